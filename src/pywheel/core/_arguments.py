@@ -1,0 +1,139 @@
+"""What the wheels accept, and the errors for everything else: one wording for both implementations.
+
+The native wheel reads a plain int by itself and comes here with the rest. No message quotes the offending
+number: an int of more than 4 300 digits refuses to be printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from operator import index
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MAX_TICK: Final = 2**63 - 1
+MAX_KEY: Final = 2**64 - 1
+
+
+def integer(value: Any, name: str) -> int:
+    """Return `value` as an int: an int, a bool, a NumPy integer, anything with ``__index__``.
+
+    TypeError for the rest, floats included, whatever their value.
+    """
+    try:
+        return index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an int, not {type(value).__name__}") from None
+
+
+def tick(value: Any, name: str) -> int:
+    """Return `value` as a tick; OverflowError outside ``0 .. 2**63-1``."""
+    number = integer(value, name)
+    if not 0 <= number <= MAX_TICK:
+        raise OverflowError(f"{name} is out of range: a tick is 0 .. 2**63-1")
+    return number
+
+
+def key(value: Any) -> int:
+    """Return `value` as a key; OverflowError outside ``0 .. 2**64-1``."""
+    number = integer(value, "key")
+    if not 0 <= number <= MAX_KEY:
+        raise OverflowError("key is out of range: a key is 0 .. 2**64-1")
+    return number
+
+
+def handle(value: Any) -> int:
+    """Return `value` as a handle; 0, which no timer ever has, for an int that cannot be one."""
+    number = integer(value, "handle")
+    return number if 0 <= number <= MAX_TICK else 0
+
+
+def limit(value: Any) -> int:
+    """Return how many timers may come back; None means no limit. ValueError below 0."""
+    if value is None:
+        return MAX_TICK
+    number = integer(value, "limit")
+    if number < 0:
+        raise ValueError("limit must be 0 or more, or None for no limit")
+    return min(number, MAX_TICK)
+
+
+def max_pending(value: Any) -> int | None:
+    """Return the most timers a wheel may hold; None means no limit. ValueError below 1."""
+    if value is None:
+        return None
+    number = integer(value, "max_pending")
+    if number < 1:
+        raise ValueError("max_pending must be 1 or more, or None for no limit")
+    return int(number)
+
+
+def backwards() -> ValueError:
+    """Return the error for an advance to a tick before the wheel's `now`."""
+    return ValueError("time only goes forwards: cannot advance to a tick before now")
+
+
+def numpy() -> Any:
+    """Import NumPy on the first bulk call; ImportError says how to get it."""
+    try:
+        import numpy
+    except ImportError as error:
+        raise ImportError("the *_many methods need NumPy: pip install 'pywheel-timer[numpy]'") from error
+    return numpy
+
+
+def integers(values: Any, name: str) -> NDArray[Any]:
+    """Return `values` as a contiguous int64 or uint64 array of one dimension, copied only if it is not one yet.
+
+    Any integer dtype, byte order and stride is welcome, and so is a sequence of ints. TypeError for other dtypes,
+    bool included; ValueError for another number of dimensions; OverflowError for an int of more than 64 bits.
+    """
+    np = numpy()
+    try:
+        array = np.asarray(values)
+    except OverflowError:
+        raise OverflowError(f"{name} has an int of more than 64 bits") from None
+    except ValueError:
+        raise ValueError(f"{name} must have one dimension") from None
+    if array.ndim != 1:
+        raise ValueError(f"{name} must have one dimension, not {array.ndim}")
+    if array.size == 0 and not isinstance(values, np.ndarray):
+        return np.empty(0, np.uint64)
+    if array.dtype == object and all(isinstance(value, int) for value in array):
+        raise OverflowError(f"{name} has an int of more than 64 bits")
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{name} must have an integer dtype, not {array.dtype}")
+    return np.require(array, np.dtype(f"{array.dtype.kind}8"), ["C", "A"])
+
+
+def deadlines(values: Any) -> NDArray[np.int64]:
+    """Return `values` as an int64 array of ticks; OverflowError if one is outside ``0 .. 2**63-1``."""
+    array = integers(values, "deadlines")
+    if array.size and (array.min() < 0 or array.max() > MAX_TICK):
+        raise OverflowError("deadlines has a value out of range: a tick is 0 .. 2**63-1")
+    return array.view("int64")
+
+
+def keys(values: Any) -> NDArray[np.uint64]:
+    """Return `values` as a uint64 array of keys; OverflowError if one is negative."""
+    array = integers(values, "keys")
+    if array.dtype.kind == "i" and array.size and array.min() < 0:
+        raise OverflowError("keys has a value out of range: a key is 0 .. 2**64-1")
+    return array.view("uint64")
+
+
+def handles(values: Any) -> NDArray[np.uint64]:
+    """Return `values` as a uint64 array of handles; 0 stands for a negative one, which no timer ever has."""
+    array = integers(values, "handles")
+    if array.dtype.kind == "i" and array.size and array.min() < 0:
+        array = array.clip(0)
+    return array.view("uint64")
+
+
+def same_length(first: Sized, second: Sized, names: str) -> None:
+    """ValueError unless both arrays are of one length."""
+    if len(first) != len(second):
+        raise ValueError(f"{names} must have the same length, not {len(first)} and {len(second)}")

@@ -1,0 +1,888 @@
+# cython: language_level=3, binding=False, boundscheck=False, wraparound=False, cdivision=True
+# cython: initializedcheck=False, freethreading_compatible=True
+"""The native wheels: `levels.pxd` behind Python methods. What is Python's business stands here, and nothing else."""
+
+# The lock.
+# With the GIL a method holds it from its first look at the wheel to its last write, as no Python code can run in
+# between: objects are made, and references dropped, before or after. Without the GIL the critical section on the wheel
+# does the same. A bulk call of a KeyWheel lets both go while it works; it sets `busy` first, under them, and whoever
+# finds that waits at the gate. So the price of the lock is one load where there is a GIL, and an uncontended
+# critical section where there is none. Nobody holds the gate while waiting for something else.
+#
+# The items.
+# A TimingWheel owns one reference for each live timer, in the node's payload. The garbage collector sees them by
+# `traverse`, in index order, which is the order of memory. They are dropped only when the wheel is consistent again,
+# since `__del__` and weak reference callbacks may call any method.
+
+cimport cython
+
+import itertools
+import os
+from types import GenericAlias
+
+from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.object cimport PyObject
+from cpython.pythread cimport (WAIT_LOCK, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock,
+                               PyThread_release_lock)
+from cython cimport critical_section
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
+
+from pywheel._errors import WheelFull
+from pywheel.core import _arguments as arguments
+
+from pywheel.core.arena cimport INDEX_LIMIT, arena_find, arena_handle, is_live, node_t
+from pywheel.core.bits cimport unlikely
+from pywheel.core.check cimport wheel_check
+from pywheel.core.levels cimport (NEVER, wheel_advance, wheel_bytes, wheel_detach, wheel_free, wheel_init, wheel_move,
+                                  wheel_next_deadline, wheel_peek, wheel_pop, wheel_remove, wheel_schedule, wheel_t)
+from pywheel.core.many cimport wheel_advance_many, wheel_cancel_many, wheel_reschedule_many, wheel_schedule_many
+
+cdef extern from *:
+    """
+    /* The value of an exact int from 0 to 2**60 - 1, or -1 for every other object. PyLong_AsLongLong is a third of the
+       time of a call; from 3.15 on, whose layout is not known yet, it does the work. */
+    static CYTHON_INLINE int64_t pywheel_short_int(PyObject *value) {
+    #if PY_VERSION_HEX < 0x030C0000 && PYLONG_BITS_IN_DIGIT == 30
+        const digit *digits = ((PyLongObject *)value)->ob_digit;
+        Py_ssize_t size = PyLong_CheckExact(value) ? Py_SIZE(value) : -1;
+    #elif PY_VERSION_HEX < 0x030F0000 && PYLONG_BITS_IN_DIGIT == 30
+        const digit *digits = ((PyLongObject *)value)->long_value.ob_digit;
+        uintptr_t tag = PyLong_CheckExact(value) ? ((PyLongObject *)value)->long_value.lv_tag : 2;
+        Py_ssize_t size = tag & 3 ? ((tag & 3) == 1 ? 0 : -1) : (Py_ssize_t)(tag >> 3);
+    #else
+        int overflow;
+        return PyLong_CheckExact(value) ? PyLong_AsLongLongAndOverflow(value, &overflow) : -1;
+    #endif
+    #if PY_VERSION_HEX < 0x030F0000 && PYLONG_BITS_IN_DIGIT == 30
+        if (size == 2)
+            return (int64_t)digits[1] << 30 | digits[0];
+        return size == 1 ? (int64_t)digits[0] : size == 0 ? 0 : -1;
+    #endif
+    }
+    """
+    int64_t short_int "pywheel_short_int"(object value) noexcept
+
+cdef extern from "Python.h":
+    ctypedef int (*visitproc)(PyObject *, void *) noexcept
+    ctypedef int (*traverseproc)(PyObject *, visitproc, void *) noexcept
+    ctypedef int (*inquiry)(PyObject *) noexcept
+    ctypedef struct PyTypeObject:
+        traverseproc tp_traverse
+        inquiry tp_clear
+    PyObject *PyLong_FromUnsignedLongLong(unsigned long long value) except NULL
+    bint PyObject_CheckBuffer(object value)
+    void Py_INCREF(object value)
+    void Py_DECREF(PyObject *value)
+    list PyList_New(Py_ssize_t size)
+    void PyList_SET_ITEM(object target, Py_ssize_t i, PyObject *value)
+    void Py_SET_SIZE(PyObject *target, Py_ssize_t size)
+
+cdef enum:
+    CHUNK = 256                         # payloads on their way into a list
+
+_numbers = itertools.count(1)           # tells wheels apart
+
+
+# ---- arguments: a plain int is read here, everything else goes to `_arguments` ------------------------------------
+
+cdef inline int64_t as_tick(object value, str name) except -1:
+    cdef int64_t tick = short_int(value)
+    return other_tick(value, name) if unlikely(tick < 0) else tick
+
+
+cdef inline int64_t as_handle(object value) except -1:
+    cdef int64_t handle = short_int(value)
+    return other_handle(value) if unlikely(handle < 0) else handle
+
+
+cdef inline uint64_t as_key(object value) except? 0:
+    cdef int64_t key = short_int(value)
+    return other_key(value) if unlikely(key < 0) else key
+
+
+cdef int64_t other_tick(object value, str name) except -1:
+    return arguments.tick(value, name)
+
+
+cdef int64_t other_handle(object value) except -1:
+    return arguments.handle(value)
+
+
+cdef uint64_t other_key(object value) except? 0:
+    return arguments.key(value)
+
+
+cdef inline int64_t as_limit(object value) except -1:
+    return NEVER >> 1 if value is None else arguments.limit(value)
+
+
+# ---- the lock -------------------------------------------------------------------------------------------------------
+
+cdef int forks = 1                      # processes between the first and this one, and 1: what `busy` is set to
+
+
+def _after_fork():
+    global forks
+    forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+cdef int wait(_Wheel self) except -1:
+    while self.busy:
+        if self.busy != forks:
+            raise RuntimeError("this process was forked while another thread was in a bulk call on this wheel, "
+                               "whose state is lost: make a new wheel after a fork")
+        with nogil:
+            PyThread_acquire_lock(self.gate, WAIT_LOCK)
+            PyThread_release_lock(self.gate)
+    return 0
+
+
+cdef inline int enter(_Wheel self) except -1:
+    """Return when no bulk call is at work on the wheel; first thing in a critical section."""
+    return wait(self) if unlikely(self.busy) else 0
+
+
+cdef int begin(KeyWheel self) except -1:
+    """Take the wheel for a bulk call, which may then let the GIL go; until `end` it calls no Python code."""
+    with critical_section(self):
+        enter(self)
+        self.busy = forks
+        PyThread_acquire_lock(self.gate, WAIT_LOCK)
+    return 0
+
+
+cdef void end(KeyWheel self) noexcept:
+    with critical_section(self):
+        self.busy = 0
+        PyThread_release_lock(self.gate)
+
+
+# ---- emptying a wheel -----------------------------------------------------------------------------------------------
+
+cdef void release(_Wheel self, wheel_t *old) noexcept:
+    """Release the items of a detached wheel in index order, and its memory."""
+    cdef uint32_t index
+    if isinstance(self, TimingWheel):
+        for index in range(1, old.arena.used):
+            if is_live(old.arena.nodes + index):
+                Py_DECREF(<PyObject *><uintptr_t>old.arena.nodes[index].payload)
+    wheel_free(old)
+
+
+cdef int restart(_Wheel self, uint64_t start) except -1:
+    """Empty the wheel, at tick `start` or, with NEVER, where it stands; then release the items."""
+    cdef wheel_t old
+    cdef uint64_t number = next(_numbers)
+    with critical_section(self):
+        enter(self)
+        wheel_detach(&self.wheel, self.wheel.now if start == NEVER else start, number, &old)
+    release(self, &old)
+    return 0
+
+
+cdef object refusal(_Wheel self):
+    """The error for a schedule that did not find room."""
+    if self.wheel.live >= self.room:
+        return WheelFull("max_pending timers are pending: cancel some, advance, or make a wheel with a higher limit")
+    if self.wheel.arena.used > INDEX_LIMIT:
+        return WheelFull("every index of the pool is used: spread the timers over several wheels")
+    return MemoryError()
+
+
+# ---- the wheels -----------------------------------------------------------------------------------------------------
+
+cdef class _Wheel:
+    """What both wheels share."""
+
+    def __cinit__(self):
+        wheel_init(&self.wheel, 0, next(_numbers))
+        self.room = NEVER
+
+    def __init__(self, start=0, *, max_pending=None):
+        cdef uint64_t tick = as_tick(start, "start")
+        most = arguments.max_pending(max_pending)
+        restart(self, tick)
+        self.max_pending = most
+        self.room = NEVER if most is None or most > NEVER else most
+
+    def __dealloc__(self):
+        cdef wheel_t old = self.wheel
+        wheel_init(&self.wheel, 0, 0)
+        release(self, &old)
+        if self.gate != NULL:
+            PyThread_free_lock(self.gate)
+
+    @classmethod
+    def __class_getitem__(cls, item, /):
+        return GenericAlias(cls, item)
+
+    def __reduce__(self):
+        raise TypeError(f"cannot copy or pickle {type(self).__name__!r}: its handles would not survive it")
+
+    def __reduce_ex__(self, protocol, /):
+        return self.__reduce__()
+
+    @property
+    def now(self):
+        """The tick last advanced to."""
+        with critical_section(self):
+            enter(self)
+            return self.wheel.now
+
+    def reschedule(self, handle, deadline, /):
+        """reschedule($self, handle, deadline, /)
+        --
+
+        Move a timer to another deadline; its handle stays valid.
+
+        It goes behind the timers that already stand on that tick. A timer held back by a limit becomes an ordinary one.
+
+        Args:
+            handle: from `schedule`.
+            deadline: absolute tick, 0 .. 2**63-1; at or before `now` it expires at the next advance.
+
+        Returns:
+            True, or False if the timer expired or was cancelled, or the handle is not of this wheel.
+
+        Raises:
+            TypeError: handle or deadline is not an int.
+            OverflowError: deadline is out of range.
+            MemoryError: the timer stays where it was.
+
+        O(1); to a later deadline it touches one cache line.
+        """
+        cdef uint64_t number = as_handle(handle)
+        cdef uint64_t tick = as_tick(deadline, "deadline")
+        cdef uint32_t index
+        with critical_section(self):
+            enter(self)
+            index = arena_find(&self.wheel.arena, number)
+            if index == 0:
+                return False
+            if wheel_move(&self.wheel, index, tick):
+                raise MemoryError
+        return True
+
+    def next_deadline(self):
+        """next_deadline($self, /)
+        --
+
+        Return a tick by which to advance: no later than the earliest deadline, no earlier than `now`; None if empty.
+
+        It may lie before the earliest deadline, where a group of timers must be looked at again. A loop of
+        ``advance(next_deadline())`` meets a bounded number of those between two timers. O(levels).
+        """
+        cdef uint64_t tick
+        with critical_section(self):
+            enter(self)
+            tick = wheel_next_deadline(&self.wheel)
+        return None if tick == NEVER else tick
+
+    def deadline(self, handle, /):
+        """deadline($self, handle, /)
+        --
+
+        Return a timer's deadline, an absolute tick, as it was given; None if the handle is stale. O(1).
+
+        Raises:
+            TypeError: handle is not an int.
+        """
+        cdef uint64_t number = as_handle(handle)
+        cdef uint32_t index
+        with critical_section(self):
+            enter(self)
+            index = arena_find(&self.wheel.arena, number)
+            return self.wheel.arena.nodes[index].deadline if index else None
+
+    def clear(self):
+        """clear($self, /)
+        --
+
+        Cancel every timer and give the memory back. `now` stays, and every handle given so far is stale for good. O(n).
+        """
+        restart(self, NEVER)
+
+    def __len__(self):
+        """Timers pending, those held back by a limit included. O(1)."""
+        with critical_section(self):
+            enter(self)
+            return self.wheel.live
+
+    def __contains__(self, handle):
+        """Whether the timer is pending. TypeError if handle is not an int. O(1)."""
+        cdef uint64_t number = as_handle(handle)
+        with critical_section(self):
+            enter(self)
+            return arena_find(&self.wheel.arena, number) != 0
+
+    def __iter__(self):
+        """Iterate over the handles of the timers pending at the moment of the call, in no particular order. O(n)."""
+        cdef uint32_t index
+        cdef list handles = []
+        with critical_section(self):
+            enter(self)
+            for index in range(1, self.wheel.arena.used):
+                if is_live(self.wheel.arena.nodes + index):
+                    handles.append(arena_handle(&self.wheel.arena, index))
+        return iter(handles)
+
+    def __sizeof__(self):
+        """Bytes of memory the wheel owns, items not included."""
+        cdef size_t size
+        with critical_section(self):
+            enter(self)
+            size = wheel_bytes(&self.wheel)
+        return type(self).__basicsize__ + size
+
+    def _check(self):
+        """_check($self, /)
+        --
+
+        Recompute every invariant slowly; RuntimeError says which one is broken. For tests. O(n).
+        """
+        cdef const char *wrong
+        with critical_section(self):
+            enter(self)
+            wrong = wheel_check(&self.wheel)
+        if wrong != NULL:
+            raise RuntimeError(wrong.decode())
+
+
+cdef class TimingWheel(_Wheel):
+    """TimingWheel(start=0, *, max_pending=None)
+    --
+
+    A hierarchical timing wheel: timers on integer ticks, each with any object as its item.
+
+    It has no clock and calls nothing: `advance` returns the items that expired. Safe to call from several threads.
+
+    Args:
+        start: the tick it stands at, 0 .. 2**63-1.
+        max_pending: how many timers it may hold before `schedule` raises WheelFull; None for no limit.
+
+    Attributes:
+        now: the tick last advanced to.
+        max_pending: as given.
+    """
+
+    def schedule(self, deadline, item=None, /):
+        """schedule($self, deadline, item=None, /)
+        --
+
+        Add a timer and return its handle.
+
+        Args:
+            deadline: absolute tick, 0 .. 2**63-1; at or before `now` it expires at the next advance.
+            item: what `advance` returns for it.
+
+        Returns:
+            An int that stands for this timer, and never for another one.
+
+        Raises:
+            TypeError: deadline is not an int.
+            OverflowError: deadline is out of range.
+            WheelFull: `max_pending` timers are pending.
+            MemoryError: every other timer is still there.
+
+        O(1).
+        """
+        cdef uint64_t tick = as_tick(deadline, "deadline")
+        cdef uint64_t handle = 0
+        with critical_section(self):
+            if self.wheel.live < self.room:
+                handle = wheel_schedule(&self.wheel, tick, <uintptr_t><PyObject *>item)
+                if handle:
+                    Py_INCREF(item)
+        if unlikely(handle == 0):
+            raise refusal(self)
+        return handle
+
+    def cancel(self, handle, /):
+        """cancel($self, handle, /)
+        --
+
+        Remove a timer and release its item before returning.
+
+        Returns:
+            True, or False if the timer expired or was cancelled already, or the handle is not of this wheel.
+
+        Raises:
+            TypeError: handle is not an int.
+
+        O(1).
+        """
+        cdef uint64_t number = as_handle(handle)
+        cdef uint32_t index
+        cdef PyObject *item
+        with critical_section(self):
+            index = arena_find(&self.wheel.arena, number)
+            if index == 0:
+                return False
+            item = <PyObject *><uintptr_t>wheel_remove(&self.wheel, index)
+        Py_DECREF(item)
+        return True
+
+    def advance(self, now, limit=None, /):
+        """advance($self, now, limit=None, /)
+        --
+
+        Go to tick `now` and return the items of the timers that expired.
+
+        Order: by deadline; timers of one tick in the order of their last schedule or reschedule.
+
+        Args:
+            now: tick, from the present `now` to 2**63-1.
+            limit: how many may come back, None for all. The rest is held back: it comes first at the next call, in its
+                order, counts in ``len``, and can still be cancelled.
+
+        Returns:
+            A list of items.
+
+        Raises:
+            TypeError: an argument is not an int.
+            OverflowError: now is out of range.
+            ValueError: now lies before the present `now`, or limit is negative.
+            MemoryError: `now` has moved; nothing is lost, and another advance goes on.
+
+        O(timers expired and cascaded), however many ticks pass.
+        """
+        cdef uint64_t tick = as_tick(now, "now")
+        cdef uint64_t most = as_limit(limit), count, popped = 0, got, i
+        cdef uint64_t chunk[CHUNK]
+        cdef bint early, failed
+        cdef list expired
+        with critical_section(self):
+            early = tick < self.wheel.now
+            failed = not early and wheel_advance(&self.wheel, tick, most)
+            count = min(most, self.wheel.ready_live)
+        if unlikely(early or failed):
+            raise arguments.backwards() if early else MemoryError()
+        expired = PyList_New(count)         # may run the garbage collector, and Python code that calls back
+        with critical_section(self):
+            while popped < count:
+                got = wheel_pop(&self.wheel, chunk, min(count - popped, <uint64_t>CHUNK))
+                if got == 0:
+                    break
+                for i in range(got):
+                    PyList_SET_ITEM(expired, popped + i, <PyObject *><uintptr_t>chunk[i])
+                popped += got
+        if unlikely(popped < count):        # it did
+            Py_SET_SIZE(<PyObject *>expired, popped)
+        return expired
+
+    def get(self, handle, default=None, /):
+        """get($self, handle, default=None, /)
+        --
+
+        Return a pending timer's item, or `default` if the handle is stale. TypeError if it is not an int. O(1).
+        """
+        cdef uint64_t number = as_handle(handle)
+        cdef uint32_t index
+        with critical_section(self):
+            index = arena_find(&self.wheel.arena, number)
+            if index:
+                default = <object><PyObject *><uintptr_t>self.wheel.arena.nodes[index].payload
+        return default
+
+
+cdef class KeyWheel(_Wheel):
+    """KeyWheel(start=0, *, max_pending=None)
+    --
+
+    A hierarchical timing wheel whose timers carry a 64-bit integer key instead of an object.
+
+    The `*_many` methods take and give NumPy arrays and let other threads run meanwhile; from about a dozen timers on
+    they are faster than a loop. They accept any integer dtype, or a sequence of ints, of one dimension; 64-bit
+    contiguous arrays are used without a copy. A bad argument, or a lack of memory, leaves the wheel unchanged.
+
+    Args:
+        start: the tick it stands at, 0 .. 2**63-1.
+        max_pending: how many timers it may hold before `schedule` raises WheelFull; None for no limit.
+
+    Attributes:
+        now: the tick last advanced to.
+        max_pending: as given.
+    """
+
+    def __cinit__(self):
+        self.gate = PyThread_allocate_lock()
+        if self.gate == NULL:
+            raise MemoryError
+
+    def schedule(self, deadline, key, /):
+        """schedule($self, deadline, key, /)
+        --
+
+        Add a timer and return its handle.
+
+        Args:
+            deadline: absolute tick, 0 .. 2**63-1; at or before `now` it expires at the next advance.
+            key: what `advance` returns for it, 0 .. 2**64-1; keys need not differ.
+
+        Returns:
+            An int that stands for this timer, and never for another one.
+
+        Raises:
+            TypeError: an argument is not an int.
+            OverflowError: an argument is out of range.
+            WheelFull: `max_pending` timers are pending.
+            MemoryError: every other timer is still there.
+
+        O(1).
+        """
+        cdef uint64_t tick = as_tick(deadline, "deadline")
+        cdef uint64_t payload = as_key(key)
+        cdef uint64_t handle = 0
+        with critical_section(self):
+            enter(self)
+            if self.wheel.live < self.room:
+                handle = wheel_schedule(&self.wheel, tick, payload)
+        if unlikely(handle == 0):
+            raise refusal(self)
+        return handle
+
+    def cancel(self, handle, /):
+        """cancel($self, handle, /)
+        --
+
+        Remove a timer.
+
+        Returns:
+            True, or False if the timer expired or was cancelled already, or the handle is not of this wheel.
+
+        Raises:
+            TypeError: handle is not an int.
+
+        O(1).
+        """
+        cdef uint64_t number = as_handle(handle)
+        cdef uint32_t index
+        with critical_section(self):
+            enter(self)
+            index = arena_find(&self.wheel.arena, number)
+            if index:
+                wheel_remove(&self.wheel, index)
+        return index != 0
+
+    def advance(self, now, limit=None, /):
+        """advance($self, now, limit=None, /)
+        --
+
+        Go to tick `now` and return the keys of the timers that expired.
+
+        Order: by deadline; timers of one tick in the order of their last schedule or reschedule.
+
+        Args:
+            now: tick, from the present `now` to 2**63-1.
+            limit: how many may come back, None for all. The rest is held back: it comes first at the next call, in its
+                order, counts in ``len``, and can still be cancelled.
+
+        Returns:
+            A list of ints.
+
+        Raises:
+            TypeError: an argument is not an int.
+            OverflowError: now is out of range.
+            ValueError: now lies before the present `now`, or limit is negative.
+            MemoryError: `now` has moved; nothing is lost, and another advance goes on.
+
+        O(timers expired and cascaded), however many ticks pass.
+        """
+        cdef uint64_t tick = as_tick(now, "now")
+        cdef uint64_t most = as_limit(limit), count, done = 0, position = 0, got, i
+        cdef uint64_t chunk[CHUNK]
+        cdef bint early, failed
+        cdef list expired
+        with critical_section(self):
+            enter(self)
+            early = tick < self.wheel.now
+            failed = not early and wheel_advance(&self.wheel, tick, most)
+            count = min(most, self.wheel.ready_live)
+        if unlikely(early or failed):
+            raise arguments.backwards() if early else MemoryError()
+        expired = PyList_New(count)         # may run the garbage collector, and Python code that calls back
+        with critical_section(self):
+            enter(self)
+            count = min(count, self.wheel.ready_live)
+            while done < count:             # read first, as an int may find no memory
+                got = wheel_peek(&self.wheel, &position, chunk, min(count - done, <uint64_t>CHUNK))
+                for i in range(got):
+                    PyList_SET_ITEM(expired, done + i, PyLong_FromUnsignedLongLong(chunk[i]))
+                done += got
+            while done:
+                done -= wheel_pop(&self.wheel, chunk, min(done, <uint64_t>CHUNK))
+        Py_SET_SIZE(<PyObject *>expired, count)
+        return expired
+
+    def get(self, handle, default=None, /):
+        """get($self, handle, default=None, /)
+        --
+
+        Return a pending timer's key, or `default` if the handle is stale. TypeError if it is not an int. O(1).
+        """
+        cdef uint64_t number = as_handle(handle)
+        cdef uint32_t index
+        with critical_section(self):
+            enter(self)
+            index = arena_find(&self.wheel.arena, number)
+            return self.wheel.arena.nodes[index].payload if index else default
+
+    def schedule_many(self, deadlines, keys):
+        """schedule_many($self, deadlines, keys)
+        --
+
+        Add one timer for each pair of the two arrays, all of them or none.
+
+        Args:
+            deadlines: shape (n,), integers: absolute ticks, 0 .. 2**63-1.
+            keys: shape (n,), integers, 0 .. 2**64-1.
+
+        Returns:
+            The handles: shape (n,), uint64.
+
+        Raises:
+            TypeError: a dtype is not of integers.
+            ValueError: the arrays have not one dimension and the same length.
+            OverflowError: a value is out of range.
+            WheelFull: they do not all fit under `max_pending`.
+            MemoryError, ImportError (NumPy is missing).
+
+        O(n).
+        """
+        cdef Words when = Words(deadlines, arguments.deadlines, TICKS)
+        cdef Words what = Words(keys, arguments.keys, KEYS)
+        arguments.same_length(when, what, "deadlines and keys")
+        cdef object handles = new_array(when.n, "uint64")
+        cdef Words out = Words(handles, None, RESULT)
+        cdef uint64_t n = when.n
+        cdef int failed
+        begin(self)
+        failed = n > self.room or self.wheel.live > self.room - n
+        if not failed:
+            with nogil:
+                failed = wheel_schedule_many(&self.wheel, n, when.at, what.at, out.at)
+        end(self)
+        if failed:
+            raise refusal_of(self, n)
+        return handles
+
+    def reschedule_many(self, handles, deadlines):
+        """reschedule_many($self, handles, deadlines)
+        --
+
+        Move one timer for each pair of the two arrays, in array order.
+
+        Args:
+            handles: shape (n,), integers.
+            deadlines: shape (n,), integers: absolute ticks, 0 .. 2**63-1.
+
+        Returns:
+            Which timers were pending: shape (n,), bool.
+
+        Raises:
+            TypeError: a dtype is not of integers.
+            ValueError: the arrays have not one dimension and the same length.
+            OverflowError: a deadline is out of range.
+            MemoryError, ImportError (NumPy is missing).
+
+        O(n).
+        """
+        cdef Words which = Words(handles, arguments.handles, HANDLES)
+        cdef Words when = Words(deadlines, arguments.deadlines, TICKS)
+        arguments.same_length(which, when, "handles and deadlines")
+        cdef object found = new_array(which.n, "bool")
+        cdef Words out = Words(found, None, RESULT)
+        cdef int failed
+        begin(self)
+        with nogil:
+            failed = wheel_reschedule_many(&self.wheel, which.n, which.at, when.at, <uint8_t *>out.at)
+        end(self)
+        if failed:
+            raise MemoryError
+        return found
+
+    def cancel_many(self, handles):
+        """cancel_many($self, handles)
+        --
+
+        Remove the timers, in array order.
+
+        Args:
+            handles: shape (n,), integers.
+
+        Returns:
+            Which timers were pending: shape (n,), bool.
+
+        Raises:
+            TypeError: the dtype is not of integers.
+            ValueError: the array has not one dimension.
+            MemoryError, ImportError (NumPy is missing).
+
+        O(n).
+        """
+        cdef Words which = Words(handles, arguments.handles, HANDLES)
+        cdef object found = new_array(which.n, "bool")
+        cdef Words out = Words(found, None, RESULT)
+        begin(self)
+        with nogil:
+            wheel_cancel_many(&self.wheel, which.n, which.at, <uint8_t *>out.at)
+        end(self)
+        return found
+
+    def advance_many(self, now, limit=None):
+        """advance_many($self, now, limit=None)
+        --
+
+        Go to tick `now` and return the keys of the timers that expired, as `advance` does, in an array.
+
+        Args, errors and order: as for `advance`; ImportError if NumPy is missing.
+
+        Returns:
+            The keys: shape (number expired,), uint64.
+
+        O(timers expired and cascaded), however many ticks pass.
+        """
+        cdef uint64_t tick = as_tick(now, "now")
+        cdef uint64_t most = as_limit(limit), room = 0, popped = 0
+        cdef int failed = 0
+        cdef bint early = False, fits = False
+        cdef object keys
+        cdef Words out
+        while not fits:
+            room = min(most, <uint64_t>len(self))
+            keys = new_array(room, "uint64")        # the last thing that can fail comes before the first timer is taken
+            out = Words(keys, None, RESULT)
+            begin(self)
+            fits = room >= min(most, self.wheel.live)
+            if fits:
+                early = tick < self.wheel.now
+                if not early:
+                    with nogil:
+                        failed = wheel_advance_many(&self.wheel, tick, room, out.at, &popped)
+            end(self)
+        if early:
+            raise arguments.backwards()
+        if failed and popped == 0:
+            raise MemoryError
+        out.close()
+        if popped < room:
+            keys.resize(popped, refcheck=False)
+        return keys
+
+
+# ---- arrays for the bulk calls --------------------------------------------------------------------------------------
+
+cdef enum:
+    TICKS                               # integers without the top bit
+    KEYS                                # integers, not negative
+    HANDLES                             # any integers: most ints are no handles
+    RESULT                              # an array of our own, to write to
+
+cdef dict dtypes = {}
+
+
+cdef object new_array(uint64_t n, str dtype):
+    """An array of n elements with anything in them; `dtypes` spares the look-up of a name."""
+    if not dtypes:
+        numpy = arguments.numpy()
+        dtypes.update(empty=numpy.empty, uint64=numpy.dtype("uint64"), bool=numpy.dtype("bool"))
+    return dtypes["empty"](n, dtypes[dtype])
+
+
+@cython.final
+@cython.internal
+cdef class Words:
+    """A contiguous array of 64-bit integers, held open while a bulk call reads it, or one of results to write to."""
+    cdef Py_buffer view
+    cdef bint is_open
+    cdef uint64_t n
+    cdef uint64_t *at
+
+    def __cinit__(self, object values, object normalise, int kind):
+        if kind == RESULT:
+            self.open(values, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
+        elif not self.open_as_it_is(values) or self.has_bad(kind):
+            self.close()
+            self.open(normalise(values), PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)
+
+    def __dealloc__(self):
+        self.close()
+
+    def __len__(self):
+        return self.n
+
+    cdef int open(self, object values, int flags) except -1:
+        PyObject_GetBuffer(values, &self.view, flags)
+        self.is_open = True
+        self.n = self.view.len // self.view.itemsize
+        self.at = <uint64_t *>self.view.buf
+        return 0
+
+    cdef void close(self) noexcept:
+        if self.is_open:
+            self.is_open = False
+            PyBuffer_Release(&self.view)
+
+    cdef bint open_as_it_is(self, object values) except -1:
+        """Whether `values` can be read where it is, and is now open."""
+        if not PyObject_CheckBuffer(values):
+            return False
+        try:
+            self.open(values, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)
+        except (BufferError, ValueError):
+            return False
+        return (self.view.ndim == 1 and self.view.itemsize == 8 and <uintptr_t>self.view.buf % 8 == 0
+                and self.view.format != NULL and self.view.format[0] in b"lqLQ" and self.view.format[1] == 0)
+
+    cdef bint has_bad(self, int kind) noexcept:
+        """Whether a value is one that `normalise` has to name in an error."""
+        cdef uint64_t bits = 0, i
+        if kind == HANDLES or (kind == KEYS and self.view.format[0] in b"LQ"):
+            return False
+        for i in range(self.n):
+            bits |= self.at[i]
+        return bits >> 63
+
+
+cdef object refusal_of(KeyWheel self, uint64_t n):
+    """The error for `n` timers that did not find room together."""
+    if n > self.room or self.wheel.live > self.room - n:
+        return WheelFull("they would be more than max_pending timers: none of them was scheduled")
+    if self.wheel.arena.used + n > INDEX_LIMIT:
+        return WheelFull("the pool has not as many indices left: none of them was scheduled")
+    return MemoryError()
+
+
+# ---- the garbage collector ------------------------------------------------------------------------------------------
+# Cython writes tp_traverse and tp_clear for the attributes it knows; these add the items. They find the struct by its
+# offset, since a cast to the class would count a reference while the collector is counting.
+
+cdef traverseproc traverse_attributes = (<PyTypeObject *>TimingWheel).tp_traverse
+cdef inquiry clear_attributes = (<PyTypeObject *>TimingWheel).tp_clear
+cdef TimingWheel _any = TimingWheel()
+cdef size_t offset = <size_t>(<char *>&_any.wheel - <char *><PyObject *>_any)
+
+
+cdef int traverse(PyObject *self, visitproc visit, void *arg) noexcept:
+    cdef const wheel_t *w = <wheel_t *>(<char *>self + offset)
+    cdef uint32_t index
+    cdef int stop
+    for index in range(1, w.arena.used):
+        if is_live(w.arena.nodes + index):
+            stop = visit(<PyObject *><uintptr_t>w.arena.nodes[index].payload, arg)
+            if stop:
+                return stop
+    return traverse_attributes(self, visit, arg)
+
+
+cdef int clear(PyObject *self) noexcept:
+    restart(<TimingWheel>self, NEVER)
+    return clear_attributes(self)
+
+
+(<PyTypeObject *>TimingWheel).tp_traverse = traverse
+(<PyTypeObject *>TimingWheel).tp_clear = clear

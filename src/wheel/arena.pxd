@@ -1,0 +1,223 @@
+# The node pool: one growing array of 32-byte nodes, addressed by 32-bit index, and a bitmap of the free ones.
+#
+# Invariants
+#   nodes[0]         is nobody: index 0 means "no node", and its links may be written to, which saves a branch.
+#   nodes[1..used)   have been used; the rest has never been touched, so it costs address space, not memory.
+#   stamp            sequence << GEN_BITS | generation. Sequence 0 says the node is free.
+#   generation       starts at `first_generation`, goes up by one at each release, and never comes round: a node whose
+#                    next generation would be `salt` again is retired, so a stale handle stays stale for good.
+#   leaf, mid, top   bit i of leaf says nodes[i] is free; bit i of mid says leaf[i] != 0; bit i of top says mid[i] != 0.
+#
+# A bitmap, not a list through the free nodes: nodes are handed out in index order whatever the order they were freed
+# in, so timers scheduled together lie together, and taking one never waits for the memory of another.
+
+from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+from pywheel.core.bits cimport (PyMem_RawCalloc, PyMem_RawFree, aligned_resize, ctz, low_bits, msb, unlikely,
+                               use_huge_pages)
+
+cdef extern from *:
+    """
+    #ifndef PYWHEEL_GEN_BITS
+    #define PYWHEEL_GEN_BITS 26
+    #endif
+    #ifndef PYWHEEL_INDEX_LIMIT             /* an index with the top bit set stands for a list head */
+    #define PYWHEEL_INDEX_LIMIT 0x7FFFFFFF
+    #endif
+    """
+    const int GEN_BITS "PYWHEEL_GEN_BITS"
+    const uint64_t INDEX_LIMIT "((uint64_t)PYWHEEL_INDEX_LIMIT)"
+
+cdef enum:
+    DOUBLE_UP_TO = 65536
+
+
+ctypedef struct node_t:
+    uint64_t deadline
+    uint64_t payload
+    uint64_t stamp
+    uint32_t next
+    uint32_t prev
+
+ctypedef struct arena_t:
+    node_t *nodes
+    void *block                 # what the allocator gave; nodes is its first cache line
+    uint32_t capacity
+    uint32_t used
+    uint32_t free               # bits set in leaf
+    uint32_t retired
+    uint32_t cursor             # the leaf word that served last
+    uint32_t salt
+    uint32_t first_generation
+    uint64_t *leaf              # one allocation: leaf, mid, top
+    uint64_t *mid
+    uint64_t *top
+    uint32_t tops
+
+
+cdef inline uint64_t gen_mask() noexcept nogil:
+    return low_bits(GEN_BITS)
+
+
+cdef inline void arena_init(arena_t *a, uint64_t wheel_number) noexcept nogil:
+    """An empty pool that owns no memory. Steps of the golden ratio keep the generations of many pools far apart."""
+    memset(a, 0, sizeof(arena_t))
+    a.salt = <uint32_t>((wheel_number * <uint64_t>0x9E3779B97F4A7C15) >> (64 - GEN_BITS))
+    a.first_generation = a.salt
+
+
+cdef inline void arena_free(arena_t *a) noexcept nogil:
+    PyMem_RawFree(a.block)
+    PyMem_RawFree(a.leaf)
+
+
+cdef inline size_t arena_bytes(const arena_t *a) noexcept nogil:
+    cdef size_t leaves = (a.capacity + 63) >> 6
+    cdef size_t mids = (leaves + 63) >> 6
+    return a.capacity * sizeof(node_t) + (leaves + mids + a.tops) * 8 if a.capacity else 0
+
+
+cdef inline int grow_map(arena_t *a, uint32_t capacity) noexcept nogil:
+    """Make the bitmap large enough for `capacity` nodes; -1 if memory is out."""
+    cdef size_t leaves = (<size_t>capacity + 63) >> 6
+    cdef size_t mids = (leaves + 63) >> 6
+    cdef size_t tops = (mids + 63) >> 6
+    cdef size_t old_leaves = (<size_t>a.capacity + 63) >> 6
+    cdef size_t old_mids = (old_leaves + 63) >> 6
+    cdef uint64_t *grown = <uint64_t *>PyMem_RawCalloc(leaves + mids + tops, sizeof(uint64_t))
+    if grown == NULL:
+        return -1
+    if a.capacity:
+        memcpy(grown, a.leaf, old_leaves * 8)
+        memcpy(grown + leaves, a.mid, old_mids * 8)
+        memcpy(grown + leaves + mids, a.top, a.tops * 8)
+        PyMem_RawFree(a.leaf)
+    a.leaf, a.mid, a.top = grown, grown + leaves, grown + leaves + mids
+    a.tops = <uint32_t>tops
+    return 0
+
+
+cdef inline int arena_reserve(arena_t *a, uint64_t more) noexcept nogil:
+    """Make sure that `more` nodes can be taken; -1, with nothing lost, if memory or indices are out."""
+    cdef uint64_t fresh = more - a.free if more > a.free else 0
+    cdef uint64_t needed = (a.used if a.used else 1) + fresh
+    cdef uint64_t capacity, step
+    if needed <= a.capacity:
+        return 0
+    if needed > INDEX_LIMIT + 1:
+        return -1
+    # Double while that is cheap; a large pool grows by a quarter at most, of which an eighth is idle on average.
+    step = (<uint64_t>1) << (msb((needed - 1) | 32) + (1 if needed <= DOUBLE_UP_TO else -2))
+    capacity = (needed + step - 1) & ~(step - 1)
+    if capacity > INDEX_LIMIT + 1:
+        capacity = INDEX_LIMIT + 1
+    cdef node_t *nodes = <node_t *>aligned_resize(&a.block, a.nodes, a.used * sizeof(node_t), capacity * sizeof(node_t))
+    if nodes == NULL:
+        return -1
+    use_huge_pages(nodes, capacity * sizeof(node_t))
+    a.nodes = nodes             # larger than `capacity` says until the bitmap has followed: harmless
+    if grow_map(a, <uint32_t>capacity):
+        return -1
+    a.capacity = <uint32_t>capacity
+    if a.used == 0:
+        memset(nodes, 0, sizeof(node_t))
+        a.used = 1
+    return 0
+
+
+cdef inline uint32_t next_leaf(const arena_t *a) noexcept nogil:
+    """The first word of leaf that is not 0, going up and around from the cursor. Something must be free."""
+    cdef uint32_t m = a.cursor >> 6, t = m >> 6
+    cdef uint64_t word = a.mid[m] & ~low_bits(a.cursor & 63)
+    if not word:
+        word = a.top[t] & ~low_bits(m & 63) & ~((<uint64_t>1) << (m & 63))
+        while not word:
+            t = t + 1 if t + 1 < a.tops else 0
+            word = a.top[t]
+        m = (t << 6) + ctz(word)
+        word = a.mid[m]
+    return (m << 6) + ctz(word)
+
+
+cdef inline uint32_t take_free(arena_t *a) noexcept nogil:
+    cdef uint64_t word = a.leaf[a.cursor]
+    cdef uint32_t w
+    if unlikely(word == 0):
+        a.cursor = next_leaf(a)
+        word = a.leaf[a.cursor]
+    w = a.cursor
+    a.leaf[w] = word & (word - 1)
+    if unlikely((word & (word - 1)) == 0):
+        a.mid[w >> 6] &= ~((<uint64_t>1) << (w & 63))
+        if a.mid[w >> 6] == 0:
+            a.top[w >> 12] &= ~((<uint64_t>1) << ((w >> 6) & 63))
+    a.free -= 1
+    return (w << 6) + ctz(word)
+
+
+cdef inline uint32_t arena_take(arena_t *a) noexcept nogil:
+    """Index of a node that is now the caller's, its generation set and its sequence still 0; 0 if memory is out."""
+    cdef uint32_t index
+    if a.free:
+        return take_free(a)
+    if unlikely(a.used >= a.capacity) and arena_reserve(a, 1):
+        return 0
+    index = a.used
+    a.used = index + 1
+    a.nodes[index].stamp = a.first_generation
+    return index
+
+
+cdef inline void arena_give(arena_t *a, uint32_t index) noexcept nogil:
+    """Take back a node that is in no list: every handle to it is stale from here on."""
+    cdef node_t *node = a.nodes + index
+    cdef uint64_t generation = (node.stamp + 1) & gen_mask()
+    cdef uint32_t w = index >> 6
+    cdef uint64_t word = a.leaf[w]
+    node.stamp = generation
+    if unlikely(generation == a.salt):
+        a.retired += 1
+        return
+    a.leaf[w] = word | ((<uint64_t>1) << (index & 63))
+    if word == 0:
+        a.mid[w >> 6] |= (<uint64_t>1) << (w & 63)
+        a.top[w >> 12] |= (<uint64_t>1) << ((w >> 6) & 63)
+    a.free += 1
+
+
+cdef inline bint is_live(const node_t *node) noexcept nogil:
+    return node.stamp > gen_mask()
+
+
+cdef inline uint64_t arena_handle(const arena_t *a, uint32_t index) noexcept nogil:
+    """Generation above index: below 2**(32 + GEN_BITS), so a Python int of two digits."""
+    return (a.nodes[index].stamp & gen_mask()) << 32 | index
+
+
+cdef inline uint32_t arena_find(const arena_t *a, uint64_t handle) noexcept nogil:
+    """Index of the live node that `handle` stands for; 0 if it is stale or never was one."""
+    cdef uint32_t index = <uint32_t>handle
+    cdef uint64_t stamp
+    if index >= a.used:
+        return 0
+    stamp = a.nodes[index].stamp
+    if (stamp & gen_mask()) != handle >> 32 or stamp <= gen_mask():
+        return 0
+    return index
+
+
+cdef inline void arena_reset(arena_t *a, uint64_t wheel_number) noexcept nogil:
+    """Forget every node, the memory included (the caller frees it), so that all handles given out so far are stale."""
+    cdef uint64_t next = 0, following
+    cdef uint32_t index
+    for index in range(1, a.used):
+        following = ((a.nodes[index].stamp - a.salt) & gen_mask()) + is_live(a.nodes + index)
+        if following > next:
+            next = following
+    cdef bint exhausted = a.retired != 0 or next > gen_mask()
+    cdef uint32_t salt = a.salt, first = <uint32_t>((a.first_generation - a.salt) & gen_mask())
+    arena_init(a, wheel_number)
+    if not exhausted:           # else start as a new wheel does
+        a.salt = salt
+        a.first_generation = <uint32_t>((salt + (next if next > first else first)) & gen_mask())

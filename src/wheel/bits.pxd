@@ -1,0 +1,94 @@
+# Bit and memory primitives that C compilers spell differently, and the digits of a tick.
+
+from libc.stdint cimport uint32_t, uint64_t, uintptr_t
+from libc.string cimport memmove, memset
+
+cdef extern from *:
+    """
+    #if defined(_MSC_VER)
+      #include <intrin.h>
+      static __forceinline int pywheel_ctz(unsigned __int64 x) { unsigned long i; _BitScanForward64(&i, x); return (int)i; }
+      static __forceinline int pywheel_msb(unsigned __int64 x) { unsigned long i; _BitScanReverse64(&i, x); return (int)i; }
+      #if defined(_M_ARM64)
+        #define pywheel_prefetch(p) __prefetch((const void *)(p))
+      #else
+        #define pywheel_prefetch(p) _mm_prefetch((const char *)(p), _MM_HINT_T0)
+      #endif
+      #define pywheel_unlikely(x) (x)
+    #else
+      #define pywheel_ctz(x) __builtin_ctzll(x)
+      #define pywheel_msb(x) (63 - __builtin_clzll(x))
+      static inline __attribute__((always_inline)) void pywheel_prefetch(const void *p) {
+          __builtin_prefetch(p, 1);
+          __asm__ __volatile__("");     /* or GCC takes a function that only prefetches for one without effect */
+      }
+      #define pywheel_unlikely(x) __builtin_expect(!!(x), 0)
+    #endif
+    #if defined(__linux__)
+      #include <sys/mman.h>
+      /* A timer is found by one random access, and with 4 KiB pages that is a second one, to the page table. */
+      static inline void pywheel_use_huge_pages(void *start, size_t size) {
+          uintptr_t first = ((uintptr_t)start + 4095) & ~(uintptr_t)4095, end = (uintptr_t)start + size;
+          if (size >= (size_t)4 << 20)
+              (void)madvise((void *)first, end - first, MADV_HUGEPAGE);
+      }
+    #else
+      #define pywheel_use_huge_pages(start, size) ((void)0)
+    #endif
+    """
+    void use_huge_pages "pywheel_use_huge_pages"(void *start, size_t size) noexcept nogil
+    int ctz "pywheel_ctz"(uint64_t x) noexcept nogil            # x != 0
+    int msb "pywheel_msb"(uint64_t x) noexcept nogil            # x != 0
+    void prefetch "pywheel_prefetch"(const void *p) noexcept nogil
+    bint unlikely "pywheel_unlikely"(bint x) noexcept nogil
+
+cdef extern from "Python.h" nogil:
+    void *PyMem_RawMalloc(size_t n)
+    void *PyMem_RawCalloc(size_t n, size_t size)
+    void *PyMem_RawRealloc(void *p, size_t n)
+    void PyMem_RawFree(void *p)
+
+
+# A level is a digit of the tick in base 256. Its slots cover two turns of that digit: 512 of them.
+cdef enum:
+    DIGIT_BITS = 8
+    DIGIT_MASK = 255
+    SLOTS = 512
+    SLOT_MASK = 511
+    WORDS = 8                   # 64-bit words in a bitmap of SLOTS bits
+    CACHE_LINE = 64
+
+
+cdef inline uint64_t low_bits(int n) noexcept nogil:
+    """The number with the n low bits set, 0 <= n < 64."""
+    return ((<uint64_t>1) << n) - 1
+
+
+cdef inline int next_bit(const uint64_t *map, int start) noexcept nogil:
+    """Distance, going up and around, from slot `start` to the first set bit of a map of SLOTS bits; -1 if none is set."""
+    cdef int first = start >> 6, i, w
+    cdef uint64_t word = map[first] >> (start & 63)
+    if word:
+        return ctz(word)
+    for i in range(1, WORDS + 1):
+        w = (first + i) & (WORDS - 1)
+        word = map[w]
+        if word:
+            return ((w << 6) + ctz(word) - start) & SLOT_MASK
+    return -1
+
+
+cdef inline void *aligned_resize(void **block, void *old, size_t used, size_t size) noexcept nogil:
+    """Resize to `size` bytes the allocation `*block` whose aligned start is `old`; `used` bytes of it are kept.
+
+    Return the new start, aligned to a cache line, or NULL with nothing changed. `*block` is what to free.
+    """
+    cdef size_t shift = <size_t>(<char *>old - <char *>block[0]) if old != NULL else 0
+    cdef void *grown = PyMem_RawRealloc(block[0], size + CACHE_LINE)
+    if grown == NULL:
+        return NULL
+    block[0] = grown
+    cdef char *start = <char *>((<uintptr_t>grown + CACHE_LINE - 1) & ~<uintptr_t>(CACHE_LINE - 1))
+    if used and start != <char *>grown + shift:       # the allocator moved it to another offset in the line
+        memmove(start, <char *>grown + shift, used)
+    return start

@@ -1,0 +1,86 @@
+# The bulk calls: what levels.pxd does to one timer, done to an array, with the next nodes on their way from memory.
+# Arrays are read once, element by element: another thread may write to them meanwhile, and harms only its own values.
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from pywheel.core.arena cimport arena_find, arena_reserve, arena_take, node_t
+from pywheel.core.bits cimport low_bits, prefetch
+from pywheel.core.levels cimport (HEAD, LOOK_AHEAD, advance_into, insert, prepare, sink_t, wheel_move, wheel_pop,
+                                  wheel_remove, wheel_t)
+
+cdef inline int wheel_schedule_many(wheel_t *w, uint64_t n, const uint64_t *deadlines, const uint64_t *payloads,
+                                    uint64_t *handles) noexcept nogil:
+    """Schedule all; -1, with nothing changed, if memory is out."""
+    cdef uint64_t farthest = 0, first, i
+    for i in range(n):
+        farthest = max(farthest, deadlines[i] & low_bits(63))
+    if arena_reserve(&w.arena, n) or prepare(w, farthest, n):
+        return -1
+    first = w.sequence + 1
+    for i in range(n):
+        handles[i] = insert(w, arena_take(&w.arena), first + i, min(deadlines[i], farthest), payloads[i])
+    w.sequence += n
+    w.live += n
+    return 0
+
+
+cdef inline void fetch(const wheel_t *w, uint64_t handle) noexcept nogil:
+    if <uint32_t>handle < w.arena.used:
+        prefetch(w.arena.nodes + <uint32_t>handle)
+
+
+cdef inline void fetch_neighbours(const wheel_t *w, uint64_t handle) noexcept nogil:
+    cdef const node_t *node
+    if <uint32_t>handle < w.arena.used:
+        node = w.arena.nodes + <uint32_t>handle
+        if node.prev < HEAD:
+            prefetch(w.arena.nodes + node.prev)
+        if node.next < w.arena.used:
+            prefetch(w.arena.nodes + node.next)
+
+
+cdef inline void wheel_cancel_many(wheel_t *w, uint64_t n, const uint64_t *handles, uint8_t *found) noexcept nogil:
+    cdef uint64_t i
+    cdef uint32_t index
+    for i in range(min(n, 2 * LOOK_AHEAD)):
+        fetch(w, handles[i])
+    for i in range(n):
+        if i + 2 * LOOK_AHEAD < n:
+            fetch(w, handles[i + 2 * LOOK_AHEAD])
+        if i + LOOK_AHEAD < n:
+            fetch_neighbours(w, handles[i + LOOK_AHEAD])
+        index = arena_find(&w.arena, handles[i])
+        found[i] = index != 0
+        if index:
+            wheel_remove(w, index)
+
+
+cdef inline int wheel_reschedule_many(wheel_t *w, uint64_t n, const uint64_t *handles, const uint64_t *deadlines,
+                                      uint8_t *found) noexcept nogil:
+    """Reschedule all that are live; -1, with nothing changed, if memory is out."""
+    cdef uint64_t farthest = 0, i
+    cdef uint32_t index
+    for i in range(n):
+        farthest = max(farthest, deadlines[i] & low_bits(63))
+    if prepare(w, farthest, n):
+        return -1
+    for i in range(n):
+        if i + 2 * LOOK_AHEAD < n:
+            fetch(w, handles[i + 2 * LOOK_AHEAD])
+        index = arena_find(&w.arena, handles[i])
+        found[i] = index != 0
+        if index:
+            wheel_move(w, index, min(deadlines[i], farthest))
+    return 0
+
+
+cdef inline int wheel_advance_many(wheel_t *w, uint64_t now, uint64_t limit, uint64_t *payloads,
+                                   uint64_t *popped) noexcept nogil:
+    """Advance and pop up to `limit` timers; -1 if memory is out. `*popped` have come back either way, the rest is held."""
+    cdef sink_t sink
+    cdef int failed
+    sink.payloads, sink.room = payloads, limit
+    sink.count = wheel_pop(w, payloads, limit)
+    failed = advance_into(w, now, limit, &sink)
+    popped[0] = sink.count + wheel_pop(w, payloads + sink.count, limit - sink.count)
+    return failed

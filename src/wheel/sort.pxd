@@ -1,0 +1,107 @@
+# The sorts that put what a slot held back into the order of its sequence numbers.
+
+from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+from pywheel.core.bits cimport msb
+
+cdef enum:
+    SMALL = 24                  # up to here insertion beats a histogram
+
+
+ctypedef struct pair_t:
+    uint64_t high
+    uint64_t low
+
+
+cdef inline void insertion_sort(uint64_t *keys, size_t n) noexcept nogil:
+    cdef size_t i, j
+    cdef uint64_t key
+    for i in range(1, n):
+        key = keys[i]
+        j = i
+        while j and keys[j - 1] > key:
+            keys[j] = keys[j - 1]
+            j -= 1
+        keys[j] = key
+
+
+cdef inline void reverse(uint64_t *keys, size_t n) noexcept nogil:
+    cdef size_t i
+    cdef uint64_t key
+    for i in range(n >> 1):
+        key = keys[i]
+        keys[i] = keys[n - 1 - i]
+        keys[n - 1 - i] = key
+
+
+cdef inline void radix_sort(uint64_t *keys, size_t n, uint64_t *scratch, int low, int high) noexcept nogil:
+    """Sort by bits low .. high, least significant digit first; O(n) a digit. `scratch` holds n keys."""
+    cdef uint32_t count[256]
+    cdef uint64_t *source = keys
+    cdef uint64_t *target = scratch
+    cdef uint32_t total, here
+    cdef size_t i
+    cdef int digit
+    while low <= high:
+        memset(count, 0, sizeof(count))
+        for i in range(n):
+            count[(source[i] >> low) & 255] += 1
+        total = 0
+        for digit in range(256):
+            here = count[digit]
+            count[digit] = total
+            total += here
+        for i in range(n):
+            digit = (source[i] >> low) & 255
+            target[count[digit]] = source[i]
+            count[digit] += 1
+        source, target = target, source
+        low += 8
+    if source != keys:
+        memcpy(keys, source, n * sizeof(uint64_t))
+
+
+cdef inline void sort_keys(uint64_t *keys, size_t n, uint64_t *scratch, int ignored) noexcept nogil:
+    """Sort distinct keys whose `ignored` low bits never decide. A slot's lists often come out sorted, either way round."""
+    cdef uint64_t differ = 0
+    cdef size_t i, ascents = 0
+    for i in range(1, n):
+        ascents += keys[i - 1] < keys[i]
+        differ |= keys[0] ^ keys[i]
+    if n < 2 or ascents == n - 1:
+        return
+    if ascents == 0:
+        reverse(keys, n)
+    elif n <= SMALL:
+        insertion_sort(keys, n)
+    else:
+        radix_sort(keys, n, scratch, ignored, msb(differ))
+
+
+cdef inline bint less(pair_t a, pair_t b) noexcept nogil:
+    return a.high < b.high or (a.high == b.high and a.low < b.low)
+
+
+cdef inline void sort_pairs(pair_t *pairs, size_t n, pair_t *scratch) noexcept nogil:
+    """Sort by (high, low): merge sort from the bottom up, O(n log n). `scratch` holds n pairs."""
+    cdef pair_t *source = pairs
+    cdef pair_t *target = scratch
+    cdef size_t width = 1, i, j, k, middle, end
+    while width < n:
+        k = 0
+        while k < n:
+            i, middle = k, min(k + width, n)
+            j, end = middle, min(k + 2 * width, n)
+            while k < end:
+                if i < middle and (j == end or not less(source[j], source[i])):
+                    target[k] = source[i]
+                    i += 1
+                else:
+                    target[k] = source[j]
+                    j += 1
+                k += 1
+        source, target = target, source
+        width *= 2
+    if source != pairs:
+        memcpy(pairs, source, n * sizeof(pair_t))
