@@ -1,5 +1,3 @@
-# cython: language_level=3, binding=False, boundscheck=False, wraparound=False, cdivision=True
-# cython: initializedcheck=False, freethreading_compatible=True
 """The native wheels: `levels.pxd` behind Python methods. What is Python's business stands here, and nothing else."""
 
 # The lock.

@@ -1,12 +1,12 @@
 # The sorts that put what a slot held back into the order of its sequence numbers.
 
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int32_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from pywheel.core.bits cimport msb
 
 cdef enum:
-    SMALL = 24                  # up to here insertion beats a histogram
+    SMALL = 96                  # up to here counting smaller keys beats a histogram
 
 
 ctypedef struct pair_t:
@@ -14,16 +14,21 @@ ctypedef struct pair_t:
     uint64_t low
 
 
-cdef inline void insertion_sort(uint64_t *keys, size_t n) noexcept nogil:
-    cdef size_t i, j
-    cdef uint64_t key
-    for i in range(1, n):
-        key = keys[i]
-        j = i
-        while j and keys[j - 1] > key:
-            keys[j] = keys[j - 1]
-            j -= 1
-        keys[j] = key
+cdef inline void rank_sort(uint64_t *keys, size_t n, uint64_t *scratch, int ignored) noexcept nogil:
+    """Put each key where the number of smaller ones says: n * n comparisons, but without a branch, four at a time."""
+    cdef int32_t brief[SMALL]
+    cdef int32_t mine, rank
+    cdef size_t i, j, lanes = (n + 3) & ~<size_t>3
+    for i in range(n):
+        brief[i] = <int32_t>((keys[i] >> ignored) & 0x7FFFFFFF)
+    for i in range(n, lanes):
+        brief[i] = 0x7FFFFFFF
+    for i in range(n):
+        mine, rank = brief[i], 0
+        for j in range(lanes):
+            rank += brief[j] < mine
+        scratch[rank] = keys[i]
+    memcpy(keys, scratch, n * sizeof(uint64_t))
 
 
 cdef inline void reverse(uint64_t *keys, size_t n) noexcept nogil:
@@ -73,8 +78,8 @@ cdef inline void sort_keys(uint64_t *keys, size_t n, uint64_t *scratch, int igno
         return
     if ascents == 0:
         reverse(keys, n)
-    elif n <= SMALL:
-        insertion_sort(keys, n)
+    elif n <= SMALL and differ >> ignored < 0x7FFFFFFF:     # then 31 bits decide
+        rank_sort(keys, n, scratch, ignored)
     else:
         radix_sort(keys, n, scratch, ignored, msb(differ))
 
