@@ -61,6 +61,10 @@ cdef extern from *:
     int64_t short_int "pywheel_short_int"(object value) noexcept
 
 cdef extern from "Python.h":
+    ctypedef struct PyThreadState:
+        pass
+    PyThreadState *PyEval_SaveThread()
+    void PyEval_RestoreThread(PyThreadState *state)
     ctypedef int (*visitproc)(PyObject *, void *) noexcept
     ctypedef int (*traverseproc)(PyObject *, visitproc, void *) noexcept
     ctypedef int (*inquiry)(PyObject *) noexcept
@@ -77,6 +81,7 @@ cdef extern from "Python.h":
 
 cdef enum:
     CHUNK = 256                         # payloads on their way into a list
+    LONG_CALL = 4096                    # timers from which a bulk call releases the GIL
 
 _numbers = itertools.count(1)           # tells wheels apart
 
@@ -145,7 +150,7 @@ cdef inline int enter(_Wheel self) except -1:
 
 
 cdef int begin(KeyWheel self) except -1:
-    """Take the wheel for a bulk call, which may then let the GIL go; until `end` it calls no Python code."""
+    """Take the wheel for a bulk call; until `end` it calls no Python code."""
     with critical_section(self):
         enter(self)
         self.busy = forks
@@ -153,7 +158,14 @@ cdef int begin(KeyWheel self) except -1:
     return 0
 
 
-cdef void end(KeyWheel self) noexcept:
+cdef inline PyThreadState *let_go(uint64_t n) noexcept:
+    """Release the GIL if there is work for `n` timers: taking it back may wait for another thread's whole turn."""
+    return PyEval_SaveThread() if n >= LONG_CALL else NULL
+
+
+cdef void end(KeyWheel self, PyThreadState *released) noexcept:
+    if released != NULL:
+        PyEval_RestoreThread(released)
     with critical_section(self):
         self.busy = 0
         PyThread_release_lock(self.gate)
@@ -493,8 +505,8 @@ cdef class KeyWheel(_Wheel):
 
     A hierarchical timing wheel whose timers carry a 64-bit integer key instead of an object.
 
-    The `*_many` methods take and give NumPy arrays and let other threads run meanwhile; from about a dozen timers on
-    they are faster than a loop. They accept any integer dtype, or a sequence of ints, of one dimension; 64-bit
+    The `*_many` methods take and give NumPy arrays; from about a dozen timers on they are faster than a loop, and from
+    a few thousand on they let other threads run meanwhile. They accept any integer dtype, or a sequence of ints, of one dimension; 64-bit
     contiguous arrays are used without a copy. A bad argument, or a lack of memory, leaves the wheel unchanged.
 
     Args:
@@ -659,11 +671,11 @@ cdef class KeyWheel(_Wheel):
         cdef uint64_t n = when.n
         cdef int failed
         begin(self)
+        cdef PyThreadState *released = let_go(n)
         failed = n > self.room or self.wheel.live > self.room - n
         if not failed:
-            with nogil:
-                failed = wheel_schedule_many(&self.wheel, n, when.at, what.at, out.at)
-        end(self)
+            failed = wheel_schedule_many(&self.wheel, n, when.at, what.at, out.at)
+        end(self, released)
         if failed:
             raise refusal_of(self, n)
         return handles
@@ -696,9 +708,9 @@ cdef class KeyWheel(_Wheel):
         cdef Words out = Words(found, None, RESULT)
         cdef int failed
         begin(self)
-        with nogil:
-            failed = wheel_reschedule_many(&self.wheel, which.n, which.at, when.at, <uint8_t *>out.at)
-        end(self)
+        cdef PyThreadState *released = let_go(which.n)
+        failed = wheel_reschedule_many(&self.wheel, which.n, which.at, when.at, <uint8_t *>out.at)
+        end(self, released)
         if failed:
             raise MemoryError
         return found
@@ -726,9 +738,9 @@ cdef class KeyWheel(_Wheel):
         cdef object found = new_array(which.n, "bool")
         cdef Words out = Words(found, None, RESULT)
         begin(self)
-        with nogil:
-            wheel_cancel_many(&self.wheel, which.n, which.at, <uint8_t *>out.at)
-        end(self)
+        cdef PyThreadState *released = let_go(which.n)
+        wheel_cancel_many(&self.wheel, which.n, which.at, <uint8_t *>out.at)
+        end(self, released)
         return found
 
     def advance_many(self, now, limit=None):
@@ -750,18 +762,18 @@ cdef class KeyWheel(_Wheel):
         cdef bint early = False, fits = False
         cdef object keys
         cdef Words out
+        cdef PyThreadState *released
         while not fits:
             room = min(most, <uint64_t>len(self))
             keys = new_array(room, "uint64")        # the last thing that can fail comes before the first timer is taken
             out = Words(keys, None, RESULT)
             begin(self)
+            released = let_go(room)
             fits = room >= min(most, self.wheel.live)
-            if fits:
-                early = tick < self.wheel.now
-                if not early:
-                    with nogil:
-                        failed = wheel_advance_many(&self.wheel, tick, room, out.at, &popped)
-            end(self)
+            early = tick < self.wheel.now
+            if fits and not early:
+                failed = wheel_advance_many(&self.wheel, tick, room, out.at, &popped)
+            end(self, released)
         if early:
             raise arguments.backwards()
         if failed and popped == 0:
