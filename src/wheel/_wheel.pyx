@@ -205,6 +205,7 @@ cdef object refusal(_Wheel self):
 
 # ---- the wheels -----------------------------------------------------------------------------------------------------
 
+@cython.trashcan(True)                # a chain of wheels, each the item of the next, would overflow the stack
 cdef class _Wheel:
     """What both wheels share."""
 
@@ -244,10 +245,7 @@ cdef class _Wheel:
             return self.wheel.now
 
     def reschedule(self, handle, deadline, /):
-        """reschedule($self, handle, deadline, /)
-        --
-
-        Move a timer to another deadline; its handle stays valid.
+        """Move a timer to another deadline; its handle stays valid.
 
         It goes behind the timers that already stand on that tick. A timer held back by a limit becomes an ordinary one.
 
@@ -278,10 +276,7 @@ cdef class _Wheel:
         return True
 
     def next_deadline(self):
-        """next_deadline($self, /)
-        --
-
-        Return a tick by which to advance: no later than the earliest deadline, no earlier than `now`; None if empty.
+        """Return a tick by which to advance: no later than the earliest deadline, no earlier than `now`; None if empty.
 
         It may lie before the earliest deadline, where a group of timers must be looked at again. A loop of
         ``advance(next_deadline())`` meets a bounded number of those between two timers. O(levels).
@@ -293,10 +288,7 @@ cdef class _Wheel:
         return None if tick == NEVER else tick
 
     def deadline(self, handle, /):
-        """deadline($self, handle, /)
-        --
-
-        Return a timer's deadline, an absolute tick, as it was given; None if the handle is stale. O(1).
+        """Return a timer's deadline, an absolute tick, as it was given; None if the handle is stale. O(1).
 
         Raises:
             TypeError: handle is not an int.
@@ -309,10 +301,7 @@ cdef class _Wheel:
             return self.wheel.arena.nodes[index].deadline if index else None
 
     def clear(self):
-        """clear($self, /)
-        --
-
-        Cancel every timer and give the memory back. `now` stays, and every handle given so far is stale for good. O(n).
+        """Cancel every timer and give the memory back. `now` stays, and every handle given so far is stale for good. O(n).
         """
         restart(self, NEVER)
 
@@ -349,10 +338,7 @@ cdef class _Wheel:
         return type(self).__basicsize__ + size
 
     def _check(self):
-        """_check($self, /)
-        --
-
-        Recompute every invariant slowly; RuntimeError says which one is broken. For tests. O(n).
+        """Recompute every invariant slowly; RuntimeError says which one is broken. For tests. O(n).
         """
         cdef const char *wrong
         with critical_section(self):
@@ -362,10 +348,9 @@ cdef class _Wheel:
             raise RuntimeError(wrong.decode())
 
 
+@cython.trashcan(True)
 cdef class TimingWheel(_Wheel):
-    """TimingWheel(start=0, *, max_pending=None)
-    --
-
+    """TimingWheel(start=0, *, max_pending=None)\n--\n
     A hierarchical timing wheel: timers on integer ticks, each with any object as its item.
 
     It has no clock and calls nothing: `advance` returns the items that expired. Safe to call from several threads.
@@ -380,10 +365,7 @@ cdef class TimingWheel(_Wheel):
     """
 
     def schedule(self, deadline, item=None, /):
-        """schedule($self, deadline, item=None, /)
-        --
-
-        Add a timer and return its handle.
+        """Add a timer and return its handle.
 
         Args:
             deadline: absolute tick, 0 .. 2**63-1; at or before `now` it expires at the next advance.
@@ -412,10 +394,7 @@ cdef class TimingWheel(_Wheel):
         return handle
 
     def cancel(self, handle, /):
-        """cancel($self, handle, /)
-        --
-
-        Remove a timer and release its item before returning.
+        """Remove a timer and release its item before returning.
 
         Returns:
             True, or False if the timer expired or was cancelled already, or the handle is not of this wheel.
@@ -437,10 +416,7 @@ cdef class TimingWheel(_Wheel):
         return True
 
     def advance(self, now, limit=None, /):
-        """advance($self, now, limit=None, /)
-        --
-
-        Go to tick `now` and return the items of the timers that expired.
+        """Go to tick `now` and return the items of the timers that expired.
 
         Order: by deadline; timers of one tick in the order of their last schedule or reschedule.
 
@@ -485,10 +461,7 @@ cdef class TimingWheel(_Wheel):
         return expired
 
     def get(self, handle, default=None, /):
-        """get($self, handle, default=None, /)
-        --
-
-        Return a pending timer's item, or `default` if the handle is stale. TypeError if it is not an int. O(1).
+        """Return a pending timer's item, or `default` if the handle is stale. TypeError if it is not an int. O(1).
         """
         cdef uint64_t number = as_handle(handle)
         cdef uint32_t index
@@ -500,9 +473,7 @@ cdef class TimingWheel(_Wheel):
 
 
 cdef class KeyWheel(_Wheel):
-    """KeyWheel(start=0, *, max_pending=None)
-    --
-
+    """KeyWheel(start=0, *, max_pending=None)\n--\n
     A hierarchical timing wheel whose timers carry a 64-bit integer key instead of an object.
 
     The `*_many` methods take and give NumPy arrays; from about a dozen timers on they are faster than a loop, and from
@@ -524,10 +495,7 @@ cdef class KeyWheel(_Wheel):
             raise MemoryError
 
     def schedule(self, deadline, key, /):
-        """schedule($self, deadline, key, /)
-        --
-
-        Add a timer and return its handle.
+        """Add a timer and return its handle.
 
         Args:
             deadline: absolute tick, 0 .. 2**63-1; at or before `now` it expires at the next advance.
@@ -556,10 +524,7 @@ cdef class KeyWheel(_Wheel):
         return handle
 
     def cancel(self, handle, /):
-        """cancel($self, handle, /)
-        --
-
-        Remove a timer.
+        """Remove a timer.
 
         Returns:
             True, or False if the timer expired or was cancelled already, or the handle is not of this wheel.
@@ -579,10 +544,7 @@ cdef class KeyWheel(_Wheel):
         return index != 0
 
     def advance(self, now, limit=None, /):
-        """advance($self, now, limit=None, /)
-        --
-
-        Go to tick `now` and return the keys of the timers that expired.
+        """Go to tick `now` and return the keys of the timers that expired.
 
         Order: by deadline; timers of one tick in the order of their last schedule or reschedule.
 
@@ -629,10 +591,7 @@ cdef class KeyWheel(_Wheel):
         return expired
 
     def get(self, handle, default=None, /):
-        """get($self, handle, default=None, /)
-        --
-
-        Return a pending timer's key, or `default` if the handle is stale. TypeError if it is not an int. O(1).
+        """Return a pending timer's key, or `default` if the handle is stale. TypeError if it is not an int. O(1).
         """
         cdef uint64_t number = as_handle(handle)
         cdef uint32_t index
@@ -642,10 +601,7 @@ cdef class KeyWheel(_Wheel):
             return self.wheel.arena.nodes[index].payload if index else default
 
     def schedule_many(self, deadlines, keys):
-        """schedule_many($self, deadlines, keys)
-        --
-
-        Add one timer for each pair of the two arrays, all of them or none.
+        """Add one timer for each pair of the two arrays, all of them or none.
 
         Args:
             deadlines: shape (n,), integers: absolute ticks, 0 .. 2**63-1.
@@ -681,10 +637,7 @@ cdef class KeyWheel(_Wheel):
         return handles
 
     def reschedule_many(self, handles, deadlines):
-        """reschedule_many($self, handles, deadlines)
-        --
-
-        Move one timer for each pair of the two arrays, in array order.
+        """Move one timer for each pair of the two arrays, in array order.
 
         Args:
             handles: shape (n,), integers.
@@ -716,10 +669,7 @@ cdef class KeyWheel(_Wheel):
         return found
 
     def cancel_many(self, handles):
-        """cancel_many($self, handles)
-        --
-
-        Remove the timers, in array order.
+        """Remove the timers, in array order.
 
         Args:
             handles: shape (n,), integers.
@@ -744,10 +694,7 @@ cdef class KeyWheel(_Wheel):
         return found
 
     def advance_many(self, now, limit=None):
-        """advance_many($self, now, limit=None)
-        --
-
-        Go to tick `now` and return the keys of the timers that expired, as `advance` does, in an array.
+        """Go to tick `now` and return the keys of the timers that expired, as `advance` does, in an array.
 
         Args, errors and order: as for `advance`; ImportError if NumPy is missing.
 

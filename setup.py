@@ -1,0 +1,137 @@
+"""Build `pywheel.core._wheel` from src/wheel; everything static stands in pyproject.toml.
+
+PYWHEEL_PURE=1            no extension, a py3-none-any wheel
+PYWHEEL_REQUIRE_NATIVE=1  a failed build is an error (so it is under cibuildwheel); otherwise a warning
+PYWHEEL_SANITIZE=names    for gcc and clang, such as address,undefined
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from setuptools import Distribution, Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
+
+PACKAGE = "pywheel.core"
+MODULE = f"{PACKAGE}._wheel"
+ROOT = Path(__file__).resolve().parent
+SOURCES = Path("src", "wheel")
+HEADERS = sorted(path.name for path in (ROOT / SOURCES).glob("*.pxd"))
+
+DIRECTIVES = {
+    "language_level": "3",
+    "binding": False,
+    "boundscheck": False,
+    "cdivision": True,
+    "embedsignature": True,
+    "embedsignature.format": "clinic",
+    "freethreading_compatible": True,
+    "initializedcheck": False,
+    "wraparound": False,
+}
+
+FAILED = """
+{line}
+pywheel: the native wheel was NOT built: {reason}
+The install goes on with the pure Python twin: the same results, many times slower.
+To mend it, install a C compiler and the headers of Python, and install pywheel again:
+    pip install --no-cache-dir --force-reinstall pywheel-timer
+PYWHEEL_REQUIRE_NATIVE=1 makes this an error, PYWHEEL_PURE=1 asks for the twin.
+{line}
+"""
+
+
+def flag(name: str) -> bool:
+    """Whether an environment variable is set; "" and "0" count as unset."""
+    return os.environ.get(name, "") not in ("", "0")
+
+
+def compiler_options(compiler: str, sanitizers: str) -> tuple[list[str], list[str]]:
+    """Return the options to compile and to link with."""
+    if compiler == "msvc":
+        return ["/O2"], []
+    options = ["-fvisibility=hidden"]
+    if not sanitizers:
+        return ["-O3", *options], []
+    # Python's own -fwrapv would hide overflows, and a finding that only prints would fail no test.
+    sanitize = [f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all"]
+    return ["-O1", "-g", "-fno-omit-frame-pointer", "-fno-wrapv", *options, *sanitize], sanitize
+
+
+def stage(directory: Path) -> Path:
+    """Lay the sources out under the names they cimport each other by; return the staged .pyx."""
+    shutil.rmtree(directory, ignore_errors=True)
+    package = directory.joinpath(*PACKAGE.split("."))
+    package.mkdir(parents=True)
+    for parent in (package, package.parent):
+        (parent / "__init__.pxd").touch()
+    for name in ("_wheel.pyx", *HEADERS):
+        shutil.copyfile(ROOT / SOURCES / name, package / name)
+    return package / "_wheel.pyx"
+
+
+class BuildNative(build_ext):
+    """Stage, translate, compile; without success the twin serves, unless the extension is required."""
+
+    def build_extension(self, ext: Extension) -> None:
+        """Build, or say loudly that it did not work."""
+        try:
+            self.translate(ext)
+            super().build_extension(ext)
+        except Exception as error:  # whatever is missing here, the twin does without it
+            if not ext.optional:
+                raise
+            print(FAILED.format(line="*" * 88, reason=error), file=sys.stderr, flush=True)
+
+    def translate(self, ext: Extension) -> None:
+        """Replace the extension's .pyx by C, and give it the options of this compiler."""
+        from Cython.Build import cythonize
+
+        root = Path(self.build_temp, "cython")
+        translated = Extension(ext.name, [str(stage(root))])
+        ext.sources = cythonize([translated], include_path=[str(root)], compiler_directives=DIRECTIVES)[0].sources
+        compile_options, link_options = compiler_options(
+            self.compiler.compiler_type, os.environ.get("PYWHEEL_SANITIZE", "")
+        )
+        ext.extra_compile_args += compile_options
+        ext.extra_link_args += link_options
+
+
+class BuildPython(build_py):
+    """Install the .pxd files beside the extension, so that others can cimport them."""
+
+    def _get_data_files(self) -> list[tuple[str, str, str, list[str]]]:
+        target = Path(self.build_lib, *PACKAGE.split("."))
+        return [*super()._get_data_files(), (PACKAGE, str(SOURCES), str(target), HEADERS)]
+
+
+def native(macros: dict[str, str] | None = None, *, optional: bool = False) -> Extension:
+    """Return the extension, with C macros defined."""
+    sources = [str(SOURCES / "_wheel.pyx")]
+    return Extension(MODULE, sources, define_macros=list((macros or {}).items()), optional=optional)
+
+
+def build(directory: Path, macros: dict[str, str]) -> Path:
+    """Build the extension alone into `directory`, with C macros defined; return the path of the module.
+
+    For tests, which need limits smaller than real ones. Any failure is an error.
+    """
+    command = BuildNative(Distribution({"name": "pywheel-timer", "ext_modules": [native(macros)]}))
+    command.build_lib = str(directory)
+    command.build_temp = str(directory / "temp")
+    command.ensure_finalized()
+    command.run()
+    return Path(command.get_ext_fullpath(MODULE))
+
+
+if __name__ == "__main__":
+    pure = flag("PYWHEEL_PURE") or sys.implementation.name != "cpython"
+    required = flag("PYWHEEL_REQUIRE_NATIVE") or flag("CIBUILDWHEEL")
+    setup(
+        ext_modules=[] if pure else [native(optional=not required)],
+        cmdclass={"build_ext": BuildNative, "build_py": BuildPython},
+    )
