@@ -115,7 +115,7 @@ cdef inline int arena_reserve(arena_t *a, uint64_t more) noexcept nogil:
     cdef node_t *nodes = <node_t *>aligned_resize(&a.block, a.nodes, a.used * sizeof(node_t), capacity * sizeof(node_t))
     if nodes == NULL:
         return -1
-    use_huge_pages(nodes, capacity * sizeof(node_t))
+    use_huge_pages(a.block, capacity * sizeof(node_t))
     a.nodes = nodes             # larger than `capacity` says until the bitmap has followed: harmless
     if grow_map(a, <uint32_t>capacity):
         return -1

@@ -26,17 +26,18 @@ cdef extern from *:
     #endif
     #if defined(__linux__)
       #include <sys/mman.h>
-      /* A timer is found by one random access, and with 4 KiB pages that is a second one, to the page table. */
-      static inline void pywheel_use_huge_pages(void *start, size_t size) {
-          uintptr_t first = ((uintptr_t)start + 4095) & ~(uintptr_t)4095, end = (uintptr_t)start + size;
+      /* A timer is found by one random access, and with 4 KiB pages that is a second one, to the page table.
+         The whole mapping or nothing: half of one could not be moved by mremap any more, and growing would copy. */
+      static inline void pywheel_use_huge_pages(void *block, size_t size) {
+          uintptr_t first = (uintptr_t)block & ~(uintptr_t)4095, end = ((uintptr_t)block + size + 4095) & ~(uintptr_t)4095;
           if (size >= (size_t)4 << 20)
               (void)madvise((void *)first, end - first, MADV_HUGEPAGE);
       }
     #else
-      #define pywheel_use_huge_pages(start, size) ((void)0)
+      #define pywheel_use_huge_pages(block, size) ((void)0)
     #endif
     """
-    void use_huge_pages "pywheel_use_huge_pages"(void *start, size_t size) noexcept nogil
+    void use_huge_pages "pywheel_use_huge_pages"(void *block, size_t size) noexcept nogil
     int ctz "pywheel_ctz"(uint64_t x) noexcept nogil            # x != 0
     int msb "pywheel_msb"(uint64_t x) noexcept nogil            # x != 0
     void prefetch "pywheel_prefetch"(const void *p) noexcept nogil

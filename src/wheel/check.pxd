@@ -92,6 +92,8 @@ cdef inline const char *check_levels(const wheel_t *w, uint64_t *total) noexcept
                 return "a weight does not say whether its slot is empty"
             if has_bit(w.level[l].occupied, slot) != (total[0] != before):
                 return "an occupied bit is wrong"
+            if slot != OVERDUE and total[0] != before and not w.in_use >> l & 1:
+                return "an occupied level is not marked as in use"
             if l and slot == OVERDUE and total[0] != before:
                 return "an upper level has an overdue slot"
     return NULL

@@ -33,7 +33,7 @@ from libc.string cimport memcpy, memset
 from pywheel.core.arena cimport (GEN_BITS, arena_bytes, arena_find, arena_free, arena_give, arena_handle, arena_init,
                                  arena_reserve, arena_reset, arena_t, arena_take, gen_mask, is_live, node_t)
 from pywheel.core.bits cimport (DIGIT_BITS, DIGIT_MASK, SLOT_MASK, SLOTS, WORDS, PyMem_RawFree, PyMem_RawMalloc,
-                                PyMem_RawRealloc, aligned_resize, low_bits, msb, next_bit, prefetch, unlikely)
+                                PyMem_RawRealloc, aligned_resize, ctz, low_bits, msb, next_bit, prefetch, unlikely)
 from pywheel.core.sort cimport pair_t, sort_keys, sort_pairs
 
 cdef extern from *:
@@ -84,6 +84,7 @@ ctypedef struct wheel_t:
     uint64_t renumber_at
     uint64_t fan_out_at
     int levels                  # allocated, from the bottom
+    uint32_t in_use             # bit l is set if a slot of level l, the overdue one aside, may be occupied
     uint64_t reach              # deadlines less than this away from the cursor fit in them
     int list_bits               # 0, or LIST_BITS from fan_out_at timers on
     uint32_t list_mask          # 2**list_bits - 1
@@ -235,9 +236,11 @@ cdef inline void push(wheel_t *w, uint32_t index, node_t *node, int level, uint3
     node.prev = HEAD | level << LEVEL_SHIFT | slot << LIST_BITS | fan
     w.arena.nodes[first].prev = index
     head[0] = index
-    at.weight[slot] = weight + (weight != <uint32_t>-1)
-    if unlikely(weight == 0):
+    at.weight[slot] = weight + 1
+    if unlikely(weight + 1 <= 1):               # the first one, or one more than can be counted
+        w.in_use |= <uint32_t>1 << level
         at.occupied[slot >> 6] |= (<uint64_t>1) << (slot & 63)
+        at.weight[slot] = weight | 1
 
 
 cdef inline void place(wheel_t *w, uint32_t index, node_t *node) noexcept nogil:
@@ -507,23 +510,28 @@ cdef inline void move_cursor(wheel_t *w, uint64_t tick) noexcept nogil:
     w.cursor = tick
     if tick & DIGIT_MASK:
         return
-    for l in range(w.levels - 1, 0, -1):                # from high to low: each fills the slots of the next
+    for l in range(msb(w.in_use | 1), 0, -1):           # from high to low: each fills the slots of the next
         slot = <uint32_t>(tick >> DIGIT_BITS * l) & SLOT_MASK
         if tick & low_bits(DIGIT_BITS * l) == 0 and w.level[l].occupied[slot >> 6] >> (slot & 63) & 1:
             drain(w, l, slot, NEVER, 0, NULL, 0)
 
 
-cdef inline uint64_t next_event(const wheel_t *w) noexcept nogil:
+cdef inline uint64_t next_event(wheel_t *w) noexcept nogil:
     """The first tick at which an occupied slot starts, of any level; NEVER if all are empty. O(levels)."""
     cdef uint64_t earliest = NEVER, here, start
+    cdef uint32_t rest = w.in_use
     cdef int l, distance
-    for l in range(w.levels):
+    while rest:
+        l = ctz(rest)
+        rest &= rest - 1
         here = (w.cursor >> DIGIT_BITS * l) + (l > 0)
         distance = next_bit(w.level[l].occupied, <int>(here & SLOT_MASK))
-        if distance >= 0:
-            start = (here + distance) << DIGIT_BITS * l
-            if start < earliest:
-                earliest = start
+        if distance < 0:
+            w.in_use ^= <uint32_t>1 << l
+            continue
+        start = (here + distance) << DIGIT_BITS * l
+        if start < earliest:
+            earliest = start
     return earliest
 
 
@@ -548,9 +556,11 @@ cdef inline int collect_until(wheel_t *w, uint64_t until, uint64_t limit, sink_t
 cdef inline void spread(wheel_t *w, uint64_t elapsed) noexcept nogil:
     """Move down ahead of time part of the slots that come next, so that a step of `elapsed` ticks leaves in time."""
     cdef uint64_t here, left
-    cdef uint32_t slot, weight
+    cdef uint32_t slot, weight, rest = w.in_use & ~<uint32_t>1
     cdef int l
-    for l in range(1, w.levels):
+    while rest:
+        l = ctz(rest)
+        rest &= rest - 1
         here = (w.cursor >> DIGIT_BITS * l) + 1
         slot = <uint32_t>here & SLOT_MASK
         weight = w.level[l].weight[slot]
@@ -619,7 +629,7 @@ cdef inline uint64_t wheel_pop(wheel_t *w, uint64_t *payloads, uint64_t n) noexc
     return popped
 
 
-cdef inline uint64_t wheel_next_deadline(const wheel_t *w) noexcept nogil:
+cdef inline uint64_t wheel_next_deadline(wheel_t *w) noexcept nogil:
     """A tick no later than the earliest deadline and no earlier than now; NEVER if nothing is pending. O(levels)."""
     if w.live == 0:
         return NEVER
