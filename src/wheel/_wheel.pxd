@@ -9,13 +9,14 @@ cdef class _Wheel:
     cdef uint64_t room                  # the most timers it may hold
     cdef readonly object max_pending
     cdef int busy                       # a bulk call works on the wheel without the GIL; see the lock
-    cdef PyThread_type_lock gate
     cdef object __weakref__
 
 
+# Each has a field of its own: with one layout for both, Python would let a wheel of objects become one of keys.
+
 cdef class TimingWheel(_Wheel):
-    pass
+    cdef bint distinct
 
 
 cdef class KeyWheel(_Wheel):
-    pass
+    cdef PyThread_type_lock gate

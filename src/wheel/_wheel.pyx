@@ -71,7 +71,9 @@ cdef extern from "Python.h":
     ctypedef struct PyTypeObject:
         traverseproc tp_traverse
         inquiry tp_clear
-    PyObject *PyLong_FromUnsignedLongLong(unsigned long long value) except NULL
+    PyObject *PyLong_FromUnsignedLongLong(unsigned long long value)
+    PyObject *new_int "PyLong_FromUnsignedLongLong"(unsigned long long value) except NULL
+    void PyErr_Clear()
     bint PyObject_CheckBuffer(object value)
     void Py_INCREF(object value)
     void Py_DECREF(PyObject *value)
@@ -139,8 +141,8 @@ cdef int wait(_Wheel self) except -1:
             raise RuntimeError("this process was forked while another thread was in a bulk call on this wheel, "
                                "whose state is lost: make a new wheel after a fork")
         with nogil:
-            PyThread_acquire_lock(self.gate, WAIT_LOCK)
-            PyThread_release_lock(self.gate)
+            PyThread_acquire_lock((<KeyWheel>self).gate, WAIT_LOCK)
+            PyThread_release_lock((<KeyWheel>self).gate)
     return 0
 
 
@@ -203,6 +205,30 @@ cdef object refusal(_Wheel self):
     return MemoryError()
 
 
+cdef inline object as_int(_Wheel self, uint64_t handle):
+    """The handle just made, as an object; without memory for that the timer is taken back."""
+    cdef PyObject *number = PyLong_FromUnsignedLongLong(handle)
+    if unlikely(number == NULL):
+        take_back(self, handle)
+    value = <object>number
+    Py_DECREF(number)
+    return value
+
+
+cdef int take_back(_Wheel self, uint64_t handle) except -1:
+    cdef uint64_t payload = 0
+    cdef uint32_t index
+    PyErr_Clear()
+    with critical_section(self):
+        enter(self)
+        index = arena_find(&self.wheel.arena, handle)
+        if index:
+            payload = wheel_remove(&self.wheel, index)
+    if index and isinstance(self, TimingWheel):
+        Py_DECREF(<PyObject *><uintptr_t>payload)
+    raise MemoryError
+
+
 # ---- the wheels -----------------------------------------------------------------------------------------------------
 
 @cython.trashcan(True)                # a chain of wheels, each the item of the next, would overflow the stack
@@ -224,8 +250,6 @@ cdef class _Wheel:
         cdef wheel_t old = self.wheel
         wheel_init(&self.wheel, 0, 0)
         release(self, &old)
-        if self.gate != NULL:
-            PyThread_free_lock(self.gate)
 
     @classmethod
     def __class_getitem__(cls, item, /):
@@ -391,7 +415,7 @@ cdef class TimingWheel(_Wheel):
                     Py_INCREF(item)
         if unlikely(handle == 0):
             raise refusal(self)
-        return handle
+        return as_int(self, handle)
 
     def cancel(self, handle, /):
         """Remove a timer and release its item before returning.
@@ -494,6 +518,10 @@ cdef class KeyWheel(_Wheel):
         if self.gate == NULL:
             raise MemoryError
 
+    def __dealloc__(self):
+        if self.gate != NULL:
+            PyThread_free_lock(self.gate)
+
     def schedule(self, deadline, key, /):
         """Add a timer and return its handle.
 
@@ -521,7 +549,7 @@ cdef class KeyWheel(_Wheel):
                 handle = wheel_schedule(&self.wheel, tick, payload)
         if unlikely(handle == 0):
             raise refusal(self)
-        return handle
+        return as_int(self, handle)
 
     def cancel(self, handle, /):
         """Remove a timer.
@@ -583,7 +611,7 @@ cdef class KeyWheel(_Wheel):
             while done < count:             # read first, as an int may find no memory
                 got = wheel_peek(&self.wheel, &position, chunk, min(count - done, <uint64_t>CHUNK))
                 for i in range(got):
-                    PyList_SET_ITEM(expired, done + i, PyLong_FromUnsignedLongLong(chunk[i]))
+                    PyList_SET_ITEM(expired, done + i, new_int(chunk[i]))
                 done += got
             while done:
                 done -= wheel_pop(&self.wheel, chunk, min(done, <uint64_t>CHUNK))
