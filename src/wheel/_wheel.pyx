@@ -33,7 +33,7 @@ from pywheel.core.bits cimport unlikely
 from pywheel.core.check cimport wheel_check
 from pywheel.core.levels cimport (NEVER, wheel_advance, wheel_bytes, wheel_detach, wheel_free, wheel_init, wheel_move,
                                   wheel_next_deadline, wheel_peek, wheel_pop, wheel_remove, wheel_schedule, wheel_t)
-from pywheel.core.many cimport wheel_advance_many, wheel_cancel_many, wheel_reschedule_many, wheel_schedule_many
+from pywheel.core.many cimport wheel_cancel_many, wheel_reschedule_many, wheel_schedule_many
 
 cdef extern from *:
     """
@@ -732,31 +732,30 @@ cdef class KeyWheel(_Wheel):
         O(timers expired and cascaded), however many ticks pass.
         """
         cdef uint64_t tick = as_tick(now, "now")
-        cdef uint64_t most = as_limit(limit), room = 0, popped = 0
-        cdef int failed = 0
-        cdef bint early = False, fits = False
+        cdef uint64_t most = as_limit(limit), count, there
+        cdef bint early, failed
         cdef object keys
         cdef Words out
         cdef PyThreadState *released
-        while not fits:
-            room = min(most, <uint64_t>len(self))
-            keys = new_array(room, "uint64")        # the last thing that can fail comes before the first timer is taken
+        begin(self)
+        released = let_go(self.wheel.live)
+        early = tick < self.wheel.now
+        failed = not early and wheel_advance(&self.wheel, tick, most)
+        count = min(most, self.wheel.ready_live)
+        end(self, released)
+        if early or failed:
+            raise arguments.backwards() if early else MemoryError()
+        while True:
+            keys = new_array(count, "uint64")           # the last that can fail, before the first timer is taken
             out = Words(keys, None, RESULT)
             begin(self)
-            released = let_go(room)
-            fits = room >= min(most, self.wheel.live)
-            early = tick < self.wheel.now
-            if fits and not early:
-                failed = wheel_advance_many(&self.wheel, tick, room, out.at, &popped)
-            end(self, released)
-        if early:
-            raise arguments.backwards()
-        if failed and popped == 0:
-            raise MemoryError
-        out.close()
-        if popped < room:
-            keys.resize(popped, refcheck=False)
-        return keys
+            there = min(count, self.wheel.ready_live)
+            if there == count:
+                wheel_pop(&self.wheel, out.at, count)
+            end(self, NULL)
+            if there == count:
+                return keys
+            count = there                               # another thread has taken some
 
 
 # ---- arrays for the bulk calls --------------------------------------------------------------------------------------

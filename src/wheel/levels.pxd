@@ -70,11 +70,6 @@ ctypedef struct level_t:
     uint32_t *weight            # of each slot
     void *block
 
-ctypedef struct sink_t:         # where timers go that need not wait in `ready`
-    uint64_t *payloads
-    uint64_t room
-    uint64_t count
-
 ctypedef struct wheel_t:
     arena_t arena
     uint64_t now
@@ -469,19 +464,7 @@ cdef inline void hold(wheel_t *w, const uint64_t *keys, uint64_t n, uint64_t ind
     w.ready_live += n
 
 
-cdef inline void deliver(wheel_t *w, sink_t *sink, const uint64_t *keys, uint64_t n, uint64_t index_mask) noexcept nogil:
-    """Take collected nodes out of the wheel at once."""
-    cdef uint64_t i
-    cdef uint32_t index
-    for i in range(n):
-        index = <uint32_t>(keys[i] & index_mask)
-        sink.payloads[sink.count + i] = w.arena.nodes[index].payload
-        arena_give(&w.arena, index)
-    sink.count += n
-    w.live -= n
-
-
-cdef inline int collect(wheel_t *w, uint32_t slot, uint64_t due, sink_t *sink) noexcept nogil:
+cdef inline int collect(wheel_t *w, uint32_t slot, uint64_t due) noexcept nogil:
     """Collect what is due in a slot of level 0, in order; -1, with nothing changed, without memory."""
     cdef uint64_t room = min(w.level[0].weight[slot], w.live), n
     cdef int index_bits = msb(w.arena.used) + 1
@@ -496,10 +479,7 @@ cdef inline int collect(wheel_t *w, uint32_t slot, uint64_t due, sink_t *sink) n
         sort_overdue(w, keys, n, index_bits)
     else:
         sort_keys(keys, n, keys + n, index_bits)
-    if n <= sink.room - sink.count and w.ready_live == 0:
-        deliver(w, sink, keys, n, low_bits(index_bits))
-    else:
-        hold(w, keys, n, low_bits(index_bits))
+    hold(w, keys, n, low_bits(index_bits))
     return 0
 
 
@@ -535,10 +515,10 @@ cdef inline uint64_t next_event(wheel_t *w) noexcept nogil:
     return earliest
 
 
-cdef inline int collect_until(wheel_t *w, uint64_t until, uint64_t limit, sink_t *sink) noexcept nogil:
-    """Collect tick by tick through `until`, or until `limit` timers are; -1, to be called again, without memory."""
+cdef inline int collect_until(wheel_t *w, uint64_t until, uint64_t limit) noexcept nogil:
+    """Collect tick by tick through `until`, or until `limit` timers are ready; -1, to be called again, without memory."""
     cdef uint64_t tick
-    while w.cursor <= until and w.ready_live + sink.count < limit:
+    while w.cursor <= until and w.ready_live < limit:
         tick = w.cursor
         if not w.levels or not w.level[0].occupied[(tick & SLOT_MASK) >> 6] >> (tick & 63) & 1:
             tick = next_event(w)
@@ -547,7 +527,7 @@ cdef inline int collect_until(wheel_t *w, uint64_t until, uint64_t limit, sink_t
                 return 0
             move_cursor(w, tick)
             continue            # what was moved down may be due at this very tick, or not before long
-        if collect(w, <uint32_t>(tick & SLOT_MASK), tick, sink):
+        if collect(w, <uint32_t>(tick & SLOT_MASK), tick):
             return -1
         move_cursor(w, tick + 1)
     return 0
@@ -569,29 +549,23 @@ cdef inline void spread(wheel_t *w, uint64_t elapsed) noexcept nogil:
             drain(w, l, slot, weight // (left // elapsed + 1) + LISTS, 0, NULL, 0)
 
 
-cdef inline int advance_into(wheel_t *w, uint64_t now, uint64_t limit, sink_t *sink) noexcept nogil:
-    cdef uint64_t before = w.cursor
-    if w.levels and w.level[0].weight[OVERDUE]:
-        # These were due at the last `now` already: they come after what was held back then, before what came due since.
-        if collect_until(w, w.now, NEVER, sink) or collect(w, OVERDUE, w.now, sink):
-            return -1
-    w.now = now
-    if collect_until(w, now, limit, sink):
-        return -1
-    if w.cursor > now and w.cursor != before:
-        spread(w, w.cursor - before)
-    return 0
-
-
 cdef inline int wheel_advance(wheel_t *w, uint64_t now, uint64_t limit) noexcept nogil:
     """Go to tick `now` >= w.now and collect what is due until `limit` timers are ready, for wheel_pop.
 
     -1 if memory is out: `now` has moved, nothing is lost, and the same call goes on.
     O(timers collected and cascaded), whatever the distance.
     """
-    cdef sink_t none
-    none.payloads, none.room, none.count = NULL, 0, 0
-    return advance_into(w, now, limit, &none)
+    cdef uint64_t before = w.cursor
+    if w.levels and w.level[0].weight[OVERDUE]:
+        # These were due at the last `now` already: they come after what was held back then, before what came due since.
+        if collect_until(w, w.now, NEVER) or collect(w, OVERDUE, w.now):
+            return -1
+    w.now = now
+    if collect_until(w, now, limit):
+        return -1
+    if w.cursor > now and w.cursor != before:
+        spread(w, w.cursor - before)
+    return 0
 
 
 cdef inline uint64_t wheel_peek(const wheel_t *w, uint64_t *position, uint64_t *payloads, uint64_t n) noexcept nogil:

@@ -5,8 +5,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from pywheel.core.arena cimport arena_find, arena_reserve, arena_take, node_t
 from pywheel.core.bits cimport low_bits, prefetch
-from pywheel.core.levels cimport (HEAD, LOOK_AHEAD, advance_into, insert, prepare, sink_t, wheel_move, wheel_pop,
-                                  wheel_remove, wheel_t)
+from pywheel.core.levels cimport HEAD, LOOK_AHEAD, insert, prepare, wheel_move, wheel_remove, wheel_t
 
 cdef inline int wheel_schedule_many(wheel_t *w, uint64_t n, const uint64_t *deadlines, const uint64_t *payloads,
                                     uint64_t *handles) noexcept nogil:
@@ -72,15 +71,3 @@ cdef inline int wheel_reschedule_many(wheel_t *w, uint64_t n, const uint64_t *ha
         if index:
             wheel_move(w, index, min(deadlines[i], farthest))
     return 0
-
-
-cdef inline int wheel_advance_many(wheel_t *w, uint64_t now, uint64_t limit, uint64_t *payloads,
-                                   uint64_t *popped) noexcept nogil:
-    """Advance and pop up to `limit` timers; -1 if memory is out. `*popped` have come back either way, the rest is held."""
-    cdef sink_t sink
-    cdef int failed
-    sink.payloads, sink.room = payloads, limit
-    sink.count = wheel_pop(w, payloads, limit)
-    failed = advance_into(w, now, limit, &sink)
-    popped[0] = sink.count + wheel_pop(w, payloads + sink.count, limit - sink.count)
-    return failed
