@@ -6,15 +6,17 @@
 #   stamp            sequence << GEN_BITS | generation. Sequence 0 says the node is free.
 #   generation       starts at `first_generation`, goes up by one at each release, and never comes round: a node whose
 #                    next generation would be `salt` again is retired, so a stale handle stays stale for good.
-#   leaf, mid, top   bit i of leaf says nodes[i] is free; bit i of mid says leaf[i] != 0; bit i of top says mid[i] != 0.
+#   spare            a stack of free nodes: the last ones given back, which are likely still in the cache.
+#   leaf, mid, top   the free nodes that found no place there: bit i of leaf says nodes[i] is one, bit i of mid that
+#                    leaf[i] != 0, bit i of top that mid[i] != 0.
 #
-# A bitmap, not a list through the free nodes: nodes are handed out in index order whatever the order they were freed
-# in, so timers scheduled together lie together, and taking one never waits for the memory of another.
+# A bitmap, not a list through the free nodes: they are handed out in index order whatever the order they were freed in,
+# so timers scheduled together lie together again, and taking one never waits for the memory of another.
 
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from pywheel.core.bits cimport (PyMem_RawCalloc, PyMem_RawFree, aligned_resize, ctz, low_bits, msb, unlikely,
+from pywheel.core.bits cimport (PyMem_RawCalloc, PyMem_RawFree, PyMem_RawRealloc, aligned_resize, ctz, low_bits, msb, unlikely,
                                use_huge_pages)
 
 cdef extern from *:
@@ -31,6 +33,7 @@ cdef extern from *:
 
 cdef enum:
     DOUBLE_UP_TO = 65536
+    MOST_SPARE = 65536
 
 
 ctypedef struct node_t:
@@ -45,6 +48,9 @@ ctypedef struct arena_t:
     void *block                 # what the allocator gave; nodes is its first cache line
     uint32_t capacity
     uint32_t used
+    uint32_t *spare
+    uint32_t spares
+    uint32_t spare_room
     uint32_t free               # bits set in leaf
     uint32_t retired
     uint32_t cursor             # the leaf word that served last
@@ -70,12 +76,13 @@ cdef inline void arena_init(arena_t *a, uint64_t wheel_number) noexcept nogil:
 cdef inline void arena_free(arena_t *a) noexcept nogil:
     PyMem_RawFree(a.block)
     PyMem_RawFree(a.leaf)
+    PyMem_RawFree(a.spare)
 
 
 cdef inline size_t arena_bytes(const arena_t *a) noexcept nogil:
     cdef size_t leaves = (a.capacity + 63) >> 6
     cdef size_t mids = (leaves + 63) >> 6
-    return a.capacity * sizeof(node_t) + (leaves + mids + a.tops) * 8 if a.capacity else 0
+    return a.capacity * sizeof(node_t) + (leaves + mids + a.tops) * 8 + a.spare_room * sizeof(uint32_t)
 
 
 cdef inline int grow_map(arena_t *a, uint32_t capacity) noexcept nogil:
@@ -100,7 +107,7 @@ cdef inline int grow_map(arena_t *a, uint32_t capacity) noexcept nogil:
 
 cdef inline int arena_reserve(arena_t *a, uint64_t more) noexcept nogil:
     """Make sure that `more` nodes can be taken; -1, with nothing lost, if memory or indices are out."""
-    cdef uint64_t fresh = more - a.free if more > a.free else 0
+    cdef uint64_t idle = <uint64_t>a.free + a.spares, fresh = more - idle if more > idle else 0
     cdef uint64_t needed = (a.used if a.used else 1) + fresh
     cdef uint64_t capacity, step
     if needed <= a.capacity:
@@ -159,6 +166,9 @@ cdef inline uint32_t take_free(arena_t *a) noexcept nogil:
 cdef inline uint32_t arena_take(arena_t *a) noexcept nogil:
     """Index of a node that is now the caller's, its generation set and its sequence still 0; 0 if memory is out."""
     cdef uint32_t index
+    if a.spares:
+        a.spares -= 1
+        return a.spare[a.spares]
     if a.free:
         return take_free(a)
     if unlikely(a.used >= a.capacity) and arena_reserve(a, 1):
@@ -169,21 +179,41 @@ cdef inline uint32_t arena_take(arena_t *a) noexcept nogil:
     return index
 
 
-cdef inline void arena_give(arena_t *a, uint32_t index) noexcept nogil:
-    """Take back a node that is in no list: every handle to it is stale from here on."""
-    cdef node_t *node = a.nodes + index
-    cdef uint64_t generation = (node.stamp + 1) & gen_mask()
+cdef inline bint more_spare(arena_t *a) noexcept nogil:
+    """Make the stack larger; False if it is as large as it may be, or memory is out."""
+    cdef uint32_t room = 2 * a.spare_room if a.spare_room else 64
+    cdef uint32_t *grown
+    if room > MOST_SPARE:
+        return False
+    grown = <uint32_t *>PyMem_RawRealloc(a.spare, room * sizeof(uint32_t))
+    if grown == NULL:
+        return False
+    a.spare, a.spare_room = grown, room
+    return True
+
+
+cdef inline void set_free(arena_t *a, uint32_t index) noexcept nogil:
     cdef uint32_t w = index >> 6
     cdef uint64_t word = a.leaf[w]
-    node.stamp = generation
-    if unlikely(generation == a.salt):
-        a.retired += 1
-        return
     a.leaf[w] = word | ((<uint64_t>1) << (index & 63))
     if word == 0:
         a.mid[w >> 6] |= (<uint64_t>1) << (w & 63)
         a.top[w >> 12] |= (<uint64_t>1) << ((w >> 6) & 63)
     a.free += 1
+
+
+cdef inline void arena_give(arena_t *a, uint32_t index) noexcept nogil:
+    """Take back a node that is in no list: every handle to it is stale from here on."""
+    cdef node_t *node = a.nodes + index
+    cdef uint64_t generation = (node.stamp + 1) & gen_mask()
+    node.stamp = generation
+    if unlikely(generation == a.salt):
+        a.retired += 1
+    elif a.spares < a.spare_room or more_spare(a):
+        a.spare[a.spares] = index
+        a.spares += 1
+    else:
+        set_free(a, index)
 
 
 cdef inline bint is_live(const node_t *node) noexcept nogil:

@@ -22,12 +22,15 @@ cdef inline const char *check_arena(const wheel_t *w) noexcept nogil:
             return "a live node is marked as free"
         if a.nodes[i].stamp >> GEN_BITS > w.sequence:
             return "a sequence number was never given out"
+    for i in range(a.spares):
+        if a.spare[i] >= a.used or is_live(a.nodes + a.spare[i]) or has_bit(a.leaf, a.spare[i]):
+            return "a spare node is in use, or free twice"
     if live != w.live:
         return "the live nodes are not as many as the count says"
     if free != a.free:
         return "the free nodes are not as many as the count says"
-    if a.used and a.used - 1 != live + free + a.retired:
-        return "a node is neither live nor free nor retired"
+    if a.used and a.used - 1 != live + a.spares + free + a.retired:
+        return "a node is neither live nor spare nor free nor retired"
     for i in range(leaves):
         if has_bit(a.mid, i) != (a.leaf[i] != 0):
             return "the second bitmap does not sum up the first"
