@@ -1,6 +1,7 @@
 """Picks the implementation of the wheels, once: the native extension, or its pure-Python twin."""
 
 import sys
+from importlib import import_module
 from os import environ
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -17,10 +18,12 @@ def _choose() -> Literal["native", "pure"]:
     if pure:
         return "pure"
     try:
-        from . import _wheel  # noqa: F401
+        import_module("._wheel", __name__)
     except ImportError as error:
         if native:
-            raise ImportError(f"the native wheel is missing ({error}), and PYWHEEL_REQUIRE_NATIVE is set: {_MEND}") from error
+            raise ImportError(
+                f"PYWHEEL_REQUIRE_NATIVE is set and there is no native wheel ({error}): {_MEND}"
+            ) from error
         if sys.implementation.name == "cpython":
             import warnings
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sized
 from operator import index
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,12 +19,12 @@ MAX_KEY: Final = 2**64 - 1
 
 
 def integer(value: Any, name: str) -> int:
-    """Return `value` as an int: an int, a bool, a NumPy integer, anything with ``__index__``.
+    """Return `value` as a plain int: an int, a bool, a NumPy integer, anything with ``__index__``.
 
     TypeError for the rest, floats included, whatever their value.
     """
     try:
-        return index(value)
+        return int(index(value))  # a subclass may have an opinion of its own on equality
     except TypeError:
         raise TypeError(f"{name} must be an int, not {type(value).__name__}") from None
 
@@ -85,11 +85,12 @@ def numpy() -> Any:
     return numpy
 
 
-def integers(values: Any, name: str) -> NDArray[Any]:
+def integers(values: Any, name: str, strays: int | None = None) -> NDArray[Any]:
     """Return `values` as a contiguous int64 or uint64 array of one dimension, copied only if it is not one yet.
 
     Any integer dtype, byte order and stride is welcome, and so is a sequence of ints. TypeError for other dtypes,
-    bool included; ValueError for another number of dimensions; OverflowError for an int of more than 64 bits.
+    bool included; ValueError for another number of dimensions; OverflowError for an int of more than 64 bits, unless
+    `strays` is what it becomes.
     """
     np = numpy()
     try:
@@ -101,12 +102,28 @@ def integers(values: Any, name: str) -> NDArray[Any]:
     if array.ndim != 1:
         raise ValueError(f"{name} must have one dimension, not {array.ndim}")
     if array.size == 0 and not isinstance(values, np.ndarray):
-        return np.empty(0, np.uint64)
-    if array.dtype == object and all(isinstance(value, int) for value in array):
-        raise OverflowError(f"{name} has an int of more than 64 bits")
+        return cast("NDArray[Any]", np.empty(0, np.uint64))
+    if array.dtype.kind in "fO" and not isinstance(values, np.ndarray):
+        array = _wide_integers(values, name, strays)
     if array.dtype.kind not in "iu":
         raise TypeError(f"{name} must have an integer dtype, not {array.dtype}")
-    return np.require(array, np.dtype(f"{array.dtype.kind}8"), ["C", "A"])
+    return cast("NDArray[Any]", np.require(array, np.dtype(f"{array.dtype.kind}8"), ["C", "A"]))
+
+
+def _wide_integers(values: Any, name: str, strays: int | None) -> NDArray[Any]:
+    """Return ints for which NumPy finds no integer dtype: those on both sides of 2**63 - 1, or of more than 64 bits.
+
+    One outside ``0 .. 2**64-1`` is an OverflowError, or becomes `strays`.
+    """
+    try:
+        numbers = [index(value) for value in values]
+    except TypeError:
+        raise TypeError(f"{name} must have an integer dtype, or be ints") from None
+    if strays is not None:
+        numbers = [number if 0 <= number <= MAX_KEY else strays for number in numbers]
+    elif not all(0 <= number <= MAX_KEY for number in numbers):
+        raise OverflowError(f"{name} has a value out of range")
+    return cast("NDArray[Any]", numpy().array(numbers, "u8"))
 
 
 def deadlines(values: Any) -> NDArray[np.int64]:
@@ -127,7 +144,7 @@ def keys(values: Any) -> NDArray[np.uint64]:
 
 def handles(values: Any) -> NDArray[np.uint64]:
     """Return `values` as a uint64 array of handles; 0 stands for a negative one, which no timer ever has."""
-    array = integers(values, "handles")
+    array = integers(values, "handles", 0)
     if array.dtype.kind == "i" and array.size and array.min() < 0:
         array = array.clip(0)
     return array.view("uint64")
