@@ -24,6 +24,7 @@ HEADERS = sorted(path.name for path in (ROOT / SOURCES).glob("*.pxd"))
 
 DIRECTIVES = {
     "language_level": "3",
+    "autotestdict": False,
     "binding": False,
     "boundscheck": False,
     "cdivision": True,

@@ -1,0 +1,90 @@
+# Every target sets up what it needs by itself; Python 3.11 or later and a C compiler must be there.
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+
+BIN := $(VENV)/bin
+SANITIZED := $(VENV)-sanitized
+NATIVE := $(wildcard src/wheel/*) setup.py pyproject.toml
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench lint format types sanitize package clean
+.DELETE_ON_ERROR:
+.SECONDARY:
+.SECONDEXPANSION:
+
+help:
+	@echo "make demo      replay a real server's timers, then keep a million of them live"
+	@echo "make test      every test, on the native wheel and on its pure twin"
+	@echo "make bench     measure against asyncio, uvloop, heapq and others; write docs/benchmarks.md"
+	@echo "make lint      ruff and cython-lint; make format mends what can be mended"
+	@echo "make types     mypy and stubtest"
+	@echo "make sanitize  the core's tests under the address and undefined behaviour sanitizers"
+	@echo "make package   build the sdist and the wheels, install them, check them"
+	@echo "make clean     remove all that was made here"
+	@echo
+	@echo "PYTHON=python3.13 VENV=.venv313: another Python, in an environment of its own. ARGS='-k cancel': for pytest."
+
+demo: $(VENV)/demo.group $(VENV)/native
+	@$(BIN)/python -m benchmarks.demo
+
+test: $(VENV)/test.group $(VENV)/native
+	@$(BIN)/python -m pytest -m "not packaging" $(ARGS)
+
+bench: $(VENV)/bench.group $(VENV)/native
+	@mkdir -p build
+	@$(BIN)/python -m pytest benchmarks --benchmark-json=build/benchmarks.json $(ARGS)
+	@$(BIN)/python -m benchmarks.report build/benchmarks.json
+
+lint: $(VENV)/lint.group
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --diff .
+	@PATH="$(BIN):$$PATH" cython-lint src/wheel benchmarks tests
+
+format: $(VENV)/lint.group
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+types: $(VENV)/lint.group $(VENV)/native
+	@$(BIN)/mypy
+	@$(BIN)/python -m mypy.stubtest pywheel.core._wheel --mypy-config-file pyproject.toml
+
+# Leaks are left to the leak tests: CPython itself keeps memory until the end. libstdc++ is there because the sanitizer
+# must find it before NumPy brings it. Python's own allocator would hide what happens within its blocks.
+sanitize: export PYWHEEL_SANITIZE = address,undefined
+sanitize: $(SANITIZED)/test.group $(SANITIZED)/package
+	@LD_PRELOAD="$$(for name in libasan.so libubsan.so libstdc++.so.6; do gcc -print-file-name=$$name; done | paste -sd :)" \
+	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
+	PYTHONMALLOC=malloc PYWHEEL_REQUIRE_NATIVE=1 $(SANITIZED)/bin/python -m pytest --capture=sys -k "not pure" tests/core $(ARGS)
+
+package: $(VENV)/package.group $(VENV)/native
+	@$(BIN)/python -m pytest tests/packaging $(ARGS)
+
+clean:
+	rm -rf $(VENV) $(SANITIZED) build dist *.egg-info .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+	find src \( -name '*.so' -o -name '*.pyd' \) -delete
+
+# ---- stamps, in the environment they are about --------------------------------------------------------------------
+
+%/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	|| { echo "pywheel needs Python 3.11 or later: make PYTHON=python3.13 $(MAKECMDGOALS)"; exit 1; }
+	@echo "==> making $*"
+	@$(PYTHON) -m venv $*
+	@$*/bin/python -m pip --disable-pip-version-check install --quiet --upgrade 'pip>=25.1'
+	@touch $@
+
+%.group: pyproject.toml | $$(@D)/pip
+	@echo "==> installing what $(*F) needs"
+	@$(@D)/bin/python -m pip --disable-pip-version-check install --quiet --group $(*F)
+	@touch $@
+
+$(VENV)/native: INSTALL = --editable .
+$(SANITIZED)/package: INSTALL = .
+$(SANITIZED)/package: $(wildcard src/pywheel/*.py src/pywheel/*/*.py)
+$(VENV)/native $(SANITIZED)/package: $(NATIVE) | $$(@D)/build.group
+	@echo "==> building the native wheel"
+	@PYWHEEL_PURE= PYWHEEL_REQUIRE_NATIVE=1 $(@D)/bin/python -m pip --disable-pip-version-check install \
+	--no-build-isolation --no-deps --force-reinstall $(INSTALL) > $(@D)/build.log 2>&1 || { cat $(@D)/build.log; exit 1; }
+	@touch $@
