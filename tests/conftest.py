@@ -1,0 +1,68 @@
+"""One contract, one test body: the fixtures run it on every implementation."""
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.implementations import CORES, MODULES, SMALL, TINY_POOL, load
+
+_COMMON = settings(
+    deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+settings.register_profile("quick", _COMMON, max_examples=40)
+settings.register_profile("ci", _COMMON, max_examples=100, derandomize=True, database=None)
+settings.register_profile("deep", _COMMON, max_examples=3000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "quick"))
+
+
+def pytest_configure(config):
+    try:
+        for name in CORES:
+            load(name)
+    except ImportError as error:
+        raise pytest.UsageError(
+            f"{MODULES[name]} cannot be imported ({error}): "
+            "build the extension, or set PYWHEEL_PURE=1 to test the twin alone"
+        ) from error
+
+
+@pytest.fixture(scope="session", params=CORES)
+def core(request):
+    """The module of an implementation."""
+    return load(request.param)
+
+
+@pytest.fixture(scope="session", params=CORES + SMALL)
+def any_core(request):
+    """The same, and the native one with tiny limits."""
+    return load(request.param)
+
+
+@pytest.fixture(scope="session", params=[name for name in CORES if name == "native"])
+def native_core(request):
+    """The native one alone, for what only memory that it manages itself can show."""
+    return load(request.param)
+
+
+@pytest.fixture(scope="session", params=SMALL)
+def small_core(request):
+    """The native one with tiny limits alone."""
+    return load(request.param)
+
+
+@pytest.fixture(scope="session", params=TINY_POOL)
+def tiny_pool(request):
+    """The native one with room for fifty timers."""
+    return load(request.param)
+
+
+@pytest.fixture(params=["TimingWheel", "KeyWheel"])
+def wheel_class(request, core):
+    """A wheel class; with small ints as items, both behave the same."""
+    return getattr(core, request.param)
+
+
+@pytest.fixture(params=["TimingWheel", "KeyWheel"])
+def any_wheel_class(request, any_core):
+    return getattr(any_core, request.param)

@@ -1,0 +1,153 @@
+"""What the wheels are as Python classes."""
+
+import copy
+import gc
+import pickle
+
+import pytest
+
+
+def test_the_two_wheels_have_one_base(core):
+    assert core.TimingWheel.__mro__ == (core.TimingWheel, core._Wheel, object)
+    assert core.KeyWheel.__mro__ == (core.KeyWheel, core._Wheel, object)
+
+
+def test_no_class_can_be_both_wheels(core):
+    """Their timers hold different things: a key is not an object."""
+    with pytest.raises(TypeError, match="conflict"):
+        type("Both", (core.TimingWheel, core.KeyWheel), {})
+    with pytest.raises(TypeError, match="conflict"):
+        type("Both", (core.KeyWheel, core.TimingWheel), {"__slots__": ()})
+
+
+@pytest.mark.parametrize("members", [{}, {"__slots__": ()}], ids=["dict", "slots"])
+def test_no_wheel_can_become_the_other(core, members):
+    items = type("Items", (core.TimingWheel,), members)
+    keys = type("Keys", (core.KeyWheel,), members)
+    for wheel, other in ((items(), keys), (keys(), items), (core.TimingWheel(), core.KeyWheel)):
+        with pytest.raises(TypeError):
+            wheel.__class__ = other
+
+
+def test_a_method_of_one_wheel_refuses_the_other(native_core):
+    core = native_core
+    with pytest.raises(TypeError):
+        core.KeyWheel.schedule(core.TimingWheel(), 1, 1)
+    with pytest.raises(TypeError):
+        core.TimingWheel.advance(core.KeyWheel(), 1)
+    with pytest.raises(TypeError):
+        core._Wheel.deadline(object(), 1)
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_wheel_cannot_be_pickled(wheel_class, protocol):
+    with pytest.raises(TypeError, match=wheel_class.__name__):
+        pickle.dumps(wheel_class(), protocol)
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy])
+def test_a_wheel_cannot_be_copied(wheel_class, duplicate):
+    wheel = wheel_class()
+    wheel.schedule(5, 7)
+    with pytest.raises(TypeError, match=wheel_class.__name__):
+        duplicate(wheel)
+    assert len(wheel) == 1
+
+
+def test_a_subclass_cannot_be_copied_either(wheel_class):
+    class Mine(wheel_class):
+        pass
+
+    for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError):
+            duplicate(Mine())
+
+
+def test_a_wheel_is_equal_to_itself_alone_and_can_be_a_key(wheel_class):
+    wheel, other = wheel_class(), wheel_class()
+    assert wheel == wheel
+    assert wheel != other
+    assert {wheel: 1, other: 2}[wheel] == 1
+
+
+def test_a_wheel_without_timers_is_false_and_with_one_is_true(wheel_class):
+    wheel = wheel_class()
+    assert not wheel
+    wheel.schedule(1, 7)
+    assert wheel
+
+
+def test_wheels_can_be_subscripted_in_annotations(core):
+    assert core.TimingWheel[int] is not None
+
+
+def test_a_subclass_may_add_methods_and_override_others(wheel_class):
+    class Relative(wheel_class):
+        def after(self, delay, item):
+            return self.schedule(self.now + delay, item)
+
+        def __len__(self):
+            return 1000 + super().__len__()
+
+    wheel = Relative(100)
+    wheel.after(5, 7)
+    assert len(wheel) == 1001
+    wheel._check()
+    assert wheel.advance(105) == [7]
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments"),
+    [
+        ("schedule", ()),
+        ("schedule", (1, 2, 3)),
+        ("reschedule", (1,)),
+        ("cancel", ()),
+        ("cancel", (1, 2)),
+        ("advance", ()),
+        ("advance", (1, 2, 3)),
+        ("next_deadline", (1,)),
+        ("deadline", ()),
+        ("get", ()),
+        ("clear", (1,)),
+    ],
+)
+def test_too_few_or_too_many_arguments_are_a_type_error(wheel_class, method, arguments):
+    wheel = wheel_class()
+    with pytest.raises(TypeError):
+        getattr(wheel, method)(*arguments)
+    assert (wheel.now, len(wheel)) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "schedule(deadline=1, item=2)",
+        "reschedule(handle=1, deadline=2)",
+        "cancel(handle=1)",
+        "advance(now=1)",
+        "advance(1, limit=2)",
+        "deadline(handle=1)",
+        "get(1, default=2)",
+    ],
+)
+def test_the_single_calls_take_no_keywords(wheel_class, call):
+    with pytest.raises(TypeError):
+        eval(f"wheel.{call}", {"wheel": wheel_class()})
+
+
+def test_a_key_wheel_must_be_given_a_key(core):
+    with pytest.raises(TypeError):
+        core.KeyWheel().schedule(5)
+
+
+def test_the_bulk_calls_take_keywords(core):
+    wheel = core.KeyWheel()
+    handles = wheel.schedule_many(deadlines=[5, 6], keys=[1, 2])
+    assert wheel.reschedule_many(handles=handles, deadlines=[7, 8]).tolist() == [True, True]
+    assert wheel.cancel_many(handles=handles[:1]).tolist() == [True]
+    assert wheel.advance_many(now=10, limit=5).tolist() == [2]
+
+
+def test_the_collector_sees_a_timing_wheel(core):
+    assert gc.is_tracked(core.TimingWheel())

@@ -1,0 +1,218 @@
+"""When a TimingWheel lets go of its items."""
+
+import gc
+import random
+import sys
+import weakref
+
+import pytest
+
+from pywheel import WheelFull
+from tests.core.items import Item, Recorded
+from tests.core.model import MAX_TICK
+
+
+def test_cancel_releases_the_item_before_it_returns(any_core):
+    wheel, released = any_core.TimingWheel(), []
+    handle = wheel.schedule(300, Recorded("a", released))
+    assert wheel.cancel(handle) is True
+    assert released == ["a"]
+
+
+def test_cancelling_nine_in_ten_gives_their_items_back_at_once(any_core):
+    wheel, released = any_core.TimingWheel(), []
+    handles = [wheel.schedule(30_000, Recorded(number, released)) for number in range(1000)]
+    for number, handle in enumerate(handles):
+        if number % 10:
+            wheel.cancel(handle)
+    assert released == [number for number in range(1000) if number % 10]
+    assert len(wheel) == 100
+
+
+def test_a_wheel_keeps_its_size_while_timers_come_and_go(core):
+    for wheel in (core.TimingWheel(), core.KeyWheel()):
+        for number in range(1000):
+            wheel.cancel(wheel.schedule(30_000 + number, 7))
+        settled = sys.getsizeof(wheel)
+        for number in range(10_000):
+            wheel.cancel(wheel.schedule(30_000 + number, 7))
+        assert sys.getsizeof(wheel) <= 2 * settled
+
+
+def test_a_wheel_of_many_timers_says_that_it_is_larger(core):
+    for wheel in (core.TimingWheel(), core.KeyWheel()):
+        empty = sys.getsizeof(wheel)
+        for number in range(1000):
+            wheel.schedule(number, 7)
+        assert sys.getsizeof(wheel) >= empty + 1000 * 16
+
+
+def test_the_wheel_holds_one_reference_to_an_item_and_advance_hands_it_over(any_core):
+    item = Item()
+    before = sys.getrefcount(item)
+    wheel = any_core.TimingWheel()
+    handle = wheel.schedule(5, item)
+    assert sys.getrefcount(item) > before
+    assert wheel.get(handle) is item
+    wheel.reschedule(handle, 500)
+    wheel.reschedule(handle, 3)
+    wheel._check()
+    expired = wheel.advance(5)
+    assert expired == [item]
+    assert expired[0] is item
+    del expired
+    assert sys.getrefcount(item) == before
+
+
+def test_an_expired_item_lives_only_in_the_list_that_came_back(any_core):
+    wheel, released = any_core.TimingWheel(), []
+    for number in range(1000):
+        wheel.schedule(number, Recorded(number, released))
+    expired = wheel.advance(1000, 600)
+    assert released == []
+    del expired
+    assert sorted(released) == list(range(600))
+
+
+def test_without_an_item_the_item_is_none(any_core):
+    wheel = any_core.TimingWheel()
+    handle = wheel.schedule(5)
+    assert wheel.get(handle) is None
+    assert wheel.get(handle, 7) is None
+    assert wheel.advance(5) == [None]
+
+
+def fill_in_any_order(wheel, released):
+    """Items named in the order of their nodes, on every level, in the overdue slot and held back."""
+    chance = random.Random(9)
+    names = iter(range(100_000))
+    for _ in range(50):
+        wheel.schedule(wheel.now + 1, Recorded(next(names), released))
+    for _ in range(500):
+        distance = chance.choice([-5, 0, 3, 300, 70_000, 2**30, 2**50])
+        wheel.schedule(max(0, wheel.now + distance), Recorded(next(names), released))
+    wheel.advance(wheel.now + 1, 0)
+    for _ in range(50):
+        wheel.schedule(chance.choice([0, MAX_TICK]), Recorded(next(names), released))
+    return next(names)
+
+
+def test_clear_releases_the_items_in_index_order(core):
+    wheel, released = core.TimingWheel(1000), []
+    count = fill_in_any_order(wheel, released)
+    wheel.clear()
+    assert released == list(range(count))
+
+
+def test_a_dropped_wheel_releases_its_items(core):
+    wheel, released = core.TimingWheel(1000), []
+    count = fill_in_any_order(wheel, released)
+    del wheel
+    assert sorted(released) == list(range(count))
+
+
+def test_a_dropped_native_wheel_releases_its_items_in_index_order(native_core):
+    """That is the order of memory."""
+    wheel, released = native_core.TimingWheel(1000), []
+    count = fill_in_any_order(wheel, released)
+    del wheel
+    assert released == list(range(count))
+
+
+def test_init_called_again_releases_the_items(any_core):
+    wheel, released = any_core.TimingWheel(1000), []
+    count = fill_in_any_order(wheel, released)
+    wheel.__init__()
+    assert sorted(released) == list(range(count))
+
+
+def test_a_refused_schedule_keeps_no_reference(core):
+    item = Item()
+    before = sys.getrefcount(item)
+    wheel = core.TimingWheel(max_pending=1)
+    wheel.schedule(1)
+    for deadline, error in ((1, WheelFull), (-1, OverflowError), (1.5, TypeError)):
+        with pytest.raises(error):
+            wheel.schedule(deadline, item)
+    assert sys.getrefcount(item) == before
+
+
+def test_a_cycle_through_a_wheel_is_collected(any_core):
+    wheel = any_core.TimingWheel()
+    item = Item()
+    item.wheel = wheel
+    item.handle = wheel.schedule(300, item)
+    seen, seen_wheel = weakref.ref(item), weakref.ref(wheel)
+    del item, wheel
+    gc.collect()
+    assert seen() is None
+    assert seen_wheel() is None
+
+
+def test_a_cycle_through_held_back_timers_is_collected(any_core):
+    wheel = any_core.TimingWheel()
+    items = [Item() for _ in range(5)]
+    for item in items:
+        item.wheel = wheel
+        wheel.schedule(3, item)
+    assert len(wheel.advance(10, 2)) == 2
+    seen = [weakref.ref(item) for item in items]
+    del item, items, wheel
+    gc.collect()
+    assert [ref() for ref in seen] == [None] * 5
+
+
+def test_the_collector_frees_nothing_that_a_living_wheel_holds(any_core):
+    wheel = any_core.TimingWheel()
+    items = [Item() for _ in range(100)]
+    for number, item in enumerate(items):
+        item.wheel = wheel
+        item.name = number
+        wheel.schedule(300 * number, item)
+    del items, item
+    gc.collect()
+    wheel._check()
+    assert [item.name for item in wheel.advance(10**6)] == list(range(100))
+
+
+def test_a_subclass_with_attributes_is_collected_too(any_core):
+    class Named(any_core.TimingWheel):
+        def __init__(self, name, start=0):
+            super().__init__(start)
+            self.name = name
+
+        def schedule(self, deadline, item=None, /):
+            return super().schedule(deadline, (self.name, item))
+
+    wheel = Named("n", start=5)
+    assert wheel.now == 5
+    wheel.schedule(7, 1)
+    assert wheel.advance(7) == [("n", 1)]
+    wheel.itself = wheel
+    wheel.schedule(9, wheel)
+    seen = weakref.ref(wheel)
+    del wheel
+    gc.collect()
+    assert seen() is None
+
+
+def test_a_subclass_that_does_not_call_init_is_an_empty_wheel_at_zero(any_wheel_class):
+    class Bare(any_wheel_class):
+        def __init__(self):
+            pass
+
+    wheel = Bare()
+    assert (wheel.now, len(wheel), wheel.max_pending, wheel.next_deadline()) == (0, 0, None, None)
+    wheel.schedule(3, 7)
+    wheel._check()
+    assert wheel.advance(3) == [7]
+
+
+def test_weak_references_to_a_wheel_work(any_wheel_class):
+    gone = []
+    wheel = any_wheel_class()
+    seen = weakref.ref(wheel, gone.append)
+    assert seen() is wheel
+    del wheel
+    gc.collect()
+    assert gone == [seen]

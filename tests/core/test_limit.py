@@ -1,0 +1,145 @@
+"""A limit holds timers back; none is lost, and none overtakes another."""
+
+import pytest
+
+
+def full_wheel(wheel_class):
+    wheel = wheel_class()
+    handles = [wheel.schedule(10 + number // 3, number) for number in range(9)]
+    return wheel, handles
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 8, 9, 10, 2**63, 10**5000], ids="1 2 3 4 8 9 10 2^63 huge".split())
+def test_portions_make_up_the_whole_in_order(any_wheel_class, limit):
+    wheel, _ = full_wheel(any_wheel_class)
+    out = []
+    while len(wheel):
+        portion = wheel.advance(1000, limit)
+        assert len(portion) == min(limit, 9 - len(out))
+        assert wheel.now == 1000
+        out += portion
+        assert len(wheel) == 9 - len(out)
+        wheel._check()
+    assert out == list(range(9))
+
+
+def test_a_limit_of_none_is_no_limit(any_wheel_class):
+    wheel, _ = full_wheel(any_wheel_class)
+    assert wheel.advance(1000, None) == list(range(9))
+
+
+def test_a_limit_of_zero_moves_now_and_returns_nothing(any_wheel_class):
+    wheel, _ = full_wheel(any_wheel_class)
+    assert wheel.advance(1000, 0) == []
+    assert wheel.now == 1000
+    assert len(wheel) == 9
+    assert wheel.next_deadline() == 1000
+    assert wheel.advance(1000) == list(range(9))
+
+
+def test_a_negative_limit_is_an_error_that_changes_nothing(any_wheel_class):
+    wheel, _ = full_wheel(any_wheel_class)
+    for limit in (-1, -(2**63), -(10**5000)):
+        with pytest.raises(ValueError, match="limit"):
+            wheel.advance(1000, limit)
+    assert (wheel.now, len(wheel)) == (0, 9)
+
+
+def test_held_back_timers_come_before_any_that_is_due_later(any_wheel_class):
+    wheel, _ = full_wheel(any_wheel_class)
+    assert wheel.advance(11, 2) == [0, 1]  # 2 to 5 are held back
+    wheel.schedule(3, 90)  # past, and earlier than all of them
+    wheel.schedule(11, 91)
+    wheel.schedule(12, 92)
+    wheel._check()
+    assert wheel.advance(12) == [2, 3, 4, 5, 90, 91, 6, 7, 8, 92]
+
+
+def test_held_back_timers_keep_their_place_over_several_advances(any_wheel_class):
+    wheel, _ = full_wheel(any_wheel_class)
+    assert wheel.advance(10, 1) == [0]
+    wheel.schedule(0, 90)
+    assert wheel.advance(11, 1) == [1]
+    wheel.schedule(0, 91)
+    assert wheel.advance(12, 0) == []
+    wheel.schedule(0, 92)
+    wheel._check()
+    assert wheel.advance(12) == [2, 90, 3, 4, 5, 91, 6, 7, 8, 92]
+
+
+def test_a_held_back_timer_is_pending_in_every_way(any_wheel_class):
+    wheel, handles = full_wheel(any_wheel_class)
+    wheel.advance(1000, 4)
+    held = handles[4:]
+    assert set(wheel) == set(held)
+    assert [wheel.get(handle) for handle in held] == [4, 5, 6, 7, 8]
+    assert [wheel.deadline(handle) for handle in held] == [11, 11, 12, 12, 12]
+    assert all(handle in wheel for handle in held)
+    assert wheel.next_deadline() == 1000
+
+
+def test_a_held_back_timer_can_be_cancelled(any_wheel_class):
+    wheel, handles = full_wheel(any_wheel_class)
+    assert wheel.advance(1000, 4) == [0, 1, 2, 3]
+    for number in (4, 6, 8):
+        assert wheel.cancel(handles[number]) is True
+        assert wheel.cancel(handles[number]) is False
+    assert len(wheel) == 2
+    wheel._check()
+    assert wheel.advance(1000, 1) == [5]
+    assert wheel.advance(1000) == [7]
+
+
+def test_cancelling_all_that_is_held_back_empties_the_wheel(any_wheel_class):
+    wheel, handles = full_wheel(any_wheel_class)
+    wheel.advance(1000, 4)
+    for handle in handles[4:]:
+        wheel.cancel(handle)
+    assert len(wheel) == 0
+    assert wheel.next_deadline() is None
+    wheel._check()
+    wheel.schedule(1001, 7)
+    assert wheel.advance(1000) == []
+    assert wheel.advance(1001) == [7]
+
+
+@pytest.mark.parametrize("deadline", [0, 11, 1000])
+def test_a_held_back_timer_rescheduled_to_the_past_loses_its_place(any_wheel_class, deadline):
+    wheel, handles = full_wheel(any_wheel_class)
+    assert wheel.advance(1000, 4) == [0, 1, 2, 3]
+    assert wheel.reschedule(handles[4], deadline) is True
+    assert wheel.deadline(handles[4]) == deadline
+    assert len(wheel) == 5
+    wheel._check()
+    assert wheel.advance(1000) == [5, 6, 7, 8, 4]
+
+
+def test_a_held_back_timer_rescheduled_to_the_future_waits(any_wheel_class):
+    wheel, handles = full_wheel(any_wheel_class)
+    assert wheel.advance(1000, 4) == [0, 1, 2, 3]
+    assert wheel.reschedule(handles[4], 1001) is True
+    assert wheel.advance(1000) == [5, 6, 7, 8]
+    assert wheel.next_deadline() in (1000, 1001)
+    assert wheel.advance(1001) == [4]
+
+
+def test_timers_due_on_ticks_that_a_limit_did_not_reach_are_held_back_too(any_wheel_class):
+    """One advance finds all of these due, though the limit is met on its first tick."""
+    wheel = any_wheel_class()
+    far = [wheel.schedule(300 * number, number) for number in range(1, 200)]
+    assert wheel.advance(300 * 199, 1) == [1]
+    wheel.schedule(0, 1000)
+    moved = far[49]
+    assert wheel.reschedule(moved, 1) is True
+    assert wheel.cancel(far[99]) is True
+    wheel._check()
+    assert wheel.advance(2**40) == [number for number in range(2, 200) if number not in (50, 100)] + [1000, 50]
+
+
+def test_clear_drops_what_is_held_back(any_wheel_class):
+    wheel, handles = full_wheel(any_wheel_class)
+    wheel.advance(1000, 4)
+    wheel.clear()
+    assert (wheel.now, len(wheel), wheel.next_deadline()) == (1000, 0, None)
+    assert wheel.advance(1000) == []
+    assert not any(handle in wheel for handle in handles)

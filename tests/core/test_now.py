@@ -1,0 +1,67 @@
+"""The tick a wheel stands at."""
+
+import pytest
+
+from tests.core.model import MAX_TICK
+
+
+@pytest.mark.parametrize("start", [0, 1, 2**32, MAX_TICK])
+def test_a_wheel_stands_at_its_start(any_wheel_class, start):
+    assert any_wheel_class(start).now == start
+    assert any_wheel_class(start=start).now == start
+    assert any_wheel_class().now == 0
+
+
+def test_now_is_the_tick_last_advanced_to(any_wheel_class):
+    wheel = any_wheel_class(5)
+    for tick in (5, 6, 6, 700, 2**40, MAX_TICK, MAX_TICK):
+        assert wheel.advance(tick) == []
+        assert wheel.now == tick
+
+
+def test_now_cannot_be_set(any_wheel_class):
+    wheel = any_wheel_class(5)
+    with pytest.raises(AttributeError):
+        wheel.now = 6
+    assert wheel.now == 5
+
+
+def test_time_backwards_is_an_error_that_changes_nothing(any_wheel_class):
+    wheel = any_wheel_class(100)
+    handle = wheel.schedule(50, 7)
+    wheel.schedule(150, 8)
+    for earlier in (99, 50, 0):
+        with pytest.raises(ValueError, match="forwards"):
+            wheel.advance(earlier)
+        assert (wheel.now, len(wheel), handle in wheel) == (100, 2, True)
+    wheel._check()
+    assert wheel.advance(100) == [7]
+    assert wheel.advance(150) == [8]
+
+
+def test_the_same_tick_again_is_no_step_backwards(any_wheel_class):
+    wheel = any_wheel_class(100)
+    wheel.schedule(101, 7)
+    assert [wheel.advance(100) for _ in range(3)] == [[], [], []]
+    assert wheel.advance(101) == [7]
+
+
+def test_init_called_again_starts_a_new_wheel(any_wheel_class):
+    wheel = any_wheel_class(100, max_pending=3)
+    wheel.schedule(150, 7)
+    assert wheel.__init__(10) is None
+    assert (wheel.now, len(wheel), wheel.max_pending, wheel.next_deadline()) == (10, 0, None, None)
+    wheel.schedule(20, 8)
+    assert wheel.advance(200) == [8]
+
+
+@pytest.mark.parametrize("start", [-1, MAX_TICK + 1, 1.5, None])
+def test_init_called_again_with_a_bad_start_changes_nothing(any_wheel_class, start):
+    wheel = any_wheel_class(100, max_pending=3)
+    wheel.schedule(150, 7)
+    with pytest.raises((OverflowError, TypeError)):
+        wheel.__init__(start)
+    with pytest.raises(ValueError, match="max_pending"):
+        wheel.__init__(0, max_pending=0)
+    assert (wheel.now, len(wheel), wheel.max_pending) == (100, 1, 3)
+    assert wheel.advance(150) == [7]

@@ -1,0 +1,130 @@
+"""Timers of one tick come out in the order of their last schedule or reschedule, however many there are."""
+
+import random
+
+import pytest
+
+SIZES = [1, 2, 16, 17, 24, 25, 63, 64, 65, 255, 256, 257, 1000, 10_000, 100_000]
+
+
+def shuffled(size, seed):
+    numbers = list(range(size))
+    random.Random(seed).shuffle(numbers)
+    return numbers
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_batch_on_one_tick_comes_out_in_order_of_schedule(any_wheel_class, size):
+    wheel = any_wheel_class()
+    for number in range(size):
+        wheel.schedule(70_000, number)
+    wheel._check()
+    assert wheel.advance(69_999) == []
+    assert wheel.advance(70_000) == list(range(size))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_batch_comes_out_in_the_order_it_was_rescheduled_in(any_wheel_class, size):
+    """To a later tick, to an earlier one, and to the same: whatever a wheel may do lazily."""
+    wheel = any_wheel_class()
+    handles = [wheel.schedule((500, 70_000, 2**40)[number % 3], number) for number in range(size)]
+    order = shuffled(size, seed=size)
+    for number in order:
+        assert wheel.reschedule(handles[number], 70_000)
+    wheel._check()
+    assert wheel.advance(69_999) == []
+    assert wheel.advance(70_000) == order
+
+
+@pytest.mark.parametrize("size", [2, 17, 65, 1000])
+def test_the_order_holds_when_the_wheel_jumps_over_the_ticks(any_wheel_class, size):
+    """From far off and to far beyond, so that slots of the upper levels expire whole."""
+    wheel = any_wheel_class()
+    ticks = [70_000, 70_001, 3 * 2**24 + 5, 3 * 2**24 + 5, 2**40, 2**40 + 9]
+    handles = [wheel.schedule(ticks[number % 6], number) for number in range(size)]
+    order = shuffled(size, seed=4)
+    for number in order:
+        assert wheel.reschedule(handles[number], ticks[number % 5])
+    wheel._check()
+    assert wheel.advance(2**50) == sorted(order, key=lambda number: ticks[number % 5])
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_batches_on_a_few_ticks_come_out_in_order_with_some_cancelled_and_moved_on_the_way(any_wheel_class, size):
+    chance = random.Random(size)
+    ticks = [300, 301, 65_536, 65_537]
+    wheel = any_wheel_class()
+    handles = {number: wheel.schedule(chance.choice(ticks), number) for number in range(size)}
+    last_touch = dict.fromkeys(handles, 0)
+    for touch, number in enumerate(shuffled(size, seed=1), start=1):
+        if number % 5 == 0:
+            assert wheel.cancel(handles.pop(number))
+        elif number % 5 < 3:
+            assert wheel.reschedule(handles[number], chance.choice(ticks))
+            last_touch[number] = touch
+    pending = sorted(handles, key=lambda number: (wheel.deadline(handles[number]), last_touch[number], number))
+    deadline = {number: wheel.deadline(handles[number]) for number in pending}
+    wheel._check()
+    for tick in ticks:
+        assert wheel.advance(tick) == [number for number in pending if deadline[number] == tick]
+    assert len(wheel) == 0
+
+
+@pytest.mark.parametrize("size", [size for size in SIZES if size <= 10_000])
+def test_past_deadlines_in_any_order_come_out_sorted(any_wheel_class, size):
+    wheel = any_wheel_class(2**62)
+    for number in shuffled(size, seed=2):
+        wheel.schedule(number * number // 3, number * number // 3)
+    assert wheel.advance(2**62) == [number * number // 3 for number in range(size)]
+
+
+@pytest.mark.parametrize("size", [257, 10_000])
+def test_the_order_survives_a_walk_in_small_steps(any_wheel_class, size):
+    """The slots far ahead are moved down piece by piece on the way."""
+    wheel = any_wheel_class()
+    for number in range(size):
+        wheel.schedule(200_000, number)
+    for now in range(0, 200_000, 97):
+        assert wheel.advance(now) == []
+    wheel._check()
+    assert wheel.advance(200_000) == list(range(size))
+
+
+def test_timers_that_reach_a_tick_by_different_ways_keep_their_order(any_wheel_class):
+    """By cascade from two levels, directly, and by reschedule from either side."""
+    wheel = any_wheel_class()
+    target = 3 * 65_536 + 77
+    wheel.schedule(target, 0)
+    late = wheel.schedule(target + 10**9, 4)
+    early = wheel.schedule(target - 5, 3)
+    wheel.advance(target - 60_000)
+    wheel.schedule(target, 1)
+    wheel.advance(target - 300)
+    wheel.schedule(target, 2)
+    wheel.advance(target - 6)
+    wheel.reschedule(early, target)
+    wheel.reschedule(late, target)
+    wheel.schedule(target, 5)
+    wheel._check()
+    assert wheel.advance(target) == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_reset_timer_goes_behind_the_others_of_its_tick(any_wheel_class):
+    wheel = any_wheel_class()
+    first, *_ = [wheel.schedule(5, number) for number in range(3)]
+    assert wheel.reschedule(first, 5) is True
+    assert wheel.advance(5) == [1, 2, 0]
+
+
+@pytest.mark.parametrize("size", [1, 16, 17, 65, 1000, 100_000])
+def test_the_bulk_calls_keep_array_order(any_core, size):
+    wheel = any_core.KeyWheel()
+    handles = wheel.schedule_many([70_000] * size, range(size))
+    assert len(set(handles.tolist())) == size
+    order = shuffled(size, seed=3)
+    assert wheel.reschedule_many(handles[order], [80_000] * size).all()
+    cancelled = set(order[::7])
+    assert wheel.cancel_many(handles[order[::7]]).all()
+    wheel._check()
+    assert wheel.advance_many(79_999).tolist() == []
+    assert wheel.advance_many(80_000).tolist() == [number for number in order if number not in cancelled]

@@ -1,0 +1,76 @@
+"""The two implementations look the same from outside."""
+
+import inspect
+
+import pytest
+
+from tests.implementations import PURE_ONLY, load
+
+pytestmark = pytest.mark.skipif(PURE_ONLY, reason="PYWHEEL_PURE=1: there is nothing to compare with")
+
+CLASSES = ["TimingWheel", "KeyWheel"]
+CALLABLE = ["schedule", "reschedule", "cancel", "advance", "next_deadline", "deadline", "get", "clear", "_check"]
+BULK = ["schedule_many", "reschedule_many", "cancel_many", "advance_many"]
+METHODS = [(name, method) for name in CLASSES for method in CALLABLE] + [("KeyWheel", method) for method in BULK]
+SPECIAL = ["__init__", "__len__", "__contains__", "__iter__", "__sizeof__", "__reduce__", "__class_getitem__"]
+
+
+def public(cls):
+    return {name for name in dir(cls) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_both_have_the_same_public_names(name):
+    assert public(getattr(load("native"), name)) == public(getattr(load("pure"), name))
+
+
+def test_these_are_the_public_names():
+    timing = {"now", "max_pending", *(method for method in CALLABLE if method != "_check")}
+    for name in ("native", "pure"):
+        assert public(load(name).TimingWheel) == timing
+        assert public(load(name).KeyWheel) == timing | set(BULK)
+
+
+@pytest.mark.parametrize(("cls", "method"), METHODS)
+def test_both_have_the_same_signature(cls, method):
+    native, pure = (inspect.signature(getattr(getattr(load(name), cls)(), method)) for name in ("native", "pure"))
+    assert [(p.name, p.kind, p.default) for p in native.parameters.values()] == [
+        (p.name, p.kind, p.default) for p in pure.parameters.values()
+    ]
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_both_are_made_with_the_same_arguments(cls):
+    for name in ("native", "pure"):
+        signature = inspect.signature(getattr(load(name), cls))
+        start, most = signature.parameters.values()
+        assert (start.name, start.kind, start.default) == ("start", start.POSITIONAL_OR_KEYWORD, 0)
+        assert (most.name, most.kind, most.default) == ("max_pending", most.KEYWORD_ONLY, None)
+
+
+@pytest.mark.parametrize(("cls", "method"), METHODS)
+def test_every_method_of_both_is_documented(cls, method):
+    for name in ("native", "pure"):
+        text = inspect.getdoc(getattr(getattr(load(name), cls), method))
+        assert text
+        assert not text.startswith(method), "the signature belongs into __text_signature__"
+        if method != "_check":
+            assert "O(" in text or "As `" in text, "the complexity is missing"
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_both_classes_are_documented(cls):
+    for name in ("native", "pure"):
+        assert "tick" in inspect.getdoc(getattr(load(name), cls))
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_both_have_the_same_special_methods(cls):
+    for name in SPECIAL:
+        for implementation in ("native", "pure"):
+            assert hasattr(getattr(load(implementation), cls), name)
+
+
+def test_the_classes_say_where_they_live():
+    assert load("pure").TimingWheel.__module__ == "pywheel.core._pure"
+    assert load("native").TimingWheel.__module__ == "pywheel.core._wheel"

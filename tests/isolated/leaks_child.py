@@ -1,0 +1,191 @@
+"""Do the same thing many times, and as many times again: the second half must not need more memory."""
+
+import gc
+import sys
+import tracemalloc
+from contextlib import suppress
+from functools import partial
+
+import numpy as np
+
+from pywheel import WheelFull
+from tests.core.model import MAX_TICK
+from tests.implementations import load
+
+ROUNDS = 20
+ALLOWED = 550  # bytes; one forgotten int a round would be 560
+
+ERRORS = (TypeError, ValueError, OverflowError, WheelFull, AttributeError)
+
+
+class Item:
+    pass
+
+
+SHARED = Item()
+
+
+def live_and_die(core):
+    for wheel in (core.TimingWheel(5), core.KeyWheel(5, max_pending=300)):
+        for number in range(60):
+            wheel.schedule(7 + number * number, 2**40 + number)
+        wheel.schedule(MAX_TICK, 2**63)
+
+
+def every_call(core):
+    wheel = core.TimingWheel()
+    for _ in range(3):
+        handles = [wheel.schedule(wheel.now + number * 37, (number, Item())) for number in range(50)]
+        for number, handle in enumerate(handles):
+            wheel.reschedule(handle, wheel.now + 10**number % 10**15)
+            if number % 3 == 0:
+                wheel.cancel(handle)
+            wheel.get(handle), wheel.deadline(handle), handle in wheel, wheel.next_deadline()
+        list(wheel), len(wheel), sys.getsizeof(wheel), wheel.now
+        wheel.advance(wheel.now + 500, 10)
+        wheel.advance(wheel.now + 500)
+    wheel._check()
+    wheel.clear()
+
+
+def shared_item(core):
+    wheel = core.TimingWheel()
+    handles = [wheel.schedule(number, SHARED) for number in range(50)]
+    for handle in handles[::5]:
+        wheel.cancel(handle)
+        wheel.get(handles[1])
+    wheel.advance(20)
+    wheel.advance(30, 3)
+    wheel.clear()
+    wheel.schedule(3, SHARED)
+    wheel.__init__()
+    wheel.schedule(3, SHARED)
+
+
+def cycles(core):
+    wheel = core.TimingWheel()
+    item = Item()
+    item.wheel, item.handle = wheel, wheel.schedule(3, item)
+    wheel.schedule(3, wheel)
+    gc.collect(0)
+
+
+def subclasses(core):
+    class Mine(core.TimingWheel):
+        pass
+
+    wheel = Mine()
+    wheel.schedule(3, Mine)
+    wheel.attribute = wheel
+    gc.collect()
+
+
+def bulk(core):
+    wheel = core.KeyWheel()
+    handles = wheel.schedule_many(np.arange(200) * 17, np.arange(200))
+    wheel.reschedule_many(handles[::3], np.full(67, 900, np.int32))
+    wheel.cancel_many(handles[::7])
+    wheel.cancel_many(list(range(5)))
+    wheel.advance_many(900, 10)
+    wheel.advance_many(1000)
+    wheel.advance_many(MAX_TICK)
+
+
+def refuse(*calls):
+    for call in calls:
+        with suppress(*ERRORS):
+            call()
+
+
+def errors(core):
+    """Every way in which a call can be refused."""
+    for cls in (core.TimingWheel, core.KeyWheel):
+        wheel = cls(5, max_pending=1)
+        wheel.schedule(7, 1)
+        refuse(
+            partial(wheel.schedule, 8, 2),
+            partial(wheel.schedule, -1, 2),
+            partial(wheel.schedule, 2**63, 2),
+            partial(wheel.schedule, 1.5, 2),
+            partial(wheel.schedule, "x", SHARED),
+            partial(wheel.reschedule, "x", 2),
+            partial(wheel.reschedule, 1, 10**5000),
+            partial(wheel.cancel, None),
+            partial(wheel.advance, 4),
+            partial(wheel.advance, 9, -1),
+            partial(wheel.deadline, 2.0),
+            partial(wheel.__contains__, 2.0),
+            partial(wheel.__init__, -1),
+            partial(wheel.__init__, 1, max_pending=0),
+            wheel.__reduce__,
+        )
+
+
+def bulk_errors(core):
+    wheel = core.KeyWheel(5, max_pending=1)
+    wheel.schedule(7, 1)
+    refuse(
+        partial(wheel.schedule, 5, -1),
+        partial(wheel.schedule_many, [1, 2], [1]),
+        partial(wheel.schedule_many, [1, 2], [1, 2]),
+        partial(wheel.schedule_many, np.ones(3), [1]),
+        partial(wheel.schedule_many, [1, -2], [1, 3]),
+        partial(wheel.reschedule_many, [[1]], [1]),
+        partial(wheel.cancel_many, "abc"),
+        partial(wheel.cancel_many, None),
+        partial(wheel.advance_many, 4),
+        partial(wheel.advance_many, 2.5),
+    )
+
+
+SCENES = [live_and_die, every_call, shared_item, cycles, subclasses, bulk, errors, bulk_errors]
+
+
+def settled():
+    gc.collect()
+    return tracemalloc.get_traced_memory()[0]
+
+
+def grows_by(scene, core):
+    """Return the bytes that the second half kept."""
+    for _ in range(ROUNDS):
+        scene(core)
+    before = settled()
+    for _ in range(ROUNDS):
+        scene(core)
+    return settled() - before
+
+
+def one_wheel_grows_by(core):
+    """The same for a single wheel that is used on and on."""
+    wheel = core.TimingWheel()
+
+    def rounds():
+        for _ in range(10 * ROUNDS):
+            handles = [wheel.schedule(wheel.now + 5 + number, number) for number in range(10)]
+            wheel.reschedule(handles[0], wheel.now + 3000)
+            for handle in handles[::2]:
+                wheel.cancel(handle)
+            wheel.advance(wheel.now + 7)
+
+    rounds()
+    before = settled()
+    rounds()
+    return settled() - before
+
+
+def main(implementation):
+    core = load(implementation)
+    tracemalloc.start()
+    references = sys.getrefcount(SHARED)
+    for scene in SCENES:
+        growth = min(grows_by(scene, core) for _ in range(2))
+        assert growth < ALLOWED, f"{scene.__name__} leaks {growth} bytes in {ROUNDS} rounds"
+    growth = min(one_wheel_grows_by(core) for _ in range(2))
+    assert growth < 10 * ALLOWED, f"one wheel grows by {growth} bytes"  # it had two thousand timers meanwhile
+    gc.collect()
+    assert sys.getrefcount(SHARED) == references, "references to an item were lost or forgotten"
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

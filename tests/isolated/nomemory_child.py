@@ -1,0 +1,195 @@
+"""Run one operation again and again, with memory out from its first, second, third ... allocation on."""
+
+import _testcapi
+import faulthandler
+import gc
+import sys
+import traceback
+from functools import partial
+
+import numpy as np
+
+from tests.core.model import MAX_TICK
+from tests.implementations import load
+
+FAR = 2**50
+ENOUGH = 8  # so many successes in a row say that no allocation is left to fail
+
+
+def few(wheel):
+    return [wheel.schedule(10 + number % 7, number) for number in range(20)]
+
+
+def some_everywhere(wheel):
+    """Timers on several levels, past, and held back."""
+    handles = few(wheel)
+    handles += [wheel.schedule(500 * number, 100 + number) for number in range(30)]
+    assert len(wheel.advance(14, 4)) == 4
+    return handles + [wheel.schedule(3, 300 + number) for number in range(10)]
+
+
+def nearly_a_hundred(wheel):
+    """Just before the tables for more timers are made, on a build which makes them at a hundred."""
+    return [wheel.schedule(10 + number // 50, number) for number in range(95)]
+
+
+def up_to_a_full_pool(wheel):
+    """As many as the first block of the pool takes."""
+    return [wheel.schedule(10, number) for number in range(63)]
+
+
+def nothing(wheel):
+    return []
+
+
+BUILDS = {
+    "nothing": nothing,
+    "few": few,
+    "everywhere": some_everywhere,
+    "full": up_to_a_full_pool,
+    "hundred": nearly_a_hundred,
+}
+
+OPERATIONS = {
+    "schedule": lambda wheel, handles: wheel.schedule(wheel.now + 2, 77),
+    "schedule_far": lambda wheel, handles: wheel.schedule(FAR, 77),
+    "schedule_crowd": lambda wheel, handles: [wheel.schedule(FAR, number) for number in range(12)],
+    "reschedule_far": lambda wheel, handles: wheel.reschedule(handles[7], FAR),
+    "reschedule_near": lambda wheel, handles: wheel.reschedule(handles[-1], wheel.now),
+    "cancel": lambda wheel, handles: wheel.cancel(handles[7]),
+    "advance": lambda wheel, handles: wheel.advance(10_000),
+    "advance_to_the_end": lambda wheel, handles: wheel.advance(MAX_TICK),
+    "advance_limited": lambda wheel, handles: wheel.advance(10_000, 30),
+    "advance_nothing_due": lambda wheel, handles: wheel.advance(wheel.now, 0),
+    "clear": lambda wheel, handles: wheel.clear(),
+    "init": lambda wheel, handles: wheel.__init__(5),
+    "iterate": lambda wheel, handles: sorted(wheel),
+    "next_deadline": lambda wheel, handles: wheel.next_deadline(),
+    "look_up": lambda wheel, handles: [(wheel.deadline(handle), wheel.get(handle)) for handle in handles],
+}
+ARRAYS = {"ticks": np.arange(100) * 37 % 4001, "keys": np.arange(1000, 1100), "far": np.full(20, FAR)}
+BULK = {
+    "schedule_many": lambda wheel, handles: wheel.schedule_many(ARRAYS["ticks"], ARRAYS["keys"]),
+    "reschedule_many": lambda wheel, handles: wheel.reschedule_many(np.array(handles[:20]), ARRAYS["far"]),
+    "cancel_many": lambda wheel, handles: wheel.cancel_many(np.array(handles)),
+    "advance_many": lambda wheel, handles: wheel.advance_many(10_000),
+    "advance_many_limited": lambda wheel, handles: wheel.advance_many(10_000, 30),
+}
+
+
+def comparable(result, operation):
+    """Return a result without what differs from one wheel to the next."""
+    if operation.startswith("schedule") or operation == "iterate":
+        return None
+    return result.tolist() if isinstance(result, np.ndarray) else result
+
+
+def contents(wheel, handles):
+    return [(wheel.deadline(handle), wheel.get(handle)) for handle in handles], len(wheel), wheel.now
+
+
+def starved(call, start, stop):
+    """Return (result, None) or (None, the kind of error) of a call during which allocations start .. stop - 1 fail.
+
+    The error itself would make a cycle with this frame, and CPython keeps only a few MemoryErrors in stock.
+    """
+    error = result = None
+    _testcapi.set_nomemory(start, stop)
+    try:
+        result = call()
+    except BaseException as raised:
+        error = type(raised)
+    _testcapi.remove_mem_hooks()
+    return result, error
+
+
+def check_failed(wheel, handles, before, name, call, reference):
+    """After MemoryError all timers are there, and the same call now does what it would have done."""
+    wheel._check()
+    after = contents(wheel, handles)
+    if name.startswith("advance"):  # the clock may have moved, and nothing else
+        assert after[:2] == before[:2], "an advance without memory lost a timer"
+        assert after[2] in (before[2], reference[1][2])
+    elif name == "schedule_crowd":  # some of its schedules went well
+        assert after[0] == before[0]
+        return
+    elif name in ("look_up", "iterate", "next_deadline"):
+        assert after == before
+    elif name in ("clear", "init") and after[1] == 0:
+        return
+    else:
+        assert after == before, "a call without memory changed something"
+    result = call()
+    assert comparable(result, name) == reference[0], "the second try did something else"
+    assert wheel.advance(MAX_TICK) == reference[2]
+
+
+def check_worked(wheel, handles, result, name, reference):
+    wheel._check()
+    assert comparable(result, name) == reference[0], "it went on without memory, and did something else"
+    assert contents(wheel, handles) == reference[1]
+    assert wheel.advance(MAX_TICK) == reference[2]
+
+
+def prepared(wheel_class, build, operation):
+    wheel = wheel_class()
+    handles = build(wheel)
+    return wheel, handles, partial(operation, wheel, handles)
+
+
+def expected(wheel_class, build, name, operation):
+    """What comes of it with memory at hand: the result, the contents, and what is left to expire."""
+    wheel, handles, call = prepared(wheel_class, build, operation)
+    result = comparable(call(), name)
+    return result, contents(wheel, handles), wheel.advance(MAX_TICK)
+
+
+def run(wheel_class, build, name, operation, width):
+    """`width` allocations fail, 0 for all from some point on. Return how many failures were survived."""
+    reference = expected(wheel_class, build, name, operation)
+    successes = failures = start = 0
+    while successes < ENOUGH:
+        wheel, handles, call = prepared(wheel_class, build, operation)
+        before = contents(wheel, handles)
+        result, error = starved(call, start, start + width if width else 0)
+        if error is None:
+            check_worked(wheel, handles, result, name, reference)
+            successes += 1
+        else:
+            expected_errors = (MemoryError, SystemError) if name in BULK else (MemoryError,)  # NumPy may forget which
+            assert error in expected_errors, f"{error.__name__} instead of MemoryError"
+            check_failed(wheel, handles, before, name, call, reference)
+            successes, failures = 0, failures + 1
+        start += 1 if start < 200 else 97  # the twin's iteration makes two thousand alike
+    return failures
+
+
+def makes_sense(build, name):
+    if build is nothing:
+        return not name.startswith(("reschedule", "cancel"))
+    return build in (few, some_everywhere) or name.startswith("schedule")
+
+
+def main(implementation, class_name):
+    gc.disable()
+    wheel_class = getattr(load(implementation), class_name)
+    operations = OPERATIONS | (BULK if class_name == "KeyWheel" else {})
+    failures, broken = 0, 0
+    for build_name, build in BUILDS.items():
+        for name, operation in operations.items():
+            if not makes_sense(build, name):
+                continue
+            for width in (0, 1):
+                faulthandler.dump_traceback_later(30, exit=True)  # without memory, a loop may find no way out
+                try:
+                    failures += run(wheel_class, build, name, operation, width)
+                except BaseException:
+                    broken += 1
+                    print(f"--- {name} on {build_name}, width {width}")
+                    traceback.print_exc(file=sys.stdout)
+    assert failures > 100, "hardly any allocation failed: memory comes from elsewhere"
+    sys.exit(broken != 0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

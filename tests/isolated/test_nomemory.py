@@ -1,0 +1,15 @@
+"""Memory exhausted in the middle of an operation: MemoryError, and every timer is still there."""
+
+import importlib.util
+
+import pytest
+
+from tests.implementations import CORES, SMALL
+from tests.isolated.child import run_well, script
+
+
+@pytest.mark.skipif(importlib.util.find_spec("_testcapi") is None, reason="this Python comes without _testcapi")
+@pytest.mark.parametrize("class_name", ["TimingWheel", "KeyWheel"])
+@pytest.mark.parametrize("implementation", CORES + SMALL)
+def test_an_operation_without_memory_raises_memory_error_and_loses_no_timer(implementation, class_name):
+    run_well(script("nomemory_child.py"), implementation, class_name)

@@ -1,0 +1,99 @@
+"""The environment variables that choose the implementation."""
+
+import pytest
+
+from tests.implementations import PURE_ONLY
+from tests.isolated.child import run, run_well
+
+needs_extension = pytest.mark.skipif(PURE_ONLY, reason="PYWHEEL_PURE=1: the extension need not be there")
+
+SHOW = "import pywheel; print(pywheel.implementation, pywheel.TimingWheel.__module__, pywheel.KeyWheel.__module__)"
+NATIVE = "native pywheel.core._wheel pywheel.core._wheel\n"
+PURE = "pure pywheel.core._pure pywheel.core._pure\n"
+
+MISSING = """
+import sys
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name == "pywheel.core._wheel":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Blocker())
+"""
+BROKEN = MISSING.replace("raise ModuleNotFoundError(f", "raise ImportError(")
+
+COUNT_WARNINGS = """
+import importlib, warnings
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    import pywheel
+    import pywheel.core
+    from pywheel import TimingWheel
+    importlib.import_module("pywheel.core._pure")
+print(pywheel.implementation, [f"{warning.category.__name__}: {warning.message}" for warning in seen])
+"""
+
+
+@needs_extension
+@pytest.mark.parametrize("unset", [{}, {"PYWHEEL_PURE": ""}, {"PYWHEEL_PURE": "0"}, {"PYWHEEL_REQUIRE_NATIVE": "0"}])
+def test_the_native_wheel_is_used_where_it_is(unset):
+    assert run_well("-W", "error", "-c", SHOW, **unset) == NATIVE
+
+
+@needs_extension
+@pytest.mark.parametrize("other", [{}, {"PYWHEEL_PURE": ""}, {"PYWHEEL_PURE": "0"}])
+def test_require_native_is_content_with_the_native_wheel(other):
+    assert run_well("-W", "error", "-c", SHOW, PYWHEEL_REQUIRE_NATIVE="1", **other) == NATIVE
+
+
+@pytest.mark.parametrize("blocker", ["", MISSING, BROKEN], ids=["there", "missing", "broken"])
+@pytest.mark.parametrize("other", [{}, {"PYWHEEL_REQUIRE_NATIVE": ""}, {"PYWHEEL_REQUIRE_NATIVE": "0"}])
+def test_pure_forces_the_twin_silently(blocker, other):
+    assert run_well("-W", "error", "-c", blocker + SHOW, PYWHEEL_PURE="1", **other) == PURE
+
+
+@pytest.mark.parametrize("blocker", [MISSING, BROKEN], ids=["missing", "broken"])
+def test_require_native_without_the_extension_is_an_import_error_that_says_how_to_mend_it(blocker):
+    result = run("-c", blocker + SHOW, PYWHEEL_REQUIRE_NATIVE="1")
+    assert result.returncode == 1
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith("ImportError: ")
+    assert "PYWHEEL_REQUIRE_NATIVE" in last
+    assert "install" in last
+
+
+@pytest.mark.parametrize("blocker", ["", MISSING], ids=["there", "missing"])
+def test_both_switches_contradict_each_other(blocker):
+    result = run("-c", blocker + SHOW, PYWHEEL_PURE="1", PYWHEEL_REQUIRE_NATIVE="1")
+    assert result.returncode == 1
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith("ImportError: ")
+    assert "PYWHEEL_PURE" in last
+    assert "PYWHEEL_REQUIRE_NATIVE" in last
+
+
+@pytest.mark.parametrize("unset", [{}, {"PYWHEEL_PURE": "0", "PYWHEEL_REQUIRE_NATIVE": ""}])
+@pytest.mark.parametrize("blocker", [MISSING, BROKEN], ids=["missing", "broken"])
+def test_without_the_extension_there_is_one_warning_and_the_twin(blocker, unset):
+    printed = run_well("-c", blocker + COUNT_WARNINGS, **unset)
+    assert printed.startswith("pure [")
+    assert printed.count("RuntimeWarning: ") == 1
+    assert printed.count("Warning: ") == 1
+    assert "PYWHEEL_PURE=1" in printed  # how to silence it
+    assert "install" in printed  # how to mend it
+
+
+def test_the_warning_is_shown_by_default():
+    result = run("-c", MISSING + "import pywheel")
+    assert result.returncode == 0
+    assert result.stderr.count("RuntimeWarning") == 1
+
+
+def test_the_twin_chosen_for_want_of_the_extension_works():
+    code = "import pywheel; w = pywheel.TimingWheel(); w.schedule(3, 'a'); print(w.advance(3), pywheel.implementation)"
+    assert run_well("-W", "ignore", "-c", MISSING + code) == "['a'] pure\n"
+
+
+def test_the_package_exports_what_it_says():
+    code = "import pywheel; print(sorted(pywheel.__all__)); [getattr(pywheel, name) for name in pywheel.__all__]"
+    names = ["KeyWheel", "PywheelError", "TimingWheel", "WheelFull", "__version__", "implementation"]
+    assert run_well("-c", code, PYWHEEL_PURE="1") == f"{names}\n"

@@ -1,0 +1,57 @@
+"""The distributions, built once, as a release builds them: the sdist from the sources, the wheels from the sdist."""
+
+import shutil
+import tarfile
+
+import pytest
+
+from tests.packaging.tools import ROOT, Environment, python, run
+
+
+@pytest.fixture(scope="session")
+def sdist(tmp_path_factory):
+    """The sdist of a copy of the sources: where it was built before, setuptools adds what it packed then."""
+    made = shutil.ignore_patterns(".git", ".venv*", "build", "dist", "*.egg-info", "*.so", "*.pyd", "__pycache__")
+    folder = tmp_path_factory.mktemp("sdist")
+    shutil.copytree(ROOT, folder / "sources", ignore=made)
+    run([*python("-m", "build"), "--sdist", "--outdir", folder, folder / "sources"])
+    return next(folder.glob("*.tar.gz"))
+
+
+@pytest.fixture(scope="session")
+def build_wheel(sdist, tmp_path_factory):
+    """Build a wheel from the sdist, in isolation, with some environment variables set."""
+
+    def build(**variables):
+        folder = tmp_path_factory.mktemp("wheel")
+        run([*python("-m", "pip"), "wheel", "--no-deps", "--wheel-dir", folder, sdist], **variables)
+        return next(folder.glob("*.whl"))
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def wheel(build_wheel):
+    """The wheel with the extension."""
+    return build_wheel(PYWHEEL_REQUIRE_NATIVE="1")
+
+
+@pytest.fixture(scope="session")
+def pure_wheel(build_wheel):
+    """The wheel without."""
+    return build_wheel(PYWHEEL_PURE="1")
+
+
+@pytest.fixture(scope="session")
+def unpacked(sdist, tmp_path_factory):
+    """The sdist's folder, unpacked where nothing else is."""
+    folder = tmp_path_factory.mktemp("unpacked")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder, filter="data")
+    return next(folder.iterdir())
+
+
+@pytest.fixture
+def environment(tmp_path):
+    """A virtual environment with nothing in it."""
+    return Environment(tmp_path / "environment")

@@ -1,0 +1,41 @@
+"""Another Cython project compiles against the installed package, with nothing but the package."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.packaging.tools import run
+
+pytestmark = pytest.mark.packaging
+
+USE = """
+import client, pywheel
+*keys, bound = client.run()
+assert keys == [10, 30], keys
+assert 2**40 <= bound <= 2**62, bound
+wheel = pywheel.KeyWheel()
+handles = [wheel.schedule(tick, tick) for tick in range(7)]
+wheel.cancel(handles[3])
+assert client.pending(wheel) == len(wheel) == 6
+print("driven")
+"""
+
+
+@pytest.fixture(params=["wheel", "editable"])
+def installed(request, environment):
+    """An environment with Cython and pywheel: its wheel, or the editable install that lays its files out like one."""
+    environment.install("setuptools", "Cython")
+    if request.param == "wheel":
+        environment.install(request.getfixturevalue("wheel"))
+    else:
+        folder = request.getfixturevalue("unpacked")
+        strict = ["--config-settings", "editable_mode=strict"]
+        environment.install("--editable", folder, *strict, PYWHEEL_REQUIRE_NATIVE="1")
+    return environment
+
+
+def test_a_client_drives_the_wheel_without_the_gil_and_without_python_objects(installed, tmp_path):
+    client = shutil.copytree(Path(__file__).parent / "client", tmp_path / "client")
+    run([installed.python, "setup.py"], cwd=client)
+    assert run([installed.python, "-c", USE], cwd=client).split() == ["driven"]

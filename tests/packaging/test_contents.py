@@ -1,0 +1,104 @@
+"""What is in the distributions, and what is not."""
+
+import importlib.metadata
+import tarfile
+import zipfile
+from pathlib import PurePosixPath
+
+import pytest
+
+from tests.packaging.tools import ROOT, python, run
+
+pytestmark = pytest.mark.packaging
+
+COMPILED = {".so", ".pyd", ".c", ".o", ".pyc"}
+HEADERS = {path.name for path in (ROOT / "src" / "wheel").glob("*.pxd")}
+MODULES = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src" / "pywheel").rglob("*.py")}
+
+
+def names(archive):
+    """Names of the files in a wheel, or below the one folder of an sdist."""
+    if archive.suffix == ".whl":
+        with zipfile.ZipFile(archive) as content:
+            return set(content.namelist())
+    with tarfile.open(archive) as content:
+        paths = [PurePosixPath(member.name) for member in content if member.isfile()]
+    assert len({path.parts[0] for path in paths}) == 1
+    return {PurePosixPath(*path.parts[1:]).as_posix() for path in paths}
+
+
+def suffixes(found):
+    return {PurePosixPath(name).suffix for name in found}
+
+
+@pytest.fixture(params=["wheel", "pure_wheel"])
+def any_wheel(request):
+    return request.getfixturevalue(request.param)
+
+
+def test_a_wheel_installs_pywheel_and_nothing_beside_it(any_wheel):
+    version = any_wheel.name.split("-")[1]
+    tops = {name.split("/")[0] for name in names(any_wheel)}
+    assert tops == {"pywheel", f"pywheel_timer-{version}.dist-info"}
+
+
+def test_a_wheel_has_every_module(any_wheel):
+    assert {name for name in names(any_wheel) if name.endswith(".py")} == MODULES
+
+
+def test_a_wheel_has_the_types(any_wheel):
+    assert {"pywheel/py.typed", "pywheel/core/_wheel.pyi"} <= names(any_wheel)
+
+
+def test_a_wheel_has_every_pxd_beside_the_extension(any_wheel):
+    expected = {f"pywheel/core/{name}" for name in HEADERS}
+    assert {"pywheel/core/levels.pxd", "pywheel/core/_wheel.pxd"} <= expected
+    assert {name for name in names(any_wheel) if name.endswith(".pxd")} == expected
+
+
+def test_a_wheel_has_no_sources_to_compile(any_wheel):
+    assert not suffixes(names(any_wheel)) & {".c", ".pyx", ".o"}
+
+
+def test_the_wheel_has_one_extension(wheel):
+    compiled = [name for name in names(wheel) if PurePosixPath(name).suffix in {".so", ".pyd"}]
+    assert len(compiled) == 1
+    assert compiled[0].startswith("pywheel/core/_wheel.")
+    assert "none-any" not in wheel.name
+
+
+def test_the_pure_wheel_has_none_and_suits_every_platform(pure_wheel):
+    assert pure_wheel.name.endswith("-py3-none-any.whl")
+    assert not suffixes(names(pure_wheel)) & COMPILED
+
+
+def test_the_sdist_has_the_native_sources_and_the_build(sdist):
+    native = {path.relative_to(ROOT).as_posix() for path in (ROOT / "src" / "wheel").iterdir()}
+    assert native <= names(sdist)
+    assert {"setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md"} <= names(sdist)
+    assert {f"src/{name}" for name in MODULES} <= names(sdist)
+
+
+def test_the_sdist_has_the_tests_that_check_a_wheel(sdist):
+    found = names(sdist)
+    assert {"tests/conftest.py", "tests/core/test_vectors.py", "tests/vectors/README.md"} <= found
+    assert not [name for name in found if name.startswith("tests/vectors-peers/")]
+
+
+def test_the_sdist_has_nothing_compiled(sdist):
+    assert not suffixes(names(sdist)) & COMPILED
+
+
+def test_the_index_accepts_the_descriptions(sdist, wheel, pure_wheel):
+    output = run([*python("-m", "twine"), "check", "--strict", sdist, wheel, pure_wheel])
+    assert output.count("PASSED") == 3
+
+
+def test_the_metadata_says_what_it_needs(any_wheel):
+    with zipfile.ZipFile(any_wheel) as content:
+        [name] = [name for name in content.namelist() if name.endswith(".dist-info/METADATA")]
+        metadata = importlib.metadata.PathDistribution(zipfile.Path(any_wheel, f"{name.rpartition('/')[0]}/")).metadata
+    assert metadata["Name"] == "pywheel-timer"
+    assert metadata["License-Expression"] == "MIT"
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert all("extra ==" in requirement for requirement in metadata.get_all("Requires-Dist"))

@@ -1,0 +1,78 @@
+"""What somebody gets who installs it, with a compiler and without."""
+
+import os
+
+import pytest
+
+from tests.packaging.tools import python, run
+
+pytestmark = pytest.mark.packaging
+
+SMOKE = """
+import warnings
+from importlib.metadata import version
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    import pywheel
+    import pywheel.core
+assert pywheel.__version__ == version("pywheel-timer"), pywheel.__version__
+wheel = pywheel.TimingWheel()
+late, early = wheel.schedule(2**40, "late"), wheel.schedule(3, "early")
+assert wheel.cancel(late) and not wheel.cancel(late)
+assert wheel.advance(2) == [] and wheel.advance(3) == ["early"] and not wheel
+print(pywheel.implementation, *(warning.category.__name__ for warning in seen))
+"""
+
+BROKEN = {"CC": "/bin/false"}
+unix_only = pytest.mark.skipif(os.name == "nt", reason="the compiler is not chosen by CC on Windows")
+
+
+def test_the_wheel_runs_natively_without_a_warning(wheel, environment):
+    environment.install(wheel)
+    assert environment.run(SMOKE).split() == ["native"]
+
+
+def test_the_pure_wheel_runs_with_one_warning(pure_wheel, environment):
+    environment.install(pure_wheel)
+    assert environment.run(SMOKE).split() == ["pure", "RuntimeWarning"]
+
+
+def test_the_pure_wheel_is_silent_if_it_was_asked_for(pure_wheel, environment):
+    environment.install(pure_wheel)
+    assert environment.run(SMOKE, PYWHEEL_PURE="1").split() == ["pure"]
+
+
+def test_the_pure_wheel_does_not_pass_for_a_native_one(pure_wheel, environment):
+    environment.install(pure_wheel)
+    assert "ImportError" in run([environment.python, "-c", SMOKE], check=False, PYWHEEL_REQUIRE_NATIVE="1")[1]
+
+
+def test_nothing_called_wheel_can_be_imported(wheel, environment):
+    environment.install(wheel)
+    assert environment.run("import importlib.util; print(importlib.util.find_spec('wheel'))").split() == ["None"]
+
+
+@unix_only
+def test_a_broken_compiler_gives_the_twin_and_says_so(sdist, environment):
+    output = environment.install("--verbose", "--no-cache-dir", sdist, **BROKEN)
+    assert "the native wheel was NOT built" in output
+    assert environment.run(SMOKE).split() == ["pure", "RuntimeWarning"]
+
+
+@unix_only
+@pytest.mark.parametrize("name", ["PYWHEEL_REQUIRE_NATIVE", "CIBUILDWHEEL"])
+def test_a_broken_compiler_is_an_error_where_the_extension_is_required(sdist, tmp_path, name):
+    command = [*python("-m", "pip"), "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, sdist]
+    code, output = run(command, check=False, **BROKEN, **{name: "1"})
+    assert code != 0
+    assert "/bin/false" in output
+    assert not list(tmp_path.glob("*.whl"))
+
+
+def test_an_editable_install_runs_the_sources(unpacked, environment):
+    environment.install("--editable", unpacked, PYWHEEL_REQUIRE_NATIVE="1")
+    assert environment.run(SMOKE).split() == ["native"]
+    places = "import importlib.util, pywheel.core._wheel as w; print(w.__file__, importlib.util.find_spec('wheel'))"
+    library, namespace = environment.run(places).split()
+    assert library.startswith(str(unpacked / "src" / "pywheel" / "core"))
+    assert namespace == "None"

@@ -1,0 +1,69 @@
+"""The workflows are well-formed, ask for little, and build what is promised."""
+
+import re
+
+import pytest
+
+from tests.packaging.tools import ROOT, python, run
+
+pytestmark = pytest.mark.packaging
+
+GITHUB = ROOT / ".github"
+WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
+PYTHONS = ["cp311", "cp312", "cp313", "cp314", "cp314t"]
+PLATFORMS = {
+    ("linux", "x86_64"): ["manylinux_x86_64", "musllinux_x86_64"],
+    ("linux", "aarch64"): ["manylinux_aarch64", "musllinux_aarch64"],
+    ("macos", "x86_64"): ["macosx_x86_64"],
+    ("macos", "arm64"): ["macosx_arm64"],
+    ("windows", "AMD64"): ["win_amd64"],
+    ("windows", "ARM64"): ["win_arm64"],
+}
+RUNNERS = {"ubuntu-24.04", "ubuntu-24.04-arm", "macos-15-intel", "macos-15", "windows-2025", "windows-11-arm"}
+
+
+def matches_schema(schema, *files):
+    """Check files against a schema that comes with check-jsonschema."""
+    run([*python("-m", "check_jsonschema"), "--builtin-schema", schema, *files])
+
+
+@pytest.mark.parametrize("schema", ["vendor.github-workflows", "custom.github-workflows-require-timeout"])
+def test_the_workflows_match_the_schema(schema):
+    assert [path.stem for path in WORKFLOWS] == ["ci", "release", "wheels"]
+    matches_schema(schema, *WORKFLOWS)
+
+
+def test_dependabot_and_the_templates_match_their_schemas():
+    config = GITHUB / "ISSUE_TEMPLATE" / "config.yml"
+    forms = [path for path in sorted((GITHUB / "ISSUE_TEMPLATE").glob("*.yml")) if path != config]
+    matches_schema("vendor.dependabot", GITHUB / "dependabot.yml")
+    matches_schema("vendor.github-issue-config", config)
+    matches_schema("vendor.github-issue-forms", *forms)
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
+def test_every_action_is_pinned(workflow):
+    used = re.findall(r"uses: *(\S+)", workflow.read_text())
+    assert used
+    pinned = re.compile(r"\./\S+|[\w-]+/[\w-]+@(v\d+|release/v\d+|[0-9a-f]{40})")
+    assert [action for action in used if not pinned.fullmatch(action)] == []
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
+def test_nothing_may_be_written_but_the_publishing_token(workflow):
+    text = workflow.read_text()
+    assert re.search(r"^permissions:\n  contents: read\n\n", text, re.MULTILINE)
+    assert re.findall(r"[\w-]+: write", text) == (["id-token: write"] if workflow.stem == "release" else [])
+
+
+@pytest.mark.parametrize(("platform", "arch"), PLATFORMS)
+def test_cibuildwheel_builds_every_promised_wheel(platform, arch):
+    options = ["--print-build-identifiers", "--platform", platform, "--archs", arch]
+    identifiers = run([*python("-m", "cibuildwheel"), *options, ROOT]).split()
+    assert set(identifiers) == {f"{tag}-{suffix}" for tag in PYTHONS for suffix in PLATFORMS[platform, arch]}
+
+
+def test_every_platform_has_a_runner_of_its_own():
+    workflow = (GITHUB / "workflows" / "wheels.yml").read_text()
+    listed = re.findall(r"^ +- ((?:ubuntu|macos|windows)\S+)", workflow, re.MULTILINE)
+    assert sorted(listed) == sorted(RUNNERS)

@@ -1,0 +1,135 @@
+"""Who may import whom in the house, found by reading the sources: every other arrow is an error."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+import pywheel
+
+PACKAGE = Path(pywheel.__file__).parent
+FILES = sorted(PACKAGE.rglob("*.py")) + sorted(PACKAGE.rglob("*.pyi"))
+
+# layer: the layers it may import, beside itself. The top of the package may use any.
+MAY_IMPORT = {
+    "_errors": set(),
+    "core": {"_errors"},
+    "timers": {"core", "_errors"},
+    "stores": {"_errors"},
+    "jobs": {"timers", "stores", "_errors"},
+    "cli": {"jobs", "_errors"},
+}
+NO_THIRD_PARTY = {"_errors", "core", "timers", "__init__"}
+
+
+def layer_of(module):
+    """Return the layer of a dotted name below pywheel: the first part, `__init__` for the package itself."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+def module_name(file):
+    parts = ["pywheel", *file.relative_to(PACKAGE).with_suffix("").parts]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def absolute(node, package):
+    """Return the modules that an import statement names."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    base = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+    module = ".".join([*base, *([node.module] if node.module else [])])
+    if module == "pywheel":  # `from pywheel import core` names a layer
+        return [
+            f"pywheel.{alias.name}"
+            if (PACKAGE / alias.name).exists() or (PACKAGE / f"{alias.name}.py").exists()
+            else "pywheel"
+            for alias in node.names
+        ]
+    return [module]
+
+
+def is_for_typing(node):
+    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+
+
+def imports(source, package):
+    """Yield (module, at run time at module level) of every import."""
+
+    def walk(node, *, at_import):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for module in absolute(node, package):
+                yield module, at_import
+            return
+        deferred = is_for_typing(node) or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        inside = at_import and not deferred
+        for child in ast.iter_child_nodes(node):
+            yield from walk(child, at_import=inside)
+
+    yield from walk(ast.parse(source), at_import=True)
+
+
+def wrong_arrows(name, source, *, is_package=False, typing_only=False):
+    """Return what the module imports and may not."""
+    package = name if is_package else name.rpartition(".")[0]
+    layer = layer_of(name)
+    wrong = []
+    for module, at_import in imports(source, package):
+        top = module.partition(".")[0]
+        if top == "pywheel":
+            target = layer_of(module)
+            if layer != "__init__" and target != layer and target not in MAY_IMPORT.get(layer, set()):
+                wrong.append(module)
+        elif top not in sys.stdlib_module_names and layer in NO_THIRD_PARTY and at_import and not typing_only:
+            wrong.append(module)
+    return wrong
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(PACKAGE).as_posix())
+def test_a_module_imports_only_what_its_layer_may(file):
+    source = file.read_text(encoding="utf-8")
+    name, is_package = module_name(file), file.stem == "__init__"
+    assert wrong_arrows(name, source, is_package=is_package, typing_only=file.suffix == ".pyi") == []
+
+
+def test_every_layer_in_the_house_is_known():
+    layers = {layer_of(module_name(file)) for file in FILES}
+    assert layers - {"__init__"} <= set(MAY_IMPORT) | {"testing"}
+    assert {"core", "_errors"} <= layers
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "wrong"),
+    [
+        ("pywheel.core._pure", "from pywheel.timers import clock", ["pywheel.timers"]),
+        ("pywheel.core._pure", "from ..timers.clock import Clock", ["pywheel.timers.clock"]),
+        ("pywheel.core._pure", "def f():\n    import pywheel.jobs", ["pywheel.jobs"]),
+        ("pywheel.core._pure", "import pywheel", ["pywheel"]),
+        ("pywheel.core._pure", "from .. import timers", ["pywheel"]),
+        ("pywheel.core._pure", "import numpy", ["numpy"]),
+        ("pywheel.core._pure", "try:\n    import numpy as np\nexcept ImportError:\n    pass", ["numpy"]),
+        ("pywheel.core._pure", "def f():\n    import numpy", []),
+        ("pywheel.core._pure", "if TYPE_CHECKING:\n    import numpy", []),
+        ("pywheel.core._pure", "import heapq\nfrom pywheel._errors import WheelFull\nfrom . import _arguments", []),
+        ("pywheel._errors", "from pywheel.core import TimingWheel", ["pywheel.core"]),
+        ("pywheel.stores.sqlite", "from pywheel.jobs import Job", ["pywheel.jobs"]),
+        ("pywheel.jobs.worker", "from pywheel.core import TimingWheel", ["pywheel.core"]),
+        ("pywheel.cli.main", "from pywheel.stores import open", ["pywheel.stores"]),
+    ],
+)
+def test_a_forbidden_arrow_is_found(name, source, wrong):
+    assert wrong_arrows(name, source) == wrong
+
+
+def test_the_package_imports_nothing_but_the_standard_library(tmp_path):
+    """What the sources cannot say: what importing it really loads."""
+    import subprocess
+
+    code = (
+        "import sys; import pywheel; "
+        "print([m for m in sys.modules if m.partition('.')[0] not in sys.stdlib_module_names | {'pywheel', '__main__'}"
+        " and not m.startswith(('_cython', 'cython_runtime', '_distutils_hack', '__editable__', 'sitecustomize'))])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"

@@ -1,0 +1,41 @@
+"""What the README and the guide show works as shown."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def examples() -> list[object]:
+    return [
+        pytest.param(code, name, text.count("\n", 0, match.start(1)), id=f"{name}-{number}")
+        for name in ("README.md", "docs/core.md")
+        for text in [(ROOT / name).read_text(encoding="utf-8")]
+        for number, match in enumerate(BLOCK.finditer(text), 1)
+        for code in [match[1]]
+    ]
+
+
+@pytest.mark.parametrize(("code", "name", "line"), examples())
+def test_the_example_runs(code: str, name: str, line: int) -> None:
+    source = "\n" * line + code  # so that a failure names the line in the document
+    exec(compile(source, str(ROOT / name), "exec"), {"__name__": "example"})
+
+
+def test_the_readme_begins_with_an_example_of_ten_lines() -> None:
+    first = BLOCK.search((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert first is not None
+    assert len([line for line in first[1].splitlines() if line]) <= 10
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/core.md", "docs/benchmarks.md"])
+def test_links_lead_to_files(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    targets = [target for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text) if "://" not in target]
+    assert targets
+    assert [target for target in targets if not (ROOT / name).parent.joinpath(target).exists()] == []
