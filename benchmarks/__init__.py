@@ -1,0 +1,1 @@
+"""Measurements, and the demo that `make demo` runs. Nothing here is installed."""

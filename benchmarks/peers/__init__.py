@@ -1,0 +1,38 @@
+"""The wheel and what it is measured against: one class each, all with the same methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+
+from benchmarks import empty_call
+from benchmarks.peers.floor import Floor, KeyFloor
+from benchmarks.peers.loops import Asyncio, SimulatedAsyncio, ThreadingTimer, Uvloop
+from benchmarks.peers.peer import Peer
+from benchmarks.peers.queues import Heapq, Sched, SortedContainers
+from benchmarks.peers.wheels import HeapqMethods, Keys, Pure, PureKeys, Wheel
+
+PEERS: dict[str, Callable[[], Peer]] = {
+    "TimingWheel": Wheel,
+    "KeyWheel": Keys,
+    "pure TimingWheel": Pure,
+    "pure KeyWheel": PureKeys,
+    "empty call": Floor,
+    "empty KeyWheel call": KeyFloor,
+    "asyncio": Asyncio,
+    "asyncio, simulated clock": SimulatedAsyncio,
+    "uvloop": Uvloop,
+    "heapq": Heapq,
+    "heapq, by methods": HeapqMethods,
+    "sched": Sched,
+    "sortedcontainers": SortedContainers,
+    "threading.Timer": ThreadingTimer,
+}
+"""Every peer by the name it has in the results."""
+
+
+def available(*names: str) -> tuple[str, ...]:
+    """Return those that can be measured here: the empty calls need a compiler, uvloop is not for every system."""
+    missing = {name for name in names if name == "uvloop" and find_spec("uvloop") is None}
+    missing |= {name for name in names if name.startswith("empty") and not empty_call.available()}
+    return tuple(name for name in names if name not in missing)

@@ -1,0 +1,56 @@
+"""The results of a run, read back from pytest-benchmark's JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+
+class Results:
+    """Seconds an operation, round by round, by measure, peer, size and workload."""
+
+    def __init__(self, path: Path) -> None:
+        content = json.loads(path.read_text())
+        self.machine: dict[str, Any] = content["machine_info"]
+        self._seconds: dict[tuple[str, str, int, str], list[float]] = {}
+        self._values: dict[tuple[str, str, int, str], dict[str, float]] = {}
+        for entry in content["benchmarks"]:
+            about = entry["extra_info"]
+            key = about["measure"], about["peer"], about.get("size", 0), about["workload"]
+            self._seconds[key] = entry["stats"]["data"]
+            self._values[key] = about["values"]
+
+    def ns(self, measure: str, peer: str, size: int = 0, workload: str = "uniform") -> float | None:
+        """Return the median, nanoseconds an operation; None if it was not measured."""
+        seconds = self._seconds.get((measure, peer, size, workload))
+        return median(seconds) * 1e9 if seconds else None
+
+    def ratio(self, measure: str, peer: str, base: str, size: int = 0, workload: str = "uniform") -> float | None:
+        """Return how many times the time of `base` the peer took: the median of the rounds' ratios."""
+        ours = self._seconds.get((measure, base, size, workload))
+        theirs = self._seconds.get((measure, peer, size, workload))
+        if not ours or not theirs:
+            return None
+        return median(their / our for their, our in zip(theirs, ours, strict=True))
+
+    def more_ms(self, measure: str, peer: str, base: str, size: int) -> float | None:
+        """Return how many milliseconds more than `base` the peer took: the median of the rounds' differences."""
+        ours = self._seconds.get((measure, base, size, "uniform"))
+        theirs = self._seconds.get((measure, peer, size, "uniform"))
+        if not ours or not theirs:
+            return None
+        return median(their - our for their, our in zip(theirs, ours, strict=True)) * 1e3
+
+    def value(self, name: str, measure: str, peer: str, size: int = 0, workload: str = "uniform") -> float | None:
+        """Return a value that is no time of its own; None if it was not measured."""
+        return self._values.get((measure, peer, size, workload), {}).get(name)
+
+    def sizes(self, measure: str, workload: str = "uniform") -> list[int]:
+        """Return the sizes a measure was taken at."""
+        return sorted({key[2] for key in self._seconds if key[0] == measure and key[3] == workload})
+
+    def peers(self, measure: str, workload: str = "uniform") -> list[str]:
+        """Return who was measured."""
+        return list(dict.fromkeys(key[1] for key in self._seconds if key[0] == measure and key[3] == workload))
