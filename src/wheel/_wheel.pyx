@@ -28,7 +28,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from pywheel._errors import WheelFull
 from pywheel.core import _arguments as arguments
 
-from pywheel.core.arena cimport INDEX_LIMIT, arena_find, arena_handle, is_live, node_t
+from pywheel.core.arena cimport INDEX_LIMIT, arena_find, arena_handle, is_live
 from pywheel.core.bits cimport unlikely
 from pywheel.core.check cimport wheel_check
 from pywheel.core.levels cimport (NEVER, wheel_advance, wheel_bytes, wheel_detach, wheel_free, wheel_init, wheel_move,
@@ -325,7 +325,7 @@ cdef class _Wheel:
             return self.wheel.arena.nodes[index].deadline if index else None
 
     def clear(self):
-        """Cancel every timer and give the memory back. `now` stays, and every handle given so far is stale for good. O(n).
+        """Cancel every timer and give the memory back. `now` stays; all handles given so far are stale for good. O(n).
         """
         restart(self, NEVER)
 
@@ -501,8 +501,8 @@ cdef class KeyWheel(_Wheel):
     A hierarchical timing wheel whose timers carry a 64-bit integer key instead of an object.
 
     The `*_many` methods take and give NumPy arrays; from about a dozen timers on they are faster than a loop, and from
-    a few thousand on they let other threads run meanwhile. They accept any integer dtype, or a sequence of ints, of one dimension; 64-bit
-    contiguous arrays are used without a copy. A bad argument, or a lack of memory, leaves the wheel unchanged.
+    a few thousand on they let other threads run meanwhile. They accept any integer dtype, or a sequence of ints, of one
+    dimension; contiguous arrays of 64 bits are used without a copy. A bad argument leaves the wheel unchanged.
 
     Args:
         start: the tick it stands at, 0 .. 2**63-1.

@@ -16,8 +16,8 @@
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from pywheel.core.bits cimport (PyMem_RawCalloc, PyMem_RawFree, PyMem_RawRealloc, aligned_resize, ctz, low_bits, msb, unlikely,
-                               use_huge_pages)
+from pywheel.core.bits cimport (PyMem_RawCalloc, PyMem_RawFree, PyMem_RawRealloc, aligned_resize, ctz, low_bits, msb,
+                                unlikely, use_huge_pages)
 
 cdef extern from *:
     """

@@ -7,8 +7,16 @@ cdef extern from *:
     """
     #if defined(_MSC_VER)
       #include <intrin.h>
-      static __forceinline int pywheel_ctz(unsigned __int64 x) { unsigned long i; _BitScanForward64(&i, x); return (int)i; }
-      static __forceinline int pywheel_msb(unsigned __int64 x) { unsigned long i; _BitScanReverse64(&i, x); return (int)i; }
+      static __forceinline int pywheel_ctz(unsigned __int64 x) {
+          unsigned long i;
+          _BitScanForward64(&i, x);
+          return (int)i;
+      }
+      static __forceinline int pywheel_msb(unsigned __int64 x) {
+          unsigned long i;
+          _BitScanReverse64(&i, x);
+          return (int)i;
+      }
       #if defined(_M_ARM64)
         #define pywheel_prefetch(p) __prefetch((const void *)(p))
       #else
@@ -29,7 +37,8 @@ cdef extern from *:
       /* A timer is found by one random access, and with 4 KiB pages that is a second one, to the page table.
          The whole mapping or nothing: half of one could not be moved by mremap any more, and growing would copy. */
       static inline void pywheel_use_huge_pages(void *block, size_t size) {
-          uintptr_t first = (uintptr_t)block & ~(uintptr_t)4095, end = ((uintptr_t)block + size + 4095) & ~(uintptr_t)4095;
+          uintptr_t page = 4096, first = (uintptr_t)block & ~(page - 1);
+          uintptr_t end = ((uintptr_t)block + size + page - 1) & ~(page - 1);
           if (size >= (size_t)4 << 20)
               (void)madvise((void *)first, end - first, MADV_HUGEPAGE);
       }
@@ -66,7 +75,7 @@ cdef inline uint64_t low_bits(int n) noexcept nogil:
 
 
 cdef inline int next_bit(const uint64_t *map, int start) noexcept nogil:
-    """Distance, going up and around, from slot `start` to the first set bit of a map of SLOTS bits; -1 if none is set."""
+    """Distance, up and around, from slot `start` to the first bit set in a map of SLOTS bits; -1 if none is set."""
     cdef int first = start >> 6, i, w
     cdef uint64_t word = map[first] >> (start & 63)
     if word:

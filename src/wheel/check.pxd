@@ -56,7 +56,8 @@ cdef inline const char *check_node(const wheel_t *w, const node_t *node, int l, 
     return NULL
 
 
-cdef inline const char *check_list(const wheel_t *w, int l, uint32_t slot, uint32_t fan, uint64_t *count) noexcept nogil:
+cdef inline const char *check_list(const wheel_t *w, int l, uint32_t slot, uint32_t fan,
+                                   uint64_t *count) noexcept nogil:
     cdef uint32_t prev = HEAD | l << LEVEL_SHIFT | slot << LIST_BITS | fan
     cdef uint32_t index = w.level[l].heads[(slot << w.list_bits) + fan]
     cdef const node_t *node

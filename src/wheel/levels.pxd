@@ -19,8 +19,8 @@
 #      the node is placed again when the slot it stands in comes up. deadline >= the first tick of its slot, always.
 #   c  Lists are in no order. The sequence number alone decides it: whatever comes due is sorted by it.
 #   d  `weight` of a slot is at least the number of nodes in it, and 0 exactly when it is empty, as is its occupied bit.
-#   e  Every live node is in one list of one slot, or in `ready`. deadline <= now: it is in `ready`, in the overdue slot,
-#      or in a slot that the cursor has not reached. deadline > now: in a slot.
+#   e  Every live node is in one list of one slot, or in `ready`. deadline <= now: it is in `ready`, or in the overdue
+#      slot, or in one that the cursor has not reached. deadline > now: in a slot.
 #   f  A node's prev is the index before it, or HEAD | its list, or READY; with READY, next is its position in `ready`.
 #
 # Because of (c) the slot after the cursor's can be moved down ahead of time, a little at each tick, so that no tick
@@ -38,7 +38,7 @@ from pywheel.core.sort cimport pair_t, sort_keys, sort_pairs
 
 cdef extern from *:
     """
-    #ifndef PYWHEEL_SEQ_LIMIT               /* renumber when the sequence gets here; at most 2**(64 - PYWHEEL_GEN_BITS) - 1 */
+    #ifndef PYWHEEL_SEQ_LIMIT               /* renumber from here on; below 2**(64 - PYWHEEL_GEN_BITS) */
     #define PYWHEEL_SEQ_LIMIT ((1ULL << 38) - 1)
     #endif
     #ifndef PYWHEEL_FAN_OUT_AT              /* timers from which eight lists a slot pay for their memory */
@@ -121,7 +121,7 @@ cdef inline void wheel_free(wheel_t *w) noexcept nogil:
 
 
 cdef inline void wheel_detach(wheel_t *w, uint64_t start, uint64_t number, wheel_t *old) noexcept nogil:
-    """Move everything to `old`, for wheel_free, and leave an empty wheel at tick `start` that knows no handle of before."""
+    """Move all to `old`, for wheel_free, and leave an empty wheel at tick `start` that knows no handle of before."""
     memcpy(old, w, sizeof(wheel_t))
     arena_reset(&w.arena, number)
     cdef arena_t arena = w.arena
@@ -369,7 +369,7 @@ cdef inline int make_room(wheel_t *w, uint64_t deadline, uint64_t count) noexcep
 
 
 cdef inline int prepare(wheel_t *w, uint64_t deadline, uint64_t count) noexcept nogil:
-    """Make room for `count` sequence numbers and for deadlines up to `deadline`; -1, with nothing lost, without memory."""
+    """Make room for `count` sequence numbers and deadlines up to `deadline`; -1, with nothing lost, without memory."""
     if unlikely(deadline - w.cursor >= w.reach or w.live + count > w.fan_out_at or w.sequence + count > w.renumber_at):
         return make_room(w, deadline, count)
     return 0
@@ -398,7 +398,7 @@ cdef inline uint64_t insert(wheel_t *w, uint32_t index, uint64_t sequence, uint6
 
 
 cdef inline uint64_t wheel_schedule(wheel_t *w, uint64_t deadline, uint64_t payload) noexcept nogil:
-    """Schedule at tick `deadline` <= 2**63 - 1. Return the handle, or 0, with nothing changed, if memory is out. O(1)."""
+    """Schedule at tick `deadline` < 2**63. Return the handle, or 0, with nothing changed, if memory is out. O(1)."""
     cdef uint32_t index
     if prepare(w, deadline, 1):
         return 0
@@ -516,7 +516,7 @@ cdef inline uint64_t next_event(wheel_t *w) noexcept nogil:
 
 
 cdef inline int collect_until(wheel_t *w, uint64_t until, uint64_t limit) noexcept nogil:
-    """Collect tick by tick through `until`, or until `limit` timers are ready; -1, to be called again, without memory."""
+    """Collect tick by tick through `until`, or until `limit` timers are ready; -1 without memory."""
     cdef uint64_t tick
     while w.cursor <= until and w.ready_live < limit:
         tick = w.cursor
@@ -569,7 +569,7 @@ cdef inline int wheel_advance(wheel_t *w, uint64_t now, uint64_t limit) noexcept
 
 
 cdef inline uint64_t wheel_peek(const wheel_t *w, uint64_t *position, uint64_t *payloads, uint64_t n) noexcept nogil:
-    """Write the payloads of up to `n` ready timers, from `*position` (0 at first) on, and leave them; return how many."""
+    """Write the payloads of up to `n` ready timers from `*position` on, first 0, and leave them; return how many."""
     cdef uint64_t seen = 0, at = w.ready_begin + position[0]
     while seen < n and at < w.ready_end:
         if w.ready[at]:

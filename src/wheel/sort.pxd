@@ -68,7 +68,7 @@ cdef inline void radix_sort(uint64_t *keys, size_t n, uint64_t *scratch, int low
 
 
 cdef inline void sort_keys(uint64_t *keys, size_t n, uint64_t *scratch, int ignored) noexcept nogil:
-    """Sort distinct keys whose `ignored` low bits never decide. A slot's lists often come out sorted, either way round."""
+    """Sort distinct keys whose `ignored` low bits never decide. They often come sorted, either way round."""
     cdef uint64_t differ = 0
     cdef size_t i, ascents = 0
     for i in range(1, n):
