@@ -1,3 +1,4 @@
+# cython: cdivision=True
 # The hierarchical timing wheel: plain C structs, no Python object, no GIL. Not locked: its owner does that.
 #
 # Time. `now` is the tick last advanced to, `cursor` the first tick whose timers have not been collected; it is now + 1

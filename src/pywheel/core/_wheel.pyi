@@ -2,19 +2,22 @@
 
 from collections.abc import Iterator
 from types import GenericAlias
-from typing import Any, Generic, NoReturn, SupportsIndex, TypeVar, overload
+from typing import Any, Generic, NoReturn, Self, SupportsIndex, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from typing_extensions import disjoint_base
 
 _T = TypeVar("_T")
 _D = TypeVar("_D")
 
+@disjoint_base
 class _Wheel:
     @property
     def now(self) -> int: ...
     @property
     def max_pending(self) -> int | None: ...
+    def __new__(cls, start: SupportsIndex = 0, *, max_pending: SupportsIndex | None = None) -> Self: ...
     def __init__(self, start: SupportsIndex = 0, *, max_pending: SupportsIndex | None = None) -> None: ...
     @classmethod
     def __class_getitem__(cls, item: Any, /) -> GenericAlias: ...
@@ -30,6 +33,7 @@ class _Wheel:
     def __reduce_ex__(self, protocol: SupportsIndex, /) -> NoReturn: ...
     def _check(self) -> None: ...
 
+@disjoint_base
 class TimingWheel(_Wheel, Generic[_T]):
     @overload
     def schedule(self: TimingWheel[None], deadline: SupportsIndex, /) -> int: ...
@@ -42,6 +46,7 @@ class TimingWheel(_Wheel, Generic[_T]):
     @overload
     def get(self, handle: SupportsIndex, default: _D, /) -> _T | _D: ...
 
+@disjoint_base
 class KeyWheel(_Wheel):
     def schedule(self, deadline: SupportsIndex, key: SupportsIndex, /) -> int: ...
     def cancel(self, handle: SupportsIndex, /) -> bool: ...
