@@ -20,7 +20,7 @@ def pytest_configure(config):
     try:
         for name in CORES:
             load(name)
-    except ImportError as error:
+    except (ImportError, RuntimeWarning) as error:  # the warning that the extension is missing
         raise pytest.UsageError(
             f"{MODULES[name]} cannot be imported ({error}): "
             "build the extension, or set PYWHEEL_PURE=1 to test the twin alone"

@@ -737,6 +737,7 @@ cdef class KeyWheel(_Wheel):
         cdef object keys
         cdef Words out
         cdef PyThreadState *released
+        need_numpy()
         begin(self)
         released = let_go(self.wheel.live)
         early = tick < self.wheel.now
@@ -769,11 +770,17 @@ cdef enum:
 cdef dict dtypes = {}
 
 
-cdef object new_array(uint64_t n, str dtype):
-    """An array of n elements with anything in them; `dtypes` spares the look-up of a name."""
+cdef int need_numpy() except -1:
+    """ImportError without NumPy; `dtypes` spares the look-up of a name from then on."""
     if not dtypes:
         numpy = arguments.numpy()
         dtypes.update(empty=numpy.empty, uint64=numpy.dtype("uint64"), bool=numpy.dtype("bool"))
+    return 0
+
+
+cdef object new_array(uint64_t n, str dtype):
+    """An array of n elements with anything in them."""
+    need_numpy()
     return dtypes["empty"](n, dtypes[dtype])
 
 

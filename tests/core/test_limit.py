@@ -136,6 +136,25 @@ def test_timers_due_on_ticks_that_a_limit_did_not_reach_are_held_back_too(any_wh
     assert wheel.advance(2**40) == [number for number in range(2, 200) if number not in (50, 100)] + [1000, 50]
 
 
+@pytest.mark.parametrize("limit", [1, 700, 2999])
+def test_thousands_that_are_held_back_can_be_cancelled_moved_and_taken_in_portions(any_wheel_class, limit):
+    wheel = any_wheel_class()
+    handles = [wheel.schedule(5 + number % 3, number) for number in range(3000)]
+    order = sorted(range(3000), key=lambda number: (number % 3, number))
+    assert wheel.advance(10, 10) == order[:10]
+    left = order[10:]
+    assert all(wheel.cancel(handles[number]) for number in left[::4])
+    assert all(wheel.reschedule(handles[number], 20) for number in left[1::4])
+    wheel._check()
+    expected = [number for place, number in enumerate(left) if place % 4 > 1]
+    expired = wheel.advance(10, limit)
+    while portion := wheel.advance(10, limit):
+        expired += portion
+    assert expired == expected
+    wheel._check()
+    assert wheel.advance(20) == left[1::4]
+
+
 def test_clear_drops_what_is_held_back(any_wheel_class):
     wheel, handles = full_wheel(any_wheel_class)
     wheel.advance(1000, 4)

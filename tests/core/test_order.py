@@ -7,6 +7,15 @@ import pytest
 SIZES = [1, 2, 16, 17, 24, 25, 63, 64, 65, 255, 256, 257, 1000, 10_000, 100_000]
 
 
+def difference(expired, expected):
+    """Return where two lists differ first, or None: pytest would compare a hundred thousand lines for minutes."""
+    expired = list(expired)
+    for index, pair in enumerate(zip(expired, expected, strict=False)):
+        if pair[0] != pair[1]:
+            return index, *pair
+    return None if len(expired) == len(expected) else f"{len(expired)} expired, not {len(expected)}"
+
+
 def shuffled(size, seed):
     numbers = list(range(size))
     random.Random(seed).shuffle(numbers)
@@ -20,7 +29,7 @@ def test_a_batch_on_one_tick_comes_out_in_order_of_schedule(any_wheel_class, siz
         wheel.schedule(70_000, number)
     wheel._check()
     assert wheel.advance(69_999) == []
-    assert wheel.advance(70_000) == list(range(size))
+    assert difference(wheel.advance(70_000), range(size)) is None
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -33,7 +42,7 @@ def test_a_batch_comes_out_in_the_order_it_was_rescheduled_in(any_wheel_class, s
         assert wheel.reschedule(handles[number], 70_000)
     wheel._check()
     assert wheel.advance(69_999) == []
-    assert wheel.advance(70_000) == order
+    assert difference(wheel.advance(70_000), order) is None
 
 
 @pytest.mark.parametrize("size", [2, 17, 65, 1000])
@@ -66,7 +75,8 @@ def test_batches_on_a_few_ticks_come_out_in_order_with_some_cancelled_and_moved_
     deadline = {number: wheel.deadline(handles[number]) for number in pending}
     wheel._check()
     for tick in ticks:
-        assert wheel.advance(tick) == [number for number in pending if deadline[number] == tick]
+        expected = [number for number in pending if deadline[number] == tick]
+        assert difference(wheel.advance(tick), expected) is None
     assert len(wheel) == 0
 
 
@@ -75,7 +85,7 @@ def test_past_deadlines_in_any_order_come_out_sorted(any_wheel_class, size):
     wheel = any_wheel_class(2**62)
     for number in shuffled(size, seed=2):
         wheel.schedule(number * number // 3, number * number // 3)
-    assert wheel.advance(2**62) == [number * number // 3 for number in range(size)]
+    assert difference(wheel.advance(2**62), [number * number // 3 for number in range(size)]) is None
 
 
 @pytest.mark.parametrize("size", [257, 10_000])
@@ -87,7 +97,7 @@ def test_the_order_survives_a_walk_in_small_steps(any_wheel_class, size):
     for now in range(0, 200_000, 97):
         assert wheel.advance(now) == []
     wheel._check()
-    assert wheel.advance(200_000) == list(range(size))
+    assert difference(wheel.advance(200_000), range(size)) is None
 
 
 def test_timers_that_reach_a_tick_by_different_ways_keep_their_order(any_wheel_class):
@@ -127,4 +137,5 @@ def test_the_bulk_calls_keep_array_order(any_core, size):
     assert wheel.cancel_many(handles[order[::7]]).all()
     wheel._check()
     assert wheel.advance_many(79_999).tolist() == []
-    assert wheel.advance_many(80_000).tolist() == [number for number in order if number not in cancelled]
+    expected = [number for number in order if number not in cancelled]
+    assert difference(wheel.advance_many(80_000).tolist(), expected) is None

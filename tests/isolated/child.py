@@ -1,4 +1,4 @@
-"""Run Python in a process of its own, with the switches of this run taken out of its environment."""
+"""Run Python in a process of its own."""
 
 import os
 import subprocess
@@ -9,16 +9,15 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 
 
-def environment(**variables: str) -> dict[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYWHEEL_")}
-    for name in ("PYWHEEL_SANITIZE", "PYWHEEL_SKIP_VARIANTS"):
-        if name in os.environ:
-            inherited[name] = os.environ[name]
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    return {**inherited, "PYTHONPATH": path, "PYTHONFAULTHANDLER": "1", **variables}
+def environment(**variables: str | None) -> dict[str, str]:
+    """Return the environment of this process with some variables changed, or, if None, unset."""
+    inherited = [ROOT, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    path = os.pathsep.join(str(Path(entry).absolute()) for entry in inherited)
+    changed = {**os.environ, "PYTHONPATH": path, "PYTHONFAULTHANDLER": "1", **variables}
+    return {name: value for name, value in changed.items() if value is not None}
 
 
-def run(*arguments: str, timeout: float = 120, **variables: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, timeout: float = 120, **variables: str | None) -> subprocess.CompletedProcess[str]:
     """Run the interpreter; the caller judges the result."""
     return subprocess.run(
         [sys.executable, *arguments],
@@ -30,7 +29,7 @@ def run(*arguments: str, timeout: float = 120, **variables: str) -> subprocess.C
     )
 
 
-def run_well(*arguments: str, timeout: float = 120, **variables: str) -> str:
+def run_well(*arguments: str, timeout: float = 120, **variables: str | None) -> str:
     """Run the interpreter; it must succeed and have nothing to complain about. Return what it printed."""
     result = run(*arguments, timeout=timeout, **variables)
     assert result.returncode == 0, f"exit code {result.returncode}\n{result.stdout}\n{result.stderr}"

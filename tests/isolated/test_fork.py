@@ -11,6 +11,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no for
 
 COMMON = """
 import faulthandler, os, sys, threading, warnings, {module} as core
+import numpy  # now: a child forked while a thread imports it could never import it
 warnings.simplefilter("ignore", DeprecationWarning)  # from 3.12 on, of forking with threads
 
 def in_child(function):

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.implementations import PURE_ONLY
-from tests.isolated.child import run, run_well
+from tests.isolated import child
 
 needs_extension = pytest.mark.skipif(PURE_ONLY, reason="PYWHEEL_PURE=1: the extension need not be there")
 
@@ -31,6 +31,17 @@ with warnings.catch_warnings(record=True) as seen:
     importlib.import_module("pywheel.core._pure")
 print(pywheel.implementation, [f"{warning.category.__name__}: {warning.message}" for warning in seen])
 """
+
+
+SWITCHES = {"PYWHEEL_PURE": None, "PYWHEEL_REQUIRE_NATIVE": None}  # unset, whatever this run was started with
+
+
+def run(*arguments, **variables):
+    return child.run(*arguments, **{**SWITCHES, **variables})
+
+
+def run_well(*arguments, **variables):
+    return child.run_well(*arguments, **{**SWITCHES, **variables})
 
 
 @needs_extension

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from itertools import chain, compress, islice, repeat
 from operator import delitem, is_not, itemgetter, setitem
 from typing import TYPE_CHECKING, Any, Final, Generic, SupportsIndex, TypeVar, cast, overload
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, SupportsIndex, TypeVar, c
 from .._errors import WheelFull
 from . import _arguments
 from ._arguments import MAX_KEY, MAX_TICK
-from ._pure_base import _Wheel, exclusive, numbers
+from ._pure_base import _Wheel, numbers
+from ._pure_commit import exclusive
 from ._pure_levels import DIGIT_SHIFT, EMPTY, place_of
 
 if TYPE_CHECKING:
@@ -208,6 +210,11 @@ class KeyWheel(_Wheel):
             self._open(place, now)
         return None
 
+    def _emptied(self, places: Iterable[int]) -> list[int]:
+        """Return the batches that will be empty when from each of the places one timer is gone."""
+        leaving = Counter(place for place in places if place < 0)
+        return [number for number, count in leaving.items() if count == len(self._slot(number))]
+
     def _add_many(self, deadlines: list[int], keys: list[int]) -> Any:
         """Attempt to schedule timers, and return an array of handles."""
         count = self._count + len(deadlines)
@@ -231,27 +238,31 @@ class KeyWheel(_Wheel):
         places = self._open_all(deadlines)
         if places is None:
             return None
-        result = _arguments.numpy().array([self._find(handle) >= 0 for handle in handles], "?")
+        result = _arguments.numpy().array([self._find(handle) is not None for handle in handles], "?")
         moves = {move[0]: move for move in zip(handles, places, deadlines, islice(numbers, len(handles)), strict=False)}
         moved, slots = self._moved, self._slots
         live: list[int] = []
-        old_slots, old_entries, new_slots, entries = [], [], [], []
+        old_places, old_slots, old_entries, new_slots, entries = [], [], [], [], []
         for handle, place, deadline, number in moves.values():
-            slot = slots[self._find(handle)]
+            old_place = self._find(handle)
+            slot = EMPTY if old_place is None else self._slot(old_place)
             entry = slot.get(handle)
-            if entry is not None:
+            if entry is not None and old_place is not None:
                 live.append(handle)
+                old_places.append(old_place)
                 old_slots.append(slot)
                 old_entries.append(entry)
                 new_slots.append(slots[place])
                 entries.append((deadline, number, entry[2]))
+        known = {handle: moved.get(handle, entry[0]) for handle, entry in zip(live, old_entries, strict=True)}
         if self._planning:
-            moved.update([(handle, moved.get(handle, old[0])) for handle, old in zip(live, old_entries, strict=True)])
+            moved.update(known)  # true already
         leaving = list(map(is_not, old_slots, new_slots))
         changes = chain(
             map(setitem, new_slots, live, entries),
             map(setitem, repeat(moved), live, map(itemgetter(0), entries)),  # from here on no memory is needed
             map(delitem, compress(old_slots, leaving), compress(live, leaving)),
+            map(self._held.pop, self._emptied(old_places)),
         )
         undoing = chain(
             map(setitem, old_slots, live, old_entries),
@@ -264,15 +275,16 @@ class KeyWheel(_Wheel):
         places: dict[int, int] = {}
         done = []
         for handle in handles:
-            place = -1 if handle in places else self._find(handle)
-            done.append(place >= 0)
-            if place >= 0:
+            place = None if handle in places else self._find(handle)
+            done.append(place is not None)
+            if place is not None:
                 places[handle] = place
         result = _arguments.numpy().array(done, "?")
-        slots = list(map(self._slots.__getitem__, places.values()))
+        slots = list(map(self._slot, places.values()))
         changes = chain(
             map(delitem, slots, places),
             map(self._moved.pop, places, repeat(None)),
+            map(self._held.pop, self._emptied(places.values())),
             map(setattr, (self,), ("_count",), (self._count - len(places),)),
         )
         return result if self._commit(changes, iter(())) else None

@@ -1,35 +1,23 @@
-"""The wheel itself in pure Python: what `TimingWheel` and `KeyWheel` share.
-
-Nobody sees half a change. A finaliser, a signal handler or another thread can run wherever CPython may switch: at
-calls, at backward jumps and (3.11) where an object that the collector tracks is made. So a change is prepared first
-and then committed by statements with none of these, the last of which may be one call of C code. In these what can
-raise MemoryError comes first, or leaves a state that is just as good. A longer change is prepared by `_plan`: whoever
-changes the wheel meanwhile clears `_planning`, and the plan is made anew; other threads wait until it is carried out.
-Without a GIL, or on another interpreter, every public method holds the lock from start to end.
-"""
+"""The wheel in pure Python: what `TimingWheel` and `KeyWheel` share. `_pure_commit` says how it changes."""
 
 from __future__ import annotations
 
 import sys
-import sysconfig
-from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from functools import wraps
 from itertools import chain, count, islice, repeat
 from operator import itemgetter, setitem
 from threading import RLock
 from types import GenericAlias
-from typing import Any, ClassVar, Final, NoReturn, Self, SupportsIndex, TypeVar, cast
+from typing import Any, ClassVar, Final, NoReturn, Self, SupportsIndex, TypeVar
 
 from . import _arguments
 from ._arguments import MAX_TICK
 from ._pure_check import check
+from ._pure_commit import consume, exclusive
 from ._pure_levels import (
     DIGIT_SHIFT,
     EMPTY,
-    HELD,
-    HELD_BACK,
     LAST_PLACE,
     NEVER,
     NUMBER_SHIFT,
@@ -40,39 +28,15 @@ from ._pure_levels import (
     first_place,
     first_tick,
     place_of,
+    release_in_order,
 )
 
 _R = TypeVar("_R")
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 # One count for the process: the handle of another wheel is never known here.
 numbers: Final = count(1 << NUMBER_SHIFT, 1 << NUMBER_SHIFT)
-consume: Final = deque[Any](maxlen=0).extend  # runs an iterator to its end, in C
-_HAS_GIL: Final = sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED")
-
-
-def exclusive(method: _F) -> _F:
-    """Hold the wheel's lock during `method`, unless the GIL makes a commit indivisible."""
-    if _HAS_GIL:
-        return method
-
-    @wraps(method)
-    def locked(self: _Wheel, /, *args: Any, **kwargs: Any) -> Any:
-        with self._lock:
-            return method(self, *args, **kwargs)
-
-    return cast("_F", locked)
-
-
-def release_in_order(slots: list[Slot]) -> None:
-    """Empty slots that no wheel has any more; the item scheduled first goes first."""
-    try:
-        timers = sorted(chain.from_iterable(map(dict.items, slots)), reverse=True)
-    except MemoryError:
-        return  # without order, then
-    for slot in slots:
-        slot.clear()
-    timers.clear()  # from the last element to the first
+batches: Final = count(-1, -1)
+BATCH: Final = 256
 
 
 class _Wheel:
@@ -90,7 +54,7 @@ class _Wheel:
     _count: int  # live timers
     _max_pending: int | None
     _slots: list[Slot]  # by place
-    _held: OrderedDict[int, Entry]  # the slot in place HELD
+    _held: dict[int, Slot]  # what a limit held back, in order, in batches, none empty, by numbers below 0
     _moved: dict[
         int, int
     ]  # deadline or HELD_BACK of all timers that are not where their handle tells, and of some others
@@ -106,7 +70,7 @@ class _Wheel:
         self._lock = RLock()
         self._planning = False
         self._now = 0
-        self._slots = []
+        self._slots, self._held = [], {}
         self._reset(0, None)
         return self
 
@@ -145,7 +109,7 @@ class _Wheel:
             now = self._now
             place = place_of(deadline, now)
             old_place = self._find(handle)
-            if old_place < 0:
+            if old_place is None:
                 return False
             if self._slots[place] is EMPTY:
                 self._open(place, now)
@@ -157,8 +121,8 @@ class _Wheel:
         if self._planning:
             self._interrupt()
             return False
-        moved, slots = self._moved, self._slots
-        old, slot = slots[old_place], slots[place]
+        moved, held, slot = self._moved, self._held, self._slots[place]
+        old = self._slots[old_place] if old_place >= 0 else held[old_place] if old_place in held else EMPTY  # noqa: SIM401
         if handle not in old or slot is EMPTY or now != self._now:
             return False
         if handle not in moved:
@@ -167,6 +131,8 @@ class _Wheel:
         moved[handle] = entry[0]
         if old is not slot:
             del old[handle]
+            if old_place < 0 and not old:
+                del held[old_place]
         return True
 
     @exclusive
@@ -195,16 +161,21 @@ class _Wheel:
     def _cancel_moved(self, handle: int) -> bool:
         while True:
             place = self._find(handle)
-            if place < 0:
+            if place is None:
                 return False
             while self._planning:
                 self._interrupt()
-            slot = self._slots[place]
+            held = self._held
+            slot = self._slots[place] if place >= 0 else held[place] if place in held else EMPTY  # noqa: SIM401
             if handle in slot:
                 count = self._count - 1
+                entry = slot[handle]
                 del self._moved[handle]
-                self._count = count
                 del slot[handle]
+                if place < 0 and not slot:
+                    del held[place]
+                self._count = count
+                del entry  # last, as above
                 return True
 
     @exclusive
@@ -239,17 +210,17 @@ class _Wheel:
 
     @exclusive
     def __contains__(self, handle: SupportsIndex, /) -> bool:
-        return self._find(_arguments.handle(handle)) >= 0
+        return self._find(_arguments.handle(handle)) is not None
 
     @exclusive
     def __iter__(self) -> Iterator[int]:
         """Iterate over the handles that are live now, in no particular order."""
-        return iter(self._plan(self._look, lambda: list(chain.from_iterable(self._slots))))
+        return iter(self._plan(self._look, lambda: list(chain.from_iterable(self._all_slots()))))
 
     @exclusive
     def __sizeof__(self) -> int:
         """Return the bytes of the wheel and all its containers, without handles and items."""
-        owned = [self._slots, self._moved, *(slot for slot in self._slots if slot is not EMPTY)]
+        owned = [self._slots, self._held, self._moved, *(slot for slot in self._all_slots() if slot is not EMPTY)]
         return object.__sizeof__(self) + sum(map(sys.getsizeof, owned)) + self._count * sys.getsizeof((0, 0, None))
 
     def __reduce__(self) -> NoReturn:
@@ -274,7 +245,12 @@ class _Wheel:
             try:
                 while True:
                     self._planning = True
-                    result: _R | None = attempt(*arguments)
+                    result: _R | None = None
+                    try:
+                        result = attempt(*arguments)
+                    except (KeyError, RuntimeError):
+                        if self._planning:
+                            raise
                     if result is not None:
                         return result
             finally:
@@ -287,26 +263,22 @@ class _Wheel:
 
     def _look(self, look: Callable[[], _R]) -> _R | None:
         """Attempt to look at all the timers."""
-        try:
-            seen = look()
-        except (KeyError, RuntimeError):
-            if self._planning:
-                raise
-            return None
+        seen = look()
         return seen if self._planning else None
 
     def _expire(self, now: int, most: int, pack: Callable[[list[Any]], _R]) -> _R | None:
         """Attempt to move to the tick `now` and return what is due, packed."""
         now = max(now, self._now)
         plan = Plan(self._slots, self._occupied, self._now, now)
-        first, tick = first_place(plan.occupied, now)
         if self._held or len(plan.entries) > most:
-            return self._plan(self._release, most, pack) if self._hold(plan, now, first, tick) else None
+            return self._expire_some(plan, now, most, pack)
         moved = self._moved
         if plan.cascaded and self._planning:
             moved.update(plan.cascaded)  # true already
         items = pack([entry[2] for entry in plan.entries])
-        dropping = map(moved.pop, chain.from_iterable(plan.ripe) if moved else (), repeat(None))
+        gone = list(chain.from_iterable(plan.ripe)) if moved else []
+        dropping = map(moved.pop, gone, repeat(None))
+        first, tick = first_place(plan.occupied, now)
         count = self._count - len(plan.entries)
         if not self._planning:
             return None
@@ -319,36 +291,50 @@ class _Wheel:
         consume(dropping)
         return items
 
-    def _hold(self, plan: Plan, now: int, first: int, tick: int) -> bool:
-        """Move to the tick `now` and hold back what is due; False if the plan is out of date."""
-        entries = list(chain.from_iterable(map(dict.values, plan.ripe)))
-        timers = dict(sorted(zip(chain.from_iterable(plan.ripe), entries, strict=False), key=itemgetter(1)))
+    def _expire_some(self, plan: Plan, now: int, most: int, pack: Callable[[list[Any]], _R]) -> _R | None:
+        """Attempt the same where a limit holds timers back, or has done so."""
         moved, held = self._moved, self._held
-        deadlines = plan.cascaded | {handle: entry[0] for handle, entry in timers.items()}
-        if self._planning:
-            moved.update(deadlines)
-        values = {"_occupied": plan.occupied, "_first": first, "_first_tick": tick, "_now": now}
+        taken, dropping = self._first_held(most)
+        entries = list(chain.from_iterable(map(dict.values, plan.ripe)))
+        ripe = sorted(zip(chain.from_iterable(plan.ripe), entries, strict=False), key=itemgetter(1))
+        rest = ripe[most - len(taken) :]
+        taken += ripe[: most - len(taken)]
+        items = pack([entry[2] for _, entry in taken])
+        new = {next(batches): dict(rest[start : start + BATCH]) for start in range(0, len(rest), BATCH)}
+        numbers_of = [number for number, batch in new.items() for _ in batch]
+        first, tick = first_place(plan.occupied, now)
+        values = {
+            "_occupied": plan.occupied,
+            "_first": first,
+            "_first_tick": tick,
+            "_now": now,
+            "_count": self._count - len(taken),
+        }
         changes = chain(
-            map(setitem, repeat(held), timers, timers.values()),
+            map(setitem, repeat(held), new, new.values()),
             map(setitem, (self._slots,), (plan.window,), (plan.fresh,)),
             map(setattr, repeat(self), values, values.values()),  # from here on no memory is needed
-            map(setitem, repeat(moved), timers, repeat(HELD_BACK)),
+            chain.from_iterable(dropping),
+            map(moved.pop, [handle for handle, _ in taken], repeat(None)),
+            map(setitem, repeat(moved), [handle for handle, _ in rest], numbers_of),
         )
-        undoing = map(held.pop, timers, repeat(None))
-        return self._commit(changes, undoing)
+        known = plan.cascaded | {handle: entry[0] for handle, entry in rest}
+        if self._planning:
+            moved.update(known)  # true already
+        return items if self._commit(changes, map(held.pop, new, repeat(None))) else None
 
-    def _release(self, most: int, pack: Callable[[list[Any]], _R]) -> _R | None:
-        """Attempt to return the first of what is held back, packed."""
-        moved, held = self._moved, self._held
-        handles = list(islice(held, most))
-        items = pack([entry[2] for entry in map(held.get, handles) if entry])
-        dropping = chain(map(held.pop, handles), map(moved.pop, handles))
-        count = self._count - len(handles)
-        if not self._planning:
-            return None
-        self._count = count
-        consume(dropping)
-        return items
+    def _first_held(self, most: int) -> tuple[list[tuple[int, Entry]], list[Iterator[Any]]]:
+        """Return the first timers that are held back, and what removes them."""
+        timers: list[tuple[int, Entry]] = []
+        removing: list[Iterator[Any]] = []
+        for number, batch in self._held.items():
+            if len(timers) == most:
+                break
+            first = list(islice(batch.items(), most - len(timers)))
+            timers += first
+            whole = len(first) == len(batch)
+            removing.append(map(self._held.pop, [number]) if whole else map(batch.pop, [handle for handle, _ in first]))
+        return timers, removing
 
     def _commit(self, changes: Iterator[Any], undoing: Iterator[Any]) -> bool:
         """Make all changes of a plan; if one of the first, which `undoing` takes back, cannot be made: none."""
@@ -387,44 +373,48 @@ class _Wheel:
             self._first = first
             self._first_tick = tick
 
-    def _find(self, handle: int) -> int:
-        """Return the place of a live timer, or -1. Whoever goes there may find that it has gone on, and asks again."""
+    def _find(self, handle: int) -> int | None:
+        """Return the place, or the batch number, of a live timer: who goes there may find that it has gone on."""
         if handle in self._moved:
             deadline = self._moved[handle]
-            return HELD if deadline == HELD_BACK else place_of(deadline, self._now)
+            return deadline if deadline < 0 else place_of(deadline, self._now)
         place = handle & LAST_PLACE
         if handle in self._slots[place]:
             return place
         place = handle >> DIGIT_SHIFT & 255
-        return place if handle in self._slots[place] else -1
+        return place if handle in self._slots[place] else None
+
+    def _slot(self, place: int) -> Slot:
+        return self._slots[place] if place >= 0 else self._held.get(place, EMPTY)
+
+    def _all_slots(self) -> list[Slot]:
+        return [*self._slots, *self._held.values()]
 
     def _entry(self, handle: int) -> Entry | None:
-        while True:
-            place = self._find(handle)
-            if place < 0:
-                return None
-            slot = self._slots[place]
-            if handle in slot:
-                return slot[handle]
+        while (place := self._find(handle)) is not None:
+            entry = self._slot(place).get(handle)
+            if entry is not None:
+                return entry
+        return None
 
     def _reset(self, now: int | None, max_pending: int | None) -> None:
         """Remove every timer; stay at the same tick if `now` is None."""
-        moved: dict[int, int] = {}
-        held: OrderedDict[int, Entry] = OrderedDict()
         slots: list[Slot] = [EMPTY] * PLACES
-        slots.append(held)
+        held: dict[int, Slot] = {}
+        moved: dict[int, int] = {}
         while self._planning:
             self._interrupt()
+        # The items stay in the old containers until the wheel is empty.
+        self._slots, slots = slots, self._slots
+        self._held, held = held, self._held
         self._moved = moved
-        self._held = held
-        self._slots, slots = slots, self._slots  # the items stay until the wheel is empty
         self._count = self._occupied = 0
         self._first = LAST_PLACE
         self._first_tick = NEVER
         self._max_pending = max_pending
         if now is not None:
             self._now = now
-        release_in_order(slots)
+        release_in_order(slots, held)
 
     @exclusive
     def _check(self) -> None:

@@ -26,9 +26,6 @@ Slot: TypeAlias = dict[int, Entry]  # by handle
 PLACES: Final = 8 * 256
 LAST_PLACE: Final = PLACES - 1  # no deadline reaches it; as a mask, the bits of a place
 NEVER: Final = MAX_TICK + 1
-HELD: Final = PLACES  # one more: the timers that a limit held back, in order
-HELD_BACK: Final = -1  # stands for the deadline of one of them where only its place matters
-
 # A handle is made of a number, 41 bits; the last digit of the deadline, 8 bits; and the place where the timer was
 # scheduled, 11 bits. So it tells where the timer is, unless it was rescheduled or comes from above level 1.
 DIGIT_SHIFT: Final = 11
@@ -67,6 +64,18 @@ def in_order(slot: Slot) -> list[Entry]:
     entries.sort(key=_sequence)  # nearly so already
     entries.sort(key=_deadline)
     return entries
+
+
+def release_in_order(slots: list[Slot], held: dict[int, Slot]) -> None:
+    """Empty containers that no wheel has any more; the item scheduled first goes first."""
+    full = [*filter(None, slots), *held.values()]
+    try:
+        timers = sorted(chain.from_iterable(map(dict.items, full)), reverse=True)
+    except MemoryError:
+        return  # without order, then
+    for slot in full:
+        slot.clear()
+    timers.clear()  # from the last element to the first
 
 
 class Plan:

@@ -1,0 +1,200 @@
+"""Python code that runs in the middle of a call, at each point where the collector can start it.
+
+A callback of the collector stands for every finaliser: the first collection during the call runs it, then the second,
+and so on, until the call is over before its turn comes.
+"""
+
+import gc
+from contextlib import contextmanager, suppress
+
+import numpy as np
+import pytest
+
+MOST = 400  # far more collections than a call makes
+
+
+class World:
+    """A wheel, and what became of each of its timers."""
+
+    def __init__(self, wheel_class):
+        self.wheel = wheel_class(1000)
+        self.names, self.expired, self.cancelled, self.cleared = [], [], [], False
+        self.handles = {name: self.schedule(1000 + name % 4, name) for name in range(12)}
+        self.expire(1001, 3)
+        for name, distance in enumerate([-5, 0, 1, 2, 300, 300, 600, 70_000, 70_001, 2**24, 2**40], start=12):
+            self.handles[name] = self.schedule(1002 + distance, name)
+
+    def schedule(self, deadline, name):
+        self.names.append(name)
+        return self.wheel.schedule(deadline, name)
+
+    def expire(self, now, limit=None):
+        self.expired += self.wheel.advance(now, limit)
+
+    def cancel(self, names):
+        for name in names:
+            if self.wheel.cancel(self.handles[name]):
+                self.cancelled.append(name)
+
+    def clear(self):
+        self.cleared = True
+        self.wheel.clear()
+
+    def balance(self):
+        """Each timer expired, was cancelled or is pending: one of these, once, unless the wheel was cleared."""
+        self.wheel._check()
+        pending = [self.wheel.get(handle) for handle in self.wheel]
+        assert len(pending) == len(self.wheel)
+        seen = sorted(self.expired + self.cancelled + pending)
+        assert len(seen) == len(set(seen)), "a timer came out twice"
+        if not self.cleared:
+            assert seen == sorted(self.names), "a timer was lost"
+        assert sorted(self.wheel.advance(2**63 - 1)) == sorted(pending)
+
+
+def schedule_near(world):
+    world.schedule(1003, 100)
+
+
+def schedule_new_slot(world):
+    world.schedule(2**50, 100)
+
+
+def reschedule_far(world):
+    world.wheel.reschedule(world.handles[13], 2**50)
+
+
+def reschedule_held_back(world):
+    world.wheel.reschedule(world.handles[4], 1300)
+
+
+def cancel_one(world):
+    world.cancel([14])
+
+
+def cancel_held_back(world):
+    world.cancel([4])
+
+
+def advance_near(world):
+    world.expire(1003)
+
+
+def advance_far(world):
+    world.expire(71_002)
+
+
+def advance_with_limit(world):
+    world.expire(71_002, 6)
+
+
+def clear(world):
+    world.clear()
+
+
+def look(world):
+    handles = list(world.wheel)
+    assert len(set(handles)) == len(handles)
+    world.wheel.next_deadline()
+    [world.wheel.deadline(handle) for handle in world.handles.values()]
+
+
+def schedule_many(world):
+    world.names += [100, 101, 102]
+    world.wheel.schedule_many([1003, 2**50, 7], [100, 101, 102])
+
+
+def reschedule_many(world):
+    world.wheel.reschedule_many([world.handles[name] for name in (13, 14, 15, 4)], [2**50, 1003, 5, 1300])
+
+
+def cancel_many(world):
+    names = [14, 4, 15, 16, 17]
+    found = world.wheel.cancel_many([world.handles[name] for name in names])
+    world.cancelled += np.array(names)[found].tolist()
+
+
+def advance_many(world):
+    world.expired += world.wheel.advance_many(71_002, 6).tolist()
+
+
+CALLS = [schedule_near, schedule_new_slot, reschedule_far, reschedule_held_back, cancel_one, cancel_held_back]
+CALLS += [advance_near, advance_far, advance_with_limit, clear, look]
+BULK = [schedule_many, reschedule_many, cancel_many, advance_many]
+
+
+def meddle_schedule(world):
+    for name, deadline in enumerate([0, 1003, 1300, 2**30, 2**51], start=200):
+        world.handles[name] = world.schedule(deadline, name)
+
+
+def meddle_reschedule(world):
+    for name in (4, 13, 14, 15, 18):
+        world.wheel.reschedule(world.handles[name], 71_001)
+
+
+def meddle_cancel(world):
+    world.cancel([4, 5, 13, 14, 15, 18, 19])
+
+
+def meddle_advance(world):
+    world.expire(world.wheel.now + 1, 5)
+    world.expire(max(world.wheel.now, 1400))
+
+
+MEDDLING = [meddle_schedule, meddle_reschedule, meddle_cancel, meddle_advance, clear]
+
+
+@contextmanager
+def at_collection(number, action):
+    """Run `action` when the collector starts for the `number`-th time; yields a list that then is not empty."""
+    ran = []
+
+    def callback(phase, _):
+        nonlocal number
+        if phase == "start" and not ran:
+            number -= 1
+            if number < 0:
+                ran.append(True)
+                action()
+
+    before = gc.get_threshold()
+    gc.callbacks.append(callback)
+    gc.set_threshold(1, 10**6, 10**6)
+    try:
+        yield ran
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(callback)
+
+
+def run(wheel_class, call, meddling):
+    for number in range(MOST):
+        world, errors = World(wheel_class), []
+
+        def action(world=world, errors=errors):
+            try:
+                meddling(world)
+                world.wheel._check()
+            except BaseException as error:
+                errors.append(error)
+
+        with at_collection(number, action) as ran, suppress(ValueError):  # if the meddler advanced farther
+            call(world)
+        assert errors == []
+        world.balance()
+        if not ran:
+            return
+    raise AssertionError("this call is too long")
+
+
+@pytest.mark.parametrize("meddling", MEDDLING, ids=lambda function: function.__name__)
+@pytest.mark.parametrize("call", CALLS, ids=lambda function: function.__name__)
+def test_a_call_survives_others_in_its_middle(core, call, meddling):
+    run(core.TimingWheel, call, meddling)
+
+
+@pytest.mark.parametrize("meddling", MEDDLING, ids=lambda function: function.__name__)
+@pytest.mark.parametrize("call", BULK, ids=lambda function: function.__name__)
+def test_a_bulk_call_survives_others_in_its_middle(core, call, meddling):
+    run(core.KeyWheel, call, meddling)
