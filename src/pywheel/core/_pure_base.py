@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -10,6 +11,7 @@ from operator import itemgetter, setitem
 from threading import RLock
 from types import GenericAlias
 from typing import Any, ClassVar, Final, NoReturn, Self, SupportsIndex, TypeVar
+from weakref import WeakValueDictionary
 
 from . import _arguments
 from ._arguments import MAX_TICK
@@ -37,6 +39,19 @@ _R = TypeVar("_R")
 numbers: Final = count(1 << NUMBER_SHIFT, 1 << NUMBER_SHIFT)
 batches: Final = count(-1, -1)
 BATCH: Final = 256
+
+
+_wheels: Final[WeakValueDictionary[int, _Wheel]] = WeakValueDictionary()
+
+
+def _after_fork() -> None:
+    """Give every wheel a free lock: the thread that held it is not in this process, and its plan is void."""
+    for wheel in list(_wheels.values()):
+        wheel._lock = RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class _Wheel:
@@ -68,6 +83,7 @@ class _Wheel:
         """Return an empty wheel at tick 0: a subclass may leave out our ``__init__``."""
         self = super().__new__(cls)
         self._lock = RLock()
+        _wheels[id(self)] = self
         self._planning = False
         self._now = 0
         self._slots, self._held = [], {}
