@@ -33,7 +33,8 @@ test: $(VENV)/test.group $(VENV)/native
 
 bench: $(VENV)/bench.group $(VENV)/native
 	@mkdir -p build
-	@$(BIN)/python -m pytest benchmarks --benchmark-json=build/benchmarks.json $(ARGS)
+	@$(BIN)/python -m pytest benchmarks -o faulthandler_timeout=0 --benchmark-columns=median,min,max,rounds \
+	--benchmark-json=build/benchmarks.json $(ARGS)
 	@$(BIN)/python -m benchmarks.report build/benchmarks.json
 
 lint: $(VENV)/lint.group
