@@ -33,7 +33,7 @@ cdef extern from *:
 
 cdef enum:
     DOUBLE_UP_TO = 65536
-    MOST_SPARE = 65536
+    MOST_SPARE = 1024           # 32 KiB of nodes: more would not be in the cache, and in no order
 
 
 ctypedef struct node_t:
