@@ -48,7 +48,7 @@ format: $(VENV)/lint.group
 
 types: $(VENV)/lint.group $(VENV)/native
 	@$(BIN)/mypy
-	@$(BIN)/python -m mypy.stubtest pywheel.core._wheel --mypy-config-file pyproject.toml
+	@$(BIN)/python -m mypy.stubtest pywheel.core._wheel pywheel.timers._timers --mypy-config-file pyproject.toml
 
 # Leaks are left to the leak tests: CPython itself keeps memory until the end. libstdc++ is there because the sanitizer
 # must find it before NumPy brings it. Python's own allocator would hide what happens within its blocks.

@@ -1,4 +1,4 @@
-"""Build `pywheel.core._wheel` from src/wheel; everything static stands in pyproject.toml.
+"""Build the extensions from src/wheel; everything static stands in pyproject.toml.
 
 PYWHEEL_PURE=1            no extension, a py3-none-any wheel
 PYWHEEL_REQUIRE_NATIVE=1  a failed build is an error (so it is under cibuildwheel); otherwise a warning
@@ -16,8 +16,9 @@ from setuptools import Distribution, Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
-PACKAGE = "pywheel.core"
-MODULE = f"{PACKAGE}._wheel"
+CORE = "pywheel.core"
+WHEEL = f"{CORE}._wheel"
+MODULES = (WHEEL, "pywheel.timers._timers")  # each from the .pyx named as its last part
 ROOT = Path(__file__).resolve().parent
 SOURCES = Path("src", "wheel")
 HEADERS = sorted(path.name for path in (ROOT / SOURCES).glob("*.pxd"))
@@ -37,7 +38,7 @@ DIRECTIVES = {
 
 FAILED = """
 {line}
-pywheel: the native wheel was NOT built: {reason}
+pywheel: the native modules were NOT built: {reason}
 The install goes on with the pure Python twin: the same results, many times slower.
 To mend it, install a C compiler and the headers of Python, and install pywheel again:
     pip install --no-cache-dir --force-reinstall pywheel-timer
@@ -63,76 +64,83 @@ def compiler_options(compiler: str, sanitizers: str) -> tuple[list[str], list[st
     return ["-O1", "-g", "-fno-omit-frame-pointer", "-fno-wrapv", *options, *sanitize], sanitize
 
 
-def stage(directory: Path) -> Path:
-    """Lay the sources out under the names they cimport each other by; return the staged .pyx."""
+def stage(directory: Path, module: str) -> Path:
+    """Lay the sources out under the names they cimport each other by; return the module's staged .pyx."""
     shutil.rmtree(directory, ignore_errors=True)
-    package = directory.joinpath(*PACKAGE.split("."))
-    package.mkdir(parents=True)
-    for parent in (package, package.parent):
-        (parent / "__init__.pxd").touch()
-    for name in ("_wheel.pyx", *HEADERS):
-        shutil.copyfile(ROOT / SOURCES / name, package / name)
-    return package / "_wheel.pyx"
+    core = directory.joinpath(*CORE.split("."))
+    source = directory.joinpath(*module.split(".")).with_suffix(".pyx")
+    for package in {core, source.parent}:
+        package.mkdir(parents=True, exist_ok=True)
+        for parent in (package, package.parent):
+            (parent / "__init__.pxd").touch()
+    for name in HEADERS:
+        shutil.copyfile(ROOT / SOURCES / name, core / name)
+    shutil.copyfile(ROOT / SOURCES / source.name, source)
+    return source
 
 
 class BuildNative(build_ext):
-    """Stage, translate, compile; without success the twin serves, unless the extension is required."""
+    """Stage, translate, compile; without success the twins serve, unless the extensions are required."""
 
-    def build_extension(self, ext: Extension) -> None:
-        """Build, or say loudly that it did not work."""
+    def build_extensions(self) -> None:
+        """Build all, or none and say so loudly: one twin beside native modules would be silently slow."""
         try:
-            self.translate(ext)
-            super().build_extension(ext)
-        except Exception as error:  # whatever is missing here, the twin does without it
-            if not ext.optional:
+            for extension in self.extensions:
+                self.translate(extension)
+                self.build_extension(extension)
+        except Exception as error:  # whatever is missing here, the twins do without it
+            if not any(extension.optional for extension in self.extensions):
                 raise
             print(FAILED.format(line="*" * 88, reason=error), file=sys.stderr, flush=True)
+            for extension in self.extensions:
+                Path(self.get_ext_fullpath(extension.name)).unlink(missing_ok=True)
+            self.extensions.clear()
 
-    def translate(self, ext: Extension) -> None:
+    def translate(self, extension: Extension) -> None:
         """Replace the extension's .pyx by C, and give it the options of this compiler."""
         from Cython.Build import cythonize
 
-        root = Path(self.build_temp, "cython")
-        translated = Extension(ext.name, [str(stage(root))])
-        ext.sources = cythonize([translated], include_path=[str(root)], compiler_directives=DIRECTIVES)[0].sources
+        root = Path(self.build_temp, "cython", extension.name)
+        translated = Extension(extension.name, [str(stage(root, extension.name))])
+        extension.sources = cythonize([translated], include_path=[str(root)], compiler_directives=DIRECTIVES)[0].sources
         compile_options, link_options = compiler_options(
             self.compiler.compiler_type, os.environ.get("PYWHEEL_SANITIZE", "")
         )
-        ext.extra_compile_args += compile_options
-        ext.extra_link_args += link_options
+        extension.extra_compile_args += compile_options
+        extension.extra_link_args += link_options
 
 
 class BuildPython(build_py):
     """Install the .pxd files beside the extension, so that others can cimport them."""
 
     def _get_data_files(self) -> list[tuple[str, str, str, list[str]]]:
-        target = Path(self.build_lib, *PACKAGE.split("."))
-        return [*super()._get_data_files(), (PACKAGE, str(SOURCES), str(target), HEADERS)]
+        target = Path(self.build_lib, *CORE.split("."))
+        return [*super()._get_data_files(), (CORE, str(SOURCES), str(target), HEADERS)]
 
 
-def native(macros: dict[str, str] | None = None, *, optional: bool = False) -> Extension:
-    """Return the extension, with C macros defined."""
-    sources = [str(SOURCES / "_wheel.pyx")]
-    return Extension(MODULE, sources, define_macros=list((macros or {}).items()), optional=optional)
+def native(module: str, macros: dict[str, str] | None = None, *, optional: bool = False) -> Extension:
+    """Return an extension, with C macros defined."""
+    source = SOURCES / f"{module.rpartition('.')[2]}.pyx"
+    return Extension(module, [str(source)], define_macros=list((macros or {}).items()), optional=optional)
 
 
 def build(directory: Path, macros: dict[str, str]) -> Path:
-    """Build the extension alone into `directory`, with C macros defined; return the path of the module.
+    """Build the wheels alone into `directory`, with C macros defined; return the path of the module.
 
     For tests, which need limits smaller than real ones. Any failure is an error.
     """
-    command = BuildNative(Distribution({"name": "pywheel-timer", "ext_modules": [native(macros)]}))
+    command = BuildNative(Distribution({"name": "pywheel-timer", "ext_modules": [native(WHEEL, macros)]}))
     command.build_lib = str(directory)
     command.build_temp = str(directory / "temp")
     command.ensure_finalized()
     command.run()
-    return Path(command.get_ext_fullpath(MODULE))
+    return Path(command.get_ext_fullpath(WHEEL))
 
 
 if __name__ == "__main__":
     pure = flag("PYWHEEL_PURE") or sys.implementation.name != "cpython"
     required = flag("PYWHEEL_REQUIRE_NATIVE") or flag("CIBUILDWHEEL")
     setup(
-        ext_modules=[] if pure else [native(optional=not required)],
+        ext_modules=[] if pure else [native(module, optional=not required) for module in MODULES],
         cmdclass={"build_ext": BuildNative, "build_py": BuildPython},
     )

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import sys
 from types import ModuleType
 
 from tests.core.variants import build_variant
@@ -26,6 +27,8 @@ VARIANTS = {
 SMALL = [] if PURE_ONLY or _switched_on("PYWHEEL_SKIP_VARIANTS") else ["small-0", "small-100"]
 TINY_POOL = ["tiny-pool"] if SMALL else []
 
+_packages: dict[str, ModuleType] = {}
+
 MODULES = {"native": "pywheel.core._wheel", "pure": "pywheel.core._pure"}
 
 
@@ -34,3 +37,28 @@ def load(name: str) -> ModuleType:
     if name in VARIANTS:
         return build_variant(name, VARIANTS[name])
     return importlib.import_module(MODULES[name])
+
+
+def load_package(name: str) -> ModuleType:
+    """Return all of pywheel on that implementation, beside the other one: each is imported once."""
+    if name not in _packages:
+        others = _take_out()
+        before = os.environ.get("PYWHEEL_PURE")
+        os.environ["PYWHEEL_PURE"] = "1" if name == "pure" else ""
+        try:
+            package = _packages[name] = importlib.import_module("pywheel")
+            importlib.import_module("pywheel.testing")
+            for public in package.__all__:  # some are imported when they are asked for
+                getattr(package, public)
+        finally:
+            os.environ.pop("PYWHEEL_PURE") if before is None else os.environ.update(PYWHEEL_PURE=before)
+            if others:
+                _take_out()
+                sys.modules.update(others)
+        assert package.implementation == name
+    return _packages[name]
+
+
+def _take_out() -> dict[str, ModuleType]:
+    names = [name for name in sys.modules if name.partition(".")[0] == "pywheel"]
+    return {name: sys.modules.pop(name) for name in names}

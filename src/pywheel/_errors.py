@@ -1,6 +1,6 @@
 """Every exception that pywheel raises by a name of its own."""
 
-__all__ = ["PywheelError", "WheelFull"]
+__all__ = ["PywheelError", "TimersStopped", "WheelFull"]
 
 
 class PywheelError(Exception):
@@ -9,3 +9,7 @@ class PywheelError(Exception):
 
 class WheelFull(PywheelError):
     """A timer was refused because the wheel already holds as many as it may."""
+
+
+class TimersStopped(PywheelError):
+    """A timer was refused because its driver has been stopped."""

@@ -1,0 +1,172 @@
+"""Timers driven by an asyncio loop: any loop, one `call_at` for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from ._clock import Clock, ManualClock, MonotonicClock
+from ._driver import Driver, Timer
+from ._seconds import first_ns
+
+if TYPE_CHECKING:
+    from ._seconds import Seconds
+
+AWAKE: Final = 0
+ASLEEP: Final = 2**63 - 1
+FAR: Final = 86_400.0  # seconds; some loops cannot count much further
+
+
+class AsyncTimers(Driver):
+    """Timers that run in an asyncio loop, uvloop's too. The loop itself sees one timer, for the earliest deadline.
+
+    To be used from the loop's thread, as the loop's own `call_later`. Callbacks run in a copy of the context in which
+    they were scheduled. One may be a coroutine function: the driver then makes a task and keeps it until it is done.
+
+    Args:
+        loop: None for the running loop.
+        tick: the resolution of deadlines, in seconds: a microsecond to an hour. Deadlines are rounded up to it.
+        clock: where the time comes from; None for the loop's own: `call_at` takes what ``loop.time()`` gives.
+        on_error: called as ``on_error(timer, exception)`` for what a callback raises; None for the loop's exception
+            handler.
+        max_pending: how many timers there may be before scheduling raises WheelFull; None for no limit.
+        limit: how many callbacks may run before the loop gets its turn.
+
+    Leaving an ``async with`` block stops it.
+
+    Raises:
+        RuntimeError: no loop is given and none is running.
+        ValueError: the clock is a ManualClock with autojump: that takes ``EventLoop(clock=clock)``.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop | None = None,
+        tick: Seconds = 0.001,
+        *,
+        clock: Clock | None = None,
+        on_error: Callable[[Timer, BaseException], Any] | None = None,
+        max_pending: int | None = None,
+        limit: int = 1_000,
+    ) -> None:
+        self._loop = asyncio.get_running_loop() if loop is None else loop
+        self._limit = _positive(limit)
+        if isinstance(clock, ManualClock) and clock.autojump:
+            raise ValueError(
+                "with autojump the loop itself must have the clock: use pywheel.EventLoop(clock=clock), "
+                "and AsyncTimers() on it"
+            )
+        super().__init__(
+            _clock_of(self._loop) if clock is None else clock,
+            tick,
+            on_error=on_error,
+            max_pending=max_pending,
+            contexts=True,
+        )
+        self._wake_before = ASLEEP
+        self._alarm: asyncio.TimerHandle | asyncio.Handle | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        if isinstance(clock, ManualClock):
+            clock.attach(self)
+
+    def stop(self) -> list[Timer]:
+        """Refuse new timers from now on, and return those that were pending, by deadline; they keep their callbacks.
+
+        Tasks that callbacks have begun go on.
+        """
+        self._silence()
+        return self._stop()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _silence(self) -> None:
+        alarm, self._alarm = self._alarm, None
+        if alarm is not None:
+            alarm.cancel()
+
+    def _sooner(self) -> None:
+        if self._wake_before != AWAKE:
+            self._arm()
+
+    def _arm(self) -> None:
+        """Have the loop wake us for the earliest deadline."""
+        self._silence()
+        tick = self._next_tick()
+        self._wake_before = ASLEEP if tick is None else tick
+        if tick is None:
+            return
+        delay = (tick * self._length - self._now_ns()) / 1e9
+        if delay <= 0:
+            self._alarm = self._loop.call_soon(self._wake)
+        elif not isinstance(self.clock, ManualClock):
+            self._alarm = self._loop.call_later(min(delay, FAR), self._wake)
+
+    def _wake(self) -> None:
+        """Run what is due, a bounded number of callbacks. A loop that wakes us early is asked again."""
+        self._alarm = None
+        self._wake_before = AWAKE  # for the time of the callbacks
+        try:
+            if not self.stopped and not self._running:
+                self._run(self._limit)
+        finally:
+            if not self.stopped:
+                self._arm()
+
+    def _next_ns(self) -> int | None:
+        return None  # the loop runs them when it gets its turn
+
+    def _clock_moved(self, run: bool) -> None:  # noqa: ARG002
+        self._loop.call_soon_threadsafe(self._wake)
+
+    def _spawn(self, timer: Timer, coroutine: Coroutine[Any, Any, Any]) -> None:
+        task = self._loop.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(lambda task: self._done(timer, task))
+
+    def _done(self, timer: Timer, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._report(timer, error)
+
+    def _report(self, timer: Timer, error: BaseException) -> None:
+        if self.on_error is not None:
+            super()._report(timer, error)
+        else:
+            self._loop.call_exception_handler(
+                {"message": f"a timer's callback raised: {timer!r}", "exception": error, "timer": timer}
+            )
+
+
+class LoopClock(Clock):
+    """The clock of a loop that keeps a time of its own."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def time_ns(self) -> int:
+        """Return ``loop.time()`` in nanoseconds, rounded down."""
+        now = self._loop.time()
+        ns = first_ns(now)
+        return ns if ns / 1e9 <= now else ns - 1
+
+
+def _clock_of(loop: asyncio.AbstractEventLoop) -> Clock:
+    """Return the loop's clock. uvloop's is the system's as well, but shows the time at which its turn began."""
+    kind = type(loop)
+    if getattr(kind, "time", None) is asyncio.BaseEventLoop.time or kind.__module__.partition(".")[0] == "uvloop":
+        return MonotonicClock()
+    return LoopClock(loop)
+
+
+def _positive(limit: int) -> int:
+    if limit < 1:
+        raise ValueError("limit must be 1 or more")
+    return limit

@@ -1,0 +1,94 @@
+"""What the drivers accept besides seconds, and how they say what went wrong: one wording for both implementations."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextvars import Context
+from typing import Any, Final, Literal, TypeAlias
+
+from .._errors import TimersStopped
+from ._seconds import unsigned_ns
+
+Missed: TypeAlias = Literal["skip", "burst", "delay"]
+
+SKIP, BURST, DELAY = range(3)
+_MISSED: Final = {"skip": SKIP, "burst": BURST, "delay": DELAY}
+_logger: Final = logging.getLogger("pywheel")
+
+
+def callback(value: Any) -> Any:
+    """Return `value`; TypeError unless it can be called."""
+    if not callable(value):
+        raise TypeError(f"callback must be callable, not {type(value).__name__}")
+    return value
+
+
+def callable_or_none(value: Any, name: str) -> Any:
+    """Return `value`; TypeError unless it can be called or is None."""
+    if value is not None and not callable(value):
+        raise TypeError(f"{name} must be callable or None, not {type(value).__name__}")
+    return value
+
+
+def context(value: Any) -> Context:
+    """Return `value`; TypeError unless it is a Context."""
+    if not isinstance(value, Context):
+        raise TypeError(f"context must be a contextvars.Context, not {type(value).__name__}")
+    return value
+
+
+def interval(value: Any) -> int:
+    """Return an interval in nanoseconds; ValueError unless it is more than 0. Other errors as for seconds."""
+    nanoseconds = unsigned_ns(value, "interval")
+    if nanoseconds == 0:
+        raise ValueError("interval must be more than 0 seconds")
+    return nanoseconds
+
+
+def missed(value: Any) -> int:
+    """Return the number of a policy for missed calls; ValueError if there is none of that name."""
+    number = _MISSED.get(value) if isinstance(value, str) else None
+    if number is None:
+        raise ValueError(f"missed must be 'skip', 'burst' or 'delay', not {value!r:.50}")
+    return number
+
+
+def stopped(driver: Any) -> TimersStopped:
+    """Return the error for scheduling on a stopped driver."""
+    return TimersStopped(f"this {type(driver).__name__} was stopped: make a new one for new timers")
+
+
+def reentered() -> RuntimeError:
+    """Return the error for running a driver that runs already."""
+    return RuntimeError("this driver is running its callbacks: neither they nor another thread may run it meanwhile")
+
+
+def bad_clock(clock: Any) -> ValueError:
+    """Return the error for a clock that shows no possible time."""
+    return ValueError(f"{type(clock).__name__}.time_ns() must return nanoseconds from 0 to 2**62")
+
+
+def describe(timer: Any) -> str:
+    """Return what a timer is and when it is due, for people."""
+    callback = timer.callback
+    name = getattr(callback, "__qualname__", None) or type(callback).__name__
+    remaining = timer.remaining()
+    if remaining is not None:
+        return f"<Timer {name}, due in {remaining:.3f} s>"
+    if callback is None:
+        return "<Timer, cancelled>" if timer.cancelled() else "<Timer, has run>"
+    return f"<Timer {name}, running or stopped>"
+
+
+def report(on_error: Callable[[Any, BaseException], Any] | None, timer: Any, error: BaseException) -> None:
+    """Hand what a callback raised to `on_error`, or log it; KeyboardInterrupt and SystemExit go through."""
+    try:
+        if on_error is None:
+            _logger.error("a timer's callback raised: %r", timer, exc_info=error)
+        else:
+            on_error(timer, error)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:  # an error in the error handler must not stop the other timers
+        _logger.exception("on_error raised for %r", timer)

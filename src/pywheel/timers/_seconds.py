@@ -1,0 +1,89 @@
+"""Seconds as people write them, turned into whole nanoseconds, or refused by name.
+
+What decides is the clock's own reading, a float: 0.1 s is the first nanosecond at which a clock shows 0.1 or more. So
+nothing is early, however coarse floats have become by the machine's uptime, and 0.1 is not 100 000 001 ns because of
+its seventeenth digit.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from math import ceil, floor, isfinite
+from operator import index
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from typing import SupportsFloat, SupportsIndex, TypeAlias
+
+    Seconds: TypeAlias = SupportsFloat | SupportsIndex | timedelta
+
+NANO: Final = 1_000_000_000
+LONGEST: Final = 2**62
+"""The longest duration and the latest instant, in nanoseconds: 146 years."""
+
+
+def first_ns(value: float) -> int:
+    """Return the first nanosecond `ns` for which ``ns / 1e9 >= value``; value is finite."""
+    whole = floor(value)
+    ns = whole * NANO + ceil((value - whole) * 1e9)
+    while ns / 1e9 < value:
+        ns += 1
+    while (ns - 1) / 1e9 >= value:
+        ns -= 1
+    return ns
+
+
+def signed_ns(value: Any, name: str) -> int:
+    """Return seconds as nanoseconds.
+
+    Raises:
+        TypeError: it is no number and no timedelta.
+        ValueError: it is not finite, or beyond 146 years.
+    """
+    if isinstance(value, timedelta):
+        return _bounded(((value.days * 86_400 + value.seconds) * 1_000_000 + value.microseconds) * 1_000, name)
+    if isinstance(value, (str, bytes, bytearray)):
+        raise _no_seconds(value, name)
+    try:
+        return _bounded(index(value) * NANO, name)
+    except TypeError:
+        number = _as_float(value, name)
+    if not isfinite(number):
+        raise ValueError(f"{name} must be a finite number of seconds, not {number}")
+    return _bounded(first_ns(number), name)
+
+
+def unsigned_ns(value: Any, name: str) -> int:
+    """Return a duration or an instant in nanoseconds, a negative one as 0: due at once. Errors as `signed_ns`."""
+    return max(signed_ns(value, name), 0)
+
+
+def tick_ns(value: Any) -> int:
+    """Return the length of a tick in nanoseconds. Errors as `signed_ns`, and ValueError unless it is 1 us to 1 hour."""
+    nanoseconds = signed_ns(value, "tick")
+    if not 1_000 <= nanoseconds <= 3_600 * NANO:
+        raise ValueError("tick must be from 0.000001 to 3600 seconds")
+    return nanoseconds
+
+
+def _as_float(value: Any, name: str) -> float:
+    if not hasattr(type(value), "__float__"):
+        raise _no_seconds(value, name)
+    try:
+        return float(value)
+    except OverflowError:
+        raise _too_far(name) from None
+
+
+def _bounded(nanoseconds: int, name: str) -> int:
+    if abs(nanoseconds) > LONGEST:
+        raise _too_far(name)
+    return nanoseconds
+
+
+def _no_seconds(value: Any, name: str) -> TypeError:
+    return TypeError(f"{name} must be seconds, as a number or a timedelta, not {type(value).__name__}")
+
+
+def _too_far(name: str) -> ValueError:
+    return ValueError(f"{name} is out of range: at most 146 years, which is {LONGEST // NANO} seconds")

@@ -1,0 +1,673 @@
+"""Timers with a callback, and what every driver of them shares: the wheel of `_wheel`, a clock, and calls."""
+
+# A pending Timer is the item of its node: the wheel owns a reference to it, so it lives until it is called or cancelled.
+# Each change of a timer's state happens together with that of the wheel, in one critical section on the wheel, in which
+# no Python code runs. Callbacks and arguments are dropped after it.
+
+cimport cython
+
+import random as _random
+from inspect import iscoroutine
+
+
+from cpython.object cimport PyObject, PyCallable_Check
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from cython cimport critical_section
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
+
+from pywheel.core._wheel cimport TimingWheel
+from pywheel.core.arena cimport GEN_BITS, arena_find, is_live, node_t
+from pywheel.core.clock cimport HAS_CLOCK, first_ns, monotonic_ns
+from pywheel.core.levels cimport (NEVER, wheel_advance, wheel_move, wheel_next_deadline, wheel_pop, wheel_remove,
+                                  wheel_schedule, wheel_t)
+
+from pywheel._errors import WheelFull
+from pywheel.core._wheel import TimingWheel as _TimingWheel
+from pywheel.timers import _arguments as arguments
+from pywheel.timers._clock import MonotonicClock, monotonic_or
+from pywheel.timers._seconds import LONGEST as _LONGEST, tick_ns, unsigned_ns
+
+cdef extern from "Python.h":
+    PyObject *PyObject_CallNoArgs(object callable)
+    PyObject *PyObject_CallOneArg(object callable, object argument)
+    PyObject *PyObject_Call(object callable, object arguments, PyObject *keywords)
+    object PyContext_CopyCurrent()
+    int PyContext_Enter(object context)
+    int PyContext_Exit(object context)
+    void Py_INCREF(object value)
+    void Py_DECREF(PyObject *value)
+
+cdef enum:
+    PENDING                             # in the wheel
+    RUNNING                             # taken out of it, and its callback has not returned
+    FIRED
+    CANCELLED
+    STOPPED
+
+cdef enum:
+    NO_ARGUMENT                         # how `payload` holds the arguments: it is None,
+    ONE_ARGUMENT                        # the only one,
+    MANY_ARGUMENTS                      # or a tuple of them
+
+cdef enum:
+    SKIP                                # as in _arguments
+    BURST
+    DELAY
+
+
+# ---- seconds --------------------------------------------------------------------------------------------------------
+
+cdef inline int64_t as_ns(object value, str name) except -1:
+    """Seconds as nanoseconds; a negative number becomes 0."""
+    cdef double number
+    if type(value) is float:
+        number = <double>value
+        if 0 <= number < 1e9:
+            return first_ns(number)
+    elif type(value) is int:
+        number = <double>value if -1e9 < value < 1e9 else 1e9
+        if number < 1e9:
+            return <int64_t>number * 1_000_000_000 if number > 0 else 0
+    return other_ns(value, name)
+
+
+cdef int64_t other_ns(object value, str name) except -1:
+    return unsigned_ns(value, name)
+
+
+# ---- timers ---------------------------------------------------------------------------------------------------------
+
+@cython.freelist(256)
+cdef class Timer:
+    """A callback and its deadline; a driver's methods make it.
+
+    Attributes:
+        callback: what is called; None once it is released, after it ran or was cancelled.
+        args: the arguments it is called with; empty once released.
+    """
+    cdef Driver driver
+    cdef uint64_t handle
+    cdef object function
+    cdef object payload
+    cdef int64_t delay                  # nanoseconds, for `reset`; the interval of a periodic timer
+    cdef uint8_t state
+    cdef uint8_t shape                  # of payload
+
+    def __cinit__(self):
+        self.driver = nobody            # until a driver takes it: no method has to ask for None
+        self.state = STOPPED
+
+    def __init__(self, *args, **kwargs):
+        raise TypeError("timers are made by a driver: use its call_later, call_at or call_every")
+
+    def __repr__(self):
+        return arguments.describe(self)
+
+    def __reduce__(self):
+        raise TypeError("cannot copy or pickle a timer")
+
+    @property
+    def callback(self):
+        return self.function
+
+    @property
+    def args(self):
+        if self.shape == NO_ARGUMENT:
+            return ()
+        return (self.payload,) if self.shape == ONE_ARGUMENT else self.payload
+
+    def cancel(self):
+        """Stop the timer, and release the callback and its arguments before returning.
+
+        Returns:
+            True, or False if it ran, was cancelled or was stopped before.
+
+        O(1).
+        """
+        cdef wheel_t *w = &self.driver.wheel.wheel
+        cdef uint32_t index = 0
+        with critical_section(self.driver.wheel):
+            if self.state == PENDING:
+                index = arena_find(&w.arena, self.handle)
+                if index:
+                    wheel_remove(w, index)
+                    self.state = CANCELLED
+        if index == 0:
+            return False
+        release(self)
+        Py_DECREF(<PyObject *>self)
+        return True
+
+    def reset(self, delay=None, /):
+        """Start the timer anew: it is due `delay` seconds from now. For keep-alives, heartbeats, idle timeouts.
+
+        Its own callback may do so too, once for one more call.
+
+        Args:
+            delay: seconds or timedelta; None for the delay it was made with, or the interval of a periodic timer.
+
+        Returns:
+            True, or False if it ran, was cancelled or was stopped before.
+
+        Raises:
+            TypeError, ValueError: delay is no finite number of seconds. TimersStopped. Nothing has changed.
+
+        O(1).
+        """
+        cdef int64_t nanoseconds = self.delay if delay is None else as_ns(delay, "delay")
+        return rearm(self, now_ns(self.driver) + nanoseconds)
+
+    def reschedule(self, when, /):
+        """Move the timer to a time on its driver's clock, in seconds. As `reset` otherwise; a past time is due now."""
+        return rearm(self, as_ns(when, "when"))
+
+    def when(self):
+        """Return when it is due, in seconds on its driver's clock, rounded up to the tick; None unless it is active."""
+        cdef uint64_t tick = deadline_of(self)
+        return None if tick == NEVER else tick * self.driver._length / 1e9
+
+    def remaining(self):
+        """Return the seconds until it is due, 0 if it is late, rounded up to the tick; None unless it is active."""
+        cdef uint64_t tick = deadline_of(self)
+        if tick == NEVER:
+            return None
+        return max(0, <int64_t>(tick * self.driver._length) - now_ns(self.driver)) / 1e9
+
+    def active(self):
+        """Return whether it is going to be called."""
+        return deadline_of(self) != NEVER
+
+    def cancelled(self):
+        """Return whether `cancel` stopped it."""
+        return self.state == CANCELLED
+
+
+@cython.internal
+cdef class ContextTimer(Timer):
+    cdef object context
+
+
+@cython.internal
+cdef class PeriodicTimer(ContextTimer):
+    """A timer that goes on until it is cancelled."""
+    cdef int64_t planned                # nanoseconds on the clock: of the next call, jitter aside
+    cdef int64_t jitter
+    cdef uint8_t missed
+
+
+cdef int release(Timer self) except -1:
+    """Drop callback and arguments, when the timer no longer refers to them."""
+    _function, self.function = self.function, None
+    _payload, self.payload, self.shape = self.payload, None, NO_ARGUMENT
+    if isinstance(self, ContextTimer):
+        _context, (<ContextTimer>self).context = (<ContextTimer>self).context, None
+    return 0
+
+
+cdef uint64_t deadline_of(Timer self) noexcept:
+    """Its tick, or NEVER if it is not pending."""
+    cdef wheel_t *w = &self.driver.wheel.wheel
+    cdef uint64_t tick = NEVER
+    cdef uint32_t index
+    with critical_section(self.driver.wheel):
+        if self.state == PENDING:
+            index = arena_find(&w.arena, self.handle)
+            if index:
+                tick = w.arena.nodes[index].deadline
+    return tick
+
+
+cdef bint rearm(Timer self, int64_t ns) except -1:
+    """Have the timer called at `ns` on the clock, if it is pending or its callback is running."""
+    cdef Driver driver = self.driver
+    cdef wheel_t *w = &driver.wheel.wheel
+    cdef uint64_t tick = ticks_until(driver, ns)
+    cdef uint32_t index = 0
+    cdef int failed = 0
+    cdef bint runs, found = False
+    with critical_section(driver.wheel):
+        runs = self.state == RUNNING
+        if self.state == PENDING:
+            index = arena_find(&w.arena, self.handle)
+            if index:
+                found = True
+                failed = wheel_move(w, index, tick)
+    if runs:
+        add(driver, self, tick)
+    elif not found:
+        if self.state == STOPPED:
+            raise arguments.stopped(driver)
+        return False
+    elif failed:
+        raise MemoryError
+    if isinstance(self, PeriodicTimer):
+        (<PeriodicTimer>self).planned = ns
+    if tick < driver._wake_before:
+        driver._sooner()
+    return True
+
+
+# ---- the driver -----------------------------------------------------------------------------------------------------
+
+cdef class Driver:
+    """What all drivers share: they schedule timers, and run those that are due when somebody says so.
+
+    Args:
+        clock: a Clock; None for the system's monotonic one.
+        tick: the resolution of deadlines, in seconds: a microsecond to an hour. Deadlines are rounded up to it.
+        on_error: called as ``on_error(timer, exception)`` for what a callback raises; None to log it.
+        max_pending: how many timers there may be before scheduling raises WheelFull; None for no limit.
+    """
+    cdef TimingWheel wheel
+    cdef readonly int64_t _length       # of a tick, nanoseconds
+    cdef double per_nanosecond          # ticks
+    cdef bint system                    # the clock is the system's, and is read here
+    cdef bint contexts                  # callbacks run in a copy of the context they were scheduled in
+    cdef bint halted
+    cdef object read
+    cdef readonly object clock
+    cdef public object on_error
+    cdef public bint _running
+    cdef public uint64_t _wake_before   # a deadline before this tick makes the driver wake earlier
+    cdef object __weakref__
+
+    def __cinit__(self):
+        self.wheel = _TimingWheel()     # a subclass may leave out our __init__
+        set_clock(self, MonotonicClock(), 1_000_000)
+
+    def __init__(self, clock=None, tick=0.001, *, on_error=None, max_pending=None, contexts=False):
+        on_error = arguments.callable_or_none(on_error, "on_error")
+        set_clock(self, monotonic_or(clock), tick_ns(tick))
+        self.on_error = on_error
+        self.contexts = contexts
+        self.wheel = _TimingWheel(ticks_by(self, now_ns(self)), max_pending=max_pending)
+
+    @property
+    def tick(self):
+        """The resolution of deadlines, in seconds."""
+        return self._length / 1e9
+
+    @property
+    def stopped(self):
+        """Whether it was stopped."""
+        return self.halted
+
+    def time(self):
+        """Return the time of its clock, in seconds."""
+        return now_ns(self) / 1e9
+
+    def call_later(self, delay, callback, *args, context=None):
+        """Call ``callback(*args)`` once, `delay` seconds from now, and never earlier.
+
+        Args:
+            delay: seconds or timedelta; 0 or less: as soon as possible.
+            callback: a callable.
+            args: its arguments.
+            context: the contextvars.Context to call it in.
+
+        Returns:
+            The timer.
+
+        Raises:
+            TypeError: callback is not callable, delay is no number, context no Context.
+            ValueError: delay is not finite, or beyond 146 years.
+            TimersStopped: the driver was stopped.
+            WheelFull: `max_pending` timers are pending.
+
+        O(1). After an error nothing is scheduled.
+        """
+        cdef int64_t nanoseconds = as_ns(delay, "delay")
+        cdef Timer timer = new_timer(self, callback, args, context)
+        timer.delay = nanoseconds
+        return schedule(self, timer, now_ns(self) + nanoseconds)
+
+    def call_at(self, when, callback, *args, context=None):
+        """Call ``callback(*args)`` once, at `when` on the driver's clock, in seconds. As `call_later` otherwise."""
+        cdef int64_t ns = as_ns(when, "when")
+        cdef Timer timer = new_timer(self, callback, args, context)
+        timer.delay = max(0, ns - now_ns(self))
+        return schedule(self, timer, ns)
+
+    def call_every(self, interval, callback, *args, first=None, jitter=0, missed="skip", context=None):
+        """Call ``callback(*args)`` again and again. There is no drift: call k is planned at `first` + k intervals.
+
+        Args:
+            interval: seconds or timedelta, more than 0.
+            first: seconds from now to the first call; None for one interval.
+            jitter: each call comes up to so many seconds after its planned time, at random.
+            missed: what happens to calls whose time has passed while the driver could not run: "skip" leaves them out
+                and goes on with the next planned time, "burst" makes up for each, "delay" counts anew from now.
+
+        Returns:
+            The timer; it is active until it is cancelled.
+
+        Raises:
+            As `call_later`; ValueError also for an interval that is not more than 0, or another `missed`.
+
+        O(1).
+        """
+        cdef PeriodicTimer timer = PeriodicTimer.__new__(PeriodicTimer)
+        cdef int64_t head
+        timer.delay = arguments.interval(interval)
+        head = timer.delay if first is None else as_ns(first, "first")
+        fill(timer, self, callback, args)
+        timer.jitter = as_ns(jitter, "jitter")
+        timer.missed = arguments.missed(missed)
+        timer.context = context_for(self, context)
+        timer.planned = now_ns(self) + head
+        return schedule(self, timer, timer.planned + lateness(timer))
+
+    def pending(self):
+        """Return the timers that are to be called, by deadline. O(n log n)."""
+        cdef wheel_t *w = &self.wheel.wheel
+        cdef uint32_t index
+        cdef node_t *node
+        cdef list entries = []
+        with critical_section(self.wheel):
+            for index in range(1, w.arena.used):
+                node = w.arena.nodes + index
+                if is_live(node):
+                    entries.append((node.deadline, node.stamp >> GEN_BITS, <object><PyObject *><uintptr_t>node.payload))
+        entries.sort()
+        return [timer for _, _, timer in entries]
+
+    def next_deadline(self):
+        """Return when to look again, in seconds on the clock: no later than the first deadline. None if none pends.
+
+        It may lie before the first deadline; a loop that runs what is due then makes progress. O(1).
+        """
+        cdef uint64_t tick = next_tick(self)
+        return None if tick == NEVER else tick * self._length / 1e9
+
+    def __len__(self):
+        """Timers that are to be called. O(1)."""
+        return self.wheel.wheel.live
+
+    # ---- for the drivers --------------------------------------------------------------------------------------------
+
+    def _sooner(self):
+        """Wake up: a deadline lies before `_wake_before`. Called in the thread that schedules."""
+
+    def _spawn(self, timer, coroutine):
+        """Do something with a coroutine that a callback returned."""
+        coroutine.close()
+        raise TypeError("a callback must not be a coroutine function here: only AsyncTimers can await what it returns")
+
+    def _report(self, timer, error):
+        arguments.report(self.on_error, timer, error)
+
+    def _now_ns(self):
+        return now_ns(self)
+
+    def _next_tick(self):
+        """Return the tick by which to look again."""
+        cdef uint64_t tick = next_tick(self)
+        return None if tick == NEVER else tick
+
+    def _run(self, limit=NEVER):
+        """Run what is due now, at most `limit` callbacks; return how many ran.
+
+        Timers that a callback schedules come in a later turn, even if they are due at once.
+        """
+        cdef uint64_t most = limit
+        cdef bint busy
+        with critical_section(self):
+            busy = self._running
+            self._running = True
+        if busy:
+            raise arguments.reentered()
+        try:
+            return turn(self, now_ns(self), most)
+        finally:
+            self._running = False
+
+    def _stop(self):
+        """Refuse new timers from now on, and return those that were pending, by deadline."""
+        cdef Timer timer
+        self.halted = True
+        cdef list left = self.pending()
+        with critical_section(self.wheel):
+            left = [timer for timer in left if halt(timer)]
+        self.wheel.clear()
+        return left
+
+    def _forget(self):
+        """Drop all timers, as a forked child must."""
+        self.wheel.clear()
+
+
+cdef bint halt(Timer timer) noexcept:
+    """Whether it was pending still."""
+    cdef bint was = timer.state == PENDING
+    if was:
+        timer.state = STOPPED
+    return was
+
+
+cdef int set_clock(Driver self, clock, int64_t length) except -1:
+    self.read = clock.time_ns
+    self.clock = clock
+    self.system = HAS_CLOCK and type(clock) is MonotonicClock
+    self._length = length
+    self.per_nanosecond = 1.0 / length
+    return 0
+
+
+cdef inline int64_t now_ns(Driver self) except -1:
+    return monotonic_ns() if self.system else other_clock(self)
+
+
+cdef int64_t other_clock(Driver self) except -1:
+    now = self.read()
+    if not 0 <= now <= _LONGEST:
+        raise arguments.bad_clock(self.clock)
+    return now
+
+
+cdef inline uint64_t ticks_by(Driver self, uint64_t ns) noexcept:
+    """Whole ticks in `ns`: a division, which a multiplication does faster."""
+    cdef uint64_t ticks = <uint64_t>(<double>ns * self.per_nanosecond)
+    cdef int64_t rest = <int64_t>(ns - ticks * <uint64_t>self._length)
+    while rest < 0:
+        ticks -= 1
+        rest += self._length
+    while rest >= self._length:
+        ticks += 1
+        rest -= self._length
+    return ticks
+
+
+cdef inline uint64_t ticks_until(Driver self, uint64_t ns) noexcept:
+    """The first tick at or after `ns`."""
+    return ticks_by(self, ns + <uint64_t>self._length - 1)
+
+
+cdef uint64_t next_tick(Driver self) noexcept:
+    cdef uint64_t tick
+    with critical_section(self.wheel):
+        tick = wheel_next_deadline(&self.wheel.wheel)
+    return tick
+
+
+cdef Driver nobody = Driver()
+nobody.halted = True
+
+
+# ---- scheduling -----------------------------------------------------------------------------------------------------
+
+cdef inline object context_for(Driver self, context):
+    if context is not None:
+        return arguments.context(context)
+    return PyContext_CopyCurrent() if self.contexts else None
+
+
+cdef inline int fill(Timer timer, Driver driver, callback, tuple args) except -1:
+    if not PyCallable_Check(callback):
+        arguments.callback(callback)
+    cdef Py_ssize_t n = PyTuple_GET_SIZE(args)
+    timer.driver = driver
+    timer.function = callback
+    if n == 1:                          # without the tuple: 48 bytes of a timer's 170
+        timer.payload = <object>PyTuple_GET_ITEM(args, 0)
+        timer.shape = ONE_ARGUMENT
+    elif n:
+        timer.payload = args
+        timer.shape = MANY_ARGUMENTS
+    return 0
+
+
+cdef inline Timer new_timer(Driver self, callback, tuple args, context):
+    cdef Timer timer
+    if context is None and not self.contexts:
+        timer = Timer.__new__(Timer)
+    else:
+        timer = ContextTimer.__new__(ContextTimer)
+        (<ContextTimer>timer).context = context_for(self, context)
+    fill(timer, self, callback, args)
+    return timer
+
+
+cdef inline Timer schedule(Driver self, Timer timer, int64_t ns):
+    cdef uint64_t tick = ticks_until(self, ns)
+    add(self, timer, tick)
+    if tick < self._wake_before:
+        self._sooner()
+    return timer
+
+
+cdef inline int add(Driver self, Timer timer, uint64_t tick) except -1:
+    return 0 if add_if_possible(self, timer, tick) else refuse(self)
+
+
+cdef inline bint add_if_possible(Driver self, Timer timer, uint64_t tick) noexcept:
+    """Put a timer that is in no wheel into this driver's; False if it has no room, no memory, or was stopped."""
+    cdef wheel_t *w = &self.wheel.wheel
+    cdef uint64_t handle = 0
+    with critical_section(self.wheel):
+        if w.live < self.wheel.room and not self.halted:
+            handle = wheel_schedule(w, tick, <uintptr_t><PyObject *>timer)
+            if handle:
+                timer.handle = handle
+                timer.state = PENDING
+                Py_INCREF(timer)
+    return handle != 0
+
+
+cdef int refuse(Driver self) except -1:
+    if self.halted:
+        raise arguments.stopped(self)
+    if self.wheel.wheel.live >= self.wheel.room:
+        raise WheelFull("max_pending timers are pending: cancel some, or make a driver with a higher limit")
+    raise MemoryError
+
+
+# ---- a turn ---------------------------------------------------------------------------------------------------------
+
+cdef int64_t turn(Driver self, int64_t now, uint64_t most) except -1:
+    cdef wheel_t *w = &self.wheel.wheel
+    cdef uint64_t tick = ticks_by(self, now), done = 0
+    cdef PyObject *item
+    cdef uint64_t payload
+    cdef int failed
+    cdef bint late = True
+    while late and done < most:         # again for periodic timers that make up for missed calls
+        late = False
+        with critical_section(self.wheel):
+            failed = wheel_advance(w, max(tick, w.now), most - done)
+        if failed:
+            raise MemoryError
+        while done < most:
+            with critical_section(self.wheel):
+                if wheel_pop(w, &payload, 1) == 0:
+                    break
+                item = <PyObject *><uintptr_t>payload
+                (<Timer>item).state = RUNNING
+            done += 1
+            timer = <Timer>item
+            Py_DECREF(item)
+            if isinstance(timer, PeriodicTimer):
+                late |= again(self, <PeriodicTimer>timer, now, tick)
+            call(self, timer)
+    return done
+
+
+cdef bint again(Driver self, PeriodicTimer timer, int64_t now, uint64_t present) except -1:
+    """Plan the next call; return whether it is due already."""
+    cdef uint64_t tick
+    if timer.missed == DELAY:
+        timer.planned = now + timer.delay
+    elif timer.missed == SKIP and now > timer.planned:
+        timer.planned += timer.delay * (1 + (now - timer.planned) // timer.delay)
+    else:
+        timer.planned += timer.delay
+    tick = ticks_until(self, timer.planned + lateness(timer))
+    if not add_if_possible(self, timer, tick):      # another thread has stopped it
+        timer.state = STOPPED
+    return tick <= present
+
+
+cdef inline int64_t lateness(PeriodicTimer timer) except -1:
+    return <int64_t>(<double>_random.random() * timer.jitter) if timer.jitter else 0
+
+
+cdef int call(Driver self, Timer timer) except -1:
+    """Call the timer's callback, and release it unless the timer is to be called again."""
+    cdef object function = timer.function, payload = timer.payload
+    cdef object context = (<ContextTimer>timer).context if isinstance(timer, ContextTimer) else None
+    cdef PyObject *result = NULL
+    cdef uint8_t shape = timer.shape
+    if context is None or PyContext_Enter(context) == 0:
+        if shape == NO_ARGUMENT:
+            result = PyObject_CallNoArgs(function)
+        elif shape == ONE_ARGUMENT:
+            result = PyObject_CallOneArg(function, payload)
+        else:
+            result = PyObject_Call(function, payload, NULL)
+        if context is not None:
+            leave(context)
+    if result != <PyObject *>None:
+        settle(self, timer, result)
+    else:
+        Py_DECREF(result)
+    return finish(self, timer)
+
+
+cdef int settle(Driver self, Timer timer, PyObject *result) except -1:
+    """See to what a callback returned, or raised if that is NULL."""
+    try:
+        if result == NULL:
+            throw()
+        value = <object>result
+        Py_DECREF(result)
+        if iscoroutine(value):
+            self._spawn(timer, value)
+    except (KeyboardInterrupt, SystemExit):
+        finish(self, timer)
+        raise
+    except BaseException as error:
+        try:
+            self._report(timer, error)
+        except BaseException:
+            finish(self, timer)
+            raise
+    return 0
+
+
+cdef int throw() except -1:
+    """Raise the error that is set."""
+    return -1
+
+
+cdef int leave(context) except -1:
+    """Leave a context, with or without an error set."""
+    return PyContext_Exit(context)
+
+
+cdef int finish(Driver self, Timer timer) except -1:
+    """Release a timer that has run and is not to be called again."""
+    cdef bint over
+    with critical_section(self.wheel):
+        over = timer.state == RUNNING
+        if over:
+            timer.state = FIRED
+    return release(timer) if over else 0
