@@ -16,10 +16,11 @@ from cython cimport critical_section
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 
 from pywheel.core._wheel cimport TimingWheel
+from pywheel.core.advance cimport wheel_advance, wheel_next_deadline, wheel_pop
 from pywheel.core.arena cimport GEN_BITS, arena_find, is_live, node_t
 from pywheel.core.clock cimport HAS_CLOCK, first_ns, monotonic_ns
-from pywheel.core.levels cimport (NEVER, wheel_advance, wheel_move, wheel_next_deadline, wheel_pop, wheel_remove,
-                                  wheel_schedule, wheel_t)
+from pywheel.core.levels cimport NEVER, wheel_t
+from pywheel.core.schedule cimport wheel_move, wheel_remove, wheel_schedule
 
 from pywheel._errors import WheelFull
 from pywheel.core._wheel import TimingWheel as _TimingWheel

@@ -1,4 +1,4 @@
-"""The native wheels: `levels.pxd` behind Python methods. What is Python's business stands here, and nothing else."""
+"""The native wheels: the C of the `.pxd` files behind Python methods, and nothing else."""
 
 # The lock.
 # With the GIL a method holds it from its first look at the wheel to its last write, as no Python code can run in
@@ -31,9 +31,10 @@ from pywheel.core import _arguments as arguments
 from pywheel.core.arena cimport INDEX_LIMIT, arena_find, arena_handle, is_live
 from pywheel.core.bits cimport unlikely
 from pywheel.core.check cimport wheel_check
-from pywheel.core.levels cimport (NEVER, wheel_advance, wheel_bytes, wheel_detach, wheel_free, wheel_init, wheel_move,
-                                  wheel_next_deadline, wheel_peek, wheel_pop, wheel_remove, wheel_schedule, wheel_t)
+from pywheel.core.advance cimport wheel_advance, wheel_next_deadline, wheel_peek, wheel_pop
+from pywheel.core.levels cimport NEVER, wheel_bytes, wheel_detach, wheel_free, wheel_init, wheel_t
 from pywheel.core.many cimport wheel_cancel_many, wheel_reschedule_many, wheel_schedule_many
+from pywheel.core.schedule cimport wheel_move, wheel_remove, wheel_schedule
 
 cdef extern from *:
     """

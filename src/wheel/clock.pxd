@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t, uint64_t
 cdef extern from *:
     """
     #include <time.h>
-    /* CLOCK_MONOTONIC is what time.monotonic() reads on Linux; elsewhere, before 3.13, Python itself has to be asked. */
+    /* CLOCK_MONOTONIC is what time.monotonic() reads on Linux; elsewhere, before 3.13, Python has to be asked. */
     #if PY_VERSION_HEX >= 0x030D0000
     #define PYWHEEL_HAS_CLOCK 1
     static CYTHON_INLINE int64_t pywheel_monotonic_ns(void) {

@@ -1,11 +1,12 @@
-# The bulk calls: what levels.pxd does to one timer, done to an array, with the next nodes on their way from memory.
+# The bulk calls: what schedule.pxd does to one timer, done to an array, with the next nodes on their way from memory.
 # Arrays are read once, element by element: another thread may write to them meanwhile, and harms only its own values.
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from pywheel.core.arena cimport arena_find, arena_reserve, arena_take, node_t
 from pywheel.core.bits cimport low_bits, prefetch
-from pywheel.core.levels cimport HEAD, LOOK_AHEAD, insert, prepare, wheel_move, wheel_remove, wheel_t
+from pywheel.core.levels cimport HEAD, LOOK_AHEAD, wheel_t
+from pywheel.core.schedule cimport insert, prepare, wheel_move, wheel_remove
 
 cdef inline int wheel_schedule_many(wheel_t *w, uint64_t n, const uint64_t *deadlines, const uint64_t *payloads,
                                     uint64_t *handles) noexcept nogil:

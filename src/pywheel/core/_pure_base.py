@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from itertools import chain, count, islice, repeat
 from operator import itemgetter, setitem
 from threading import RLock
@@ -16,7 +15,7 @@ from weakref import WeakValueDictionary
 from . import _arguments
 from ._arguments import MAX_TICK
 from ._pure_check import check
-from ._pure_commit import consume, exclusive
+from ._pure_commit import Planned, consume, exclusive
 from ._pure_levels import (
     DIGIT_SHIFT,
     EMPTY,
@@ -54,7 +53,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-class _Wheel:
+class _Wheel(Planned):
     """A hierarchical timing wheel over integer ticks, 0 .. 2**63-1; what both wheels share.
 
     It has no clock: `advance` moves it and returns what expired. `start` is the tick it stands at first; at most
@@ -62,8 +61,8 @@ class _Wheel:
     """
 
     __slots__ = (
-        "__weakref__", "_count", "_first", "_first_tick", "_held", "_lock",
-        "_max_pending", "_moved", "_now", "_occupied", "_planning", "_slots",
+        "__weakref__", "_count", "_first", "_first_tick", "_held",
+        "_max_pending", "_moved", "_now", "_occupied", "_slots",
     )  # fmt: skip
     _now: int
     _count: int  # live timers
@@ -76,8 +75,6 @@ class _Wheel:
     _occupied: int  # a bit for each place: set if it is open, that is if a slot of its own stands there
     _first: int  # the first open place ...
     _first_tick: int  # ... and the tick at which its slot begins
-    _planning: bool
-    _lock: AbstractContextManager[Any]
 
     def __new__(cls, *_args: Any, **_keywords: Any) -> Self:
         """Return an empty wheel at tick 0: a subclass may leave out our ``__init__``."""
@@ -255,33 +252,6 @@ class _Wheel:
         result: _R = self._plan(self._expire, now, most, pack)
         return result
 
-    def _plan(self, attempt: Callable[..., _R | None], *arguments: Any) -> _R:
-        """Repeat an attempt until nothing changes the wheel between its plan and its commit: until it is not None."""
-        with self._lock:
-            try:
-                while True:
-                    self._planning = True
-                    result: _R | None = None
-                    try:
-                        result = attempt(*arguments)
-                    except (KeyError, RuntimeError):
-                        if self._planning:
-                            raise
-                    if result is not None:
-                        return result
-            finally:
-                self._planning = False
-
-    def _interrupt(self) -> None:
-        """Wait for the plan of another thread; let this thread make its own anew."""
-        with self._lock:
-            self._planning = False
-
-    def _look(self, look: Callable[[], _R]) -> _R | None:
-        """Attempt to look at all the timers."""
-        seen = look()
-        return seen if self._planning else None
-
     def _expire(self, now: int, most: int, pack: Callable[[list[Any]], _R]) -> _R | None:
         """Attempt to move to the tick `now` and return what is due, packed."""
         now = max(now, self._now)
@@ -351,17 +321,6 @@ class _Wheel:
             whole = len(first) == len(batch)
             removing.append(map(self._held.pop, [number]) if whole else map(batch.pop, [handle for handle, _ in first]))
         return timers, removing
-
-    def _commit(self, changes: Iterator[Any], undoing: Iterator[Any]) -> bool:
-        """Make all changes of a plan; if one of the first, which `undoing` takes back, cannot be made: none."""
-        if not self._planning:
-            return False
-        try:
-            consume(changes)
-        except BaseException:
-            consume(undoing)
-            raise
-        return True
 
     def _open(self, place: int, now: int) -> None:
         """Give a closed place a slot of its own."""

@@ -3,9 +3,10 @@
 from libc.stdint cimport uint64_t
 
 from pywheel.core._wheel cimport KeyWheel
+from pywheel.core.advance cimport wheel_advance, wheel_next_deadline, wheel_pop
 from pywheel.core.arena cimport arena_find
-from pywheel.core.levels cimport (NEVER, wheel_advance, wheel_free, wheel_init, wheel_move, wheel_next_deadline,
-                                  wheel_pop, wheel_remove, wheel_schedule, wheel_t)
+from pywheel.core.levels cimport NEVER, wheel_free, wheel_init, wheel_t
+from pywheel.core.schedule cimport wheel_move, wheel_remove, wheel_schedule
 
 
 cdef uint64_t drive(uint64_t *expired, uint64_t room) noexcept nogil:

@@ -1,0 +1,184 @@
+# cython: cdivision=True
+# Time: collect what is due, in order, and hand it out. Plain C, no Python object, no GIL; not locked.
+
+from libc.stdint cimport uint32_t, uint64_t
+
+from pywheel.core.arena cimport arena_give
+from pywheel.core.bits cimport DIGIT_BITS, DIGIT_MASK, SLOT_MASK, ctz, low_bits, msb, next_bit, prefetch, unlikely
+from pywheel.core.levels cimport (KEEP, LISTS, LOOK_AHEAD, NEVER, OVERDUE, READY, drain, free_buffers, reserve_ready,
+                                  reserve_scratch, wheel_t)
+from pywheel.core.schedule cimport renumber
+from pywheel.core.sort cimport pair_t, sort_keys, sort_pairs
+
+
+cdef inline void sort_overdue(wheel_t *w, uint64_t *keys, uint64_t n, int index_bits) noexcept nogil:
+    """The overdue slot is the only one with more than one deadline: sort by deadline, then sequence."""
+    cdef pair_t *pairs = <pair_t *>(keys + n)
+    cdef uint64_t i
+    for i in range(n):
+        pairs[i].high = w.arena.nodes[keys[i] & low_bits(index_bits)].deadline
+        pairs[i].low = keys[i]
+    sort_pairs(pairs, n, pairs + n)
+    for i in range(n):
+        keys[i] = pairs[i].low
+
+
+cdef inline void hold(wheel_t *w, const uint64_t *keys, uint64_t n, uint64_t index_mask) noexcept nogil:
+    """Put collected nodes at the end of `ready`."""
+    cdef uint64_t i
+    cdef uint32_t index
+    for i in range(n):
+        index = <uint32_t>(keys[i] & index_mask)
+        w.arena.nodes[index].prev = READY
+        w.arena.nodes[index].next = <uint32_t>(w.ready_end + i)
+        w.ready[w.ready_end + i] = index
+    w.ready_end += n
+    w.ready_live += n
+
+
+cdef inline int collect(wheel_t *w, uint32_t slot, uint64_t due) noexcept nogil:
+    """Collect what is due in a slot of level 0, in order; -1, with nothing changed, without memory."""
+    cdef uint64_t room = min(w.level[0].weight[slot], w.live), n
+    cdef int index_bits = msb(w.arena.used) + 1
+    cdef uint64_t *keys
+    if unlikely(w.sequence >> (64 - index_bits)) and renumber(w):       # a key must hold both: beyond 2**26 nodes
+        return -1
+    if reserve_ready(w, room) or reserve_scratch(w, 5 * room if slot == OVERDUE else 2 * room):
+        return -1
+    keys = w.scratch
+    n = drain(w, 0, slot, NEVER, due, keys, index_bits)
+    if slot == OVERDUE:
+        sort_overdue(w, keys, n, index_bits)
+    else:
+        sort_keys(keys, n, keys + n, index_bits)
+    hold(w, keys, n, low_bits(index_bits))
+    return 0
+
+
+cdef inline void move_cursor(wheel_t *w, uint64_t tick) noexcept nogil:
+    """Go to `tick`, with no occupied slot before it; slots of the levels above that start there are moved down."""
+    cdef int l
+    cdef uint32_t slot
+    w.cursor = tick
+    if tick & DIGIT_MASK:
+        return
+    for l in range(msb(w.in_use | 1), 0, -1):           # from high to low: each fills the slots of the next
+        slot = <uint32_t>(tick >> DIGIT_BITS * l) & SLOT_MASK
+        if tick & low_bits(DIGIT_BITS * l) == 0 and w.level[l].occupied[slot >> 6] >> (slot & 63) & 1:
+            drain(w, l, slot, NEVER, 0, NULL, 0)
+
+
+cdef inline uint64_t next_event(wheel_t *w) noexcept nogil:
+    """The first tick at which an occupied slot starts, of any level; NEVER if all are empty. O(levels)."""
+    cdef uint64_t earliest = NEVER, here, start
+    cdef uint32_t rest = w.in_use
+    cdef int l, distance
+    while rest:
+        l = ctz(rest)
+        rest &= rest - 1
+        here = (w.cursor >> DIGIT_BITS * l) + (l > 0)
+        distance = next_bit(w.level[l].occupied, <int>(here & SLOT_MASK))
+        if distance < 0:
+            w.in_use ^= <uint32_t>1 << l
+            continue
+        start = (here + distance) << DIGIT_BITS * l
+        if start < earliest:
+            earliest = start
+    return earliest
+
+
+cdef inline int collect_until(wheel_t *w, uint64_t until, uint64_t limit) noexcept nogil:
+    """Collect tick by tick through `until`, or until `limit` timers are ready; -1 without memory."""
+    cdef uint64_t tick
+    while w.cursor <= until and w.ready_live < limit:
+        tick = w.cursor
+        if not w.levels or not w.level[0].occupied[(tick & SLOT_MASK) >> 6] >> (tick & 63) & 1:
+            tick = next_event(w)
+            if tick > until:
+                move_cursor(w, until + 1)
+                return 0
+            move_cursor(w, tick)
+            continue            # what was moved down may be due at this very tick, or not before long
+        if collect(w, <uint32_t>(tick & SLOT_MASK), tick):
+            return -1
+        move_cursor(w, tick + 1)
+    return 0
+
+
+cdef inline void spread(wheel_t *w, uint64_t elapsed) noexcept nogil:
+    """Move down ahead of time part of the slots that come next, so that a step of `elapsed` ticks leaves in time."""
+    cdef uint64_t here, left
+    cdef uint32_t slot, weight, rest = w.in_use & ~<uint32_t>1
+    cdef int l
+    while rest:
+        l = ctz(rest)
+        rest &= rest - 1
+        here = (w.cursor >> DIGIT_BITS * l) + 1
+        slot = <uint32_t>here & SLOT_MASK
+        weight = w.level[l].weight[slot]
+        if weight:
+            left = (here << DIGIT_BITS * l) - w.cursor
+            drain(w, l, slot, weight // (left // elapsed + 1) + LISTS, 0, NULL, 0)
+
+
+cdef inline int wheel_advance(wheel_t *w, uint64_t now, uint64_t limit) noexcept nogil:
+    """Go to tick `now` >= w.now and collect what is due until `limit` timers are ready, for wheel_pop.
+
+    -1 if memory is out: `now` has moved, nothing is lost, and the same call goes on.
+    O(timers collected and cascaded), whatever the distance.
+    """
+    cdef uint64_t before = w.cursor
+    if w.levels and w.level[0].weight[OVERDUE]:
+        # These were due at the last `now` already: they come after what was held back then, before what came due since.
+        if collect_until(w, w.now, NEVER) or collect(w, OVERDUE, w.now):
+            return -1
+    w.now = now
+    if collect_until(w, now, limit):
+        return -1
+    if w.cursor > now and w.cursor != before:
+        spread(w, w.cursor - before)
+    return 0
+
+
+cdef inline uint64_t wheel_peek(const wheel_t *w, uint64_t *position, uint64_t *payloads, uint64_t n) noexcept nogil:
+    """Write the payloads of up to `n` ready timers from `*position` on, first 0, and leave them; return how many."""
+    cdef uint64_t seen = 0, at = w.ready_begin + position[0]
+    while seen < n and at < w.ready_end:
+        if w.ready[at]:
+            payloads[seen] = w.arena.nodes[w.ready[at]].payload
+            seen += 1
+        at += 1
+    position[0] = at - w.ready_begin
+    return seen
+
+
+cdef inline uint64_t wheel_pop(wheel_t *w, uint64_t *payloads, uint64_t n) noexcept nogil:
+    """Take up to `n` ready timers out of the wheel, in order, and write their payloads; return how many."""
+    cdef uint64_t popped = 0
+    cdef uint32_t index
+    while popped < n and w.ready_begin < w.ready_end:
+        index = w.ready[w.ready_begin]
+        w.ready_begin += 1
+        if index == 0:
+            continue
+        if w.ready_begin + LOOK_AHEAD < w.ready_end:
+            prefetch(w.arena.nodes + w.ready[w.ready_begin + LOOK_AHEAD])
+        payloads[popped] = w.arena.nodes[index].payload
+        popped += 1
+        arena_give(&w.arena, index)
+    w.ready_live -= popped
+    w.live -= popped
+    if w.ready_live == 0:
+        w.ready_begin = w.ready_end = 0
+        if w.ready_room + w.scratch_room > KEEP:
+            free_buffers(w)
+    return popped
+
+
+cdef inline uint64_t wheel_next_deadline(wheel_t *w) noexcept nogil:
+    """A tick no later than the earliest deadline and no earlier than now; NEVER if nothing is pending. O(levels)."""
+    if w.live == 0:
+        return NEVER
+    if w.cursor <= w.now or w.ready_live or w.level[0].weight[OVERDUE]:
+        return w.now
+    return next_event(w)
