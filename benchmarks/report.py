@@ -15,6 +15,7 @@ from benchmarks import charts, tables
 from benchmarks.charts import spoken
 from benchmarks.goals import WHEEL, Goal, goals
 from benchmarks.results import Results
+from benchmarks.timer_goals import timer_goals
 
 ROOT = Path(__file__).parents[1]
 PAGE = Path(__file__).with_name("page.md")
@@ -29,21 +30,24 @@ def main() -> None:
     about = results.machine["pywheel"]
     root = ROOT / "build" / "report" if about["quick"] or about["implementation"] != "native" else ROOT
     lines = goals(results)
+    timer_lines = timer_goals(results)
     charts.comparison(results, root / "docs/images/comparison.svg")
     charts.scaling(results, root / "docs/images/scaling.svg")
-    (root / "docs/benchmarks.md").write_text(page(results, lines), encoding="utf-8")
+    (root / "docs/benchmarks.md").write_text(page(results, lines, timer_lines), encoding="utf-8")
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     (root / "README.md").write_text(with_figures(readme, figures(results)), encoding="utf-8")
-    print(_plain(lines))
+    print(_plain([*lines, *timer_lines]))
     print(f"written: {root / 'docs/benchmarks.md'}, its images, and the figures of {root / 'README.md'}")
 
 
-def page(results: Results, lines: list[Goal]) -> str:
+def page(results: Results, lines: list[Goal], timer_lines: list[Goal]) -> str:
     """Return docs/benchmarks.md."""
     horizons = ("schedule", "cancel", "schedule+cancel", "reschedule", "delivery")
     return PAGE.read_text(encoding="utf-8").format(
         machine=machine(results),
         goals=tables.goals(lines),
+        timer_goals=tables.goals(timer_lines),
+        callbacks=tables.callbacks(results),
         calls=tables.comparisons(results),
         bulk=tables.bulk(results),
         ticks=tables.ticks(results),

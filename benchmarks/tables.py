@@ -140,3 +140,16 @@ def workloads(results: Results) -> str:
             others = [_times(results.ratio(measure, name, "TimingWheel", size, workload)) for name in names[1:]]
             rows.append((about.format(f"{size:,}".replace(",", " ")), spoken(ours) if ours else "", *others))
     return table(("workload, time an operation", *names), rows)
+
+
+def callbacks(results: Results) -> str:
+    """Return the drivers' calls: our time, and how many times that the loops take."""
+    rows = []
+    for measure in ("schedule+cancel", "reschedule"):
+        ours = results.ns(measure, "AsyncTimers", 100_000, "callbacks")
+        others = [
+            _times(results.ratio(measure, peer, "AsyncTimers", 100_000, "callbacks"))
+            for peer in ("Timers", "asyncio", "uvloop")
+        ]
+        rows.append((measure, spoken(ours) if ours else "", *others))
+    return table(("", "AsyncTimers", "Timers", "asyncio", "uvloop"), rows)

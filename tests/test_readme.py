@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 def examples() -> list[object]:
     return [
         pytest.param(code, name, text.count("\n", 0, match.start(1)), id=f"{name}-{number}")
-        for name in ("README.md", "docs/core.md")
+        for name in PAGES
         for text in [(ROOT / name).read_text(encoding="utf-8")]
         for number, match in enumerate(BLOCK.finditer(text), 1)
         for code in [match[1]]
@@ -33,9 +34,8 @@ def test_the_readme_begins_with_an_example_of_ten_lines() -> None:
     assert len([line for line in first[1].splitlines() if line]) <= 10
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/core.md", "docs/benchmarks.md"])
+@pytest.mark.parametrize("name", PAGES)
 def test_links_lead_to_files(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     targets = [target for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text) if "://" not in target]
-    assert targets
     assert [target for target in targets if not (ROOT / name).parent.joinpath(target).exists()] == []

@@ -6,6 +6,13 @@ from collections.abc import Callable
 from importlib.util import find_spec
 
 from benchmarks import empty_call
+from benchmarks.peers.drivers import (
+    AsyncioWithAnArgument,
+    ByHand,
+    ByHandWithAnArgument,
+    OnAsyncio,
+    UvloopWithAnArgument,
+)
 from benchmarks.peers.floor import Floor, KeyFloor
 from benchmarks.peers.loops import Asyncio, SimulatedAsyncio, ThreadingTimer, Uvloop
 from benchmarks.peers.peer import Peer
@@ -27,12 +34,17 @@ PEERS: dict[str, Callable[[], Peer]] = {
     "sched": Sched,
     "sortedcontainers": SortedContainers,
     "threading.Timer": ThreadingTimer,
+    "AsyncTimers": OnAsyncio,
+    "Timers": ByHand,
+    "Timers, one argument": ByHandWithAnArgument,
+    "asyncio, one argument": AsyncioWithAnArgument,
+    "uvloop, one argument": UvloopWithAnArgument,
 }
 """Every peer by the name it has in the results."""
 
 
 def available(*names: str) -> tuple[str, ...]:
     """Return those that can be measured here: the empty calls need a compiler, uvloop is not for every system."""
-    missing = {name for name in names if name == "uvloop" and find_spec("uvloop") is None}
+    missing = {name for name in names if name.startswith("uvloop") and find_spec("uvloop") is None}
     missing |= {name for name in names if name.startswith("empty") and not empty_call.available()}
     return tuple(name for name in names if name not in missing)
