@@ -15,9 +15,9 @@ def _switched_on(name: str) -> bool:
 PURE_ONLY = _switched_on("PYWHEEL_PURE")
 CORES = ["pure"] if PURE_ONLY else ["native", "pure"]
 
-# The limits which an ordinary run never reaches: the generations of a node, the sequence numbers, and the count of
-# live timers from which a slot has eight lists (never or at once).
-_SMALL = {"PYWHEEL_GEN_BITS": 3, "PYWHEEL_SEQ_LIMIT": 100}
+# The limits which an ordinary run never reaches: the generations of a node, the sequence numbers, the timers that one
+# step of an advance moves down, and the count of live timers from which a slot has eight lists (never or at once).
+_SMALL = {"PYWHEEL_GEN_BITS": 3, "PYWHEEL_SEQ_LIMIT": 100, "PYWHEEL_QUOTA": 3}
 VARIANTS = {
     "small-0": {**_SMALL, "PYWHEEL_FAN_OUT_AT": 0},
     "small-100": {**_SMALL, "PYWHEEL_FAN_OUT_AT": 100},
@@ -41,6 +41,9 @@ def load(name: str) -> ModuleType:
 
 def load_package(name: str) -> ModuleType:
     """Return all of pywheel on that implementation, beside the other one: each is imported once."""
+    present = sys.modules.get("pywheel")
+    if present is not None and present.implementation == name:
+        _packages.setdefault(name, present)  # extension modules stay with the package that imported them first
     if name not in _packages:
         others = _take_out()
         before = os.environ.get("PYWHEEL_PURE")

@@ -1,8 +1,14 @@
 """Millions of timers in one process: hierarchical timing wheels, and timers with callbacks on them."""
 
+from typing import TYPE_CHECKING, Any
+
+from . import timers as _timers
 from ._errors import PywheelError, TimersStopped, WheelFull
 from .core import KeyWheel, TimingWheel, implementation
-from .timers import AsyncTimers, Clock, ManualClock, MonotonicClock, ThreadTimers, Timer, Timers
+from .timers import Clock, ManualClock, MonotonicClock, ThreadTimers, Timer, Timers
+
+if TYPE_CHECKING:
+    from .timers import AsyncTimers
 
 __all__ = [
     "AsyncTimers",
@@ -22,3 +28,11 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs asyncio when it is asked for."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(_timers, name)
+    return value

@@ -10,6 +10,14 @@ from pywheel.core.levels cimport (KEEP, LISTS, LOOK_AHEAD, NEVER, OVERDUE, READY
 from pywheel.core.schedule cimport renumber
 from pywheel.core.sort cimport pair_t, sort_keys, sort_pairs
 
+cdef extern from *:
+    """
+    #ifndef PYWHEEL_QUOTA                   /* of each step of wheel_advance: without end, but for tests */
+    #define PYWHEEL_QUOTA UINT64_MAX
+    #endif
+    """
+    const uint64_t QUOTA "((uint64_t)PYWHEEL_QUOTA)"
+
 
 cdef inline void sort_overdue(wheel_t *w, uint64_t *keys, uint64_t n, int index_bits) noexcept nogil:
     """The overdue slot is the only one with more than one deadline: sort by deadline, then sequence."""
@@ -55,17 +63,23 @@ cdef inline int collect(wheel_t *w, uint32_t slot, uint64_t due) noexcept nogil:
     return 0
 
 
-cdef inline void move_cursor(wheel_t *w, uint64_t tick) noexcept nogil:
-    """Go to `tick`, with no occupied slot before it; slots of the levels above that start there are moved down."""
+cdef inline bint move_cursor(wheel_t *w, uint64_t tick, uint64_t *quota) noexcept nogil:
+    """Go to `tick`, later than the cursor, with no occupied slot between; move down the slots of upper levels that start
+    there. If they hold more than `quota`, take that much out of them, stop one tick before, and return False."""
     cdef int l
-    cdef uint32_t slot
+    cdef uint32_t slot, weight
+    if tick & DIGIT_MASK == 0:
+        w.cursor = tick - 1                             # as seen from here, none of them is moved to where it was
+        for l in range(msb(w.in_use | 1), 0, -1):       # from high to low: each fills the slots of the next
+            slot = <uint32_t>(tick >> DIGIT_BITS * l) & SLOT_MASK
+            weight = w.level[l].weight[slot] if tick & low_bits(DIGIT_BITS * l) == 0 else 0
+            if weight:
+                drain(w, l, slot, quota[0], 0, NULL, 0)
+                if w.level[l].weight[slot]:
+                    return False
+                quota[0] -= min(quota[0], <uint64_t>weight)
     w.cursor = tick
-    if tick & DIGIT_MASK:
-        return
-    for l in range(msb(w.in_use | 1), 0, -1):           # from high to low: each fills the slots of the next
-        slot = <uint32_t>(tick >> DIGIT_BITS * l) & SLOT_MASK
-        if tick & low_bits(DIGIT_BITS * l) == 0 and w.level[l].occupied[slot >> 6] >> (slot & 63) & 1:
-            drain(w, l, slot, NEVER, 0, NULL, 0)
+    return True
 
 
 cdef inline uint64_t next_event(wheel_t *w) noexcept nogil:
@@ -87,25 +101,23 @@ cdef inline uint64_t next_event(wheel_t *w) noexcept nogil:
     return earliest
 
 
-cdef inline int collect_until(wheel_t *w, uint64_t until, uint64_t limit) noexcept nogil:
-    """Collect tick by tick through `until`, or until `limit` timers are ready; -1 without memory."""
+cdef inline int collect_until(wheel_t *w, uint64_t until, uint64_t limit, uint64_t quota) noexcept nogil:
+    """Collect tick by tick through `until`, or until `limit` timers are ready or `quota` moved; -1 without memory."""
     cdef uint64_t tick
     while w.cursor <= until and w.ready_live < limit:
         tick = w.cursor
-        if not w.levels or not w.level[0].occupied[(tick & SLOT_MASK) >> 6] >> (tick & 63) & 1:
-            tick = next_event(w)
-            if tick > until:
-                move_cursor(w, until + 1)
-                return 0
-            move_cursor(w, tick)
-            continue            # what was moved down may be due at this very tick, or not before long
-        if collect(w, <uint32_t>(tick & SLOT_MASK), tick):
-            return -1
-        move_cursor(w, tick + 1)
+        if w.levels and w.level[0].occupied[(tick & SLOT_MASK) >> 6] >> (tick & 63) & 1:
+            if collect(w, <uint32_t>(tick & SLOT_MASK), tick):
+                return -1
+            tick += 1
+        else:
+            tick = min(next_event(w), until + 1)
+        if not move_cursor(w, tick, &quota):
+            break
     return 0
 
 
-cdef inline void spread(wheel_t *w, uint64_t elapsed) noexcept nogil:
+cdef inline void spread(wheel_t *w, uint64_t elapsed, uint64_t quota) noexcept nogil:
     """Move down ahead of time part of the slots that come next, so that a step of `elapsed` ticks leaves in time."""
     cdef uint64_t here, left
     cdef uint32_t slot, weight, rest = w.in_use & ~<uint32_t>1
@@ -118,7 +130,25 @@ cdef inline void spread(wheel_t *w, uint64_t elapsed) noexcept nogil:
         weight = w.level[l].weight[slot]
         if weight:
             left = (here << DIGIT_BITS * l) - w.cursor
-            drain(w, l, slot, weight // (left // elapsed + 1) + LISTS, 0, NULL, 0)
+            drain(w, l, slot, min(weight // (left // elapsed + 1) + LISTS, quota), 0, NULL, 0)
+
+
+cdef inline int wheel_advance_some(wheel_t *w, uint64_t now, uint64_t limit, uint64_t quota) noexcept nogil:
+    """As wheel_advance, but about `quota` timers at most are moved down a level: for callers that must not pause.
+
+    If that does not reach what is due, nothing may be ready, and wheel_next_deadline says `now`: call it again.
+    """
+    cdef uint64_t before = w.cursor
+    if w.levels and w.level[0].weight[OVERDUE]:
+        # These were due at the last `now` already: they come after what was held back then, before what came due since.
+        if collect_until(w, w.now, NEVER, NEVER) or collect(w, OVERDUE, w.now):
+            return -1
+    w.now = now
+    if collect_until(w, now, limit, quota):
+        return -1
+    if w.cursor > now and w.cursor != before:
+        spread(w, w.cursor - before, quota)
+    return 0
 
 
 cdef inline int wheel_advance(wheel_t *w, uint64_t now, uint64_t limit) noexcept nogil:
@@ -127,17 +157,11 @@ cdef inline int wheel_advance(wheel_t *w, uint64_t now, uint64_t limit) noexcept
     -1 if memory is out: `now` has moved, nothing is lost, and the same call goes on.
     O(timers collected and cascaded), whatever the distance.
     """
-    cdef uint64_t before = w.cursor
-    if w.levels and w.level[0].weight[OVERDUE]:
-        # These were due at the last `now` already: they come after what was held back then, before what came due since.
-        if collect_until(w, w.now, NEVER) or collect(w, OVERDUE, w.now):
+    while True:
+        if wheel_advance_some(w, now, limit, QUOTA):
             return -1
-    w.now = now
-    if collect_until(w, now, limit):
-        return -1
-    if w.cursor > now and w.cursor != before:
-        spread(w, w.cursor - before)
-    return 0
+        if w.cursor > now or w.ready_live >= limit:
+            return 0
 
 
 cdef inline uint64_t wheel_peek(const wheel_t *w, uint64_t *position, uint64_t *payloads, uint64_t n) noexcept nogil:
