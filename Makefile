@@ -8,7 +8,7 @@ SANITIZED := $(VENV)-sanitized
 NATIVE := $(wildcard src/wheel/*) setup.py pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint format types sanitize package clean
+.PHONY: help demo test asyncio bench lint format types sanitize package clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
@@ -16,6 +16,7 @@ NATIVE := $(wildcard src/wheel/*) setup.py pyproject.toml
 help:
 	@echo "make demo      replay a real server's timers, then keep a million of them live"
 	@echo "make test      every test, on the native wheel and on its pure twin"
+	@echo "make asyncio   CPython's own tests of asyncio, on pywheel's loop"
 	@echo "make bench     measure against asyncio, uvloop, heapq and others; write docs/benchmarks.md"
 	@echo "make lint      ruff and cython-lint; make format mends what can be mended"
 	@echo "make types     mypy and stubtest"
@@ -49,6 +50,9 @@ format: $(VENV)/lint.group
 types: $(VENV)/lint.group $(VENV)/native
 	@$(BIN)/mypy
 	@$(BIN)/python -m mypy.stubtest pywheel.core._wheel pywheel.timers._timers --mypy-config-file pyproject.toml
+
+asyncio: $(VENV)/test.group $(VENV)/native
+	@$(BIN)/python -m tests.timers.cpython_asyncio $(ARGS)
 
 # Leaks are left to the leak tests: CPython itself keeps memory until the end. libstdc++ is there because the sanitizer
 # must find it before NumPy brings it. Python's own allocator would hide what happens within its blocks.

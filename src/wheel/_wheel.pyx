@@ -650,8 +650,8 @@ cdef class KeyWheel(_Wheel):
         """
         cdef Words when = Words(deadlines, arguments.deadlines, TICKS)
         cdef Words what = Words(keys, arguments.keys, KEYS)
-        arguments.same_length(when, what, "deadlines and keys")
-        cdef object handles = new_array(when.n, "uint64")
+        same_length(when, what, "deadlines and keys")
+        cdef object handles = new_handles(when.n)
         cdef Words out = Words(handles, None, RESULT)
         cdef uint64_t n = when.n
         cdef int failed
@@ -685,8 +685,8 @@ cdef class KeyWheel(_Wheel):
         """
         cdef Words which = Words(handles, arguments.handles, HANDLES)
         cdef Words when = Words(deadlines, arguments.deadlines, TICKS)
-        arguments.same_length(which, when, "handles and deadlines")
-        cdef object found = new_array(which.n, "bool")
+        same_length(which, when, "handles and deadlines")
+        cdef object found = new_flags(which.n)
         cdef Words out = Words(found, None, RESULT)
         cdef int failed
         begin(self)
@@ -714,7 +714,7 @@ cdef class KeyWheel(_Wheel):
         O(n).
         """
         cdef Words which = Words(handles, arguments.handles, HANDLES)
-        cdef object found = new_array(which.n, "bool")
+        cdef object found = new_flags(which.n)
         cdef Words out = Words(found, None, RESULT)
         begin(self)
         cdef PyThreadState *released = let_go(which.n)
@@ -748,7 +748,7 @@ cdef class KeyWheel(_Wheel):
         if early or failed:
             raise arguments.backwards() if early else MemoryError()
         while True:
-            keys = new_array(count, "uint64")           # the last that can fail, before the first timer is taken
+            keys = new_handles(count)           # the last that can fail, before the first timer is taken
             out = Words(keys, None, RESULT)
             begin(self)
             there = min(count, self.wheel.ready_live)
@@ -768,25 +768,42 @@ cdef enum:
     HANDLES                             # any integers: most ints are no handles
     RESULT                              # an array of our own, to write to
 
-cdef dict dtypes = {}
+cdef object numpy_empty = None
+cdef object UINT64, BOOL
 
 
 cdef int need_numpy() except -1:
-    """ImportError without NumPy; `dtypes` spares the look-up of a name from then on."""
-    if not dtypes:
+    """ImportError without NumPy."""
+    global numpy_empty, UINT64, BOOL
+    if numpy_empty is None:
         numpy = arguments.numpy()
-        dtypes.update(empty=numpy.empty, uint64=numpy.dtype("uint64"), bool=numpy.dtype("bool"))
+        UINT64, BOOL = numpy.dtype("uint64"), numpy.dtype("bool")
+        numpy_empty = numpy.empty
     return 0
 
 
-cdef object new_array(uint64_t n, str dtype):
-    """An array of n elements with anything in them."""
+cdef object new_handles(uint64_t n):
+    """An array of n elements of 64 bits with anything in them."""
     need_numpy()
-    return dtypes["empty"](n, dtypes[dtype])
+    return numpy_empty(n, UINT64)
+
+
+cdef object new_flags(uint64_t n):
+    """An array of n truth values with anything in them."""
+    need_numpy()
+    return numpy_empty(n, BOOL)
+
+
+cdef inline int same_length(Words first, Words second, str names) except -1:
+    if first.n != second.n:
+        arguments.same_length(first, second, names)
+    return 0
 
 
 @cython.final
 @cython.internal
+@cython.freelist(8)
+@cython.no_gc                          # what a buffer belongs to is held for the time of a call
 cdef class Words:
     """A contiguous array of 64-bit integers, held open while a bulk call reads it, or one of results to write to."""
     cdef Py_buffer view
