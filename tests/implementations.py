@@ -46,15 +46,15 @@ def load_package(name: str) -> ModuleType:
         _packages.setdefault(name, present)  # extension modules stay with the package that imported them first
     if name not in _packages:
         others = _take_out()
-        before = os.environ.get("PYWHEEL_PURE")
-        os.environ["PYWHEEL_PURE"] = "1" if name == "pure" else ""
+        before = {switch: os.environ.get(switch, "") for switch in ("PYWHEEL_PURE", "PYWHEEL_REQUIRE_NATIVE")}
+        os.environ.update(PYWHEEL_PURE="1" if name == "pure" else "", PYWHEEL_REQUIRE_NATIVE="")
         try:
             package = _packages[name] = importlib.import_module("pywheel")
             importlib.import_module("pywheel.testing")
             for public in package.__all__:  # some are imported when they are asked for
                 getattr(package, public)
         finally:
-            os.environ.pop("PYWHEEL_PURE") if before is None else os.environ.update(PYWHEEL_PURE=before)
+            os.environ.update(before)
             if others:
                 _take_out()
                 sys.modules.update(others)

@@ -1,14 +1,14 @@
 """Timers with a callback, and what every driver of them shares: the wheel of `_wheel`, a clock, and calls."""
 
-# A pending Timer is the item of its node: the wheel owns a reference to it, so it lives until it is called or cancelled.
+# A pending Timer is the item of its node: the wheel owns a reference to it, so it lives until it ends.
 # Each change of a timer's state happens together with that of the wheel, in one critical section on the wheel, in which
-# no Python code runs. Callbacks and arguments are dropped after it.
+# no Python code runs and nothing is made that the garbage collector tracks. Callbacks and arguments are dropped after
+# it. A driver has one wheel for all its life, and a timer one driver, so both can be read outside.
 
 cimport cython
 
 import random as _random
 from inspect import iscoroutine
-
 
 from cpython.object cimport PyObject, PyCallable_Check
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
@@ -17,7 +17,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 
 from pywheel.core._wheel cimport TimingWheel
 from pywheel.core.advance cimport wheel_advance, wheel_next_deadline, wheel_pop
-from pywheel.core.arena cimport GEN_BITS, arena_find, is_live, node_t
+from pywheel.core.arena cimport GEN_BITS, arena_find, is_live
 from pywheel.core.clock cimport HAS_CLOCK, first_ns, monotonic_ns
 from pywheel.core.levels cimport NEVER, wheel_t
 from pywheel.core.schedule cimport wheel_move, wheel_remove, wheel_schedule
@@ -37,9 +37,12 @@ cdef extern from "Python.h":
     int PyContext_Exit(object context)
     void Py_INCREF(object value)
     void Py_DECREF(PyObject *value)
+    ctypedef int (*inquiry)(PyObject *) noexcept
+    ctypedef struct PyTypeObject:
+        inquiry tp_clear
 
 cdef enum:
-    PENDING                             # in the wheel
+    PENDING                             # in the wheel; a periodic timer stays there while its callback runs
     RUNNING                             # taken out of it, and its callback has not returned
     FIRED
     CANCELLED
@@ -79,6 +82,7 @@ cdef int64_t other_ns(object value, str name) except -1:
 # ---- timers ---------------------------------------------------------------------------------------------------------
 
 @cython.freelist(256)
+@cython.trashcan(True)                # a chain of timers, each an argument of the next, would overflow the stack
 cdef class Timer:
     """A callback and its deadline; a driver's methods make it.
 
@@ -109,13 +113,16 @@ cdef class Timer:
 
     @property
     def callback(self):
-        return self.function
+        with critical_section(self.driver.wheel):
+            return self.function
 
     @property
     def args(self):
-        if self.shape == NO_ARGUMENT:
+        with critical_section(self.driver.wheel):
+            shape, payload = self.shape, self.payload
+        if shape == NO_ARGUMENT:
             return ()
-        return (self.payload,) if self.shape == ONE_ARGUMENT else self.payload
+        return (payload,) if shape == ONE_ARGUMENT else payload
 
     def cancel(self):
         """Stop the timer, and release the callback and its arguments before returning.
@@ -156,11 +163,13 @@ cdef class Timer:
         O(1).
         """
         cdef int64_t nanoseconds = self.delay if delay is None else as_ns(delay, "delay")
-        return rearm(self, now_ns(self.driver) + nanoseconds)
+        cdef uint64_t ns = <uint64_t>now_ns(self.driver) + nanoseconds
+        return rearm(self, ns, ns)
 
     def reschedule(self, when, /):
         """Move the timer to a time on its driver's clock, in seconds. As `reset` otherwise; a past time is due now."""
-        return rearm(self, as_ns(when, "when"))
+        cdef uint64_t ns = as_ns(when, "when")
+        return rearm(self, ns, max(ns, <uint64_t>now_ns(self.driver)) if type(self) is PeriodicTimer else ns)
 
     def when(self):
         """Return when it is due, in seconds on its driver's clock, rounded up to the tick; None unless it is active."""
@@ -191,17 +200,22 @@ cdef class ContextTimer(Timer):
 @cython.internal
 cdef class PeriodicTimer(ContextTimer):
     """A timer that goes on until it is cancelled."""
-    cdef int64_t planned                # nanoseconds on the clock: of the next call, jitter aside
+    cdef uint64_t planned               # nanoseconds on the clock: of the next call, jitter aside
     cdef int64_t jitter
+    cdef int64_t lateness               # of the next call to be planned: drawn ahead, as Python code does it
     cdef uint8_t missed
+    cdef bint behind                    # the next call makes up for a missed one
 
 
 cdef int release(Timer self) except -1:
     """Drop callback and arguments, when the timer no longer refers to them."""
-    _function, self.function = self.function, None
-    _payload, self.payload, self.shape = self.payload, None, NO_ARGUMENT
-    if isinstance(self, ContextTimer):
-        _context, (<ContextTimer>self).context = (<ContextTimer>self).context, None
+    cdef object _function, _payload, _context = None
+    with critical_section(self.driver.wheel):
+        _function, self.function = self.function, None
+        _payload, self.payload = self.payload, None
+        self.shape = NO_ARGUMENT
+        if isinstance(self, ContextTimer):
+            _context, (<ContextTimer>self).context = (<ContextTimer>self).context, None
     return 0
 
 
@@ -218,31 +232,35 @@ cdef uint64_t deadline_of(Timer self) noexcept:
     return tick
 
 
-cdef bint rearm(Timer self, int64_t ns) except -1:
-    """Have the timer called at `ns` on the clock, if it is pending or its callback is running."""
+cdef bint rearm(Timer self, uint64_t ns, uint64_t planned) except -1:
+    """Have the timer called at `ns` on the clock, if it is pending or its callback is running.
+
+    The later calls of a periodic one count from `planned`.
+    """
     cdef Driver driver = self.driver
     cdef wheel_t *w = &driver.wheel.wheel
     cdef uint64_t tick = ticks_until(driver, ns)
     cdef uint32_t index = 0
-    cdef int failed = 0
-    cdef bint runs, found = False
+    cdef uint8_t state
+    cdef bint done = False
     with critical_section(driver.wheel):
-        runs = self.state == RUNNING
-        if self.state == PENDING:
+        state = self.state
+        if state == PENDING:
             index = arena_find(&w.arena, self.handle)
-            if index:
-                found = True
-                failed = wheel_move(w, index, tick)
-    if runs:
-        add(driver, self, tick)
-    elif not found:
-        if self.state == STOPPED:
+            done = index != 0 and wheel_move(w, index, tick) == 0
+        elif state == RUNNING:
+            done = put(driver, self, tick)
+        if done and type(self) is PeriodicTimer:
+            (<PeriodicTimer>self).planned = planned
+            (<PeriodicTimer>self).behind = False
+    if not done:
+        if state == RUNNING:
+            refuse(driver)
+        if state == STOPPED:
             raise arguments.stopped(driver)
+        if index:
+            raise MemoryError
         return False
-    elif failed:
-        raise MemoryError
-    if isinstance(self, PeriodicTimer):
-        (<PeriodicTimer>self).planned = ns
     if tick < driver._wake_before:
         driver._sooner()
     return True
@@ -277,11 +295,11 @@ cdef class Driver:
         set_clock(self, MonotonicClock(), 1_000_000)
 
     def __init__(self, clock=None, tick=0.001, *, on_error=None, max_pending=None, contexts=False):
-        on_error = arguments.callable_or_none(on_error, "on_error")
         set_clock(self, monotonic_or(clock), tick_ns(tick))
-        self.on_error = on_error
+        self.on_error = arguments.callable_or_none(on_error, "on_error")
         self.contexts = contexts
-        self.wheel = _TimingWheel(ticks_by(self, now_ns(self)), max_pending=max_pending)
+        self.halted = False
+        self.wheel.__init__(ticks_by(self, now_ns(self)), max_pending=max_pending)
 
     @property
     def tick(self):
@@ -320,7 +338,7 @@ cdef class Driver:
         cdef int64_t nanoseconds = as_ns(delay, "delay")
         cdef Timer timer = new_timer(self, callback, args, context)
         timer.delay = nanoseconds
-        return schedule(self, timer, now_ns(self) + nanoseconds)
+        return schedule(self, timer, <uint64_t>now_ns(self) + nanoseconds)
 
     def call_at(self, when, callback, *args, context=None):
         """Call ``callback(*args)`` once, at `when` on the driver's clock, in seconds. As `call_later` otherwise."""
@@ -350,27 +368,29 @@ cdef class Driver:
         cdef PeriodicTimer timer = PeriodicTimer.__new__(PeriodicTimer)
         cdef int64_t head
         timer.delay = arguments.interval(interval)
-        head = timer.delay if first is None else as_ns(first, "first")
         fill(timer, self, callback, args)
+        head = timer.delay if first is None else as_ns(first, "first")
         timer.jitter = as_ns(jitter, "jitter")
         timer.missed = arguments.missed(missed)
         timer.context = context_for(self, context)
-        timer.planned = now_ns(self) + head
-        return schedule(self, timer, timer.planned + lateness(timer))
+        timer.planned = <uint64_t>now_ns(self) + head
+        draw(timer)
+        head = timer.lateness
+        draw(timer)
+        return schedule(self, timer, timer.planned + head)
 
     def pending(self):
         """Return the timers that are to be called, by deadline. O(n log n)."""
         cdef wheel_t *w = &self.wheel.wheel
         cdef uint32_t index
-        cdef node_t *node
-        cdef list entries = []
+        cdef list deadlines = [], stamps = [], timers = []
         with critical_section(self.wheel):
             for index in range(1, w.arena.used):
-                node = w.arena.nodes + index
-                if is_live(node):
-                    entries.append((node.deadline, node.stamp >> GEN_BITS, <object><PyObject *><uintptr_t>node.payload))
-        entries.sort()
-        return [timer for _, _, timer in entries]
+                if is_live(w.arena.nodes + index):
+                    deadlines.append(w.arena.nodes[index].deadline)
+                    stamps.append(w.arena.nodes[index].stamp >> GEN_BITS)
+                    timers.append(<object><PyObject *><uintptr_t>w.arena.nodes[index].payload)
+        return [timer for _, _, timer in sorted(zip(deadlines, stamps, timers))]
 
     def next_deadline(self):
         """Return when to look again, in seconds on the clock: no later than the first deadline. None if none pends.
@@ -389,8 +409,8 @@ cdef class Driver:
     def _sooner(self):
         """Wake up: a deadline lies before `_wake_before`. Called in the thread that schedules."""
 
-    def _spawn(self, timer, coroutine):
-        """Do something with a coroutine that a callback returned."""
+    def _spawn(self, timer, coroutine, context):
+        """Do something with a coroutine that a callback returned, which ran in that context or in none."""
         coroutine.close()
         raise TypeError("a callback must not be a coroutine function here: only AsyncTimers can await what it returns")
 
@@ -424,11 +444,8 @@ cdef class Driver:
 
     def _stop(self):
         """Refuse new timers from now on, and return those that were pending, by deadline."""
-        cdef Timer timer
         self.halted = True
-        cdef list left = self.pending()
-        with critical_section(self.wheel):
-            left = [timer for timer in left if halt(timer)]
+        cdef list left = [timer for timer in self.pending() if halt(timer)]
         self.wheel.clear()
         return left
 
@@ -437,11 +454,13 @@ cdef class Driver:
         self.wheel.clear()
 
 
-cdef bint halt(Timer timer) noexcept:
+cdef bint halt(Timer self) noexcept:
     """Whether it was pending still."""
-    cdef bint was = timer.state == PENDING
-    if was:
-        timer.state = STOPPED
+    cdef bint was
+    with critical_section(self.driver.wheel):
+        was = self.state == PENDING
+        if was:
+            self.state = STOPPED
     return was
 
 
@@ -460,9 +479,7 @@ cdef inline int64_t now_ns(Driver self) except -1:
 
 cdef int64_t other_clock(Driver self) except -1:
     now = self.read()
-    if not 0 <= now <= _LONGEST:
-        raise arguments.bad_clock(self.clock)
-    return now
+    return now if type(now) is int and 0 <= now <= _LONGEST else arguments.clock_ns(now, self.clock)
 
 
 cdef inline uint64_t ticks_by(Driver self, uint64_t ns) noexcept:
@@ -521,40 +538,40 @@ cdef inline Timer new_timer(Driver self, callback, tuple args, context):
     cdef Timer timer
     if context is None and not self.contexts:
         timer = Timer.__new__(Timer)
+        fill(timer, self, callback, args)
     else:
         timer = ContextTimer.__new__(ContextTimer)
+        fill(timer, self, callback, args)
         (<ContextTimer>timer).context = context_for(self, context)
-    fill(timer, self, callback, args)
     return timer
 
 
-cdef inline Timer schedule(Driver self, Timer timer, int64_t ns):
+cdef inline Timer schedule(Driver self, Timer timer, uint64_t ns):
     cdef uint64_t tick = ticks_until(self, ns)
-    add(self, timer, tick)
+    cdef bint done
+    with critical_section(self.wheel):
+        done = put(self, timer, tick)
+    if not done:
+        refuse(self)
     if tick < self._wake_before:
-        self._sooner()
+        wake(self, timer)
     return timer
 
 
-cdef inline int add(Driver self, Timer timer, uint64_t tick) except -1:
-    return 0 if add_if_possible(self, timer, tick) else refuse(self)
-
-
-cdef inline bint add_if_possible(Driver self, Timer timer, uint64_t tick) noexcept:
-    """Put a timer that is in no wheel into this driver's; False if it has no room, no memory, or was stopped."""
-    cdef wheel_t *w = &self.wheel.wheel
+cdef inline bint put(Driver self, Timer timer, uint64_t tick) noexcept:
+    """Put a timer that is in no wheel into this driver's, in its critical section; False if that is not possible."""
     cdef uint64_t handle = 0
-    with critical_section(self.wheel):
-        if w.live < self.wheel.room and not self.halted:
-            handle = wheel_schedule(w, tick, <uintptr_t><PyObject *>timer)
-            if handle:
-                timer.handle = handle
-                timer.state = PENDING
-                Py_INCREF(timer)
+    if self.wheel.wheel.live < self.wheel.room and not self.halted:
+        handle = wheel_schedule(&self.wheel.wheel, tick, <uintptr_t><PyObject *>timer)
+        if handle:
+            timer.handle = handle
+            timer.state = PENDING
+            Py_INCREF(timer)
     return handle != 0
 
 
 cdef int refuse(Driver self) except -1:
+    """Say why it was not possible."""
     if self.halted:
         raise arguments.stopped(self)
     if self.wheel.wheel.live >= self.wheel.room:
@@ -562,61 +579,121 @@ cdef int refuse(Driver self) except -1:
     raise MemoryError
 
 
+cdef int wake(Driver self, Timer timer) except -1:
+    """Wake the driver for a new timer, which is taken back if nobody wakes."""
+    try:
+        self._sooner()
+    except BaseException:
+        timer.cancel()
+        raise
+    return 0
+
+
+cdef inline int draw(PeriodicTimer timer) except -1:
+    if timer.jitter:
+        timer.lateness = <int64_t>(<double>_random.random() * timer.jitter)
+    return 0
+
+
 # ---- a turn ---------------------------------------------------------------------------------------------------------
 
-cdef int64_t turn(Driver self, int64_t now, uint64_t most) except -1:
+cdef int64_t turn(Driver self, uint64_t now, uint64_t most) except -1:
     cdef wheel_t *w = &self.wheel.wheel
     cdef uint64_t tick = ticks_by(self, now), done = 0
-    cdef PyObject *item
-    cdef uint64_t payload
-    cdef int failed
-    cdef bint late = True
-    while late and done < most:         # again for periodic timers that make up for missed calls
-        late = False
-        with critical_section(self.wheel):
-            failed = wheel_advance(w, max(tick, w.now), most - done)
-        if failed:
-            raise MemoryError
-        while done < most:
-            with critical_section(self.wheel):
-                if wheel_pop(w, &payload, 1) == 0:
-                    break
-                item = <PyObject *><uintptr_t>payload
-                (<Timer>item).state = RUNNING
-            done += 1
-            timer = <Timer>item
-            Py_DECREF(item)
-            if isinstance(timer, PeriodicTimer):
-                late |= again(self, <PeriodicTimer>timer, now, tick)
-            call(self, timer)
+    cdef list behind = [], batch
+    cdef Timer timer
+    cdef int failed = 0
+    with critical_section(self.wheel):
+        if tick < w.now:                # the clock went back: what is due by its new time has run
+            most = 0
+        else:
+            failed = wheel_advance(w, tick, most)
+    if failed:
+        raise MemoryError
+    while done < most:
+        timer = next_due(self, now)
+        if timer is None:
+            break
+        if type(timer) is PeriodicTimer and (<PeriodicTimer>timer).behind:
+            behind.append(timer)
+        done += call(self, timer)
+    while behind and done < most:       # once more for each, until none has missed a call
+        batch, behind = behind, []
+        for timer in batch:
+            if done < most and again(self, <PeriodicTimer>timer, now):
+                if (<PeriodicTimer>timer).behind:
+                    behind.append(timer)
+                done += call(self, timer)
     return done
 
 
-cdef bint again(Driver self, PeriodicTimer timer, int64_t now, uint64_t present) except -1:
-    """Plan the next call; return whether it is due already."""
-    cdef uint64_t tick
+cdef Timer next_due(Driver self, uint64_t now):
+    """Return the next timer of those collected, out of the wheel unless it is periodic; None if there is no more."""
+    cdef wheel_t *w = &self.wheel.wheel
+    cdef uint64_t payload
+    cdef uint32_t index
+    cdef Timer timer = None
+    cdef bint failed = False
+    with critical_section(self.wheel):
+        while w.ready_begin < w.ready_end and w.ready[w.ready_begin] == 0:
+            w.ready_begin += 1          # once for all: `behind` timers leave nothing but gaps
+        if w.ready_live:
+            index = w.ready[w.ready_begin]
+            timer = <Timer><PyObject *><uintptr_t>w.arena.nodes[index].payload
+            if type(timer) is PeriodicTimer:
+                failed = plan(self, <PeriodicTimer>timer, index, now)
+        if timer is None or type(timer) is not PeriodicTimer:
+            if wheel_pop(w, &payload, 1):
+                timer.state = RUNNING
+                Py_DECREF(<PyObject *>timer)
+    if failed:
+        raise MemoryError
+    if type(timer) is PeriodicTimer:
+        draw(<PeriodicTimer>timer)
+    return timer
+
+
+cdef bint again(Driver self, PeriodicTimer timer, uint64_t now) except -1:
+    """Plan the next call of a timer that makes up for a missed one; False if it was cancelled or reset meanwhile."""
+    cdef uint32_t index = 0
+    cdef bint failed = False
+    with critical_section(self.wheel):
+        if timer.state == PENDING and timer.behind:
+            index = arena_find(&self.wheel.wheel.arena, timer.handle)
+            if index:
+                failed = plan(self, timer, index, now)
+    if failed:
+        raise MemoryError
+    draw(timer)
+    return index != 0
+
+
+cdef bint plan(Driver self, PeriodicTimer timer, uint32_t index, uint64_t now) noexcept:
+    """Move the timer to its next call, in a critical section. True, and nothing has changed, if memory is out."""
+    cdef uint64_t planned = timer.planned + timer.delay, tick
     if timer.missed == DELAY:
-        timer.planned = now + timer.delay
-    elif timer.missed == SKIP and now > timer.planned:
-        timer.planned += timer.delay * (1 + (now - timer.planned) // timer.delay)
-    else:
-        timer.planned += timer.delay
-    tick = ticks_until(self, timer.planned + lateness(timer))
-    if not add_if_possible(self, timer, tick):      # another thread has stopped it
-        timer.state = STOPPED
-    return tick <= present
+        planned = now + timer.delay
+    elif timer.missed == SKIP and now >= planned:
+        planned += timer.delay * ((now - planned) // timer.delay + 1)
+    tick = ticks_until(self, planned + timer.lateness)
+    if wheel_move(&self.wheel.wheel, index, tick):
+        return True
+    timer.planned = planned
+    timer.behind = tick <= self.wheel.wheel.now
+    return False
 
 
-cdef inline int64_t lateness(PeriodicTimer timer) except -1:
-    return <int64_t>(<double>_random.random() * timer.jitter) if timer.jitter else 0
-
-
-cdef int call(Driver self, Timer timer) except -1:
-    """Call the timer's callback, and release it unless the timer is to be called again."""
-    cdef object function = timer.function, payload = timer.payload
-    cdef object context = (<ContextTimer>timer).context if isinstance(timer, ContextTimer) else None
+cdef bint call(Driver self, Timer timer) except -1:
+    """Call the timer's callback, and release it unless the timer is to be called again. False: it was cancelled."""
+    cdef object function, payload, context = None
     cdef PyObject *result = NULL
-    cdef uint8_t shape = timer.shape
+    cdef uint8_t shape
+    with critical_section(self.wheel):
+        function, payload, shape = timer.function, timer.payload, timer.shape
+        if isinstance(timer, ContextTimer):
+            context = (<ContextTimer>timer).context
+    if function is None:                # in this very moment, by another thread
+        return False
     if context is None or PyContext_Enter(context) == 0:
         if shape == NO_ARGUMENT:
             result = PyObject_CallNoArgs(function)
@@ -627,13 +704,14 @@ cdef int call(Driver self, Timer timer) except -1:
         if context is not None:
             leave(context)
     if result != <PyObject *>None:
-        settle(self, timer, result)
+        settle(self, timer, result, context)
     else:
         Py_DECREF(result)
-    return finish(self, timer)
+    finish(self, timer)
+    return True
 
 
-cdef int settle(Driver self, Timer timer, PyObject *result) except -1:
+cdef int settle(Driver self, Timer timer, PyObject *result, context) except -1:
     """See to what a callback returned, or raised if that is NULL."""
     try:
         if result == NULL:
@@ -641,7 +719,7 @@ cdef int settle(Driver self, Timer timer, PyObject *result) except -1:
         value = <object>result
         Py_DECREF(result)
         if iscoroutine(value):
-            self._spawn(timer, value)
+            self._spawn(timer, value, context)
     except (KeyboardInterrupt, SystemExit):
         finish(self, timer)
         raise
@@ -672,3 +750,23 @@ cdef int finish(Driver self, Timer timer) except -1:
         if over:
             timer.state = FIRED
     return release(timer) if over else 0
+
+
+# ---- the garbage collector ------------------------------------------------------------------------------------------
+# Cython's tp_clear would put None where the code above trusts in a driver and a wheel, while finalisers may still call.
+
+cdef int clear_timer(PyObject *self) noexcept:
+    release(<Timer>self)
+    return 0
+
+
+cdef int clear_driver(PyObject *self) noexcept:
+    cdef Driver driver = <Driver>self
+    driver.on_error = driver.clock = driver.read = None
+    return 0
+
+
+(<PyTypeObject *>Timer).tp_clear = clear_timer
+(<PyTypeObject *>ContextTimer).tp_clear = clear_timer
+(<PyTypeObject *>PeriodicTimer).tp_clear = clear_timer
+(<PyTypeObject *>Driver).tp_clear = clear_driver

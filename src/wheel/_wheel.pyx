@@ -86,7 +86,7 @@ cdef enum:
     CHUNK = 256                         # payloads on their way into a list
     LONG_CALL = 4096                    # timers from which a bulk call releases the GIL
 
-_numbers = itertools.count(1)           # tells wheels apart
+cdef object _numbers = itertools.count(1)   # tells wheels apart; no global, which the interpreter's exit takes away
 
 
 # ---- arguments: a plain int is read here, everything else goes to `_arguments` ------------------------------------

@@ -64,8 +64,8 @@ cdef inline int collect(wheel_t *w, uint32_t slot, uint64_t due) noexcept nogil:
 
 
 cdef inline bint move_cursor(wheel_t *w, uint64_t tick, uint64_t *quota) noexcept nogil:
-    """Go to `tick`, later than the cursor, with no occupied slot between; move down the slots of upper levels that start
-    there. If they hold more than `quota`, take that much out of them, stop one tick before, and return False."""
+    """Go to `tick`, later than the cursor, with no occupied slot between; move down the slots of upper levels that
+    start there. If they hold more than `quota`, take that much out of them, stop a tick before, and return False."""
     cdef int l
     cdef uint32_t slot, weight
     if tick & DIGIT_MASK == 0:

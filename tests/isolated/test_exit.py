@@ -24,6 +24,19 @@ sys.modules["nowhere"] = wheel  # lives until the modules are torn down
 print("bye")
 """
 
+IN_A_TRACEBACK = """
+import sys, {module} as core
+def begin():
+    wheel = core.TimingWheel()
+    wheel.schedule(5, wheel)
+    raise ValueError
+try:
+    begin()
+except ValueError as error:
+    sys.kept = error  # and its traceback the wheel, until the last collection of all
+print("bye")
+"""
+
 NESTED = """
 import gc, threading, {module} as core
 depth = {depth}
@@ -68,6 +81,11 @@ thread.join()
 @pytest.mark.parametrize("name", CORES)
 def test_the_interpreter_exits_with_timers_pending(name):
     assert run_well("-c", PENDING.format(module=MODULES[name])) == "bye\n"
+
+
+@pytest.mark.parametrize("name", CORES)
+def test_a_wheel_of_the_last_collection_goes_silently(name):
+    assert run_well("-c", IN_A_TRACEBACK.format(module=MODULES[name])) == "bye\n"
 
 
 @pytest.mark.parametrize("name", CORES)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextvars import Context
+from operator import index
 from typing import Any, Final, Literal, TypeAlias
 
 from .._errors import TimersStopped
-from ._seconds import unsigned_ns
+from ._seconds import LONGEST, unsigned_ns
 
 Missed: TypeAlias = Literal["skip", "burst", "delay"]
 
@@ -64,9 +65,15 @@ def reentered() -> RuntimeError:
     return RuntimeError("this driver is running its callbacks: neither they nor another thread may run it meanwhile")
 
 
-def bad_clock(clock: Any) -> ValueError:
-    """Return the error for a clock that shows no possible time."""
-    return ValueError(f"{type(clock).__name__}.time_ns() must return nanoseconds from 0 to 2**62")
+def clock_ns(value: Any, clock: Any) -> int:
+    """Return what a clock shows; TypeError if it is no int, ValueError if it is no possible time."""
+    try:
+        now = index(value)
+    except TypeError:
+        raise TypeError(f"{type(clock).__name__}.time_ns() must return an int, not {type(value).__name__}") from None
+    if not 0 <= now <= LONGEST:
+        raise ValueError(f"{type(clock).__name__}.time_ns() must return nanoseconds from 0 to 2**62")
+    return now
 
 
 def describe(timer: Any) -> str:
@@ -85,7 +92,7 @@ def report(on_error: Callable[[Any, BaseException], Any] | None, timer: Any, err
     """Hand what a callback raised to `on_error`, or log it; KeyboardInterrupt and SystemExit go through."""
     try:
         if on_error is None:
-            _logger.error("a timer's callback raised: %r", timer, exc_info=error)
+            _logger.error("a timer's callback raised: %s", repr(timer), exc_info=error)  # as it is now
         else:
             on_error(timer, error)
     except (KeyboardInterrupt, SystemExit):

@@ -6,9 +6,9 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Protocol
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
-from ._seconds import signed_ns, unsigned_ns
+from ._seconds import LONGEST, signed_ns, too_far, unsigned_ns
 
 if TYPE_CHECKING:
     from ._seconds import Seconds
@@ -61,8 +61,8 @@ class ManualClock(Clock):
 
     def __init__(self, start: Seconds = 0.0, *, autojump: bool = False) -> None:
         self._now = unsigned_ns(start, "start")
-        self._lock = threading.RLock()  # for the set, too: a driver may go at any moment
-        self._driven: WeakSet[Driven] = WeakSet()
+        self._lock = threading.RLock()
+        self._driven: WeakValueDictionary[int, Driven] = WeakValueDictionary()  # by id, in the order they came
         self.autojump = autojump
 
     def __repr__(self) -> str:
@@ -76,9 +76,10 @@ class ManualClock(Clock):
         """Let time pass: go from deadline to deadline, and have all that is due there run, each at its own time.
 
         Timers driven by hand and those of a thread have run when this returns; a loop's run when it gets its turn.
+        Of several drivers that have something to do at one time, the one made first is the first to run.
 
         Raises:
-            TypeError, ValueError: seconds is no duration, or negative.
+            TypeError, ValueError: seconds is no duration, negative, or leads beyond 146 years.
         """
         self._advance_to(self._now + self._distance(seconds))
 
@@ -106,21 +107,22 @@ class ManualClock(Clock):
         for driven in self._attached():
             driven._clock_moved(run)
 
-    @staticmethod
-    def _distance(seconds: Seconds) -> int:
+    def _distance(self, seconds: Seconds) -> int:
         nanoseconds = signed_ns(seconds, "seconds")
         if nanoseconds < 0:
             raise ValueError("a clock does not go back: seconds must not be negative")
+        if self._now + nanoseconds > LONGEST:
+            raise too_far("the time")
         return nanoseconds
 
     def attach(self, driven: Driven) -> None:
         """Have the clock tell `driven` when it moves, for as long as that lives."""
         with self._lock:
-            self._driven.add(driven)
+            self._driven[id(driven)] = driven
 
     def _attached(self) -> list[Driven]:
         with self._lock:
-            return list(self._driven)
+            return list(self._driven.values())
 
 
 def monotonic_or(clock: Clock | None) -> Clock:

@@ -7,14 +7,17 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from inspect import iscoroutine
-from operator import itemgetter
+from itertools import count
+from operator import attrgetter
 from threading import RLock
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 from weakref import WeakSet
 
+from .._errors import WheelFull
+from ..core import _arguments as _core_arguments
 from ..core._pure import TimingWheel
 from . import _arguments
-from ._arguments import BURST, Missed
+from ._arguments import Missed
 from ._clock import Clock, monotonic_or
 from ._pure_timer import DUE, FIRED, PENDING, RUNNING, STOPPED, PeriodicTimer, Timer
 from ._seconds import LONGEST, tick_ns, unsigned_ns
@@ -54,19 +57,26 @@ class Driver:
         max_pending: int | None = None,
         contexts: bool = False,
     ) -> None:
-        self._length = tick_ns(tick)
         self.clock = monotonic_or(clock)
+        self._length = tick_ns(tick)
         self.on_error = _arguments.callable_or_none(on_error, "on_error")
         self._read = self.clock.time_ns
         self._contexts = contexts
+        self._room = _core_arguments.max_pending(max_pending)
+        if hasattr(self, "_wheel"):
+            self._forget()
         self._lock = RLock()
         _drivers.add(self)
         self._wake_before = 0  # a deadline before this tick makes the driver wake earlier
         self._stopped = False
         self._running = False
-        self._batch: deque[Timer] = deque()
-        self._late = 0  # of these, still to run
-        self._wheel: TimingWheel[Timer] = TimingWheel(self._floor(self._now_ns()), max_pending=max_pending)
+        self._ranks = count()
+        self._batch: deque[tuple[int, Timer]] = deque()  # collected, with their handles; in order
+        self._due = 0  # of these, still to be called
+        self._wheel: TimingWheel[Timer] = TimingWheel(self._floor(self._now_ns()))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"cannot copy or pickle {type(self).__name__!r}")
 
     @property
     def tick(self) -> float:
@@ -103,13 +113,14 @@ class Driver:
         O(1). After an error nothing is scheduled.
         """
         nanoseconds = unsigned_ns(delay, "delay")
-        timer = Timer(self, nanoseconds, self._context(context), _arguments.callback(callback), args)
+        timer = Timer(self, nanoseconds, _arguments.callback(callback), args, self._context(context))
         return self._schedule(timer, self._now_ns() + nanoseconds)
 
     def call_at(self, when: Any, callback: Any, *args: Any, context: Context | None = None) -> Timer:
         """Call ``callback(*args)`` once, at `when` on the driver's clock, in seconds. As `call_later` otherwise."""
         ns = unsigned_ns(when, "when")
-        timer = Timer(self, max(0, ns - self._now_ns()), self._context(context), _arguments.callback(callback), args)
+        timer = Timer(self, 0, _arguments.callback(callback), args, self._context(context))
+        timer._delay = max(0, ns - self._now_ns())
         return self._schedule(timer, ns)
 
     def call_every(
@@ -140,25 +151,19 @@ class Driver:
         O(1).
         """
         period = _arguments.interval(interval)
+        callback = _arguments.callback(callback)
         head = period if first is None else unsigned_ns(first, "first")
-        timer = PeriodicTimer(
-            self,
-            period,
-            self._context(context),
-            _arguments.callback(callback),
-            args,
-            unsigned_ns(jitter, "jitter"),
-            _arguments.missed(missed),
-        )
+        spread, policy = unsigned_ns(jitter, "jitter"), _arguments.missed(missed)
+        timer = PeriodicTimer(self, period, callback, args, self._context(context), spread, policy)
         timer._planned = self._now_ns() + head
-        return self._schedule(timer, timer._planned + timer._late())
+        return self._schedule(timer, timer._planned + timer._draw())
 
     def pending(self) -> list[Timer]:
         """Return the timers that are to be called, by deadline. O(n log n)."""
         with self._lock:
-            late = [timer for timer in self._batch if timer._state == DUE]
-            entries = [entry for handle in self._wheel if (entry := self._wheel._entry(handle)) is not None]
-            return late + [timer for _, _, timer in sorted(entries, key=itemgetter(0, 1))]
+            timers = [timer for handle, timer in self._batch if timer._is_due(handle)]
+            timers += [timer for handle in self._wheel if (timer := self._wheel.get(handle)) is not None]
+            return sorted(timers, key=attrgetter("_tick", "_rank"))
 
     def next_deadline(self) -> float | None:
         """Return when to look again, in seconds on the clock: no later than the first deadline. None if none pends.
@@ -171,26 +176,22 @@ class Driver:
     def __len__(self) -> int:
         """Timers that are to be called. O(1)."""
         with self._lock:
-            return len(self._wheel) + self._late
+            return len(self._wheel) + self._due
 
     # ---- for the drivers -------------------------------------------------------------------------------------------
-
-    def _armed(self, tick: int) -> None:
-        if tick < self._wake_before:
-            self._sooner()
 
     def _sooner(self) -> None:
         """Wake up: a deadline lies before `_wake_before`. Called in the thread that schedules."""
 
-    def _spawn(self, timer: Timer, coroutine: Any) -> None:  # noqa: ARG002
-        """Do something with a coroutine that a callback returned."""
+    def _spawn(self, timer: Timer, coroutine: Any, context: Context | None) -> None:  # noqa: ARG002
+        """Do something with a coroutine that a callback returned, which ran in that context or in none."""
         coroutine.close()
         raise TypeError("a callback must not be a coroutine function here: only AsyncTimers can await what it returns")
 
     def _next_tick(self) -> int | None:
         """Return the tick by which to look again."""
         with self._lock:
-            return self._wheel.now if self._late else self._wheel.next_deadline()
+            return self._wheel.now if self._due else self._wheel.next_deadline()
 
     def _run(self, limit: int = NEVER) -> int:
         """Run what is due now, at most `limit` callbacks; return how many ran.
@@ -208,52 +209,70 @@ class Driver:
 
     def _turn(self, limit: int) -> int:
         now = self._now_ns()
-        done = self._drain(now, limit)
-        while done < limit:
-            with self._lock:
-                tick = max(self._floor(now), self._wheel.now)
-                self._batch.extend(self._wheel.advance(tick))
-                self._late = len(self._batch)
-                for timer in self._batch:
-                    timer._state = DUE
-            burst = any(isinstance(timer, PeriodicTimer) and timer._missed == BURST for timer in self._batch)
-            ran = self._drain(now, limit - done)
-            done += ran
-            if not (ran and burst):
-                break
-        return done
-
-    def _drain(self, now: int, limit: int) -> int:
+        if not self._collect(self._floor(now)):
+            return 0
+        behind: deque[PeriodicTimer] = deque()
         done = 0
-        while self._batch and done < limit:
-            with self._lock:
-                timer = self._batch.popleft()
-                if timer._state != DUE or self._stopped:
-                    continue
-                self._late -= 1
-                timer._state = RUNNING
-                if isinstance(timer, PeriodicTimer):
-                    self._add(timer, self._ceil(timer._next(now)))
-            done += 1
-            self._call(timer)
+        while done < limit and (timer := self._next_due(now, behind)) is not None:
+            done += self._call(timer)
+            if isinstance(timer, PeriodicTimer) and timer._behind:
+                behind.append(timer)
         return done
 
-    def _call(self, timer: Timer) -> None:
-        callback, args, context = timer.callback, timer.args, timer._context
+    def _collect(self, tick: int) -> bool:
+        """Take what is due out of the wheel; False if the clock went back: what is due by its new time has run."""
+        with self._lock:
+            if tick < self._wheel.now:
+                return False
+            for timer in self._wheel.advance(tick):
+                timer._state = DUE
+                self._batch.append((timer._handle, timer))
+                self._due += 1
+            return True
+
+    def _next_due(self, now: int, behind: deque[PeriodicTimer]) -> Timer | None:
+        """Return the next timer to call; at the end those that make up for missed calls, one call each in turn."""
+        with self._lock:
+            while self._batch:
+                handle, timer = self._batch.popleft()
+                if timer._is_due(handle):
+                    self._due -= 1
+                    if isinstance(timer, PeriodicTimer):
+                        self._add(timer, self._ceil(timer._next(now)))
+                        timer._behind = timer._tick <= self._wheel.now
+                    else:
+                        timer._state = RUNNING
+                    return timer
+            while behind:
+                late = behind.popleft()
+                if late._state == PENDING and late._behind:
+                    self._move(late, self._ceil(late._next(now)))
+                    late._behind = late._tick <= self._wheel.now
+                    return late
+            return None
+
+    def _call(self, timer: Timer) -> bool:
+        """Call the timer's callback, and release it unless the timer is to be called again. False: it was cancelled."""
+        with self._lock:
+            callback, args, context = timer.callback, timer.args, timer._context
+        if callback is None:  # in this very moment, by another thread
+            return False
         try:
-            if callback is not None:
-                result = callback(*args) if context is None else context.run(callback, *args)
-                if result is not None and iscoroutine(result):
-                    self._spawn(timer, result)
+            result = callback(*args) if context is None else context.run(callback, *args)
+            if result is not None and iscoroutine(result):
+                self._spawn(timer, result, context)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # noqa: BLE001  # whatever it is, the others go on
             self._report(timer, error)
         finally:
             with self._lock:
-                if timer._state == RUNNING:
+                over = timer._state == RUNNING
+                if over:
                     timer._state = FIRED
-                    timer._release()
+            if over:
+                timer._release()
+        return True
 
     def _report(self, timer: Timer, error: BaseException) -> None:
         _arguments.report(self.on_error, timer, error)
@@ -265,22 +284,25 @@ class Driver:
             left = self.pending()
             for timer in left:
                 timer._state = STOPPED
-            self._forget()
+            self._empty()
         return left
 
     def _forget(self) -> None:
         """Drop all timers, as a forked child must."""
-        self._batch.clear()
-        self._late = 0
+        for timer in self.pending():
+            timer._state = FIRED
+        self._empty()
+
+    def _empty(self) -> None:
+        batch, self._batch, self._due = self._batch, deque(), 0
         self._wheel.clear()
+        del batch
 
     # ---- time ------------------------------------------------------------------------------------------------------
 
     def _now_ns(self) -> int:
         now = self._read()
-        if not 0 <= now <= LONGEST:
-            raise _arguments.bad_clock(self.clock)
-        return now
+        return now if type(now) is int and 0 <= now <= LONGEST else _arguments.clock_ns(now, self.clock)
 
     def _floor(self, ns: int) -> int:
         return ns // self._length
@@ -288,10 +310,7 @@ class Driver:
     def _ceil(self, ns: int) -> int:
         return -(-ns // self._length)
 
-    def _deadline(self, timer: Timer) -> int | None:
-        if timer._state == PENDING:
-            return self._wheel.deadline(timer._handle)
-        return self._wheel.now if timer._state == DUE else None
+    # ---- one timer -------------------------------------------------------------------------------------------------
 
     def _context(self, context: Context | None) -> Context | None:
         if context is None:
@@ -301,13 +320,39 @@ class Driver:
     def _schedule(self, timer: Timer, ns: int) -> Timer:
         tick = self._ceil(ns)
         with self._lock:
-            self._add(timer, tick)
-        self._armed(tick)
+            self._admit(timer, tick)
+        if tick < self._wake_before:
+            try:
+                self._sooner()
+            except BaseException:
+                timer.cancel()
+                raise
         return timer
 
-    def _add(self, timer: Timer, tick: int) -> None:
+    def _admit(self, timer: Timer, tick: int) -> None:
+        """Add one more timer, if there may be one."""
         if self._stopped:
             raise _arguments.stopped(self)
+        if self._room is not None and len(self) >= self._room:
+            raise WheelFull("max_pending timers are pending: cancel some, or make a driver with a higher limit")
+        self._add(timer, tick)
+
+    def _add(self, timer: Timer, tick: int) -> None:
+        timer._tick, timer._rank = tick, next(self._ranks)
         timer._handle = self._wheel.schedule(tick, timer)
-        self._late -= timer._state == DUE
         timer._state = PENDING
+
+    def _move(self, timer: Timer, tick: int) -> None:
+        """Give a timer that is to be called another deadline."""
+        if timer._state == DUE:
+            self._due -= 1
+            self._add(timer, tick)
+        else:
+            timer._tick, timer._rank = tick, next(self._ranks)
+            self._wheel.reschedule(timer._handle, tick)
+
+    def _remove(self, timer: Timer) -> None:
+        if timer._state == DUE:
+            self._due -= 1
+        else:
+            self._wheel.cancel(timer._handle)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import Context
 from random import random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from . import _arguments
 from ._arguments import DELAY, SKIP
@@ -14,7 +14,7 @@ from ._seconds import unsigned_ns
 if TYPE_CHECKING:
     from ._pure_driver import Driver
 
-PENDING: Final = 0  # in the wheel
+PENDING: Final = 0  # in the wheel; a periodic timer stays there while its callback runs
 DUE: Final = 1  # taken out of it, not called yet
 RUNNING: Final = 2  # its callback has not returned
 FIRED, CANCELLED, STOPPED = 3, 4, 5
@@ -28,20 +28,31 @@ class Timer:
         args: the arguments it is called with; empty once released.
     """
 
-    __slots__ = ("_context", "_delay", "_driver", "_handle", "_state", "args", "callback")
+    __slots__ = ("_context", "_delay", "_driver", "_handle", "_rank", "_state", "_tick", "args", "callback")
     callback: Callable[..., Any] | None
     args: tuple[Any, ...]
 
+    def __new__(cls, *args: Any, **_: Any) -> Self:
+        """Refuse what is not made by a driver."""
+        if not args:
+            raise TypeError("timers are made by a driver: use its call_later, call_at or call_every")
+        return super().__new__(cls)
+
     def __init__(
-        self, driver: Driver, delay: int, context: Context | None, callback: Callable[..., Any], args: tuple[Any, ...]
+        self, driver: Driver, delay: int, callback: Callable[..., Any], args: tuple[Any, ...], context: Context | None
     ) -> None:
         self._driver = driver
         self._delay = delay
         self._context = context
         self._handle = 0
-        self._state = PENDING
+        self._tick = 0
+        self._rank = 0  # among the timers of one tick
+        self._state = STOPPED
         self.callback = callback
         self.args = args
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("cannot copy or pickle a timer")
 
     def __repr__(self) -> str:
         return _arguments.describe(self)
@@ -55,12 +66,11 @@ class Timer:
         O(1).
         """
         with self._driver._lock:
-            if not self._take_out():
+            if self._state > DUE:
                 return False
+            self._driver._remove(self)
             self._state = CANCELLED
-            callback, args = self.callback, self.args
-            self._release()
-        del callback, args
+        self._release()
         return True
 
     def reset(self, delay: Any = None, /) -> bool:
@@ -80,23 +90,25 @@ class Timer:
         O(1).
         """
         nanoseconds = self._delay if delay is None else unsigned_ns(delay, "delay")
-        return self._rearm(self._driver._now_ns() + nanoseconds)
+        ns = self._driver._now_ns() + nanoseconds
+        return self._rearm(ns, ns)
 
     def reschedule(self, when: Any, /) -> bool:
         """Move the timer to a time on its driver's clock, in seconds. As `reset` otherwise; a past time is due now."""
-        return self._rearm(unsigned_ns(when, "when"))
+        ns = unsigned_ns(when, "when")
+        return self._rearm(ns, max(ns, self._driver._now_ns()))
 
     def when(self) -> float | None:
         """Return when it is due, in seconds on its driver's clock, rounded up to the tick; None unless it is active."""
         with self._driver._lock:
-            tick = self._driver._deadline(self)
-            return None if tick is None else tick * self._driver._length / 1e9
+            return self._tick * self._driver._length / 1e9 if self._state <= DUE else None
 
     def remaining(self) -> float | None:
         """Return the seconds until it is due, 0 if it is late, rounded up to the tick; None unless it is active."""
         with self._driver._lock:
-            tick = self._driver._deadline(self)
-            return None if tick is None else max(0, tick * self._driver._length - self._driver._now_ns()) / 1e9
+            if self._state > DUE:
+                return None
+            return max(0, self._tick * self._driver._length - self._driver._now_ns()) / 1e9
 
     def active(self) -> bool:
         """Return whether it is going to be called."""
@@ -109,48 +121,52 @@ class Timer:
     def _plan(self, ns: int) -> None:
         """A periodic timer goes on from there."""
 
-    def _take_out(self) -> bool:
-        if self._state == PENDING:
-            return self._driver._wheel.cancel(self._handle)
-        return self._state == DUE
+    def _is_due(self, handle: int) -> bool:
+        return self._state == DUE and self._handle == handle  # else it was cancelled, or reset and is due once more
 
-    def _rearm(self, ns: int) -> bool:
+    def _rearm(self, ns: int, planned: int) -> bool:
         driver = self._driver
         tick = driver._ceil(ns)
         with driver._lock:
-            if self._state == PENDING:
-                if not driver._wheel.reschedule(self._handle, tick):
-                    return False
-            elif self._state <= RUNNING:
-                driver._add(self, tick)
+            if self._state <= DUE:
+                driver._move(self, tick)
+            elif self._state == RUNNING:
+                driver._admit(self, tick)
             elif self._state == STOPPED:
                 raise _arguments.stopped(driver)
             else:
                 return False
-            self._plan(ns)
-        driver._armed(tick)
+            self._plan(planned)
+        if tick < driver._wake_before:
+            driver._sooner()
         return True
 
     def _release(self) -> None:
-        self._context = self.callback = None
-        self.args = ()
+        """Drop callback and arguments, when the timer no longer refers to them."""
+        old = self._context, self.callback, self.args
+        self._context, self.callback, self.args = None, None, ()
+        del old
 
 
 class PeriodicTimer(Timer):
     """A timer that goes on until it is cancelled."""
 
-    __slots__ = ("_jitter", "_missed", "_planned")
+    __slots__ = ("_behind", "_jitter", "_lateness", "_missed", "_planned")
 
     def __init__(
-        self, driver: Driver, interval: int, context: Any, callback: Any, args: Any, jitter: int, missed: int
+        self, driver: Driver, interval: int, callback: Any, args: Any, context: Any, jitter: int, missed: int
     ) -> None:
-        super().__init__(driver, interval, context, callback, args)
+        super().__init__(driver, interval, callback, args, context)
         self._jitter = jitter
         self._missed = missed
-        self._planned = 0
+        self._planned = 0  # nanoseconds on the clock: of the next call, jitter aside
+        self._behind = False  # the next call makes up for a missed one
+        self._lateness = 0
+        self._draw()
 
     def _plan(self, ns: int) -> None:
         self._planned = ns
+        self._behind = False
 
     def _next(self, now: int) -> int:
         """Plan the call after this one and return when, in nanoseconds, jitter included."""
@@ -160,7 +176,11 @@ class PeriodicTimer(Timer):
             self._planned += self._delay * (1 + (now - self._planned) // self._delay)
         else:
             self._planned += self._delay
-        return self._planned + self._late()
+        return self._planned + self._draw()
 
-    def _late(self) -> int:
-        return int(random() * self._jitter) if self._jitter else 0
+    def _draw(self) -> int:
+        """Return by how much the next call is to come late; the native twin draws one ahead."""
+        lateness = self._lateness
+        if self._jitter:
+            self._lateness = int(random() * self._jitter)
+        return lateness

@@ -22,6 +22,11 @@ LONGEST: Final = 2**62
 """The longest duration and the latest instant, in nanoseconds: 146 years."""
 
 
+def too_far(name: str) -> ValueError:
+    """Return the error for what is beyond 146 years."""
+    return ValueError(f"{name} is out of range: at most 146 years, which is {LONGEST // NANO} seconds")
+
+
 def first_ns(value: float) -> int:
     """Return the first nanosecond `ns` for which ``ns / 1e9 >= value``; value is finite."""
     whole = floor(value)
@@ -34,7 +39,7 @@ def first_ns(value: float) -> int:
 
 
 def signed_ns(value: Any, name: str) -> int:
-    """Return seconds as nanoseconds.
+    """Return seconds as nanoseconds. Far below zero there is only one number.
 
     Raises:
         TypeError: it is no number and no timedelta.
@@ -50,7 +55,7 @@ def signed_ns(value: Any, name: str) -> int:
         number = _as_float(value, name)
     if not isfinite(number):
         raise ValueError(f"{name} must be a finite number of seconds, not {number}")
-    return _bounded(first_ns(number), name)
+    return _bounded(first_ns(number) if abs(number) < 2 * LONGEST / NANO else int(number) * NANO, name)
 
 
 def unsigned_ns(value: Any, name: str) -> int:
@@ -72,18 +77,14 @@ def _as_float(value: Any, name: str) -> float:
     try:
         return float(value)
     except OverflowError:
-        raise _too_far(name) from None
+        raise too_far(name) from None
 
 
 def _bounded(nanoseconds: int, name: str) -> int:
-    if abs(nanoseconds) > LONGEST:
-        raise _too_far(name)
-    return nanoseconds
+    if nanoseconds > LONGEST:
+        raise too_far(name)
+    return max(nanoseconds, -LONGEST)
 
 
 def _no_seconds(value: Any, name: str) -> TypeError:
     return TypeError(f"{name} must be seconds, as a number or a timedelta, not {type(value).__name__}")
-
-
-def _too_far(name: str) -> ValueError:
-    return ValueError(f"{name} is out of range: at most 146 years, which is {LONGEST // NANO} seconds")

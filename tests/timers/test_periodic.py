@@ -1,0 +1,279 @@
+"""Periodic timers: the grid they keep, what becomes of missed calls, jitter, and changes from within."""
+
+import random
+from datetime import timedelta
+from math import ceil
+
+import pytest
+
+from tests.implementations import CORES, load_package
+
+MISSED = ["skip", "burst", "delay"]
+
+
+def nothing(*args):
+    """A callback."""
+
+
+@pytest.fixture
+def seen(clock):
+    return []
+
+
+@pytest.fixture
+def note(clock, seen):
+    """A callback that writes down the time."""
+    return lambda *args: seen.append(clock.time())
+
+
+@pytest.mark.parametrize("missed", MISSED)
+def test_a_periodic_timer_is_called_at_every_interval(timers, clock, note, seen, missed):
+    timer = timers.call_every(2.5, note, missed=missed)
+    clock.advance(10)
+    assert seen == [2.5, 5, 7.5, 10]
+    assert timer.active()
+    assert timer.when() == 12.5
+    assert len(timers) == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "expected"), [(0, [0, 2, 4]), (1, [1, 3]), (-5, [0, 2, 4]), (timedelta(seconds=3), [3])]
+)
+def test_first_says_when_it_begins(timers, clock, note, seen, first, expected):
+    timers.call_every(2, note, first=first)
+    clock.advance(4)
+    assert seen == expected
+
+
+@pytest.mark.parametrize(("missed", "interval", "count"), [("skip", 0.0007, 10**6), ("burst", 0.0701, 10**4)])
+def test_there_is_no_drift_over_a_million_intervals(timers, clock, missed, interval, count):
+    """Of an interval that is no multiple of the tick, nor exact as a float: 0.7 ms, 70.1 ms."""
+    calls = []
+    timer = timers.call_every(interval, calls.append, 1, missed=missed)
+    for part in range(1, 11):
+        clock.jump(interval * count / 10)
+        timers.run_due()
+        assert timer.when() == ceil((part * count // 10 + 1) * interval * 1000 - 1e-6) / 1000
+    assert len(calls) == (10 if missed == "skip" else count)
+
+
+@pytest.mark.parametrize("missed", ["skip", "burst"])
+def test_each_of_many_calls_comes_at_its_point_of_the_grid(timers, clock, note, seen, missed):
+    timers.call_every(0.0303, note, first=0.5, missed=missed)
+    clock.advance(60)
+    assert seen == [ceil(500 + number * 30.3 - 1e-6) / 1000 for number in range(len(seen))]
+    assert len(seen) == 1964
+
+
+def test_ticks_that_are_coarser_than_the_interval_do_not_add_up(pywheel, clock, note, seen):
+    timers = pywheel.Timers(clock, 1)
+    timers.call_every(2.25, note)
+    clock.advance(23)
+    assert seen == [3, 5, 7, 9, 12, 14, 16, 18, 21, 23]
+
+
+def test_an_interval_shorter_than_a_tick_is_called_once_a_tick(pywheel, clock, note, seen):
+    timers = pywheel.Timers(clock, 1)
+    timers.call_every(0.1, note)
+    clock.advance(3)
+    assert seen == [1, 2, 3]
+
+
+def test_skip_leaves_missed_calls_out_and_keeps_the_grid(timers, clock, note, seen):
+    timers.call_every(10, note, missed="skip")
+    clock.jump(35)
+    assert timers.run_due() == 1
+    clock.advance(10)
+    assert seen == [35, 40]
+
+
+def test_skip_on_the_grid_itself_goes_on_with_the_next_point(timers, clock, note, seen):
+    timer = timers.call_every(10, note, missed="skip")
+    clock.jump(30)
+    assert timers.run_due() == 1
+    assert timer.when() == 40
+
+
+def test_burst_makes_up_for_every_missed_call(timers, clock, note, seen):
+    timer = timers.call_every(10, note, missed="burst")
+    clock.jump(35)
+    assert timers.run_due() == 3
+    assert seen == [35, 35, 35]
+    assert timer.when() == 40
+
+
+def test_delay_counts_anew_from_the_call(timers, clock, note, seen):
+    timer = timers.call_every(10, note, missed="delay")
+    clock.jump(35)
+    assert timers.run_due() == 1
+    assert timer.when() == 45
+
+
+def test_others_are_called_before_a_timer_that_makes_up(timers, clock):
+    calls = []
+    timers.call_every(1, calls.append, "a", missed="burst")
+    timers.call_every(2, calls.append, "b", missed="burst")
+    timers.call_later(4, calls.append, "c")
+    clock.jump(4)
+    assert timers.run_due() == 7
+    assert calls == ["a", "b", "c", "a", "b", "a", "a"]
+
+
+@pytest.mark.parametrize(("missed", "count"), [("skip", 1), ("burst", 366 * 24), ("delay", 1)])
+def test_a_jump_of_a_year(timers, clock, missed, count):
+    calls = []
+    timer = timers.call_every(3600, calls.append, 1, missed=missed)
+    clock.jump(timedelta(days=366))
+    total = 0
+    while ran := timers.run_due(1000):
+        assert ran <= 1000
+        total += ran
+    assert total == len(calls) == count
+    assert timer.when() == 366 * 86_400 + 3600
+
+
+def test_limit_bounds_a_burst_and_others_get_their_turn(timers, clock):
+    calls = []
+    timers.call_every(1, calls.append, "burst", missed="burst")
+    clock.jump(10**6)
+    timers.call_later(0, calls.append, "other")
+    assert timers.run_due(3) == 3
+    assert calls == ["burst", "other", "burst"]
+    timers.call_later(0, calls.append, "another")
+    assert timers.run_due(3) == 3
+    assert "another" in calls[3:]
+
+
+@pytest.mark.parametrize("missed", MISSED)
+@pytest.mark.parametrize("at", [1, 3])
+def test_cancel_from_its_own_callback_ends_it_at_once(timers, clock, missed, at):
+    calls = []
+
+    def callback(item):
+        calls.append(item)
+        if len(calls) == at:
+            assert timer.active()
+            assert timer.cancel() is True
+            assert timer.cancel() is False
+            assert (timer.callback, timer.args) == (None, ())
+
+    timer = timers.call_every(1, callback, "item", missed=missed)
+    clock.advance(1)
+    clock.jump(20)
+    while timers.run_due():
+        clock.jump(1)
+    assert len(calls) == at
+    assert timer.cancelled()
+    assert len(timers) == 0
+
+
+@pytest.mark.parametrize("missed", MISSED)
+def test_reset_from_its_own_callback_begins_a_new_grid(timers, clock, note, seen, missed):
+    def callback():
+        note()
+        if len(seen) == 2:
+            assert timer.reset(0.5) is True
+
+    timer = timers.call_every(2, callback, missed=missed)
+    clock.advance(9)
+    assert seen == [2, 4, 4.5, 6.5, 8.5]
+
+
+def test_reset_while_it_makes_up_forgets_the_missed_calls(timers, clock):
+    calls = []
+    timer = timers.call_every(1, lambda: calls.append(timer.reset()), missed="burst")
+    clock.jump(10)
+    assert timers.run_due() == 1
+    assert timer.when() == 11
+
+
+def test_reset_without_a_delay_takes_the_interval(timers, clock):
+    timer = timers.call_every(10, nothing, first=1)
+    clock.jump(0.5)
+    timer.reset()
+    assert timer.when() == 10.5
+
+
+@pytest.mark.parametrize("missed", MISSED)
+def test_reschedule_to_a_time_that_has_passed_is_one_call_now_and_a_grid_from_now(timers, clock, missed):
+    calls = []
+    timer = timers.call_every(1, calls.append, 1, missed=missed)
+    clock.jump(1000)
+    timer.reschedule(5)
+    assert timers.run_due() == 1
+    assert timer.when() == 1001
+
+
+def test_a_callback_may_cancel_another_periodic_timer_that_makes_up(timers, clock):
+    calls = []
+
+    def first():
+        calls.append("first")
+        second.cancel()
+
+    timers.call_every(3, first, missed="burst")
+    second = timers.call_every(1, calls.append, "second", missed="burst")
+    clock.jump(6)
+    assert timers.run_due() == 3
+    assert calls == ["second", "first", "first"]
+    assert len(timers) == 1
+
+
+def test_an_error_does_not_end_it(pywheel, clock):
+    errors = []
+    timers = pywheel.Timers(clock, on_error=lambda timer, error: errors.append(timer))
+    timer = timers.call_every(1, lambda: 1 / 0)
+    clock.advance(3)
+    assert errors == [timer] * 3
+    assert timer.active()
+
+
+def test_jitter_makes_each_call_late_within_its_bound_and_does_not_add_up(timers, clock, note, seen):
+    random.seed(7)
+    timers.call_every(10, note, jitter=4)
+    clock.advance(10_000)
+    late = [time - 10 * number for number, time in enumerate(seen, 1)]
+    assert len(late) in (999, 1000)
+    assert all(0 <= seconds <= 4.001 for seconds in late)
+    assert min(late) < 0.5
+    assert max(late) > 3.5
+    assert 1.5 < sum(late) / len(late) < 2.5
+
+
+def test_jitter_applies_to_the_first_call_too(timers):
+    random.seed(7)
+    whens = {timers.call_every(10, nothing, first=0, jitter=1000).when() for _ in range(50)}
+    assert len(whens) > 40
+    assert 0 <= min(whens) <= max(whens) <= 1000
+
+
+def test_jitter_longer_than_the_interval_skips_what_it_passes(timers, clock, note, seen):
+    random.seed(7)
+    timers.call_every(1, note, jitter=10)
+    clock.advance(1000)
+    assert len(seen) == len(set(seen))
+    assert seen == sorted(seen)
+
+
+def test_both_implementations_draw_the_same_jitter():
+    """A seed repeats a run, whatever runs it."""
+    drawn = []
+    for package in map(load_package, CORES):
+        random.seed(11)
+        clock = package.ManualClock()
+        timers, seen = package.Timers(clock), []
+        timers.call_every(10, lambda clock=clock, seen=seen: seen.append(clock.time()), jitter=5)
+        timers.call_every(7, seen.append, 0, first=3, jitter=2, missed="delay")
+        clock.advance(100)
+        drawn.append(seen)
+    assert len(set(drawn[0])) > 8
+    assert all(seen == drawn[0] for seen in drawn)
+
+
+@pytest.mark.parametrize(
+    "missed", ["", "Skip", "coalesce", None, 1, [], "x" * 10_000], ids=lambda value: repr(value)[:20]
+)
+def test_an_unknown_policy_is_refused_by_name(timers, missed):
+    with pytest.raises(ValueError, match=r"^missed must be 'skip', 'burst' or 'delay', not .{0,60}$"):
+        timers.call_every(1, nothing, missed=missed)
+    assert len(timers) == 0

@@ -1,0 +1,208 @@
+"""What timers let go of, when, and what finalisers may do meanwhile."""
+
+import gc
+import weakref
+
+import pytest
+
+from tests.core.items import Item, Meddler
+
+
+def nothing(*args):
+    """A callback."""
+
+
+class Call(Item):
+    """A callback that can be seen to be released."""
+
+    def __call__(self, *args):
+        """Do nothing."""
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("kind", ["call_later", "call_every"])
+def test_cancel_releases_callback_and_arguments_before_it_returns(timers, kind, count):
+    callback, args = Call(), [Item() for _ in range(count)]
+    refs = [weakref.ref(thing) for thing in (callback, *args)]
+    timer = getattr(timers, kind)(10, callback, *args)
+    del callback, args
+    assert all(ref() is not None for ref in refs)
+    assert timer.cancel() is True
+    assert [ref() for ref in refs] == [None] * (count + 1)
+    assert (timer.callback, timer.args) == (None, ())
+
+
+def test_a_timer_that_has_fired_has_released_all_when_the_next_is_called(timers, clock):
+    callback, argument = Call(), Item()
+    refs = [weakref.ref(callback), weakref.ref(argument)]
+    first = timers.call_later(1, callback, argument)
+    del callback, argument
+    timers.call_later(1, lambda: seen.extend(ref() for ref in refs))
+    seen = []
+    clock.advance(1)
+    assert seen == [None, None]
+    assert not first.active()
+
+
+def test_the_memory_of_cancelled_timers_comes_back_while_the_others_stay(timers):
+    refs = []
+    for number in range(1000):
+        item = Item()
+        refs.append(weakref.ref(item))
+        timer = timers.call_later(100 + number, nothing, item)
+        if number % 10:
+            timer.cancel()
+    del item
+    assert sum(ref() is not None for ref in refs) == 100 == len(timers)
+
+
+ACTIONS = {
+    "cancel": lambda timers, others: [timer.cancel() for timer in others],
+    "reset": lambda timers, others: [timer.reset(0) for timer in others],
+    "schedule": lambda timers, others: [timers.call_later(0, nothing), timers.call_later(10**6, nothing)],
+    "run": lambda timers, others: timers.run_due(),
+    "look": lambda timers, others: (timers.pending(), len(timers), timers.next_deadline(), list(map(repr, others))),
+    "stop": lambda timers, others: timers.stop(),
+}
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize("way", ["cancel", "fire", "drop"])
+def test_finalisers_may_call_back_into_the_driver(pywheel, timers, clock, action, way):
+    others = [timers.call_later(number / 3, nothing) for number in range(20)]
+    errors, ran, refused = [], [], []
+
+    def meddle():
+        try:
+            ACTIONS[action](timers, others)
+        except (RuntimeError, pywheel.TimersStopped):
+            refused.append(action)
+        ran.append(len(timers))
+
+    timer = timers.call_later(1, lambda _: None, Meddler(meddle, errors))
+    if way == "cancel":
+        timer.cancel()
+    elif way == "fire":
+        clock.jump(2)
+        timers.run_due()
+    else:
+        timers.stop()
+        del timer
+    gc.collect()
+    assert errors == []
+    assert len(ran) == 1
+    assert set(refused) <= ({"run"} if way == "fire" else {"reset", "schedule"} if way == "drop" else set())
+    assert len(timers) == len(timers.pending())
+    clock.advance(10**7)
+    assert len(timers) == 0
+
+
+def test_pending_survives_finalisers_that_run_within_it(pywheel, clock):
+    """The collector may run whenever something is made, and finalisers may change everything then."""
+    threshold = gc.get_threshold()
+    for _ in range(30):
+        timers = pywheel.Timers(clock)
+        for number in range(300):
+            timers.call_later(number, nothing)
+        cycle = Meddler(timers.stop, [])
+        cycle.itself = cycle
+        del cycle
+        gc.set_threshold(1, 1, 1)
+        try:
+            assert len(timers.pending()) in (0, 300)
+        finally:
+            gc.set_threshold(*threshold)
+
+
+def cycles(timers):
+    """Every way in which a timer can hold what holds it."""
+    item = Call()
+    item.timer = timers.call_later(5, item)
+    yield item
+    item = Call()
+    item.timer = timers.call_later(5, nothing, item)
+    yield item
+    item = Call()
+    item.timer = timers.call_every(5, nothing, 1, item)
+    yield item
+    item = Call()
+    item.timers = timers
+    timers.call_later(5, item)
+    yield item
+    item = Call()
+    item.timer = timers.call_later(5, item)
+    item.timer.reset()
+    item.left = timers.stop()
+    yield item
+
+
+def test_cycles_through_callback_arguments_handle_and_driver_are_collected(pywheel, clock):
+    timers = pywheel.Timers(clock)
+    gone = [weakref.ref(timers), *map(weakref.ref, cycles(timers))]
+    del timers
+    gc.collect()
+    assert [ref() for ref in gone] == [None] * 6
+
+
+def test_a_driver_that_is_its_own_clock_and_error_handler_is_collected(pywheel):
+    class Mine(pywheel.Timers):
+        def __init__(self):
+            super().__init__(clock=self, on_error=self.failed)
+
+        def time_ns(self):
+            return 5
+
+        def failed(self, timer, error):
+            """Handle it."""
+
+    timers = Mine()
+    timers.call_later(1, timers.run_due)
+    gone = weakref.ref(timers)
+    del timers
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_dropped_driver_releases_what_was_pending(pywheel, clock):
+    timers, items = pywheel.Timers(clock), [Item() for _ in range(100)]
+    gone = [weakref.ref(item) for item in items]
+    for item in items:
+        timers.call_later(1, nothing, item)
+    del item, items, timers
+    gc.collect()
+    assert not any(ref() for ref in gone)
+    clock.advance(5)
+
+
+def test_a_timer_keeps_its_driver(pywheel, clock):
+    calls = []
+    timer = pywheel.Timers(clock).call_later(1, calls.append, 1)
+    clock.advance(2)
+    assert calls == [1]
+    assert timer.cancel() is False
+
+
+def test_finalisers_of_garbage_may_still_use_its_timers_and_driver(pywheel, clock):
+    seen, errors = [], []
+
+    def last_words(timers, timer):
+        seen.append((timer.cancel(), timer.active(), timers.call_later(1, nothing).when(), len(timers)))
+
+    timers = pywheel.Timers(clock)
+    timer = timers.call_later(1, nothing)
+    item = Meddler(lambda timers=timers, timer=timer: last_words(timers, timer), errors)
+    item.itself = item
+    timers.call_later(3, nothing, item)
+    del timers, timer, item
+    gc.collect()
+    assert errors == []
+    assert seen == [(True, False, 1, 2)]
+
+
+def test_a_chain_of_timers_each_the_argument_of_the_next_is_released(timers):
+    timer = timers.call_later(1, nothing)
+    for _ in range(200_000):
+        timer = timers.call_later(1, nothing, timer)
+    del timer
+    assert len(timers.stop()) == 200_001
+    gc.collect()

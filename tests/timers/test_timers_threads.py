@@ -1,0 +1,190 @@
+"""Several threads on one driver: each timer is called once, or cancelled once, whoever touched it last."""
+
+import contextlib
+import sys
+import threading
+from collections import Counter
+
+import pytest
+
+from tests.core.test_threads import Crew
+
+THREADS = 4
+TIMERS = 400
+
+
+@pytest.fixture(autouse=True)
+def _restless():
+    """Switch threads as often as the interpreter can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+class Bench:
+    """Threads that work on timers, and one that runs them until the others are done."""
+
+    def __init__(self, pywheel, workers, **options):
+        self.clock = pywheel.ManualClock()
+        self.errors = []
+        self.timers = pywheel.Timers(self.clock, on_error=lambda timer, error: self.errors.append(error), **options)
+        self.left = workers
+        self.lock = threading.Lock()
+
+    def work(self, function):
+        def run():
+            try:
+                function()
+            finally:
+                with self.lock:
+                    self.left -= 1
+
+        return run
+
+    def drive(self):
+        while self.left:
+            self.clock.jump(0.001)
+            self.timers.run_due(50)
+
+    def run(self, *functions):
+        Crew().run(self.drive, *map(self.work, functions))
+        self.clock.advance(1)
+        assert self.errors == []
+
+
+def test_each_timer_is_called_or_cancelled_once(pywheel):
+    bench, called, cancelled, moved = Bench(pywheel, THREADS), [], [], set()
+    made = [[] for _ in range(THREADS)]
+
+    def worker(thread):
+        def run():
+            timers, mine = bench.timers, made[thread]
+            for number in range(TIMERS):
+                name = thread, number
+                mine.append((name, timers.call_later(number % 50 / 1000, called.append, name)))
+                for others in made:
+                    if number % 3 == 0 and others:
+                        found, timer = others[number // 2 % len(others)]
+                        moved.add(found)
+                        timer.reset(number % 7 / 1000)  # if its callback is running, it is called once more
+                    if number % 5 == 0 and others:
+                        found, timer = others[number // 3 % len(others)]
+                        if timer.cancel():
+                            cancelled.append(found)
+                if number % 50 == 0:
+                    timers.pending(), len(timers), timers.next_deadline(), repr(mine[-1][1])
+
+        return run
+
+    bench.run(*map(worker, range(THREADS)))
+    assert len(bench.timers) == 0
+    outcomes = Counter(called + cancelled)
+    assert set(outcomes) == {(thread, number) for thread in range(THREADS) for number in range(TIMERS)}
+    assert all(count == 1 for name, count in outcomes.items() if name not in moved)
+    assert max(Counter(cancelled).values()) == 1
+
+
+def test_a_timer_that_several_threads_reset_while_its_callback_runs_is_in_the_wheel_once(pywheel):
+    bench, lengths = Bench(pywheel, THREADS), []
+
+    def callback():
+        lengths.append(len(bench.timers))
+        timer.reset(0)
+
+    timer = bench.timers.call_later(0, callback)
+
+    def reset():
+        for number in range(TIMERS):
+            timer.reset(number % 3 / 1000)
+            timer.when(), timer.active(), timer.callback, timer.args
+
+    Crew().run(bench.drive, *[bench.work(reset)] * THREADS)
+    assert max(lengths) <= 1
+    assert len(bench.timers) <= 1
+    assert bench.errors == []
+
+
+def test_periodic_timers_that_are_cancelled_and_reset_meanwhile_are_never_called_without_their_callback(pywheel):
+    bench, calls = Bench(pywheel, THREADS), []
+
+    def worker():
+        for number in range(TIMERS // 4):
+            made = [
+                bench.timers.call_every(0.001, calls.append, number, missed=missed, first=0)
+                for missed in ("skip", "burst", "delay")
+            ]
+            made[number % 3].reset()
+            made[0].reschedule(0)
+            for timer in made:
+                assert timer.args == (number,)
+                assert timer.cancel() is True
+                assert timer.cancel() is False
+
+    bench.run(*[worker] * THREADS)
+    assert len(bench.timers) == 0
+    assert set(calls) <= set(range(TIMERS))
+
+
+def test_max_pending_holds_whoever_schedules(pywheel):
+    bench, refused = Bench(pywheel, THREADS, max_pending=10), []
+    bench.timers.call_every(0.001, lambda: refused.append(len(bench.timers) > 10))
+    periodic = bench.timers.pending()[0]
+
+    def worker():
+        for _ in range(TIMERS):
+            with contextlib.suppress(pywheel.WheelFull):
+                bench.timers.call_later(0.002, int)
+            assert len(bench.timers) <= 10
+
+    bench.run(*[worker] * THREADS)
+    assert periodic.active()
+    assert bench.timers.pending() == [periodic]
+    assert refused.count(True) == 0
+
+
+def test_stop_takes_each_pending_timer_once(pywheel):
+    bench, called, left = Bench(pywheel, THREADS), [], []
+
+    def worker():
+        for number in range(TIMERS):
+            try:
+                bench.timers.call_later(number % 5 / 1000, called.append, 1)
+            except pywheel.TimersStopped:
+                return
+            made.append(1)
+
+    made = []
+
+    def stop():
+        while len(made) < TIMERS:
+            pass
+        left.extend(bench.timers.stop())
+
+    bench.left = THREADS + 1
+    bench.run(stop, *[worker] * THREADS)
+    assert len(called) + len(left) == len(made)
+    assert bench.timers.pending() == []
+
+
+def test_one_thread_at_a_time_may_run_a_driver(pywheel):
+    bench, refused = Bench(pywheel, 1), []
+    inside, leave = threading.Event(), threading.Event()
+
+    def hold():
+        inside.set()
+        leave.wait(60)
+
+    bench.timers.call_later(0, hold)
+
+    def other():
+        inside.wait(60)
+        try:
+            bench.timers.run_due()
+        except RuntimeError as error:
+            refused.append(str(error))
+        leave.set()
+
+    Crew().run(bench.timers.run_due, other)
+    assert len(refused) == 1
+    assert "running" in refused[0]
