@@ -18,6 +18,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from pywheel.core._wheel cimport TimingWheel
 from pywheel.core.advance cimport wheel_advance, wheel_next_deadline, wheel_pop
 from pywheel.core.arena cimport GEN_BITS, arena_find, is_live
+from pywheel.core.bits cimport prefetch
 from pywheel.core.clock cimport HAS_CLOCK, first_ns, monotonic_ns
 from pywheel.core.levels cimport NEVER, wheel_t
 from pywheel.core.schedule cimport wheel_move, wheel_remove, wheel_schedule
@@ -162,6 +163,7 @@ cdef class Timer:
 
         O(1).
         """
+        prefetch(self.driver.wheel.wheel.arena.nodes + <uint32_t>self.handle)   # while the clock is read
         cdef int64_t nanoseconds = self.delay if delay is None else as_ns(delay, "delay")
         cdef uint64_t ns = <uint64_t>now_ns(self.driver) + nanoseconds
         return rearm(self, ns, ns)
