@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from contextvars import Context
+from math import inf, nextafter
+from operator import index
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -16,7 +20,8 @@ if TYPE_CHECKING:
 
 AWAKE: Final = 0
 ASLEEP: Final = 2**63 - 1
-FAR: Final = 86_400.0  # seconds; some loops cannot count much further
+FAR: Final = 86_400 * 10**9  # nanoseconds; some loops cannot count much further
+MILLISECOND: Final = 10**6
 
 
 class AsyncTimers(Driver):
@@ -65,8 +70,10 @@ class AsyncTimers(Driver):
             max_pending=max_pending,
             contexts=True,
         )
+        self._at = clock is None and not _is_uvloop(type(self._loop))  # the loop can be told when, in its own time
         self._wake_before = ASLEEP
         self._alarm: asyncio.TimerHandle | asyncio.Handle | None = None
+        self._moved = False
         self._tasks: set[asyncio.Task[Any]] = set()
         if isinstance(clock, ManualClock):
             clock.attach(self)
@@ -93,21 +100,24 @@ class AsyncTimers(Driver):
             alarm.cancel()
 
     def _sooner(self) -> None:
-        if self._wake_before != AWAKE:
-            self._arm()
+        self._arm()
 
     def _arm(self) -> None:
-        """Have the loop wake us for the earliest deadline."""
+        """Have the loop wake us for the earliest deadline, in a context of our own: the caller's would live on."""
         self._silence()
+        self._wake_before = ASLEEP  # also if the loop refuses, because it is closed
         tick = self._next_tick()
-        self._wake_before = ASLEEP if tick is None else tick
         if tick is None:
             return
-        delay = (tick * self._length - self._now_ns()) / 1e9
+        now = self._now_ns()
+        delay = min(tick * self._length - now, FAR)
         if delay <= 0:
-            self._alarm = self._loop.call_soon(self._wake)
-        elif not isinstance(self.clock, ManualClock):
-            self._alarm = self._loop.call_later(min(delay, FAR), self._wake)
+            self._alarm = self._loop.call_soon(self._wake, context=Context())
+        elif self._at:
+            self._alarm = self._loop.call_at((now + delay) / 1e9, self._wake, context=Context())
+        elif not isinstance(self.clock, ManualClock):  # at least what uvloop counts in, or it would spin
+            self._alarm = self._loop.call_later(max(delay, MILLISECOND) / 1e9, self._wake, context=Context())
+        self._wake_before = tick
 
     def _wake(self) -> None:
         """Run what is due, a bounded number of callbacks. A loop that wakes us early is asked again."""
@@ -124,16 +134,29 @@ class AsyncTimers(Driver):
         return None  # the loop runs them when it gets its turn
 
     def _clock_moved(self, run: bool) -> None:  # noqa: ARG002
-        self._loop.call_soon_threadsafe(self._wake)
+        if self._moved:
+            return  # the loop has not looked yet: one turn is enough
+        self._moved = True
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._look, context=Context())
 
-    def _spawn(self, timer: Timer, coroutine: Coroutine[Any, Any, Any]) -> None:
-        task = self._loop.create_task(coroutine)
+    def _look(self) -> None:
+        self._moved = False
+        self._silence()  # or there would be two
+        self._wake()
+
+    def _spawn(self, timer: Timer, coroutine: Coroutine[Any, Any, Any], context: Context | None) -> None:
+        assert context is not None  # as all timers here have one
+        task = context.run(self._loop.create_task, coroutine)
         self._tasks.add(task)
         task.add_done_callback(lambda task: self._done(timer, task))
 
     def _done(self, timer: Timer, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None and not isinstance(error, KeyboardInterrupt | SystemExit):  # those the loop raised already
             self._report(timer, error)
 
     def _report(self, timer: Timer, error: BaseException) -> None:
@@ -152,21 +175,26 @@ class LoopClock(Clock):
         self._loop = loop
 
     def time_ns(self) -> int:
-        """Return ``loop.time()`` in nanoseconds, rounded down."""
-        now = self._loop.time()
-        ns = first_ns(now)
-        return ns if ns / 1e9 <= now else ns - 1
+        """Return the last nanosecond that, as a float, is not after ``loop.time()``."""
+        return first_ns(nextafter(self._loop.time(), inf)) - 1
 
 
 def _clock_of(loop: asyncio.AbstractEventLoop) -> Clock:
     """Return the loop's clock. uvloop's is the system's as well, but shows the time at which its turn began."""
-    kind = type(loop)
-    if getattr(kind, "time", None) is asyncio.BaseEventLoop.time or kind.__module__.partition(".")[0] == "uvloop":
+    if "time" in getattr(loop, "__dict__", ()):  # somebody gave this loop another one
+        return LoopClock(loop)
+    owner = next(kind for kind in type(loop).__mro__ if "time" in vars(kind))
+    if owner is asyncio.BaseEventLoop or _is_uvloop(owner):
         return MonotonicClock()
     return LoopClock(loop)
 
 
+def _is_uvloop(kind: type) -> bool:
+    """Whether it is a loop that counts in whole milliseconds, and wakes us up to one early."""
+    return any(base.__module__.partition(".")[0] == "uvloop" for base in kind.__mro__)
+
+
 def _positive(limit: int) -> int:
-    if limit < 1:
+    if index(limit) < 1:
         raise ValueError("limit must be 1 or more")
-    return limit
+    return index(limit)

@@ -67,7 +67,7 @@ class Timers(Driver):
         self.stop()
 
     def _next_ns(self) -> int | None:
-        return next_stop(self)
+        return None if self._running else next_stop(self)  # a callback that moves the clock need not stop for us
 
     def _clock_moved(self, run: bool) -> None:
         if run and not self._running:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet, ref
 
+from ._arguments import stopped
 from ._clock import Clock, ManualClock
 from ._driver import Driver, Timer
 from ._manual import next_stop
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 AWAKE: Final = 0  # no deadline lies before it: the thread looks by itself before it sleeps
 ASLEEP: Final = 2**63 - 1
 TURN: Final = 1_000  # callbacks before the thread looks whether it was stopped
+LONGEST_SLEEP: Final = 60.0  # seconds, then it looks whether its timers were cancelled and nobody else knows the driver
+PAUSE: Final = 1.0  # seconds, before it tries again what failed
 
+_logger: Final = logging.getLogger("pywheel")
 _drivers: Final[WeakSet[ThreadTimers]] = WeakSet()
 
 
@@ -55,10 +59,13 @@ class ThreadTimers(Driver):
         super().__init__(clock, tick, on_error=on_error, max_pending=max_pending)
         self._name = name
         self._thread: threading.Thread | None = None
-        self._starting = threading.Lock()
+        self._starting = threading.RLock()
         self._bell = Bell()
-        self._rested = threading.Condition()
-        self._rested_at = -1  # the time of the clock when the thread last fell asleep
+        self._answer = threading.Condition()  # with a ManualClock: that moves on when what is due has run
+        self._asked = self._answered = 0
+        self._again = 0  # turns at the same time of that clock
+        self._ended = False  # at the exit of the interpreter
+        self._alone = False  # nobody but the thread is left in this process
         self._wake_before = ASLEEP
         if isinstance(clock, ManualClock):
             clock.attach(self)
@@ -70,11 +77,21 @@ class ThreadTimers(Driver):
         It waits until the callback that is running has returned, unless that calls this; at most `timeout` seconds.
         """
         left = self._stop()
-        self._bell.ring()
-        thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(timeout)
+        self._join(timeout)
         return left
+
+    def _join(self, timeout: float | None) -> None:
+        self._bell.ring()
+        self._let_go()
+        with self._starting:
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread() and thread.is_alive():
+            thread.join(timeout)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it was stopped."""
+        return self._ended or super().stopped
 
     def __enter__(self) -> Self:
         return self
@@ -85,7 +102,8 @@ class ThreadTimers(Driver):
     # ---- in the thread that schedules ------------------------------------------------------------------------------
 
     def _sooner(self) -> None:
-        self._wake_before = AWAKE
+        if self._ended:
+            raise stopped(self)
         if self._thread is None:
             self._start()
         self._bell.ring()
@@ -100,54 +118,65 @@ class ThreadTimers(Driver):
                 try:
                     thread.start()
                 except BaseException:  # no more threads: the next timer tries again
-                    self._thread, self._wake_before = None, ASLEEP
+                    self._thread = None
                     raise
 
     def _next_ns(self) -> int | None:
-        return next_stop(self)
+        return None if self._thread is threading.current_thread() else next_stop(self)
 
     def _clock_moved(self, run: bool) -> None:
-        thread = self._thread
-        now = self._now_ns()
+        with self._answer:
+            self._asked = asked = self._asked + 1
         self._bell.ring()
-        if run and thread is not None and thread is not threading.current_thread():
-            with self._rested:
-                while self._rested_at < now and thread.is_alive():
-                    self._rested.wait(0.1)
+        if run and self._thread is not threading.current_thread():
+            with self._answer:
+                self._answer.wait_for(lambda: self._answered >= asked or self.stopped or self._idle())
+
+    def _idle(self) -> bool:
+        return self._thread is None and not len(self)
+
+    def _let_go(self) -> None:
+        """Have whoever waits for an answer look whether there will be one."""
+        with self._answer:
+            self._answer.notify_all()
 
     # ---- in its own ------------------------------------------------------------------------------------------------
 
     def _work(self) -> float | None:
         """Run what is due; return for how many seconds to sleep, or None for ever."""
+        asked = self._asked
         self._wake_before = AWAKE
-        while self._run(TURN) == TURN and not self.stopped:
+        while self._run(TURN) == TURN and not self.stopped and self._thread is threading.current_thread():
             pass
         self._wake_before = ASLEEP  # from here on whoever adds a timer rings; what came before is seen below
         now, tick = self._now_ns(), self._next_tick()
         if isinstance(self.clock, ManualClock):
-            return self._rest(self.clock, now, tick)
+            return self._rest(self.clock, asked, tick is not None and tick * self._length <= now)
         if tick is None:
             return None
         self._wake_before = tick
-        return max(0, tick * self._length - now) / 1e9
+        return min(max(0, tick * self._length - now) / 1e9, LONGEST_SLEEP)
 
-    def _rest(self, clock: ManualClock, now: int, tick: int | None) -> float | None:
+    def _rest(self, clock: ManualClock, asked: int, due: bool) -> float | None:
         """The same for a clock that is moved by others, or by whoever would sleep."""
-        if tick is not None and (clock.autojump or tick * self._length <= now):
-            clock._move_to(tick * self._length, False)
+        if due and not clock.autojump and self._again < TURN:  # no further: time itself must go on some day
+            self._again += 1
             return 0
-        with self._rested:
-            self._rested_at = now
-            self._rested.notify_all()
-        return None
+        self._again = 0
+        with self._answer:
+            self._answered = asked
+            self._answer.notify_all()
+        stop = next_stop(self) if clock.autojump else None
+        if stop is None:
+            return None
+        clock._move_to(stop, False)
+        return 0
 
     def _after_fork(self) -> None:
-        """Begin anew in a forked child, which has no such thread, unless it was forked by a callback."""
-        self._starting, self._rested = threading.Lock(), threading.Condition()
-        self._rested_at = -1
+        """Begin anew in a forked child, with another thread, also if a callback forked it and this is the old one."""
+        self._starting, self._answer = threading.RLock(), threading.Condition()
         self._bell.renew()
-        if self._thread is not threading.current_thread():
-            self._thread, self._running, self._wake_before = None, False, ASLEEP
+        self._thread, self._running, self._wake_before = None, False, ASLEEP
         self._forget()
 
 
@@ -164,44 +193,61 @@ class Bell:
 
     def ring(self) -> None:
         """Wake the sleeper."""
-        with suppress(RuntimeError):  # it rang already
-            self._lock.release()
+        if self._lock.locked():
+            try:
+                self._lock.release()
+            except RuntimeError:  # somebody was faster
+                return
 
     def sleep(self, seconds: float | None) -> None:
         """Sleep until it rings, at most so long."""
-        self._lock.acquire(timeout=-1 if seconds is None else min(seconds, threading.TIMEOUT_MAX))
+        self._lock.acquire(timeout=-1 if seconds is None else seconds)
 
 
 def _serve(driver: ref[ThreadTimers], bell: Bell) -> None:
     """Run a driver's timers until it is stopped, or nobody but this thread knows it and nothing is pending."""
     timers: ThreadTimers | None
+    seconds: float | None
     while (timers := driver()) is not None and not timers.stopped:
         try:
             seconds = timers._work()
+        except Exception:  # of no callback: there is no memory, or the clock is broken
+            _logger.exception("the thread of %r could not run its timers; it goes on in %s s", timers, PAUSE)
+            seconds = PAUSE
         except BaseException:
             _leave(timers)
             raise
+        if timers._thread is not threading.current_thread() or (timers._alone and len(timers) == 0):
+            _leave(timers)
+            return
         if len(timers) == 0:
             timers = None  # so that it can go
         bell.sleep(seconds)
 
 
 def _leave(timers: ThreadTimers) -> None:
-    """End the thread with an error that is not to be kept; another goes on with the timers that are left."""
+    """Take leave of a driver that is not stopped; another thread goes on with the timers that are left."""
+    if timers._thread is not threading.current_thread():  # its callback forked this child, which now ends
+        timers._alone = True
+        timers._bell.ring()
+        return
     timers._thread = None
     timers._wake_before = ASLEEP
     if len(timers) and not timers.stopped:
         timers._sooner()
+    timers._let_go()
 
 
 def _stop_all() -> None:
     """End every thread, at the exit of the interpreter; those whose callbacks block are given a second together."""
     drivers = list(_drivers)
     for driver in drivers:
-        driver.stop(0)
+        driver._ended = True  # and no more: to collect what is pending, as stop() does, takes a million timers seconds
+        driver._join(0)
     end = time.monotonic() + 1
     for driver in drivers:
-        driver.stop(max(0, end - time.monotonic()))
+        driver._join(max(0, end - time.monotonic()))
+        driver._wake_before = ASLEEP  # new timers are refused
 
 
 def _after_fork() -> None:

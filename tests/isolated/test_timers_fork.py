@@ -1,0 +1,275 @@
+"""A forked child begins with no timers and never hangs; its parent's timers go on."""
+
+import os
+import sys
+
+import pytest
+
+from tests.implementations import CORES
+from tests.isolated.child import run_well
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+
+COMMON = """
+import os, signal, sys, threading, time, warnings
+import pywheel
+warnings.simplefilter("ignore", DeprecationWarning)  # from 3.12 on, of forking with threads
+
+def fork(function):
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(20)  # a child that hangs ends so
+        try:
+            function()
+        except BaseException as error:
+            print(repr(error), flush=True)
+            os._exit(1)
+        os._exit(0)
+    return pid
+
+def wait(pid):
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, "the child failed or hung"
+
+def fires(timers):
+    done = threading.Event()
+    timers.call_later(0.001, done.set)
+    assert done.wait(15), "a timer did not fire"
+
+def use():
+    fires(timers)
+    assert len(timers) == 0
+    far, near = timers.call_later(1000, print), timers.call_later(500, print)
+    fires(timers)
+    assert timers.pending() == [near, far]
+    assert near.cancel() and far.reset(2000)
+    assert timers.stop() == [far]
+    with pywheel.ThreadTimers() as fresh:
+        fires(fresh)
+
+calls = []
+timers = pywheel.ThreadTimers()
+"""
+
+CASES = {
+    "asleep with timers pending": """
+timer = timers.call_later(0.3, calls.append, "parent")
+timers.call_later(1000, print)
+time.sleep(0.01)
+def child():
+    assert len(timers) == 0 and timers.pending() == []
+    assert not timer.active() and timer.when() is None and not timer.cancel()
+    use()
+    assert calls == []
+wait(fork(child))
+fires(timers)
+assert len(timers) == 2 - len(calls)
+while not calls:
+    time.sleep(0.001)
+""",
+    "before the first timer": "wait(fork(use)); use()",
+    "after it was stopped": """
+timers.stop()
+def child():
+    try:
+        timers.call_later(0, print)
+    except pywheel.TimersStopped:
+        return
+    raise AssertionError
+wait(fork(child))
+""",
+    "in the middle of a callback": """
+entered, leave = threading.Event(), threading.Event()
+def callback():
+    entered.set()
+    assert leave.wait(30)
+    calls.append("parent")
+timer = timers.call_later(0, callback)
+assert entered.wait(20)
+batch = [timers.call_later(0, calls.append, number) for number in range(5)]
+wait(fork(use))
+assert calls == []
+leave.set()
+fires(timers)
+assert calls == ["parent", 0, 1, 2, 3, 4]
+""",
+    "in the middle of a batch": """
+entered, leave = threading.Event(), threading.Event()
+def callback():
+    entered.set()
+    assert leave.wait(30)
+gate, opened = threading.Event(), threading.Event()
+timers.call_later(0, lambda: (opened.set(), gate.wait(30)))
+assert opened.wait(20)
+timers.call_later(0, callback)
+batch = [timers.call_later(0, calls.append, number) for number in range(100)]
+gate.set()
+assert entered.wait(20)  # the batch is taken out of the wheel, and held up by its first
+def child():
+    assert len(timers) == 0 and timers.pending() == []
+    assert not any(timer.active() or timer.cancel() or timer.reset() for timer in batch)
+    assert len(timers) == 0
+    use()
+wait(fork(child))
+leave.set()
+fires(timers)
+assert calls == list(range(100))
+""",
+    "from a callback": """
+def callback():
+    calls.append(fork(use))
+fired = []
+timers.call_later(0, callback)
+timers.call_later(0.02, fired.append, "parent")
+while not calls or not fired:
+    time.sleep(0.001)
+wait(calls[0])
+assert fired == ["parent"]
+""",
+    "from a callback, whose child goes on in it": """
+read, write = os.pipe()
+def callback():
+    pid = os.fork()
+    if pid:
+        calls.append(pid)
+        return
+    signal.alarm(20)
+    timers.call_later(0.005, os.write, write, b"2")
+    os.write(write, b"1")  # and the child ends when its timers have fired: nobody else is there
+timers.call_later(0, callback)
+timers.call_later(1000, print)
+while not calls:
+    time.sleep(0.001)
+wait(calls[0])
+assert os.read(read, 10) == b"12"
+fires(timers)
+""",
+    "with the bell locked": """
+timers.call_later(1000, print)
+timers._bell._lock.acquire(blocking=False)
+with timers._answer, timers._starting:
+    def child():
+        use()
+    pid = fork(child)
+wait(pid)
+fires(timers)
+""",
+    "again and again while threads schedule": """
+done = threading.Event()
+def work():
+    while not done.is_set():
+        mine = [timers.call_later(number % 3 * 0.001, calls.append, number) for number in range(100)]
+        for timer in mine[::3]:
+            timer.reset(0.002)
+        for timer in mine[::2]:
+            timer.cancel()
+        time.sleep(0)
+sys.setswitchinterval(1e-5)
+threads = [threading.Thread(target=work) for _ in range(2)]
+for thread in threads:
+    thread.start()
+try:
+    for _ in range(25):
+        wait(fork(use))
+finally:
+    done.set()
+for thread in threads:
+    thread.join()
+fires(timers)
+""",
+    "of a child of a child": """
+timers.call_later(1000, print)
+def child():
+    fires(timers)
+    wait(fork(use))
+    use()
+wait(fork(child))
+fires(timers)
+""",
+    "by multiprocessing": """
+import multiprocessing
+context = multiprocessing.get_context("fork")
+timers.call_later(1000, print)
+process = context.Process(target=use)
+process.start()
+process.join(30)
+assert process.exitcode == 0
+def callback():
+    process = context.Process(target=use)
+    process.start()
+    process.join(30)
+    calls.append(process.exitcode)
+timers.call_later(0, callback)
+fires(timers)
+assert calls == [0]
+""",
+    "on a manual clock": """
+clock = pywheel.ManualClock()
+timers = pywheel.ThreadTimers(clock=clock)
+timers.call_later(1, calls.append, "parent")
+timers.call_later(0, int)
+clock.advance(0)
+def child():
+    clock.advance(5)
+    timers.call_later(1, calls.append, "child")
+    clock.advance(1)
+    assert calls == ["child"]
+wait(fork(child))
+clock.advance(1)
+assert calls == ["parent"]
+""",
+    "by hand, in a callback": """
+timers = pywheel.Timers()
+timers.call_later(1000, print)
+def child():
+    fires_by_hand()
+def fires_by_hand():
+    fresh = pywheel.Timers()
+    fresh.call_later(0, calls.append, 1)
+    time.sleep(0.002)
+    assert fresh.run_due() == 1
+wait(fork(child))
+fires_by_hand()
+""",
+    "from an asyncio callback": """
+import asyncio
+async def other():
+    done = asyncio.Event()
+    async with pywheel.AsyncTimers() as mine:
+        mine.call_later(0.001, done.set)
+        await asyncio.wait_for(done.wait(), 15)
+async def main():
+    done = asyncio.Event()
+    async with pywheel.AsyncTimers() as mine:
+        mine.call_later(0, lambda: calls.append(fork(lambda: asyncio.run(other()))))
+        mine.call_later(0.01, done.set)
+        await asyncio.wait_for(done.wait(), 30)
+asyncio.run(main())
+wait(calls[0])
+""",
+}
+
+
+@pytest.mark.parametrize("name", CORES)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_child_never_hangs_and_both_sides_timers_work(name, case):
+    environment = {"PYWHEEL_PURE": "1" if name == "pure" else "", "PYWHEEL_REQUIRE_NATIVE": ""}
+    code = COMMON + CASES[case] + "\ntimers.stop()\nprint('well', flush=True)\n"
+    assert run_well("-c", code, timeout=90, **environment).splitlines()[-1] == "well"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python warns from 3.12 on")
+@pytest.mark.parametrize("name", CORES)
+def test_a_fork_beside_the_thread_is_warned_of_by_python_itself(name):
+    code = """
+import os, warnings, pywheel
+timers = pywheel.ThreadTimers()
+timers.call_later(1000, print)
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    if (pid := os.fork()) == 0:
+        os._exit(0)
+os.waitpid(pid, 0)
+print([warning.category.__name__ for warning in seen])
+"""
+    environment = {"PYWHEEL_PURE": "1" if name == "pure" else "", "PYWHEEL_REQUIRE_NATIVE": ""}
+    assert run_well("-c", code, **environment) == "['DeprecationWarning']\n"

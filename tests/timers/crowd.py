@@ -1,0 +1,76 @@
+"""Many threads at once, for the tests of what threads share."""
+
+import sys
+import threading
+import time
+from contextlib import contextmanager
+
+PATIENCE = 30  # seconds until a test gives up
+
+
+@contextmanager
+def restless():
+    """Switch threads as often as the interpreter can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+def wait_until(condition):
+    """Wait until something is so; fail if it never is."""
+    give_up = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < give_up, "it never came"
+        time.sleep(0.0005)
+
+
+class Crowd:
+    """Threads that begin together, and whose errors and results are kept."""
+
+    def __init__(self):
+        self._threads = []
+        self.results = {}
+        self._start = threading.Event()
+
+    def add(self, function, *arguments):
+        """Have a thread call the function, and return the thread's number."""
+        number = len(self._threads)
+        thread = threading.Thread(target=self._run, args=(number, function, arguments), daemon=True)
+        self._threads.append(thread)
+        thread.start()
+        return number
+
+    def _run(self, number, function, arguments):
+        self._start.wait()
+        try:
+            self.results[number] = function(*arguments)
+        except BaseException as error:
+            self.results[number] = error
+
+    def start(self):
+        self._start.set()
+
+    def done(self):
+        """Return how many have finished."""
+        return len(self.results)
+
+    def join(self):
+        """Wait for all; return what they returned or raised, by number."""
+        self.start()
+        for thread in self._threads:
+            thread.join(PATIENCE)
+            assert not thread.is_alive(), "a thread hangs"
+        return [self.results[number] for number in range(len(self._threads))]
+
+    def run(self, *functions):
+        """Run each function in a thread of its own; none may fail."""
+        for function in functions:
+            self.add(function)
+        results = self.join()
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return results

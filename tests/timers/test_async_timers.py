@@ -1,0 +1,372 @@
+"""AsyncTimers on the loops people use: when it wakes, how long its turns are, how it stops."""
+
+import asyncio
+import gc
+import time
+import weakref
+from importlib.util import find_spec
+from itertools import pairwise
+
+import pytest
+
+GUARD = 30  # seconds after which a test fails instead of hanging
+NO_UVLOOP = pytest.mark.skipif(find_spec("uvloop") is None, reason="uvloop is not installed")
+
+
+@pytest.fixture(params=["asyncio", "debug", pytest.param("uvloop", marks=NO_UVLOOP)])
+def run(request):
+    """Run a coroutine function in a new loop."""
+    factory = __import__("uvloop").new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
+
+    def run(main):
+        with asyncio.Runner(debug=request.param == "debug", loop_factory=factory) as runner:
+            return runner.run(asyncio.wait_for(main(), GUARD))
+
+    return run
+
+
+class Wakes:
+    """Counts how often the loop wakes a driver."""
+
+    def __init__(self, driver):
+        self.count, self._wake = 0, driver._wake
+        driver._wake = self.wake
+
+    def wake(self):
+        self.count += 1
+        self._wake()
+
+
+async def sleep(driver, seconds):
+    """Sleep on the driver's own clock, so that nothing due before is still to come."""
+    done = asyncio.Event()
+    driver.call_later(seconds, done.set)
+    await done.wait()
+
+
+def test_a_timer_fires_once_with_its_arguments(pywheel, run):
+    async def main():
+        calls = []
+        async with pywheel.AsyncTimers() as timers:
+            timers.call_later(0.001, lambda *args: calls.append(args), 1, 2)
+            timers.call_at(asyncio.get_running_loop().time() + 0.001, calls.append, 3)
+            await sleep(timers, 0.01)
+        assert len(calls) == 2
+        assert (1, 2) in calls
+        assert 3 in calls
+
+    run(main)
+
+
+def test_a_sooner_timer_added_while_the_loop_sleeps_wakes_it(pywheel, run):
+    async def main():
+        loop = asyncio.get_running_loop()
+        async with pywheel.AsyncTimers() as timers:
+            done = asyncio.Event()
+            timers.call_later(40_000, print)
+            await asyncio.sleep(0.001)
+            loop.call_later(0.001, timers.call_later, 0.001, done.set)  # added when nothing else is to be done
+            await done.wait()
+            done.clear()
+            timer = timers.call_later(50_000, done.set)
+            loop.call_later(0.001, timer.reset, 0.001)
+            await done.wait()
+
+    run(main)
+
+
+def test_a_timer_never_fires_early(pywheel, run):
+    async def main():
+        early, fired, total = [], asyncio.Semaphore(0), 600
+
+        def check(due):
+            if time.monotonic() < due:
+                early.append(due)
+            fired.release()
+
+        async with pywheel.AsyncTimers(tick=0.0001) as timers:
+            for number in range(total // 2):
+                delay = (number % 50) * 0.00071
+                timers.call_later(delay, check, time.monotonic() + delay)
+                when = time.monotonic() + delay
+                timers.call_at(when, check, when)
+                if number % 50 == 0:
+                    await asyncio.sleep(0.0003)
+            for _ in range(total):
+                await fired.acquire()
+        assert early == []
+
+    run(main)
+
+
+def test_a_loop_that_wakes_it_early_is_asked_again(pywheel):
+    class Hasty(asyncio.SelectorEventLoop):
+        """Wakes at half the time, as uvloop may a millisecond early."""
+
+        def call_at(self, when, callback, *args, context=None):
+            asked.append(when)
+            return super().call_at((self.time() + when) / 2, callback, *args, context=context)
+
+    async def main():
+        async with pywheel.AsyncTimers() as timers:
+            start = time.monotonic()
+            fired = []
+            timers.call_later(0.05, lambda: fired.append(time.monotonic() - start))
+            while not fired:
+                await asyncio.sleep(0)
+            assert fired[0] >= 0.05
+
+    asked = []
+    with asyncio.Runner(loop_factory=Hasty) as runner:
+        runner.run(main())
+    assert len(asked) > 1
+
+
+def test_the_loop_wakes_it_no_more_than_a_few_times_for_each_timer(pywheel, run):
+    async def main():
+        async with pywheel.AsyncTimers() as timers:
+            wakes = Wakes(timers)
+            for _ in range(30):
+                await sleep(timers, 0.0033)
+            assert wakes.count <= 30 * 3  # early once, and once on the wheel's way
+
+    run(main)
+
+
+def test_the_loop_has_one_timer_of_it_at_most(pywheel):
+    class Loop(asyncio.SelectorEventLoop):
+        def call_at(self, when, callback, *args, context=None):
+            handle = super().call_at(when, callback, *args, context=context)
+            handles.append(handle)
+            return handle
+
+    async def main():
+        async with pywheel.AsyncTimers() as timers:
+            for number in range(1000):
+                timers.call_later(1000 + (number * 7919) % 1000, print)
+                assert sum(not handle.cancelled() for handle in handles) == 1
+        assert all(handle.cancelled() for handle in handles)
+
+    handles = []
+    with asyncio.Runner(loop_factory=Loop) as runner:
+        runner.run(main())
+
+
+def test_cancelling_and_adding_later_timers_does_not_touch_the_loop(pywheel):
+    class Loop(asyncio.SelectorEventLoop):
+        calls = 0
+
+        def call_at(self, *args, **keywords):
+            self.calls += 1
+            return super().call_at(*args, **keywords)
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        async with pywheel.AsyncTimers() as timers:
+            first = timers.call_later(100, print)
+            before = loop.calls
+            for _ in range(1000):
+                timers.call_later(200, print).cancel()
+                first.reset()
+            assert loop.calls == before
+
+    with asyncio.Runner(loop_factory=Loop) as runner:
+        runner.run(main())
+
+
+@pytest.mark.parametrize("limit", [1, 100, 1000])
+def test_the_loop_gets_its_turn_after_limit_callbacks(pywheel, run, limit):
+    total = 100_000 if limit == 1000 else 2000
+
+    async def main():
+        fired, turns = 0, []
+        loop = asyncio.get_running_loop()
+
+        def callback():
+            nonlocal fired
+            fired += 1
+
+        def turn():
+            turns.append(fired)
+            if fired < total:
+                loop.call_soon(turn)
+
+        async with pywheel.AsyncTimers(limit=limit) as timers:
+            when = timers.time() + 0.002
+            for _ in range(total):
+                timers.call_at(when, callback)
+            time.sleep(0.005)  # the loop is held up, so that all are due at once
+            turn()
+            while fired < total:
+                await asyncio.sleep(0.001)
+        steps = [after - before for before, after in pairwise(turns)]
+        assert max(steps) == limit
+        assert fired == total
+
+    run(main)
+
+
+def test_a_timer_held_back_by_the_limit_can_be_cancelled(pywheel, run):
+    async def main():
+        calls, loop = [], asyncio.get_running_loop()
+        async with pywheel.AsyncTimers(limit=10) as timers:
+            batch = [timers.call_later(0, calls.append, number) for number in range(100)]
+            timers.call_later(0, int)
+            time.sleep(0.003)
+            while not calls:
+                await asyncio.sleep(0)
+            held = [timer for timer in batch if timer.active()]
+            assert len(held) == len(timers) - 1 == 100 - len(calls)
+            assert all(timer.cancel() for timer in held)
+            count = len(calls)
+            await sleep(timers, 0.003)
+            assert len(calls) == count == 100 - len(held)
+            assert loop.is_running()
+
+    run(main)
+
+
+def test_a_zero_delay_timer_that_rearms_itself_does_not_starve_the_loop(pywheel, run):
+    async def main():
+        calls, turns = 0, 0
+
+        def again():
+            nonlocal calls
+            calls += 1
+            timers.call_later(0, again)
+
+        async with pywheel.AsyncTimers(tick=0.000001) as timers:
+            again()
+            while calls < 500:
+                await asyncio.sleep(0)
+                turns += 1
+        assert turns >= 499  # one call in a turn, at most
+
+    run(main)
+
+
+def test_a_callback_may_cancel_siblings_reset_itself_and_stop_the_driver(pywheel, run):
+    async def main():
+        calls, left = [], []
+        timers = pywheel.AsyncTimers()
+
+        def first():
+            calls.append("first")
+            assert sibling.cancel()
+            if len(calls) < 3:
+                assert timer.reset(0)
+                siblings.append(sibling.cancel())
+            else:
+                left.extend(timers.stop())
+
+        def again():
+            nonlocal sibling
+            sibling = timers.call_later(0.001, calls.append, "never")
+
+        siblings = []
+        timer = timers.call_later(0, first)
+        sibling = timers.call_later(0, calls.append, "never")
+        far = timers.call_later(1000, print)
+        time.sleep(0.003)  # both are due in one batch
+        for _ in range(3):
+            seen = len(calls)
+            while len(calls) == seen:
+                await asyncio.sleep(0)
+            if not timers.stopped:
+                again()
+        assert calls == ["first"] * 3
+        assert siblings == [False, False]
+        assert left == [far]
+
+    run(main)
+
+
+def test_a_callback_that_drives_its_driver_gets_an_error(pywheel, run):
+    async def main():
+        errors = []
+        async with pywheel.AsyncTimers(on_error=lambda _, error: errors.append(error)) as timers:
+            timers.call_later(0, timers._run)
+            await sleep(timers, 0.002)
+        assert [type(error) for error in errors] == [RuntimeError]
+
+    run(main)
+
+
+def test_stop_returns_what_did_not_fire_and_refuses_more(pywheel, run):
+    async def main():
+        calls = []
+        async with pywheel.AsyncTimers() as timers:
+            far, near = timers.call_later(0.02, calls.append, 2), timers.call_later(0.01, calls.append, 1)
+            assert timers.stop() == [near, far]
+            assert timers.stop() == []
+            for schedule in (timers.call_later, timers.call_at, timers.call_every):
+                with pytest.raises(pywheel.TimersStopped):
+                    schedule(1, print)
+            with pytest.raises(pywheel.TimersStopped):
+                far.reset()
+            await asyncio.sleep(0.03)
+        assert calls == []
+        assert timers._alarm is None
+
+    run(main)
+
+
+def test_leaving_the_block_stops_it(pywheel, run):
+    async def main():
+        async with pywheel.AsyncTimers() as timers:
+            timer = timers.call_later(0, print)
+        assert timers.stopped
+        assert not timer.active()
+
+    run(main)
+
+
+def test_one_dropped_with_timers_pending_still_fires_them(pywheel, run):
+    async def main():
+        done = asyncio.Event()
+        timers = pywheel.AsyncTimers()
+        timers.call_later(0.005, done.set)
+        gone = weakref.ref(timers)
+        del timers
+        gc.collect()
+        await done.wait()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        gc.collect()
+        assert gone() is None
+
+    run(main)
+
+
+def test_a_driver_may_be_made_and_filled_before_its_loop_runs(pywheel):
+    loop = asyncio.new_event_loop()
+    try:
+        timers, calls = pywheel.AsyncTimers(loop), []
+        timers.call_later(0, calls.append, 1)
+        timers.call_later(0.001, loop.stop)
+        loop.run_forever()
+        assert calls == [1]
+    finally:
+        loop.close()
+
+
+def test_periodic_timers_follow_their_policy_when_the_loop_was_held_up(pywheel, run):
+    async def main():
+        counts = dict.fromkeys(["skip", "burst", "delay"], 0)
+
+        def count(missed):
+            counts[missed] += 1
+
+        async with pywheel.AsyncTimers() as timers:
+            start = timers.time()
+            for missed in counts:
+                timers.call_every(0.01, count, missed, missed=missed)
+            time.sleep(0.055)
+            while not counts["skip"]:
+                await asyncio.sleep(0)
+            elapsed = timers.time() - start
+        assert 5 <= counts["burst"] <= elapsed / 0.01
+        assert 1 <= counts["skip"] <= 1 + (elapsed - 0.055) / 0.01 + 1
+        assert counts["delay"] <= counts["skip"]
+
+    run(main)

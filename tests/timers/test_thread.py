@@ -1,0 +1,270 @@
+"""ThreadTimers: when its thread begins, sleeps, wakes and ends."""
+
+import gc
+import threading
+import time
+import weakref
+
+import pytest
+
+GUARD = 30  # seconds after which a test fails instead of hanging; less than the thread ever sleeps
+
+
+@pytest.fixture
+def timers(pywheel):
+    with pywheel.ThreadTimers() as driver:
+        yield driver
+
+
+class Sleeps:
+    """Counts how often a driver's thread falls asleep, and for how long it means to."""
+
+    def __init__(self, driver):
+        self.lengths = []
+        self.changed = threading.Condition()
+        self._sleep = driver._bell.sleep
+        driver._bell.sleep = self.sleep
+
+    def sleep(self, seconds):
+        with self.changed:
+            self.lengths.append(seconds)
+            self.changed.notify_all()
+        self._sleep(seconds)
+
+    def wait_for(self, number):
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.lengths) >= number, GUARD)
+
+
+def wait_until(condition):
+    """Wait for something nobody announces."""
+    end = time.monotonic() + GUARD
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def flush(driver):
+    """Return when the driver has run all that was due before."""
+    done = threading.Event()
+    driver.call_later(0, done.set)
+    assert done.wait(GUARD)
+
+
+def test_a_timer_fires_once_in_the_drivers_own_thread_with_its_arguments(timers):
+    calls, done = [], threading.Event()
+    timers.call_later(0.001, lambda *args: calls.append((threading.current_thread(), args)), 1, 2)
+    timers.call_later(0.002, done.set)
+    assert done.wait(GUARD)
+    [(thread, args)] = calls
+    assert args == (1, 2)
+    assert thread is not threading.current_thread()
+    assert thread.daemon
+
+
+def test_its_thread_has_the_name_it_was_given(pywheel):
+    names = []
+    with pywheel.ThreadTimers(name="heartbeats") as timers:
+        timers.call_later(0, lambda: names.append(threading.current_thread().name))
+        flush(timers)
+    assert names == ["heartbeats"]
+
+
+def test_no_thread_is_started_before_the_first_timer(pywheel):
+    before = set(threading.enumerate())
+    with pywheel.ThreadTimers(name="idle") as timers:
+        assert timers.pending() == []
+        assert timers.next_deadline() is None
+        assert set(threading.enumerate()) - before == set()
+        timers.call_later(100, print)
+        [thread] = set(threading.enumerate()) - before
+        timers.call_later(50, print)
+        assert set(threading.enumerate()) - before == {thread}
+    assert not thread.is_alive()
+
+
+def test_a_sooner_timer_added_while_it_sleeps_wakes_it(timers):
+    sleeps, done = Sleeps(timers), threading.Event()
+    timers.call_later(40_000, print)
+    sleeps.wait_for(1)
+    timers.call_later(0.001, done.set)
+    assert done.wait(GUARD)
+
+
+@pytest.mark.parametrize("move", ["reset", "reschedule"])
+def test_a_timer_moved_to_the_front_while_it_sleeps_wakes_it(timers, move):
+    sleeps, done = Sleeps(timers), threading.Event()
+    timer = timers.call_later(40_000, done.set)
+    sleeps.wait_for(1)
+    assert timer.reset(0.001) if move == "reset" else timer.reschedule(timers.time())
+    assert done.wait(GUARD)
+
+
+def test_a_later_timer_added_while_it_sleeps_does_not_wake_it(timers):
+    sleeps = Sleeps(timers)
+    timers.call_later(20_000, print)
+    sleeps.wait_for(1)
+    for _ in range(100):
+        timers.call_later(30_000, print).cancel()
+    flush(timers)  # wakes it twice; and a few may have come just before it slept
+    sleeps.wait_for(2)
+    assert len(sleeps.lengths) <= 20
+
+
+def test_it_sleeps_until_the_next_deadline_and_does_not_poll(timers):
+    sleeps, done = Sleeps(timers), threading.Event()
+    for number in range(1, 11):
+        timers.call_later(0.01 * number, done.set if number == 10 else int)
+    assert done.wait(GUARD)
+    # two for each timer, as the wheel may have it wake once on the way, and those for the ring of each sooner one
+    assert len(sleeps.lengths) <= 30
+
+
+def test_it_sleeps_without_an_end_when_nothing_is_pending(timers):
+    sleeps = Sleeps(timers)
+    timers.call_later(0, int)
+    wait_until(lambda: sleeps.lengths and sleeps.lengths[-1] is None)
+    assert len(timers) == 0
+
+
+def test_a_timer_never_fires_early(timers):
+    early, done = [], threading.Semaphore(0)
+
+    def check(due):
+        if time.monotonic() < due:
+            early.append(due)
+        done.release()
+
+    for number in range(500):
+        delay = (number % 50) * 0.0007
+        timers.call_later(delay, check, time.monotonic() + delay)
+        when = time.monotonic() + delay
+        timers.call_at(when, check, when)
+    for _ in range(1000):
+        assert done.acquire(timeout=GUARD)
+    assert early == []
+
+
+def test_timers_fire_by_deadline_and_those_of_one_tick_in_the_order_of_their_scheduling(timers):
+    calls, done = [], threading.Event()
+    start = timers.time() + 0.5
+    for number in [5, 3, 3, 1, 4, 1, 0]:
+        timers.call_at(start + number * 0.002, calls.append, (number, len(calls)))
+    timers.call_at(start + 0.02, done.set)
+    assert done.wait(GUARD)
+    assert [number for number, _ in calls] == [0, 1, 1, 3, 3, 4, 5]
+
+
+def test_a_zero_delay_timer_that_rearms_itself_lets_others_fire_and_the_driver_stop(pywheel):
+    calls, others = [], []
+    timers = pywheel.ThreadTimers()
+    done = threading.Event()
+
+    def again():
+        calls.append(1)
+        timers.call_later(0, again)
+
+    timers.call_later(0, again)
+    for number in range(10):
+        timers.call_later(0.002 * number, others.append, number)
+    timers.call_later(0.03, done.set)
+    assert done.wait(GUARD)
+    assert others == list(range(10))
+    [left] = timers.stop(GUARD)
+    assert left.callback is again
+    assert len(calls) > 1
+
+
+def test_a_hundred_thousand_due_at_once_do_not_keep_it_from_being_stopped(pywheel):
+    timers = pywheel.ThreadTimers()
+    entered, leave, calls = threading.Event(), threading.Event(), []
+
+    def first():
+        entered.set()
+        assert leave.wait(GUARD)
+
+    timers.call_later(0, first)
+    assert entered.wait(GUARD)
+    for number in range(100_000):
+        timers.call_later(0, calls.append, number)
+    timers.call_later(0, calls.append, "last")
+    stopper = threading.Thread(target=lambda: calls.append(timers.stop(GUARD)))
+    stopper.start()
+    wait_until(lambda: timers.stopped)
+    leave.set()
+    stopper.join(GUARD)
+    [left] = calls  # none of them ran
+    assert len(left) == 100_001
+    assert len(timers) == 0
+
+
+def test_one_dropped_with_nothing_pending_lets_its_thread_end(pywheel):
+    timers = pywheel.ThreadTimers()
+    timers.call_later(0, int)
+    flush(timers)
+    thread, gone = timers._thread, weakref.ref(timers)
+    del timers
+    thread.join(GUARD)
+    assert not thread.is_alive()
+    assert gone() is None
+
+
+def test_one_dropped_when_its_timers_are_cancelled_lets_its_thread_end_soon(pywheel, monkeypatch):
+    monkeypatch.setitem(pywheel.ThreadTimers._work.__globals__, "LONGEST_SLEEP", 0.01)
+    timers = pywheel.ThreadTimers()
+    timers.call_later(40_000, int).cancel()
+    thread = timers._thread
+    del timers
+    thread.join(GUARD)
+    assert not thread.is_alive()
+
+
+def test_one_dropped_with_timers_pending_still_fires_them(pywheel):
+    calls, done = [], threading.Event()
+    timers = pywheel.ThreadTimers()
+    timers.call_later(0.05, calls.append, 1)
+    timers.call_later(0.06, done.set)
+    gone = weakref.ref(timers)
+    del timers
+    gc.collect()
+    assert done.wait(GUARD)
+    assert calls == [1]
+    wait_until(lambda: gc.collect() >= 0 and gone() is None)
+
+
+def test_a_thread_that_cannot_be_started_is_an_error_and_the_next_timer_tries_again(pywheel, monkeypatch):
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    done = threading.Event()
+    with pywheel.ThreadTimers() as timers:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            with pytest.raises(RuntimeError, match="start new thread"):
+                timers.call_later(0, int)
+            assert len(timers) == 0
+        timers.call_later(0, done.set)
+        assert done.wait(GUARD)
+
+
+def test_a_clock_that_breaks_is_logged_and_tried_again(pywheel, monkeypatch, caplog):
+    monkeypatch.setitem(pywheel.ThreadTimers._work.__globals__, "PAUSE", 0.001)
+
+    class Clock(pywheel.Clock):
+        broken = False
+
+        def time_ns(self):
+            if self.broken and threading.current_thread().name == "pywheel-timers":
+                raise OSError("no clock")
+            return time.monotonic_ns()
+
+    clock, done = Clock(), threading.Event()
+    with pywheel.ThreadTimers(clock=clock) as timers:
+        clock.broken = True
+        timers.call_later(0, done.set)
+        thread = timers._thread
+        wait_until(lambda: "no clock" in caplog.text)
+        clock.broken = False
+        assert done.wait(GUARD)
+        assert timers._thread is thread
+    assert not thread.is_alive()

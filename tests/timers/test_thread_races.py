@@ -1,0 +1,199 @@
+"""ThreadTimers against many threads: each timer fires or is cancelled, once."""
+
+import sys
+import threading
+from collections import Counter
+from contextlib import suppress
+
+import pytest
+
+GUARD = 60  # seconds after which a test fails instead of hanging
+THREADS = 4
+
+
+@pytest.fixture
+def timers(pywheel):
+    with pywheel.ThreadTimers() as driver:
+        yield driver
+
+
+@pytest.fixture
+def restless():
+    """Switch threads as often as the interpreter can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def run_threads(*functions):
+    """Run the functions at once, each in a thread, and pass on what they raise."""
+    errors, start = [], threading.Barrier(len(functions))
+
+    def guarded(function):
+        try:
+            start.wait(GUARD)
+            function()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(function,)) for function in functions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(GUARD)
+    assert errors == []
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def drain(driver):
+    """Return when nothing is pending, and no callback is running."""
+    done = threading.Event()
+    while not done.is_set() or len(driver):
+        done.clear()
+        driver.call_later(0.001, done.set)
+        assert done.wait(GUARD)
+
+
+def test_a_thousand_threads_may_schedule_at_once(timers):
+    fired = Counter()
+    threads_seen = set()
+
+    def callback(number):
+        fired[number] += 1
+        threads_seen.add(threading.get_ident())
+
+    run_threads(*(lambda number=number: timers.call_later(0, callback, number) for number in range(1000)))
+    drain(timers)
+    assert fired == Counter(range(1000))
+    assert len(threads_seen) == 1
+
+
+@pytest.mark.usefixtures("restless")
+def test_first_timers_from_many_threads_start_one_thread(pywheel):
+    fired = []
+    for _ in range(30):
+        fired.clear()
+        before = set(threading.enumerate())
+        with pywheel.ThreadTimers(name="only one") as timers:
+            run_threads(*[lambda: timers.call_later(0, lambda: fired.append(threading.get_ident()))] * 8)
+            drain(timers)
+            mine = [thread for thread in set(threading.enumerate()) - before if thread.name == "only one"]
+            assert len(mine) == 1
+        assert len(fired) == 8
+        assert len(set(fired)) == 1
+
+
+@pytest.mark.usefixtures("restless")
+def test_each_timer_fires_once_or_is_cancelled_while_threads_schedule_reset_and_cancel(timers):
+    fired = Counter()  # the driver's thread alone writes to it
+    cancelled, moved = [[Counter() for _ in range(THREADS)] for _ in range(2)]
+
+    def callback(name):
+        fired[name] += 1
+
+    def work(thread):
+        mine = []
+        for number in range(1000):
+            name = thread * 1000 + number
+            mine.append((timers.call_later(number % 7 * 0.0005, callback, name), name))
+            timer, name = mine[number // 2]
+            if number % 3 == 0:
+                moved[thread][name] += timer.reset(number % 5 * 0.0005)
+            if number % 11 == 0:
+                moved[thread][name] += timer.reschedule(timers.time())
+            if number % 5 == 0:
+                timer, name = mine[number - number % 17 % (number + 1)]
+                cancelled[thread][name] += timer.cancel()
+            if number % 100 == 0:
+                timers.pending()
+
+    run_threads(*(lambda thread=thread: work(thread) for thread in range(THREADS)))
+    drain(timers)
+    ends, moves = sum(cancelled, Counter()) + fired, sum(moved, Counter())
+    assert set(ends) == set(range(1000 * THREADS))
+    again = {name for name, times in ends.items() if times > 1}
+    assert all(ends[name] <= 1 + moves[name] for name in again)  # those that were moved while their callback ran
+    assert len(timers) == 0
+
+
+@pytest.mark.usefixtures("restless")
+def test_a_cancel_from_another_thread_while_the_batch_runs_wins_or_loses(timers):
+    fired = []
+    for _ in range(10):
+        fired.clear()
+        entered, leave = threading.Event(), threading.Event()
+
+        def hold(entered=entered, leave=leave):
+            entered.set()
+            leave.wait(GUARD)
+
+        timers.call_later(0, hold)
+        assert entered.wait(GUARD)
+        batch = [timers.call_later(0, fired.append, number) for number in range(1000)]
+        assert len(timers) == 1000
+        leave.set()
+        won = [number for number in reversed(range(1000)) if batch[number].cancel()]
+        drain(timers)
+        assert sorted(fired + won) == list(range(1000))
+        assert [timer.cancelled() for timer in batch] == [number in set(won) for number in range(1000)]
+        assert len(timers) == 0
+
+
+@pytest.mark.usefixtures("restless")
+def test_a_driver_stopped_while_threads_schedule_gives_back_what_did_not_fire(pywheel):
+    for _ in range(10):
+        timers, fired, accepted, left = pywheel.ThreadTimers(), [], [[] for _ in range(THREADS)], []
+        early = threading.Semaphore(0)
+
+        def work(mine, timers=timers, fired=fired, early=early):
+            try:
+                for number in range(10**6):
+                    mine.append(timers.call_later(number % 3 * 0.001, fired.append, None))
+                    if number == 20:
+                        early.release()
+            except pywheel.TimersStopped:
+                pass
+
+        def stop(timers=timers, left=left, early=early):
+            for _ in range(THREADS):
+                assert early.acquire(timeout=GUARD)
+            left.extend(timers.stop(GUARD))
+
+        run_threads(stop, *(lambda mine=mine, work=work: work(mine) for mine in accepted))
+        everything = [timer for mine in accepted for timer in mine]
+        assert len(fired) + len(left) == len(everything)
+        assert set(left) <= set(everything)
+        assert len(timers) == 0
+        assert not any(timer.active() for timer in everything)
+
+
+@pytest.mark.usefixtures("restless")
+def test_stop_while_the_thread_is_being_started_is_no_error(pywheel):
+    for _ in range(200):
+        timers = pywheel.ThreadTimers()
+
+        def schedule(timers=timers):
+            with suppress(pywheel.TimersStopped):
+                timers.call_later(0, int)
+
+        run_threads(schedule, timers.stop)
+        thread = timers._thread
+        assert thread is None or not thread.is_alive()
+
+
+@pytest.mark.usefixtures("restless")
+def test_a_periodic_timer_may_be_reset_by_many_threads_and_fires_no_more_once_cancelled(timers):
+    calls = []
+    timer = timers.call_every(0.001, calls.append, None)
+    run_threads(*(lambda: [timer.reset(0.0001) for _ in range(500)] for _ in range(THREADS)))
+    assert len(timers) == 1
+    won = []
+    run_threads(*(lambda: won.append(timer.cancel()) for _ in range(THREADS)))
+    drain(timers)
+    assert won.count(True) == 1
+    count = len(calls)
+    done = threading.Event()
+    timers.call_later(0.005, done.set)
+    assert done.wait(GUARD)
+    assert len(calls) - count <= 1  # the one that was running when it was cancelled
