@@ -5,18 +5,33 @@ from typing import TYPE_CHECKING, Any
 from . import timers as _timers
 from ._errors import PywheelError, TimersStopped, WheelFull
 from .core import KeyWheel, TimingWheel, implementation
-from .timers import Clock, ManualClock, MonotonicClock, ThreadTimers, Timer, Timers
+from .timers import (
+    Clock,
+    DelayQueue,
+    ManualClock,
+    MonotonicClock,
+    ShutDown,
+    ThreadTimers,
+    Timer,
+    Timers,
+    TTLDict,
+)
 
 if TYPE_CHECKING:
-    from .timers import AsyncTimers
+    from .timers import AsyncDelayQueue, AsyncTimers, QueueShutDown
 
 __all__ = [
+    "AsyncDelayQueue",
     "AsyncTimers",
     "Clock",
+    "DelayQueue",
     "KeyWheel",
     "ManualClock",
     "MonotonicClock",
     "PywheelError",
+    "QueueShutDown",
+    "ShutDown",
+    "TTLDict",
     "ThreadTimers",
     "Timer",
     "Timers",

@@ -1,20 +1,40 @@
-"""Timers with callbacks, on the core's wheel: driven by hand, by a thread, by asyncio."""
+"""Timers with callbacks, on the core's wheel: driven by hand, by a thread, by asyncio; and containers on it."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from ._clock import Clock, ManualClock, MonotonicClock
+from ._delay_queue import DelayQueue, ShutDown
 from ._driver import Timer
 from ._manual import Timers
 from ._thread import ThreadTimers
+from ._ttl_dict import TTLDict
 
 if TYPE_CHECKING:
     from ._aio import AsyncTimers
+    from ._async_delay_queue import AsyncDelayQueue, QueueShutDown
 
-__all__ = ["AsyncTimers", "Clock", "ManualClock", "MonotonicClock", "ThreadTimers", "Timer", "Timers"]
+__all__ = [
+    "AsyncDelayQueue",
+    "AsyncTimers",
+    "Clock",
+    "DelayQueue",
+    "ManualClock",
+    "MonotonicClock",
+    "QueueShutDown",
+    "ShutDown",
+    "TTLDict",
+    "ThreadTimers",
+    "Timer",
+    "Timers",
+]
 
 # These import asyncio, which takes as long to load as all the rest of pywheel several times over.
-_LATER: Final = {"AsyncTimers": "._aio"}
+_LATER: Final = {
+    "AsyncDelayQueue": "._async_delay_queue",
+    "AsyncTimers": "._aio",
+    "QueueShutDown": "._async_delay_queue",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,218 @@
+"""A queue for asyncio whose items come out when they are due."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from ._aio import FAR, _clock_of
+from ._clock import Clock, ManualClock, monotonic_or
+from ._delay_items import NEVER, DelayItems
+from ._seconds import unsigned_ns
+
+if TYPE_CHECKING:
+    from ._seconds import Seconds
+
+if sys.version_info >= (3, 13):
+    from asyncio import QueueShutDown
+else:
+
+    class QueueShutDown(Exception):
+        """A queue was used that has been shut down. From Python 3.13 on, this is `asyncio.QueueShutDown`."""
+
+
+T = TypeVar("T")
+Waiting: TypeAlias = deque[asyncio.Future[None]]
+
+
+class AsyncDelayQueue(DelayItems[T]):
+    """A queue for asyncio, with `asyncio.Queue`'s words, whose items come out when they are due, and never before.
+
+    The item that is due first comes first; of those due within a tenth of a millisecond, the one that was put first.
+    Deadlines are rounded up to that, and an item without a delay is due at once. An item that was removed before
+    it came out counts for `join` as if it had never been put.
+
+    Each item wakes one waiting task. Cancelling a task that waits loses nothing: what it was woken for goes to the
+    next.
+
+    To be used from the thread of one loop, any loop, which is found at the first use: nothing can be put before it
+    runs, unless a clock is given.
+
+    Args:
+        maxsize: how many items there may be, due or not; 0 or less for no limit.
+        clock: where the time comes from; None for that of the loop. When a ManualClock moves, from any thread, those
+            that wait look at it; its autojump is for others.
+
+    Raises:
+        TypeError: maxsize is no int; clock is no clock.
+    """
+
+    _Empty = asyncio.QueueEmpty
+    _Full = asyncio.QueueFull
+    _ShutDown = QueueShutDown
+
+    def __init__(self, maxsize: int = 0, *, clock: Clock | None = None) -> None:
+        super().__init__(maxsize, self._first_time_ns if clock is None else monotonic_or(clock).time_ns)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._getters: Waiting = deque()
+        self._woken: asyncio.Future[None] | None = None  # a getter that has not had its turn yet
+        self._putters: Waiting = deque()
+        self._joiners: Waiting = deque()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = NEVER
+        self._is_manual = isinstance(clock, ManualClock)
+        if isinstance(clock, ManualClock):
+            clock.attach(self)
+
+    async def put(self, item: T, delay: Seconds = 0) -> int:
+        """Wait for room, and put an item that is due `delay` seconds after it got in; up to 0, it is due at once. O(1).
+
+        Returns:
+            A handle, for `remove` and `reschedule`.
+
+        Raises:
+            QueueShutDown: the queue was shut down.
+            TypeError, ValueError: delay is no finite number of seconds.
+        """
+        nanoseconds = unsigned_ns(delay, "delay")
+        while self.full() and not self._is_shut:
+            try:
+                await _turn_of(self._line_up(self._putters), self._putters)
+            except BaseException:
+                if not self.full():  # perhaps it was us who were told
+                    _wake_one(self._putters)
+                raise
+        return self._add(item, nanoseconds)
+
+    async def get(self) -> T:
+        """Wait until an item is due, remove the one that was due first, and return it. O(1).
+
+        Raises:
+            QueueShutDown: the queue was shut down and holds nothing more, due or not.
+        """
+        items = self._take()
+        was_next = False
+        while not items:
+            if self._is_over():
+                raise QueueShutDown
+            getter = self._line_up(self._getters)
+            if was_next:  # woken in vain: nothing was due after all, or somebody else took it
+                self._getters.rotate()
+            try:
+                self._look()
+                await _turn_of(getter, self._getters)
+                items = self._take()
+            finally:
+                was_next = self._woken is getter
+                if was_next:
+                    self._woken = None
+                self._look()
+        return items[0]
+
+    async def join(self) -> None:
+        """Wait until `task_done` was called for each item that was put, other than those removed or dropped."""
+        while self._unfinished:
+            await _turn_of(self._line_up(self._joiners), self._joiners)
+
+    # ---- waiting ---------------------------------------------------------------------------------------------------
+
+    def _line_up(self, waiting: Waiting) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = self._running_loop().create_future()
+        waiting.append(future)
+        return future
+
+    def _look(self) -> None:
+        """See to it that one getter is woken for the next item: now if that is due, else when it will be."""
+        if self._woken is not None:
+            return  # it looks again when it has had its turn
+        due = self._next_due() if _first(self._getters) else NEVER
+        wait = due - self._time_ns() if due != NEVER else NEVER
+        if wait <= 0:
+            self._woken = _wake_one(self._getters)
+        elif due < self._alarm_at or due == NEVER:
+            self._set_alarm(due, wait)
+
+    def _set_alarm(self, due: int, wait: int) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm, self._alarm_at = None, NEVER
+        if due != NEVER and not self._is_manual:
+            milliseconds = -(wait // -1_000_000)  # a loop's unit: for less, some loops would not sleep at all
+            self._alarm = self._running_loop().call_later(min(milliseconds / 1e3, FAR), self._ring)
+            self._alarm_at = due
+
+    def _ring(self) -> None:
+        """Look again; a loop that woke us early is asked again."""
+        self._alarm, self._alarm_at = None, NEVER
+        self._look()
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the loop that runs. RuntimeError if none does, or another than before."""
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop is not loop:
+            raise RuntimeError(f"{self!r} belongs to another event loop")
+        return loop
+
+    def _first_time_ns(self) -> int:
+        self._time_ns = _clock_of(self._running_loop()).time_ns
+        return self._time_ns()
+
+    # ---- what others may be waiting for ----------------------------------------------------------------------------
+
+    def _came(self, tick: int) -> None:  # noqa: ARG002
+        self._look()
+
+    def _room_came(self) -> None:
+        _wake_one(self._putters)
+
+    def _all_done(self) -> None:
+        _wake_every(self._joiners)
+
+    def _wake_all(self) -> None:
+        _wake_every(self._getters)
+        _wake_every(self._putters)
+
+    def _next_ns(self) -> int | None:
+        return None  # those that wait wake when the loop gets its turn
+
+    def _clock_moved(self, run: bool) -> None:  # noqa: ARG002
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._look)
+
+
+async def _turn_of(future: asyncio.Future[None], waiting: Waiting) -> None:
+    """Wait until it is woken; whoever is cancelled leaves the line."""
+    try:
+        await future
+    except BaseException:
+        future.cancel()
+        with suppress(ValueError):  # it was woken before
+            waiting.remove(future)
+        raise
+
+
+def _first(waiting: Waiting) -> asyncio.Future[None] | None:
+    """Return the first that still waits."""
+    while waiting and waiting[0].done():
+        waiting.popleft()
+    return waiting[0] if waiting else None
+
+
+def _wake_one(waiting: Waiting) -> asyncio.Future[None] | None:
+    """Wake the first that still waits, and return it."""
+    first = _first(waiting)
+    if first is not None:
+        waiting.popleft()
+        first.set_result(None)
+    return first
+
+
+def _wake_every(waiting: Waiting) -> None:
+    while _wake_one(waiting) is not None:
+        pass

@@ -1,0 +1,196 @@
+"""A queue for threads whose items come out when they are due."""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+from threading import Condition
+from typing import TYPE_CHECKING, TypeVar
+
+from ._clock import Clock, ManualClock, monotonic_or
+from ._delay_items import NEVER, TICK, DelayItems
+from ._fork import renew_after_fork
+from ._seconds import signed_ns
+
+if TYPE_CHECKING:
+    from ._seconds import Seconds
+
+if sys.version_info >= (3, 13):
+    from queue import ShutDown
+else:
+
+    class ShutDown(Exception):
+        """A queue was used that has been shut down. From Python 3.13 on, this is `queue.ShutDown`."""
+
+
+T = TypeVar("T")
+
+
+class DelayQueue(DelayItems[T]):
+    """A queue for threads, with `queue.Queue`'s words, whose items come out when they are due, and never before.
+
+    The item that is due first comes first; of those due within a tenth of a millisecond, the one that was put first.
+    Deadlines are rounded up to that, and an item without a delay is due at once. An item that was removed before
+    it came out counts for `join` as if it had never been put.
+
+    Each item wakes one waiting thread: of those that wait in `get`, one waits for the next deadline and the others for
+    their turn.
+
+    Args:
+        maxsize: how many items there may be, due or not; 0 or less for no limit.
+        clock: where the time comes from, that of timeouts too; None for the system's monotonic clock. When a
+            ManualClock moves, those that wait look at it; its autojump is for others.
+
+    A forked child has a copy of its own, for which nobody waits.
+
+    Raises:
+        TypeError: maxsize is no int; clock is no clock.
+    """
+
+    _Empty = queue.Empty
+    _Full = queue.Full
+    _ShutDown = ShutDown
+
+    def __init__(self, maxsize: int = 0, *, clock: Clock | None = None) -> None:
+        clock = monotonic_or(clock)
+        super().__init__(maxsize, clock.time_ns)
+        self._is_manual = isinstance(clock, ManualClock)
+        self._begin()
+        renew_after_fork(self)
+        if isinstance(clock, ManualClock):
+            clock.attach(self)
+
+    def _begin(self) -> None:
+        # Of the threads in `get`, one may be the leader: it sleeps until the next deadline. The others, the followers,
+        # sleep until they are told. Whoever stops leading tells one of them if anything is left to wait for, and so
+        # does whoever puts an item while nobody leads. So no item waits for a thread while one sleeps.
+        self._leader = Condition(self._lock)
+        self._leads_until: int | None = None  # nanoseconds; None: nobody leads
+        self._followers = Condition(self._lock)
+        self._not_full = Condition(self._lock)
+        self._joiners = Condition(self._lock)
+
+    def put(self, item: T, delay: Seconds = 0, block: bool = True, timeout: Seconds | None = None) -> int:
+        """Put an item that is due `delay` seconds after it got in; up to 0, it is due at once. O(1).
+
+        Args:
+            block: whether to wait for room.
+            timeout: how many seconds to wait at most; None for no limit.
+
+        Returns:
+            A handle, for `remove` and `reschedule`.
+
+        Raises:
+            queue.Full: there was no room.
+            ShutDown: the queue was shut down.
+            TypeError, ValueError: delay or timeout is no finite number of seconds, or timeout is negative.
+        """
+        nanoseconds = signed_ns(delay, "delay")
+        until = self._until(timeout) if block else 0
+        with self._lock:
+            if until and self.full():
+                self._wait_for_room(until)
+            return self._add(item, max(nanoseconds, 0))
+
+    def get(self, block: bool = True, timeout: Seconds | None = None) -> T:
+        """Remove the item that was due first, and return it; wait until one is due. O(1).
+
+        Args:
+            block: whether to wait.
+            timeout: how many seconds to wait at most; None for no limit.
+
+        Raises:
+            queue.Empty: none was due.
+            ShutDown: the queue was shut down and holds nothing more, due or not.
+            TypeError, ValueError: timeout is no finite number of seconds, or negative.
+        """
+        if not block:
+            return self.get_nowait()
+        until = self._until(timeout)
+        with self._lock:
+            return (self._take() or self._wait_for_item(until))[0]
+
+    def join(self) -> None:
+        """Wait until `task_done` was called for each item that was put, other than those removed or dropped."""
+        with self._lock:
+            while self._unfinished:
+                self._joiners.wait()
+
+    # ---- waiting ---------------------------------------------------------------------------------------------------
+
+    def _wait_for_item(self, until: int) -> list[T]:
+        try:
+            while not (items := self._take()):
+                if self._is_over():
+                    raise ShutDown
+                if self._time_ns() >= until:
+                    raise queue.Empty
+                if self._leads_until is None:
+                    self._lead(min(until, self._next_due()))
+                else:
+                    self._sleep(self._followers, until)
+            return items
+        finally:
+            if self._leads_until is None and not self.empty():
+                self._followers.notify()
+
+    def _lead(self, until: int) -> None:
+        self._leads_until = until
+        try:
+            self._sleep(self._leader, until)
+        finally:
+            self._leads_until = None
+
+    def _wait_for_room(self, until: int) -> None:
+        try:
+            while self.full() and not self._is_shut and self._time_ns() < until:
+                self._sleep(self._not_full, until)
+        except BaseException:
+            self._not_full.notify()  # perhaps there was room, and it was us who were told
+            raise
+
+    def _until(self, timeout: Seconds | None) -> int:
+        """Return when, in nanoseconds, to give up."""
+        if timeout is None:
+            return NEVER
+        nanoseconds = signed_ns(timeout, "timeout")
+        if nanoseconds < 0:
+            raise ValueError("timeout must not be negative")
+        return self._time_ns() + nanoseconds
+
+    def _sleep(self, condition: Condition, until: int) -> None:
+        """Sleep until notified, or, unless somebody else moves the clock, until then; perhaps not so long."""
+        if until == NEVER or self._is_manual:
+            condition.wait()
+        else:
+            condition.wait(min((until - self._time_ns()) / 1e9, threading.TIMEOUT_MAX))
+
+    # ---- what others may be waiting for ----------------------------------------------------------------------------
+
+    def _came(self, tick: int) -> None:
+        if self._leads_until is None:
+            self._followers.notify()
+        elif tick * TICK < self._leads_until:
+            self._leader.notify()
+
+    def _room_came(self) -> None:
+        self._not_full.notify()
+
+    def _all_done(self) -> None:
+        self._joiners.notify_all()
+
+    def _wake_all(self) -> None:
+        for waiting in (self._leader, self._followers, self._not_full):
+            waiting.notify_all()
+
+    def _next_ns(self) -> int | None:
+        return None  # those that wait wake by themselves
+
+    def _clock_moved(self, run: bool) -> None:  # noqa: ARG002
+        with self._lock:
+            self._wake_all()
+
+    def _after_fork(self) -> None:
+        self._lock = threading.RLock()
+        self._begin()

@@ -1,0 +1,347 @@
+"""A dict whose keys are gone when their time is up."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections import OrderedDict
+from collections.abc import Callable, ItemsView, Iterable, Iterator, MutableMapping, ValuesView
+from reprlib import recursive_repr
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeAlias, TypeVar, overload
+
+from ..core import TimingWheel
+from ..core._arguments import integer
+from ._arguments import callable_or_none
+from ._clock import Clock, MonotonicClock, monotonic_or
+from ._fork import renew_after_fork
+from ._seconds import unsigned_ns
+
+if TYPE_CHECKING:
+    from ._seconds import Seconds
+
+K = TypeVar("K")
+V = TypeVar("V")
+D = TypeVar("D")
+Entry: TypeAlias = tuple[V, int, int]  # value, handle of its timer, nanoseconds it was set for
+
+NEVER: Final = 2**63
+TORN: Final = -1  # somebody was interrupted while expiring: there may be keys whose timers are gone
+_MISSING: Final[Any] = object()
+_logger: Final = logging.getLogger("pywheel")
+
+
+class TTLDict(MutableMapping[K, V]):
+    """A dict whose keys are gone when their time is up: for sessions, tokens, caches, what was seen lately.
+
+    A key is there while the clock is before its deadline, to the nanosecond, and gone for the first operation after
+    it. Each operation drops what is due by itself: nothing needs a thread, and values that nobody asks for stay in
+    memory until the next operation or `expire`. Reading does not prolong a key's life: `set` and `touch` do.
+
+    Args:
+        ttl: how long a key lives after it was set, in seconds or a timedelta; 0 or less: it is gone at once.
+        maxsize: how many keys there may be. One more takes the place of the key that was set or touched longest ago.
+            None for no limit.
+        on_expire: called as ``on_expire(key, value)`` for each key that the dict drops by itself, because its time was
+            up or for lack of room; not for what is deleted or replaced. The operation that drops the key calls it, with
+            no lock held; it may use the dict. What it raises is logged to "pywheel" and goes no further, except for
+            KeyboardInterrupt and SystemExit.
+        clock: where the time comes from; None for the system's monotonic clock.
+
+    Iterating goes over what was there when it began, so the dict may change meanwhile. Keys come in the order in which
+    they were first set; with `maxsize`, in that of their last `set` or `touch`.
+
+    Safe to use from several threads; reading takes no lock. Each method costs O(1), those that go over everything O(n),
+    and besides what expires. It cannot be copied or pickled; ``dict(d.items())`` is what it holds
+    now, while ``dict(d)`` may meet a key that is gone by then.
+
+    Raises:
+        TypeError, ValueError: ttl is no finite number of seconds; maxsize is no int, or below 1; on_expire cannot be
+            called.
+    """
+
+    # Each key has an entry in _data and a timer in _wheel, which carries the key. A timer without an entry, which an
+    # interrupt may leave behind, means nothing. A tick is a nanosecond: nothing to convert, and nobody sleeps for one.
+
+    def __init__(
+        self,
+        ttl: Seconds,
+        *,
+        maxsize: int | None = None,
+        on_expire: Callable[[K, V], object] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._life = unsigned_ns(ttl, "ttl")
+        self._bounded = maxsize is not None
+        self._maxsize = sys.maxsize if maxsize is None else integer(maxsize, "maxsize")
+        if self._maxsize < 1:
+            raise ValueError("maxsize must be 1 or more, or None for no limit")
+        self._on_expire = callable_or_none(on_expire, "on_expire")
+        clock = monotonic_or(clock)
+        self._time_ns = time.monotonic_ns if type(clock) is MonotonicClock else clock.time_ns
+        self._wheel: TimingWheel[K] = TimingWheel()
+        self._lock = RLock()
+        self._begin()
+        renew_after_fork(self)
+
+    def _begin(self) -> None:
+        self._data: dict[K, Entry[V]] = {}
+        self._order: OrderedDict[K, Entry[V]] | None = None  # the same, where the oldest must be found
+        if self._bounded:
+            self._data = self._order = OrderedDict()
+        self._soonest = NEVER  # no timer is due before this time
+
+    # ---- time ------------------------------------------------------------------------------------------------------
+
+    def set(self, key: K, value: V, ttl: Seconds | None = None) -> None:
+        """Set a key, to be there for `ttl` seconds from now; None for the dict's own ttl.
+
+        Raises:
+            TypeError, ValueError: ttl is no finite number of seconds; the key cannot be hashed. Nothing has changed.
+        """
+        life = self._life if ttl is None else unsigned_ns(ttl, "ttl")
+        now = self._time_ns()
+        if now >= self._soonest:
+            now = self._swept()
+        deadline = now + life
+        with self._lock:
+            entry = self._data.get(key)  # keeps the old value until the lock is free: its finaliser may do anything
+            if deadline < self._soonest:
+                self._soonest = deadline
+            if entry is not None and self._wheel.reschedule(entry[1], deadline):
+                self._data[key] = value, entry[1], life
+                if self._order is not None:
+                    self._order.move_to_end(key)
+                return
+            evicted = self._add(key, value, life, deadline)
+        self._tell(evicted)
+
+    def _add(self, key: K, value: V, life: int, deadline: int) -> list[tuple[K, V]]:
+        """Set a key that is not there, and return what had to go for it. The lock is held, the deadline noted."""
+        handle = self._wheel.schedule(deadline, key)
+        evicted = []
+        if self._order is not None and len(self._order) >= self._maxsize:
+            oldest, (old, old_handle, _) = self._order.popitem(last=False)
+            self._wheel.cancel(old_handle)
+            evicted.append((oldest, old))
+        self._data[key] = value, handle, life
+        return evicted
+
+    def touch(self, key: K, ttl: Seconds | None = None) -> bool:
+        """Start a key's time anew: it will be there for `ttl` seconds from now; None for as long as it was set for.
+
+        Returns:
+            False if the key is not there.
+
+        Raises:
+            TypeError, ValueError: ttl is no finite number of seconds; the key cannot be hashed. Nothing has changed.
+        """
+        life = None if ttl is None else unsigned_ns(ttl, "ttl")
+        now = self._swept()
+        with self._lock:
+            entry = self._data.get(key)
+            if entry is None:
+                return False
+            deadline = now + (entry[2] if life is None else life)
+            if deadline < self._soonest:
+                self._soonest = deadline
+            self._wheel.reschedule(entry[1], deadline)
+            if self._order is not None:
+                self._order.move_to_end(key)
+        return True
+
+    def ttl(self, key: K) -> float | None:
+        """Return how many seconds the key will still be there; None if it is not."""
+        now = self._swept()
+        with self._lock:
+            entry = self._data.get(key)
+            deadline = None if entry is None else self._wheel.deadline(entry[1])
+        return None if deadline is None else max(0, deadline - now) / 1e9
+
+    def expire(self) -> int:
+        """Drop every key whose time is up, by deadline, and return how many. Other operations do so by themselves."""
+        dropped: list[tuple[K, V]] = []
+        with self._lock:
+            data, wheel = self._data, self._wheel
+            torn, self._soonest = self._soonest == TORN, TORN
+            due: Iterable[K] = wheel.advance(max(self._time_ns(), wheel.now))
+            for key in list(data) if torn else due:
+                entry = data.get(key)
+                if entry is not None and entry[1] not in wheel:
+                    del data[key]
+                    dropped.append((key, entry[0]))
+            soonest = wheel.next_deadline()
+            self._soonest = NEVER if soonest is None else soonest  # after the keys are gone: lookups rely on it
+        self._tell(dropped)
+        return len(dropped)
+
+    def _swept(self) -> int:
+        """Drop what is due and return the time."""
+        now = self._time_ns()
+        if now >= self._soonest:
+            self.expire()
+            now = self._time_ns()
+        return now
+
+    def _tell(self, dropped: Iterable[tuple[K, V]]) -> None:
+        """Call `on_expire`. The lock is free."""
+        if self._on_expire is None:
+            return
+        for key, value in dropped:
+            try:
+                self._on_expire(key, value)
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException:
+                _logger.exception("on_expire raised for the key %r", key)
+
+    # ---- what any dict has -----------------------------------------------------------------------------------------
+
+    __setitem__ = set  # noqa: A003 - the method
+
+    # A lookup takes no lock unless something is due. It reads the next deadline first, the entry, and the clock last:
+    # so an entry that another thread sets or drops meanwhile was there, not overdue, at some moment of the call.
+
+    def __getitem__(self, key: K) -> V:
+        soonest, entry = self._soonest, self._data.get(key)
+        if self._time_ns() >= soonest:
+            entry = self._entry_now(key)
+        if entry is None:
+            raise KeyError(key)
+        return entry[0]
+
+    @overload
+    def get(self, key: K, default: None = None, /) -> V | None: ...
+    @overload
+    def get(self, key: K, default: V | D, /) -> V | D: ...
+    def get(self, key: K, default: Any = None, /) -> Any:
+        """Return the value of a key, else `default`."""
+        soonest, entry = self._soonest, self._data.get(key)
+        if self._time_ns() >= soonest:
+            entry = self._entry_now(key)
+        return default if entry is None else entry[0]
+
+    def __contains__(self, key: Any) -> bool:
+        soonest, entry = self._soonest, self._data.get(key)
+        if self._time_ns() >= soonest:
+            entry = self._entry_now(key)
+        return entry is not None
+
+    def _entry_now(self, key: K) -> Entry[V] | None:
+        self.expire()  # which may take its time, or set the key again
+        with self._lock:
+            entry = self._data.get(key)
+            deadline = None if entry is None else self._wheel.deadline(entry[1])
+        return None if deadline is None or deadline <= self._time_ns() else entry
+
+    def __len__(self) -> int:
+        self._swept()
+        return len(self._data)
+
+    def setdefault(self, key: K, default: Any = None, /) -> V:
+        """Return the value of a key; set it to `default` if it is not there, for the dict's own ttl. One step."""
+        now = self._swept()
+        with self._lock:
+            entry = self._data.get(key)
+            if entry is not None:
+                return entry[0]
+            value: V = default
+            deadline = now + self._life
+            if deadline < self._soonest:
+                self._soonest = deadline
+            evicted = self._add(key, value, self._life, deadline)
+        self._tell(evicted)
+        return value
+
+    def __delitem__(self, key: K) -> None:
+        self.pop(key)
+
+    @overload
+    def pop(self, key: K, /) -> V: ...
+    @overload
+    def pop(self, key: K, /, default: V | D) -> V | D: ...
+    def pop(self, key: K, /, default: Any = _MISSING) -> Any:
+        """Remove a key and return its value; `default`, or KeyError without one, if it is not there."""
+        self._swept()
+        with self._lock:
+            entry = self._data.pop(key, None)
+            if entry is not None:
+                self._wheel.cancel(entry[1])
+                return entry[0]
+        if default is _MISSING:
+            raise KeyError(key)
+        return default
+
+    def popitem(self) -> tuple[K, V]:
+        """Remove the last key, in the order of iterating, and return it with its value; KeyError if there is none."""
+        self._swept()
+        with self._lock:
+            key, (value, handle, _) = self._data.popitem()
+            self._wheel.cancel(handle)
+        return key, value
+
+    def clear(self) -> None:
+        """Remove every key. O(n)."""
+        self._swept()
+        with self._lock:
+            data = self._data  # whose values are released when the lock is free
+            self._begin()
+            self._wheel.clear()
+        del data
+
+    def update(self, other: Any = (), /, **more: Any) -> None:
+        """Set each key of a mapping, or of pairs, and each of `more`, for the dict's own ttl. O(n)."""
+        super().update(other.items() if isinstance(other, TTLDict) else other, **more)  # its keys may go meanwhile
+
+    def __ior__(self, other: Any) -> Self:
+        self.update(other)
+        return self
+
+    # ---- going over everything -------------------------------------------------------------------------------------
+
+    def _snapshot(self) -> list[tuple[K, V]]:
+        self._swept()
+        with self._lock:
+            return [(key, entry[0]) for key, entry in self._data.items()]
+
+    def __iter__(self) -> Iterator[K]:
+        return iter([key for key, _ in self._snapshot()])
+
+    def items(self) -> ItemsView[K, V]:
+        """Return a view of the keys with their values."""
+        return _Items(self)
+
+    def values(self) -> ValuesView[V]:
+        """Return a view of the values."""
+        return _Values(self)
+
+    @recursive_repr("TTLDict({...})")
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({dict(self._snapshot())!r}, ttl={self._life / 1e9:g})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"a {type(self).__name__} cannot be copied or pickled: take dict(d.items())")
+
+    def _after_fork(self) -> None:
+        self._lock = RLock()
+
+
+# The views of MutableMapping look each key up when they come to it: by then its time may be up.
+
+
+class _Items(ItemsView[K, V]):
+    _mapping: TTLDict[K, V]
+
+    def __iter__(self) -> Iterator[tuple[K, V]]:
+        return iter(self._mapping._snapshot())
+
+
+class _Values(ValuesView[V]):
+    _mapping: TTLDict[Any, V]
+
+    def __iter__(self) -> Iterator[V]:
+        return iter([value for _, value in self._mapping._snapshot()])
+
+    def __contains__(self, value: object) -> bool:
+        return any(mine is value or mine == value for mine in self)

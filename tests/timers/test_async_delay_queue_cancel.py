@@ -1,0 +1,206 @@
+"""Tasks that wait for an AsyncDelayQueue and are cancelled: nothing is lost."""
+
+import asyncio
+import random
+import time
+from collections import Counter
+from contextlib import suppress
+from importlib.util import find_spec
+
+import pytest
+
+from tests.timers.queues import done, runner, settle, start
+
+NO_UVLOOP = pytest.mark.skipif(find_spec("uvloop") is None, reason="uvloop is not installed")
+
+
+@pytest.fixture(params=["asyncio", pytest.param("uvloop", marks=NO_UVLOOP)])
+def run(request):
+    """Runs a coroutine function on a new loop."""
+    return runner(request.param)
+
+
+@pytest.fixture
+def make(pywheel):
+    """Makes queues that count how often a task looked for an item."""
+
+    class Watched(pywheel.AsyncDelayQueue):
+        looks = 0
+
+        def _take(self):
+            self.looks += 1
+            return super()._take()
+
+    def make(maxsize=0, clock=None):
+        return Watched(maxsize, clock=clock)
+
+    return make
+
+
+@pytest.fixture
+def q(make, clock):
+    """One without a limit, on a clock that stands still."""
+    return make(clock=clock)
+
+
+def test_cancelling_a_get_loses_no_item(run, q):
+    async def main():
+        first, second = await start(2, q.get)
+        q.put_nowait("a")  # which wakes the first,
+        first.cancel()  # too late
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        assert await second == "a"
+
+    run(main)
+
+
+def test_cancelling_the_only_get_leaves_the_item(run, q):
+    async def main():
+        (task,) = await start(1, q.get)
+        q.put_nowait("a")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert q.get_nowait() == "a"
+        assert q._woken is None
+
+    run(main)
+
+
+def test_cancelling_a_get_that_was_not_woken_wakes_nobody(run, q):
+    async def main():
+        first, second, third = await start(3, q.get)
+        looks = q.looks
+        second.cancel()
+        q.put_nowait("a")
+        await settle()
+        assert done([first]) == ["a"]
+        assert second.cancelled()
+        assert q.looks == looks + 1
+        q.put_nowait("b")
+        assert await third == "b"
+
+    run(main)
+
+
+def test_a_get_that_times_out_leaves_the_line(run, q):
+    async def main():
+        (first,) = await start(1, q.get)
+        for _ in range(5):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0):
+                    await q.get()
+        assert len(q._getters) == 1
+        q.put_nowait("a")
+        assert await first == "a"
+
+    run(main)
+
+
+def test_who_was_woken_for_an_item_that_somebody_else_took_is_still_the_first(run, q):
+    async def main():
+        tasks = await start(3, q.get)
+        q.put_nowait("a")
+        assert q.get_nowait() == "a"
+        await settle()
+        assert done(tasks) == []
+        for number in range(3):
+            q.put_nowait(number)
+        await settle()
+        assert done(tasks) == [0, 1, 2]
+
+    run(main)
+
+
+def test_who_is_woken_on_the_way_to_a_far_deadline_is_still_the_first(run, q, clock):
+    async def main():
+        tasks = await start(3, q.get)
+        q.put_nowait("a", 1000)
+        looks = q.looks
+        clock.advance(999)
+        await settle()
+        assert q.looks == looks + 1  # in vain
+        clock.advance(1)
+        await settle()
+        assert done(tasks) == ["a"]
+        assert tasks[0].done()
+        q.shutdown()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(main)
+
+
+def test_cancelling_a_put_leaves_its_room_to_the_next(run, make, clock):
+    async def main():
+        q = make(1, clock)
+        q.put_nowait("a")
+        first, second, third = await start(3, q.put, "more")
+        q.get_nowait()  # which wakes the first,
+        first.cancel()  # too late
+        third.cancel()
+        await settle()
+        assert (first.cancelled(), second.done(), third.cancelled()) == (True, True, True)
+        assert q.qsize() == 1
+        assert not q._putters
+
+    run(main)
+
+
+class Market:
+    """Tasks that put, get, remove, reschedule, and now and then give up, and a list of what came of it."""
+
+    def __init__(self, q):
+        self.q = q
+        self.rng = random.Random(5)
+        self.put, self.got, self.removed = [], [], []
+
+    def patience(self, *seconds):
+        return asyncio.timeout(self.rng.choice(seconds))
+
+    async def produce(self, number):
+        for count in range(150):
+            name, delay = (number, count), self.rng.choice([0, 0, 0.0001, 0.001, 0.003])
+            with suppress(TimeoutError):
+                async with self.patience(None, None, 0.0005):
+                    handle = await self.q.put((name, time.monotonic_ns() + delay * 1e9), delay)
+                self.put.append(name)
+                self.meddle(handle, name)
+            if self.rng.random() < 0.1:
+                await asyncio.sleep(0.001)
+
+    def meddle(self, handle, name):
+        if self.rng.random() < 0.1 and self.q.remove(handle):
+            self.removed.append(name)
+        elif self.rng.random() < 0.2:
+            self.q.reschedule(handle, 0.004)  # later than it was
+
+    async def consume(self):
+        while True:
+            with suppress(TimeoutError):
+                async with self.patience(None, 0, 0.0001, 0.001):
+                    try:
+                        name, due = await self.q.get()
+                    except self.q._ShutDown:
+                        return
+                assert time.monotonic_ns() >= due
+                self.got.append(name)
+                self.q.task_done()
+
+
+@pytest.mark.parametrize("maxsize", [0, 3])
+def test_each_item_comes_out_once_and_not_early_whoever_is_cancelled(run, make, maxsize):
+    async def main():
+        q = make(maxsize)
+        market = Market(q)
+        consumers = [asyncio.create_task(market.consume()) for _ in range(4)]
+        await asyncio.gather(*map(market.produce, range(3)))
+        await q.join()
+        q.shutdown()
+        await asyncio.gather(*consumers)
+        assert q.empty()
+        assert len(set(market.put)) == len(market.put)
+        assert Counter(market.got + market.removed) == Counter(market.put)
+        assert (q._alarm, q._woken, len(q._getters), len(q._putters)) == (None, None, 0, 0)
+
+    run(main)

@@ -1,0 +1,248 @@
+"""Threads that wait for a DelayQueue: who wakes, when, and with what."""
+
+import queue
+import random
+import signal
+import time
+from collections import Counter
+from itertools import chain
+
+import pytest
+
+from tests.isolated.child import run_well
+from tests.timers.crowd import Crowd, restless, wait_until
+from tests.timers.queues import waiting, watched
+
+
+@pytest.fixture
+def make(pywheel):
+    """Makes queues that count their sleepers."""
+    return lambda maxsize=0, clock=None: watched(pywheel)(maxsize, clock=clock)
+
+
+@pytest.fixture
+def q(make, clock):
+    """One without a limit, on a clock that stands still."""
+    return make(clock=clock)
+
+
+# ---- when a waiting thread gets what ---------------------------------------------------------------------------------
+
+
+def test_get_waits_until_the_item_is_due(q, clock):
+    q.put("a", 10)
+    crowd = waiting(q, 1, q.get)
+    for _ in range(4):
+        naps = q.naps
+        clock.advance(2.49)
+        wait_until(lambda: q.naps == naps + 1 and q.sleepers() == 1)  # noqa: B023
+    assert crowd.done() == 0
+    clock.advance(0.04)
+    assert crowd.join() == ["a"]
+
+
+def test_get_waits_for_the_system_clock_and_is_never_early(make):
+    q = make()
+    begin = time.monotonic_ns()
+    for delay in (0.003, 0.0011, 0.002, 0.00005, 0):
+        q.put(delay, delay)
+    due = [(q.get(), time.monotonic_ns() - begin) for _ in range(5)]
+    assert [delay for delay, _ in due] == [0, 0.00005, 0.0011, 0.002, 0.003]
+    assert all(after >= delay * 1e9 for delay, after in due)
+
+
+def test_an_item_put_for_sooner_wakes_who_waits_for_a_later_one(make):
+    q = make()
+    q.put("later", 3600)
+    crowd = waiting(q, 1, q.get)
+    q.put("sooner", 0.001)
+    assert crowd.join() == ["sooner"]
+
+
+def test_an_item_rescheduled_for_sooner_wakes_who_waits_for_it(make):
+    q = make()
+    handle = q.put("a", 3600)
+    crowd = waiting(q, 1, q.get)
+    assert q.reschedule(handle, 0.001)
+    assert crowd.join() == ["a"]
+
+
+def test_a_far_deadline_does_not_overflow_the_sleep(make):
+    q = make()
+    q.put("in 140 years", 140 * 365 * 86_400)
+    crowd = waiting(q, 2, lambda: q.get(timeout=140 * 365 * 86_400 - 1), q.get)
+    q.put("now")
+    q.put("now")
+    assert crowd.join() == ["now", "now"]
+
+
+def test_a_thread_that_waits_on_an_empty_queue_gets_the_first_item_put(make):
+    q = make()
+    crowd = waiting(q, 1, q.get)
+    q.put("a")
+    assert crowd.join() == ["a"]
+
+
+# ---- how many wake ---------------------------------------------------------------------------------------------------
+
+
+def test_an_item_wakes_one_thread(make):
+    q = make()
+    crowd = waiting(q, 8, q.get)
+    naps = q.naps
+    for number in range(1, 9):
+        q.put(number)
+        wait_until(lambda: crowd.done() == number and q.sleepers() == 8 - number)  # noqa: B023
+    assert q.naps == naps
+    assert sorted(crowd.join()) == list(range(1, 9))
+
+
+def test_an_item_for_later_makes_one_thread_wait_for_it_and_a_sooner_one_wakes_that(q):
+    crowd = waiting(q, 8, q.get)
+    naps = q.naps
+    for delay in (1000, 500, 100):
+        q.put("later", delay)
+        naps += 1
+        wait_until(lambda: q.naps == naps and q.sleepers() == 8)  # noqa: B023
+    q.put("later still", 2000)
+    assert len(q._leader._waiters) == 1  # it sleeps on
+    q.put("now")
+    wait_until(lambda: crowd.done() == 1 and q.naps == naps + 1 and q.sleepers() == 7)  # another waits for 100
+    q.shutdown(immediate=True)
+    assert Counter(map(repr, crowd.join())) == {"'now'": 1, "ShutDown()": 7}
+
+
+def test_items_due_at_one_time_wake_a_thread_each(make, clock):
+    q = make()
+    crowd = waiting(q, 8, q.get)
+    with q._lock:  # so that nobody looks before they are all there
+        for number in range(8):
+            q.put(number)
+    assert sorted(crowd.join()) == list(range(8))
+
+
+def test_removing_an_item_wakes_nobody_who_waits_for_it(make):
+    q = make()
+    handle = q.put("a", 1000)
+    q.put("b", 1001)
+    crowd = waiting(q, 3, q.get)
+    naps = q.naps
+    assert q.remove(handle)
+    assert q.reschedule(handle, 1) is False
+    assert (q.naps, q.sleepers()) == (naps, 3)
+    q.shutdown(immediate=True)
+    crowd.join()
+
+
+def test_nobody_looks_at_the_queue_while_there_is_nothing_to_do(make):
+    q = make()
+    q.put("a", 3600)
+    crowd = waiting(q, 4, q.get, lambda: q.get(timeout=3600))
+    naps = q.naps
+    time.sleep(0.05)
+    assert q.naps == naps
+    q.shutdown(immediate=True)
+    crowd.join()
+
+
+# ---- many at once ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("maxsize", [0, 3])
+def test_each_item_comes_out_once_and_not_early_however_many_threads_pull_at_it(pywheel, maxsize):
+    q = pywheel.DelayQueue(maxsize)
+    producers, items = 3, 400
+    removed = [[] for _ in range(producers)]
+
+    def produce(number):
+        rng = random.Random(number)
+        handles = []
+        for name in range(items):
+            delay = rng.choice([0, 0, 0.0001, 0.001, 0.003])
+            due = time.monotonic_ns() + delay * 1e9
+            handles.append((q.put(((number, name), due), delay), name))
+            handle, name = rng.choice(handles[-5:])
+            if rng.random() < 0.1 and q.remove(handle):
+                removed[number].append((number, name))
+            elif rng.random() < 0.2:
+                q.reschedule(handle, 0.004)  # later than it was
+
+    def consume(rng):
+        got = []
+        while True:
+            try:
+                name, due = q.get(rng.random() < 0.8, rng.choice([None, 0.0001, 0.001]))
+            except queue.Empty:
+                continue
+            except pywheel.ShutDown:
+                return got
+            assert time.monotonic_ns() >= due
+            got.append(name)
+            q.task_done()
+
+    consumers = Crowd()
+    consumers.start()
+    for number in range(4):
+        consumers.add(consume, random.Random(number))
+    with restless():
+        Crowd().run(*(lambda number=number: produce(number) for number in range(producers)))
+        q.join()
+        q.shutdown()
+        got = consumers.join()
+    assert q.empty()
+    q._wheel._check()
+    went = Counter(chain(*got, *removed))
+    assert went == dict.fromkeys(((number, name) for number in range(producers) for name in range(items)), 1)
+
+
+def test_a_finaliser_may_put_while_its_thread_is_within_the_queue(pywheel):
+    q = pywheel.DelayQueue()
+
+    class Last:
+        def __del__(self):
+            q.put("from the finaliser")
+
+    with q._lock:
+        Last()
+        assert q.get_nowait() == "from the finaliser"
+
+
+FORK = """
+import faulthandler, os, threading, time, warnings
+from pywheel import DelayQueue
+warnings.simplefilter("ignore", DeprecationWarning)  # from 3.12 on, of forking with threads
+
+q = DelayQueue()
+q.put("a")
+q.put("b", 3600)
+held = threading.Event()
+
+def hold():
+    with q._lock:
+        held.set()
+        time.sleep(3600)
+
+for wait in (lambda: DelayQueue.get(q), lambda: DelayQueue.get(q)):
+    if q.ready():
+        q.get()
+    threading.Thread(target=wait, daemon=True).start()
+while q._leads_until is None or not q._followers._waiters:
+    time.sleep(0.001)
+threading.Thread(target=hold, daemon=True).start()
+held.wait()
+pid = os.fork()
+if pid == 0:
+    faulthandler.dump_traceback_later(20, exit=True)  # a child that hangs says where
+    assert q.qsize() == 1
+    q.put("c", 0.001)
+    assert q.get() == "c"
+    threading.Thread(target=q.put, args=("d", 0.001)).start()
+    assert q.get() == "d"
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, "the child failed or hung"
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="there is no fork here")
+def test_a_forked_child_has_a_copy_for_which_nobody_waits(pywheel):
+    run_well("-c", FORK, PYWHEEL_PURE="1" if pywheel.implementation == "pure" else None)

@@ -1,0 +1,389 @@
+"""When a key of a TTLDict is there, and when it is gone."""
+
+import gc
+import weakref
+from datetime import timedelta
+from fractions import Fraction
+
+import pytest
+
+
+@pytest.fixture
+def make(pywheel, clock):
+    """Makes dicts on that clock."""
+
+    def make(ttl=10, **keywords):
+        return pywheel.TTLDict(ttl, clock=clock, **keywords)
+
+    return make
+
+
+class Value:
+    """Something that can be seen to be released."""
+
+
+NANOSECOND = Fraction(1, 10**9)
+
+
+def test_a_key_is_there_until_its_deadline_and_gone_at_it(make, clock):
+    d = make(10)
+    d["a"] = 1
+    clock.advance(10 - NANOSECOND)
+    assert d["a"] == 1
+    assert "a" in d
+    assert len(d) == 1
+    clock.advance(NANOSECOND)
+    assert "a" not in d
+    assert len(d) == 0
+
+
+def raises_key_error(function, *arguments):
+    with pytest.raises(KeyError):
+        function(*arguments)
+    return True
+
+
+OPERATIONS = {
+    "[]": lambda d: raises_key_error(d.__getitem__, "a"),
+    "del": lambda d: raises_key_error(d.__delitem__, "a"),
+    "pop": lambda d: raises_key_error(d.pop, "a"),
+    "popitem": lambda d: raises_key_error(d.popitem),
+    "get": lambda d: d.get("a", "gone") == "gone",
+    "in": lambda d: "a" not in d,
+    "len": lambda d: len(d) == 0,
+    "bool": lambda d: not d,
+    "pop with a default": lambda d: d.pop("a", "gone") == "gone",
+    "touch": lambda d: d.touch("a") is False,
+    "ttl": lambda d: d.ttl("a") is None,
+    "setdefault": lambda d: d.setdefault("a", "new") == "new",
+    "iter": lambda d: list(d) == [],
+    "keys": lambda d: list(d.keys()) == [],
+    "values": lambda d: list(d.values()) == [],
+    "items": lambda d: list(d.items()) == [],
+    "repr": lambda d: repr(d) == "TTLDict({}, ttl=10)",
+    "==": lambda d: d == {},
+    "expire": lambda d: d.expire() == 1,
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+@pytest.mark.parametrize("late", [0, 1000])
+def test_whatever_operation_comes_first_after_the_deadline_finds_the_key_gone(make, clock, operation, late):
+    d = make(10)
+    d["a"] = "old"
+    clock.advance(10 + late)
+    assert operation(d)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+def test_the_first_operation_after_the_deadline_releases_the_value(make, clock, operation):
+    d = make(10)
+    d["a"] = value = Value()
+    seen = weakref.ref(value)
+    del value
+    clock.advance(10)
+    operation(d)
+    assert seen() is None
+
+
+def test_each_key_has_a_time_of_its_own(make, clock):
+    d = make(10)
+    d.set("long", 1, 20)
+    d.set("short", 2, ttl=timedelta(seconds=5))
+    d["usual"] = 3
+    left = []
+    for _ in range(4):
+        clock.advance(5)
+        left.append(sorted(d))
+    assert left == [["long", "usual"], ["long"], ["long"], []]
+
+
+def test_setting_a_key_again_starts_its_time_anew_with_the_usual_ttl(make, clock):
+    d = make(10)
+    d.set("a", 1, 100)
+    clock.advance(9)
+    d["a"] = 2
+    assert d.ttl("a") == 10
+    clock.advance(9)
+    assert d["a"] == 2
+    clock.advance(1)
+    assert "a" not in d
+
+
+def test_a_key_can_be_set_again_for_a_shorter_time(make, clock):
+    d = make(10)
+    d["a"] = 1
+    d.set("a", 2, 1)
+    clock.advance(1)
+    assert "a" not in d
+
+
+def test_touch_starts_a_keys_time_anew_with_the_ttl_it_was_set_with(make, clock):
+    d = make(10)
+    d.set("a", 1, 100)
+    clock.advance(60)
+    assert d.touch("a") is True
+    assert d.ttl("a") == 100
+    clock.advance(99)
+    assert d["a"] == 1
+    clock.advance(1)
+    assert d.touch("a") is False
+
+
+def test_touch_with_a_ttl_counts_once(make, clock):
+    d = make(10)
+    d["a"] = 1
+    assert d.touch("a", 3)
+    assert d.ttl("a") == 3
+    assert d.touch("a", ttl=50)
+    assert d.ttl("a") == 50
+    clock.advance(49)
+    assert d.touch("a")
+    assert d.ttl("a") == 10
+
+
+def test_touch_can_shorten_a_keys_time(make, clock):
+    d = make(10)
+    d["a"] = d["b"] = 1
+    d.touch("a", 1)
+    clock.advance(1)
+    assert list(d) == ["b"]
+
+
+def test_reading_does_not_prolong_a_keys_life(make, clock):
+    d = make(10)
+    d["a"] = 1
+    for _ in range(10):
+        assert d["a"] == d.get("a") == d.setdefault("a", 2) == 1
+        assert "a" in d
+        clock.advance(1)
+    assert "a" not in d
+
+
+def test_ttl_tells_the_seconds_that_are_left(make, clock):
+    d = make(10)
+    d["a"] = 1
+    clock.advance(2.5)
+    assert d.ttl("a") == 7.5
+    assert d.ttl("b") is None
+
+
+@pytest.mark.parametrize("ttl", [0, -1, -1e9, timedelta(seconds=-1)])
+def test_a_key_set_for_no_time_is_gone_at_once(make, clock, ttl):
+    expired = []
+    d = make(10, on_expire=lambda *item: expired.append(item))
+    d.set("a", 1, ttl)
+    assert "a" not in d
+    d["b"] = 2
+    assert d.touch("b", ttl) is True
+    assert "b" not in d
+    assert expired == [("a", 1), ("b", 2)]
+
+
+def test_a_dict_whose_ttl_is_0_keeps_nothing(make):
+    d = make(0)
+    d["a"] = 1
+    assert "a" not in d
+
+
+def test_expire_returns_how_many_it_dropped(make, clock):
+    d = make(10)
+    d.update(dict.fromkeys(range(5), "x"))
+    d.set(5, "x", 20)
+    assert d.expire() == 0
+    clock.advance(10)
+    assert d.expire() == 5
+    assert d.expire() == 0
+    assert list(d) == [5]
+
+
+def test_a_jump_of_a_hundred_years_expires_everything(make, clock):
+    d = make(10)
+    for number in range(1000):
+        d.set(number, number, number * 3_000_000)
+    clock.jump(1000 * 3_000_000)
+    assert len(d) == 0
+
+
+def test_a_clock_that_goes_back_drops_nothing_and_breaks_nothing(pywheel):
+    class Shaky(pywheel.Clock):
+        now = 100
+
+        def time_ns(self):
+            return self.now
+
+    clock = Shaky()
+    d = pywheel.TTLDict(50e-9, clock=clock)
+    d["a"] = 1
+    clock.now = 150
+    assert "a" not in d
+    clock.now = 20
+    assert d.expire() == 0
+    d["b"] = 2  # until 70, which the wheel has passed
+    d["c"] = 3
+    assert d.touch("c", 1)
+    clock.now = 160
+    assert list(d) == ["c"]
+
+
+def test_without_a_clock_time_passes_by_itself(pywheel):
+    d = pywheel.TTLDict(3600)
+    d["a"] = 1
+    d.set("b", 2, 1e-9)
+    while "b" in d:
+        pass
+    assert dict(d) == {"a": 1}
+    assert 0 < d.ttl("a") < 3600
+
+
+def test_a_monotonic_clock_is_the_default(pywheel):
+    d = pywheel.TTLDict(3600, clock=pywheel.MonotonicClock())
+    d["a"] = 1
+    assert 0 < d.ttl("a") < 3600
+
+
+# ---- what is released, and when ------------------------------------------------------------------------------------
+
+REMOVALS = {
+    "del": lambda d: d.__delitem__("a"),
+    "pop": lambda d: d.pop("a"),
+    "popitem": lambda d: d.popitem(),
+    "clear": lambda d: d.clear(),
+    "replace": lambda d: d.set("a", 2),
+}
+
+
+@pytest.mark.parametrize("maxsize", [None, 5])
+@pytest.mark.parametrize("remove", REMOVALS.values(), ids=REMOVALS)
+def test_a_removed_value_is_released_at_once(make, remove, maxsize):
+    d = make(maxsize=maxsize)
+    d["a"] = value = Value()
+    seen = weakref.ref(value)
+    del value
+    remove(d)
+    assert seen() is None
+
+
+@pytest.mark.parametrize("remove", [name for name in REMOVALS if name != "replace"])
+def test_a_removed_key_is_released_at_once(make, remove):
+    class Key:
+        """A key that can be seen to be released."""
+
+        def __hash__(self):
+            return hash("a")
+
+        def __eq__(self, other):
+            return other == "a"
+
+    d = make()
+    d[key := Key()] = 1
+    seen = weakref.ref(key)
+    del key
+    REMOVALS[remove](d)
+    assert seen() is None
+
+
+@pytest.mark.parametrize("remove", REMOVALS.values(), ids=REMOVALS)
+def test_a_finaliser_finds_the_dict_in_order_and_the_lock_free(make, remove):
+    d = make()
+    seen = []
+
+    class Nosy:
+        def __del__(self):
+            d["b"] = 3
+            seen.append((d.get("a"), d["b"], len(d), d._lock._is_owned()))
+
+    d["a"] = Nosy()
+    remove(d)
+    replaced = "a" in d
+    assert seen == [(2, 3, 2, False) if replaced else (None, 3, 1, False)]
+    assert d["b"] == 3
+
+
+def test_a_removed_key_that_is_set_again_has_its_new_time_only(make, clock):
+    d = make(10)
+    for remove in REMOVALS.values():
+        d.clear()
+        d["a"] = 1
+        clock.advance(6)
+        remove(d)
+        d["a"] = 2
+        clock.advance(6)
+        assert d["a"] == 2, remove
+        clock.advance(4)
+        assert "a" not in d, remove
+
+
+def test_a_cycle_through_a_dict_is_collected(make):
+    d = make()
+    d["me"] = d
+    seen = weakref.ref(d)
+    del d
+    gc.collect()
+    assert seen() is None
+
+
+# ---- bad input -----------------------------------------------------------------------------------------------------
+
+BAD_SECONDS = [("1", TypeError), (None, TypeError), ([], TypeError), (float("nan"), ValueError),
+               (float("inf"), ValueError), (1e300, ValueError), (2**70, ValueError)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("ttl", "error"), BAD_SECONDS)
+def test_a_ttl_that_is_no_number_of_seconds_is_refused_and_nothing_changes(make, ttl, error):
+    with pytest.raises(error, match="ttl"):
+        make(ttl)
+    if ttl is None:
+        return  # which means the usual one
+    d = make()
+    d["a"] = 1
+    with pytest.raises(error, match="ttl"):
+        d.set("a", 2, ttl)
+    with pytest.raises(error, match="ttl"):
+        d.set("b", 2, ttl)
+    with pytest.raises(error, match="ttl"):
+        d.touch("a", ttl)
+    assert d == {"a": 1}
+    assert d.ttl("a") == 10
+
+
+UNHASHABLE = {
+    "set": lambda d: d.set([], 1),
+    "[]=": lambda d: d.__setitem__([], 1),
+    "[]": lambda d: d[[]],
+    "get": lambda d: d.get([]),
+    "in": lambda d: [] in d,
+    "touch": lambda d: d.touch([]),
+    "ttl": lambda d: d.ttl([]),
+    "pop": lambda d: d.pop([]),
+    "del": lambda d: d.__delitem__([]),
+    "setdefault": lambda d: d.setdefault([], 1),
+}
+
+
+@pytest.mark.parametrize("maxsize", [None, 1])
+@pytest.mark.parametrize("operation", UNHASHABLE.values(), ids=UNHASHABLE)
+def test_an_unhashable_key_is_a_type_error_and_nothing_changes(make, operation, maxsize):
+    d = make(maxsize=maxsize)
+    d["a"] = 1
+    with pytest.raises(TypeError):
+        operation(d)
+    assert d == {"a": 1}
+    assert len(d._wheel) == 1
+
+
+@pytest.mark.parametrize(
+    ("keywords", "error"),
+    [
+        ({"maxsize": 0}, ValueError),
+        ({"maxsize": -1}, ValueError),
+        ({"maxsize": 1.5}, TypeError),
+        ({"maxsize": "5"}, TypeError),
+        ({"on_expire": 5}, TypeError),
+        ({"clock": 5}, TypeError),
+    ],
+)
+def test_other_bad_arguments_are_refused_by_name(pywheel, keywords, error):
+    (name,) = keywords
+    with pytest.raises(error, match=name):
+        pywheel.TTLDict(10, **keywords)

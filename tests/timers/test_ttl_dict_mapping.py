@@ -1,0 +1,222 @@
+"""A TTLDict is a mapping like others."""
+
+import copy
+import pickle
+from collections.abc import ItemsView, KeysView, MutableMapping, ValuesView
+
+import pytest
+
+
+@pytest.fixture
+def make(pywheel, clock):
+    """Makes dicts on that clock."""
+
+    def make(ttl=10, **keywords):
+        return pywheel.TTLDict(ttl, clock=clock, **keywords)
+
+    return make
+
+
+@pytest.fixture(params=[None, 10], ids=["unbounded", "bounded"])
+def d(request, make):
+    """A dict with three keys."""
+    d = make(maxsize=request.param)
+    d.update([("a", 1), ("b", 2)], c=3)
+    return d
+
+
+def test_it_is_a_mutable_mapping(d):
+    assert isinstance(d, MutableMapping)
+    assert isinstance(d.keys(), KeysView)
+    assert isinstance(d.values(), ValuesView)
+    assert isinstance(d.items(), ItemsView)
+
+
+def test_it_equals_a_mapping_with_the_same_items(d, make):
+    other = make(50)
+    other.update(c=3, b=2, a=1)
+    assert d == {"a": 1, "b": 2, "c": 3} == d
+    assert d == other
+    assert d != {"a": 1, "b": 2}
+    assert d != [("a", 1), ("b", 2), ("c", 3)]
+    with pytest.raises(TypeError):
+        hash(d)
+
+
+def test_missing_keys_are_key_errors_that_name_them(d):
+    for remove in (d.__getitem__, d.__delitem__, d.pop):
+        with pytest.raises(KeyError) as caught:
+            remove("x")
+        assert caught.value.args == ("x",)
+    assert d.pop("x", None) is None
+    assert d.pop("x", default=5) == 5
+    assert d.get("x") is None
+    assert d.get("x", 5) == 5
+
+
+def test_pop_and_popitem_remove(d):
+    assert d.pop("b") == 2
+    assert d.popitem() == ("c", 3)
+    assert d.popitem() == ("a", 1)
+    with pytest.raises(KeyError):
+        d.popitem()
+
+
+def test_none_is_a_value_like_others(d):
+    d["n"] = None
+    assert "n" in d
+    assert d["n"] is None
+    assert d.get("n", 5) is None
+    assert d.setdefault("n", 5) is None
+    assert d.pop("n", 5) is None
+    assert "n" not in d
+
+
+def test_setdefault_sets_only_what_is_missing(d):
+    assert d.setdefault("a", 5) == 1
+    assert d.setdefault("x", 5) == 5
+    assert d.setdefault("y") is None
+    assert d == {"a": 1, "b": 2, "c": 3, "x": 5, "y": None}
+
+
+def test_clear_removes_everything(d):
+    d.clear()
+    assert len(d) == 0
+    assert not d
+    assert len(d._wheel) == 0
+    d["z"] = 1
+    assert list(d) == ["z"]
+
+
+def test_update_takes_mappings_pairs_and_keywords(d):
+    d.update({"a": 5})
+    d.update([("x", 6)], y=7)
+    d.update()
+    assert d == {"a": 5, "b": 2, "c": 3, "x": 6, "y": 7}
+
+
+def test_update_in_place(d):
+    same = d
+    d |= {"a": 5, "z": 6}
+    assert d is same
+    assert d == {"a": 5, "b": 2, "c": 3, "z": 6}
+
+
+def test_update_from_a_dict_whose_keys_expire_meanwhile(pywheel, make, clock):
+    class Passing(pywheel.ManualClock):
+        def time_ns(self):  # each look at the clock takes a second
+            self._now += 10**9
+            return self._now
+
+    source, target = pywheel.TTLDict(10, clock=Passing()), make()
+    source.update(dict.fromkeys(range(6)))
+    target.update(source)
+    assert len(target) > 2
+
+
+def test_keys_come_in_the_order_they_were_first_set(make):
+    d = make()
+    d.update(dict.fromkeys("abc", 0))
+    d["a"] = 1
+    d.touch("b")
+    assert list(d) == ["a", "b", "c"]
+    assert list(d.items()) == [("a", 1), ("b", 0), ("c", 0)]
+
+
+def test_keys_of_a_bounded_dict_come_in_the_order_of_their_last_set_or_touch(make):
+    d = make(maxsize=5)
+    d.update(dict.fromkeys("abc", 0))
+    d["a"] = 1
+    d.touch("b")
+    assert list(d) == ["c", "a", "b"]
+    assert d.popitem() == ("b", 0)
+
+
+def test_iterating_goes_over_what_was_there_at_its_beginning(d, clock):
+    for view in (d, d.keys(), d.values(), d.items()):
+        steps = iter(view)
+        first = next(steps)
+        d["new"] = 1
+        d.pop("b", None)
+        rest = list(steps)
+        assert len([first, *rest]) == 3
+        del d["new"]
+        d["b"] = 2
+    items = iter(d.items())
+    keys = iter(d)
+    clock.advance(10)
+    assert sorted(items) == [("a", 1), ("b", 2), ("c", 3)]
+    assert sorted(keys) == ["a", "b", "c"]
+    assert list(d) == []
+
+
+def test_views_show_the_present(d, clock):
+    keys, values, items = d.keys(), d.values(), d.items()
+    d["x"] = 9
+    assert len(keys) == len(values) == len(items) == 4
+    assert "x" in keys
+    assert 9 in values
+    assert ("x", 9) in items
+    assert ("x", 8) not in items
+    clock.advance(10)
+    assert len(keys) == len(values) == len(items) == 0
+    assert "x" not in keys
+    assert 9 not in values
+    assert ("x", 9) not in items
+
+
+def test_views_are_sets_where_those_of_a_dict_are(d):
+    assert d.keys() & {"a", "z"} == {"a"}
+    assert d.keys() | {"z"} == {"a", "b", "c", "z"}
+    assert d.items() - {("a", 1)} == {("b", 2), ("c", 3)}
+    assert d.keys() == {"a", "b", "c"}
+
+
+def test_a_value_that_equals_nothing_is_found_by_identity(make):
+    d = make()
+    d["nan"] = nan = float("nan")
+    assert nan in d.values()
+
+
+def test_keys_that_are_equal_are_one_key(make, clock):
+    d = make()
+    d[1] = "int"
+    d[True] = "bool"
+    d[1.0] = "float"
+    assert list(d.items()) == [(1, "float")]
+    clock.advance(10)
+    assert len(d) == 0
+    assert len(d._wheel) == 0
+
+
+def test_the_repr_shows_what_is_there(make, clock):
+    d = make(1.5)
+    d["a"] = d
+    assert repr(d) == "TTLDict({'a': TTLDict({...})}, ttl=1.5)"
+
+    class Sessions(type(d)):
+        pass
+
+    assert repr(Sessions(10)) == "Sessions({}, ttl=10)"
+
+
+def test_it_can_be_neither_copied_nor_pickled(d):
+    for refuse in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match=r"TTLDict cannot be copied or pickled"):
+            refuse(d)
+    assert dict(d.items()) == dict(d) == {"a": 1, "b": 2, "c": 3}
+
+
+def test_its_type_takes_type_arguments(pywheel):
+    assert pywheel.TTLDict[str, int](10) == {}
+
+
+def test_a_subclass_may_change_what_happens_at_set(pywheel, clock):
+    class Lower(pywheel.TTLDict):
+        def __setitem__(self, key, value):
+            super().__setitem__(key.lower(), value)
+
+    d = Lower(10, clock=clock)
+    d["A"] = 1
+    d.update(B=2)
+    assert d == {"a": 1, "b": 2}

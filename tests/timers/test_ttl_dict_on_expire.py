@@ -1,0 +1,174 @@
+"""Whom a TTLDict tells what it drops by itself, and when."""
+
+import logging
+
+import pytest
+
+
+@pytest.fixture
+def told():
+    """What on_expire was called with."""
+    return []
+
+
+@pytest.fixture
+def make(pywheel, clock, told):
+    """Makes dicts on that clock which note what they drop."""
+
+    def make(ttl=10, **keywords):
+        keywords.setdefault("on_expire", lambda key, value: told.append((key, value)))
+        return pywheel.TTLDict(ttl, clock=clock, **keywords)
+
+    return make
+
+
+def test_what_expired_is_told_by_deadline(make, clock, told):
+    d = make()
+    d.set("c", 3, 3)
+    d.set("a", 1, 1)
+    d.set("b", 2, 2)
+    d.set("later", 4, 20)
+    clock.advance(10)
+    assert told == []
+    assert len(d) == 1
+    assert told == [("a", 1), ("b", 2), ("c", 3)]
+
+
+def test_keys_with_one_deadline_are_told_in_the_order_they_were_set_or_touched(make, clock, told):
+    d = make()
+    d.update(dict.fromkeys("abc", 0))
+    d.touch("a")
+    d["b"] = 1
+    clock.advance(10)
+    d.expire()
+    assert told == [("c", 0), ("a", 0), ("b", 1)]
+
+
+def test_what_is_deleted_or_replaced_is_not_told(make, clock, told):
+    d = make()
+    d.update(dict.fromkeys("abcde", 0))
+    d["a"] = 1
+    del d["b"]
+    d.pop("c")
+    d.popitem()
+    d.clear()
+    clock.advance(100)
+    d.expire()
+    assert told == []
+
+
+def test_what_had_to_make_room_is_told_once_the_new_key_is_there(make, clock):
+    told = []
+    d = make(maxsize=2, on_expire=lambda *item: told.append((item, list(d), d._lock._is_owned())))
+    d["a"] = 1
+    d["b"] = 2
+    d["c"] = 3
+    assert told == [(("a", 1), ["b", "c"], False)]
+    assert d.setdefault("d", 4) == 4
+    assert told[1:] == [(("b", 2), ["c", "d"], False)]
+    clock.advance(10)
+    d.expire()
+    assert [item for item, *_ in told[2:]] == [("c", 3), ("d", 4)]
+
+
+def test_on_expire_finds_the_dict_without_the_key_and_the_lock_free(make, clock):
+    seen = []
+    d = make(on_expire=lambda key, value: seen.append((key in d, len(d), d._lock._is_owned())))
+    d.update(a=1, b=2)
+    clock.advance(10)
+    assert d.get("a") is None
+    assert seen == [(False, 0, False)] * 2
+
+
+def test_on_expire_may_set_the_key_again(make, clock):
+    counts = []
+
+    def again(key, value):
+        counts.append(value)
+        d[key] = value + 1
+
+    d = make(on_expire=again)
+    d["a"] = 0
+    for _ in range(3):
+        clock.advance(10)
+        d.expire()
+    assert counts == [0, 1, 2]
+    assert d == {"a": 3}
+
+
+def test_a_key_that_on_expire_sets_again_for_no_time_does_not_spin(make, clock):
+    counts = []
+
+    def again(key, value):
+        counts.append(value)
+        d.set(key, value + 1, 0)
+
+    d = make(on_expire=again)
+    d["a"] = 0
+    clock.advance(10)
+    assert d.expire() == 1
+    assert counts == [0]
+    assert d.get("a") is None
+    assert counts == [0, 1]
+
+
+def test_an_error_in_on_expire_is_logged_and_the_others_are_told(make, clock, caplog):
+    told = []
+
+    def fragile(key, value):
+        told.append(key)
+        if key == "b":
+            raise RuntimeError("the store is closed")
+
+    d = make(on_expire=fragile)
+    d.update(a=1, b=2, c=3)
+    clock.advance(10)
+    with caplog.at_level(logging.ERROR, logger="pywheel"):
+        assert d.get("a", "gone") == "gone"
+    assert told == ["a", "b", "c"]
+    assert len(d) == 0
+    (record,) = caplog.records
+    assert record.name == "pywheel"
+    assert "'b'" in record.getMessage()
+    assert str(record.exc_info[1]) == "the store is closed"
+
+
+def test_an_error_in_on_expire_does_not_hit_who_made_room(make, clock, caplog):
+    def broken(key, value):
+        raise RuntimeError(key)
+
+    d = make(maxsize=1, on_expire=broken)
+    d["a"] = 1
+    d["b"] = 2
+    assert d == {"b": 2}
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_keyboard_interrupt_goes_through_and_leaves_the_dict_in_order(make, clock, caplog, error):
+    def interrupt(key, value):
+        raise error
+
+    d = make(on_expire=interrupt)
+    d.update(a=1, b=2)
+    d.set("c", 3, 30)
+    clock.advance(10)
+    with pytest.raises(error):
+        d.get("c")
+    assert d == {"c": 3}
+    assert caplog.records == []
+
+
+def test_without_on_expire_keys_expire_all_the_same(make, clock):
+    d = make(on_expire=None)
+    d["a"] = 1
+    clock.advance(10)
+    assert d.expire() == 1
+
+
+def test_expiring_a_hundred_thousand_keys_needs_no_deep_stack(make, clock, told):
+    d = make()
+    d.update(dict.fromkeys(range(100_000)))
+    clock.advance(10)
+    assert "x" not in d
+    assert len(told) == 100_000
