@@ -18,7 +18,7 @@ from setuptools.command.build_py import build_py
 
 CORE = "pywheel.core"
 WHEEL = f"{CORE}._wheel"
-MODULES = (WHEEL, "pywheel.timers._timers")  # each from the .pyx named as its last part
+MODULES = (WHEEL, "pywheel.timers._timers", "pywheel.timers._loop")  # each from the .pyx named as its last part
 ROOT = Path(__file__).resolve().parent
 SOURCES = Path("src", "wheel")
 HEADERS = sorted(path.name for path in (ROOT / SOURCES).glob("*.pxd"))

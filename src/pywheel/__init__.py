@@ -18,13 +18,14 @@ from .timers import (
 )
 
 if TYPE_CHECKING:
-    from .timers import AsyncDelayQueue, AsyncTimers, QueueShutDown
+    from .timers import AsyncDelayQueue, AsyncTimers, EventLoop, QueueShutDown
 
 __all__ = [
     "AsyncDelayQueue",
     "AsyncTimers",
     "Clock",
     "DelayQueue",
+    "EventLoop",
     "KeyWheel",
     "ManualClock",
     "MonotonicClock",

@@ -13,12 +13,14 @@ from ._ttl_dict import TTLDict
 if TYPE_CHECKING:
     from ._aio import AsyncTimers
     from ._async_delay_queue import AsyncDelayQueue, QueueShutDown
+    from ._event_loop import EventLoop
 
 __all__ = [
     "AsyncDelayQueue",
     "AsyncTimers",
     "Clock",
     "DelayQueue",
+    "EventLoop",
     "ManualClock",
     "MonotonicClock",
     "QueueShutDown",
@@ -33,6 +35,7 @@ __all__ = [
 _LATER: Final = {
     "AsyncDelayQueue": "._async_delay_queue",
     "AsyncTimers": "._aio",
+    "EventLoop": "._event_loop",
     "QueueShutDown": "._async_delay_queue",
 }
 

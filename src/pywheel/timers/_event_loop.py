@@ -1,0 +1,89 @@
+"""An asyncio event loop whose timers are on a wheel."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ..core import implementation
+from ._clock import Clock, ManualClock
+from ._seconds import first_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from selectors import BaseSelector
+
+if TYPE_CHECKING or implementation == "native":
+    from ._loop import WheelScheduling
+else:
+    from ._pure_loop import WheelScheduling
+
+if sys.platform == "win32":
+    from asyncio import ProactorEventLoop as StockLoop
+else:
+    from asyncio import SelectorEventLoop as StockLoop
+
+__all__ = ["EventLoop"]
+
+
+class EventLoop(WheelScheduling, StockLoop):
+    """Asyncio's default event loop, with its timers on a wheel. A program takes it as it is.
+
+        asyncio.run(main(), loop_factory=pywheel.EventLoop)
+
+    `call_later`, `call_at` and what is built on them, `asyncio.sleep`, `timeout` and `wait_for`, are O(1), however
+    many timers there are. A cancelled timer is gone at once, with its callback and arguments. No callback is called
+    before ``loop.time()`` has reached the ``when()`` of its handle. What is due is called by time; on one tick, in the
+    order of scheduling. A tick is 2**-20 s: the wheel's costs hardly depend on it, and a microsecond is finer than a
+    loop can wait, so there is nothing to choose.
+
+    Args:
+        selector: as for asyncio's loop; on Windows a proactor.
+        clock: where the time comes from; None for the system's monotonic clock, as asyncio has it. With a ManualClock
+            the loop sleeps until that is moved, or, with its autojump, moves it to the next timer instead of sleeping.
+        limit: how many timers at most one turn of the loop runs. Files and other callbacks get their turn in between.
+
+    An infinite delay is legal, as in asyncio: that timer never runs. NaN is a ValueError.
+
+    Raises:
+        ValueError: limit is less than 1.
+    """
+
+    _write_to_self: Callable[[], None]
+
+    def __init__(self, selector: Any = None, *, clock: Clock | None = None, limit: int = 1_000) -> None:
+        super().__init__(selector, clock=clock, limit=limit)
+        if isinstance(clock, ManualClock):
+            self._selector = ClockSelector(self._selector, clock)
+            clock.attach(self)
+
+    def _next_ns(self) -> int | None:
+        return None  # its callbacks run when it gets its turn
+
+    def _clock_moved(self, run: bool) -> None:  # noqa: ARG002
+        self._write_to_self()
+
+
+class ClockSelector:
+    """A selector, or a proactor, that waits by a ManualClock.
+
+    It waits for files alone, as the loop is woken when the clock moves. With autojump it moves the clock instead.
+    """
+
+    def __init__(self, selector: BaseSelector, clock: ManualClock) -> None:
+        self._selector = selector
+        self._clock = clock
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._selector, name)
+
+    def select(self, timeout: float | None = None) -> Any:
+        """Return the events of files that are ready, if there are none for `timeout` seconds of the clock."""
+        if timeout is None or timeout <= 0:
+            return self._selector.select(timeout)
+        if not self._clock.autojump:
+            return self._selector.select(None)
+        events = self._selector.select(0)
+        if not events:
+            self._clock._move_to(first_ns(self._clock.time() + timeout), False)
+        return events

@@ -1,0 +1,219 @@
+"""The pure-Python twin of `_loop`: the handles, the scheduling and the turns of an asyncio loop, on a TimingWheel."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import base_events
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextvars import Context
+from math import inf, isnan, ldexp, nextafter
+from operator import attrgetter
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from ..core._pure import TimingWheel
+
+if TYPE_CHECKING:
+    from typing import TypeVarTuple
+
+    from ._clock import Clock
+
+    _Ts = TypeVarTuple("_Ts")
+
+    class _Loop(asyncio.BaseEventLoop):
+        """What of asyncio's loop is used here, and is not public."""
+
+        _closed: bool
+        _current_handle: asyncio.Handle | None
+        _debug: bool
+        _ready: deque[asyncio.Handle]
+        _selector: Any
+        _stopping: bool
+        _check_callback: Callable[[object, str], None]
+        _check_closed: Callable[[], None]
+        _check_thread: Callable[[], None]
+        _process_events: Callable[[Any], None]
+else:
+    _Loop = object
+
+__all__ = ["TimerHandle", "WheelScheduling"]
+
+TICK_BITS: Final = 20
+LAST: Final = 2.0**42  # seconds; every later deadline, infinity too, stands on this tick
+LONGEST_WAIT: Final = 86_400.0  # seconds, as in asyncio
+
+_internals: Final[Any] = base_events
+
+
+class TimerHandle(asyncio.TimerHandle):
+    """The asyncio.TimerHandle of a timer on the wheel."""
+
+    __slots__ = ("_due", "_timer")
+
+    _due: float
+    _loop: WheelScheduling
+    _scheduled: bool
+    _source_traceback: list[Any] | None
+    _timer: int
+
+    def cancel(self) -> None:
+        """Take the timer out of the loop, and release callback and arguments before returning. O(1)."""
+        if not self._cancelled:
+            self._loop._remove_timer(self)
+        super().cancel()
+
+
+class WheelScheduling(_Loop):
+    """Asyncio's scheduling on a timing wheel: to be put before BaseEventLoop or a loop derived from it.
+
+    Args:
+        clock: where `time` comes from, a Clock; None for the system's monotonic clock.
+        limit: how many timers at most a turn of the loop runs.
+
+    All other arguments go to the next class.
+
+    Raises:
+        ValueError: limit is less than 1.
+    """
+
+    def __init__(self, *args: Any, clock: Clock | None = None, limit: int = 1_000, **kwargs: Any) -> None:
+        self._closed = True  # until it has something to close
+        if limit < 1:
+            raise ValueError("limit must be 1 or more")
+        self.__clock = clock
+        self.__limit = limit
+        self.__more = False  # the last turn took as many timers as it may
+        self.__early = inf  # the earliest `when` on a tick that the wheel has reached
+        plain = type(self).time is WheelScheduling.time
+        self.__wheel: TimingWheel[TimerHandle] = TimingWheel(_tick_of(self.time()) if plain else 0)
+        super().__init__(*args, **kwargs)
+
+    @property
+    def _scheduled(self) -> list[TimerHandle]:
+        """The handles of the pending timers by time, as a new list. O(n log n)."""
+        pending = (self.__wheel.get(timer) for timer in self.__wheel)
+        return sorted((handle for handle in pending if handle is not None), key=attrgetter("_when"))
+
+    @_scheduled.setter
+    def _scheduled(self, handles: Iterable[asyncio.TimerHandle]) -> None:
+        if handles:  # BaseEventLoop begins with none
+            raise AttributeError("the timers of this loop are on a wheel: use call_at")
+
+    def time(self) -> float:
+        """Return the time in seconds by the loop's clock."""
+        return monotonic() if self.__clock is None else self.__clock.time_ns() / 1e9
+
+    def close(self) -> None:
+        """Close the loop; timers that are pending are released."""
+        super().close()
+        self.__wheel.clear()
+
+    def call_at(
+        self, when: float, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Have a callback called when `time` has reached `when`, in seconds; at the next turn if it has.
+
+        It runs in `context`, or in a copy of the present one. An infinite `when` is never reached.
+
+        Returns:
+            A TimerHandle.
+
+        Raises:
+            TypeError: when is no number.
+            ValueError: it is NaN.
+            OverflowError: it is too large for a float.
+            RuntimeError: the loop is closed.
+
+        O(1).
+        """
+        due = _as_due(when)
+        self._check_closed()
+        if self._debug:
+            self._check_thread()
+            self._check_callback(callback, "call_at")
+        handle = TimerHandle(when, callback, args, self, context)
+        if handle._source_traceback:
+            del handle._source_traceback[-1]
+        handle._due = due
+        self.__place(handle)
+        handle._scheduled = True
+        return handle
+
+    def __place(self, handle: TimerHandle) -> None:
+        tick = _tick_of(handle._due)
+        handle._timer = self.__wheel.schedule(tick, handle)
+        if tick <= self.__wheel.now:
+            self.__early = min(self.__early, handle._due)
+
+    def _remove_timer(self, handle: TimerHandle) -> None:
+        self.__wheel.cancel(handle._timer)
+        handle._scheduled = False
+
+    def __collect(self) -> None:
+        """Move what is due from the wheel to `_ready`, at most `limit` timers."""
+        now = self.time()
+        self.__early = inf
+        due = self.__wheel.advance(max(_tick_of(now), self.__wheel.now), self.__limit)
+        self.__more = len(due) == self.__limit
+        for handle in due:
+            if handle._due > now:
+                self.__place(handle)
+            else:
+                handle._scheduled = False
+                self._ready.append(handle)
+
+    def __timeout(self) -> float | None:
+        """Return how many seconds to wait if nothing is ready; None for ever."""
+        tick = self.__wheel.next_deadline()
+        if tick is None:
+            return None
+        if self.__more:
+            return 0
+        when = self.__early if tick <= self.__wheel.now else ldexp(tick, -TICK_BITS)
+        return min(max(when - self.time(), 0), LONGEST_WAIT)
+
+    def _run_once(self) -> None:
+        """Run one turn: wait for files and timers, then run what is ready by then."""
+        ready = self._ready
+        events = self._selector.select(0 if ready or self._stopping else self.__timeout())
+        self._process_events(events)
+        del events
+        self.__collect()
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if handle._cancelled:
+                continue
+            if self._debug:
+                self.__run_slowly(handle)
+            else:
+                handle._run()
+            del handle
+
+    def __run_slowly(self, handle: asyncio.Handle) -> None:
+        """Run a handle in debug mode, and say so if it takes long."""
+        try:
+            self._current_handle = handle
+            start = self.time()
+            handle._run()
+            took = self.time() - start
+            if took >= self.slow_callback_duration:
+                what = _internals._format_handle(handle)
+                _internals.logger.warning("Executing %s took %.3f seconds", what, took)
+        finally:
+            self._current_handle = None
+            del handle  # or a cycle: the traceback of an exception holds this frame
+
+
+def _tick_of(seconds: float) -> int:
+    return int(ldexp(min(seconds, LAST), TICK_BITS)) if seconds > 0 else 0
+
+
+def _as_due(when: Any) -> float:
+    """Return `when` as a float that is not less than it."""
+    if when is None:
+        raise TypeError("when cannot be None")
+    due = ldexp(when, 0)
+    if isnan(due):
+        raise ValueError("the time of a call must not be NaN")
+    return nextafter(due, inf) if due < when else due

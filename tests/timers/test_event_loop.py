@@ -1,0 +1,433 @@
+"""EventLoop: what its timers promise, on a clock that stands still until it is moved."""
+
+import asyncio
+import gc
+import math
+import sys
+import weakref
+from contextvars import ContextVar, copy_context
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+
+
+class Thing:
+    """Something to be released."""
+
+
+def nothing(*_):
+    pass
+
+
+@pytest.fixture
+def loop(pywheel, clock):
+    loop = pywheel.EventLoop(clock=clock)
+    yield loop
+    loop.close()
+
+
+def turn(loop):
+    """Run one turn, without waiting."""
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+
+
+def go(loop, clock, seconds):
+    clock.advance(seconds)
+    turn(loop)
+
+
+# ---- when they run ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delay", [1, 0.1, 1e-6, 1e-9, 255 / 2**20, 256 / 2**20, 65_536 / 2**20, 100_000, True])
+def test_a_callback_runs_at_its_time_and_not_a_nanosecond_before(loop, clock, delay):
+    calls = []
+    handle = loop.call_later(delay, calls.append, "called")
+    nanoseconds = math.ceil(delay * 1e9)
+    clock.advance((nanoseconds - 1) / 1e9)
+    turn(loop)
+    assert calls == ([] if loop.time() < handle.when() else ["called"])
+    clock.advance(1e-9)
+    turn(loop)
+    assert loop.time() >= handle.when()
+    assert calls == ["called"]
+    go(loop, clock, 1e6)
+    assert calls == ["called"]
+
+
+def test_a_callback_runs_as_soon_as_the_clock_shows_its_time_exactly(loop, clock):
+    """Times within one tick, on a clock that stands still there: the next tick would never come."""
+    calls = []
+    times = [0.5 + number * 1e-9 for number in range(2_000)]
+    for when in times:
+        loop.call_at(when, calls.append, when)
+    clock.advance(0.5)
+    for when in times:
+        turn(loop)
+        assert calls == [due for due in times if due <= loop.time()]
+        assert calls[-1] == when
+        clock.advance(1e-9)
+
+
+@pytest.mark.parametrize("when", [0, -1, -1e300, -math.inf, 1e-310])
+def test_a_time_that_has_passed_is_due_at_the_next_turn_and_not_in_this_one(loop, clock, when):
+    clock.advance(1)
+    calls = []
+    loop.call_at(when, calls.append, 1)
+    loop.call_later(min(when, 0), calls.append, 2)
+    assert calls == []
+    turn(loop)
+    assert calls == [1, 2]
+
+
+def test_callbacks_run_by_time_and_on_one_tick_in_the_order_of_scheduling(loop, clock):
+    calls = []
+    for when in (3, 1, 2, 1, 3, 0, 1):
+        loop.call_at(when, calls.append, (when, len(loop._scheduled)))
+    go(loop, clock, 5)
+    assert calls == [(0, 5), (1, 1), (1, 3), (1, 6), (2, 2), (3, 0), (3, 4)]
+
+
+def test_what_was_ready_runs_before_what_is_due(loop, clock):
+    calls = []
+    loop.call_later(0, calls.append, "due")
+    loop.call_soon(calls.append, "ready")
+    turn(loop)
+    assert calls == ["ready", "due"]
+
+
+def test_an_infinite_delay_never_ends_as_in_asyncio(loop, clock):
+    calls = []
+    handles = [loop.call_later(math.inf, calls.append, 1), loop.call_at(math.inf, calls.append, 2)]
+    far = loop.call_at(1e300, calls.append, 3)
+    go(loop, clock, 4e9)
+    assert calls == []
+    assert [handle.when() for handle in (*handles, far)] == [math.inf, math.inf, 1e300]
+    assert loop._scheduled == [far, *handles]
+
+
+@pytest.mark.parametrize("when", [2**31, 2**32 + 0.5, 2**42, 2**42 + 1, 2**62, 2**63 - 1, 2**63, 2**64, 2**100, 1e18])
+def test_a_far_time_neither_overflows_nor_disturbs_a_near_one(loop, clock, when):
+    calls = []
+    loop.call_at(when, calls.append, "far")
+    loop.call_at(1, calls.append, "near")
+    go(loop, clock, 1)
+    assert calls == ["near"]
+    assert [handle.when() for handle in loop._scheduled] == [when]
+
+
+@pytest.mark.parametrize("when", [3, Fraction(10, 3), Decimal("3.1"), math.nextafter(3, 4), Fraction(1, 3)])
+def test_any_real_number_is_a_time_and_is_kept_as_it_is(loop, clock, when):
+    calls = []
+    handle = loop.call_at(when, lambda: calls.append(loop.time()))
+    assert handle.when() is when
+    for _ in range(20):
+        go(loop, clock, 0.2)
+    assert len(calls) == 1
+    assert calls[0] >= when
+
+
+def test_a_time_that_a_float_cannot_hold_is_not_early(pywheel, clock):
+    """The float nearest to the third is less."""
+    third = Fraction(float(Fraction(1, 3))) + Fraction(1, 10**30)
+
+    class Loop(pywheel.EventLoop):
+        def time(self):
+            return now
+
+    now = float(third)
+    assert now < third
+    loop, calls = Loop(), []
+    loop.call_at(third, calls.append, 1)
+    turn(loop)
+    assert calls == []
+    now = math.nextafter(now, 1)
+    turn(loop)
+    assert calls == [1]
+    loop.close()
+
+
+# ---- bad input -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [
+        (math.nan, ValueError),
+        (Decimal("nan"), (ValueError, TypeError)),
+        (None, TypeError),
+        ("1", TypeError),
+        (b"1", TypeError),
+        ([], TypeError),
+        (1j, TypeError),
+        (object(), TypeError),
+        (10**400, OverflowError),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("method", ["call_at", "call_later"])
+def test_what_is_no_time_is_refused_and_nothing_is_scheduled(loop, method, value, error):
+    with pytest.raises(error):
+        getattr(loop, method)(value, nothing)
+    assert loop._scheduled == []
+
+
+@pytest.mark.parametrize("method", ["call_at", "call_later", "call_soon"])
+def test_arguments_may_be_named_as_in_asyncio_and_wrong_ones_are_refused(loop, method):
+    stock = asyncio.SelectorEventLoop()
+    time = {"call_at": ["when"], "call_later": ["delay"], "call_soon": []}[method]
+    wrong = [((), {}), ((), dict.fromkeys(time, 1)), ((), {"callback": nothing, "to_do": 1})]
+    wrong.append(((1, nothing), {"to_do": 1}))
+    for arguments, keywords in wrong:
+        for each in (stock, loop):
+            with pytest.raises(TypeError):
+                getattr(each, method)(*arguments, **keywords)
+    context = copy_context()
+    handle = getattr(loop, method)(callback=nothing, context=context, **dict.fromkeys(time, 1))
+    assert (handle._callback, handle._args, handle._context) == (nothing, (), context)
+    assert loop._scheduled == ([handle] if time else [])
+    stock.close()
+
+
+def test_a_limit_below_one_is_refused(pywheel):
+    for limit in (0, -1):
+        with pytest.raises(ValueError, match="limit"):
+            pywheel.EventLoop(limit=limit)
+    gc.collect()  # what is left of them has nothing to complain about
+
+
+@pytest.mark.parametrize("method", ["call_at", "call_later", "call_soon"])
+def test_a_closed_loop_refuses(loop, method):
+    loop.close()
+    with pytest.raises(RuntimeError, match="Event loop is closed"):
+        getattr(loop, method)(*[1][method == "call_soon" :], nothing)
+
+
+# ---- handles ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_handle_is_a_timer_handle_of_asyncio_in_all_it_shows(loop):
+    stock = asyncio.SelectorEventLoop()
+    ours, theirs = (each.call_at(7.25, nothing, 1, "two") for each in (loop, stock))
+    assert isinstance(ours, asyncio.TimerHandle)
+    assert repr(ours) == repr(theirs)
+    assert (ours.when(), ours.cancelled(), hash(ours)) == (theirs.when(), theirs.cancelled(), hash(theirs))
+    assert ours == theirs
+    assert loop.call_at(7.5, nothing) > ours >= theirs >= ours
+    assert ours < loop.call_at(8, nothing)
+    assert not ours < theirs
+    for name in ("_callback", "_args", "_cancelled", "_repr", "_source_traceback", "_scheduled", "_when"):
+        assert getattr(ours, name) == getattr(theirs, name), name
+    assert ours._loop is loop
+    assert weakref.ref(ours)() is ours
+    ours.cancel(), theirs.cancel()
+    assert repr(ours) == repr(theirs)
+    assert ours.cancelled()
+    assert ours._callback is ours._args is None
+    stock.close()
+
+
+def test_the_handle_of_call_soon_is_asyncios_own(loop):
+    stock = asyncio.SelectorEventLoop()
+    ours, theirs = (each.call_soon(nothing, 1, "two") for each in (loop, stock))
+    assert type(ours) is asyncio.Handle
+    assert repr(ours) == repr(theirs)
+    for name in ("_callback", "_args", "_cancelled", "_repr", "_source_traceback"):
+        assert getattr(ours, name) == getattr(theirs, name), name
+    assert ours._loop is loop
+    stock.close()
+
+
+def test_cancel_releases_callback_and_arguments_before_it_returns(loop):
+    def callback():
+        pass
+
+    argument = Thing()
+    released = [weakref.ref(callback), weakref.ref(argument)]
+    handle = loop.call_later(1, callback, argument)
+    del callback, argument
+    assert all(reference() is not None for reference in released)
+    handle.cancel()
+    assert [reference() for reference in released] == [None, None]
+
+
+def test_cancel_takes_the_handle_out_of_the_loop(loop, clock):
+    handle, other = loop.call_later(1, nothing), loop.call_later(2, nothing)
+    gone = weakref.ref(handle)
+    handle.cancel()
+    assert not handle._scheduled
+    assert loop._scheduled == [other]
+    del handle
+    assert gone() is None
+
+
+def test_the_loop_keeps_a_handle_until_it_ran_and_no_longer(loop, clock):
+    gone = weakref.ref(loop.call_later(1, nothing))
+    assert gone() is not None
+    go(loop, clock, 1)
+    assert gone() is None
+
+
+def test_cancel_is_idempotent_and_after_the_fact_without_effect(loop, clock):
+    calls = []
+    first, second = loop.call_later(1, calls.append, 1), loop.call_later(1, calls.append, 2)
+    for _ in range(3):
+        assert first.cancel() is None
+    loop.call_later(1, calls.append, 3)  # it may stand where the first one stood
+    first.cancel()
+    go(loop, clock, 1)
+    assert calls == [2, 3]
+    assert not second.cancelled()
+    second.cancel()
+    loop.call_later(1, calls.append, 4)
+    second.cancel()
+    go(loop, clock, 1)
+    assert calls == [2, 3, 4]
+
+
+def test_a_handle_that_is_finalised_while_the_loop_is_changed_may_change_it_too(loop, clock):
+    class Meddler:
+        def __del__(self):
+            calls.append(len(loop._scheduled))
+            loop.call_later(1, calls.append, "meddled")
+            victim.cancel()
+
+    calls = []
+    victim = loop.call_later(1, calls.append, "victim")
+    handle = loop.call_later(1, nothing, Meddler())
+    handle.cancel()
+    assert calls == [1]
+    go(loop, clock, 1)
+    assert calls == [1, "meddled"]
+
+
+def test_the_pending_handles_can_be_read_by_time(loop, clock):
+    handles = [loop.call_at(when, nothing) for when in (5, 3, 9, 1, math.inf)]
+    assert loop._scheduled == sorted(handles)
+    handles[1].cancel()
+    assert [handle.when() for handle in loop._scheduled] == [1, 5, 9, math.inf]
+    go(loop, clock, 5)
+    assert [handle.when() for handle in loop._scheduled] == [9, math.inf]
+    with pytest.raises(AttributeError, match="call_at"):
+        loop._scheduled = handles
+
+
+# ---- context ---------------------------------------------------------------------------------------------------------
+
+variable = ContextVar("variable", default="nowhere")
+
+
+def test_a_callback_runs_in_a_copy_of_the_context_it_was_scheduled_in(loop, clock):
+    seen = []
+
+    def callback(name):
+        seen.append((name, variable.get()))
+        variable.set("changed")
+
+    def schedule():
+        variable.set("inside")
+        for number in range(2):
+            loop.call_later(number, callback, number)
+            loop.call_soon(callback, "soon")
+
+    copy_context().run(schedule)
+    go(loop, clock, 1)
+    assert seen == [("soon", "inside"), ("soon", "inside"), (0, "inside"), (1, "inside")]
+    assert variable.get() == "nowhere"
+
+
+@pytest.mark.parametrize("method", ["call_at", "call_later", "call_soon"])
+def test_a_callback_runs_in_the_context_that_is_given(loop, clock, method):
+    context = copy_context()
+    context.run(variable.set, "given")
+    handle = getattr(loop, method)(
+        *[1][method == "call_soon" :], lambda: variable.set(variable.get() + "+"), context=context
+    )
+    assert handle._context is context
+    go(loop, clock, 1)
+    assert context[variable] == "given+"
+
+
+def test_a_context_that_is_in_use_is_an_error_for_the_exception_handler(loop, clock):
+    context, errors = copy_context(), []
+    loop.set_exception_handler(lambda loop, context: errors.append(context["exception"]))
+    loop.call_later(0, nothing, context=context)
+    context.run(turn, loop)
+    assert [type(error) for error in errors] == [RuntimeError]
+    assert "already entered" in str(errors[0])
+
+
+# ---- the end ---------------------------------------------------------------------------------------------------------
+
+
+def test_close_releases_what_is_pending(loop):
+    things = [Thing() for _ in range(5)]
+    gone = [weakref.ref(thing) for thing in things]
+    handles = [loop.call_later(number, nothing, thing) for number, thing in enumerate(things)]
+    kept = handles[0]
+    del handles, things
+    loop.close()
+    assert [reference() for reference in gone[1:]] == [None] * 4
+    assert loop._scheduled == []
+    kept.cancel()
+    assert kept.cancelled()
+    assert gone[0]() is None
+    loop.close()
+
+
+@pytest.mark.filterwarnings("ignore:unclosed event loop:ResourceWarning")
+def test_a_cycle_through_callback_handle_and_loop_is_collected(pywheel):
+    def make():
+        loop = pywheel.EventLoop()
+        thing = Thing()
+        thing.handles = [loop.call_later(1_000, nothing, thing) for _ in range(20_000)]
+        thing.loop = loop
+        loop.call_soon(nothing, thing)
+        loop.call_later(1_000, nothing, context=copy_context()).cancel()
+        return weakref.ref(thing), weakref.ref(loop)
+
+    gone = make()
+    gc.collect()
+    gc.collect()
+    assert [reference() for reference in gone] == [None, None]
+
+
+@pytest.mark.filterwarnings("ignore:unclosed event loop:ResourceWarning")
+def test_a_cycle_through_each_part_of_a_handle_is_collected(pywheel, loop):
+    context = copy_context()
+    for part in ("callback", "argument", "context"):
+        thing = Thing()
+        thing.method = (lambda thing: lambda: thing)(thing)
+        if part == "context":
+            context = copy_context()
+            context.run(ContextVar("held").set, thing)
+        thing.handle = loop.call_later(
+            1,
+            thing.method if part == "callback" else nothing,
+            *([thing] if part == "argument" else []),
+            context=context,
+        )
+        loop.close()  # nothing but the cycle holds the handle
+        gone = weakref.ref(thing)
+        del thing, context
+        gc.collect()
+        assert gone() is None, part
+        context = copy_context()
+        loop = pywheel.EventLoop()
+    loop.close()
+
+
+def test_many_handles_leave_no_reference_behind(loop, clock):
+    marker = Thing()
+    before = sys.getrefcount(marker)
+    for _ in range(200):
+        loop.call_later(1, nothing, marker).cancel()
+        loop.call_later(0, nothing, marker)
+        loop.call_soon(nothing, marker)
+        loop.call_at(loop.time(), nothing, context=copy_context())
+        with pytest.raises(ValueError, match="NaN"):
+            loop.call_later(math.nan, nothing, marker)
+        turn(loop)
+    assert sys.getrefcount(marker) == before
