@@ -1,0 +1,106 @@
+"""Storing new jobs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from ..._errors import JobExists
+from ..ops import Put
+from ..record import NewJob
+from .batch import Batch
+from .claims import settle_lost
+
+__all__ = ["put"]
+
+
+def put(batch: Batch, ops: Sequence[Put]) -> list[Any]:
+    """Store the jobs of many callers."""
+    if len(ops) == 1 or any(job.key is not None for op in ops for job in op.jobs):
+        return [_put_one(batch, op.jobs) for op in ops]
+    ids = _insert(batch, [job for op in ops for job in op.jobs])
+    outcomes = []
+    at = 0
+    for op in ops:
+        outcomes.append(ids[at : at + len(op.jobs)])
+        at += len(op.jobs)
+    return outcomes
+
+
+def _put_one(batch: Batch, jobs: Sequence[NewJob]) -> list[int] | JobExists:
+    """Store the jobs of one caller, or none."""
+    if all(job.key is None for job in jobs):
+        return _insert(batch, jobs)
+    holders: dict[tuple[str, str], int] = {}  # live jobs that will take new values
+    seen: set[tuple[str, str]] = set()
+    for job in jobs:
+        if job.key is None:
+            continue
+        name = (job.topic, job.key)
+        if name in seen and not job.replace:
+            return JobExists(f"two of the jobs put have the key {job.key[:80]!r}", 0)
+        seen.add(name)
+        holder = _holder(batch, job)
+        if holder is None:
+            continue
+        if not job.replace or batch.row("run_of", (holder,)):
+            return JobExists(f"job {holder} has the key {job.key[:80]!r} already and is live", holder)
+        holders[name] = holder
+    if not holders and len(seen) == sum(job.key is not None for job in jobs):
+        return _insert(batch, jobs)
+    ids = []
+    for job in jobs:
+        named = None if job.key is None else (job.topic, job.key)
+        if named in holders:
+            ids.append(_replace(batch, holders[named], job))
+        else:
+            ids += _insert(batch, [job])
+            if named is not None:
+                holders[named] = ids[-1]
+    return ids
+
+
+def _holder(batch: Batch, job: NewJob) -> int | None:
+    """Return the live job that has the key."""
+    name = (batch.topic(job.topic), job.key)
+    row = batch.row("key_holder", name)
+    if row and settle_lost(batch, row[0]):
+        row = batch.row("key_holder", name)
+    return row[0] if row else None
+
+
+def _insert(batch: Batch, jobs: Sequence[NewJob]) -> list[int]:
+    now, topic = batch.now, batch.topic
+    rows = [
+        (topic(name), due, due - now, ttr, limit, key, _headers(headers), body)
+        for name, body, due, key, ttr, limit, headers, _ in jobs
+    ]
+    if not rows:
+        return []
+    batch.run_many("put", rows)
+    [last] = batch.row("last_id")
+    ids = list(range(last - len(rows) + 1, last + 1))  # in turn, as no one else writes meanwhile
+    batch.changed_many(ids, [job.due for job in jobs])
+    return ids
+
+
+def _replace(batch: Batch, id: int, job: NewJob) -> int:
+    [before] = batch.row("due_of", (id,))
+    batch.run(
+        "replace",
+        {
+            "id": id,
+            "due": job.due,
+            "ttr": job.ttr,
+            "max_attempts": job.max_attempts,
+            "headers": _headers(job.headers),
+            "body": job.body,
+        },
+    )
+    batch.changed(id, min(before, job.due))
+    return id
+
+
+def _headers(headers: Any) -> str | None:
+    return json.dumps(dict(headers), separators=(",", ":")) if headers else None

@@ -1,0 +1,31 @@
+"""From an address to a store."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote, urlsplit
+
+from .._errors import NotAStore
+from .clock import Clock
+from .contract import Store
+
+__all__ = ["open"]
+
+
+def open(url: str, *, clock: Clock | None = None) -> Store:  # noqa: A001  (pywheel.stores.open reads well)
+    """Open the store at an address: ``sqlite:///relative.db``, ``sqlite:////absolute/path.db`` or ``memory:``.
+
+    A file that does not exist is created, one of an older version is upgraded. NotAStore for other addresses and for files that
+    hold something else; StoreError for files that cannot be used.
+    """
+    if not isinstance(url, str):
+        raise NotAStore(f"the address of a store is a str such as 'sqlite:///jobs.db', not {type(url).__name__}")
+    parts = urlsplit(url)
+    if parts.scheme == "memory":
+        from .memory import MemoryStore
+
+        return MemoryStore(url, clock=clock)
+    if parts.scheme == "sqlite" and not parts.netloc and len(parts.path) > 1:
+        from .sqlite import SqliteStore
+
+        return SqliteStore(unquote(parts.path[1:]), clock=clock)
+    raise NotAStore(f"{url!r} is no address of a store: use sqlite:///jobs.db, sqlite:////var/lib/jobs.db or memory:")
