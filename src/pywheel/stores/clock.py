@@ -14,6 +14,9 @@ class Clock(Protocol):
     def wall(self) -> int:
         """Return the wall clock in whole milliseconds since 1970, rounded down. It may jump either way."""
 
+    def until(self, wall: int) -> float:
+        """Return the seconds, with their fractions, until the wall clock shows this; negative if it has."""
+
     def monotonic(self) -> float:
         """Return seconds from an arbitrary start. Never goes back."""
 
@@ -24,6 +27,10 @@ class SystemClock:
     def wall(self) -> int:
         """Return the wall clock in whole milliseconds since 1970."""
         return time.time_ns() // 1_000_000
+
+    def until(self, wall: int) -> float:
+        """Return the seconds until the wall clock shows this."""
+        return wall / 1000 - time.time()
 
     def monotonic(self) -> float:
         """Return seconds of the host's monotonic clock."""

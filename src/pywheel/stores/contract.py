@@ -34,12 +34,22 @@ class Listener(ABC):
         """Say up to which due time (ms) changes matter to this worker. Others see it before this returns."""
 
     @abstractmethod
-    def wait(self, seconds: float) -> None:
-        """Return when woken, or after so many seconds; at once if woken since the last wait. May return early."""
+    def wait(self, seconds: float) -> bool:
+        """Return when rung or woken, or after so many seconds; at once if that was since the last wait. May return early.
+
+        True if there may be new hints; False if certainly not, or if only `wake` was called.
+        """
 
     @abstractmethod
     def wake(self) -> None:
         """Let the present `wait`, or else the next one, return. From any thread, and from signal handlers."""
+
+    @abstractmethod
+    def stirred(self) -> bool:
+        """Whether workers came or went since this was last asked, as far as the store can tell without a query.
+
+        To be called at least every few seconds: a worker that does not may be taken for dead.
+        """
 
     @abstractmethod
     def close(self) -> None:

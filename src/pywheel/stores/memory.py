@@ -59,15 +59,28 @@ class MemoryListener(Listener):
         self.worker = worker
         self._store = store
         self._event = threading.Event()
+        self._rung = False
+        self._peers = 0
         self.horizon = -1
 
     def publish(self, horizon: int) -> None:
         with self._store.lock:
             self.horizon = horizon
 
-    def wait(self, seconds: float) -> None:
+    def wait(self, seconds: float) -> bool:
         self._event.wait(seconds)
         self._event.clear()
+        rung, self._rung = self._rung, False
+        return rung
+
+    def ring(self) -> None:
+        """Wake it to read hints."""
+        self._rung = True
+        self._event.set()
+
+    def stirred(self) -> bool:
+        before, self._peers = self._peers, self._store.listeners
+        return before != self._peers
 
     def wake(self) -> None:
         self._event.set()
@@ -131,7 +144,7 @@ class MemoryStore(Store):
             if self._woken:
                 self._woken = False
                 for listener in self._listeners:
-                    listener.wake()
+                    listener.ring()
             return outcomes
 
     def _put(self, op: o.Put) -> list[int]:
@@ -533,6 +546,11 @@ class MemoryStore(Store):
             listener = MemoryListener(self, f"{name}@{self._listened}")
             self._listeners.append(listener)
             return listener
+
+    @property
+    def listeners(self) -> int:
+        """How many listen."""
+        return len(self._listeners)
 
     def forget(self, listener: MemoryListener) -> None:
         """Stop waking a listener."""

@@ -5,9 +5,12 @@ All times are wall clock, in whole milliseconds since 1970; all durations are wh
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from .._errors import BadBody
 
 __all__ = ["SHARDS", "Attempt", "Counts", "Due", "Job", "NewJob", "Outcome", "State", "Topic", "shard_of"]
 
@@ -75,6 +78,24 @@ class Job(NamedTuple):
     attempt: int = 0  # claims that count: not those given back, nor those before the last retry by hand
     lease_until: int | None = None  # only while running
     last_error: str | None = None
+
+    def json(self) -> Any:
+        """Return what the body says as JSON. BadBody if it is none."""
+        try:
+            return json.loads(self.body)
+        except ValueError as error:  # text that is not UTF-8 too
+            raise BadBody(f"the body of job {self.id} is no JSON: {error}") from error
+
+    @property
+    def traceparent(self) -> str | None:
+        """The W3C traceparent it was put with."""
+        return self.headers.get("traceparent")
+
+    @property
+    def trace_id(self) -> str | None:
+        """The trace that it belongs to: 32 hexadecimal digits."""
+        parent = self.traceparent
+        return parent[3:35] if parent else None
 
 
 class Attempt(NamedTuple):

@@ -19,6 +19,10 @@ class SettableClock:
         """Return the wall clock in ms."""
         return self._wall
 
+    def until(self, wall: int) -> float:
+        """Return the seconds until the wall clock shows this."""
+        return (wall - self._wall) / 1000
+
     def monotonic(self) -> float:
         """Return the monotonic clock in seconds."""
         return self._monotonic

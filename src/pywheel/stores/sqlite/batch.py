@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from ..record import Outcome, State
@@ -35,24 +34,29 @@ class Names:
             number = self._known[name] = row[0]
         return number
 
+    def known(self, name: str) -> int | None:
+        """Return the number of a name if it is at hand; it is committed then, outside a transaction."""
+        return self._known.get(name)
+
     def forget(self) -> None:
         """Know no number any more: some may have been rolled back."""
         self._known.clear()
 
 
-@dataclass(slots=True)
 class Batch:
     """A transaction under way, and what is to be told about it afterwards."""
 
-    connection: sqlite3.Connection
-    now: int
-    topics: Names
-    workers: Names
-    horizon: int
-    """Up to which due times somebody wants hints; it may move on while this is applied."""
-    hinted: list[int] = field(default_factory=list)
-    first_hinted: int | None = None  # the earliest due time with a hint
-    first_beyond: int | None = None  # the earliest without, as nobody wanted it then
+    __slots__ = ("connection", "first_beyond", "first_hinted", "hinted", "horizon", "now", "topics", "workers")
+
+    def __init__(self, connection: sqlite3.Connection, now: int, topics: Names, workers: Names, horizon: int) -> None:
+        self.connection = connection
+        self.now = now
+        self.topics = topics
+        self.workers = workers
+        self.horizon = horizon  # up to which due times somebody wants hints; it may move on meanwhile
+        self.hinted: list[int] = []
+        self.first_hinted: int | None = None  # the earliest due time with a hint
+        self.first_beyond: int | None = None  # the earliest without, as nobody wanted it then
 
     def rows(self, name: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[Any]:
         """Run a statement and return all its rows."""
@@ -97,8 +101,6 @@ class Batch:
 
     def store_hints(self) -> None:
         """Write the hints, and now and then drop those that all have read, or will not miss."""
-        if not self.hinted:
-            return
         self.run_many("hint", [(id,) for id in self.hinted])
         [last] = self.row("last_hint")
         if last // _HINTS_KEPT != (last - len(self.hinted)) // _HINTS_KEPT:

@@ -1,7 +1,7 @@
 """How processes on one file wake each other: a small shared page that says who wants to hear of what, and sockets.
 
 The page holds the *horizon* of every listener: it cares about due times up to there. After a commit the writer reads it and
-sends an empty datagram to those concerned. What changed stands in the store; a bell carries nothing, so none can be
+sends a datagram to those concerned. What changed stands in the store; a bell carries nothing, so none can be
 lost that matters: a full queue means that the listener has not yet looked.
 """
 
@@ -12,6 +12,7 @@ import os
 import select
 import socket
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -28,10 +29,14 @@ __all__ = ["Bells"]
 
 _SLOTS: Final = 64
 _RELOAD: Final = 0  # word 0 of the page counts the times when hints alone do not tell all
-_FIRST: Final = 1
+_USED: Final = 1  # word 1: slots from here on were never used
+_FIRST: Final = 2  # then the horizons, then the heartbeats
 _NOBODY: Final = -1
 _POLL: Final = 0.02  # seconds between looks where there are no Unix datagrams
+_STOPPED: Final = 15_000  # ms without a heartbeat after which a worker counts as gone
 _LONGEST_ADDRESS: Final = 100  # bytes; the system's limit is 104 or 108
+_RING: Final = b"r"  # somebody else changed something
+_KNOCK: Final = b"k"  # the worker wakes itself
 
 DATAGRAMS: Final = fcntl is not None and hasattr(socket, "AF_UNIX")
 
@@ -43,11 +48,11 @@ class Bells:
         self._path = path
         name = Path(f"{path}-window")
         self._file = os.open(name, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
-        size = 8 * (_FIRST + _SLOTS)
+        size = 8 * (_FIRST + 2 * _SLOTS)
         if os.fstat(self._file).st_size < size:
             self._lock()
             if os.fstat(self._file).st_size < size:
-                os.write(self._file, bytes(8) + b"\xff" * 8 * _SLOTS)
+                os.write(self._file, bytes(8 * _FIRST) + b"\xff" * 16 * _SLOTS)
             self._unlock()
         self._map = mmap.mmap(self._file, size)
         self._page = memoryview(self._map).cast("q")
@@ -59,7 +64,9 @@ class Bells:
 
     def horizon(self) -> int:
         """Return the furthest horizon of all listeners, -1 without any."""
-        return max(self._page[_FIRST:])
+        page = self._page
+        used = page[_USED]
+        return page[_FIRST] if used == 1 else max(page[_FIRST : _FIRST + used], default=_NOBODY)
 
     @property
     def reloads(self) -> int:
@@ -74,10 +81,10 @@ class Bells:
         """Wake everybody whose horizon is at or after `due`."""
         if self._socket is None:
             return
-        for slot, horizon in enumerate(self._page[_FIRST:]):
+        for slot, horizon in enumerate(self._page[_FIRST : _FIRST + self._page[_USED]]):
             if horizon >= due:
                 try:
-                    self._socket.sendto(b"", self._address(slot))
+                    self._socket.sendto(_RING, self._address(slot))
                 except BlockingIOError:
                     pass  # it has not looked yet since the last one
                 except (ConnectionRefusedError, FileNotFoundError):
@@ -86,7 +93,20 @@ class Bells:
     def knock(self, slot: int) -> None:
         """Wake one listener."""
         if self._socket is not None:
-            self._socket.sendto(b"", self._address(slot))
+            self._socket.sendto(_KNOCK, self._address(slot))
+
+    def beat(self, slot: int) -> None:
+        """Note that a listener runs: all processes of a host share the monotonic clock."""
+        self._page[_FIRST + _SLOTS + slot] = time.monotonic_ns() // 1_000_000
+
+    def running(self) -> frozenset[int]:
+        """Return the slots whose listeners run."""
+        return frozenset(slot for slot in range(self._page[_USED]) if self.runs(slot))
+
+    def runs(self, slot: int) -> bool:
+        """Whether a listener runs: it listens, and its last heartbeat is recent. A stopped process does not run."""
+        age = time.monotonic_ns() // 1_000_000 - self._page[_FIRST + _SLOTS + slot]
+        return 0 <= age < _STOPPED and self.alive(slot)
 
     def alive(self, slot: int) -> bool:
         """Whether somebody listens at a slot; True if that cannot be known."""
@@ -109,6 +129,8 @@ class Bells:
                 if DATAGRAMS and self.alive(slot):
                     continue
                 self._page[_FIRST + slot] = _NOBODY
+                self.beat(slot)
+                self._page[_USED] = max(self._page[_USED], slot + 1)
                 return BellListener(self, slot, name, self._bind(slot))
         finally:
             self._unlock()
@@ -173,15 +195,21 @@ class BellListener(Listener):
         self._ear = ear
         self._event = threading.Event()  # where there are no datagrams
         self._closed = False
+        self._peers = bells.running()
+
+    def stirred(self) -> bool:
+        self._bells.beat(self._slot)
+        before, self._peers = self._peers, self._bells.running()
+        return before != self._peers
 
     def publish(self, horizon: int) -> None:
         self._bells.publish(self._slot, horizon)
 
-    def wait(self, seconds: float) -> None:
+    def wait(self, seconds: float) -> bool:
         if self._ear is None:
             self._event.wait(min(seconds, _POLL))
             self._event.clear()
-            return
+            return True
         # select counts microseconds where poll rounds up to the next millisecond; it cannot see beyond 1023 files.
         if self._ear.fileno() < 1024:
             select.select([self._ear], [], [], max(seconds, 0))
@@ -189,9 +217,11 @@ class BellListener(Listener):
             poll = select.poll()
             poll.register(self._ear, select.POLLIN)
             poll.poll(max(seconds, 0) * 1000)
+        rung = False
         with suppress(BlockingIOError):
             while True:
-                self._ear.recv(1)
+                rung |= self._ear.recv(1) == _RING
+        return rung
 
     def wake(self) -> None:
         if self._ear is None:

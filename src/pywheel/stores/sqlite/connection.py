@@ -19,7 +19,7 @@ from ..._errors import (
 )
 from .statements import MIGRATIONS
 
-__all__ = ["connect", "translated", "upgrade"]
+__all__ = ["connect", "ours", "translated", "upgrade"]
 
 APPLICATION: Final = 0x70797768  # "pywh": marks the file as ours
 BUSY_SECONDS: Final = 5.0
@@ -116,10 +116,11 @@ def translated(path: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise _ours(error, path) from error
+        raise ours(error, path) from error
 
 
-def _ours(error: sqlite3.Error, path: str) -> StoreError:
+def ours(error: sqlite3.Error, path: str) -> StoreError:
+    """Return an error of SQLite as ours."""
     code = getattr(error, "sqlite_errorcode", None)
     name = getattr(error, "sqlite_errorname", "") or ""
     match (code or 0) & 0xFF:

@@ -7,12 +7,16 @@ each other in a chain, so that the leader is not held up by waking them all.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from ..ops import Op
 
 __all__ = ["Leader"]
+
+_FEW = 2
 
 
 class _Call:
@@ -24,7 +28,7 @@ class _Call:
         self.ops = ops
         self.outcomes: list[Any] | None = None
         self.error: BaseException | None = None
-        self.gate: threading.Lock | None = None
+        self.gate = threading.Lock()
         self.next: _Call | None = None
 
     @property
@@ -44,17 +48,21 @@ class Leader:
         self._transact = transact
         self._separate = separate
         self._mutex = threading.Lock()
-        self._busy = False
+        self._token = threading.Lock()  # held by the caller who commits, handed on while callers wait
         self._waiting: list[_Call] = []
+        self._crowd = 1  # callers in the latest commit
 
     def apply(self, ops: Sequence[Op]) -> list[Any]:
         """Return the outcomes of the commands, once a transaction with them is durable."""
+        if self._crowd == 1 and self._token.acquire(blocking=False):
+            try:
+                return self._transact(ops)
+            finally:
+                self._hand_on([])
         call = _Call(ops)
         with self._mutex:
-            if lead := not self._busy:
-                self._busy = True
-            else:
-                call.gate = threading.Lock()
+            lead = self._token.acquire(blocking=False)
+            if not lead:
                 call.gate.acquire()
                 self._waiting.append(call)
         if lead:
@@ -68,7 +76,6 @@ class Leader:
 
     def _follow(self, call: _Call) -> None:
         """Wait to be served, or to lead."""
-        assert call.gate is not None
         interrupt: BaseException | None = None
         while True:
             try:
@@ -78,39 +85,44 @@ class Leader:
                 interrupt = signal
         if not call.settled:
             self._lead(call)
-        elif call.next is not None and call.next.gate is not None:
+        elif call.next is not None:
             call.next.gate.release()
         if interrupt is not None:
             raise interrupt
 
     def _lead(self, call: _Call) -> None:
         """Serve this call and all that wait, then hand on."""
+        if self._crowd > _FEW and len(self._waiting) < self._crowd // 2:
+            time.sleep(0.00002)  # most of those served last are on their way back: let them come
         with self._mutex:
             calls = [call, *(other for other in self._waiting if other is not call)]
             self._waiting = []
+        self._crowd = len(calls)
         try:
             self._serve(calls)
         finally:
-            for other in calls:
-                if not other.settled:
-                    other.error = RuntimeError("the commit was interrupted: whether it happened is not known")
-            with self._mutex:
-                heir = self._waiting[0] if self._waiting else None
-                self._busy = heir is not None
-            if heir is not None and heir.gate is not None:
-                heir.gate.release()
-            followers = calls[1:]
-            for one, after in zip(followers, followers[1:], strict=False):
+            self._hand_on(calls)
+
+    def _hand_on(self, calls: list[_Call]) -> None:
+        """Let the next caller lead, and those that were served go."""
+        for call in calls:
+            if not call.settled:
+                call.error = RuntimeError("the commit was interrupted: whether it happened is not known")
+        with self._mutex:
+            heir = self._waiting[0] if self._waiting else None
+            if heir is None:
+                self._token.release()
+        if heir is not None:
+            heir.gate.release()
+        if len(calls) > 1:
+            for one, after in pairwise(calls):
                 one.next = after
-            if followers and followers[0].gate is not None:
-                followers[0].gate.release()
+            calls[1].gate.release()
 
     def _serve(self, calls: list[_Call]) -> None:
+        """Run all calls in one transaction; each in its own if one of them may be the reason that this fails."""
         try:
-            if len(calls) == 1:
-                calls[0].outcomes = self._transact(calls[0].ops)
-                return
-            outcomes = self._transact([op for call in calls for op in call.ops])
+            outcomes = self._transact([op for call in calls for op in call.ops] if len(calls) > 1 else calls[0].ops)
         except BaseException as error:
             if len(calls) > 1 and self._separate(error):
                 for call in calls:

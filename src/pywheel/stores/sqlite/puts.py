@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import sqlite3
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..._errors import JobExists
 from ..ops import Put
 from ..record import NewJob
-from .batch import Batch
+from .batch import Batch, Names
 from .claims import settle_lost
+from .statements import SQL
 
-__all__ = ["put"]
+__all__ = ["put", "put_alone"]
+
+_PUT = SQL["put"]
+_MANY = 100  # rows from which on `executemany` is quicker
+_SOME = 32
+_INTO, _, _ROW = _PUT.partition(" VALUES ")
+_PUTS = [f"{_INTO} VALUES {', '.join([_ROW] * count)}" for count in range(_SOME + 1)]
 
 
 def put(batch: Batch, ops: Sequence[Put]) -> list[Any]:
     """Store the jobs of many callers."""
-    if len(ops) == 1 or any(job.key is not None for op in ops for job in op.jobs):
+    if len(ops) == 1 or any([job.key is not None for op in ops for job in op.jobs]):
         return [_put_one(batch, op.jobs) for op in ops]
     ids = _insert(batch, [job for op in ops for job in op.jobs])
     outcomes = []
@@ -28,9 +36,23 @@ def put(batch: Batch, ops: Sequence[Put]) -> list[Any]:
     return outcomes
 
 
+def put_alone(connection: sqlite3.Connection, op: Put, now: int, topics: Names, horizon: int) -> list[int] | None:
+    """Store a single job by a single statement, which is its own transaction; None if that does not suffice."""
+    if len(op.jobs) != 1:
+        return None
+    name, body, due, key, ttr, limit, headers, _ = op.jobs[0]
+    topic = topics.known(name)
+    if topic is None or key is not None or due <= horizon:
+        return None
+    row = (topic, due, due - now, ttr, limit, None, headers and _headers(headers), body)
+    last = connection.execute(_PUT, row).lastrowid
+    assert last is not None
+    return [last]
+
+
 def _put_one(batch: Batch, jobs: Sequence[NewJob]) -> list[int] | JobExists:
     """Store the jobs of one caller, or none."""
-    if all(job.key is None for job in jobs):
+    if not any([job.key is not None for job in jobs]):
         return _insert(batch, jobs)
     holders: dict[tuple[str, str], int] = {}  # live jobs that will take new values
     seen: set[tuple[str, str]] = set()
@@ -71,15 +93,23 @@ def _holder(batch: Batch, job: NewJob) -> int | None:
 
 
 def _insert(batch: Batch, jobs: Sequence[NewJob]) -> list[int]:
-    now, topic = batch.now, batch.topic
+    now = batch.now
+    topics = {name: batch.topic(name) for name in {job.topic for job in jobs}}
     rows = [
-        (topic(name), due, due - now, ttr, limit, key, _headers(headers), body)
+        (topics[name], due, due - now, ttr, limit, key, headers and _headers(headers), body)
         for name, body, due, key, ttr, limit, headers, _ in jobs
     ]
     if not rows:
         return []
-    batch.run_many("put", rows)
-    [last] = batch.row("last_id")
+    execute = batch.connection.execute
+    if len(rows) >= _MANY:
+        batch.connection.executemany(_PUT, rows)
+        [last] = batch.row("last_id")
+    else:
+        # One call for some rows: between calls other threads get in.
+        for at in range(0, len(rows), _SOME):
+            part = rows[at : at + _SOME]
+            last = execute(_PUTS[len(part)], [value for row in part for value in row]).lastrowid
     ids = list(range(last - len(rows) + 1, last + 1))  # in turn, as no one else writes meanwhile
     batch.changed_many(ids, [job.due for job in jobs])
     return ids
@@ -94,7 +124,7 @@ def _replace(batch: Batch, id: int, job: NewJob) -> int:
             "due": job.due,
             "ttr": job.ttr,
             "max_attempts": job.max_attempts,
-            "headers": _headers(job.headers),
+            "headers": _headers(job.headers) if job.headers else None,
             "body": job.body,
         },
     )
@@ -102,5 +132,5 @@ def _replace(batch: Batch, id: int, job: NewJob) -> int:
     return id
 
 
-def _headers(headers: Any) -> str | None:
-    return json.dumps(dict(headers), separators=(",", ":")) if headers else None
+def _headers(headers: Mapping[str, str]) -> str:
+    return json.dumps(dict(headers), separators=(",", ":"))

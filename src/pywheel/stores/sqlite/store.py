@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from itertools import groupby
@@ -17,7 +18,7 @@ from ..record import Attempt, Counts, Due, Job, State, Topic
 from . import claims, manage, puts, shards
 from .batch import Batch, Names
 from .bell import Bells
-from .connection import connect, translated, upgrade
+from .connection import connect, ours, translated, upgrade
 from .leader import Leader
 from .reader import Reader
 from .turnstile import Turnstile
@@ -91,23 +92,34 @@ class SqliteStore(Store):
 
     def _transact(self, ops: Sequence[o.Op]) -> list[Any]:
         """Apply the commands of one or more callers; wake whom it concerns."""
-        connection = self._connection
-        with translated(self.path):
+        execute = self._connection.execute
+        try:
             self._turnstile.enter()
             try:
-                connection.execute("BEGIN IMMEDIATE")
-                try:
-                    batch = Batch(connection, self.clock.wall(), self._topics, self._workers, self._bells.horizon())
-                    outcomes: list[Any] = []
+                now, horizon = self.clock.wall(), self._bells.horizon()
+                if len(ops) == 1 and type(ops[0]) is o.Put:
+                    ids = puts.put_alone(self._connection, ops[0], now, self._topics, horizon)
+                    if ids is not None:
+                        self._missed(ops[0].jobs[0].due)
+                        return [ids]
+                execute("BEGIN IMMEDIATE")
+                batch = Batch(self._connection, now, self._topics, self._workers, horizon)
+                if len(ops) == 1:
+                    outcomes = self._apply[type(ops[0])](batch, ops)
+                else:
+                    outcomes = []
                     for kind, same in groupby(ops, type):
                         outcomes += self._apply[kind](batch, list(same))
+                if batch.hinted:
                     batch.store_hints()
-                    connection.execute("COMMIT")
-                except BaseException:
-                    self._roll_back()
-                    raise
+                execute("COMMIT")
+            except BaseException:
+                self._roll_back()
+                raise
             finally:
                 self._turnstile.leave()
+        except sqlite3.Error as error:
+            raise ours(error, self.path) from error
         self._tell(batch)
         return outcomes
 
@@ -120,17 +132,21 @@ class SqliteStore(Store):
     def _tell(self, batch: Batch) -> None:
         """Ring for what is in somebody's window now, after the commit: then a horizon that moved meanwhile is seen here,
         or the one who moved it sees the commit."""
-        horizon = self._bells.horizon()
-        if batch.first_beyond is not None and batch.first_beyond <= horizon:
-            self._bells.reload()
-            self._bells.ring(batch.first_beyond)
+        if batch.first_beyond is not None:
+            self._missed(batch.first_beyond)
         if batch.first_hinted is not None:
             self._bells.ring(batch.first_hinted)
 
+    def _missed(self, due: int) -> None:
+        """Have windows read again if one of them reached out to this due time while it was stored without a hint."""
+        if due <= self._bells.horizon():
+            self._bells.reload()
+            self._bells.ring(due)
+
     def _dead(self, worker: str, asking: str) -> bool:
-        """Whether a worker of this host is known not to run: nobody listens at its slot, or the one who asks does."""
+        """Whether a worker of this host is known not to run: its slot is silent, or belongs to the one who asks."""
         slot = worker.rpartition("@")[2]
-        return slot == asking.rpartition("@")[2] or (slot.isdecimal() and not self._bells.alive(int(slot)))
+        return slot == asking.rpartition("@")[2] or (slot.isdecimal() and not self._bells.runs(int(slot)))
 
     # ---- reading --------------------------------------------------------------------------------------------------
 
