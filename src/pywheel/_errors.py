@@ -4,7 +4,6 @@ __all__ = [
     "BadBody",
     "BadJob",
     "JobExists",
-    "LeaseLost",
     "NoSuchJob",
     "NotAStore",
     "PywheelError",
@@ -45,10 +44,6 @@ class JobExists(PywheelError):
 
 class NoSuchJob(PywheelError, LookupError):
     """No job has this id, or this topic and key."""
-
-
-class LeaseLost(PywheelError):
-    """The lease of a claim is over or was given to another; the claim's result does not count."""
 
 
 class StoreError(PywheelError):

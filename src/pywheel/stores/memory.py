@@ -229,7 +229,7 @@ class MemoryStore(Store):
         if self._paused.get(op.topic):
             return []
         held = {n for n, s in enumerate(self._shards) if s.worker == op.worker and op.epochs.get(n) == s.epoch}
-        entries = [self._jobs[id] for id in op.ids if id in self._jobs and shard_of(id) in held]
+        entries = [self._jobs[id] for id in dict.fromkeys(op.ids) if id in self._jobs and shard_of(id) in held]
         fit = [
             entry
             for entry in entries
