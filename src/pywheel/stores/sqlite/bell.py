@@ -56,6 +56,7 @@ class Bells:
             self._unlock()
         self._map = mmap.mmap(self._file, size)
         self._page = memoryview(self._map).cast("q")
+        self._listeners: list[BellListener] = []
         self._folder = -1
         self._socket: socket.socket | None = None
         if DATAGRAMS:
@@ -131,7 +132,9 @@ class Bells:
                 self._page[_FIRST + slot] = _NOBODY
                 self.beat(slot)
                 self._page[_USED] = max(self._page[_USED], slot + 1)
-                return BellListener(self, slot, name, self._bind(slot))
+                listener = BellListener(self, slot, name, self._bind(slot))
+                self._listeners.append(listener)
+                return listener
         finally:
             self._unlock()
         raise StoreError(f"{_SLOTS} workers listen to this store already: stop one first")
@@ -147,7 +150,9 @@ class Bells:
             Path(f"{self._path}-bell-{slot}").unlink()
 
     def close(self) -> None:
-        """Close the page and the socket."""
+        """Close the page, the socket and the listeners."""
+        for listener in self._listeners:
+            listener.close()
         self._page.release()
         self._map.close()
         if self._socket is not None:
@@ -233,6 +238,6 @@ class BellListener(Listener):
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._bells.forget(self._slot)
             if self._ear is not None:
                 self._ear.close()
+            self._bells.forget(self._slot)
