@@ -30,6 +30,7 @@ class StillPool(Pool):
     def feed(self, jobs):
         for job in jobs:  # now, as the clock may be stepped back before one of them starts
             assert job.due <= self._clock.wall(), f"job {job.id} is early"
+            self.world.claimed(job)
         self._queue.extend(jobs)
 
     def stop(self):
@@ -56,8 +57,12 @@ class World:
     def new_worker(self):
         listener = self.store.inner.listen("w")
         handlers = self.queue.handlers
-        make = lambda handler, done: StillPool(handler, done, self.clock, Silent())  # noqa: E731
-        return Dispatcher(self.store, listener, handlers, make, Silent())
+        return Dispatcher(self.store, listener, handlers, self.new_pool, Silent())
+
+    def new_pool(self, handler, outside):
+        pool = StillPool(handler, outside)
+        pool.world = self
+        return pool
 
     def fault(self, when, ops):
         if self.random.random() < self.failing:
@@ -99,18 +104,22 @@ class World:
             return
         pool = self.random.choice(lanes).pool
         job = pool._queue.popleft()
+        if pool._starts(job) is None:
+            return
         self.started(job)
         if self.random.random() < 0.2:
             self.clock.pass_time(self.random.choice([100, 12_000]))
         self.spare[job.id] += self.clock.wall() >= job.lease_until
         failed = self.random.random() < 0.2
         self.spare[job.id] += failed
-        pool._done(Finished(job, ValueError("boom") if failed else None))
+        pool.done(Finished(job, ValueError("boom") if failed else None))
+
+    def claimed(self, job):
+        if job.id in self.due and job.attempt == 1:
+            assert self.due[job.id] <= job.due, f"job {job.id} is early"
 
     def started(self, job):
         self.delivered[job.id] += 1
-        if job.id in self.due and job.attempt == 1:
-            assert self.due[job.id] <= job.due, f"job {job.id} is early"
         assert job.id not in self.cancelled, f"job {job.id} was cancelled"
 
     def crash(self):
@@ -157,8 +166,10 @@ class World:
             for worker in self.workers:
                 for lane in worker.lanes.values():
                     for job in lane.pool.take_back():
+                        if lane.pool._starts(job) is None:
+                            continue
                         self.started(job)
-                        lane.pool._done(Finished(job, None))
+                        lane.pool.done(Finished(job, None))
             self.turn()
             counts = self.queue.counts().values()
             if not any(count.delayed or count.running for count in counts):

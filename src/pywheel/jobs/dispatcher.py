@@ -22,7 +22,7 @@ from .keeper import LeaseKeeper
 from .lanes import Lane
 from .log import about, event
 from .metrics import Metrics
-from .pools import Finished, Pool
+from .pools import Finished, Outside, Pool
 from .window import Window
 
 __all__ = ["Dispatcher"]
@@ -43,7 +43,7 @@ class Dispatcher:
         store: Store,
         listener: Listener,
         handlers: dict[str, Handler],
-        pool: Callable[[Handler, Callable[[Finished], None]], Pool],
+        pool: Callable[[Handler, Outside], Pool],
         metrics: Metrics,
         keep: int | None = None,
     ) -> None:
@@ -51,7 +51,8 @@ class Dispatcher:
         self._listener = listener
         self._clock: Clock = store.clock
         self._metrics = metrics
-        self.lanes = {topic: Lane(handler, pool(handler, self._done)) for topic, handler in handlers.items()}
+        outside = Outside(self._done, self._holds, self._clock, metrics)
+        self.lanes = {topic: Lane(handler, pool(handler, outside)) for topic, handler in handlers.items()}
         self._window = Window(store, listener, tuple(handlers), self._clock)
         self._keeper = LeaseKeeper(handlers.values())
         self._janitor = Janitor(listener.worker, keep)
@@ -71,6 +72,9 @@ class Dispatcher:
         if self._asleep:
             self._asleep = False
             self._listener.wake()
+
+    def _holds(self, job: Job) -> bool:
+        return self._keeper.holds(job, self._clock.wall())
 
     # ---- one step ---------------------------------------------------------------------------------------------------
 
@@ -124,8 +128,9 @@ class Dispatcher:
         self._unsettled = []
         for op, job in unsettled:
             self._settled(op, job, next(outcomes))
-        for _ in touches:
-            next(outcomes)
+        for touch in touches:
+            if next(outcomes):
+                self._keeper.renewed(now, touch)
         shards = [self._janitor.learn(now, op, next(outcomes)) for op in chores]
         for claim in claims:
             self._claimed(claim, next(outcomes))
@@ -141,6 +146,7 @@ class Dispatcher:
             self._window.settled(id)
         if jobs:
             self._keeper.hold(self.lanes[claim.topic].handler, jobs)
+            self._janitor.expect(min([job.lease_until or 0 for job in jobs]))
             self._metrics.count("claimed", claim.topic, len(jobs))
             self.lanes[claim.topic].feed(jobs, self._clock.monotonic())
         self._metrics.observe("backlog", claim.topic, len(self.lanes[claim.topic].ready))
@@ -158,13 +164,20 @@ class Dispatcher:
         """Turn what finished into commands."""
         monotonic = self._clock.monotonic()
         while self._finished:
-            job, error = self._finished.popleft()
+            job, error, handled = self._finished.popleft()
             lane = self.lanes[job.topic]
             lane.finished(monotonic)
-            if error is None:
+            if not handled:
+                self._lost(job)
+            elif error is None:
                 self._unsettled.append((Ack(job.id, job.claims), job))
             else:
                 self._unsettled.append((self._failure(lane.handler, job, error), job))
+
+    def _lost(self, job: Job) -> None:
+        self._keeper.settled(job)
+        self._metrics.count("lease_lost", job.topic)
+        event(logging.WARNING, "lease_lost", **about(job))
 
     def _failure(self, handler: Handler, job: Job, error: BaseException) -> Nack:
         delay: int | None = handler.retry.delay(job.attempt)
@@ -181,8 +194,7 @@ class Dispatcher:
         if isinstance(op, Release):
             self._metrics.count("released", job.topic)
         elif outcome in (False, None):
-            self._metrics.count("lease_lost", job.topic)
-            event(logging.WARNING, "lease_lost", **about(job))
+            self._lost(job)
         elif outcome is State.DEAD:
             self._metrics.count("dead", job.topic)
             event(logging.ERROR, "job_dead", **about(job))

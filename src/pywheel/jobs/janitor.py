@@ -32,6 +32,10 @@ class Janitor:
         """Begin a round now: workers came or went, or the clock was stepped."""
         self._round_at = self._expire_at = 0
 
+    def expect(self, lease_until: int) -> None:
+        """Look at the leases when this one ends."""
+        self._expire_at = min(self._expire_at, lease_until)
+
     @property
     def next(self) -> int:
         """When there is something to do."""

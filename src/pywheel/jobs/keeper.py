@@ -43,6 +43,11 @@ class LeaseKeeper:
         """Return all jobs that are held."""
         return [held.job for held in self._held.values()]
 
+    def holds(self, job: Job, now: int) -> bool:
+        """Whether a claim's lease goes on, as far as is known here. From any thread."""
+        held = self._held.get((job.id, job.claims))
+        return held is not None and now < held.until
+
     def renewals(self, now: int, monotonic: float, waiting: set[tuple[int, int]]) -> list[Touch]:
         """Return what is to be renewed now: of those that wait or ask for it, what has less than half its time left."""
         self.look_at = monotonic + self._every
@@ -50,9 +55,14 @@ class LeaseKeeper:
         for name, held in self._held.items():
             ttr = held.job.ttr or held.handler.ttr
             if held.until - now < ttr // 2 and (held.handler.keep_lease or name in waiting):
-                held.until = now + ttr
                 ops.append(Touch(*name, ttr))
         return ops
+
+    def renewed(self, now: int, touch: Touch) -> None:
+        """Note that the store has renewed a lease."""
+        held = self._held.get((touch.id, touch.claims))
+        if held is not None:
+            held.until = now + touch.ttr
 
 
 class _Held:

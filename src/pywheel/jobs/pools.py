@@ -14,24 +14,33 @@ from ..stores import Clock, Job
 from .handler import Handler
 from .metrics import Metrics
 
-__all__ = ["AsyncPool", "Finished", "Pool", "ThreadPool"]
+__all__ = ["AsyncPool", "Finished", "Loop", "Outside", "Pool", "ThreadPool"]
 
 
 class Finished(NamedTuple):
-    """A job that was handled; `error` is what the handler raised."""
+    """A job that left the pool; `error` is what the handler raised."""
 
     job: Job
     error: BaseException | None
+    handled: bool = True  # False: its lease was over before its turn came
+
+
+class Outside(NamedTuple):
+    """What a pool needs of its worker. All may be called from any thread."""
+
+    done: Callable[[Finished], None]
+    holds: Callable[[Job], bool]
+    """Whether the lease of a claim goes on."""
+    clock: Clock
+    metrics: Metrics
 
 
 class Pool(ABC):
     """Runs one topic's handler, up to `concurrency` at once; the rest of what it was fed waits in it."""
 
-    def __init__(self, handler: Handler, done: Callable[[Finished], None], clock: Clock, metrics: Metrics) -> None:
+    def __init__(self, handler: Handler, outside: Outside) -> None:
         self.handler = handler
-        self._done = done
-        self._clock = clock
-        self._metrics = metrics
+        self.done, self._holds, self._clock, self._metrics = outside
         self._queue: deque[Job] = deque()
 
     @abstractmethod
@@ -60,20 +69,24 @@ class Pool(ABC):
     def stop(self) -> None:
         """Start nothing more; do not wait."""
 
-    def _starts(self, job: Job) -> float:
+    def _starts(self, job: Job) -> float | None:
+        """Return when its handler starts; None if it must not: somebody else may have the job by now."""
+        if not self._holds(job):
+            self.done(Finished(job, None, handled=False))
+            return None
         self._metrics.observe("lateness", job.topic, max(-self._clock.until(job.due), 0.0))
         return self._clock.monotonic()
 
     def _ended(self, job: Job, started: float, error: BaseException | None) -> None:
         self._metrics.observe("run_time", job.topic, self._clock.monotonic() - started)
-        self._done(Finished(job, error))
+        self.done(Finished(job, error))
 
 
 class ThreadPool(Pool):
     """Daemon threads that take from one queue; they sleep only when it is empty."""
 
-    def __init__(self, handler: Handler, done: Callable[[Finished], None], clock: Clock, metrics: Metrics) -> None:
-        super().__init__(handler, done, clock, metrics)
+    def __init__(self, handler: Handler, outside: Outside) -> None:
+        super().__init__(handler, outside)
         self._mutex = threading.Lock()
         self._idle = 0
         self._tokens: SimpleQueue[None] = SimpleQueue()
@@ -104,6 +117,8 @@ class ThreadPool(Pool):
             if job is None:
                 continue
             started = self._starts(job)
+            if started is None:
+                continue
             error: BaseException | None = None
             try:
                 self.handler.function(job)
@@ -159,10 +174,8 @@ class Loop:
 class AsyncPool(Pool):
     """Tasks on a loop."""
 
-    def __init__(
-        self, handler: Handler, done: Callable[[Finished], None], clock: Clock, metrics: Metrics, loop: Loop
-    ) -> None:
-        super().__init__(handler, done, clock, metrics)
+    def __init__(self, handler: Handler, outside: Outside, loop: Loop) -> None:
+        super().__init__(handler, outside)
         self._loop = loop
         self._running: set[asyncio.Task[None]] = set()
         self._stopped = False
@@ -192,6 +205,8 @@ class AsyncPool(Pool):
 
     async def _handle(self, job: Job) -> None:
         started = self._starts(job)
+        if started is None:
+            return
         error: BaseException | None = None
         try:
             await self.handler.function(job)

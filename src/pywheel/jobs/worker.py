@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from .dispatcher import Dispatcher
 from .durations import Duration, duration
 from .handler import Handler, is_async
 from .log import about, event
-from .pools import AsyncPool, Finished, Loop, Pool, ThreadPool
+from .pools import AsyncPool, Loop, Outside, Pool, ThreadPool
 from .queue import JobQueue
 
 __all__ = ["Worker"]
@@ -54,11 +54,10 @@ class Worker:
             raise
         self._thread: threading.Thread | None = None
 
-    def _pool(self, handler: Handler, done: Callable[[Finished], None]) -> Pool:
-        clock, metrics = self.queue.store.clock, self.queue.metrics
+    def _pool(self, handler: Handler, outside: Outside) -> Pool:
         if is_async(handler.function):
-            return AsyncPool(handler, done, clock, metrics, self._loop)
-        return ThreadPool(handler, done, clock, metrics)
+            return AsyncPool(handler, outside, self._loop)
+        return ThreadPool(handler, outside)
 
     def run(self) -> None:
         """Work until `stop`, or, in the main thread, until SIGTERM or SIGINT; a second signal ends the grace period."""
