@@ -86,7 +86,8 @@ class Dispatcher:
             if self._listener.stirred():
                 self._janitor.again()
             if self._rung:
-                self._window.read_hints()
+                if self._window.read_hints():
+                    self._janitor.again()
                 self._rung = False
             if not self.draining:
                 self._look_ahead(now)

@@ -33,6 +33,7 @@ class Window:
         self._topics = topics
         self._clock = clock
         self.shards: Collection[int] = ()
+        listener.publish(0)  # from here on it hears of what concerns all
         self._hints = store.hints(-1).cursor
         self.reset()
 
@@ -73,8 +74,8 @@ class Window:
 
     # ---- feeding ----------------------------------------------------------------------------------------------------
 
-    def read_hints(self) -> None:
-        """Take in what others changed."""
+    def read_hints(self) -> bool:
+        """Take in what others changed; return whether that was more than jobs: shards may have to change hands."""
         hints = self._store.hints(self._hints)
         self._hints = hints.cursor
         if hints.reload:
@@ -85,7 +86,8 @@ class Window:
             self.load_at = 0
         if len(self._known) > MOST and not self._behind:
             self._behind = True  # hints are worth nothing now: all is read again when there is room
-            self._listener.publish(-1)
+            self._listener.publish(0)
+        return hints.reload
 
     def load(self, now: int) -> None:
         """Read more from the store if it is time to, or if what was read is running out."""

@@ -19,7 +19,7 @@ class Hints(NamedTuple):
 
     cursor: int  # give it to the next call
     due: list[Due]  # jobs that are delayed and whose due time changed, or that are new
-    reload: bool  # some hints are missing, or a topic was paused or resumed: read the window again
+    reload: bool  # some hints are missing, a topic was paused or resumed, or shards are to change hands: hold and read again
 
 
 class Listener(ABC):

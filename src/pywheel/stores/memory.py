@@ -304,11 +304,15 @@ class MemoryStore(Store):
         changed = self._paused.get(op.topic, False) is not op.paused
         self._paused[op.topic] = op.paused
         if changed:
-            self._hinted += 1
-            self._hints.append(0)
-            self._reload_at = self._hinted
-            self._woken = True
+            self._stir()
         return changed
+
+    def _stir(self) -> None:
+        """Have all listeners read again."""
+        self._hinted += 1
+        self._hints.append(0)
+        self._reload_at = self._hinted
+        self._woken = True
 
     def _purge(self, op: o.Purge) -> int:
         gone = [
@@ -324,10 +328,13 @@ class MemoryStore(Store):
 
     def _hold(self, op: o.Hold) -> dict[int, int]:
         now = self.clock.wall()
+        known = op.worker in self._waiting
         self._waiting[op.worker] = now + op.lease
         self._waiting = {worker: until for worker, until in self._waiting.items() if until > now}
         share = -(-SHARDS // len(self._waiting))
         mine = [shard for shard in self._shards if shard.worker == op.worker]
+        if not known or len(mine) > share:
+            self._stir()
         for shard in mine[share:]:
             shard.worker = None
         for shard in self._shards:
@@ -340,6 +347,7 @@ class MemoryStore(Store):
         return {n: shard.epoch for n, shard in held.items()}
 
     def _leave(self, op: o.Leave) -> None:
+        self._stir()
         self._waiting.pop(op.worker, None)
         for shard in self._shards:
             if shard.worker == op.worker:

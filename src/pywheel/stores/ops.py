@@ -180,7 +180,8 @@ class Hold(NamedTuple):
     """Renew a worker's lease on its shards until now + lease, and let it have its fair share of them.
 
     Shards that nobody holds, or whose holder's lease is over (or whose holder is known to be dead), go to the worker until it
-    has its share, each with its epoch grown by one; shards beyond its share are given up once another worker waits.
+    has its share, each with its epoch grown by one; shards beyond its share are given up once another worker waits. A first
+    Hold, and one that gives shards up, sets `reload` in the hints: the others hold anew, and give up or take.
     Outcome: dict of shard -> epoch, all it holds now.
     """
 
@@ -189,7 +190,7 @@ class Hold(NamedTuple):
 
 
 class Leave(NamedTuple):
-    """Give up all shards of a worker. Outcome: None."""
+    """Give up all shards of a worker; the others' hints have `reload` set. Outcome: None."""
 
     worker: str
 

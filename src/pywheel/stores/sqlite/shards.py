@@ -22,6 +22,7 @@ def hold(batch: Batch, ops: Sequence[Hold], dead: Callable[[str, str], bool]) ->
 def _hold(batch: Batch, op: Hold, dead: Callable[[str, str], bool]) -> dict[int, int]:
     until = batch.now + op.lease
     members = {op.worker}
+    before = len(batch.rows("member", (op.worker,)))
     for worker, ends in batch.rows("members"):
         if worker != op.worker and (ends <= batch.now or dead(worker, op.worker)):
             batch.run("part", (worker,))
@@ -37,6 +38,8 @@ def _hold(batch: Batch, op: Hold, dead: Callable[[str, str], bool]) -> dict[int,
             mine[id] = epoch
         elif worker not in members or ends <= batch.now:
             free[id] = epoch
+    if before == 0 or len(mine) > share:
+        batch.changed(0, 0)  # the others have to give some up, or may take some
     for id in list(mine)[share:]:
         batch.run("set_shard", (id, None, mine.pop(id), 0))
     for id in list(free)[: max(share - len(mine), 0)]:
@@ -51,5 +54,6 @@ def leave(batch: Batch, ops: Sequence[Leave]) -> list[None]:
     """Give up all shards of workers."""
     for op in ops:
         batch.run("leave_shards", (op.worker,))
+        batch.changed(0, 0)
         batch.run("part", (op.worker,))
     return [None for _ in ops]

@@ -40,6 +40,9 @@ INSERT INTO member (worker, until) VALUES (?, ?) ON CONFLICT (worker) DO UPDATE 
 -- name: members
 SELECT worker, until FROM member
 
+-- name: member
+SELECT until FROM member WHERE worker = ?
+
 -- name: part
 DELETE FROM member WHERE worker = ?
 
