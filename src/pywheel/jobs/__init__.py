@@ -1,5 +1,6 @@
 """Durable delayed jobs: put now, run later, at least once, with retries."""
 
+from ..stores import Attempt, Counts, Job, NewJob, Outcome, State
 from .durations import Duration
 from .handler import GiveUp, Handler, RetryLater
 from .metrics import Metrics, Silent, Tally
@@ -9,17 +10,23 @@ from .worker import Worker
 
 __all__ = [
     "DEFAULT",
+    "Attempt",
+    "Counts",
     "Duration",
     "Exponential",
     "Fixed",
     "GiveUp",
     "Handler",
+    "Job",
     "JobQueue",
     "Ladder",
     "Metrics",
+    "NewJob",
+    "Outcome",
     "RetryLater",
     "RetryPolicy",
     "Silent",
+    "State",
     "Tally",
     "Worker",
 ]

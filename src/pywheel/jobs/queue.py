@@ -40,10 +40,11 @@ class JobQueue:
         url: str | Store = "sqlite:///jobs.db",
         *,
         clock: Clock | None = None,
+        create: bool = True,
         max_body: int = MAX_BODY,
         metrics: Metrics | None = None,
     ) -> None:
-        self.store = url if isinstance(url, Store) else open_store(url, clock=clock)
+        self.store = url if isinstance(url, Store) else open_store(url, clock=clock, create=create)
         self.metrics: Metrics = metrics or Silent()
         self.max_body = max_body
         """The longest body, in bytes."""
