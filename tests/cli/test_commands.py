@@ -53,7 +53,12 @@ def queue(url):
 def test_put_and_show(says, call):
     id = says("put", "close", '{"order": 7}', "-d", "30m", "-k", "order-7", "--ttr", "5s", "--max-attempts", 3)["id"]
     record = says("show", id)
-    assert (record["topic"], record["body"], record["key"], record["state"]) == ("close", '{"order": 7}', "order-7", "delayed")
+    assert (record["topic"], record["body"], record["key"], record["state"]) == (
+        "close",
+        '{"order": 7}',
+        "order-7",
+        "delayed",
+    )
     assert (record["ttr"], record["max_attempts"], record["due"] - record["created"]) == (5_000, 3, 1_800_000)
     assert says("show", "order-7", "--topic", "close") == record
     code, out, _ = call("show", id)

@@ -48,7 +48,9 @@ def test_work_runs_the_handlers_of_a_module_until_it_is_told_to_stop(tmp_path, v
     command = [sys.executable, "-m", "pywheel.cli", "work", "shop:queue", view]
     with JobQueue(url) as queue:
         id = queue.put("t")
-        process = subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process = subprocess.Popen(
+            command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
         try:
             until(lambda: queue.get(id).state is State.DONE)
             process.send_signal(signal.SIGTERM)
@@ -65,7 +67,9 @@ def test_work_runs_the_handlers_of_a_module_until_it_is_told_to_stop(tmp_path, v
 def test_the_demo_accounts_for_every_job():
     result = run("-m", "pywheel.cli", "demo", "--jobs", "400", "--seconds", "1")
     assert result.returncode == 0, result.stdout + result.stderr
-    lines = dict(line.split("  ", 1) for line in result.stdout.splitlines() if "  " in line and not line.startswith(" "))
+    lines = dict(
+        line.split("  ", 1) for line in result.stdout.splitlines() if "  " in line and not line.startswith(" ")
+    )
     assert {name: lines[name].split()[0] for name in ("put", "delivered", "lost", "early")} == {
         "put": "400",
         "delivered": "400",
@@ -78,7 +82,9 @@ def test_the_demo_accounts_for_every_job():
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 def test_an_interrupted_demo_leaves_no_process_behind(tmp_path):
     command = [sys.executable, "-m", "pywheel.cli", "demo", "--jobs", "2000", "--seconds", "60"]
-    process = subprocess.Popen(command, env=environment(TMPDIR=str(tmp_path)), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        command, env=environment(TMPDIR=str(tmp_path)), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     try:
         until(lambda: any(tmp_path.glob("*/ledger")))
         process.send_signal(signal.SIGINT)

@@ -33,7 +33,25 @@ def test_a_duration_is_understood_and_rounded_up(value, expected):
 
 @pytest.mark.parametrize(
     "value",
-    [-1, -0.5, math.nan, math.inf, 1e300, "", "30", "m", "-5s", "5 minutes", "1e3s", "٣s", None, True, b"5s", [], "9" * 400 + "s"],
+    [
+        -1,
+        -0.5,
+        math.nan,
+        math.inf,
+        1e300,
+        "",
+        "30",
+        "m",
+        "-5s",
+        "5 minutes",
+        "1e3s",
+        "٣s",
+        None,
+        True,
+        b"5s",
+        [],
+        "9" * 400 + "s",
+    ],
 )
 def test_what_is_no_duration_is_refused_in_one_line(value):
     with pytest.raises(BadJob) as caught:

@@ -197,7 +197,9 @@ def test_puts_are_counted(queue, metrics):
 def test_every_method_has_an_awaitable_twin():
     names = [name for name, value in inspect.getmembers(JobQueue, inspect.isfunction) if not name.startswith("_")]
     plain = {"job", "handler", "run", "close"}
-    assert {f"a{name}" for name in names if not name.startswith("a") or name == "ack"} - {f"a{name}" for name in plain} <= set(names)
+    assert {f"a{name}" for name in names if not name.startswith("a") or name == "ack"} - {
+        f"a{name}" for name in plain
+    } <= set(names)
     for name in set(names) - plain:
         assert getattr(JobQueue, name).__doc__, name
         assert getattr(JobQueue, name).__name__ == name

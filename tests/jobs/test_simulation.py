@@ -1,8 +1,9 @@
-"""Everything at once, on a clock by hand: producers, two workers that crash, a store that fails, steps of the wall clock.
+"""Everything at once, on a clock by hand: producers, two workers that crash, a store that fails, steps of the wall
+clock.
 
-One thread, one seed, no waiting: a failure prints the seed and happens again with it. What is checked is the accounting of a
-queue: all that was put is delivered, nothing early, nothing after a confirmed cancel, and extra deliveries only for
-attempts that failed or leases that were lost.
+One thread, one seed, no waiting: a failure prints the seed and happens again with it. What is checked is the
+accounting of a queue: all that was put is delivered, nothing early, nothing after a confirmed cancel, and extra
+deliveries only for attempts that failed or leases that were lost.
 """
 
 import os
@@ -203,5 +204,3 @@ def test_without_faults_extra_deliveries_are_accounted_for():
         world.finish()
         extra = {id: n - 1 - world.spare[id] for id, n in world.delivered.items() if n - 1 > world.spare[id]}
         assert extra == {}, f"seed {seed}"
-
-

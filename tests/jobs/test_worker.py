@@ -45,7 +45,13 @@ def test_a_function_handles_what_is_put(live_queue):
         job = finished(live_queue, id)
     assert job.state is State.DONE
     [handled] = seen
-    assert (handled.id, handled.json(), handled.key, handled.traceparent, handled.attempt) == (id, {"n": 1}, "k", TRACE, 1)
+    assert (handled.id, handled.json(), handled.key, handled.traceparent, handled.attempt) == (
+        id,
+        {"n": 1},
+        "k",
+        TRACE,
+        1,
+    )
 
 
 def test_a_coroutine_function_handles_what_is_put_many_at_once(live_queue):
@@ -195,7 +201,9 @@ def test_a_body_that_is_no_json_is_dead_at_once_and_the_worker_lives(live_queue)
     assert "no JSON" in bad.last_error
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), ValueError("\ud800 broken")], ids=repr)
+@pytest.mark.parametrize(
+    "error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), ValueError("\ud800 broken")], ids=repr
+)
 def test_whatever_a_handler_raises_ends_the_attempt_alone(live_queue, error):
     @live_queue.handler("t", retry=Fixed(0, attempts=1))
     def handle(job):
@@ -470,5 +478,3 @@ def test_log_lines_have_fields(live_queue, caplog):
     assert record.fields["job"] == id
     assert record.fields["trace_id"] == TRACE[3:35]
     assert f'job={id} topic=t key="a b" attempt=1 trace_id={TRACE[3:35]}' in record.getMessage()
-
-

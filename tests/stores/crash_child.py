@@ -45,7 +45,10 @@ def main(url, ledger, at):
         return outcome
 
     for number in range(3):
-        run(f"put-{number}", ops.Put((NewJob("t", b"%d" % number, NOW), NewJob("t", b"%d+" % number, NOW, f"k{number}"))))
+        run(
+            f"put-{number}",
+            ops.Put((NewJob("t", b"%d" % number, NOW), NewJob("t", b"%d+" % number, NOW, f"k{number}"))),
+        )
     run("cancel-2", ops.Cancel(2))
     jobs = run("claim", ops.Reserve("t", 4, TERMS, "w"))
     run("ack", ops.Ack(jobs[0].id, 1))

@@ -1,4 +1,4 @@
-"""A process is killed before every single statement it sends, opening and upgrading the file included. What it was told is true."""
+"""A process is killed before every single statement it sends, upgrading the file included. What it was told is true."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ def run_child(url, ledger, at):
 def check(url, told, begun):
     """Compare what the store holds with what the process was told before it died."""
     with open(url, clock=SettableClock(NOW)) as store:
-        jobs = {job.id: job for job in store.list(None, None, 0, 100)}
+        jobs = {job.id: job for job in store.jobs(None, None, 0, 100)}
         for number in range(3):
             name = f"put-{number}"
             expected = [2 * number + 1, 2 * number + 2]
@@ -58,11 +58,11 @@ def check(url, told, begun):
 def deliver_the_rest(store, before):
     """All that is live is delivered exactly once more; nothing else is."""
     store.clock.set(NOW + 10**9)
-    live = sorted(store.list(None, State.DELAYED, 0, 100), key=lambda job: job.id)
+    live = sorted(store.jobs(None, State.DELAYED, 0, 100), key=lambda job: job.id)
     [jobs] = store.apply([ops.Reserve("t", 100, Terms(10, 9), "w")]) if before else [[]]
     assert sorted(job.id for job in jobs) == [job.id for job in live]
     assert all(store.apply([ops.Ack(job.id, job.claims) for job in jobs]))
-    assert all(not job.state.live for job in store.list(None, None, 0, 100))
+    assert all(not job.state.live for job in store.jobs(None, None, 0, 100))
 
 
 @pytest.mark.parametrize("part", range(5))

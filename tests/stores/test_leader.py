@@ -108,9 +108,8 @@ def test_many_threads_all_get_their_own_outcome():
     wrong = []
 
     def call(start):
-        for number in range(start, start + 300):
-            if leader.apply([number, -number]) != [number * 2, -number * 2]:
-                wrong.append(number)
+        pairs = ((number, -number) for number in range(start, start + 300))
+        wrong.extend(pair for pair in pairs if leader.apply(pair) != [pair[0] * 2, pair[1] * 2])
 
     threads = [threading.Thread(target=call, args=(1000 * n,)) for n in range(12)]
     for thread in threads:

@@ -87,7 +87,7 @@ def test_a_damaged_file_is_named_so(path, store, clock):
     content = bytearray(path.read_bytes())
     content[4096:] = b"\xa5" * (len(content) - 4096)
     path.write_bytes(content)
-    with pytest.raises(StoreCorrupt, match="damaged"), reopened(path, clock) as damaged:  # noqa: PT012
+    with pytest.raises(StoreCorrupt, match="damaged"), reopened(path, clock) as damaged:
         damaged.apply([ops.Reserve("t", 100, TERMS, "w")])
 
 

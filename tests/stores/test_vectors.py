@@ -1,4 +1,4 @@
-"""Operations of a queue with their expected results, on every store; durable ones also reopened after every operation."""
+"""Operations of a queue with their expected results, on every store; also reopened after every operation."""
 
 import json
 from pathlib import Path

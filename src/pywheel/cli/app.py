@@ -29,7 +29,10 @@ app = typer.Typer(
 )
 
 Store = Annotated[
-    str, typer.Option("--store", "-s", envvar="PYWHEEL_STORE", help="Address, such as sqlite:///jobs.db.", show_default=True)
+    str,
+    typer.Option(
+        "--store", "-s", envvar="PYWHEEL_STORE", help="Address, such as sqlite:///jobs.db.", show_default=True
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Ref = Annotated[str, typer.Argument(help="The job's id; or, with --topic, its key.", metavar="JOB")]
@@ -249,8 +252,12 @@ def purge(
 def work(
     target: Annotated[str, typer.Argument(help="The queue, as module:name.", metavar="MODULE:QUEUE")],
     grace: Annotated[str, typer.Option(help="How long handlers may go on after SIGTERM.")] = "30s",
-    keep: Annotated[str | None, typer.Option(help="How long done and cancelled jobs are kept; for ever if not given.")] = None,
-    live: Annotated[bool | None, typer.Option(help="Show counts and lateness; on a terminal it does by itself.")] = None,
+    keep: Annotated[
+        str | None, typer.Option(help="How long done and cancelled jobs are kept; for ever if not given.")
+    ] = None,
+    live: Annotated[
+        bool | None, typer.Option(help="Show counts and lateness; on a terminal it does by itself.")
+    ] = None,
 ) -> None:
     """Run the handlers of a queue until SIGTERM or Ctrl-C."""
     from .work import run_worker
@@ -273,7 +280,11 @@ def demo(
 def version(as_json: AsJson = False) -> None:
     """Print the version, and which implementation of the wheel runs."""
     record = {"version": __version__, "implementation": implementation, "python": sys.version.split()[0]}
-    emit(record, as_json=as_json, text=f"pywheel {__version__} ({implementation}), Python {record['python']}, {Path(sys.executable)}")
+    emit(
+        record,
+        as_json=as_json,
+        text=f"pywheel {__version__} ({implementation}), Python {record['python']}, {Path(sys.executable)}",
+    )
 
 
 def _moment(text: str) -> datetime:

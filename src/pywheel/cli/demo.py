@@ -40,7 +40,9 @@ def show(jobs: int, seconds: float) -> int:
 def _accounting(console: Console, folder: Path, jobs: int, seconds: float) -> bool:
     console.print(f"[bold]{jobs:,} jobs[/], due over {seconds:g} s; at half of them the worker is killed (SIGKILL)\n")
     url, ledger = f"sqlite:///{folder}/jobs.db", folder / "ledger"
-    bars = Progress(TextColumn("{task.description:>10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console)
+    bars = Progress(
+        TextColumn("{task.description:>10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
+    )
     with JobQueue(url) as queue, bars:
         put, delivered = bars.add_task("put", total=jobs), bars.add_task("delivered", total=jobs)
         with _worker(url, ledger) as process:

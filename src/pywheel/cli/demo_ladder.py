@@ -25,7 +25,7 @@ class _Endpoint(BaseHTTPRequestHandler):
 
     calls = 0
 
-    def do_POST(self) -> None:  # noqa: N802  (the name that http.server calls)
+    def do_POST(self) -> None:
         """Answer, or not."""
         type(self).calls += 1
         if self.calls == 1:
@@ -39,7 +39,8 @@ class _Endpoint(BaseHTTPRequestHandler):
 
 def climb(console: Console, url: str) -> bool:
     """Show a notification that climbs its ladder; return whether it arrived."""
-    console.print(f"\n[bold]A notification[/] whose endpoint refuses, is too slow, is ill, then answers; ladder {', '.join(_LADDER)}\n")
+    console.print("\n[bold]A notification[/] whose endpoint refuses, is too slow, is ill, then answers")
+    console.print(f"ladder {', '.join(_LADDER)}\n")
     _Endpoint.calls = 0
     with socket.socket() as place:
         place.bind(("127.0.0.1", 0))
@@ -50,7 +51,7 @@ def climb(console: Console, url: str) -> bool:
         @queue.handler("shop.notify", ttr="5s", retry=Ladder(*_LADDER))
         def notify(job: Job) -> None:
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/", job.body, timeout=_TIMEOUT):  # noqa: S310
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/", job.body, timeout=_TIMEOUT):
                     return
             finally:
                 if not servers:
@@ -71,7 +72,10 @@ def climb(console: Console, url: str) -> bool:
                 server.server_close()
         attempts = queue.history(id)
         first = attempts[0].started or 0
-        rows = [(a.attempt, f"{((a.started or 0) - first) / 1000:.2f} s", a.outcome, a.error or "answered") for a in attempts]
+        rows = [
+            (a.attempt, f"{((a.started or 0) - first) / 1000:.2f} s", a.outcome, a.error or "answered")
+            for a in attempts
+        ]
         console.print(table(("attempt", "after", "outcome", ""), rows))
         return queue.get(id).state is State.DONE
 

@@ -1,7 +1,7 @@
 """The dispatcher: one loop that turns due times into running handlers, and ends of handlers into acks.
 
-Each step is one transaction at most: what finished since the last step, what the keeper and the janitor have to do, and the
-next claims. It is the only one in the worker that talks to the store, so handlers never wait for a commit.
+Each step is one transaction at most: what finished since the last step, what the keeper and the janitor have to do,
+and the next claims. It is the only one in the worker that talks to the store, so handlers never wait for a commit.
 """
 
 from __future__ import annotations
@@ -159,7 +159,8 @@ class Dispatcher:
         waiting = {(job.id, job.claims) for lane in self.lanes.values() for job in lane.pool.peek()}
         return self._keeper.renewals(now, monotonic, waiting)
 
-    # ---- ends of claims -----------------------------------------------------------------------------------------------
+    # ---- ends of claims
+    # -----------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
         """Turn what finished into commands."""
@@ -202,7 +203,8 @@ class Dispatcher:
         else:
             self._metrics.count("retried" if isinstance(op, Nack) else "done", job.topic)
 
-    # ---- time ---------------------------------------------------------------------------------------------------------
+    # ---- time
+    # ---------------------------------------------------------------------------------------------------------
 
     def _watch_clock(self) -> None:
         """Begin anew if the wall clock was stepped: what was due at its old time is not what is due at its new one."""
@@ -223,7 +225,7 @@ class Dispatcher:
         """Return for how many seconds there is nothing to do, unless somebody wakes it."""
         if self._failures:
             first, longest = _BACKOFF
-            return min(first * 2 ** min(self._failures - 1, 20), longest)
+            return float(min(first * 2 ** min(self._failures - 1, 20), longest))
         if self._finished:
             return 0.0
         times = [_LONGEST_SLEEP]
@@ -250,7 +252,8 @@ class Dispatcher:
         if 0 < len(self._finished) < _ENOUGH and any(lane.pool.waiting for lane in self.lanes.values()):
             time.sleep(_LINGER)
 
-    # ---- the end ------------------------------------------------------------------------------------------------------
+    # ---- the end
+    # ------------------------------------------------------------------------------------------------------
 
     @property
     def busy(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from .._errors import BadJob
 
@@ -19,7 +19,7 @@ _UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_00
 _PART: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d|w)\s*", re.ASCII)
 
 
-def duration(value: Duration, name: str = "delay") -> int:
+def duration(value: Duration | Any, name: str = "delay") -> int:
     """Return a duration in ms, rounded up. BadJob if it is none, negative, or longer than 2**53 ms."""
     if isinstance(value, timedelta):
         milliseconds = -(-value // timedelta(milliseconds=1))
@@ -46,7 +46,7 @@ def _parsed(text: str, name: str) -> int:
     return math.ceil(total) if math.isfinite(total) else LONGEST + 1
 
 
-def moment(value: datetime, name: str = "at") -> int:
+def moment(value: Any, name: str = "at") -> int:
     """Return an aware datetime in ms since 1970, rounded up. BadJob for a naive one, or one before 1970."""
     if not isinstance(value, datetime):
         raise BadJob(f"{name} must be a datetime, not {type(value).__name__}")

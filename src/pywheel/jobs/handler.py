@@ -9,6 +9,7 @@ from typing import Any
 
 from .._errors import BadJob, PywheelError
 from ..stores import Job, Terms
+from .checks import whole
 from .retry import RetryPolicy
 
 __all__ = ["GiveUp", "Handler", "RetryLater", "is_async"]
@@ -40,8 +41,7 @@ class Handler:
     keep_lease: bool
 
     def __post_init__(self) -> None:
-        if isinstance(self.concurrency, bool) or not isinstance(self.concurrency, int) or self.concurrency < 1:
-            raise BadJob(f"concurrency must be 1 or more, not {self.concurrency!r}")
+        whole(self.concurrency, "concurrency", 10_000)
         if self.ttr < 1:
             raise BadJob("ttr must be 1 ms or more")
         if not callable(self.function):

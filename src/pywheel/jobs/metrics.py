@@ -13,8 +13,8 @@ class Metrics(Protocol):
     """Called from many threads; must be quick and must not raise.
 
     Counters: ``put``, ``claimed``, ``done``, ``retried``, ``dead``, ``lease_lost``, ``released``, ``store_error``.
-    Histograms, in seconds: ``lateness`` (handler's start after the due time), ``run_time``. Gauge: ``backlog`` (jobs that are
-    due and not claimed, as far as this worker knows).
+    Histograms, in seconds: ``lateness`` (handler's start after the due time), ``run_time``. Gauge: ``backlog`` (jobs
+    that are due and not claimed, as far as this worker knows).
     """
 
     def count(self, name: str, topic: str, amount: int = 1) -> None:
@@ -60,7 +60,7 @@ class Tally:
             return sum(count for (counter, _), count in self.counters.items() if counter == name)
 
     def percentile(self, name: str, part: float) -> float | None:
-        """Return the value below which `part` (0 to 1) of a histogram's kept values lie, over all topics; None without any."""
+        """Return the value below which `part` (0 to 1) of a histogram's kept values lie; None without any."""
         with self._lock:
             found = sorted(value for (series, _), values in self.values.items() if series == name for value in values)
         return found[min(int(part * len(found)), len(found) - 1)] if found else None

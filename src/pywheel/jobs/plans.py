@@ -73,8 +73,11 @@ def both(
 
 
 class Turns:
-    """Group commit for asyncio: the changes that tasks ask for within one turn of their loop share one transaction,
-    and so do those that come while it runs."""
+    """Group commit for asyncio.
+
+    The changes that tasks ask for within one turn of their loop share one transaction, and so do those that come while
+    it runs.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Where handlers run: threads for functions, an event loop for coroutine functions. Jobs are fed in and come out finished."""
+"""Where handlers run: threads for functions, an event loop for coroutine functions."""
 
 from __future__ import annotations
 
@@ -210,6 +210,6 @@ class AsyncPool(Pool):
         error: BaseException | None = None
         try:
             await self.handler.function(job)
-        except BaseException as raised:  # noqa: BLE001  (a cancelled or exiting handler ends the attempt, not the worker)
+        except BaseException as raised:  # noqa: BLE001  (an exit ends the attempt, not the worker)
             error = raised
         self._ended(job, started, error)

@@ -7,11 +7,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypedDict, TypeVar, Unpack
 
 from .._errors import BadJob, NoSuchJob
 from ..stores import Attempt, Clock, Counts, Job, NewJob, Ref, State, Store, Terms, Topic, ops
 from ..stores import open as open_store
+from .checks import whole
 from .durations import Duration, duration, moment
 from .handler import Handler
 from .metrics import Metrics, Silent
@@ -25,14 +26,29 @@ LONGEST_NAME: Final = 16_384  # characters of a topic or a key
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _RESERVER: Final = "reserve"
 _F = TypeVar("_F", bound=Callable[[Job], Any])
+_Jobs = list[Job]  # within the class, `list` is a method
+_Topics = list[Topic]
+
+
+class JobOptions(TypedDict, total=False):
+    """What may be said about a new job, see `JobQueue.put`."""
+
+    delay: Duration | None
+    at: datetime | None
+    key: str | None
+    replace: bool
+    ttr: Duration | None
+    max_attempts: int | None
+    headers: Mapping[str, str] | None
+    traceparent: str | None
 
 
 class JobQueue:
     """Durable delayed jobs in a store: ``sqlite:///jobs.db``, ``memory:``.
 
-    Any thread may call any method; each has a twin with an ``a`` before its name, for asyncio: ``await queue.aput(...)``.
-    A *reference* to a job is its id, the Job itself, or a pair (topic, key). All methods raise StoreError when the store
-    cannot do it, and BadJob for arguments that make no sense; then nothing was done.
+    Any thread may call any method; each has a twin with an ``a`` before its name, to be awaited on an asyncio loop:
+    ``await queue.aput(...)``. A *reference* to a job is its id, the Job itself, or a pair (topic, key). All methods
+    raise StoreError when the store cannot do it, and BadJob for arguments that make no sense; then nothing was done.
     """
 
     def __init__(
@@ -57,6 +73,7 @@ class JobQueue:
         self,
         topic: str,
         body: Any = None,
+        /,
         *,
         delay: Duration | None = None,
         at: datetime | None = None,
@@ -74,8 +91,8 @@ class JobQueue:
         due = moment(at) if at is not None else now + (0 if delay is None else duration(delay))
         if headers or traceparent:
             headers = _headers(headers, traceparent)
-        if max_attempts is not None and (isinstance(max_attempts, bool) or not 1 <= max_attempts <= 1_000_000):
-            raise BadJob(f"max_attempts must be from 1 to 1 000 000, not {max_attempts!r}")
+        if max_attempts is not None:
+            whole(max_attempts, "max_attempts", 1_000_000)
         return NewJob(
             _name(topic, "topic"),
             self._body(body),
@@ -87,7 +104,7 @@ class JobQueue:
             replace,
         )
 
-    def _put(self, topic: str, body: Any = None, **options: Any) -> Change[int]:
+    def _put(self, topic: str, body: Any = None, /, **options: Unpack[JobOptions]) -> Change[int]:
         """Store a job durably; return its id.
 
         body          bytes, or anything that JSON can say
@@ -164,10 +181,10 @@ class JobQueue:
 
     def _list(
         self, topic: str | None = None, state: State | str | None = None, *, after: int = 0, limit: int = 100
-    ) -> Look[list[Job]]:
+    ) -> Look[_Jobs]:
         """Return up to `limit` jobs by id, of a topic and in a state if given; the next page is `after` the last id."""
         wanted = None if state is None else _state(state)
-        return Look(lambda: self.store.list(topic, wanted, after, limit))
+        return Look(lambda: self.store.jobs(topic, wanted, after, limit))
 
     list, alist = both(_list)
 
@@ -177,7 +194,7 @@ class JobQueue:
 
     counts, acounts = both(_counts)
 
-    def _topics(self) -> Look[list[Topic]]:  # type: ignore[valid-type]
+    def _topics(self) -> Look[_Topics]:
         """Return the topics, and whether they are paused."""
         return Look(self.store.topics)
 
@@ -196,7 +213,12 @@ class JobQueue:
     resume, aresume = both(_resume)
 
     def _purge(
-        self, state: State | str = State.DONE, *, older_than: Duration = 0, topic: str | None = None, limit: int = 10_000
+        self,
+        state: State | str = State.DONE,
+        *,
+        older_than: Duration = 0,
+        topic: str | None = None,
+        limit: int = 10_000,
     ) -> Change[int]:
         """Forget up to `limit` finished jobs of a state that ended so long ago, and their history; return how many."""
         wanted = _state(state)
@@ -210,13 +232,13 @@ class JobQueue:
 
     def _reserve(
         self, topic: str, limit: int = 1, *, ttr: Duration = 60, retry: RetryPolicy = DEFAULT
-    ) -> Change[list[Job]]:  # type: ignore[valid-type]
+    ) -> Change[_Jobs]:
         """Claim up to `limit` due jobs, each leased for its own ttr or this one; [] if none is due. Never waits.
 
-        Settle each with `ack` or `nack` before `job.lease_until`. `retry` says how many attempts a job has that does not say itself.
+        Settle each with `ack` or `nack` before `job.lease_until`. `retry` says how many attempts a job has that does
+        not say itself.
         """
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            raise BadJob(f"limit must be 1 or more, not {limit!r}")
+        whole(limit, "limit", 1_000_000)
         terms = Terms(max(duration(ttr, "ttr"), 1), retry.max_attempts)
         return Change(ops.Reserve(_name(topic, "topic"), limit, terms, _RESERVER))
 
@@ -256,9 +278,10 @@ class JobQueue:
     ) -> Callable[[_F], _F]:
         """Register the handler of a topic: a function or coroutine function that takes the Job.
 
-        It succeeds by returning. Any exception is a failed attempt, retried as `retry` says; GiveUp makes the job dead at
-        once, RetryLater names the delay. `concurrency` is how many may run at once in a worker; `ttr` how long one may
-        run until another worker may have its job; `keep_lease` renews that for as long as it runs and its process lives.
+        It succeeds by returning. Any exception is a failed attempt, retried as `retry` says; GiveUp makes the job dead
+        at once, RetryLater names the delay. `concurrency` is how many may run at once in a worker; `ttr` how long one
+        may run until another worker may have its job; `keep_lease` renews that for as long as it runs and its process
+        lives.
         """
         name = _name(topic, "topic")
         if name in self.handlers:
@@ -300,7 +323,9 @@ class JobQueue:
                 except (TypeError, ValueError, RecursionError) as error:
                     raise BadJob(f"the body cannot be written as JSON ({error}): give bytes, or plain data") from error
         if len(body) > self.max_body:
-            raise BadJob(f"the body has {len(body)} bytes, the limit is {self.max_body}: store it elsewhere, put its name")
+            raise BadJob(
+                f"the body has {len(body)} bytes, the limit is {self.max_body}: store it elsewhere, put its name"
+            )
         result: bytes = body
         return result
 
@@ -309,7 +334,7 @@ def _only(ids: list[int]) -> int:
     return ids[0]
 
 
-def _name(value: str, what: str) -> str:
+def _name(value: Any, what: str) -> str:
     if not isinstance(value, str):
         raise BadJob(f"a {what} must be a str, not {type(value).__name__}")
     if not value or len(value) > LONGEST_NAME:
@@ -322,7 +347,7 @@ def _name(value: str, what: str) -> str:
     return value
 
 
-def _ref(ref: Ref | Job) -> Ref:
+def _ref(ref: Any) -> Ref:
     if isinstance(ref, Job):
         return ref.id
     if isinstance(ref, int) and not isinstance(ref, bool):
@@ -339,8 +364,8 @@ def _state(state: State | str) -> State:
         raise BadJob(f"{state!r:.40} is no state: {', '.join(State)}") from None
 
 
-def _headers(headers: Mapping[str, str] | None, traceparent: str | None) -> dict[str, str]:
-    known = dict(headers or {})
+def _headers(headers: Mapping[str, str] | None, traceparent: Any) -> dict[str, str]:
+    known: dict[Any, Any] = dict(headers or {})
     if traceparent is not None:
         if not isinstance(traceparent, str) or not _TRACEPARENT.fullmatch(traceparent):
             raise BadJob(f"{traceparent!r:.80} is no W3C traceparent")
@@ -348,5 +373,3 @@ def _headers(headers: Mapping[str, str] | None, traceparent: str | None) -> dict
     if not all(isinstance(name, str) and isinstance(value, str) for name, value in known.items()):
         raise BadJob("headers must be text by name")
     return known
-
-

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Final
 
-from .._errors import BadJob
+from .checks import number, whole
 from .durations import LONGEST, Duration, duration
 
 __all__ = ["DEFAULT", "Exponential", "Fixed", "Ladder", "RetryPolicy"]
@@ -22,11 +22,9 @@ class RetryPolicy:
     """
 
     def __init__(self, delays: tuple[int, ...], jitter: float) -> None:
-        if isinstance(jitter, bool) or not isinstance(jitter, int | float) or not 0 <= jitter <= 1:
-            raise BadJob(f"jitter must be from 0 to 1, not {jitter!r}")
         self.delays = delays
         """In ms, one for each retry."""
-        self.jitter = jitter
+        self.jitter = number(jitter, "jitter", 0, 1)
 
     @property
     def max_attempts(self) -> int:
@@ -56,7 +54,7 @@ class Fixed(RetryPolicy):
     """The same delay each time, `attempts` tries in all."""
 
     def __init__(self, delay: Duration, *, attempts: int = 10, jitter: float = 0.0) -> None:
-        super().__init__((duration(delay),) * (_attempts(attempts) - 1), jitter)
+        super().__init__((duration(delay),) * (whole(attempts, "attempts", _MOST) - 1), jitter)
 
 
 class Exponential(RetryPolicy):
@@ -71,19 +69,12 @@ class Exponential(RetryPolicy):
         attempts: int = 10,
         jitter: float = 0.1,
     ) -> None:
-        if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor <= 1000:
-            raise BadJob(f"factor must be from 1 to 1000, not {factor!r}")
+        factor = number(factor, "factor", 1, 1000)
         limit, delay, delays = duration(longest, "longest"), float(duration(first, "first")), []
-        for _ in range(_attempts(attempts) - 1):
+        for _ in range(whole(attempts, "attempts", _MOST) - 1):
             delays.append(round(min(delay, limit)))
             delay = min(delay * factor, limit)  # never grows beyond it: no overflow at any attempt
         super().__init__(tuple(delays), jitter)
-
-
-def _attempts(value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
-        raise BadJob(f"attempts must be from 1 to {_MOST}, not {value!r}")
-    return value
 
 
 DEFAULT: Final = Ladder("5s", "30s", "1m", "10m", "30m", "1h", "6h", "1d", "2d", jitter=0.1)

@@ -1,9 +1,9 @@
 """The near future of a worker's shards: a wheel of (due, id), fed from the store in pages and by hints.
 
-The *horizon* is what this worker tells others: of changes up to there it wants hints. It is published before the store is
-read, so that a job put meanwhile is either read or hinted. Beyond what was read nothing is known, and need not be: it is
-read half a span before it is due. When nothing is near, the window sleeps until shortly before the first job beyond it;
-once in a while all is read again, in case a hint was lost.
+The *horizon* is what this worker tells others: of changes up to there it wants hints. It is published before the store
+is read, so that a job put meanwhile is either read or hinted. Beyond what was read nothing is known, and need not be:
+it is read half a span before it is due. When nothing is near, the window sleeps until shortly before the first job
+beyond it; once in a while all is read again, in case a hint was lost.
 """
 
 from __future__ import annotations

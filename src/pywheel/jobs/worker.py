@@ -26,7 +26,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Worker:
-    """Runs the handlers of `queue`, for its topics only. Any number of workers, in any number of processes, may share a store.
+    """Runs the handlers of `queue`. Any number of workers, in any number of processes, may share a store.
 
     grace   how long handlers may go on after `stop`; what is not finished then goes back without spending an attempt
     keep    how long done and cancelled jobs and their history are kept; None for ever. Dead jobs are kept until purged
@@ -97,8 +97,7 @@ class Worker:
         dispatcher.drain()
         event(logging.INFO, "worker_drains", worker=self._listener.worker, grace=self._grace)
         while dispatcher.busy and clock.monotonic() - began < self._grace:
-            if dispatcher.step() and not dispatcher.busy:
-                break
+            dispatcher.step()
             self._listener.wait(min(max(self._grace - (clock.monotonic() - began), 0), 0.05))
         for job in dispatcher.abandon():
             event(logging.WARNING, "job_given_back", **about(job))

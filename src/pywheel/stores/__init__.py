@@ -4,7 +4,7 @@ from .clock import Clock, SystemClock
 from .contract import Hints, Listener, Store
 from .ops import Ref, Terms
 from .record import SHARDS, Attempt, Counts, Due, Job, NewJob, Outcome, State, Topic, shard_of
-from .url import open  # noqa: A004  (pywheel.stores.open reads well)
+from .url import open
 
 __all__ = [
     "SHARDS",

@@ -19,12 +19,15 @@ class Hints(NamedTuple):
 
     cursor: int  # give it to the next call
     due: list[Due]  # jobs that are delayed and whose due time changed, or that are new
-    reload: bool  # some hints are missing, a topic was paused or resumed, or shards are to change hands: hold and read again
+    reload: bool
+    """Some hints are missing, a topic was paused or resumed, or shards are to change hands: hold and read again."""
 
 
 class Listener(ABC):
-    """A worker's ear: others wake it when a job comes into its window. A hint only; it may be lost, and then the worker
-    finds the job when it reads its window again."""
+    """A worker's ear: others wake it when a job comes into its window.
+
+    A hint only; it may be lost, and then the worker finds the job when it reads its window again.
+    """
 
     worker: str
     """The worker's name, to be given with commands; unique among those of the store."""
@@ -35,9 +38,9 @@ class Listener(ABC):
 
     @abstractmethod
     def wait(self, seconds: float) -> bool:
-        """Return when rung or woken, or after so many seconds; at once if that was since the last wait. May return early.
+        """Return when rung or woken, or after so many seconds; at once if that was since the last wait.
 
-        True if there may be new hints; False if certainly not, or if only `wake` was called.
+        It may return early. True if there may be new hints; False if certainly not, or if only `wake` was called.
         """
 
     @abstractmethod
@@ -72,9 +75,9 @@ class Store(ABC):
     def apply(self, ops: Sequence[Op]) -> list[Any]:
         """Apply commands in order, in one transaction, durably; return the outcome of each.
 
-        An outcome is what the command's class says, or an exception that is a PywheelError: then that command has changed nothing, and
-        the others have happened. When this returns, all of it survives the loss of power. Several callers may share
-        one transaction. A reader sees all of it or nothing.
+        An outcome is what the command's class says, or an exception that is a PywheelError: then that command has
+        changed nothing, and the others have happened. When this returns, all of it survives the loss of power. Several
+        callers may share one transaction. A reader sees all of it or nothing.
         """
 
     @abstractmethod
@@ -82,7 +85,7 @@ class Store(ABC):
         """Return a job, or None. O(log jobs)."""
 
     @abstractmethod
-    def list(self, topic: str | None, state: State | None, after: int, limit: int) -> list[Job]:
+    def jobs(self, topic: str | None, state: State | None, after: int, limit: int) -> list[Job]:
         """Return up to `limit` jobs with an id above `after`, by id. None means any."""
 
     @abstractmethod
@@ -111,7 +114,8 @@ class Store(ABC):
         """Return up to `limit` delayed jobs with `after` < (due, id) and due <= `until`, by (due, id).
 
         Only those in these topics, unless they are paused, and in these shards. O(log jobs + what comes back), whatever
-        else is stored, in other shards apart. May leave out a job that is being changed meanwhile: its change is hinted.
+        else is stored, in other shards apart. May leave out a job that is being changed meanwhile: its change is
+        hinted.
         """
 
     @abstractmethod
@@ -122,9 +126,9 @@ class Store(ABC):
     def hints(self, cursor: int) -> Hints:
         """Return what changed since `cursor`, within what any listener published. -1 asks for a cursor to start with.
 
-        Every put, reschedule, retry, nack, release or expiry that is applied after `publish(horizon)` returned, and whose old or new due time is
-        at most that horizon, is in the hints of some later call, or `reload` is set; and the listener is woken after it was applied.
-        A hint may name a job that has meanwhile changed, or come twice.
+        Every put, reschedule, retry, nack, release or expiry that is applied after `publish(horizon)` returned, and
+        whose old or new due time is at most that horizon, is in the hints of some later call, or `reload` is set; and
+        the listener is woken after it was applied. A hint may name a job that has meanwhile changed, or come twice.
         """
 
     @abstractmethod
@@ -142,5 +146,3 @@ class Store(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-

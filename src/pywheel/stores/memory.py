@@ -1,4 +1,4 @@
-"""A store in the memory of one process: for tests, for simulations, and to say the contract once more in plain Python."""
+"""A store in the memory of one process: for tests, for simulations, and as the contract in plain Python."""
 
 from __future__ import annotations
 
@@ -395,7 +395,9 @@ class MemoryStore(Store):
         entry.history.append(self._attempt(entry, run, self.clock.wall(), outcome, error))
         return run
 
-    def _attempt(self, entry: _Entry, run: _Run, ended: int | None, outcome: Outcome | None, error: str | None) -> Attempt:
+    def _attempt(
+        self, entry: _Entry, run: _Run, ended: int | None, outcome: Outcome | None, error: str | None
+    ) -> Attempt:
         return Attempt(run.claim, run.claim - entry.forgiven, run.started, ended, outcome, run.worker, error)
 
     def _finish(self, entry: _Entry, state: State, row: Attempt | None = None) -> None:
@@ -436,7 +438,7 @@ class MemoryStore(Store):
             entry = self._find(ref)
             return self._job(entry, self.clock.wall()) if entry else None
 
-    def list(self, topic: str | None, state: State | None, after: int, limit: int) -> list[Job]:
+    def jobs(self, topic: str | None, state: State | None, after: int, limit: int) -> list[Job]:
         """Return jobs by id. O(jobs)."""
         with self.lock:
             self._open()
@@ -474,9 +476,11 @@ class MemoryStore(Store):
         with self.lock:
             self._open()
             times = [due[0][0] for due in self._due.values() if due]
-            for entry in self._running.values():
-                if entry.run and entry.claims - entry.forgiven < entry.run.max_attempts:
-                    times.append(entry.run.lease + entry.run.backoff)
+            times += [
+                entry.run.lease + entry.run.backoff
+                for entry in self._running.values()
+                if entry.run and entry.claims - entry.forgiven < entry.run.max_attempts
+            ]
             return min(times, default=None)
 
     def window(

@@ -43,7 +43,7 @@ class Terms(NamedTuple):
     ttr: int  # the lease is until now + ttr
     max_attempts: int
     backoff: tuple[int, ...] = ()
-    """If attempt n loses its lease, the job is due backoff[n-1] (or the last of them) after the lease's end; () is 0."""
+    """If attempt n loses its lease, the job is due backoff[n-1], or the last, after the lease's end; () is 0."""
 
 
 class Put(NamedTuple):
@@ -151,7 +151,8 @@ class Expire(NamedTuple):
     """End up to `limit` claims whose lease is over (now >= lease_until). Outcome: Expired.
 
     Such a job is due at lease_until + backoff, or dead if no attempt is left. Every other command and every reading
-    method treats it so from the lease's end on, whether or not this was applied: `window` alone does not list it before.
+    method treats it so from the lease's end on, whether or not this was applied: `window` alone does not list it
+    before.
     """
 
     limit: int
@@ -179,10 +180,10 @@ class Purge(NamedTuple):
 class Hold(NamedTuple):
     """Renew a worker's lease on its shards until now + lease, and let it have its fair share of them.
 
-    Shards that nobody holds, or whose holder's lease is over (or whose holder is known to be dead), go to the worker until it
-    has its share, each with its epoch grown by one; shards beyond its share are given up once another worker waits. A first
-    Hold, and one that gives shards up, sets `reload` in the hints: the others hold anew, and give up or take.
-    Outcome: dict of shard -> epoch, all it holds now.
+    Shards that nobody holds, or whose holder's lease is over (or whose holder is known to be dead), go to the worker
+    until it has its share, each with its epoch grown by one; shards beyond its share are given up once another worker
+    waits. A first Hold, and one that gives shards up, sets `reload` in the hints: the others hold anew, and give up or
+    take. Outcome: dict of shard -> epoch, all it holds now.
     """
 
     worker: str

@@ -12,7 +12,7 @@ from .contract import Store
 __all__ = ["open"]
 
 
-def open(url: str, *, clock: Clock | None = None, create: bool = True) -> Store:  # noqa: A001  (pywheel.stores.open reads well)
+def open(url: str, *, clock: Clock | None = None, create: bool = True) -> Store:
     """Open the store at an address: ``sqlite:///relative.db``, ``sqlite:////absolute/path.db`` or ``memory:``.
 
     A file that does not exist is created, unless `create` is False; one of an older version is upgraded. NotAStore for

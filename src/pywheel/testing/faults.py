@@ -40,9 +40,9 @@ class FaultyStore(Store):
         """Return a job, or None."""
         return self._there().get(ref)
 
-    def list(self, topic: str | None, state: State | None, after: int, limit: int) -> list[Job]:
+    def jobs(self, topic: str | None, state: State | None, after: int, limit: int) -> list[Job]:
         """Return jobs by id."""
-        return self._there().list(topic, state, after, limit)
+        return self._there().jobs(topic, state, after, limit)
 
     def counts(self) -> dict[str, Counts]:
         """Return the counts of each topic."""

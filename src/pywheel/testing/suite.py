@@ -1,4 +1,6 @@
-"""The store contract as tests, for any store. With pytest:
+"""The store contract as tests, for any store, named after what they show.
+
+With pytest:
 
 class TestMyStore(StoreSuite):
     def make_store(self, clock):
@@ -104,7 +106,8 @@ class StoreSuite:
         assert isinstance(outcome, Exception)
         return outcome
 
-    # ---- put ----------------------------------------------------------------------------------------------------------
+    # ---- put
+    # ----------------------------------------------------------------------------------------------------------
 
     def test_a_job_is_stored_as_it_was_put(self) -> None:
         new = NewJob("t", b"\x00\xff", FAR, "k", 5_000, 7, {"a": "b"})
@@ -141,7 +144,8 @@ class StoreSuite:
         for body in (b"", bytes(range(256)), b"\0" * (1 << 20)):
             assert self.job(self.put(body=body)).body == body
 
-    # ---- keys ---------------------------------------------------------------------------------------------------------
+    # ---- keys
+    # ---------------------------------------------------------------------------------------------------------
 
     def test_a_live_key_is_refused_and_nothing_changes(self) -> None:
         id = self.put(key="k")
@@ -185,7 +189,9 @@ class StoreSuite:
     def test_replace_takes_the_new_values_and_keeps_id_and_age(self) -> None:
         id = self.put(key="k", due=FAR)
         self.clock.pass_time(10)
-        assert self.put(key="k", body=b"new", due=FAR + 5, ttr=9, max_attempts=2, headers={"h": "1"}, replace=True) == id
+        assert (
+            self.put(key="k", body=b"new", due=FAR + 5, ttr=9, max_attempts=2, headers={"h": "1"}, replace=True) == id
+        )
         assert self.job(id) == Job(
             id, "t", b"new", FAR + 5, NOW, State.DELAYED, "k", 9, 2, {"h": "1"}, 0, 0, None, None
         )
@@ -199,7 +205,8 @@ class StoreSuite:
     def test_replace_stores_a_job_whose_key_is_free(self) -> None:
         assert self.job(self.put(key="k", replace=True)).state is State.DELAYED
 
-    # ---- claims -------------------------------------------------------------------------------------------------------
+    # ---- claims
+    # -------------------------------------------------------------------------------------------------------
 
     def test_nothing_is_delivered_early(self) -> None:
         self.put(due=NOW + 1)
@@ -272,7 +279,8 @@ class StoreSuite:
         assert self.apply(Claim((id,), "t", TERMS, "stranger", epochs)) == []
         assert len(self.apply(Claim((id,), "t", TERMS, "w", epochs))) == 1
 
-    # ---- settling -----------------------------------------------------------------------------------------------------
+    # ---- settling
+    # -----------------------------------------------------------------------------------------------------
 
     def test_an_ack_makes_it_done_once(self) -> None:
         self.put()
@@ -341,7 +349,8 @@ class StoreSuite:
         assert self.reserve() == []
         assert self.apply(Ack(job.id, job.claims)) is True
 
-    # ---- leases that are over -----------------------------------------------------------------------------------------
+    # ---- leases that are over
+    # -----------------------------------------------------------------------------------------
 
     def test_a_settlement_after_the_lease_is_refused(self) -> None:
         self.put()
@@ -368,8 +377,8 @@ class StoreSuite:
         assert self.job(id).state is State.DELAYED
         assert self.job(id).due == NOW + 1_000
         assert self.counts() == Counts(delayed=1)
-        assert [job.id for job in self.store.list(None, State.DELAYED, 0, 9)] == [id]
-        assert self.store.list(None, State.RUNNING, 0, 9) == []
+        assert [job.id for job in self.store.jobs(None, State.DELAYED, 0, 9)] == [id]
+        assert self.store.jobs(None, State.RUNNING, 0, 9) == []
 
     def test_a_lost_lease_can_be_cancelled(self) -> None:
         id = self.put()
@@ -385,7 +394,7 @@ class StoreSuite:
             self.clock.pass_time(1_000)
         assert self.job(id).state is State.DEAD
         assert self.counts() == Counts(dead=1)
-        assert [job.id for job in self.store.list("t", State.DEAD, 0, 9)] == [id]
+        assert [job.id for job in self.store.jobs("t", State.DEAD, 0, 9)] == [id]
         assert self.reserve() == []
 
     def test_a_lost_lease_waits_for_its_backoff(self) -> None:
@@ -405,7 +414,8 @@ class StoreSuite:
         self.reserve()
         assert self.apply(Expire(10)) == ([], NOW + 1_000)
 
-    # ---- by hand ------------------------------------------------------------------------------------------------------
+    # ---- by hand
+    # ------------------------------------------------------------------------------------------------------
 
     def test_a_cancelled_job_is_never_delivered(self) -> None:
         id = self.put(due=NOW + 5)
@@ -480,7 +490,8 @@ class StoreSuite:
         assert self.apply(Purge(State.DELAYED, FAR, None, 10)) == 0
         assert dead != cancelled
 
-    # ---- reading ------------------------------------------------------------------------------------------------------
+    # ---- reading
+    # ------------------------------------------------------------------------------------------------------
 
     def test_history_has_one_row_for_each_attempt(self) -> None:
         id = self.put()
@@ -508,11 +519,11 @@ class StoreSuite:
 
     def test_lists_go_by_id_in_pages(self) -> None:
         ids = [self.put(topic) for topic in ("a", "b", "a", "b", "a")]
-        assert [job.id for job in self.store.list(None, None, 0, 2)] == ids[:2]
-        assert [job.id for job in self.store.list(None, None, ids[1], 9)] == ids[2:]
-        assert [job.id for job in self.store.list("a", State.DELAYED, ids[0], 9)] == [ids[2], ids[4]]
-        assert self.store.list("a", State.DONE, 0, 9) == []
-        assert self.store.list("nowhere", None, 0, 9) == []
+        assert [job.id for job in self.store.jobs(None, None, 0, 2)] == ids[:2]
+        assert [job.id for job in self.store.jobs(None, None, ids[1], 9)] == ids[2:]
+        assert [job.id for job in self.store.jobs("a", State.DELAYED, ids[0], 9)] == [ids[2], ids[4]]
+        assert self.store.jobs("a", State.DONE, 0, 9) == []
+        assert self.store.jobs("nowhere", None, 0, 9) == []
 
     def test_next_due_is_the_earliest_that_may_be_claimed(self) -> None:
         assert self.store.next_due() is None
@@ -553,7 +564,8 @@ class StoreSuite:
         ]
         assert self.store.first_due(["u"], 0) is None
 
-    # ---- shards and hints -----------------------------------------------------------------------------------------------
+    # ---- shards and hints
+    # -----------------------------------------------------------------------------------------------
 
     def test_one_worker_holds_all_shards_and_two_share_them(self) -> None:
         assert set(self.apply(Hold("a", 1_000))) == ALL
@@ -626,7 +638,8 @@ class StoreSuite:
         for listener in listeners:
             listener.close()
 
-    # ---- life -----------------------------------------------------------------------------------------------------------
+    # ---- life
+    # -----------------------------------------------------------------------------------------------------------
 
     def test_a_call_of_many_commands_applies_them_in_order(self) -> None:
         id = self.put()

@@ -30,7 +30,9 @@ class Names:
         """Return the number of a name; a new one is stored."""
         number = self._known.get(name)
         if number is None:
-            row = connection.execute(self._find, (name,)).fetchone() or connection.execute(self._add, (name,)).fetchone()
+            row = (
+                connection.execute(self._find, (name,)).fetchone() or connection.execute(self._add, (name,)).fetchone()
+            )
             number = self._known[name] = row[0]
         return number
 

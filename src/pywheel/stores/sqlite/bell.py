@@ -1,7 +1,7 @@
 """How processes on one file wake each other: a small shared page that says who wants to hear of what, and sockets.
 
-The page holds the *horizon* of every listener: it cares about due times up to there. After a commit the writer reads it and
-sends a datagram to those concerned. What changed stands in the store; a bell carries nothing, so none can be
+The page holds the *horizon* of every listener: it cares about due times up to there. After a commit the writer reads
+it and sends a datagram to those concerned. What changed stands in the store; a bell carries nothing, so none can be
 lost that matters: a full queue means that the listener has not yet looked.
 """
 
@@ -19,11 +19,10 @@ from typing import Final
 
 from ..._errors import StoreError
 from ..contract import Listener
+from .turnstile import LOCKS
 
-try:
+if LOCKS:
     import fcntl
-except ImportError:
-    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["Bells"]
 
@@ -38,7 +37,7 @@ _LONGEST_ADDRESS: Final = 100  # bytes; the system's limit is 104 or 108
 _RING: Final = b"r"  # somebody else changed something
 _KNOCK: Final = b"k"  # the worker wakes itself
 
-DATAGRAMS: Final = fcntl is not None and hasattr(socket, "AF_UNIX")
+DATAGRAMS: Final = LOCKS and hasattr(socket, "AF_UNIX")
 
 
 class Bells:
@@ -182,11 +181,11 @@ class Bells:
         return f"/proc/self/fd/{self._folder}/{Path(address).name}"
 
     def _lock(self) -> None:
-        if fcntl is not None:
+        if LOCKS:
             fcntl.flock(self._file, fcntl.LOCK_EX)
 
     def _unlock(self) -> None:
-        if fcntl is not None:
+        if LOCKS:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
 

@@ -127,13 +127,17 @@ def ours(error: sqlite3.Error, path: str) -> StoreError:
         case sqlite3.SQLITE_FULL:
             return StoreFull(f"{path}: no room on the disk: free some, the jobs stored before are intact")
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return StoreBusy(f"{path} was locked by another program for {BUSY_SECONDS:g} s: try again, or stop that program")
+            return StoreBusy(
+                f"{path} was locked by another program for {BUSY_SECONDS:g} s: try again, or stop that program"
+            )
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
             return StoreReadOnly(f"{path} cannot be written: mend the permissions of the file and its folder")
         case sqlite3.SQLITE_NOTADB:
             return NotAStore(f"{path} is not a SQLite database: give another file")
         case sqlite3.SQLITE_CORRUPT:
-            return StoreCorrupt(f"{path} is damaged ({error}): restore it from a backup, or try `sqlite3 {path} .recover`")
+            return StoreCorrupt(
+                f"{path} is damaged ({error}): restore it from a backup, or try `sqlite3 {path} .recover`"
+            )
         case sqlite3.SQLITE_CANTOPEN:
             return _cannot_open(path)
         case _:

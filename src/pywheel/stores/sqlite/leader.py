@@ -1,7 +1,7 @@
 """Group commit without a writer thread: the caller who finds nobody committing commits for all who wait.
 
-While it does, more callers arrive and wait; the first of them leads next, for all of them. The callers that were served wake
-each other in a chain, so that the leader is not held up by waking them all.
+While it does, more callers arrive and wait; the first of them leads next, for all of them. The callers that were
+served wake each other in a chain, so that the leader is not held up by waking them all.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Leader:
             try:
                 call.gate.acquire()
                 break
-            except BaseException as signal:  # noqa: BLE001, PERF203  (the call is under way: it ends first)
+            except BaseException as signal:  # noqa: BLE001  (the call is under way: it ends first)
                 interrupt = signal
         if not call.settled:
             self._lead(call)

@@ -25,7 +25,7 @@ _PUTS = [f"{_INTO} VALUES {', '.join([_ROW] * count)}" for count in range(_SOME 
 
 def put(batch: Batch, ops: Sequence[Put]) -> list[Any]:
     """Store the jobs of many callers."""
-    if len(ops) == 1 or any([job.key is not None for op in ops for job in op.jobs]):
+    if len(ops) == 1 or any(_keyed(op.jobs) for op in ops):
         return [_put_one(batch, op.jobs) for op in ops]
     ids = _insert(batch, [job for op in ops for job in op.jobs])
     outcomes = []
@@ -50,11 +50,36 @@ def put_alone(connection: sqlite3.Connection, op: Put, now: int, topics: Names, 
     return [last]
 
 
+def _keyed(jobs: Sequence[NewJob]) -> bool:
+    """Whether one of the jobs has a key."""
+    for job in jobs:  # noqa: SIM110  (quicker than any(), and on the way of every job)
+        if job.key is not None:
+            return True
+    return False
+
+
 def _put_one(batch: Batch, jobs: Sequence[NewJob]) -> list[int] | JobExists:
     """Store the jobs of one caller, or none."""
-    if not any([job.key is not None for job in jobs]):
+    if not _keyed(jobs):
         return _insert(batch, jobs)
-    holders: dict[tuple[str, str], int] = {}  # live jobs that will take new values
+    holders = _holders(batch, jobs)
+    if isinstance(holders, JobExists):
+        return holders
+    ids = []
+    for job in jobs:
+        named = None if job.key is None else (job.topic, job.key)
+        if named in holders:
+            ids.append(_replace(batch, holders[named], job))
+        else:
+            ids += _insert(batch, [job])
+            if named is not None:
+                holders[named] = ids[-1]
+    return ids
+
+
+def _holders(batch: Batch, jobs: Sequence[NewJob]) -> dict[tuple[str, str] | None, int] | JobExists:
+    """Return the live jobs that will take new values, by topic and key; or why not."""
+    holders: dict[tuple[str, str] | None, int] = {}
     seen: set[tuple[str, str]] = set()
     for job in jobs:
         if job.key is None:
@@ -69,18 +94,7 @@ def _put_one(batch: Batch, jobs: Sequence[NewJob]) -> list[int] | JobExists:
         if not job.replace or batch.row("run_of", (holder,)):
             return JobExists(f"job {holder} has the key {job.key[:80]!r} already and is live", holder)
         holders[name] = holder
-    if not holders and len(seen) == sum(job.key is not None for job in jobs):
-        return _insert(batch, jobs)
-    ids = []
-    for job in jobs:
-        named = None if job.key is None else (job.topic, job.key)
-        if named in holders:
-            ids.append(_replace(batch, holders[named], job))
-        else:
-            ids += _insert(batch, [job])
-            if named is not None:
-                holders[named] = ids[-1]
-    return ids
+    return holders
 
 
 def _holder(batch: Batch, job: NewJob) -> int | None:

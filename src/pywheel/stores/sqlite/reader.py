@@ -50,7 +50,7 @@ class Reader:
         rows = self._rows("get", (id,)) if id is not None else []
         return _job(rows[0], now) if rows else None
 
-    def list(self, topic: str | None, state: State | None, after: int, limit: int, now: int) -> list[Job]:
+    def jobs(self, topic: str | None, state: State | None, after: int, limit: int, now: int) -> list[Job]:
         """Return jobs by id."""
         names = [(number, name) for number, name, _ in self._rows("topics") if topic in (None, name)]
         found: list[Job] = []
@@ -115,7 +115,10 @@ class Reader:
 
     def next_due(self) -> int | None:
         """Return the earliest time at which something more could be claimed."""
-        times = [self.first_due([name for _, name, _ in self._rows("topics")], -(2**62)), self._rows("first_lease")[0][0]]
+        times = [
+            self.first_due([name for _, name, _ in self._rows("topics")], -(2**62)),
+            self._rows("first_lease")[0][0],
+        ]
         return min((time for time in times if time is not None), default=None)
 
     def first_due(self, topics: Collection[str], after: int) -> int | None:
@@ -183,5 +186,3 @@ def _job(row: Sequence[Any], now: int) -> Job:
         lease if state is State.RUNNING else None,
         error,
     )
-
-

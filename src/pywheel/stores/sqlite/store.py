@@ -59,7 +59,7 @@ class SqliteStore(Store):
         self._closed = False
         self._topics = Names("topic_id", "topic_add")
         self._workers = Names("worker_id", "worker_add")
-        self._apply = {**_APPLY, o.Hold: lambda batch, ops: shards.hold(batch, ops, self._dead)}
+        self._apply: dict[type, _Apply] = {**_APPLY, o.Hold: self._hold}
         self._leader = Leader(self._transact, lambda error: not isinstance(error, StoreError))
         self._connection = connect(self.path)
         parts: list[Any] = [self._connection]
@@ -130,8 +130,10 @@ class SqliteStore(Store):
             self._connection.execute("ROLLBACK")
 
     def _tell(self, batch: Batch) -> None:
-        """Ring for what is in somebody's window now, after the commit: then a horizon that moved meanwhile is seen here,
-        or the one who moved it sees the commit."""
+        """Ring for what is in somebody's window now.
+
+        After the commit: then a horizon that moved meanwhile is seen here, or the one who moved it sees the commit.
+        """
         if batch.first_beyond is not None:
             self._missed(batch.first_beyond)
         if batch.first_hinted is not None:
@@ -142,6 +144,9 @@ class SqliteStore(Store):
         if due <= self._bells.horizon():
             self._bells.reload()
             self._bells.ring(due)
+
+    def _hold(self, batch: Batch, ops: Sequence[o.Hold]) -> list[dict[int, int]]:
+        return shards.hold(batch, ops, self._dead)
 
     def _dead(self, worker: str, asking: str) -> bool:
         """Whether a worker of this host is known not to run: its slot is silent, or belongs to the one who asks."""
@@ -155,10 +160,10 @@ class SqliteStore(Store):
         self._open()
         return self._reader.get(ref, self.clock.wall())
 
-    def list(self, topic: str | None, state: State | None, after: int, limit: int) -> list[Job]:
+    def jobs(self, topic: str | None, state: State | None, after: int, limit: int) -> list[Job]:
         """Return jobs by id."""
         self._open()
-        return self._reader.list(topic, state, after, limit, self.clock.wall())
+        return self._reader.jobs(topic, state, after, limit, self.clock.wall())
 
     def counts(self) -> dict[str, Counts]:
         """Return the counts of each topic."""

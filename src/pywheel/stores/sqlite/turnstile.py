@@ -12,8 +12,10 @@ from typing import Final
 
 try:
     import fcntl
+
+    LOCKS = True
 except ImportError:  # no flock on this system: SQLite's own wait has to do
-    fcntl = None  # type: ignore[assignment]
+    LOCKS = False
 
 __all__ = ["Turnstile"]
 
@@ -25,7 +27,7 @@ class Turnstile:
 
     def __init__(self, path: str) -> None:
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
-        self._files = [os.open(f"{path}-{name}", flags, _MODE) for name in ("gate", "turn")] if fcntl else []
+        self._files = [os.open(f"{path}-{name}", flags, _MODE) for name in ("gate", "turn")] if LOCKS else []
 
     def enter(self) -> None:
         """Wait for the turn."""
