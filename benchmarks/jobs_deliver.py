@@ -137,5 +137,3 @@ def first_delivery(folder: Path, stored: int) -> dict[str, float]:
         process.kill()
         process.wait()
     return found
-
-

@@ -89,7 +89,9 @@ def bytes_a_job(folder: Path, *, keyed: bool, count: int = 100_000) -> float:
     with JobQueue(f"sqlite:///{path}") as queue:
         for start in range(0, count, 1_000):
             numbers = range(start, start + 1_000)
-            queue.put_many(queue.job("t", BODY, delay=delay(), key=f"order-{n:012}" if keyed else None) for n in numbers)
+            queue.put_many(
+                queue.job("t", BODY, delay=delay(), key=f"order-{n:012}" if keyed else None) for n in numbers
+            )
     return path.stat().st_size / count
 
 

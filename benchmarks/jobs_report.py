@@ -75,15 +75,35 @@ def measures(part: int) -> list[tuple[str, str, str, Callable[[Path], Any]]]:
         ("many1000", ">= 150 000", "`put_many` of 1000, jobs a second", lambda f: put.by_batches(f, 1000)),
         ("bytes", "<= 195", "bytes a job", lambda f: put.bytes_a_job(f, keyed=False)),
         ("keyed", "<= 245", "bytes a job with a key of 18 characters", lambda f: put.bytes_a_job(f, keyed=True)),
-        ("late", "p50 <= 1, p99 <= 3, max <= 20", "late, 20 000 jobs, ms", lambda f: deliver.lateness(f, 20_000 // part)),
+        (
+            "late",
+            "p50 <= 1, p99 <= 3, max <= 20",
+            "late, 20 000 jobs, ms",
+            lambda f: deliver.lateness(f, 20_000 // part),
+        ),
         ("near", "p99 <= 3", "late, put by another process due in 50 ms, ms", deliver.near),
         ("beside", "p99 <= 5", "late beside a producer that runs flat out, ms", deliver.beside_a_producer),
         ("drain5", ">= 50 000", "drain of 5 000 due, a second", lambda f: deliver.drain(f, 5_000)),
         ("drain100", ">= 25 000", "drain of 100 000 due, a second", lambda f: deliver.drain(f, hundred)),
-        ("cancel", "<= 250 / 70 us", f"cancel among {million:,}, us: one by one / 500 at once", lambda f: _cancel(f, million)),
-        ("idle100k", "<= 0.2/s, 0.05 %, 40 MB", f"idle, {hundred:,} far jobs", lambda f: deliver.idle(f, hundred, wait)),
+        (
+            "cancel",
+            "<= 250 / 70 us",
+            f"cancel among {million:,}, us: one by one / 500 at once",
+            lambda f: _cancel(f, million),
+        ),
+        (
+            "idle100k",
+            "<= 0.2/s, 0.05 %, 40 MB",
+            f"idle, {hundred:,} far jobs",
+            lambda f: deliver.idle(f, hundred, wait),
+        ),
         ("idle1m", "the same", f"idle, {million:,} far jobs", lambda f: deliver.idle(f, million, wait)),
-        ("first", "<= 0.4 / 3 s", f"first delivery, {million:,} stored, s", lambda f: deliver.first_delivery(f, million)),
+        (
+            "first",
+            "<= 0.4 / 3 s",
+            f"first delivery, {million:,} stored, s",
+            lambda f: deliver.first_delivery(f, million),
+        ),
     ]
 
 
