@@ -14,8 +14,10 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 def examples():
     text = GUIDE.read_text(encoding="utf-8")
-    for number, match in enumerate(BLOCK.finditer(text), 1):
-        yield pytest.param(match[1], text.count("\n", 0, match.start(1)), id=str(number))
+    return [
+        pytest.param(match[1], text.count("\n", 0, match.start(1)), id=str(number))
+        for number, match in enumerate(BLOCK.finditer(text), 1)
+    ]
 
 
 @pytest.mark.parametrize(("code", "line"), examples())
