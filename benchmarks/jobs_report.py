@@ -24,8 +24,8 @@ Written by `make bench-jobs`; do not edit. pywheel {version}, CPython {python}, 
 
 128-byte bodies, delays uniform 5 to 20 s unless it says otherwise, SQLite with synchronous=FULL, one client, one
 worker, a handler that does nothing. Each measure is one run; the fsync of the disk is measured before each, as it
-changes from minute to minute, and so does everything that waits for it. *Raw insert* is the statement of a put on a bare connection to
-a file with the same tables, measured in turns of 100 with `put`.
+changes from minute to minute, and so does everything that waits for it. *Raw insert* is the statement of a put on a
+bare connection to a file with the same tables, measured in turns of 100 with `put`.
 
 | measure | fsync p50, us | goal | measured |
 | --- | ---: | ---: | ---: |

@@ -6,13 +6,13 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..ops import Ack, Claim, Expire, Expired, Nack, Release, Reserve, Terms, Touch
+from ..ops import Ack, Claim, Expire, Expired, Nack, Release, Reserve, Touch
 from ..record import SHARDS, Job, Outcome, State
 from .batch import FINISHED, OUTCOMES, Batch
 
 __all__ = ["ack", "claim", "expire", "nack", "release", "reserve", "settle_lost", "touch"]
 
-_DONE, _DEAD = FINISHED.index(State.DONE), FINISHED.index(State.DEAD)
+_DEAD = FINISHED.index(State.DEAD)
 _ALL = -1
 
 
@@ -46,9 +46,12 @@ class _Run(NamedTuple):
 def reserve(batch: Batch, ops: Sequence[Reserve]) -> list[list[Job]]:
     """Claim what is due in a topic."""
     _end_lost(batch, batch.rows("runs_over", (batch.now, _ALL)))
-    return [
-        _start(batch, batch.rows("due_of_topic", (op.topic, batch.now, op.limit)), op.terms, op.worker) for op in ops
-    ]
+    outcomes = []
+    for op in ops:
+        topic = batch.row("open_topic", (op.topic,))
+        found = batch.rows("due_of_topic", (topic[0], batch.now, op.limit)) if topic else []
+        outcomes.append(_start(batch, found, op))
+    return outcomes
 
 
 def claim(batch: Batch, ops: Sequence[Claim]) -> list[list[Job]]:
@@ -57,20 +60,22 @@ def claim(batch: Batch, ops: Sequence[Claim]) -> list[list[Job]]:
     for op in ops:
         held = {shard for shard, epoch in batch.rows("my_shards", (op.worker,)) if op.epochs.get(shard) == epoch}
         ids = op.ids if len(held) == SHARDS else [id for id in op.ids if id % SHARDS in held]
-        found = batch.rows("due_among", (json.dumps(ids), op.topic, batch.now)) if ids else []
+        topic = batch.row("open_topic", (op.topic,)) if ids else None
+        found = batch.rows("due_among", (json.dumps(ids), topic[0], batch.now)) if topic else []
         if len(found) > 1:
-            found = sorted({row[0]: row for row in found}.values(), key=lambda row: (row[3], row[0]))
-        outcomes.append(_start(batch, found, op.terms, op.worker))
+            found = sorted({row[0]: row for row in found}.values(), key=lambda row: (row[2], row[0]))
+        outcomes.append(_start(batch, found, op))
     return outcomes
 
 
-def _start(batch: Batch, found: list[Any], terms: Terms, worker: str) -> list[Job]:
+def _start(batch: Batch, found: list[Any], op: Reserve | Claim) -> list[Job]:
     if not found:
         return []
+    terms, topic = op.terms, op.topic
     now, backoff, last = batch.now, terms.backoff, len(terms.backoff) - 1
-    number = batch.workers.number(batch.connection, worker)
+    number = batch.workers.number(batch.connection, op.worker)
     jobs, rows = [], []
-    for id, topic, body, due, created, key, ttr, limit, headers, claims, forgiven, error in found:
+    for id, body, due, created, key, ttr, limit, headers, claims, forgiven, error in found:
         claim = (claims or 0) + 1
         attempt = claim - (forgiven or 0)
         lease = now + (ttr or terms.ttr)
@@ -87,7 +92,7 @@ def _start(batch: Batch, found: list[Any], terms: Terms, worker: str) -> list[Jo
 # ---- ending claims --------------------------------------------------------------------------------------------------
 
 
-def _held(batch: Batch, ops: Sequence[Ack | Nack | Release | Touch]) -> list[_Run | None]:
+def _held(batch: Batch, ops: Sequence[Nack | Release | Touch]) -> list[_Run | None]:
     """Return the claim of each command, None where it is not held; a second command on one claim comes too late."""
     if len(ops) == 1:
         found = batch.rows("run_of", (ops[0].id,))
@@ -99,13 +104,23 @@ def _held(batch: Batch, ops: Sequence[Ack | Nack | Release | Touch]) -> list[_Ru
 
 
 def ack(batch: Batch, ops: Sequence[Ack]) -> list[bool]:
-    """Make running jobs done."""
-    held = _held(batch, ops)
-    runs = [run for run in held if run]
-    batch.run_many("end_run", [(run.job,) for run in runs])
-    batch.run_many("record", [run.row(batch.now, Outcome.DONE) for run in runs])
-    batch.run_many("finish", [(_DONE, run.claim, run.job) for run in runs])
-    return [run is not None for run in held]
+    """Make running jobs done; many by as few statements as one."""
+    ids = json.dumps([op.id for op in ops])
+    receipts = set(batch.rows("receipts_among", (ids, batch.now)))
+    outcomes = []
+    done = []
+    for op in ops:
+        held = op in receipts  # both are a pair of id and count
+        if held:
+            receipts.discard(op)  # a second ack of the same claim comes too late
+            done.append(op.id)
+        outcomes.append(held)
+    if done:
+        ids = json.dumps(done)
+        batch.run("record_done", (batch.now, ids))
+        batch.run("finish_done", (ids,))
+        batch.run("end_runs", (ids,))
+    return outcomes
 
 
 def nack(batch: Batch, ops: Sequence[Nack]) -> list[State | None]:

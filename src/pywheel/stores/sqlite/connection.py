@@ -29,11 +29,14 @@ _SETTINGS: Final = (
     "PRAGMA temp_store = MEMORY",
     "PRAGMA mmap_size = 0",
 )
+_OLDEST: Final = (3, 38)
 _PAGE_SIZE: Final = 2048  # jobs are small: fewer bytes to log for each
 
 
 def connect(path: str, *, read_only: bool = False) -> sqlite3.Connection:
     """Open a file with our settings; any thread may use the connection, one at a time."""
+    if sqlite3.sqlite_version_info < _OLDEST:
+        raise StoreError(f"SQLite {sqlite3.sqlite_version} is too old: use a Python with SQLite 3.38 or later")
     with translated(path):
         connection = sqlite3.connect(
             path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256

@@ -19,6 +19,19 @@ DELETE FROM run WHERE job = ?
 -- name: record
 INSERT INTO history (job, claim, attempt, started, ended, outcome, worker, error) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 
+-- name: record_done
+INSERT INTO history (job, claim, attempt, started, ended, outcome, worker)
+SELECT r.job, r.claim, r.attempt, r.started, ?, 0, r.worker FROM json_each(?) e CROSS JOIN run r ON r.job = e.value
+
+-- name: finish_done
+UPDATE job SET state = 0, claims = r.claim FROM json_each(?) e CROSS JOIN run r ON r.job = e.value WHERE job.id = r.job
+
+-- name: end_runs
+DELETE FROM run WHERE job IN (SELECT value FROM json_each(?))
+
+-- name: receipts_among
+SELECT r.job, r.claim FROM json_each(?) e CROSS JOIN run r ON r.job = e.value WHERE r.lease > ?
+
 -- name: finish
 UPDATE job SET state = ?, claims = ? WHERE id = ?
 
