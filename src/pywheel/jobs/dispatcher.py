@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import time
 import traceback
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from .._errors import BadBody
@@ -127,8 +127,7 @@ class Dispatcher:
                 self.lanes[claim.topic].ready.extendleft(reversed(claim.ids))
             raise
         self._unsettled = []
-        for op, job in unsettled:
-            self._settled(op, job, next(outcomes))
+        self._learn(unsettled, outcomes)
         for touch in touches:
             if next(outcomes):
                 self._keeper.renewed(now, touch)
@@ -159,8 +158,7 @@ class Dispatcher:
         waiting = {(job.id, job.claims) for lane in self.lanes.values() for job in lane.pool.peek()}
         return self._keeper.renewals(now, monotonic, waiting)
 
-    # ---- ends of claims
-    # -----------------------------------------------------------------------------------------------
+    # ---- ends of claims ---------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
         """Turn what finished into commands."""
@@ -191,20 +189,27 @@ class Dispatcher:
         event(logging.WARNING, "attempt_failed", **about(job), error_text=text[:200])
         return Nack(job.id, job.claims, delay, text.encode("utf-8", "replace").decode())
 
-    def _settled(self, op: Op, job: Job, outcome: object) -> None:
-        self._keeper.settled(job)
-        if isinstance(op, Release):
-            self._metrics.count("released", job.topic)
-        elif outcome in (False, None):
-            self._lost(job)
-        elif outcome is State.DEAD:
-            self._metrics.count("dead", job.topic)
-            event(logging.ERROR, "job_dead", **about(job))
-        else:
-            self._metrics.count("retried" if isinstance(op, Nack) else "done", job.topic)
+    def _learn(self, unsettled: list[tuple[Op, Job]], outcomes: Iterator[Any]) -> None:
+        """Take in how claims ended; most of them well."""
+        done: Counter[str] = Counter()
+        for op, job in unsettled:
+            outcome = next(outcomes)
+            self._keeper.settled(job)
+            if outcome is True and isinstance(op, Ack):
+                done[job.topic] += 1
+            elif isinstance(op, Release):
+                self._metrics.count("released", job.topic)
+            elif outcome in (False, None):
+                self._lost(job)
+            elif outcome is State.DEAD:
+                self._metrics.count("dead", job.topic)
+                event(logging.ERROR, "job_dead", **about(job))
+            else:
+                self._metrics.count("retried", job.topic)
+        for topic, count in done.items():
+            self._metrics.count("done", topic, count)
 
-    # ---- time
-    # ---------------------------------------------------------------------------------------------------------
+    # ---- time -------------------------------------------------------------------------------------------------------
 
     def _watch_clock(self) -> None:
         """Begin anew if the wall clock was stepped: what was due at its old time is not what is due at its new one."""
@@ -252,8 +257,7 @@ class Dispatcher:
         if 0 < len(self._finished) < _ENOUGH and any(lane.pool.waiting for lane in self.lanes.values()):
             time.sleep(_LINGER)
 
-    # ---- the end
-    # ------------------------------------------------------------------------------------------------------
+    # ---- the end ----------------------------------------------------------------------------------------------------
 
     @property
     def busy(self) -> bool:

@@ -106,8 +106,7 @@ class StoreSuite:
         assert isinstance(outcome, Exception)
         return outcome
 
-    # ---- put
-    # ----------------------------------------------------------------------------------------------------------
+    # ---- put --------------------------------------------------------------------------------------------------------
 
     def test_a_job_is_stored_as_it_was_put(self) -> None:
         new = NewJob("t", b"\x00\xff", FAR, "k", 5_000, 7, {"a": "b"})
@@ -144,8 +143,7 @@ class StoreSuite:
         for body in (b"", bytes(range(256)), b"\0" * (1 << 20)):
             assert self.job(self.put(body=body)).body == body
 
-    # ---- keys
-    # ---------------------------------------------------------------------------------------------------------
+    # ---- keys -------------------------------------------------------------------------------------------------------
 
     def test_a_live_key_is_refused_and_nothing_changes(self) -> None:
         id = self.put(key="k")
@@ -205,8 +203,7 @@ class StoreSuite:
     def test_replace_stores_a_job_whose_key_is_free(self) -> None:
         assert self.job(self.put(key="k", replace=True)).state is State.DELAYED
 
-    # ---- claims
-    # -------------------------------------------------------------------------------------------------------
+    # ---- claims -----------------------------------------------------------------------------------------------------
 
     def test_nothing_is_delivered_early(self) -> None:
         self.put(due=NOW + 1)
@@ -279,8 +276,7 @@ class StoreSuite:
         assert self.apply(Claim((id,), "t", TERMS, "stranger", epochs)) == []
         assert len(self.apply(Claim((id,), "t", TERMS, "w", epochs))) == 1
 
-    # ---- settling
-    # -----------------------------------------------------------------------------------------------------
+    # ---- settling ---------------------------------------------------------------------------------------------------
 
     def test_an_ack_makes_it_done_once(self) -> None:
         self.put()
@@ -349,8 +345,7 @@ class StoreSuite:
         assert self.reserve() == []
         assert self.apply(Ack(job.id, job.claims)) is True
 
-    # ---- leases that are over
-    # -----------------------------------------------------------------------------------------
+    # ---- leases that are over ---------------------------------------------------------------------------------------
 
     def test_a_settlement_after_the_lease_is_refused(self) -> None:
         self.put()
@@ -414,8 +409,7 @@ class StoreSuite:
         self.reserve()
         assert self.apply(Expire(10)) == ([], NOW + 1_000)
 
-    # ---- by hand
-    # ------------------------------------------------------------------------------------------------------
+    # ---- by hand ----------------------------------------------------------------------------------------------------
 
     def test_a_cancelled_job_is_never_delivered(self) -> None:
         id = self.put(due=NOW + 5)
@@ -490,8 +484,7 @@ class StoreSuite:
         assert self.apply(Purge(State.DELAYED, FAR, None, 10)) == 0
         assert dead != cancelled
 
-    # ---- reading
-    # ------------------------------------------------------------------------------------------------------
+    # ---- reading ----------------------------------------------------------------------------------------------------
 
     def test_history_has_one_row_for_each_attempt(self) -> None:
         id = self.put()
@@ -564,8 +557,7 @@ class StoreSuite:
         ]
         assert self.store.first_due(["u"], 0) is None
 
-    # ---- shards and hints
-    # -----------------------------------------------------------------------------------------------
+    # ---- shards and hints -------------------------------------------------------------------------------------------
 
     def test_one_worker_holds_all_shards_and_two_share_them(self) -> None:
         assert set(self.apply(Hold("a", 1_000))) == ALL
@@ -638,8 +630,7 @@ class StoreSuite:
         for listener in listeners:
             listener.close()
 
-    # ---- life
-    # -----------------------------------------------------------------------------------------------------------
+    # ---- life -------------------------------------------------------------------------------------------------------
 
     def test_a_call_of_many_commands_applies_them_in_order(self) -> None:
         id = self.put()
