@@ -120,6 +120,20 @@ class ViewTests(StoreTests):
         self.apply(Leave("b"))
         assert all(epoch > after[shard] for shard, epoch in self.apply(Hold("c", 1_000)).items())
 
+    def test_a_worker_that_comes_or_goes_makes_the_others_hold_anew(self) -> None:
+        listener = self.store.listen("w")
+        listener.publish(0)
+        self.apply(Hold("a", 1_000))
+        for op, expected in ((Hold("a", 1_000), False), (Hold("b", 1_000), True), (Hold("a", 1_000), True)):
+            cursor = self.store.hints(-1).cursor
+            self.apply(op)
+            assert self.store.hints(cursor).reload is expected
+        cursor = self.store.hints(-1).cursor
+        self.apply(Leave("a"))
+        assert listener.wait(5)
+        assert self.store.hints(cursor).reload
+        listener.close()
+
     def test_changes_within_a_horizon_are_hinted_and_ring(self) -> None:
         with_listener = self.store.listen("w")
         cursor = self.store.hints(-1).cursor
