@@ -14,6 +14,7 @@ __all__ = ["Lane"]
 
 _MOST: Final = 1_000
 """Jobs claimed beyond what runs: as many as keep quick handlers busy during a commit."""
+_GROWTH: Final = 8
 _QUICK: Final = 0.05  # seconds
 _SLOW: Final = 0.2
 
@@ -56,6 +57,6 @@ class Lane:
             took = monotonic - self._fed_at
             self._fed_at = 0.0
             if took < _QUICK:
-                self._buffer = min(max(2 * self._buffer, self.handler.concurrency), _MOST)
+                self._buffer = min(max(_GROWTH * self._buffer, self.handler.concurrency), _MOST)
             elif took > _SLOW:
                 self._buffer //= 2

@@ -18,7 +18,8 @@ __all__ = ["Window"]
 
 SPAN: Final = 5_000  # ms that are read ahead
 RESCAN: Final = 60_000  # ms after which all is read again
-PAGE: Final = 5_000  # jobs in one read
+PAGE: Final = 300  # jobs in one read: what is due meanwhile waits for some milliseconds at most
+ENOUGH: Final = 4_000  # jobs known, from which on more are read only as they go
 MOST: Final = 20_000  # jobs known at a time; more wait in the store
 _START: Final = (-1, 0)
 _LAST_ID: Final = 2**63 - 1
@@ -81,7 +82,8 @@ class Window:
         if hints.reload:
             self._again()
         for job in hints.due:
-            self._add(job)
+            if job.topic in self._topics and shard_of(job.id) in self.shards:
+                self._wait_for(job)
         if hints.due and self._quiet:
             self.load_at = 0
         if len(self._known) > MOST and not self._behind:
@@ -96,7 +98,7 @@ class Window:
                 self.load_at = now + SPAN
                 return
             self._again()
-        if now < self.load_at and not (self._full and len(self._known) < PAGE // 2):
+        if now < self.load_at and not (self._full and len(self._known) < ENOUGH):
             return
         if now >= self._rescan_at:
             self._cursor = _START
@@ -105,7 +107,7 @@ class Window:
         until = now + SPAN
         page = self._store.window(self._topics, self.shards, self._cursor, until, PAGE)
         for job in page:
-            self._add(job)
+            self._wait_for(job)
         self._full = len(page) == PAGE
         if self._full:
             self._cursor = (page[-1].due, page[-1].id)
@@ -116,7 +118,7 @@ class Window:
 
     def _busy(self, now: int, until: int) -> None:
         self._quiet = False
-        self.load_at = now + SPAN // 2
+        self.load_at = now if self._full and len(self._known) < ENOUGH else now + SPAN // 2
         self._listener.publish(until)
 
     def _rest(self, now: int, until: int, found: int) -> None:
@@ -130,10 +132,8 @@ class Window:
             self.load_at = sleep
             self._listener.publish(sleep + SPAN)
 
-    def _add(self, job: Due) -> None:
+    def _wait_for(self, job: Due) -> None:
         """Wait for a job, or wait anew."""
-        if job.topic not in self._topics or shard_of(job.id) not in self.shards:
-            return
         known = self._known.get(job.id)
         if known is None:
             self._known[job.id] = (self._wheel.schedule(job.due, job.id), job.topic)
