@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from types import TracebackType
@@ -128,7 +129,8 @@ class JobQueue:
         for job in batch:
             if not isinstance(job, NewJob):
                 raise BadJob(f"put_many takes what queue.job(...) returns, not {type(job).__name__}")
-            self.metrics.count("put", job.topic)
+        for topic, count in Counter([job.topic for job in batch]).items():
+            self.metrics.count("put", topic, count)
         return Change(ops.Put(batch))
 
     put_many, aput_many = both(_put_many)
