@@ -8,16 +8,18 @@ SANITIZED := $(VENV)-sanitized
 NATIVE := $(wildcard src/wheel/*) setup.py pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test asyncio bench lint format types sanitize package clean
+.PHONY: help demo test asyncio crash bench bench-jobs lint format types sanitize package clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
 
 help:
-	@echo "make demo      replay a real server's timers, then keep a million of them live"
+	@echo "make demo      replay a real server's timers, keep a million of them live, kill a worker of jobs"
 	@echo "make test      every test, on the native wheel and on its pure twin"
 	@echo "make asyncio   CPython's own tests of asyncio, on pywheel's loop"
+	@echo "make crash     kill workers at random moments, and simulate crashes, for longer than the tests do"
 	@echo "make bench     measure against asyncio, uvloop, heapq and others; write docs/benchmarks.md"
+	@echo "make bench-jobs  measure the jobs beside the floor of the disk; write docs/jobs-benchmarks.md"
 	@echo "make lint      ruff and cython-lint; make format mends what can be mended"
 	@echo "make types     mypy and stubtest"
 	@echo "make sanitize  the core's tests under the address and undefined behaviour sanitizers"
@@ -28,9 +30,17 @@ help:
 
 demo: $(VENV)/demo.group $(VENV)/native
 	@$(BIN)/python -m benchmarks.demo
+	@$(BIN)/python -m pywheel.cli demo
 
 test: $(VENV)/test.group $(VENV)/native
 	@$(BIN)/python -m pytest -m "not packaging" $(ARGS)
+
+crash: $(VENV)/test.group $(VENV)/native
+	@PYWHEEL_CRASHES=$${PYWHEEL_CRASHES:-100} PYWHEEL_SIMULATIONS=$${PYWHEEL_SIMULATIONS:-300} \
+	$(BIN)/python -m pytest -o faulthandler_timeout=0 tests/jobs/test_crashes.py tests/jobs/test_simulation.py $(ARGS)
+
+bench-jobs: $(VENV)/bench.group $(VENV)/native
+	@$(BIN)/python -m benchmarks.jobs_report docs/jobs-benchmarks.md $(ARGS)
 
 bench: $(VENV)/bench.group $(VENV)/native
 	@mkdir -p build

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -71,7 +72,7 @@ async def _stages(loop: Any) -> Stages:
 
 @pytest.mark.parametrize("what", ["cancelled", "due at once"])
 def test_longest_turn(interleaved: Interleaved, what: str) -> None:
-    """While a million timers are cancelled, or fall due, together: the longest time between two turns, and all of it."""
+    """While a million timers are cancelled, or fall due, together: the longest time between turns, and the whole."""
     for name, maker in loops().items():
         longest, total = _storm(maker, what)
         interleaved.keep(
@@ -119,5 +120,5 @@ def _storm(maker: Callable[[], Any], what: str) -> tuple[float, float]:
         end = loop.run_until_complete(main())
     finally:
         loop.close()
-    longest = max(after - before for before, after in zip(turns, turns[1:], strict=False))
+    longest = max(after - before for before, after in pairwise(turns))
     return longest, end - turns[0]

@@ -1,9 +1,24 @@
-"""Millions of timers in one process: hierarchical timing wheels, and timers with callbacks on them."""
+"""Millions of timers in one process, and delayed jobs that survive it."""
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
-from . import timers as _timers
-from ._errors import PywheelError, TimersStopped, WheelFull
+from ._errors import (
+    BadBody,
+    BadJob,
+    JobExists,
+    NoSuchJob,
+    NotAStore,
+    PywheelError,
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreTooNew,
+    TimersStopped,
+    WheelFull,
+)
 from .core import KeyWheel, TimingWheel, implementation
 from .timers import (
     Clock,
@@ -18,20 +33,36 @@ from .timers import (
 )
 
 if TYPE_CHECKING:
+    from .jobs import Exponential, Fixed, JobQueue, Ladder, Worker
     from .timers import AsyncDelayQueue, AsyncTimers, EventLoop, QueueShutDown
 
 __all__ = [
     "AsyncDelayQueue",
     "AsyncTimers",
+    "BadBody",
+    "BadJob",
     "Clock",
     "DelayQueue",
     "EventLoop",
+    "Exponential",
+    "Fixed",
+    "JobExists",
+    "JobQueue",
     "KeyWheel",
+    "Ladder",
     "ManualClock",
     "MonotonicClock",
+    "NoSuchJob",
+    "NotAStore",
     "PywheelError",
     "QueueShutDown",
     "ShutDown",
+    "StoreBusy",
+    "StoreCorrupt",
+    "StoreError",
+    "StoreFull",
+    "StoreReadOnly",
+    "StoreTooNew",
     "TTLDict",
     "ThreadTimers",
     "Timer",
@@ -39,16 +70,23 @@ __all__ = [
     "TimersStopped",
     "TimingWheel",
     "WheelFull",
+    "Worker",
     "__version__",
     "implementation",
 ]
 
 __version__ = "0.1.0"
 
+# A program that needs timers alone does not wait for asyncio, json and SQLite.
+_LATER: Final = {
+    **dict.fromkeys(("AsyncDelayQueue", "AsyncTimers", "EventLoop", "QueueShutDown"), ".timers"),
+    **dict.fromkeys(("Exponential", "Fixed", "JobQueue", "Ladder", "Worker"), ".jobs"),
+}
+
 
 def __getattr__(name: str) -> Any:
-    """Import what needs asyncio when it is asked for."""
-    if name not in __all__:
+    """Import the rest when it is asked for."""
+    if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(_timers, name)
+    value = globals()[name] = getattr(import_module(_LATER[name], __name__), name)
     return value

@@ -1,6 +1,21 @@
 """Every exception that pywheel raises by a name of its own."""
 
-__all__ = ["PywheelError", "TimersStopped", "WheelFull"]
+__all__ = [
+    "BadBody",
+    "BadJob",
+    "JobExists",
+    "NoSuchJob",
+    "NotAStore",
+    "PywheelError",
+    "StoreBusy",
+    "StoreCorrupt",
+    "StoreError",
+    "StoreFull",
+    "StoreReadOnly",
+    "StoreTooNew",
+    "TimersStopped",
+    "WheelFull",
+]
 
 
 class PywheelError(Exception):
@@ -13,3 +28,52 @@ class WheelFull(PywheelError):
 
 class TimersStopped(PywheelError):
     """A timer was refused because its driver has been stopped."""
+
+
+class BadJob(PywheelError, ValueError):
+    """What was given for a job cannot be one: an empty topic, a naive datetime, a body over the limit."""
+
+
+class BadBody(PywheelError, ValueError):
+    """The body of a job is not what was asked for, such as JSON."""
+
+
+class JobExists(PywheelError):
+    """A live job of the topic has the key already; nothing was stored."""
+
+    def __init__(self, message: str, id: int) -> None:
+        super().__init__(message)
+        self.id = id
+        """The job that has the key."""
+
+
+class NoSuchJob(PywheelError, LookupError):
+    """No job has this id, or this topic and key."""
+
+
+class StoreError(PywheelError):
+    """The store could not do it; nothing of the call was stored, unless it says otherwise."""
+
+
+class StoreBusy(StoreError):
+    """Somebody else kept the store locked for too long: try again."""
+
+
+class StoreFull(StoreError):
+    """There is no room on the disk: what was stored before is intact, and it goes on when there is room."""
+
+
+class StoreReadOnly(StoreError):
+    """The store may be read, not written."""
+
+
+class StoreCorrupt(StoreError):
+    """The store's file is damaged."""
+
+
+class StoreTooNew(StoreError):
+    """The store was written by a newer version of pywheel."""
+
+
+class NotAStore(StoreError):
+    """The address does not lead to a store of jobs."""

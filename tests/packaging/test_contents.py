@@ -13,6 +13,7 @@ pytestmark = pytest.mark.packaging
 
 COMPILED = {".so", ".pyd", ".c", ".o", ".pyc"}
 HEADERS = {path.name for path in (ROOT / "src" / "wheel").glob("*.pxd")}
+STATEMENTS = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src" / "pywheel").rglob("*.sql")}
 MODULES = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src" / "pywheel").rglob("*.py")}
 
 
@@ -46,6 +47,17 @@ def test_a_wheel_has_every_module(any_wheel):
     assert {name for name in names(any_wheel) if name.endswith(".py")} == MODULES
 
 
+def test_a_wheel_has_every_statement_of_the_stores(any_wheel):
+    assert len(STATEMENTS) > 5
+    assert {name for name in names(any_wheel) if name.endswith(".sql")} == STATEMENTS
+
+
+def test_a_wheel_brings_the_command(any_wheel):
+    [name] = [name for name in names(any_wheel) if name.endswith(".dist-info/entry_points.txt")]
+    with zipfile.ZipFile(any_wheel) as content:
+        assert "pywheel = pywheel.cli:main" in content.read(name).decode()
+
+
 def test_a_wheel_has_the_types(any_wheel):
     assert {"pywheel/py.typed", "pywheel/core/_wheel.pyi"} <= names(any_wheel)
 
@@ -76,7 +88,7 @@ def test_the_sdist_has_the_native_sources_and_the_build(sdist):
     native = {path.relative_to(ROOT).as_posix() for path in (ROOT / "src" / "wheel").iterdir()}
     assert native <= names(sdist)
     assert {"setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md"} <= names(sdist)
-    assert {f"src/{name}" for name in MODULES} <= names(sdist)
+    assert {f"src/{name}" for name in MODULES | STATEMENTS} <= names(sdist)
 
 
 def test_the_sdist_has_the_tests_that_check_a_wheel(sdist):

@@ -1,6 +1,6 @@
-"""For the tests of programs that use pywheel.
+"""Fixtures for the tests of programs that use timers.
 
-Its pytest fixtures are there after ``pytest_plugins = ["pywheel.testing"]`` in a conftest.py:
+They are there after ``pytest_plugins = ["pywheel.testing"]`` in a conftest.py:
 
     def test_an_idle_session_ends(manual_clock):
         timers = pywheel.Timers(manual_clock)
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .timers import ManualClock
+from ..timers import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ else:
         _fixture = pytest.fixture
 
 
-__all__ = ["ManualClock", "autojump_clock", "manual_clock"]
+__all__ = ["autojump_clock", "manual_clock"]
 
 
 @_fixture

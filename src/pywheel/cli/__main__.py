@@ -1,0 +1,5 @@
+"""``python -m pywheel.cli``."""
+
+from . import main
+
+main()

@@ -1,0 +1,377 @@
+"""The queue: what a program does with jobs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Final, Self, TypedDict, TypeVar, Unpack
+
+from .._errors import BadJob, NoSuchJob
+from ..stores import Attempt, Clock, Counts, Job, NewJob, Ref, State, Store, Terms, Topic, ops
+from ..stores import open as open_store
+from .checks import whole
+from .durations import Duration, duration, moment
+from .handler import Handler
+from .metrics import Metrics, Silent
+from .plans import Change, Look, Turns, both
+from .retry import DEFAULT, RetryPolicy
+
+__all__ = ["JobQueue"]
+
+MAX_BODY: Final = 1 << 20
+LONGEST_NAME: Final = 16_384  # characters of a topic or a key
+_TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_RESERVER: Final = "reserve"
+_F = TypeVar("_F", bound=Callable[[Job], Any])
+_Jobs = list[Job]  # within the class, `list` is a method
+_Topics = list[Topic]
+
+
+class JobOptions(TypedDict, total=False):
+    """What may be said about a new job, see `JobQueue.put`."""
+
+    delay: Duration | None
+    at: datetime | None
+    key: str | None
+    replace: bool
+    ttr: Duration | None
+    max_attempts: int | None
+    headers: Mapping[str, str] | None
+    traceparent: str | None
+
+
+class JobQueue:
+    """Durable delayed jobs in a store: ``sqlite:///jobs.db``, ``memory:``.
+
+    Any thread may call any method; each has a twin with an ``a`` before its name, to be awaited on an asyncio loop:
+    ``await queue.aput(...)``. A *reference* to a job is its id, the Job itself, or a pair (topic, key). All methods
+    raise StoreError when the store cannot do it, and BadJob for arguments that make no sense; then nothing was done.
+    """
+
+    def __init__(
+        self,
+        url: str | Store = "sqlite:///jobs.db",
+        *,
+        clock: Clock | None = None,
+        create: bool = True,
+        max_body: int = MAX_BODY,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self.store = url if isinstance(url, Store) else open_store(url, clock=clock, create=create)
+        self.metrics: Metrics = metrics or Silent()
+        self.max_body = max_body
+        """The longest body, in bytes."""
+        self.handlers: dict[str, Handler] = {}
+        self.turns = Turns(self.store)
+
+    # ---- new jobs -------------------------------------------------------------------------------------------------
+
+    def job(
+        self,
+        topic: str,
+        body: Any = None,
+        /,
+        *,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        key: str | None = None,
+        replace: bool = False,
+        ttr: Duration | None = None,
+        max_attempts: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        traceparent: str | None = None,
+    ) -> NewJob:
+        """Return a new job for `put_many`; nothing is stored yet. `put` says what the arguments mean."""
+        if delay is not None and at is not None:
+            raise BadJob("give delay or at, not both")
+        now = self.store.clock.wall()
+        due = moment(at) if at is not None else now + (0 if delay is None else duration(delay))
+        if headers or traceparent:
+            headers = _headers(headers, traceparent)
+        if max_attempts is not None:
+            whole(max_attempts, "max_attempts", 1_000_000)
+        return NewJob(
+            _name(topic, "topic"),
+            self._body(body),
+            due,
+            None if key is None else _name(key, "key"),
+            None if ttr is None else max(duration(ttr, "ttr"), 1),
+            max_attempts,
+            headers or None,
+            replace,
+        )
+
+    def _put(self, topic: str, body: Any = None, /, **options: Unpack[JobOptions]) -> Change[int]:
+        """Store a job durably; return its id.
+
+        body          bytes, or anything that JSON can say
+        delay         seconds, a timedelta, or text such as "30m"; without it, and without `at`, due at once
+        at            an aware datetime instead of a delay
+        key           yours, unique among the live jobs of the topic: JobExists if it is taken,
+        replace       unless this is True and that job is still delayed: then it takes these values and keeps its id
+        ttr           how long a handler may run, instead of what the handler says
+        max_attempts  instead of what the handler's retry policy says
+        headers       text by name, for the handler
+        traceparent   W3C trace context of the caller, for the handler
+        """
+        self.metrics.count("put", topic)
+        return Change(ops.Put((self.job(topic, body, **options),)), _only)
+
+    put, aput = both(_put)
+
+    def _put_many(self, jobs: Iterable[NewJob]) -> Change[list[int]]:
+        """Store many jobs, all or none, in one transaction; return their ids. Make them with `job`."""
+        batch = tuple(jobs)
+        for job in batch:
+            if not isinstance(job, NewJob):
+                raise BadJob(f"put_many takes what queue.job(...) returns, not {type(job).__name__}")
+        for topic, count in Counter([job.topic for job in batch]).items():
+            self.metrics.count("put", topic, count)
+        return Change(ops.Put(batch))
+
+    put_many, aput_many = both(_put_many)
+
+    # ---- jobs by reference ------------------------------------------------------------------------------------------
+
+    def _get(self, ref: Ref | Job) -> Look[Job]:
+        """Return a job. NoSuchJob."""
+        found = _ref(ref)
+
+        def ask() -> Job:
+            job = self.store.get(found)
+            if job is None:
+                raise NoSuchJob(f"there is no job {found!r:.80}")
+            return job
+
+        return Look(ask)
+
+    get, aget = both(_get)
+
+    def _cancel(self, ref: Ref | Job) -> Change[bool]:
+        """Cancel a delayed job. True: it will never be delivered (again). False: it is not delayed; nothing changed."""
+        return Change(ops.Cancel(_ref(ref)))
+
+    cancel, acancel = both(_cancel)
+
+    def _reschedule(self, ref: Ref | Job, delay: Duration | None = None, *, at: datetime | None = None) -> Change[bool]:
+        """Give a delayed job another due time. False: it is not delayed; nothing changed."""
+        if (delay is None) == (at is None):
+            raise BadJob("give delay or at, one of them")
+        due = moment(at) if at is not None else self.store.clock.wall() + duration(0 if delay is None else delay)
+        return Change(ops.Reschedule(_ref(ref), due))
+
+    reschedule, areschedule = both(_reschedule)
+
+    def _retry(self, ref: Ref | Job, delay: Duration = 0) -> Change[bool]:
+        """Make a finished job delayed again, with all its attempts. False: it is not finished. JobExists: key taken."""
+        return Change(ops.Retry(_ref(ref), self.store.clock.wall() + duration(delay)))
+
+    retry, aretry = both(_retry)
+
+    def _history(self, ref: Ref | Job) -> Look[list[Attempt]]:
+        """Return what was tried with a job, oldest first. NoSuchJob."""
+        found = self._get(ref)
+        return Look(lambda: self.store.history(found.ask().id))
+
+    history, ahistory = both(_history)
+
+    # ---- jobs by topic ------------------------------------------------------------------------------------------
+
+    def _list(
+        self, topic: str | None = None, state: State | str | None = None, *, after: int = 0, limit: int = 100
+    ) -> Look[_Jobs]:
+        """Return up to `limit` jobs by id, of a topic and in a state if given; the next page is `after` the last id."""
+        wanted = None if state is None else _state(state)
+        return Look(lambda: self.store.jobs(topic, wanted, after, limit))
+
+    list, alist = both(_list)
+
+    def _counts(self) -> Look[dict[str, Counts]]:
+        """Return how many jobs each topic has in each state."""
+        return Look(self.store.counts)
+
+    counts, acounts = both(_counts)
+
+    def _topics(self) -> Look[_Topics]:
+        """Return the topics, and whether they are paused."""
+        return Look(self.store.topics)
+
+    topics, atopics = both(_topics)
+
+    def _pause(self, topic: str) -> Change[bool]:
+        """Let no job of a topic be claimed until `resume`; those that run go on. False: it was paused."""
+        return Change(ops.Pause(_name(topic, "topic"), paused=True))
+
+    pause, apause = both(_pause)
+
+    def _resume(self, topic: str) -> Change[bool]:
+        """Let jobs of a topic be claimed again. False: it was not paused."""
+        return Change(ops.Pause(_name(topic, "topic"), paused=False))
+
+    resume, aresume = both(_resume)
+
+    def _purge(
+        self,
+        state: State | str = State.DONE,
+        *,
+        older_than: Duration = 0,
+        topic: str | None = None,
+        limit: int = 10_000,
+    ) -> Change[int]:
+        """Forget up to `limit` finished jobs of a state that ended so long ago, and their history; return how many."""
+        wanted = _state(state)
+        if wanted.live:
+            raise BadJob("only finished jobs are purged: done, dead or cancelled")
+        return Change(ops.Purge(wanted, self.store.clock.wall() - duration(older_than, "older_than"), topic, limit))
+
+    purge, apurge = both(_purge)
+
+    # ---- for programs with a loop of their own ----------------------------------------------------------------------
+
+    def _reserve(
+        self, topic: str, limit: int = 1, *, ttr: Duration = 60, retry: RetryPolicy = DEFAULT
+    ) -> Change[_Jobs]:
+        """Claim up to `limit` due jobs, each leased for its own ttr or this one; [] if none is due. Never waits.
+
+        Settle each with `ack` or `nack` before `job.lease_until`. `retry` says how many attempts a job has that does
+        not say itself.
+        """
+        whole(limit, "limit", 1_000_000)
+        terms = Terms(max(duration(ttr, "ttr"), 1), retry.max_attempts)
+        return Change(ops.Reserve(_name(topic, "topic"), limit, terms, _RESERVER))
+
+    reserve, areserve = both(_reserve)
+
+    def _ack(self, job: Job) -> Change[bool]:
+        """Make a claimed job done. False: its lease was lost, the job is or will be delivered again."""
+        return Change(ops.Ack(job.id, job.claims))
+
+    ack, aack = both(_ack)
+
+    def _nack(self, job: Job, delay: Duration | None = 0, *, error: str | None = None) -> Change[State | None]:
+        """End a claim without success: delayed again, or dead if no attempt is left or `delay` is None.
+
+        Return the new state; None: the lease was lost, nothing changed.
+        """
+        return Change(ops.Nack(job.id, job.claims, None if delay is None else duration(delay), error))
+
+    nack, anack = both(_nack)
+
+    def _touch(self, job: Job, ttr: Duration = 60) -> Change[bool]:
+        """Let a claim's lease end `ttr` from now. False: it was lost."""
+        return Change(ops.Touch(job.id, job.claims, max(duration(ttr, "ttr"), 1)))
+
+    touch, atouch = both(_touch)
+
+    # ---- handlers ---------------------------------------------------------------------------------------------------
+
+    def handler(
+        self,
+        topic: str,
+        *,
+        concurrency: int = 8,
+        ttr: Duration = 60,
+        retry: RetryPolicy = DEFAULT,
+        keep_lease: bool = False,
+    ) -> Callable[[_F], _F]:
+        """Register the handler of a topic: a function or coroutine function that takes the Job.
+
+        It succeeds by returning. Any exception is a failed attempt, retried as `retry` says; GiveUp makes the job dead
+        at once, RetryLater names the delay. `concurrency` is how many may run at once in a worker; `ttr` how long one
+        may run until another worker may have its job; `keep_lease` renews that for as long as it runs and its process
+        lives.
+        """
+        name = _name(topic, "topic")
+        if name in self.handlers:
+            raise BadJob(f"topic {name[:80]!r} has a handler already")
+
+        def register(function: _F) -> _F:
+            self.handlers[name] = Handler(name, function, concurrency, max(duration(ttr, "ttr"), 1), retry, keep_lease)
+            return function
+
+        return register
+
+    def run(self, **options: Any) -> None:
+        """Run the handlers in this process until SIGTERM or SIGINT; `Worker` says which options there are."""
+        from .worker import Worker
+
+        Worker(self, **options).run()
+
+    # ---- life -------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close the store. Idempotent."""
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _body(self, body: Any) -> bytes:
+        if not isinstance(body, bytes):
+            if isinstance(body, bytearray | memoryview):
+                body = bytes(body)
+            else:
+                try:
+                    body = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+                except (TypeError, ValueError, RecursionError) as error:
+                    raise BadJob(f"the body cannot be written as JSON ({error}): give bytes, or plain data") from error
+        if len(body) > self.max_body:
+            raise BadJob(
+                f"the body has {len(body)} bytes, the limit is {self.max_body}: store it elsewhere, put its name"
+            )
+        result: bytes = body
+        return result
+
+
+def _only(ids: list[int]) -> int:
+    return ids[0]
+
+
+def _name(value: Any, what: str) -> str:
+    if not isinstance(value, str):
+        raise BadJob(f"a {what} must be a str, not {type(value).__name__}")
+    if not value or len(value) > LONGEST_NAME:
+        raise BadJob(f"a {what} must have 1 to {LONGEST_NAME} characters, not {len(value)}")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise BadJob(f"a {what} must be valid Unicode: {error.reason}") from error
+    return value
+
+
+def _ref(ref: Any) -> Ref:
+    if isinstance(ref, Job):
+        return ref.id
+    if isinstance(ref, int) and not isinstance(ref, bool):
+        return ref if 0 <= ref < 2**63 else 0
+    if isinstance(ref, tuple) and len(ref) == 2:
+        return _name(ref[0], "topic"), _name(ref[1], "key")
+    raise BadJob("a job is named by its id, by the Job, or by a pair (topic, key)")
+
+
+def _state(state: State | str) -> State:
+    try:
+        return State(state)
+    except ValueError:
+        raise BadJob(f"{state!r:.40} is no state: {', '.join(State)}") from None
+
+
+def _headers(headers: Mapping[str, str] | None, traceparent: Any) -> dict[str, str]:
+    known: dict[Any, Any] = dict(headers or {})
+    if traceparent is not None:
+        if not isinstance(traceparent, str) or not _TRACEPARENT.fullmatch(traceparent):
+            raise BadJob(f"{traceparent!r:.80} is no W3C traceparent")
+        known["traceparent"] = traceparent
+    if not all(isinstance(name, str) and isinstance(value, str) for name, value in known.items()):
+        raise BadJob("headers must be text by name")
+    return known

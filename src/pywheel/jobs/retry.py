@@ -1,0 +1,80 @@
+"""When a failed job is tried again, and how often."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Final
+
+from .checks import number, whole
+from .durations import LONGEST, Duration, duration
+
+__all__ = ["DEFAULT", "Exponential", "Fixed", "Ladder", "RetryPolicy"]
+
+_MOST: Final = 10_000  # attempts
+
+
+class RetryPolicy:
+    """The delays after the first, second, ... failed attempt; after the last of them the job is dead.
+
+    `jitter` is the part of a delay that is drawn by lot: 0.1 makes it 90 to 110 % of what is written.
+    BadJob if it is not from 0 to 1.
+    """
+
+    def __init__(self, delays: tuple[int, ...], jitter: float) -> None:
+        self.delays = delays
+        """In ms, one for each retry."""
+        self.jitter = number(jitter, "jitter", 0, 1)
+
+    @property
+    def max_attempts(self) -> int:
+        """How often a job is tried in all."""
+        return len(self.delays) + 1
+
+    def delay(self, attempt: int, draw: Callable[[], float] = random.random) -> int:
+        """Return the ms to wait after this attempt, counted from 1, has failed; beyond the last, as after the last."""
+        if not self.delays:
+            return 0
+        base = self.delays[min(max(attempt, 1), len(self.delays)) - 1]
+        spread = self.jitter * (2 * draw() - 1)
+        return min(max(round(base * (1 + spread)), 0), LONGEST)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.max_attempts} attempts>"
+
+
+class Ladder(RetryPolicy):
+    """Each delay as written: ``Ladder("5s", "30s", "1m")`` tries four times."""
+
+    def __init__(self, *delays: Duration, jitter: float = 0.0) -> None:
+        super().__init__(tuple(duration(delay, "a step of the ladder") for delay in delays), jitter)
+
+
+class Fixed(RetryPolicy):
+    """The same delay each time, `attempts` tries in all."""
+
+    def __init__(self, delay: Duration, *, attempts: int = 10, jitter: float = 0.0) -> None:
+        super().__init__((duration(delay),) * (whole(attempts, "attempts", _MOST) - 1), jitter)
+
+
+class Exponential(RetryPolicy):
+    """`first`, then `factor` times the one before, up to `longest`; `attempts` tries in all."""
+
+    def __init__(
+        self,
+        first: Duration = 1.0,
+        *,
+        factor: float = 2.0,
+        longest: Duration = "1h",
+        attempts: int = 10,
+        jitter: float = 0.1,
+    ) -> None:
+        factor = number(factor, "factor", 1, 1000)
+        limit, delay, delays = duration(longest, "longest"), float(duration(first, "first")), []
+        for _ in range(whole(attempts, "attempts", _MOST) - 1):
+            delays.append(round(min(delay, limit)))
+            delay = min(delay * factor, limit)  # never grows beyond it: no overflow at any attempt
+        super().__init__(tuple(delays), jitter)
+
+
+DEFAULT: Final = Ladder("5s", "30s", "1m", "10m", "30m", "1h", "6h", "1d", "2d", jitter=0.1)

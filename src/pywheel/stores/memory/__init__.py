@@ -1,0 +1,5 @@
+"""The store in memory."""
+
+from .store import MemoryStore
+
+__all__ = ["MemoryStore"]

@@ -1,0 +1,135 @@
+"""The records of a store: what a job is, what one attempt at it was, and the states it goes through.
+
+All times are wall clock, in whole milliseconds since 1970; all durations are whole milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from .._errors import BadBody
+
+__all__ = ["SHARDS", "Attempt", "Counts", "Due", "Job", "NewJob", "Outcome", "State", "Topic", "shard_of"]
+
+SHARDS = 16
+"""How many parts the jobs are divided into; workers lease them. Fixed for the life of a store."""
+
+
+def shard_of(id: int) -> int:
+    """Return the shard of a job, ``0 .. SHARDS-1``. Ids are dealt out in turn, so the remainder spreads them evenly."""
+    return id % SHARDS
+
+
+class State(StrEnum):
+    """Where a job is. `DELAYED` and `RUNNING` are live, the others finished."""
+
+    DELAYED = "delayed"  # waits for its due time, or is due and waits for a worker
+    RUNNING = "running"  # claimed, and the lease is not over
+    DONE = "done"
+    DEAD = "dead"  # no attempt is left
+    CANCELLED = "cancelled"
+
+    @property
+    def live(self) -> bool:
+        """Whether the job may still be delivered."""
+        return self in (State.DELAYED, State.RUNNING)
+
+
+class Outcome(StrEnum):
+    """How an attempt ended."""
+
+    DONE = "done"
+    FAILED = "failed"  # nacked: back to delayed, or dead
+    LOST = "lost"  # the lease was over before anybody settled it
+    RELEASED = "released"  # given back unspent
+    CANCELLED = "cancelled"  # no attempt: the row says when the job was cancelled
+
+
+class NewJob(NamedTuple):
+    """A job to be put. None leaves the choice to whoever claims it."""
+
+    topic: str
+    body: bytes
+    due: int
+    key: str | None = None  # unique among the live jobs of the topic
+    ttr: int | None = None  # how long a handler may run: the lease
+    max_attempts: int | None = None
+    headers: Mapping[str, str] | None = None
+    replace: bool = False  # whether a delayed job with this key takes these values, instead of refusing the put
+
+
+class Job(NamedTuple):
+    """A job as the store has it."""
+
+    id: int
+    topic: str
+    body: bytes
+    due: int
+    created: int
+    state: State
+    key: str | None = None
+    ttr: int | None = None
+    max_attempts: int | None = None
+    headers: Mapping[str, str] = {}
+    claims: int = 0  # how often it was claimed; with the id, the receipt of the latest claim. Never goes down
+    attempt: int = 0  # claims that count: not those given back, nor those before the last retry by hand
+    lease_until: int | None = None  # only while running
+    last_error: str | None = None
+
+    def json(self) -> Any:
+        """Return what the body says as JSON. BadBody if it is none."""
+        try:
+            return json.loads(self.body)
+        except ValueError as error:  # text that is not UTF-8 too
+            raise BadBody(f"the body of job {self.id} is no JSON: {error}") from error
+
+    @property
+    def traceparent(self) -> str | None:
+        """The W3C traceparent it was put with."""
+        return self.headers.get("traceparent")
+
+    @property
+    def trace_id(self) -> str | None:
+        """The trace that it belongs to: 32 hexadecimal digits."""
+        parent = self.traceparent
+        return parent[3:35] if parent else None
+
+
+class Attempt(NamedTuple):
+    """One row of a job's history."""
+
+    claim: int
+    attempt: int
+    started: int | None
+    ended: int | None  # None: still running
+    outcome: Outcome | None
+    worker: str | None
+    error: str | None
+
+
+class Counts(NamedTuple):
+    """How many jobs of a topic are in each state."""
+
+    delayed: int = 0
+    running: int = 0
+    done: int = 0
+    dead: int = 0
+    cancelled: int = 0
+
+
+class Topic(NamedTuple):
+    """A topic that the store has heard of."""
+
+    name: str
+    paused: bool
+
+
+class Due(NamedTuple):
+    """What a window holds of a job: enough to wait for it."""
+
+    due: int
+    id: int
+    topic: str

@@ -1,0 +1,156 @@
+"""Opening a database file: settings, version, and the errors of SQLite in our words."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from ..._errors import (
+    NotAStore,
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreTooNew,
+)
+from .statements import MIGRATIONS
+
+__all__ = ["connect", "ours", "translated", "upgrade"]
+
+APPLICATION: Final = 0x70797768  # "pywh": marks the file as ours
+BUSY_SECONDS: Final = 5.0
+_SETTINGS: Final = (
+    "PRAGMA synchronous = FULL",  # a commit is on the disk when it returns
+    "PRAGMA cache_size = -65536",  # KiB, taken only as pages are read
+    "PRAGMA temp_store = MEMORY",
+    "PRAGMA mmap_size = 0",
+)
+_OLDEST: Final = (3, 38)
+_PAGE_SIZE: Final = 2048  # jobs are small: fewer bytes to log for each
+
+
+def connect(path: str, *, read_only: bool = False) -> sqlite3.Connection:
+    """Open a file with our settings; any thread may use the connection, one at a time."""
+    if sqlite3.sqlite_version_info < _OLDEST:
+        raise StoreError(f"SQLite {sqlite3.sqlite_version} is too old: use a Python with SQLite 3.38 or later")
+    with translated(path):
+        connection = sqlite3.connect(
+            path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
+        )
+        try:
+            for setting in _SETTINGS:
+                connection.execute(setting)
+            if read_only:
+                connection.execute("PRAGMA query_only = 1")
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def upgrade(connection: sqlite3.Connection, path: str) -> None:
+    """Bring the file to this version: a new one from nothing, an older one with all its jobs.
+
+    Each step is one transaction. NotAStore for a database of somebody else, StoreTooNew for one of a later version.
+    """
+    with translated(path):
+        [version], [application] = _version(connection)
+        if application == APPLICATION and version == len(MIGRATIONS):
+            return
+        _refuse_strangers(connection, path, version, application)
+        if version == 0:
+            connection.execute(f"PRAGMA page_size = {_PAGE_SIZE}")
+            connection.execute("PRAGMA journal_mode = WAL")
+        for number in range(version, len(MIGRATIONS)):
+            _step(connection, number)
+
+
+def _version(connection: sqlite3.Connection) -> tuple[list[int], list[int]]:
+    return (
+        list(connection.execute("PRAGMA user_version").fetchone()),
+        list(connection.execute("PRAGMA application_id").fetchone()),
+    )
+
+
+def _refuse_strangers(connection: sqlite3.Connection, path: str, version: int, application: int) -> None:
+    [tables] = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if application != APPLICATION and (tables or version or application):
+        raise NotAStore(f"{path} is a database of another program: give a file of its own to the jobs")
+    if version > len(MIGRATIONS):
+        raise StoreTooNew(
+            f"{path} has version {version}, this pywheel knows up to {len(MIGRATIONS)}: install a newer pywheel-timer"
+        )
+
+
+def _step(connection: sqlite3.Connection, number: int) -> None:
+    """Apply one migration, unless another process has meanwhile."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        [version], _ = _version(connection)
+        if version == number:
+            for statement in _split(MIGRATIONS[number]):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {number + 1}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _split(script: str) -> Iterator[str]:
+    """Yield the statements of a script; `executescript` would commit before them."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+@contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Raise SQLite's errors as ours, which say how to mend it."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise ours(error, path) from error
+
+
+def ours(error: sqlite3.Error, path: str) -> StoreError:
+    """Return an error of SQLite as ours."""
+    code = getattr(error, "sqlite_errorcode", None)
+    name = getattr(error, "sqlite_errorname", "") or ""
+    match (code or 0) & 0xFF:
+        case sqlite3.SQLITE_FULL:
+            return StoreFull(f"{path}: no room on the disk: free some, the jobs stored before are intact")
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return StoreBusy(
+                f"{path} was locked by another program for {BUSY_SECONDS:g} s: try again, or stop that program"
+            )
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
+            return StoreReadOnly(f"{path} cannot be written: mend the permissions of the file and its folder")
+        case sqlite3.SQLITE_NOTADB:
+            return NotAStore(f"{path} is not a SQLite database: give another file")
+        case sqlite3.SQLITE_CORRUPT:
+            return StoreCorrupt(
+                f"{path} is damaged ({error}): restore it from a backup, or try `sqlite3 {path} .recover`"
+            )
+        case sqlite3.SQLITE_CANTOPEN:
+            return _cannot_open(path)
+        case _:
+            return StoreError(f"{path}: {error} {name}".rstrip())
+
+
+def _cannot_open(path: str) -> StoreError:
+    folder = Path(path).parent
+    if not folder.is_dir():
+        return NotAStore(f"{path} cannot be opened: there is no folder {folder}: create it")
+    if Path(path).is_dir():
+        return NotAStore(f"{path} is a folder: give the path of a file in it")
+    return StoreReadOnly(f"{path} cannot be opened: mend the permissions of the file and its folder")

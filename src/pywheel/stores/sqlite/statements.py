@@ -1,0 +1,32 @@
+"""The SQL of this store, read once from the .sql files beside it. A statement follows a line ``-- name: its_name``."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+__all__ = ["MIGRATIONS", "SQL"]
+
+_FOLDER = files(__package__) / "sql"
+
+
+def _named(text: str) -> dict[str, str]:
+    """Split a file into its statements, by name."""
+    parts = text.split("-- name: ")[1:]
+    return {name.strip(): statement.strip() for name, _, statement in (part.partition("\n") for part in parts)}
+
+
+def _all() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name in ("put", "claim", "settle", "manage", "read"):
+        found |= _named((_FOLDER / f"{name}.sql").read_text("utf-8"))
+    return found
+
+
+def _migrations() -> list[str]:
+    """Return the scripts that lead from one version of a file to the next, from version 0 on."""
+    folder = _FOLDER / "migrations"
+    return [entry.read_text("utf-8") for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)]
+
+
+SQL = _all()
+MIGRATIONS = _migrations()

@@ -1,0 +1,260 @@
+"""The store in one SQLite file, shared by the threads of many processes of one host."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from ..._errors import StoreError
+from .. import ops as o
+from ..clock import Clock, SystemClock
+from ..contract import Hints, Listener, Store
+from ..record import Attempt, Counts, Due, Job, State, Topic
+from . import claims, manage, puts, shards
+from .batch import Batch, Names
+from .bell import Bells
+from .connection import connect, ours, translated, upgrade
+from .leader import Leader
+from .reader import Reader
+from .turnstile import Turnstile
+
+__all__ = ["SqliteStore"]
+
+_Apply = Callable[[Batch, Any], list[Any]]
+_APPLY: dict[type, _Apply] = {
+    o.Put: puts.put,
+    o.Cancel: manage.cancel,
+    o.Reschedule: manage.reschedule,
+    o.Retry: manage.retry,
+    o.Reserve: claims.reserve,
+    o.Claim: claims.claim,
+    o.Ack: claims.ack,
+    o.Nack: claims.nack,
+    o.Release: claims.release,
+    o.Touch: claims.touch,
+    o.Expire: claims.expire,
+    o.Pause: manage.pause,
+    o.Purge: manage.purge,
+    o.Leave: shards.leave,
+}
+
+
+class SqliteStore(Store):
+    """Jobs in a file: WAL, synchronous=FULL, so what was applied survives the loss of power.
+
+    Beside the file lie ``-wal`` and ``-shm`` of SQLite, ``-gate`` and ``-turn`` (who writes next), ``-window`` and
+    ``-bell-*`` (who wants to be woken); all but ``-wal`` hold nothing that lasts.
+    """
+
+    def __init__(self, path: str | Path, *, clock: Clock | None = None) -> None:
+        self.path = os.path.abspath(path)  # noqa: PTH100  (resolving links would lose the name that others use)
+        self.url = f"sqlite:///{self.path}"
+        self.clock = clock or SystemClock()
+        self._process = os.getpid()
+        self._closed = False
+        self._topics = Names("topic_id", "topic_add")
+        self._workers = Names("worker_id", "worker_add")
+        self._apply: dict[type, _Apply] = {**_APPLY, o.Hold: self._hold}
+        self._leader = Leader(self._transact, lambda error: not isinstance(error, StoreError))
+        self._connection = connect(self.path)
+        parts: list[Any] = [self._connection]
+        try:
+            with translated(self.path):
+                parts.append(turnstile := _beside(self.path, Turnstile))
+                self._turnstile: Turnstile = turnstile
+                self._in_turn(lambda: upgrade(self._connection, self.path))
+                parts.append(bells := _beside(self.path, Bells))
+                self._bells: Bells = bells
+                self._reader = Reader(self.path)
+        except BaseException:
+            for part in parts:
+                part.close()
+            raise
+
+    # ---- writing --------------------------------------------------------------------------------------------------
+
+    def apply(self, ops: Sequence[o.Op]) -> list[Any]:
+        """Apply commands in order; see the contract. Threads that come meanwhile share one commit."""
+        self._open()
+        return self._leader.apply(ops)
+
+    def _in_turn(self, action: Callable[[], Any]) -> Any:
+        self._turnstile.enter()
+        try:
+            return action()
+        finally:
+            self._turnstile.leave()
+
+    def _transact(self, ops: Sequence[o.Op]) -> list[Any]:
+        """Apply the commands of one or more callers; wake whom it concerns."""
+        execute = self._connection.execute
+        try:
+            self._turnstile.enter()
+            try:
+                now, horizon = self.clock.wall(), self._bells.horizon()
+                if len(ops) == 1 and type(ops[0]) is o.Put:
+                    ids = puts.put_alone(self._connection, ops[0], now, self._topics, horizon)
+                    if ids is not None:
+                        self._missed(ops[0].jobs[0].due)
+                        return [ids]
+                execute("BEGIN IMMEDIATE")
+                batch = Batch(self._connection, now, self._topics, self._workers, horizon)
+                if len(ops) == 1:
+                    outcomes = self._apply[type(ops[0])](batch, ops)
+                else:
+                    outcomes = []
+                    for kind, same in groupby(ops, type):
+                        outcomes += self._apply[kind](batch, list(same))
+                if batch.hinted:
+                    batch.store_hints()
+                execute("COMMIT")
+            except BaseException:
+                self._roll_back()
+                raise
+            finally:
+                self._turnstile.leave()
+        except sqlite3.Error as error:
+            raise ours(error, self.path) from error
+        self._tell(batch)
+        return outcomes
+
+    def _roll_back(self) -> None:
+        self._topics.forget()
+        self._workers.forget()
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    def _tell(self, batch: Batch) -> None:
+        """Ring for what is in somebody's window now.
+
+        After the commit: then a horizon that moved meanwhile is seen here, or the one who moved it sees the commit.
+        """
+        if batch.first_beyond is not None:
+            self._missed(batch.first_beyond)
+        if batch.first_hinted is not None:
+            self._bells.ring(batch.first_hinted)
+
+    def _missed(self, due: int) -> None:
+        """Have windows read again if one of them reached out to this due time while it was stored without a hint."""
+        if due <= self._bells.horizon():
+            self._bells.reload()
+            self._bells.ring(due)
+
+    def _hold(self, batch: Batch, ops: Sequence[o.Hold]) -> list[dict[int, int]]:
+        return shards.hold(batch, ops, self._dead)
+
+    def _dead(self, worker: str, asking: str) -> bool:
+        """Whether a worker of this host is known not to run: its slot is silent, or belongs to the one who asks."""
+        slot = worker.rpartition("@")[2]
+        return slot == asking.rpartition("@")[2] or (slot.isdecimal() and not self._bells.runs(int(slot)))
+
+    # ---- reading --------------------------------------------------------------------------------------------------
+
+    def get(self, ref: o.Ref) -> Job | None:
+        """Return a job, or None."""
+        self._open()
+        return self._reader.get(ref, self.clock.wall())
+
+    def jobs(self, topic: str | None, state: State | None, after: int, limit: int) -> list[Job]:
+        """Return jobs by id."""
+        self._open()
+        return self._reader.jobs(topic, state, after, limit, self.clock.wall())
+
+    def counts(self) -> dict[str, Counts]:
+        """Return the counts of each topic."""
+        self._open()
+        return self._reader.counts(self.clock.wall())
+
+    def topics(self) -> list[Topic]:
+        """Return all topics, by name."""
+        self._open()
+        return self._reader.topics()
+
+    def history(self, id: int) -> list[Attempt]:
+        """Return what was tried with a job."""
+        self._open()
+        return self._reader.history(id)
+
+    def next_due(self) -> int | None:
+        """Return the earliest time at which something more could be claimed."""
+        self._open()
+        return self._reader.next_due()
+
+    def window(
+        self, topics: Collection[str], shards: Collection[int], after: tuple[int, int], until: int, limit: int
+    ) -> list[Due]:
+        """Return delayed jobs by (due, id)."""
+        self._open()
+        return self._reader.window(topics, shards, after, until, limit)
+
+    def first_due(self, topics: Collection[str], after: int) -> int | None:
+        """Return the earliest due time above `after`."""
+        self._open()
+        return self._reader.first_due(topics, after)
+
+    def hints(self, cursor: int) -> Hints:
+        """Return what changed since `cursor`."""
+        self._open()
+        if cursor < 0:
+            return Hints(_join(self._bells.reloads, self._reader.hint_cursor()), [], reload=False)
+        reloads, sequence = _split(cursor)
+        missed = self._bells.reloads
+        rows = self._reader.hints(sequence)
+        gap = bool(rows) and rows[0][0] != sequence + 1
+        stirred = any(job == 0 for _, job, _, _ in rows)
+        due = [Due(due, job, topic) for _, job, due, topic in rows if due is not None and topic is not None]
+        last = rows[-1][0] if rows else sequence
+        return Hints(_join(missed, last), due, gap or stirred or missed & _MASK != reloads)
+
+    # ---- life -----------------------------------------------------------------------------------------------------
+
+    def listen(self, name: str) -> Listener:
+        """Return a new listener."""
+        self._open()
+        return self._bells.listen(name)
+
+    def close(self) -> None:
+        """Close the file. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._process == os.getpid():  # a forked child leaves its parent's connections alone
+            with suppress(StoreError), translated(self.path):
+                self._reader.close()
+                self._connection.close()
+            self._turnstile.close()
+            self._bells.close()
+
+    def _open(self) -> None:
+        if self._closed:
+            raise StoreError("this store is closed: open another one")
+        if self._process != os.getpid():
+            raise StoreError("this store was opened before a fork: open another one in the child")
+
+
+_BITS = 40
+_MASK = (1 << 20) - 1
+
+
+def _join(reloads: int, sequence: int) -> int:
+    """Pack what a listener has seen into one cursor."""
+    return (reloads & _MASK) << _BITS | sequence
+
+
+def _split(cursor: int) -> tuple[int, int]:
+    return cursor >> _BITS, cursor & ((1 << _BITS) - 1)
+
+
+def _beside(path: str, kind: Callable[[str], Any]) -> Any:
+    """Open the files beside the database; they need the same permissions as SQLite's own."""
+    try:
+        return kind(path)
+    except PermissionError as error:
+        from ..._errors import StoreReadOnly
+
+        raise StoreReadOnly(f"{path}: cannot write {error.filename}: mend the permissions of the folder") from error

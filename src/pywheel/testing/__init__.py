@@ -1,0 +1,12 @@
+"""What tests of programs and stores on top of pywheel need.
+
+``pytest_plugins = ["pywheel.testing"]`` in a conftest.py gives the fixtures `manual_clock` and `autojump_clock`.
+"""
+
+from ..timers import ManualClock
+from .clock import SettableClock
+from .faults import FaultyStore
+from .fixtures import autojump_clock, manual_clock
+from .suite import StoreSuite
+
+__all__ = ["FaultyStore", "ManualClock", "SettableClock", "StoreSuite", "autojump_clock", "manual_clock"]

@@ -1,0 +1,85 @@
+"""What all parts of the conformance suite share: a store, a clock that stands still, and shorthand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...stores import SHARDS, Clock, Counts, Job, NewJob, Store, Terms
+from ...stores.ops import (
+    Op,
+    Put,
+    Reserve,
+)
+from ..clock import SettableClock
+
+__all__ = ["ALL", "FAR", "NOW", "START", "TERMS", "StoreTests"]
+
+NOW = 1_700_000_000_000
+FAR = NOW + 10**9
+TERMS = Terms(ttr=1_000, max_attempts=3)
+ALL = frozenset(range(SHARDS))
+START = (-1, 0)
+
+
+class StoreTests:
+    """Each test gets a new, empty store and a clock that stands still."""
+
+    clock: SettableClock
+    store: Store
+
+    def make_store(self, clock: Clock) -> Store:
+        """Return a new, empty store whose clock is this one."""
+        raise NotImplementedError("give a store to test")
+
+    def reopen(self) -> None:
+        """Called between operations; a durable store may be closed and opened here. `self.store` is used after it."""
+
+    def setup_method(self) -> None:
+        """Prepare for a test."""
+        self.clock = SettableClock(NOW)
+        self.store = self.make_store(self.clock)
+
+    def teardown_method(self) -> None:
+        """Clean up after a test."""
+        self.store.close()
+
+    # ---- shorthand --------------------------------------------------------------------------------------------------
+
+    def apply(self, op: Op) -> Any:
+        """Apply one command; raise its outcome if it is an error."""
+        [outcome] = self.store.apply([op])
+        self.reopen()
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def put(self, topic: str = "t", body: bytes = b"b", due: int = NOW, **more: Any) -> int:
+        """Put one job; return its id."""
+        [id] = self.apply(Put((NewJob(topic, body, due, **more),)))
+        return int(id)
+
+    def reserve(self, limit: int = 100, topic: str = "t", terms: Terms = TERMS) -> list[Job]:
+        """Reserve jobs of a topic."""
+        jobs: list[Job] = self.apply(Reserve(topic, limit, terms, "w"))
+        return jobs
+
+    def one(self, **more: Any) -> Job:
+        """Reserve the only job that is due."""
+        [job] = self.reserve(**more)
+        return job
+
+    def job(self, id: int) -> Job:
+        """Return a job that exists."""
+        job = self.store.get(id)
+        assert job is not None
+        return job
+
+    def counts(self, topic: str = "t") -> Counts:
+        """Return the counts of a topic."""
+        return self.store.counts()[topic]
+
+    def refused(self, op: Op) -> Exception:
+        """Apply a command that must be refused; return how."""
+        [outcome] = self.store.apply([op])
+        assert isinstance(outcome, Exception)
+        return outcome

@@ -1,0 +1,37 @@
+"""What the guide of the jobs shows works as shown."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pywheel.jobs import JobQueue
+
+ROOT = Path(__file__).parents[2]
+GUIDE = ROOT / "docs" / "jobs.md"
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def examples():
+    text = GUIDE.read_text(encoding="utf-8")
+    return [
+        pytest.param(match[1], text.count("\n", 0, match.start(1)), id=str(number))
+        for number, match in enumerate(BLOCK.finditer(text), 1)
+    ]
+
+
+@pytest.mark.parametrize(("code", "line"), examples())
+def test_the_example_runs(code, line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "example"}
+    exec(compile("\n" * line + code, str(GUIDE), "exec"), names)
+    for value in names.values():
+        if isinstance(value, JobQueue):
+            value.close()
+
+
+@pytest.mark.parametrize("name", ["jobs.md", "jobs-inside.md"])
+def test_links_lead_to_files(name):
+    text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    targets = [target for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text) if "://" not in target]
+    assert [target for target in targets if not (ROOT / "docs" / target).exists()] == []

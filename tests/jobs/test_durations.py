@@ -1,0 +1,77 @@
+import math
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pywheel import BadJob, PywheelError
+from pywheel.jobs.durations import LONGEST, duration, moment
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (0, 0),
+        (1, 1_000),
+        (0.1, 100),
+        (0.0001, 1),
+        (1.0005, 1_001),
+        ("30m", 1_800_000),
+        ("500ms", 500),
+        ("1h 30m", 5_400_000),
+        ("1.5h", 5_400_000),
+        ("2d", 172_800_000),
+        ("1w", 604_800_000),
+        (timedelta(days=2), 172_800_000),
+        (timedelta(microseconds=1), 1),
+    ],
+)
+def test_a_duration_is_understood_and_rounded_up(value, expected):
+    assert duration(value) == expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        -1,
+        -0.5,
+        math.nan,
+        math.inf,
+        1e300,
+        "",
+        "30",
+        "m",
+        "-5s",
+        "5 minutes",
+        "1e3s",
+        "٣s",
+        None,
+        True,
+        b"5s",
+        [],
+        "9" * 400 + "s",
+    ],
+)
+def test_what_is_no_duration_is_refused_in_one_line(value):
+    with pytest.raises(BadJob) as caught:
+        duration(value)
+    assert isinstance(caught.value, PywheelError)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 200
+
+
+@given(st.floats(min_value=0, max_value=LONGEST / 1000, allow_nan=False))
+def test_a_duration_is_never_shortened(seconds):
+    assert duration(seconds) >= seconds * 1000 - 1e-6 * max(seconds, 1)
+
+
+def test_a_moment_is_the_same_in_every_time_zone():
+    utc = datetime(2026, 1, 2, 3, 4, 5, 600_001, tzinfo=UTC)
+    assert moment(utc) == moment(utc.astimezone(timezone(timedelta(hours=-7)))) == 1_767_323_045_601
+
+
+@pytest.mark.parametrize("value", [datetime(2026, 1, 1), datetime(1969, 1, 1, tzinfo=UTC), "2026-01-01", 5])
+def test_a_naive_datetime_and_what_is_none_is_refused(value):
+    with pytest.raises(BadJob):
+        moment(value)

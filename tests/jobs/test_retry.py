@@ -1,0 +1,67 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pywheel import BadJob
+from pywheel.jobs import DEFAULT, Exponential, Fixed, Ladder
+from pywheel.jobs.durations import LONGEST
+
+
+def middle():
+    return 0.5
+
+
+def test_a_ladder_goes_up_step_by_step_and_stays_on_the_last():
+    ladder = Ladder("5s", "30s", "1m")
+    assert [ladder.delay(attempt) for attempt in range(1, 6)] == [5_000, 30_000, 60_000, 60_000, 60_000]
+    assert ladder.max_attempts == 4
+
+
+def test_an_empty_ladder_tries_once():
+    assert Ladder().max_attempts == 1
+    assert Ladder().delay(1) == 0
+
+
+def test_fixed_waits_the_same_each_time():
+    assert Fixed("10s", attempts=3).delays == (10_000, 10_000)
+
+
+def test_exponential_grows_by_its_factor_up_to_its_limit():
+    policy = Exponential(1, factor=3, longest=20, attempts=6, jitter=0)
+    assert policy.delays == (1_000, 3_000, 9_000, 20_000, 20_000)
+
+
+def test_exponential_does_not_overflow_at_any_attempt():
+    policy = Exponential("1ms", factor=1000, longest="285000d", attempts=10_000)
+    assert max(policy.delays) <= LONGEST
+    assert policy.delay(10**9) <= LONGEST
+
+
+def test_the_default_ends_after_days():
+    assert DEFAULT.max_attempts == 10
+    assert DEFAULT.delays[0] == 5_000
+    assert DEFAULT.delays[-1] == 172_800_000
+
+
+@given(st.integers(-5, 2000), st.floats(0, 1), st.floats(0, 1, exclude_max=True))
+def test_jitter_spreads_around_the_delay(attempt, jitter, draw):
+    policy = Fixed(10, attempts=5, jitter=jitter)
+    assert 10_000 * (1 - jitter) - 1 <= policy.delay(attempt, lambda: draw) <= 10_000 * (1 + jitter) + 1
+
+
+@pytest.mark.parametrize(
+    ("policy", "arguments", "options"),
+    [
+        (Ladder, ["5 apples"], {}),
+        (Ladder, [-1], {}),
+        (Ladder, [1], {"jitter": 2}),
+        (Fixed, [1], {"attempts": 0}),
+        (Fixed, [1], {"attempts": True}),
+        (Exponential, [1], {"factor": 0.5}),
+        (Exponential, [1], {"factor": float("nan")}),
+        (Exponential, [1], {"jitter": -0.1}),
+    ],
+)
+def test_a_policy_that_makes_no_sense_is_refused(policy, arguments, options):
+    with pytest.raises(BadJob):
+        policy(*arguments, **options)

@@ -1,0 +1,36 @@
+"""Waiting for facts, never for a time: a limit ends a test that hangs, and asserts nothing."""
+
+import contextlib
+import time
+
+from pywheel.jobs import Worker
+
+LIMIT = 60
+
+
+def until(fact, limit=LIMIT):
+    """Wait until a fact holds; fail if it does not within a minute."""
+    end = time.monotonic() + limit
+    while not fact():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.002)
+
+
+@contextlib.contextmanager
+def working(queue, **options):
+    worker = Worker(queue, grace=60, **options)
+    worker.start()
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        assert worker.join(60)
+
+
+def state(queue, id):
+    return queue.get(id).state
+
+
+def finished(queue, id):
+    until(lambda: not state(queue, id).live)
+    return queue.get(id)

@@ -1,0 +1,68 @@
+"""Run a fixed plan against a store and note each operation before and after it; be killed at the n-th statement.
+
+usage: crash_child.py URL LEDGER N
+"""
+
+import os
+import signal
+import sys
+
+from pywheel.stores import NewJob, Terms, open, ops
+from pywheel.stores.sqlite import store as module
+
+NOW = 1_700_000_000_000
+TERMS = Terms(10**9, 2)
+
+
+class Clock:
+    def wall(self):
+        return NOW
+
+
+def main(url, ledger, at):
+    file = os.open(ledger, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    left = [int(at)]
+
+    def count(statement):
+        left[0] -= 1
+        if left[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    connect = module.connect
+
+    def traced(path, **options):
+        connection = connect(path, **options)
+        connection.set_trace_callback(count)
+        return connection
+
+    module.connect = traced
+    store = open(url, clock=Clock())
+
+    def run(name, op):
+        os.write(file, f"begin {name}\n".encode())
+        [outcome] = store.apply([op])
+        os.write(file, f"end {name} {outcome_text(outcome)}\n".encode())
+        return outcome
+
+    for number in range(3):
+        run(
+            f"put-{number}",
+            ops.Put((NewJob("t", b"%d" % number, NOW), NewJob("t", b"%d+" % number, NOW, f"k{number}"))),
+        )
+    run("cancel-2", ops.Cancel(2))
+    jobs = run("claim", ops.Reserve("t", 4, TERMS, "w"))
+    run("ack", ops.Ack(jobs[0].id, 1))
+    run("nack", ops.Nack(jobs[1].id, 1, 0, "no"))
+    run("release", ops.Release(jobs[2].id, 1))
+    run("reschedule", ops.Reschedule(6, NOW - 5))
+    run("retry", ops.Retry(jobs[0].id, NOW))
+    store.close()
+    os.write(file, b"over\n")
+
+
+def outcome_text(outcome):
+    return ",".join(str(getattr(item, "id", item)) for item in outcome) if isinstance(outcome, list) else str(outcome)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,87 @@
+"""A process is killed before every single statement it sends, upgrading the file included. What it was told is true."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pywheel.stores import State, Terms, open, ops
+from pywheel.testing import SettableClock
+from tests.isolated.child import environment
+from tests.stores.crash_child import NOW
+
+CHILD = str(Path(__file__).with_name("crash_child.py"))
+AT_MOST = 150
+
+
+def run_child(url, ledger, at):
+    result = subprocess.run(
+        [sys.executable, CHILD, url, str(ledger), str(at)], env=environment(), capture_output=True, timeout=60
+    )
+    lines = ledger.read_text().splitlines() if ledger.exists() else []
+    over = lines[-1:] == ["over"]
+    assert over or result.returncode == -9, result.stderr
+    told = dict(line.split(" ", 2)[1:] for line in lines if line.startswith("end"))
+    begun = {line.split()[1] for line in lines if line.startswith("begin")}
+    return told, begun, over
+
+
+def check(url, told, begun):
+    """Compare what the store holds with what the process was told before it died."""
+    with open(url, clock=SettableClock(NOW)) as store:
+        jobs = {job.id: job for job in store.jobs(None, None, 0, 100)}
+        for number in range(3):
+            name = f"put-{number}"
+            expected = [2 * number + 1, 2 * number + 2]
+            there = [id for id in expected if id in jobs]
+            assert there in ([expected] if name in told else [[], expected] if name in begun else [[]])
+        state = {id: job.state for id, job in jobs.items()}
+        later = "retry" in begun
+        if "cancel-2" in told:
+            assert state[2] is State.CANCELLED
+        if "claim" in told and "ack" not in begun:
+            assert [id for id in state if state[id] is State.RUNNING] == [1, 3, 4, 5]
+        if "ack" in told:
+            assert state[1] is State.DONE or (later and state[1] is State.DELAYED)
+        if "retry" in told:
+            assert state[1] is State.DELAYED
+        if "nack" in told:
+            assert (jobs[3].attempt, jobs[3].last_error) == (1, "no")
+        if "release" in told:
+            assert (state[4], jobs[4].attempt) == (State.DELAYED, 0)
+        if "reschedule" in told:
+            assert jobs[6].due == NOW - 5
+        deliver_the_rest(store, jobs)
+
+
+def deliver_the_rest(store, before):
+    """All that is live is delivered exactly once more; nothing else is."""
+    store.clock.set(NOW + 10**9)
+    live = sorted(store.jobs(None, State.DELAYED, 0, 100), key=lambda job: job.id)
+    [jobs] = store.apply([ops.Reserve("t", 100, Terms(10, 9), "w")]) if before else [[]]
+    assert sorted(job.id for job in jobs) == [job.id for job in live]
+    assert all(store.apply([ops.Ack(job.id, job.claims) for job in jobs]))
+    assert all(not job.state.live for job in store.jobs(None, None, 0, 100))
+
+
+@pytest.mark.parametrize("part", range(5))
+def test_killed_before_any_statement_nothing_told_is_untrue(tmp_path, part):
+    for at in range(1 + part, AT_MOST, 5):
+        url, ledger = f"sqlite:///{tmp_path}/{at}.db", tmp_path / f"{at}.txt"
+        told, begun, over = run_child(url, ledger, at)
+        check(url, told, begun)
+        if over:
+            assert len(told) == 10
+            return
+    raise AssertionError("the plan has more statements than were tried")
+
+
+def test_killed_while_upgrading_an_old_file_it_is_upgraded_by_the_next(tmp_path, monkeypatch):
+    """The statements of opening a file are the first that are traced: the runs above kill among them, too."""
+    url, ledger = f"sqlite:///{tmp_path}/jobs.db", tmp_path / "ledger.txt"
+    for at in range(1, 20):
+        told, _, _ = run_child(url, ledger, at)
+        assert not told
+    with open(url) as store:
+        assert store.counts() == {}

@@ -1,0 +1,100 @@
+"""Operations of a queue with their expected results, on every store; also reopened after every operation."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pywheel.stores import NewJob, State, Terms, open, ops
+from pywheel.testing import SettableClock
+
+VECTORS = sorted((Path(__file__).parents[1] / "vectors").glob("queue_*.jsonl"))
+FOREVER = 10**9
+
+
+class Driver:
+    """Runs the operations; the ids of the vectors are keys, as ours are given out by the store."""
+
+    def __init__(self, url, head, *, reopen):
+        self.url, self.reopen = url, reopen
+        self.clock = SettableClock(0)
+        self.attempts = head["max_attempts"]
+        self.topics = head["topics"]
+        self.ids, self.names = {}, {}
+        self.store = open(url, clock=self.clock)
+
+    def run(self, operation):
+        getattr(self, operation[0])(*operation[1:])
+        if self.reopen:
+            self.store.close()
+            self.store = open(self.url, clock=self.clock)
+
+    def apply(self, op, now):
+        self.clock.set(now)
+        [outcome] = self.store.apply([op])
+        return outcome
+
+    def P(self, name, topic, due, ok):  # noqa: N802
+        known = name in self.ids and self.store.get(self.ids[name])
+        assert (not known) is ok
+        if ok:
+            [outcome] = self.store.apply([ops.Put((NewJob(topic, b"", due, max_attempts=self.attempts),))])
+            [self.ids[name]] = outcome
+            self.names[outcome[0]] = name
+
+    def G(self, topic, limit, now, lease, expected):  # noqa: N802
+        jobs = self.apply(ops.Reserve(topic, limit, Terms(lease, FOREVER), "tester"), now)
+        assert [[self.names[job.id], job.attempt] for job in jobs] == expected
+        assert all(job.topic == topic and job.lease_until == now + lease for job in jobs)
+
+    def K(self, name, attempt, now, ok):  # noqa: N802
+        assert self.apply(ops.Ack(self.ids[name], attempt), now) is ok
+
+    def X(self, name, attempt, now, delay, ok):  # noqa: N802
+        state = self.apply(ops.Nack(self.ids[name], attempt, delay), now)
+        assert (state is not None) is ok
+        if ok:
+            assert state is (State.DEAD if attempt == self.attempts else State.DELAYED)
+
+    def E(self, name, attempt, now, lease, ok):  # noqa: N802
+        assert self.apply(ops.Touch(self.ids[name], attempt, lease), now) is ok
+
+    def D(self, name, now, ok):  # noqa: N802
+        assert self.apply(ops.Cancel(self.ids[name]), now) is ok
+
+    def T(self, now, expected):  # noqa: N802
+        self.clock.set(now)
+        assert [sum(states) for states in zip(*self.store.counts().values(), strict=True)] == (
+            expected if self.ids else []
+        )
+
+    def N(self, now, expected):  # noqa: N802
+        self.clock.set(now)
+        assert self.store.next_due() == expected
+
+
+def replay(url, file, *, reopen):
+    head, *operations = map(json.loads, file.read_text().splitlines())
+    driver = Driver(url, head, reopen=reopen)
+    for number, operation in enumerate(operations, 2):
+        try:
+            driver.run(operation)
+        except AssertionError as error:
+            raise AssertionError(f"{file.name}:{number}: {operation}: {error}") from error
+    driver.store.close()
+    assert len(operations) == head["ops"]
+
+
+def test_there_are_vectors():
+    assert len(VECTORS) >= 4
+
+
+@pytest.mark.parametrize("file", VECTORS, ids=lambda file: file.stem)
+def test_a_store_in_memory_gives_the_expected_results(file):
+    replay("memory:", file, reopen=False)
+
+
+@pytest.mark.parametrize("reopen", [False, True], ids=["open", "reopened"])
+@pytest.mark.parametrize("file", VECTORS, ids=lambda file: file.stem)
+def test_a_store_in_a_file_gives_the_expected_results(file, reopen, tmp_path):
+    replay(f"sqlite:///{tmp_path}/jobs.db", file, reopen=reopen)
