@@ -33,8 +33,8 @@ from libc.stdint cimport uint32_t, uint64_t, uintptr_t
 from pywheel.core._wheel cimport TimingWheel
 from pywheel.core.advance cimport wheel_advance_some, wheel_pop
 from pywheel.core.arena cimport arena_find, is_live
-from pywheel.core.bits cimport DIGIT_BITS, SLOT_MASK, ctz, next_bit, prefetch, unlikely
-from pywheel.core.levels cimport OVERDUE, level_t, wheel_t
+from pywheel.core.bits cimport DIGIT_BITS, SLOT_MASK, ctz, next_bit, unlikely
+from pywheel.core.levels cimport wheel_t
 from pywheel.core.schedule cimport wheel_remove, wheel_schedule
 
 cdef extern from *:
@@ -83,8 +83,8 @@ cdef extern from *:
     #endif
     """
     Py_ssize_t offset_of "pywheel_offset"(object descriptor)
-    object derive "pywheel_derive"(const char *name, tuple bases, size_t size, void *cancel, void *traverse, void *clear,
-                                   void *dealloc)
+    object derive "pywheel_derive"(const char *name, tuple bases, size_t size, void *cancel, void *traverse,
+                                   void *clear, void *dealloc)
     int add_method "pywheel_add_method"(object type, int i, const char *name, void *function, const char *doc) except -1
     bint is_quiet "pywheel_is_quiet"(int epoll)
 
@@ -141,7 +141,7 @@ cdef Py_ssize_t slot(type owner, str name) except -1:
     """Where a slot lies in the instances of a class."""
     descriptor = vars(owner).get(name)
     if type(descriptor) is not MemberDescriptorType:
-        raise ImportError(f"asyncio's {owner.__name__} has no slot {name} in this Python: PYWHEEL_PURE=1 does without it")
+        raise ImportError(f"asyncio's {owner.__name__} has no slot {name} in this Python: set PYWHEEL_PURE=1")
     return offset_of(descriptor)
 
 
@@ -254,8 +254,8 @@ cdef void dealloc(PyObject *handle) noexcept:
     Py_DECREF(type)
 
 
-TimerHandle = derive("pywheel.timers._loop.TimerHandle", (events.TimerHandle,), FIELDS + sizeof(fields_t), <void *>cancel,
-                     <void *>traverse, <void *>clear, <void *>dealloc)
+TimerHandle = derive("pywheel.timers._loop.TimerHandle", (events.TimerHandle,), FIELDS + sizeof(fields_t),
+                     <void *>cancel, <void *>traverse, <void *>clear, <void *>dealloc)
 cdef PyTypeObject *TIMER_HANDLE = <PyTypeObject *>TimerHandle
 cdef PyTypeObject *HANDLE = <PyTypeObject *>events.Handle
 
@@ -460,16 +460,14 @@ cdef class WheelScheduling:
                 got = wheel_pop(w, chunk, min(left, <uint64_t>CHUNK))
             if got == 0:
                 break
-            left -= got
             if due is None:
                 due = []
             for i in range(got):
                 handle = <PyObject *><uintptr_t>chunk[i]
-                if fields(handle).due > now and self.place(handle) == 0:
-                    Py_DECREF(handle)
-                    continue
-                Py_XDECREF(replace(handle, SCHEDULED, Py_False))
-                due.append(<object>handle)
+                if fields(handle).due <= now or self.place(handle):
+                    Py_XDECREF(replace(handle, SCHEDULED, Py_False))
+                    due.append(<object>handle)
+                    left -= 1
                 Py_DECREF(handle)
         if due is not None:
             self._ready.extend(due)
@@ -515,15 +513,15 @@ cdef class WheelScheduling:
     def _run_once(self):
         """Run one turn: wait for files and timers, then run what is ready by then."""
         ready = self._ready
-        events = self.poll(ready)
-        if events is not None:
-            self._process_events(events)
-            events = None               # or a cycle, if a callback raises
+        happened = self.poll(ready)
+        if happened is not None:
+            self._process_events(happened)
+            happened = None             # or a cycle, if a callback raises
         self.collect()
         popleft = ready.popleft
-        cdef Py_ssize_t i
+        cdef Py_ssize_t _i
         cdef bint as_ever = Handle._run is stock_run and not self._debug
-        for i in range(len(ready)):
+        for _i in range(len(ready)):
             handle = popleft()
             if as_ever and (Py_TYPE(<PyObject *>handle) == TIMER_HANDLE or Py_TYPE(<PyObject *>handle) == HANDLE):
                 run(<PyObject *>handle)
@@ -634,7 +632,7 @@ cdef int report(object handle, object error) except -1:
     return 0
 
 
-# ---- call_soon, call_later, call_at: each with `callback, *args, context=None`, called as fast as can be ----------------
+# ---- call_soon, call_later, call_at: each with `callback, *args, context=None`, called as fast as can be ------------
 # What is usual is taken from C's array of arguments; the rest goes through a function with the signature in full.
 
 cdef str CONTEXT_NAME = sys.intern("context")

@@ -15,6 +15,9 @@ import pytest
 class Thing:
     """Something to be released."""
 
+    def method(self):
+        pass
+
 
 def nothing(*_):
     pass
@@ -395,28 +398,23 @@ def test_a_cycle_through_callback_handle_and_loop_is_collected(pywheel):
 
 
 @pytest.mark.filterwarnings("ignore:unclosed event loop:ResourceWarning")
-def test_a_cycle_through_each_part_of_a_handle_is_collected(pywheel, loop):
-    context = copy_context()
-    for part in ("callback", "argument", "context"):
-        thing = Thing()
-        thing.method = (lambda thing: lambda: thing)(thing)
+def test_a_cycle_through_each_part_of_a_handle_is_collected(pywheel):
+    def make():
+        thing, context = Thing(), copy_context()
         if part == "context":
-            context = copy_context()
             context.run(ContextVar("held").set, thing)
         thing.handle = loop.call_later(
-            1,
-            thing.method if part == "callback" else nothing,
-            *([thing] if part == "argument" else []),
-            context=context,
+            1, thing.method if part == "callback" else nothing, *[thing][part != "argument" :], context=context
         )
-        loop.close()  # nothing but the cycle holds the handle
-        gone = weakref.ref(thing)
-        del thing, context
+        return weakref.ref(thing)
+
+    for part in ("callback", "argument", "context"):
+        loop = pywheel.EventLoop()
+        gone = make()
+        assert gone() is not None
+        loop.close()  # nothing but the cycle holds the handle now
         gc.collect()
         assert gone() is None, part
-        context = copy_context()
-        loop = pywheel.EventLoop()
-    loop.close()
 
 
 def test_many_handles_leave_no_reference_behind(loop, clock):

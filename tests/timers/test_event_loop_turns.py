@@ -148,6 +148,7 @@ def test_a_callback_that_cancels_itself_or_schedules_more_harms_nobody(loop, clo
         loop.call_later(-1, calls.append, 2)
 
     calls = []
+    clock.advance(5)
     handle = loop.call_later(0, callback)
     turn(loop)
     assert calls == [1]

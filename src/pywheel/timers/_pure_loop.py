@@ -152,16 +152,21 @@ class WheelScheduling(_Loop):
 
     def __collect(self) -> None:
         """Move what is due from the wheel to `_ready`, at most `limit` timers."""
-        now = self.time()
+        now, wheel, left = self.time(), self.__wheel, self.__limit
+        tick = max(_tick_of(now), wheel.now)
+        too_soon: list[TimerHandle] = []
         self.__early = inf
-        due = self.__wheel.advance(max(_tick_of(now), self.__wheel.now), self.__limit)
-        self.__more = len(due) == self.__limit
-        for handle in due:
-            if handle._due > now:
-                self.__place(handle)
-            else:
+        while left and (timers := wheel.advance(tick, left)):
+            for handle in timers:
+                if handle._due > now:
+                    too_soon.append(handle)
+                    continue
                 handle._scheduled = False
                 self._ready.append(handle)
+                left -= 1
+        for handle in too_soon:
+            self.__place(handle)
+        self.__more = not left
 
     def __timeout(self) -> float | None:
         """Return how many seconds to wait if nothing is ready; None for ever."""

@@ -1,0 +1,314 @@
+"""EventLoop and clocks: never early on any of them, hours in no time on one that jumps."""
+
+import asyncio
+import itertools
+import math
+import socket
+import threading
+import time
+
+import pytest
+
+GUARD = 30  # seconds after which a test fails instead of hanging
+
+
+@pytest.fixture
+def jumping(pywheel):
+    """A loop on a clock that jumps to the next deadline instead of letting the loop sleep."""
+    loop = pywheel.EventLoop(clock=pywheel.ManualClock(autojump=True))
+    yield loop
+    loop.close()
+
+
+def turn(loop):
+    """Run one turn, without waiting."""
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+
+
+def checked(loop, early):
+    """Return a callback for a handle, which has to be told it, that notes if it runs early."""
+
+    def callback(handle):
+        if loop.time() < handle[0].when():
+            early.append((loop.time(), handle[0].when()))
+        handle.clear()
+
+    return callback
+
+
+# ---- never early ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "start",
+    [0, 0.3, 1, 1e3, 86_400 * 104.25, 86_400 * 194, 2**24, 2**25 + 0.1, 1e8],
+    ids=lambda seconds: f"up for {seconds:g} s",
+)
+def test_no_callback_is_early_however_coarse_floats_have_become(pywheel, start):
+    clock = pywheel.ManualClock(start)
+    loop = pywheel.EventLoop(clock=clock, limit=50)
+    early, pending = [], []
+    check = checked(loop, early)
+    for number in range(300):
+        handle = []
+        handle.append(loop.call_later(number * 1.7e-9 if number % 2 else number * 1e-5 / 3, check, handle))
+        pending.append(handle)
+        clock._move_to(clock.time_ns() + number % 7, False)
+        turn(loop)
+    while any(pending):
+        now, late = loop.time(), [handle[0] for handle in pending if handle and handle[0].when() <= loop.time()]
+        turn(loop)
+        if not late:
+            clock._move_to(clock.time_ns() + 1 + 131 * (now == loop.time()), False)
+    assert early == []
+    loop.close()
+
+
+def test_no_callback_is_early_on_the_system_s_clock(pywheel):
+    loop = pywheel.EventLoop()
+    early, left = [], itertools.count()
+    check = checked(loop, early)
+
+    async def main():
+        for number in range(400):
+            handle = []
+            handle.append(loop.call_later(number % 97 * 0.000_037, check, handle))
+            if number % 40 == 0:
+                await asyncio.sleep(0.000_3)
+            next(left)
+        while loop._scheduled:
+            before = loop.time()
+            await asyncio.sleep(0.001)
+            assert loop.time() >= before + 0.001
+
+    loop.run_until_complete(main())
+    assert next(left) == 400
+    assert early == []
+    loop.close()
+
+
+def test_the_time_is_that_of_time_monotonic(pywheel):
+    loop = pywheel.EventLoop()
+    before = time.monotonic()
+    now = loop.time()
+    assert before <= now <= time.monotonic()
+    assert type(now) is float
+    loop.close()
+
+
+def test_a_sooner_timer_added_while_the_loop_sleeps_wakes_it(pywheel):
+    async def main():
+        loop = asyncio.get_running_loop()
+        loop.call_later(40_000, print)
+        done = asyncio.Event()
+        threading.Timer(0.02, loop.call_soon_threadsafe, (loop.call_later, 0.001, done.set)).start()
+        await asyncio.wait_for(done.wait(), GUARD)
+
+    with asyncio.Runner(loop_factory=pywheel.EventLoop) as runner:
+        runner.run(main())
+
+
+def test_the_loop_sleeps_until_its_next_timer_and_wakes_but_once(pywheel):
+    """Where deadlines are far away, the wheel knows only about when they are."""
+    if pywheel.implementation == "pure":
+        pytest.skip("the twin wakes once for each level of the wheel")
+    waits = []
+
+    class Selector:
+        def __init__(self, selector):
+            self.selector = selector
+
+        def select(self, timeout):
+            waits.append(timeout)
+            clock._move_to(math.ceil(clock.time_ns() + timeout * 1e9), False)
+            return self.selector.select(0)
+
+        def __getattr__(self, name):
+            return getattr(self.selector, name)
+
+    clock = pywheel.ManualClock(1_000)
+    loop = pywheel.EventLoop(clock=clock)
+    loop._selector = Selector(loop._selector)
+    for delay in (0.0005, 0.07, 20, 5_000, 80_000):
+        waits.clear()
+        loop.run_until_complete(asyncio.sleep(delay))
+        assert [wait for wait in waits if wait] == [pytest.approx(delay)]
+    loop.close()
+
+
+# ---- a clock that others move ----------------------------------------------------------------------------------------
+
+
+def test_the_loop_sleeps_until_another_thread_moves_the_clock(pywheel, clock):
+    loop = pywheel.EventLoop(clock=clock)
+    calls = []
+
+    async def main():
+        loop.call_later(50, calls.append, 50)
+        thread = threading.Thread(target=move)
+        loop.call_later(100, calls.append, 100)
+        loop.call_soon(thread.start)
+        await asyncio.sleep(100)
+        calls.append(loop.time())
+        await asyncio.to_thread(thread.join)
+
+    def move():
+        clock.advance(99)
+        clock.jump(1)
+
+    loop.run_until_complete(asyncio.wait_for(main(), 10_000))
+    assert calls == [50, 100, 100]
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
+
+
+def test_a_callback_may_move_the_clock_of_its_own_loop(pywheel, clock):
+    async def main():
+        loop = asyncio.get_running_loop()
+        task = asyncio.create_task(asyncio.sleep(3_600, "slept"))
+        await asyncio.sleep(0)
+        loop.call_soon(clock.advance, 3_600)
+        assert await task == "slept"
+        assert loop.time() == 3_600
+
+    loop = pywheel.EventLoop(clock=clock)
+    loop.run_until_complete(main())
+    loop.close()
+
+
+def test_a_clock_moves_on_without_the_loops_that_are_closed_or_gone(pywheel, clock):
+    loop = pywheel.EventLoop(clock=clock)
+    loop.close()
+    clock.advance(1)
+    del loop
+    clock.advance(1)
+    assert clock.time() == 2
+
+
+def test_any_clock_with_a_time_will_do(pywheel):
+    class Fast(pywheel.Clock):
+        def time_ns(self):
+            return time.monotonic_ns() * 1_000
+
+    loop = pywheel.EventLoop(clock=Fast())
+    start = loop.time()
+    loop.run_until_complete(asyncio.sleep(0.01))
+    assert loop.time() >= start + 0.01
+    loop.close()
+
+
+# ---- a clock that jumps ----------------------------------------------------------------------------------------------
+
+
+def test_with_autojump_sleeping_for_hours_takes_no_time(jumping):
+    async def main():
+        times = []
+        for seconds in (3_600, 0.1, 1e-9, 86_400 * 365, 0):
+            await asyncio.sleep(seconds)
+            times.append(jumping.time())
+        return times
+
+    start = time.monotonic()
+    times = jumping.run_until_complete(main())
+    assert times[:2] == [3_600, 3_600.1]
+    assert times[3] == pytest.approx(86_400 * 365 + 3_600.1)
+    assert time.monotonic() < start + 3_600
+
+
+def test_with_autojump_timeouts_and_sleeps_come_in_their_order(jumping):
+    async def worker(name, pause):
+        for _ in range(3):
+            await asyncio.sleep(pause)
+            log.append((jumping.time(), name))
+
+    async def main():
+        workers = asyncio.gather(worker("a", 10), worker("b", 7))
+        with pytest.raises(asyncio.TimeoutError):
+            async with asyncio.timeout(8):
+                await asyncio.Event().wait()
+        log.append((jumping.time(), "timeout"))
+        await workers
+        async with asyncio.timeout(1):
+            log.append((jumping.time(), "in time"))
+
+    log = []
+    jumping.run_until_complete(main())
+    assert log == [
+        (7, "b"),
+        (8, "timeout"),
+        (10, "a"),
+        (14, "b"),
+        (20, "a"),
+        (21, "b"),
+        (30, "a"),
+        (30, "in time"),
+    ]
+
+
+def test_with_autojump_files_that_are_ready_come_before_a_jump(jumping):
+    async def main():
+        reader, writer = await asyncio.open_connection(sock=ours)
+        theirs.send(b"line\n")
+        async with asyncio.timeout(0.001):
+            assert await reader.readline() == b"line\n"
+        assert jumping.time() == 0
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(reader.readline(), 600)
+        assert jumping.time() == 600
+        writer.close()
+
+    ours, theirs = socket.socketpair()
+    jumping.run_until_complete(main())
+    theirs.close()
+
+
+def test_with_autojump_a_loop_without_timers_waits_for_files_and_threads(jumping):
+    async def main():
+        return await asyncio.to_thread(time.sleep, 0.01)
+
+    jumping.run_until_complete(main())
+    assert jumping.time() == 0
+    jumping.run_until_complete(jumping.shutdown_default_executor())
+
+
+def test_with_autojump_a_timer_at_infinity_does_not_hold_up_the_others(jumping):
+    async def main():
+        handle = jumping.call_later(math.inf, print)
+        await asyncio.sleep(10)
+        handle.cancel()
+        return jumping.time()
+
+    assert jumping.run_until_complete(main()) == 10
+
+
+def test_with_autojump_the_drivers_on_the_same_loop_go_with_it(pywheel, jumping):
+    async def main():
+        calls = []
+        async with pywheel.AsyncTimers() as timers:
+            timers.call_every(60, lambda: calls.append(jumping.time()))
+            await asyncio.sleep(3_600.5)
+        return calls
+
+    calls = jumping.run_until_complete(main())
+    assert len(calls) == 60
+    assert all(time >= 60 * number for number, time in enumerate(calls, 1))
+
+
+def test_with_autojump_many_timers_of_a_year_all_run_in_order(pywheel, jumping):
+    count = 100_000 if pywheel.implementation == "native" else 5_000
+    times, left = [], count
+
+    def callback():
+        nonlocal left
+        times.append(jumping.time())
+        left -= 1
+        if not left:
+            jumping.stop()
+
+    for number in range(count):
+        jumping.call_at(number * 7_919 % count * (86_400 * 365 / count), callback)
+    jumping.run_forever()
+    assert len(times) == count
+    assert times == sorted(times)
+    assert times[-1] == (count - 1) * (86_400 * 365 / count)

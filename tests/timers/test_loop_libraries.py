@@ -1,0 +1,260 @@
+"""Libraries that people build on, unchanged on EventLoop: servers and clients on loopback, and their timeouts."""
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+GUARD = 30  # seconds after which a test fails instead of hanging
+SHORT = 0.05  # a timeout that is to end
+
+
+@pytest.fixture
+def run(pywheel):
+    """Run a coroutine on our loop, and then see that no timer is left of it."""
+
+    def run(coroutine):
+        with asyncio.Runner(loop_factory=pywheel.EventLoop) as runner:
+            runner.run(asyncio.wait_for(coroutine, GUARD))
+
+    return run
+
+
+# ---- aiohttp ---------------------------------------------------------------------------------------------------------
+
+
+class AiohttpSite:
+    """A server with an answer at once, one too late, a body in pieces, and a web socket."""
+
+    async def __aenter__(self):
+        from aiohttp import web
+
+        self.released = asyncio.Event()
+        application = web.Application()
+        application.add_routes(
+            [
+                web.get("/now", self.now),
+                web.get("/late", self.late),
+                web.get("/pieces", self.pieces),
+                web.get("/socket", self.socket),
+            ]
+        )
+        self.runner = web.AppRunner(application, keepalive_timeout=0.2, shutdown_timeout=1)
+        await self.runner.setup()
+        site = web.TCPSite(self.runner, "127.0.0.1", 0)
+        await site.start()
+        host, port = self.runner.addresses[0]
+        self.url = f"http://{host}:{port}"
+        return self
+
+    async def __aexit__(self, *_):
+        self.released.set()
+        await self.runner.cleanup()
+
+    async def now(self, _):
+        from aiohttp import web
+
+        return web.json_response({"answer": 42})
+
+    async def late(self, _):
+        from aiohttp import web
+
+        await self.released.wait()
+        return web.Response(text="at last")
+
+    async def pieces(self, request):
+        from aiohttp import web
+
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for number in range(5):
+            await response.write(b"%d\n" % number)
+            await asyncio.sleep(0.002)
+        return response
+
+    async def socket(self, request):
+        from aiohttp import web
+
+        socket = web.WebSocketResponse(heartbeat=0.01)
+        await socket.prepare(request)
+        async for message in socket:
+            await socket.send_str(message.data[::-1])
+        return socket
+
+
+def test_aiohttp_serves_and_its_client_waits_no_longer_than_it_is_told(run):
+    aiohttp = pytest.importorskip("aiohttp")
+
+    async def main():
+        async with AiohttpSite() as site, aiohttp.ClientSession(site.url) as session:
+            for _ in range(20):
+                async with session.get("/now", timeout=aiohttp.ClientTimeout(total=GUARD)) as response:
+                    assert await response.json() == {"answer": 42}
+            async with session.get("/pieces", timeout=aiohttp.ClientTimeout(sock_read=GUARD)) as response:
+                assert await response.text() == "0\n1\n2\n3\n4\n"
+            for timeout in (aiohttp.ClientTimeout(total=SHORT), aiohttp.ClientTimeout(sock_read=SHORT)):
+                with pytest.raises(asyncio.TimeoutError):
+                    await session.get("/late", timeout=timeout)
+            site.released.set()
+            async with session.get("/late", timeout=aiohttp.ClientTimeout(total=GUARD)) as response:
+                assert await response.text() == "at last"
+
+    run(main())
+
+
+def test_aiohttp_keeps_web_sockets_alive_and_closes_idle_connections(run):
+    aiohttp = pytest.importorskip("aiohttp")
+
+    async def main():
+        async with AiohttpSite() as site, aiohttp.ClientSession(site.url) as session:
+            async with session.ws_connect("/socket", heartbeat=0.01) as socket:
+                for _ in range(3):
+                    await asyncio.sleep(0.03)  # longer than some heartbeats
+                    await socket.send_str("abc")
+                    assert await socket.receive_str(timeout=GUARD) == "cba"
+                with pytest.raises(asyncio.TimeoutError):
+                    await asyncio.wait_for(socket.receive(), SHORT)
+            connections = site.runner.server.connections
+            while connections:
+                connections = site.runner.server.connections
+                await asyncio.sleep(0.01)
+
+    run(main())
+
+
+def test_aiohttp_serves_many_clients_at_once(run):
+    aiohttp = pytest.importorskip("aiohttp")
+
+    async def main():
+        async with AiohttpSite() as site, aiohttp.ClientSession(site.url) as session:
+
+            async def client(number):
+                path = ("/now", "/pieces", "/late")[number % 3]
+                timeout = SHORT if path == "/late" else GUARD
+                try:
+                    async with session.get(path, timeout=aiohttp.ClientTimeout(total=timeout)) as response:
+                        return len(await response.read())
+                except TimeoutError:
+                    return "late"
+
+            results = await asyncio.gather(*(client(number) for number in range(150)))
+            assert results == [14, 10, "late"] * 50
+
+    run(main())
+
+
+# ---- websockets ------------------------------------------------------------------------------------------------------
+
+
+def test_websockets_pings_answers_and_gives_up_in_time(run):
+    pytest.importorskip("websockets")
+    from websockets.asyncio.client import connect
+    from websockets.asyncio.server import serve
+
+    async def echo(connection):
+        async for message in connection:
+            await connection.send(message.upper())
+
+    async def main():
+        async with serve(echo, "127.0.0.1", 0, ping_interval=0.01, ping_timeout=GUARD) as server:
+            host, port = server.sockets[0].getsockname()
+            async with connect(f"ws://{host}:{port}", open_timeout=GUARD, ping_interval=0.01) as connection:
+                for word in ("one", "two", "three"):
+                    await connection.send(word)
+                    assert await asyncio.wait_for(connection.recv(), GUARD) == word.upper()
+                    await asyncio.sleep(0.03)  # pings go to and fro
+                with pytest.raises(asyncio.TimeoutError):
+                    await asyncio.wait_for(connection.recv(), SHORT)
+                await asyncio.wait_for(await connection.ping(), GUARD)
+
+        async with await asyncio.start_server(lambda *_: None, "127.0.0.1", 0) as silent:
+            host, port = silent.sockets[0].getsockname()
+            with pytest.raises(TimeoutError):
+                async with connect(f"ws://{host}:{port}", open_timeout=SHORT):
+                    pass
+
+    run(main())
+
+
+# ---- httpx and anyio -------------------------------------------------------------------------------------------------
+
+
+def test_httpx_waits_for_an_answer_no_longer_than_it_is_told(run):
+    httpx = pytest.importorskip("httpx")
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
+
+    async def serve(reader, writer):
+        with suppress(asyncio.IncompleteReadError):  # the client has gone
+            while True:
+                if (await reader.readuntil(b"\r\n\r\n")).startswith(b"GET /now"):
+                    writer.write(answer)
+        writer.close()
+
+    async def main():
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            host, port = server.sockets[0].getsockname()
+            async with httpx.AsyncClient(base_url=f"http://{host}:{port}", timeout=GUARD, trust_env=False) as client:
+                responses = await asyncio.gather(*(client.get("/now") for _ in range(5)))
+                assert [response.text for response in responses] == ["hi"] * 5
+                with pytest.raises(httpx.ReadTimeout):
+                    await client.get("/late", timeout=SHORT)
+
+    run(main())
+
+
+def test_anyio_cancels_scopes_in_time_and_only_those(run):
+    anyio = pytest.importorskip("anyio")
+
+    async def main():
+        with anyio.move_on_after(SHORT) as scope:
+            await anyio.sleep(GUARD)
+        assert scope.cancelled_caught
+        with anyio.fail_after(GUARD):
+            await anyio.sleep(0.001)
+        with pytest.raises(TimeoutError), anyio.fail_after(SHORT):
+            await anyio.Event().wait()
+        with anyio.move_on_after(GUARD) as scope:
+            scope.deadline = anyio.current_time() + SHORT
+            await anyio.sleep_forever()
+        assert scope.cancelled_caught
+        woken = []
+        async with anyio.create_task_group() as group:
+            for number in range(100):
+                group.start_soon(sleeper, anyio, woken, number)
+            await anyio.sleep(SHORT)
+            group.cancel_scope.cancel()
+        assert woken == list(range(0, 100, 2))
+        assert await anyio.to_thread.run_sync(lambda: 7) == 7
+        listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+        async with listener, anyio.create_task_group() as group:
+            group.start_soon(listener.serve, answer)
+            async with await anyio.connect_tcp(*listener.extra(anyio.abc.SocketAttribute.local_address)) as stream:
+                with anyio.fail_after(GUARD):
+                    await stream.send(b"abc")
+                    assert await stream.receive() == b"cba"
+                with anyio.move_on_after(SHORT) as scope:
+                    await stream.receive()
+                assert scope.cancelled_caught
+            group.cancel_scope.cancel()
+
+    async def answer(stream):
+        async with stream:
+            async for data in stream:
+                await stream.send(data[::-1])
+
+    run(main())
+
+
+async def sleeper(anyio, woken, number):
+    await anyio.sleep(GUARD if number % 2 else 0)
+    woken.append(number)
+
+
+def test_anyio_can_be_told_to_run_on_it(pywheel):
+    anyio = pytest.importorskip("anyio")
+
+    async def main():
+        await anyio.sleep(0.001)
+        return type(asyncio.get_running_loop())
+
+    assert anyio.run(main, backend_options={"loop_factory": pywheel.EventLoop}) is pywheel.EventLoop
