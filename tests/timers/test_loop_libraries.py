@@ -151,9 +151,16 @@ def test_websockets_pings_answers_and_gives_up_in_time(run):
     from websockets.asyncio.client import connect
     from websockets.asyncio.server import serve
 
+    gone = asyncio.Event()
+
     async def echo(connection):
         async for message in connection:
             await connection.send(message.upper())
+
+    async def never_answer(reader, writer):
+        await reader.read()
+        writer.close()
+        gone.set()
 
     async def main():
         async with serve(echo, "127.0.0.1", 0, ping_interval=0.01, ping_timeout=GUARD) as server:
@@ -167,11 +174,12 @@ def test_websockets_pings_answers_and_gives_up_in_time(run):
                     await asyncio.wait_for(connection.recv(), SHORT)
                 await asyncio.wait_for(await connection.ping(), GUARD)
 
-        async with await asyncio.start_server(lambda *_: None, "127.0.0.1", 0) as silent:
+        async with await asyncio.start_server(never_answer, "127.0.0.1", 0) as silent:
             host, port = silent.sockets[0].getsockname()
             with pytest.raises(TimeoutError):
                 async with connect(f"ws://{host}:{port}", open_timeout=SHORT):
                     pass
+            await gone.wait()
 
     run(main())
 

@@ -12,7 +12,6 @@ from ._clock import Clock
 _Ts = TypeVarTuple("_Ts")
 
 @final
-@disjoint_base
 class TimerHandle(asyncio.TimerHandle):
     def cancel(self) -> None: ...
 
