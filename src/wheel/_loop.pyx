@@ -108,6 +108,7 @@ cdef extern from "Python.h":
     void PyObject_GC_UnTrack(PyObject *value)
     void Py_CLEAR(PyObject *value)
     bint PyTuple_CheckExact(PyObject *value)
+    int PyUnicode_CompareWithASCIIString(PyObject *value, const char *word)
     tuple PyTuple_New(Py_ssize_t size)
     PyObject *PyTuple_GET_ITEM(PyObject *items, Py_ssize_t i)
     Py_ssize_t PyTuple_GET_SIZE(PyObject *items)
@@ -635,13 +636,10 @@ cdef int report(object handle, object error) except -1:
 # ---- call_soon, call_later, call_at: each with `callback, *args, context=None`, called as fast as can be ------------
 # What is usual is taken from C's array of arguments; the rest goes through a function with the signature in full.
 
-cdef str CONTEXT_NAME = sys.intern("context")
-
-
 cdef inline bint is_usual(Py_ssize_t count, Py_ssize_t least, PyObject *names) noexcept:
     """Whether there are at least so many positional arguments, and of the others at most `context`."""
     return count >= least and (names == NULL or (
-        PyTuple_GET_SIZE(names) == 1 and PyTuple_GET_ITEM(names, 0) == <PyObject *>CONTEXT_NAME))
+        PyTuple_GET_SIZE(names) == 1 and PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "context") == 0))
 
 
 cdef inline object context_of(PyObject *const *args, Py_ssize_t count, PyObject *names):
