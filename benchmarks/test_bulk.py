@@ -24,7 +24,7 @@ def test_bulk_calls(interleaved: Interleaved, size: int) -> None:
         pytest.skip("BENCH=quick leaves ten million out")
     random = np.random.default_rng(size)
     runs = {"KeyWheel": partial(_bulk, random, size)}
-    interleaved.run(runs, rounds=3 if size == MOST else max(3, rounds(size)), size=size)
+    interleaved.run(runs, rounds=3 if size == MOST else max(9, rounds(size)), size=size)
 
 
 def _timed(call: Any, *arguments: Any) -> tuple[int, Any]:
