@@ -55,7 +55,7 @@ def test_nothing_called_wheel_can_be_imported(wheel, environment):
 @unix_only
 def test_a_broken_compiler_gives_the_twin_and_says_so(sdist, environment):
     output = environment.install("--verbose", "--no-cache-dir", sdist, **BROKEN)
-    assert "the native wheel was NOT built" in output
+    assert "the native modules were NOT built" in output
     assert environment.run(SMOKE).split() == ["pure", "RuntimeWarning"]
 
 
