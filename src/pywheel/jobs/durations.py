@@ -15,6 +15,7 @@ Duration = float | timedelta | str
 """Seconds, a timedelta, or text: a number and a unit, one or more times, such as ``"30m"`` or ``"1h 30m"``."""
 
 LONGEST: Final = 2**53  # ms; some 285 000 years, and every sum of two still fits into 63 bits
+_NUMBER: Final = (int, float)
 _DUST: Final = 1e-6  # ms: 0.1 s is 100 ms, though 0.1 is a little more than a tenth
 _UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _PART: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d|w)\s*", re.ASCII)
@@ -22,12 +23,10 @@ _PART: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d|w)\s*", re.AS
 
 def duration(value: Duration | Any, name: str = "delay") -> int:
     """Return a duration in ms, rounded up. BadJob if it is none, negative, or longer than 2**53 ms."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if isinstance(value, _NUMBER) and not isinstance(value, bool):
         if not -LONGEST <= value <= LONGEST:
             raise BadJob(f"{name} must be a finite number of seconds, not {value!r:.40}")
-        milliseconds = math.floor(value * 1000)
-        if value * 1000 - milliseconds > _DUST:
-            milliseconds += 1
+        milliseconds = math.ceil(value * 1000 - _DUST)
     elif isinstance(value, timedelta):
         milliseconds = -(-value // timedelta(milliseconds=1))
     elif isinstance(value, str):

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import weakref
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from .._errors import PywheelError
 
 if TYPE_CHECKING:
-    from ..stores import Store
     from ..stores.ops import Op
     from .queue import JobQueue
 
-__all__ = ["Change", "Look", "Turns", "both"]
+__all__ = ["Change", "Look", "both"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -70,63 +68,3 @@ def both(
         method.__name__ = name
         method.__qualname__ = f"JobQueue.{name}"
     return blocking, awaitable
-
-
-class Turns:
-    """Group commit for asyncio.
-
-    The changes that tasks ask for within one turn of their loop share one transaction, and so do those that come while
-    it runs.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Turn] = weakref.WeakKeyDictionary()
-
-    def add(self, change: Change[_T]) -> asyncio.Future[_T]:
-        """Return a future of the change's result, on the running loop."""
-        loop = asyncio.get_running_loop()
-        turn = self._loops.get(loop)
-        if turn is None:
-            turn = self._loops[loop] = _Turn()
-        future: asyncio.Future[_T] = loop.create_future()
-        turn.waiting.append((change, future))
-        if not turn.busy:
-            turn.busy = True
-            loop.call_soon(self._begin, loop, turn)
-        return future
-
-    def _begin(self, loop: asyncio.AbstractEventLoop, turn: _Turn) -> None:
-        changes, turn.waiting = turn.waiting, []
-        ops = [change.op for change, _ in changes]
-        running = loop.run_in_executor(None, self._store.apply, ops)
-        running.add_done_callback(functools.partial(self._end, loop, turn, changes))
-
-    def _end(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        turn: _Turn,
-        changes: list[tuple[Change[Any], asyncio.Future[Any]]],
-        running: asyncio.Future[list[Any]],
-    ) -> None:
-        error = asyncio.CancelledError() if running.cancelled() else running.exception()
-        outcomes = [error] * len(changes) if error else running.result()
-        for (change, future), outcome in zip(changes, outcomes, strict=True):
-            if future.done():  # cancelled meanwhile; the change has happened all the same
-                continue
-            if isinstance(outcome, BaseException):
-                future.set_exception(outcome)
-            else:
-                future.set_result(outcome if change.finish is None else change.finish(outcome))
-        if turn.waiting:
-            loop.call_soon(self._begin, loop, turn)
-        else:
-            turn.busy = False
-
-
-class _Turn:
-    __slots__ = ("__weakref__", "busy", "waiting")
-
-    def __init__(self) -> None:
-        self.busy = False
-        self.waiting: list[tuple[Change[Any], asyncio.Future[Any]]] = []

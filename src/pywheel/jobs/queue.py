@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Final, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Final, Self, TypeVar
 
 from .._errors import BadJob, NoSuchJob
 from ..stores import Attempt, Clock, Counts, Job, NewJob, Ref, State, Store, Terms, Topic, ops
@@ -17,31 +15,19 @@ from .checks import whole
 from .durations import Duration, duration, moment
 from .handler import Handler
 from .metrics import Metrics, Silent
-from .plans import Change, Look, Turns, both
+from .new_job import name, new_job
+from .plans import Change, Look, both
 from .retry import DEFAULT, RetryPolicy
+from .turns import Turns
 
 __all__ = ["JobQueue"]
 
 MAX_BODY: Final = 1 << 20
-LONGEST_NAME: Final = 16_384  # characters of a topic or a key
-_TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _RESERVER: Final = "reserve"
 _F = TypeVar("_F", bound=Callable[[Job], Any])
-_Jobs = list[Job]  # within the class, `list` is a method
+_Ids = list[int]  # within the class, `list` is a method
+_Jobs = list[Job]
 _Topics = list[Topic]
-
-
-class JobOptions(TypedDict, total=False):
-    """What may be said about a new job, see `JobQueue.put`."""
-
-    delay: Duration | None
-    at: datetime | None
-    key: str | None
-    replace: bool
-    ttr: Duration | None
-    max_attempts: int | None
-    headers: Mapping[str, str] | None
-    traceparent: str | None
 
 
 class JobQueue:
@@ -86,26 +72,26 @@ class JobQueue:
         traceparent: str | None = None,
     ) -> NewJob:
         """Return a new job for `put_many`; nothing is stored yet. `put` says what the arguments mean."""
-        if delay is not None and at is not None:
-            raise BadJob("give delay or at, not both")
         now = self.store.clock.wall()
-        due = moment(at) if at is not None else now + (0 if delay is None else duration(delay))
-        if headers or traceparent:
-            headers = _headers(headers, traceparent)
-        if max_attempts is not None:
-            whole(max_attempts, "max_attempts", 1_000_000)
-        return NewJob(
-            _name(topic, "topic"),
-            self._body(body),
-            due,
-            None if key is None else _name(key, "key"),
-            None if ttr is None else max(duration(ttr, "ttr"), 1),
-            max_attempts,
-            headers or None,
-            replace,
+        return new_job(
+            now, self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, traceparent
         )
 
-    def _put(self, topic: str, body: Any = None, /, **options: Unpack[JobOptions]) -> Change[int]:
+    def _put(
+        self,
+        topic: str,
+        body: Any = None,
+        /,
+        *,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        key: str | None = None,
+        replace: bool = False,
+        ttr: Duration | None = None,
+        max_attempts: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        traceparent: str | None = None,
+    ) -> Change[int]:
         """Store a job durably; return its id.
 
         body          bytes, or anything that JSON can say
@@ -118,8 +104,16 @@ class JobQueue:
         headers       text by name, for the handler
         traceparent   W3C trace context of the caller, for the handler
         """
-        self.metrics.count("put", topic)
-        return Change(ops.Put((self.job(topic, body, **options),)), _only)
+        now = self.store.clock.wall()
+        job = new_job(
+            now, self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, traceparent
+        )
+
+        def stored(ids: _Ids) -> int:
+            self.metrics.count("put", topic)
+            return ids[0]
+
+        return Change(ops.Put((job,)), stored)
 
     put, aput = both(_put)
 
@@ -129,9 +123,13 @@ class JobQueue:
         for job in batch:
             if not isinstance(job, NewJob):
                 raise BadJob(f"put_many takes what queue.job(...) returns, not {type(job).__name__}")
-        for topic, count in Counter([job.topic for job in batch]).items():
-            self.metrics.count("put", topic, count)
-        return Change(ops.Put(batch))
+
+        def stored(ids: _Ids) -> _Ids:
+            for topic, count in Counter([job.topic for job in batch]).items():
+                self.metrics.count("put", topic, count)
+            return ids
+
+        return Change(ops.Put(batch), stored)
 
     put_many, aput_many = both(_put_many)
 
@@ -204,13 +202,13 @@ class JobQueue:
 
     def _pause(self, topic: str) -> Change[bool]:
         """Let no job of a topic be claimed until `resume`; those that run go on. False: it was paused."""
-        return Change(ops.Pause(_name(topic, "topic"), paused=True))
+        return Change(ops.Pause(name(topic, "topic"), paused=True))
 
     pause, apause = both(_pause)
 
     def _resume(self, topic: str) -> Change[bool]:
         """Let jobs of a topic be claimed again. False: it was not paused."""
-        return Change(ops.Pause(_name(topic, "topic"), paused=False))
+        return Change(ops.Pause(name(topic, "topic"), paused=False))
 
     resume, aresume = both(_resume)
 
@@ -242,7 +240,7 @@ class JobQueue:
         """
         whole(limit, "limit", 1_000_000)
         terms = Terms(max(duration(ttr, "ttr"), 1), retry.max_attempts)
-        return Change(ops.Reserve(_name(topic, "topic"), limit, terms, _RESERVER))
+        return Change(ops.Reserve(name(topic, "topic"), limit, terms, _RESERVER))
 
     reserve, areserve = both(_reserve)
 
@@ -285,12 +283,12 @@ class JobQueue:
         may run until another worker may have its job; `keep_lease` renews that for as long as it runs and its process
         lives.
         """
-        name = _name(topic, "topic")
-        if name in self.handlers:
-            raise BadJob(f"topic {name[:80]!r} has a handler already")
+        named = name(topic, "topic")
+        if named in self.handlers:
+            raise BadJob(f"topic {named[:80]!r} has a handler already")
 
         def register(function: _F) -> _F:
-            self.handlers[name] = Handler(name, function, concurrency, max(duration(ttr, "ttr"), 1), retry, keep_lease)
+            self.handlers[named] = Handler(named, function, concurrency, max(duration(ttr, "ttr"), 1), retry, keep_lease)
             return function
 
         return register
@@ -305,6 +303,7 @@ class JobQueue:
 
     def close(self) -> None:
         """Close the store. Idempotent."""
+        self.turns.close()
         self.store.close()
 
     def __enter__(self) -> Self:
@@ -315,39 +314,6 @@ class JobQueue:
     ) -> None:
         self.close()
 
-    def _body(self, body: Any) -> bytes:
-        if not isinstance(body, bytes):
-            if isinstance(body, bytearray | memoryview):
-                body = bytes(body)
-            else:
-                try:
-                    body = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-                except (TypeError, ValueError, RecursionError) as error:
-                    raise BadJob(f"the body cannot be written as JSON ({error}): give bytes, or plain data") from error
-        if len(body) > self.max_body:
-            raise BadJob(
-                f"the body has {len(body)} bytes, the limit is {self.max_body}: store it elsewhere, put its name"
-            )
-        result: bytes = body
-        return result
-
-
-def _only(ids: list[int]) -> int:
-    return ids[0]
-
-
-def _name(value: Any, what: str) -> str:
-    if not isinstance(value, str):
-        raise BadJob(f"a {what} must be a str, not {type(value).__name__}")
-    if not value or len(value) > LONGEST_NAME:
-        raise BadJob(f"a {what} must have 1 to {LONGEST_NAME} characters, not {len(value)}")
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            raise BadJob(f"a {what} must be valid Unicode: {error.reason}") from error
-    return value
-
 
 def _ref(ref: Any) -> Ref:
     if isinstance(ref, Job):
@@ -355,7 +321,7 @@ def _ref(ref: Any) -> Ref:
     if isinstance(ref, int) and not isinstance(ref, bool):
         return ref if 0 <= ref < 2**63 else 0
     if isinstance(ref, tuple) and len(ref) == 2:
-        return _name(ref[0], "topic"), _name(ref[1], "key")
+        return name(ref[0], "topic"), name(ref[1], "key")
     raise BadJob("a job is named by its id, by the Job, or by a pair (topic, key)")
 
 
@@ -364,14 +330,3 @@ def _state(state: State | str) -> State:
         return State(state)
     except ValueError:
         raise BadJob(f"{state!r:.40} is no state: {', '.join(State)}") from None
-
-
-def _headers(headers: Mapping[str, str] | None, traceparent: Any) -> dict[str, str]:
-    known: dict[Any, Any] = dict(headers or {})
-    if traceparent is not None:
-        if not isinstance(traceparent, str) or not _TRACEPARENT.fullmatch(traceparent):
-            raise BadJob(f"{traceparent!r:.80} is no W3C traceparent")
-        known["traceparent"] = traceparent
-    if not all(isinstance(name, str) and isinstance(value, str) for name, value in known.items()):
-        raise BadJob("headers must be text by name")
-    return known

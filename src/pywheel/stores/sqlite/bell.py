@@ -66,7 +66,9 @@ class Bells:
         """Return the furthest horizon of all listeners, -1 without any."""
         page = self._page
         used = page[_USED]
-        return page[_FIRST] if used == 1 else max(page[_FIRST : _FIRST + used], default=_NOBODY)
+        if used < 2:
+            return page[_FIRST] if used else _NOBODY  # no slice: on the way of every put
+        return max(page[_FIRST : _FIRST + used])
 
     @property
     def reloads(self) -> int:

@@ -13,6 +13,7 @@ from .batch import FINISHED, OUTCOMES, Batch
 __all__ = ["ack", "claim", "expire", "nack", "release", "reserve", "settle_lost", "touch"]
 
 _DEAD = FINISHED.index(State.DEAD)
+_RUNNING = State.RUNNING
 _ALL = -1
 
 
@@ -69,23 +70,33 @@ def claim(batch: Batch, ops: Sequence[Claim]) -> list[list[Job]]:
 
 
 def _start(batch: Batch, found: list[Any], op: Reserve | Claim) -> list[Job]:
+    """Claim the rows found. One statement for all: between two, other threads would get in."""
     if not found:
         return []
-    terms, topic = op.terms, op.topic
-    now, backoff, last = batch.now, terms.backoff, len(terms.backoff) - 1
-    number = batch.workers.number(batch.connection, op.worker)
-    jobs, rows = [], []
-    for id, body, due, created, key, ttr, limit, headers, claims, forgiven, error in found:
+    (ttr, most, backoff), topic, now, jobs = op.terms, op.topic, batch.now, []
+    for id, body, due, created, key, own_ttr, limit, headers, claims, forgiven, error in found:
         claim = (claims or 0) + 1
-        attempt = claim - (forgiven or 0)
-        lease = now + (ttr or terms.ttr)
-        wait = backoff[min(attempt - 1, last)] if backoff else 0
-        rows.append((id, claim, attempt, now, lease, limit or terms.max_attempts, wait, number))
         known = json.loads(headers) if headers else {}
+        lease = now + (own_ttr or ttr)
         jobs.append(
-            Job(id, topic, body, due, created, State.RUNNING, key, ttr, limit, known, claim, attempt, lease, error)
+            Job(
+                id, topic, body, due, created, _RUNNING, key, own_ttr, limit, known,
+                claim, claim - (forgiven or 0), lease, error,
+            )
         )
-    batch.run_many("start", rows)
+    batch.run(
+        "start",
+        {
+            "now": now,
+            "ttr": ttr,
+            "max_attempts": most,
+            "first": backoff[0] if backoff else 0,
+            "last": backoff[-1] if backoff else 0,
+            "backoff": json.dumps(backoff),
+            "worker": batch.workers.number(batch.connection, op.worker),
+            "ids": json.dumps([job.id for job in jobs]),
+        },
+    )
     return jobs
 
 

@@ -19,7 +19,7 @@ from ..._errors import (
 )
 from .statements import MIGRATIONS
 
-__all__ = ["connect", "ours", "translated", "upgrade"]
+__all__ = ["NO_ROOM", "connect", "ours", "translated", "upgrade"]
 
 APPLICATION: Final = 0x70797768  # "pywh": marks the file as ours
 BUSY_SECONDS: Final = 5.0
@@ -29,6 +29,7 @@ _SETTINGS: Final = (
     "PRAGMA temp_store = MEMORY",
     "PRAGMA mmap_size = 0",
 )
+NO_ROOM: Final = "{path}: no room on the disk: free some, the jobs stored before are intact"
 _OLDEST: Final = (3, 38)
 _PAGE_SIZE: Final = 2048  # jobs are small: fewer bytes to log for each
 
@@ -128,7 +129,7 @@ def ours(error: sqlite3.Error, path: str) -> StoreError:
     name = getattr(error, "sqlite_errorname", "") or ""
     match (code or 0) & 0xFF:
         case sqlite3.SQLITE_FULL:
-            return StoreFull(f"{path}: no room on the disk: free some, the jobs stored before are intact")
+            return StoreFull(NO_ROOM.format(path=path))
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return StoreBusy(
                 f"{path} was locked by another program for {BUSY_SECONDS:g} s: try again, or stop that program"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ..._errors import JobExists
-from ..ops import Put
+from ..ops import Op, Put
 from ..record import NewJob
 from .batch import Batch, Names
 from .claims import settle_lost
@@ -16,11 +16,18 @@ from .statements import SQL
 
 __all__ = ["put", "put_alone"]
 
-_PUT = SQL["put"]
-_MANY = 100  # rows from which on `executemany` is quicker
-_SOME = 32
-_INTO, _, _ROW = _PUT.partition(" VALUES ")
-_PUTS = [f"{_INTO} VALUES {', '.join([_ROW] * count)}" for count in range(_SOME + 1)]
+# Rows by one statement: fewer steps than `executemany` takes, and between two of them other threads get in.
+_SOME: Final = 25
+
+
+def _rows(statement: str) -> list[str]:
+    """Return the statement that inserts n rows, for each n."""
+    into, _, row = statement.partition(" VALUES ")
+    return [f"{into} VALUES {', '.join([row] * count)}" for count in range(_SOME + 1)]
+
+
+_PUT: Final = _rows(SQL["put"])
+_PUT_PLAIN: Final = _rows(SQL["put_plain"])
 
 
 def put(batch: Batch, ops: Sequence[Put]) -> list[Any]:
@@ -36,18 +43,21 @@ def put(batch: Batch, ops: Sequence[Put]) -> list[Any]:
     return outcomes
 
 
-def put_alone(connection: sqlite3.Connection, op: Put, now: int, topics: Names, horizon: int) -> list[int] | None:
-    """Store a single job by a single statement, which is its own transaction; None if that does not suffice."""
-    if len(op.jobs) != 1:
+def put_alone(connection: sqlite3.Connection, ops: Sequence[Op], now: int, topics: Names, horizon: int) -> int | None:
+    """Store a single job by a single statement, which is its own transaction; None if it takes more than that."""
+    if len(ops) != 1 or type(ops[0]) is not Put or len(ops[0].jobs) != 1:
         return None
-    name, body, due, key, ttr, limit, headers, _ = op.jobs[0]
-    topic = topics.known(name)
-    if topic is None or key is not None or due <= horizon:
+    job = ops[0].jobs[0]
+    topic = topics.known(job.topic)
+    if topic is None or job.due <= horizon or not _plain(job):
         return None
-    row = (topic, due, due - now, ttr, limit, None, headers and _headers(headers), body)
-    last = connection.execute(_PUT, row).lastrowid
-    assert last is not None
-    return [last]
+    return connection.execute(_PUT_PLAIN[1], (topic, job.due, job.due - now, job.body)).lastrowid
+
+
+def _plain(job: NewJob) -> bool:
+    """Whether it has only what every job has."""
+    _, _, _, key, ttr, limit, headers, _ = job
+    return key is None and ttr is None and limit is None and headers is None
 
 
 def _keyed(jobs: Sequence[NewJob]) -> bool:
@@ -107,26 +117,32 @@ def _holder(batch: Batch, job: NewJob) -> int | None:
 
 
 def _insert(batch: Batch, jobs: Sequence[NewJob]) -> list[int]:
-    now = batch.now
-    topics = {name: batch.topic(name) for name in {job.topic for job in jobs}}
-    rows = [
-        (topics[name], due, due - now, ttr, limit, key, headers and _headers(headers), body)
-        for name, body, due, key, ttr, limit, headers, _ in jobs
-    ]
-    if not rows:
+    if not jobs:
         return []
-    execute = batch.connection.execute
-    if len(rows) >= _MANY:
-        batch.connection.executemany(_PUT, rows)
-        [last] = batch.row("last_id")
-    else:
-        # One call for some rows: between calls other threads get in.
-        for at in range(0, len(rows), _SOME):
-            part = rows[at : at + _SOME]
-            last = execute(_PUTS[len(part)], [value for row in part for value in row]).lastrowid
-    ids = list(range(last - len(rows) + 1, last + 1))  # in turn, as no one else writes meanwhile
+    now, execute = batch.now, batch.connection.execute
+    topics = {name: batch.topic(name) for name in {job.topic for job in jobs}}
+    statements, values = (_PUT_PLAIN, _plain_values) if all(map(_plain, jobs)) else (_PUT, _all_values)
+    for at in range(0, len(jobs), _SOME):
+        part = jobs[at : at + _SOME]
+        last = execute(statements[len(part)], values(part, topics, now)).lastrowid
+    assert last is not None
+    ids = list(range(last - len(jobs) + 1, last + 1))  # in turn, as no one else writes meanwhile
     batch.changed_many(ids, [job.due for job in jobs])
     return ids
+
+
+def _plain_values(jobs: Sequence[NewJob], topics: Mapping[str, int], now: int) -> list[Any]:
+    values: list[Any] = []
+    for name, body, due, _, _, _, _, _ in jobs:
+        values += (topics[name], due, due - now, body)
+    return values
+
+
+def _all_values(jobs: Sequence[NewJob], topics: Mapping[str, int], now: int) -> list[Any]:
+    values: list[Any] = []
+    for name, body, due, key, ttr, limit, headers, _ in jobs:
+        values += (topics[name], due, due - now, ttr, limit, key, headers and _headers(headers), body)
+    return values
 
 
 def _replace(batch: Batch, id: int, job: NewJob) -> int:

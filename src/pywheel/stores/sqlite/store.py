@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
@@ -10,7 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ..._errors import StoreError
+from ..._errors import StoreError, StoreFull, StoreReadOnly
 from .. import ops as o
 from ..clock import Clock, SystemClock
 from ..contract import Hints, Listener, Store
@@ -18,7 +19,7 @@ from ..record import Attempt, Counts, Due, Job, State, Topic
 from . import claims, manage, puts, shards
 from .batch import Batch, Names
 from .bell import Bells
-from .connection import connect, ours, translated, upgrade
+from .connection import NO_ROOM, connect, ours, translated, upgrade
 from .leader import Leader
 from .reader import Reader
 from .turnstile import Turnstile
@@ -92,27 +93,14 @@ class SqliteStore(Store):
 
     def _transact(self, ops: Sequence[o.Op]) -> list[Any]:
         """Apply the commands of one or more callers; wake whom it concerns."""
-        execute = self._connection.execute
         try:
             self._turnstile.enter()
             try:
                 now, horizon = self.clock.wall(), self._bells.horizon()
-                if len(ops) == 1 and type(ops[0]) is o.Put:
-                    ids = puts.put_alone(self._connection, ops[0], now, self._topics, horizon)
-                    if ids is not None:
-                        self._missed(ops[0].jobs[0].due)
-                        return [ids]
-                execute("BEGIN IMMEDIATE")
-                batch = Batch(self._connection, now, self._topics, self._workers, horizon)
-                if len(ops) == 1:
-                    outcomes = self._apply[type(ops[0])](batch, ops)
-                else:
-                    outcomes = []
-                    for kind, same in groupby(ops, type):
-                        outcomes += self._apply[kind](batch, list(same))
-                if batch.hinted:
-                    batch.store_hints()
-                execute("COMMIT")
+                alone = puts.put_alone(self._connection, ops, now, self._topics, horizon)
+                if alone is None:
+                    batch = Batch(self._connection, now, self._topics, self._workers, horizon)
+                    outcomes = self._commit(batch, ops)
             except BaseException:
                 self._roll_back()
                 raise
@@ -120,7 +108,24 @@ class SqliteStore(Store):
                 self._turnstile.leave()
         except sqlite3.Error as error:
             raise ours(error, self.path) from error
+        # The bells after the commit: then a horizon that moved meanwhile is seen here, or the one who moved it sees it.
+        if alone is not None:
+            self._missed(ops[0].jobs[0].due)
+            return [[alone]]
         self._tell(batch)
+        return outcomes
+
+    def _commit(self, batch: Batch, ops: Sequence[o.Op]) -> list[Any]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        if len(ops) == 1:
+            outcomes = self._apply[type(ops[0])](batch, ops)
+        else:
+            outcomes = []
+            for kind, same in groupby(ops, type):
+                outcomes += self._apply[kind](batch, list(same))
+        if batch.hinted:
+            batch.store_hints()
+        self._connection.execute("COMMIT")
         return outcomes
 
     def _roll_back(self) -> None:
@@ -130,10 +135,7 @@ class SqliteStore(Store):
             self._connection.execute("ROLLBACK")
 
     def _tell(self, batch: Batch) -> None:
-        """Ring for what is in somebody's window now.
-
-        After the commit: then a horizon that moved meanwhile is seen here, or the one who moved it sees the commit.
-        """
+        """Ring for what is in somebody's window now."""
         if batch.first_beyond is not None:
             self._missed(batch.first_beyond)
         if batch.first_hinted is not None:
@@ -255,6 +257,8 @@ def _beside(path: str, kind: Callable[[str], Any]) -> Any:
     try:
         return kind(path)
     except PermissionError as error:
-        from ..._errors import StoreReadOnly
-
         raise StoreReadOnly(f"{path}: cannot write {error.filename}: mend the permissions of the folder") from error
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StoreFull(NO_ROOM.format(path=path)) from error
+        raise StoreError(f"{path}: the files beside it cannot be used: {error}") from error

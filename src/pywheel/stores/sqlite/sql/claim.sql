@@ -22,7 +22,13 @@ WHERE j.topic = ? AND j.state IS NULL AND j.due <= ?
     AND NOT EXISTS (SELECT 1 FROM run r WHERE r.job = j.id)
 
 -- name: start
-INSERT INTO run (job, claim, attempt, started, lease, max_attempts, backoff, worker) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO run (job, claim, attempt, started, lease, max_attempts, backoff, worker)
+SELECT j.id, coalesce(j.claims, 0) + 1, coalesce(j.claims, 0) + 1 - coalesce(j.forgiven, 0), :now,
+    :now + coalesce(nullif(j.ttr, 0), :ttr), coalesce(nullif(j.max_attempts, 0), :max_attempts),
+    CASE WHEN j.claims IS NULL THEN :first
+        ELSE coalesce(:backoff ->> (coalesce(j.claims, 0) - coalesce(j.forgiven, 0)), :last) END,
+    :worker
+FROM json_each(:ids) e CROSS JOIN job j ON j.id = e.value
 
 -- name: worker_id
 SELECT id FROM worker WHERE name = ?

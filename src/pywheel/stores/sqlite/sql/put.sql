@@ -7,8 +7,8 @@ INSERT INTO topic (name) VALUES (?) RETURNING id
 -- name: put
 INSERT INTO job (topic, due, ahead, ttr, max_attempts, key, headers, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 
--- name: last_id
-SELECT last_insert_rowid()
+-- name: put_plain
+INSERT INTO job (topic, due, ahead, body) VALUES (?, ?, ?, ?)
 
 -- name: key_holder
 SELECT id FROM job WHERE topic = ? AND key = ? AND state IS NULL

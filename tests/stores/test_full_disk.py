@@ -1,0 +1,56 @@
+"""A disk without room: a real one, small, in a mount namespace of its own. The same with an injected limit: files."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.isolated.child import environment
+
+CHILD = str(Path(__file__).with_name("full_disk_child.py"))
+UNSHARE = [shutil.which("unshare") or "unshare", "--user", "--map-root-user", "--mount"]
+MOUNT = 'mount -t tmpfs -o size=4m tmpfs "$1"'
+
+
+def may_mount(folder):
+    try:
+        return subprocess.run([*UNSHARE, "sh", "-c", MOUNT, "sh", folder], capture_output=True).returncode == 0
+    except OSError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("disk")
+    if not may_mount(folder):
+        pytest.skip("no small disk can be mounted here")
+    command = [*UNSHARE, "sh", "-c", f'{MOUNT} && exec "$2" "$3" "$1"', "sh", folder, sys.executable, CHILD]
+    result = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_a_put_on_a_full_disk_is_refused_and_says_how_to_mend_it(seen):
+    assert "no room on the disk: free some" in seen["put"]
+
+
+def test_an_end_of_a_claim_on_a_full_disk_is_refused_and_the_claim_stands(seen):
+    assert "no room on the disk" in seen["nack"]
+    assert seen["still_leased"]
+
+
+def test_once_there_is_room_the_claims_can_be_acked_and_jobs_put(seen):
+    assert seen["acked"]
+
+
+def test_every_job_that_was_told_is_there_and_no_other(seen):
+    assert seen["intact"]
+    assert seen["whole"]
+    assert seen["reopened"]
+
+
+def test_a_new_file_on_a_full_disk_is_refused_by_name(seen):
+    assert "no room on the disk" in seen["new_file"]
