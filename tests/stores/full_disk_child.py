@@ -51,7 +51,7 @@ except StoreFull as error:
     seen["nack"] = str(error)
 seen["still_leased"] = sum(queue.get(job).state == "running" for job in claimed) == len(claimed)
 BALLAST.unlink()
-seen["acked"] = all([queue.ack(job) for job in claimed])
+seen["acked"] = all(queue.ack(job) for job in claimed)
 later = [queue.put("t", b"later") for _ in range(20)]
 seen["intact"] = all(queue.get(id).id == id for id in [*before, *told, *later])
 seen["whole"] = sum(queue.counts()["t"]) == len(before) + len(told) + len(later)

@@ -260,7 +260,8 @@ def test_a_dead_workers_shards_are_free_at_once(path, clock):
         second.close()
 
 
-def test_a_stopped_workers_shards_are_free_once_its_heart_stands_still(path, clock):
+def test_a_stopped_workers_shards_are_free_once_its_heart_stands_still(path, clock, monkeypatch):
+    monkeypatch.setattr("pywheel.stores.sqlite.bell._LOOK", 0)
     with reopened(path, clock) as one, reopened(path, clock) as two:
         first, second = one.listen("a"), two.listen("b")
         one.apply([ops.Hold(first.worker, 60_000)])

@@ -51,8 +51,10 @@ class Tally:
 
     def observe(self, name: str, topic: str, value: float) -> None:
         """Keep a value."""
-        with self._lock:
-            self.values.setdefault((name, topic), deque(maxlen=self.KEPT)).append(value)
+        values = self.values.get((name, topic))
+        if values is None:
+            values = self.values.setdefault((name, topic), deque(maxlen=self.KEPT))
+        values.append(value)  # atomic, as `setdefault` is: pools do not wait for each other here
 
     def total(self, name: str) -> int:
         """Return a counter's sum over all topics."""
@@ -61,6 +63,6 @@ class Tally:
 
     def percentile(self, name: str, part: float) -> float | None:
         """Return the value below which `part` (0 to 1) of a histogram's kept values lie; None without any."""
-        with self._lock:
-            found = sorted(value for (series, _), values in self.values.items() if series == name for value in values)
+        kept = [values.copy() for (series, _), values in self.values.copy().items() if series == name]
+        found = sorted(value for values in kept for value in values)
         return found[min(int(part * len(found)), len(found) - 1)] if found else None

@@ -105,9 +105,7 @@ class JobQueue:
         traceparent   W3C trace context of the caller, for the handler
         """
         now = self.store.clock.wall()
-        job = new_job(
-            now, self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, traceparent
-        )
+        job = new_job(now, self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, traceparent)
 
         def stored(ids: _Ids) -> int:
             self.metrics.count("put", topic)
@@ -288,7 +286,9 @@ class JobQueue:
             raise BadJob(f"topic {named[:80]!r} has a handler already")
 
         def register(function: _F) -> _F:
-            self.handlers[named] = Handler(named, function, concurrency, max(duration(ttr, "ttr"), 1), retry, keep_lease)
+            self.handlers[named] = Handler(
+                named, function, concurrency, max(duration(ttr, "ttr"), 1), retry, keep_lease
+            )
             return function
 
         return register

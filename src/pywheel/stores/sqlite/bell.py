@@ -32,6 +32,7 @@ _USED: Final = 1  # word 1: slots from here on were never used
 _FIRST: Final = 2  # then the horizons, then the heartbeats
 _NOBODY: Final = -1
 _POLL: Final = 0.02  # seconds between looks where there are no Unix datagrams
+_LOOK: Final = 1.0  # seconds between looks at who else is there, a socket each
 _STOPPED: Final = 15_000  # ms without a heartbeat after which a worker counts as gone
 _LONGEST_ADDRESS: Final = 100  # bytes; the system's limit is 104 or 108
 _RING: Final = b"r"  # somebody else changed something
@@ -202,8 +203,13 @@ class BellListener(Listener):
         self._event = threading.Event()  # where there are no datagrams
         self._closed = False
         self._peers = bells.running()
+        self._looked = time.monotonic()
 
     def stirred(self) -> bool:
+        now = time.monotonic()
+        if now - self._looked < _LOOK:
+            return False
+        self._looked = now
         self._bells.beat(self._slot)
         before, self._peers = self._peers, self._bells.running()
         return before != self._peers

@@ -80,8 +80,20 @@ def _start(batch: Batch, found: list[Any], op: Reserve | Claim) -> list[Job]:
         lease = now + (own_ttr or ttr)
         jobs.append(
             Job(
-                id, topic, body, due, created, _RUNNING, key, own_ttr, limit, known,
-                claim, claim - (forgiven or 0), lease, error,
+                id,
+                topic,
+                body,
+                due,
+                created,
+                _RUNNING,
+                key,
+                own_ttr,
+                limit,
+                known,
+                claim,
+                claim - (forgiven or 0),
+                lease,
+                error,
             )
         )
     batch.run(
@@ -117,15 +129,15 @@ def _held(batch: Batch, ops: Sequence[Nack | Release | Touch]) -> list[_Run | No
 def ack(batch: Batch, ops: Sequence[Ack]) -> list[bool]:
     """Make running jobs done; many by as few statements as one."""
     ids = json.dumps([op.id for op in ops])
-    receipts = set(batch.rows("receipts_among", (ids, batch.now)))
+    jobs, claims = map(json.loads, batch.row("held_among", (ids, batch.now)))
+    held = dict(zip(jobs, claims, strict=True))
     outcomes = []
     done = []
-    for op in ops:
-        held = op in receipts  # both are a pair of id and count
-        if held:
-            receipts.discard(op)  # a second ack of the same claim comes too late
-            done.append(op.id)
-        outcomes.append(held)
+    for id, claim in ops:
+        outcomes.append(held.get(id) == claim)
+        if outcomes[-1]:
+            del held[id]  # a second ack of the same claim comes too late
+            done.append(id)
     if done:
         ids = json.dumps(done)
         batch.run("record_done", (batch.now, ids))

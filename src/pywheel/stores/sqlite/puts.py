@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ..._errors import JobExists
 from ..ops import Op, Put
@@ -43,15 +43,24 @@ def put(batch: Batch, ops: Sequence[Put]) -> list[Any]:
     return outcomes
 
 
-def put_alone(connection: sqlite3.Connection, ops: Sequence[Op], now: int, topics: Names, horizon: int) -> int | None:
+class Alone(NamedTuple):
+    """A job that was stored by a statement of its own."""
+
+    id: int
+    due: int
+
+
+def put_alone(connection: sqlite3.Connection, op: Op, now: int, topics: Names, horizon: int) -> Alone | None:
     """Store a single job by a single statement, which is its own transaction; None if it takes more than that."""
-    if len(ops) != 1 or type(ops[0]) is not Put or len(ops[0].jobs) != 1:
+    if type(op) is not Put or len(op.jobs) != 1:
         return None
-    job = ops[0].jobs[0]
+    job = op.jobs[0]
     topic = topics.known(job.topic)
     if topic is None or job.due <= horizon or not _plain(job):
         return None
-    return connection.execute(_PUT_PLAIN[1], (topic, job.due, job.due - now, job.body)).lastrowid
+    last = connection.execute(_PUT_PLAIN[1], (topic, job.due, job.due - now, job.body)).lastrowid
+    assert last is not None
+    return Alone(last, job.due)
 
 
 def _plain(job: NewJob) -> bool:

@@ -97,7 +97,7 @@ class SqliteStore(Store):
             self._turnstile.enter()
             try:
                 now, horizon = self.clock.wall(), self._bells.horizon()
-                alone = puts.put_alone(self._connection, ops, now, self._topics, horizon)
+                alone = puts.put_alone(self._connection, ops[0], now, self._topics, horizon) if len(ops) == 1 else None
                 if alone is None:
                     batch = Batch(self._connection, now, self._topics, self._workers, horizon)
                     outcomes = self._commit(batch, ops)
@@ -110,8 +110,8 @@ class SqliteStore(Store):
             raise ours(error, self.path) from error
         # The bells after the commit: then a horizon that moved meanwhile is seen here, or the one who moved it sees it.
         if alone is not None:
-            self._missed(ops[0].jobs[0].due)
-            return [[alone]]
+            self._missed(alone.due)
+            return [[alone.id]]
         self._tell(batch)
         return outcomes
 

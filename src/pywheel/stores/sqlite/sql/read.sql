@@ -50,13 +50,15 @@ ORDER BY j.due LIMIT 1
 SELECT min(lease + backoff) FROM run WHERE attempt < max_attempts
 
 -- name: window
-SELECT j.due, j.id, t.name FROM topic t CROSS JOIN job j INDEXED BY job_due ON j.topic = t.id
-WHERE t.name = :topic AND NOT t.paused AND j.state IS NULL
-    AND j.due >= :after AND (j.due > :after OR j.id > :id) AND j.due <= :until
-    AND (:shards >> (j.id % 16)) & 1
-    AND NOT EXISTS (SELECT 1 FROM run r WHERE r.job = j.id)
-ORDER BY j.due, j.id
-LIMIT :limit
+SELECT json_group_array(due), json_group_array(id) FROM (
+    SELECT j.due, j.id FROM topic t CROSS JOIN job j INDEXED BY job_due ON j.topic = t.id
+    WHERE t.name = :topic AND NOT t.paused AND j.state IS NULL
+        AND j.due >= :after AND (j.due > :after OR j.id > :id) AND j.due <= :until
+        AND (:shards >> (j.id % 16)) & 1
+        AND NOT EXISTS (SELECT 1 FROM run r WHERE r.job = j.id)
+    ORDER BY j.due, j.id
+    LIMIT :limit
+)
 
 -- name: hint_cursor
 SELECT coalesce(max(seq), 0) FROM hint

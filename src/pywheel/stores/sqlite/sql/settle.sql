@@ -29,8 +29,9 @@ UPDATE job SET state = 0, claims = r.claim FROM json_each(?) e CROSS JOIN run r 
 -- name: end_runs
 DELETE FROM run WHERE job IN (SELECT value FROM json_each(?))
 
--- name: receipts_among
-SELECT r.job, r.claim FROM json_each(?) e CROSS JOIN run r ON r.job = e.value WHERE r.lease > ?
+-- name: held_among
+SELECT json_group_array(r.job), json_group_array(r.claim)
+FROM json_each(?) e CROSS JOIN run r ON r.job = e.value WHERE r.lease > ?
 
 -- name: finish
 UPDATE job SET state = ?, claims = ? WHERE id = ?

@@ -1,0 +1,90 @@
+"""The fair turn between processes. Two turnstiles on one path are as far apart as two processes."""
+
+import threading
+
+import pytest
+
+from pywheel.stores.sqlite.turnstile import LOCKS, Turnstile
+from tests.jobs.waiting import until
+
+pytestmark = pytest.mark.skipif(not LOCKS, reason="no flock here")
+
+
+@pytest.fixture
+def turnstiles(tmp_path):
+    made = [Turnstile(str(tmp_path / "jobs.db")) for _ in range(3)]
+    yield made
+    for turnstile in made:
+        turnstile.close()
+
+
+def is_waited_for(turnstile):
+    return turnstile._page[0] == 1
+
+
+def enter_in_a_thread(turnstile, name, order):
+    def visit():
+        turnstile.enter()
+        order.append(name)
+        turnstile.leave()
+
+    thread = threading.Thread(target=visit)
+    thread.start()
+    return thread
+
+
+def test_one_has_the_turn_at_a_time(turnstiles):
+    first, second, _ = turnstiles
+    order = []
+    first.enter()
+    thread = enter_in_a_thread(second, "second", order)
+    until(lambda: is_waited_for(first))
+    assert order == []
+    first.leave()
+    thread.join(60)
+    assert order == ["second"]
+    assert not is_waited_for(first)
+
+
+def test_who_had_the_turn_comes_after_the_one_who_waits(turnstiles):
+    first, second, _ = turnstiles
+    order = []
+    for _ in range(50):
+        first.enter()
+        thread = enter_in_a_thread(second, "waiter", order)
+        until(lambda: is_waited_for(first))
+        first.leave()
+        first.enter()
+        order.append("again")
+        first.leave()
+        thread.join(60)
+    assert order == ["waiter", "again"] * 50
+
+
+def test_one_who_dies_while_waiting_holds_nobody_up(turnstiles):
+    first, second, _ = turnstiles
+    first._page[0] = 1  # what it leaves behind
+    first.enter()
+    assert not is_waited_for(first)
+    first.leave()
+    second.enter()
+    second.leave()
+
+
+def test_many_never_meet(turnstiles):
+    inside, met = [], []
+
+    def visit(turnstile):
+        for _ in range(300):
+            turnstile.enter()
+            inside.append(turnstile)
+            met.append(len(inside))
+            inside.pop()
+            turnstile.leave()
+
+    threads = [threading.Thread(target=visit, args=(turnstile,)) for turnstile in turnstiles]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert met == [1] * 900
