@@ -10,7 +10,8 @@ _HERE = "benchmarks.job_peers.with_"
 
 @dataclass(frozen=True)
 class Peer:
-    """A queue of jobs. Its client is benchmarks.job_peers.with_NAME; `worker` is what follows `python -m`."""
+    """A queue of jobs. Its client is benchmarks.job_peers.with_NAME; `worker` is what follows `python -m`;
+    {url} in it stands for the server."""
 
     name: str
     title: str
@@ -95,7 +96,7 @@ PEERS = [
         "RQ, Redis",
         ("rq", "redis"),
         "redis",
-        "rq.cli worker --with-scheduler --worker-class rq.worker.SimpleWorker --quiet",
+        "rq.cli worker --url {url} --with-scheduler --worker-class rq.worker.SimpleWorker --quiet",
         _REDIS,
         "`SimpleWorker`, which runs jobs in its own process one after another (its usual worker forks for each), with"
         " the scheduler, which looks once a second; no results kept.",

@@ -38,7 +38,7 @@ def drain(peer: Peer, count: int) -> dict[str, float]:
     with site(peer) as here:
         here.put(count, 0, 0)
         with here.worker(ready=False) as worker:
-            if not here.wait_for(count, 50):
+            if not here.wait_for(count, 120):
                 raise RuntimeError(f"{count - len(here.records())} jobs did not come:\n{worker.complaint()}")
         came = [moment for _, moment in here.records()]
     return {"drain": (len(came) - 1) / (came[-1] - came[0])}

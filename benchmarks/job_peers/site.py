@@ -39,7 +39,7 @@ class Site:
         """Run a worker; if `ready`, it has handled a job, which is the first of `records`."""
         if ready:
             self.put(1, 0, 0)
-        command = [sys.executable, "-m", *self._peer.worker.split()]
+        command = [sys.executable, "-m", *self._peer.worker.format(url=self._env["JOBS_URL"]).split()]
         with Program(command, self._folder / "worker.log", env=self._env) as worker:
             if ready and not self.wait_for(1, 60):
                 raise RuntimeError(f"the worker handles nothing:\n{worker.complaint()}")

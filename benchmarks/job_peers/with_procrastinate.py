@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from functools import cache
 
-from procrastinate import App, PsycopgConnector, SyncPsycopgConnector
+from procrastinate import App, PsycopgConnector
 
 from benchmarks.job_peers.record import record
 
-URL = os.environ["JOBS_URL"]
-app = App(connector=PsycopgConnector(conninfo=URL))
+app = App(connector=PsycopgConnector(conninfo=os.environ["JOBS_URL"]))
 
 
 @app.task(name="handle")
@@ -20,9 +19,7 @@ async def handle(body: str) -> None:
 
 @cache
 def opened() -> App:
-    sync = app.with_connector(SyncPsycopgConnector(conninfo=URL))
-    sync.open()
-    return sync
+    return app.open()
 
 
 def put(body: str, delay: float) -> None:
