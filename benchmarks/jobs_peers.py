@@ -30,7 +30,8 @@ way with 8 threads or coroutines where it has them, a handler that only notes th
 
 - **put**: jobs with delays of 5 to 20 s, a second, while no worker runs ({puts:,} jobs)
 - **late**: ms from the moment a job was asked for to the call of its handler, put beside a running worker ({late:,}
-  jobs); **early** counts those that came more than 1 ms too soon
+  jobs, that is {pace:.0f} a second, which a queue that drains no faster cannot keep up with); **early** counts those
+  that came more than 1 ms too soon
 - **drain**: jobs already due when the worker starts, a second, from the first call to the last ({drain:,} jobs)
 - **idle**: {idle:,} jobs a day ahead: per cent of a core over 10 s of all processes of the worker and of the server,
   and the resident MB of the worker's processes
@@ -120,6 +121,7 @@ def page(lines: list[str], peers: list[Peer], counts: dict[str, int]) -> str:
         cores=os.cpu_count(),
         puts=counts["enqueue"],
         late=counts["lateness"],
+        pace=counts["lateness"] / 15,
         drain=counts["drain"],
         idle=counts["idle"],
     )

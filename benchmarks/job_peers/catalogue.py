@@ -22,6 +22,7 @@ class Peer:
     configured: str
     caveats: str
     setup: str = ""
+    environment: str = ""
 
 
 PEERS = [
@@ -53,9 +54,11 @@ PEERS = [
         "redis",
         f"dramatiq {_HERE}dramatiq --processes 1 --threads 8 --skip-logging",
         _REDIS,
-        "One process of 8 threads; otherwise its defaults.",
+        "One process of 8 threads; `dramatiq_worker_timeout=100`: looks for what fell due every 0.1 s (1 s"
+        " unless set).",
         "Delayed messages wait in the memory of a worker, up to 1000 a thread: behind that many far ones, a near one"
         " may wait as long as they do.",
+        environment="dramatiq_worker_timeout=100",
     ),
     Peer(
         "celery",
@@ -78,7 +81,8 @@ PEERS = [
         f"{_HERE}beanstalkd",
         "binlog (`-b`), fsync at most every 50 ms, its default: a crash of the machine loses up to that",
         "8 threads with a connection each, which reserve, handle and delete.",
-        "Delays are whole seconds (those of this workload are rounded to them); all jobs are held in memory.",
+        "Delays are whole seconds: those of this workload are rounded to them, and so fall due in bursts. All jobs"
+        " are held in memory.",
     ),
     Peer(
         "procrastinate",
@@ -100,7 +104,8 @@ PEERS = [
         _REDIS,
         "`SimpleWorker`, which runs jobs in its own process one after another (its usual worker forks for each), with"
         " the scheduler, which looks once a second; no results kept.",
-        "The job of a killed worker is marked as failed, not run again, unless it was put with `Retry`.",
+        "The moment of a job is cut to a whole second: it may come up to 1 s too soon. The job of a killed"
+        " worker is marked as failed, not run again, unless it was put with `Retry`.",
     ),
     Peer(
         "bullmq",
@@ -110,6 +115,7 @@ PEERS = [
         f"{_HERE}bullmq",
         _REDIS,
         "A coroutine handler, concurrency 8; completed jobs are removed.",
-        "A job whose worker was killed twice fails for good.",
+        "Its worker waits whole seconds, rounded up, for the next job to fall due (its Node.js twin waits to the"
+        " millisecond). A job whose worker was killed twice fails for good.",
     ),
 ]

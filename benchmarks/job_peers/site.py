@@ -26,7 +26,8 @@ class Site:
         self._records = folder / "records"
         if peer.name == "pywheel":
             url = f"sqlite:///{url}"
-        self._env = os.environ | {"JOBS_URL": url, "JOBS_RECORD": str(self._records)}
+        extra = dict(setting.split("=") for setting in peer.environment.split())
+        self._env = os.environ | {"JOBS_URL": url, "JOBS_RECORD": str(self._records)} | extra
         if peer.setup:
             self._run(peer.setup)
 
