@@ -89,9 +89,10 @@ PEERS = [
         "procrastinate, PostgreSQL",
         ("procrastinate", "psycopg"),
         "postgresql",
-        f"procrastinate --app {_HERE}procrastinate.app worker -c 8 -p 0.1",
+        f"procrastinate --log-level warning --app {_HERE}procrastinate.app worker -c 8 -p 0.1",
         "PostgreSQL's defaults (`fsync`, `synchronous_commit`): on the disk before `defer` returns",
-        "A coroutine handler, concurrency 8; polls every 0.1 s (5 s unless set), as a job that falls due wakes nobody.",
+        "A coroutine handler, concurrency 8; polls every 0.1 s (5 s unless set), as a job that falls due wakes nobody;"
+        " autovacuum looks every second, as a table just made has no statistics yet.",
         "Jobs of a killed worker stay in state `doing` until a task of your own retries them.",
         setup=f"procrastinate --app {_HERE}procrastinate.app schema --apply",
     ),

@@ -87,7 +87,7 @@ def beanstalkd(folder: Path) -> Iterator[Running]:
 
 @contextmanager
 def postgresql(folder: Path) -> Iterator[Running]:
-    """Run PostgreSQL as it comes; it refuses to run as root."""
+    """Run PostgreSQL, which refuses to run as root. A new table must not stay without statistics for a minute."""
     user = "postgres" if os.geteuid() == 0 else None
     data, port = folder / "data", free_port()
     data.mkdir(mode=0o700)
@@ -96,7 +96,19 @@ def postgresql(folder: Path) -> Iterator[Running]:
         shutil.chown(data, user)
     made = [find("initdb", "postgresql"), "-D", data, "-U", "bench", "--auth=trust", "--encoding=UTF8", "--no-locale"]
     subprocess.run(made, user=user, cwd=data, check=True, capture_output=True)
-    command = [find("postgres", "postgresql"), "-D", data, "-h", HOST, "-p", str(port), "-k", ""]
+    command = [
+        find("postgres", "postgresql"),
+        "-D",
+        data,
+        "-h",
+        HOST,
+        "-p",
+        str(port),
+        "-k",
+        "",
+        "-c",
+        "autovacuum_naptime=1",
+    ]
     with Program(command, folder / "postgres.log", user=user, folder=data, ending=signal.SIGINT) as server:
         wait_for(port, server)
         yield f"postgresql://bench@{HOST}:{port}/postgres", server
