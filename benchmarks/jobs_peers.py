@@ -1,6 +1,9 @@
 """What `make bench-jobs-peers` runs: pywheel's jobs and other queues, the same jobs through each in turn, as a page.
 
 usage: python -m benchmarks.jobs_peers [PAGE] [--jobs N] [--only PEER,PEER] [--measures NAME,NAME]
+
+For Linux: processes are measured through /proc. The servers are Debian's packages; a peer whose server or library is
+missing is left out.
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ Written by `make bench-jobs-peers`; do not edit. CPython {python}, {system}, {co
 server run together.
 
 Every queue gets the same: 128-byte bodies, one client process that puts one by one, one worker in its own documented
-way with 8 threads or coroutines where it has them, a handler that only notes the time. Each figure is one run.
+way with 8 threads or coroutines where it has them, a handler that only notes the time. Each figure is one run;
+meanwhile the host took {stolen:.0f} % of the processors' time away, which shows above all in the p99 and the max.
 
 - **put**: jobs with delays of 5 to 20 s, a second, while no worker runs ({puts:,} jobs)
 - **late**: ms from the moment a job was asked for to the call of its handler, put beside a running worker ({late:,}
@@ -34,7 +38,7 @@ way with 8 threads or coroutines where it has them, a handler that only notes th
   that came more than 1 ms too soon
 - **drain**: jobs already due when the worker starts, a second, from the first call to the last ({drain:,} jobs)
 - **idle**: {idle:,} jobs a day ahead: per cent of a core over 10 s of all processes of the worker and of the server,
-  and the resident MB of the worker's processes
+  if it has one, and the resident MB of the worker's processes
 - **fsync**: median microseconds of a 4 KB write with fdatasync, before each measure; the median of those
 
 They do not promise the same: what is on the disk when a put returns, and what a killed worker loses, stands below.
@@ -54,12 +58,14 @@ def main() -> None:
     parser.add_argument("--only", default="", help="names of peers")
     parser.add_argument("--measures", default="", help=f"of {', '.join(COUNTS)}")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, lambda *_: sys.exit("stopped"))
     counts = COUNTS | {"lateness": options.jobs}
     wanted = options.measures.split(",") if options.measures else list(counts)
     peers = [peer for peer in PEERS if not options.only or peer.name in options.only.split(",")]
     found = {peer: dict[str, float]() for peer in peers if here(peer)}
     fsyncs: dict[Peer, list[float]] = {peer: [] for peer in found}
+    stolen, passed = processor_ticks()
     for name in wanted:
         for peer in found:
             result = measured(name, peer, counts[name])
@@ -72,7 +78,8 @@ def main() -> None:
     lines = [line(peer, result | {"fsync": median(fsyncs[peer])}) for peer, result in found.items()]
     print("\n".join(lines))
     if options.page:
-        options.page.write_text(page(lines, list(found), counts))
+        stolen, passed = (after - before for after, before in zip(processor_ticks(), (stolen, passed), strict=True))
+        options.page.write_text(page(lines, list(found), counts, 100 * stolen / passed))
 
 
 def here(peer: Peer) -> bool:
@@ -101,6 +108,12 @@ def measured(name: str, peer: Peer, count: int) -> dict[str, float]:
         return {"fsync": fsync}
 
 
+def processor_ticks() -> tuple[int, int]:
+    """Return those that the host took from this machine so far, and all."""
+    ticks = [int(text) for text in Path("/proc/stat").read_text().split()[1:9]]
+    return ticks[7], sum(ticks)
+
+
 def line(peer: Peer, result: dict[str, float]) -> str:
     """Return a row of the table."""
     cells = [shown(result[name]) if name in result else "" for name in COLUMNS]
@@ -113,7 +126,7 @@ def shown(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def page(lines: list[str], peers: list[Peer], counts: dict[str, int]) -> str:
+def page(lines: list[str], peers: list[Peer], counts: dict[str, int], stolen: float) -> str:
     """Return the whole page."""
     head = HEAD.format(
         python=platform.python_version(),
@@ -121,6 +134,7 @@ def page(lines: list[str], peers: list[Peer], counts: dict[str, int]) -> str:
         cores=os.cpu_count(),
         puts=counts["enqueue"],
         late=counts["lateness"],
+        stolen=stolen,
         pace=counts["lateness"] / 15,
         drain=counts["drain"],
         idle=counts["idle"],
