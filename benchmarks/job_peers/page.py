@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import textwrap
 from importlib.metadata import version
 
 from benchmarks.job_peers import servers
@@ -12,12 +13,13 @@ from benchmarks.job_peers.catalogue import Peer
 HEAD = """\
 # The jobs beside other queues
 
-Written by `make bench-jobs-peers`; do not edit. CPython {python}, {system}, {cores} cores, on which client, worker and
-server run together.
+Written by `make bench-jobs-peers`; do not edit. CPython {python}, {system}, {cores} cores, which client, worker and
+server share.
 
 Every queue gets the same: 128-byte bodies, one client process that puts one by one, one worker in its own documented
-way with 8 threads or coroutines where it has them, a handler that only notes the time. Each figure is one run;
-meanwhile the host took {stolen:.0f} % of the processors' time away, which shows above all in the p99 and the max.
+way with 8 threads or coroutines where it has them, a handler that only notes the time. Each figure is one run, in which
+the host took {stolen:.0f} % of the processors' time away. What waits for the disk is as late as its slowest writes: p99
+and max change from run to run.
 
 - **put**: jobs with delays of 5 to 20 s, a second, while no worker runs ({puts:,} jobs)
 - **late**: ms from the moment a job was asked for to the call of its handler, put beside a running worker ({late:,}
@@ -53,6 +55,11 @@ def shown(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
+def item(text: str) -> str:
+    """Return an item of a list, in lines."""
+    return textwrap.fill(text, 120, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False) + "\n"
+
+
 def page(lines: list[str], peers: list[Peer], counts: dict[str, int], stolen: float) -> str:
     """Return the whole page."""
     head = HEAD.format(
@@ -67,8 +74,10 @@ def page(lines: list[str], peers: list[Peer], counts: dict[str, int], stolen: fl
         idle=counts["idle"],
     )
     notes = [
-        f"## {peer.title}\n\n{about(peer)}.\n\n- Durable: {peer.durability}.\n- Configured: {peer.configured}\n"
-        f"- Not promised: {peer.caveats}\n"
+        f"## {peer.title}\n\n{about(peer)}.\n\n"
+        + item(f"Durable: {peer.durability}.")
+        + item(f"Configured: {peer.configured}")
+        + item(f"Not promised: {peer.caveats}")
         for peer in peers
     ]
     return head + "\n".join(lines) + "\n\n" + "\n".join(notes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -35,12 +36,12 @@ def find(name: str, package: str) -> str:
 
 
 def version(server: str) -> str:
-    """Return the server's name and version, as it says them."""
+    """Return the server's name and version."""
     if server == "sqlite":
         return f"SQLite {sqlite3.sqlite_version}"
     program, package, option = PROGRAMS[server]
     output = subprocess.run([find(program, package), option], capture_output=True, text=True, check=True)
-    return output.stdout.strip()
+    return f"{program} {re.findall(r'[0-9.]+', output.stdout)[0]}"
 
 
 def free_port() -> int:
