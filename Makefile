@@ -5,10 +5,11 @@ ARGS ?=
 
 BIN := $(VENV)/bin
 SANITIZED := $(VENV)-sanitized
+PEERS := $(VENV)-peers
 NATIVE := $(wildcard src/wheel/*) setup.py pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test asyncio crash bench bench-jobs lint format types sanitize package clean
+.PHONY: help demo test asyncio crash bench bench-jobs bench-jobs-peers lint format types sanitize package clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
@@ -20,6 +21,7 @@ help:
 	@echo "make crash     kill workers at random moments, and simulate crashes, for longer than the tests do"
 	@echo "make bench     measure against asyncio, uvloop, heapq and others; write docs/benchmarks.md"
 	@echo "make bench-jobs  measure the jobs beside the floor of the disk; write docs/jobs-benchmarks.md"
+	@echo "make bench-jobs-peers  measure the jobs beside other queues, on real servers; write docs/jobs-peers.md"
 	@echo "make lint      ruff and cython-lint; make format mends what can be mended"
 	@echo "make types     mypy and stubtest"
 	@echo "make sanitize  the core's tests under the address and undefined behaviour sanitizers"
@@ -41,6 +43,10 @@ crash: $(VENV)/test.group $(VENV)/native
 
 bench-jobs: $(VENV)/bench.group $(VENV)/native
 	@$(BIN)/python -m benchmarks.jobs_report docs/jobs-benchmarks.md $(ARGS)
+
+# The queues have many dependencies, and an environment of their own.
+bench-jobs-peers: $(PEERS)/peers.group $(PEERS)/native
+	@$(PEERS)/bin/python -m benchmarks.jobs_peers docs/jobs-peers.md $(ARGS)
 
 bench: $(VENV)/bench.group $(VENV)/native
 	@mkdir -p build
@@ -76,7 +82,7 @@ package: $(VENV)/package.group $(VENV)/native
 	@$(BIN)/python -m pytest tests/packaging $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(SANITIZED) build dist *.egg-info .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(SANITIZED) $(PEERS) build dist *.egg-info .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 	find src \( -name '*.so' -o -name '*.pyd' \) -delete
 
@@ -95,10 +101,10 @@ clean:
 	@$(@D)/bin/python -m pip --disable-pip-version-check install --quiet --group $(*F)
 	@touch $@
 
-$(VENV)/native: INSTALL = --editable .
+$(VENV)/native $(PEERS)/native: INSTALL = --editable .
 $(SANITIZED)/package: INSTALL = .
 $(SANITIZED)/package: $(wildcard src/pywheel/*.py src/pywheel/*/*.py)
-$(VENV)/native $(SANITIZED)/package: $(NATIVE) | $$(@D)/build.group
+$(VENV)/native $(PEERS)/native $(SANITIZED)/package: $(NATIVE) | $$(@D)/build.group
 	@echo "==> building the native wheel"
 	@PYWHEEL_PURE= PYWHEEL_REQUIRE_NATIVE=1 $(@D)/bin/python -m pip --disable-pip-version-check install \
 	--no-build-isolation --no-deps --force-reinstall $(INSTALL) > $(@D)/build.log 2>&1 || { cat $(@D)/build.log; exit 1; }

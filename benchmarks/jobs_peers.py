@@ -1,0 +1,86 @@
+"""What `make bench-jobs-peers` runs: pywheel's jobs and other queues, the same jobs through each in turn, as a page.
+
+usage: python -m benchmarks.jobs_peers [PAGE] [--jobs N] [--only PEER,PEER] [--measures NAME,NAME]
+
+For Linux: processes are measured through /proc. The servers are Debian's packages; a peer whose server or library is
+missing is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from statistics import median
+
+from benchmarks.job_peers import measures, servers
+from benchmarks.job_peers.catalogue import PEERS, Peer
+from benchmarks.job_peers.page import about, line, page, shown
+from benchmarks.jobs_floor import fsync_p50
+
+COUNTS = {"enqueue": 5_000, "lateness": 2_000, "drain": 5_000, "idle": 10_000}
+
+
+def main() -> None:
+    """Measure and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("page", nargs="?", type=Path)
+    parser.add_argument("--jobs", type=int, default=2_000, help="whose lateness is measured; 20000 is the full scale")
+    parser.add_argument("--only", default="", help="names of peers")
+    parser.add_argument("--measures", default="", help=f"of {', '.join(COUNTS)}")
+    options = parser.parse_args()
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, lambda *_: sys.exit("stopped"))
+    counts = COUNTS | {"lateness": options.jobs}
+    wanted = options.measures.split(",") if options.measures else list(counts)
+    peers = [peer for peer in PEERS if not options.only or peer.name in options.only.split(",")]
+    found = {peer: dict[str, float]() for peer in peers if here(peer)}
+    fsyncs: dict[Peer, list[float]] = {peer: [] for peer in found}
+    stolen, passed = processor_ticks()
+    for name in wanted:
+        for peer in found:
+            result = measured(name, peer, counts[name])
+            fsyncs[peer].append(result.pop("fsync"))
+            found[peer] |= result
+            told = ", ".join(f"{key} {shown(value)}" for key, value in result.items())
+            print(f"{peer.title}: {name}: {told}", flush=True)
+    lines = [line(peer, result | {"fsync": median(fsyncs[peer])}) for peer, result in found.items()]
+    print("\n".join(lines))
+    if options.page:
+        stolen, passed = (after - before for after, before in zip(processor_ticks(), (stolen, passed), strict=True))
+        options.page.write_text(page(lines, list(found), counts, 100 * stolen / passed))
+
+
+def here(peer: Peer) -> bool:
+    """Return whether all that it needs is installed; otherwise say what is not."""
+    try:
+        about(peer)
+    except (servers.Missing, PackageNotFoundError) as missing:
+        print(f"{peer.title} is left out: {missing}", file=sys.stderr)
+        return False
+    return True
+
+
+def measured(name: str, peer: Peer, count: int) -> dict[str, float]:
+    """Return a measure and the fsync before it; one that fails is told and left out."""
+    with tempfile.TemporaryDirectory(prefix="pywheel-bench-") as folder:
+        fsync = 1e6 * fsync_p50(Path(folder))
+    try:
+        return getattr(measures, name)(peer, count) | {"fsync": fsync}
+    except (RuntimeError, OSError, subprocess.SubprocessError) as error:
+        print(f"{peer.title}: {name} failed: {error}", file=sys.stderr)
+        return {"fsync": fsync}
+
+
+def processor_ticks() -> tuple[int, int]:
+    """Return those that the host took from this machine so far, and all."""
+    ticks = [int(text) for text in Path("/proc/stat").read_text().split()[1:9]]
+    return ticks[7], sum(ticks)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
