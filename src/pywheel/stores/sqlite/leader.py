@@ -58,7 +58,7 @@ class Leader:
             try:
                 return self._transact(ops)
             finally:
-                self._hand_on([])
+                self._wake_heir()
         call = _Call(ops)
         with self._mutex:
             lead = self._token.acquire(blocking=False)
@@ -108,16 +108,19 @@ class Leader:
         for call in calls:
             if not call.settled:
                 call.error = RuntimeError("the commit was interrupted: whether it happened is not known")
+        self._wake_heir()
+        if len(calls) > 1:
+            for one, after in pairwise(calls):
+                one.next = after
+            calls[1].gate.release()
+
+    def _wake_heir(self) -> None:
         with self._mutex:
             heir = self._waiting[0] if self._waiting else None
             if heir is None:
                 self._token.release()
         if heir is not None:
             heir.gate.release()
-        if len(calls) > 1:
-            for one, after in pairwise(calls):
-                one.next = after
-            calls[1].gate.release()
 
     def _serve(self, calls: list[_Call]) -> None:
         """Run all calls in one transaction; each in its own if one of them may be the reason that this fails."""

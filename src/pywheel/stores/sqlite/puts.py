@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ..._errors import JobExists
 from ..ops import Op, Put
@@ -43,15 +43,8 @@ def put(batch: Batch, ops: Sequence[Put]) -> list[Any]:
     return outcomes
 
 
-class Alone(NamedTuple):
-    """A job that was stored by a statement of its own."""
-
-    id: int
-    due: int
-
-
-def put_alone(connection: sqlite3.Connection, op: Op, now: int, topics: Names, horizon: int) -> Alone | None:
-    """Store a single job by a single statement, which is its own transaction; None if it takes more than that."""
+def put_alone(connection: sqlite3.Connection, op: Op, now: int, topics: Names, horizon: int) -> tuple[int, int] | None:
+    """Store a single job by one statement, its own transaction; return id and due time. None if it takes more."""
     if type(op) is not Put or len(op.jobs) != 1:
         return None
     job = op.jobs[0]
@@ -60,7 +53,7 @@ def put_alone(connection: sqlite3.Connection, op: Op, now: int, topics: Names, h
         return None
     last = connection.execute(_PUT_PLAIN[1], (topic, job.due, job.due - now, job.body)).lastrowid
     assert last is not None
-    return Alone(last, job.due)
+    return last, job.due
 
 
 def _plain(job: NewJob) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+import weakref
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ..._errors import StoreError, StoreFull, StoreReadOnly
 from .. import ops as o
@@ -56,8 +57,9 @@ class SqliteStore(Store):
         self.path = os.path.abspath(path)  # noqa: PTH100  (resolving links would lose the name that others use)
         self.url = f"sqlite:///{self.path}"
         self.clock = clock or SystemClock()
-        self._process = os.getpid()
-        self._closed = False
+        self._over: str | None = None
+        """Why it cannot be used any more."""
+        self._forked = False
         self._topics = Names("topic_id", "topic_add")
         self._workers = Names("worker_id", "worker_add")
         self._apply: dict[type, _Apply] = {**_APPLY, o.Hold: self._hold}
@@ -72,6 +74,7 @@ class SqliteStore(Store):
                 parts.append(bells := _beside(self.path, Bells))
                 self._bells: Bells = bells
                 self._reader = Reader(self.path)
+            _STORES.add(self)
         except BaseException:
             for part in parts:
                 part.close()
@@ -81,7 +84,8 @@ class SqliteStore(Store):
 
     def apply(self, ops: Sequence[o.Op]) -> list[Any]:
         """Apply commands in order; see the contract. Threads that come meanwhile share one commit."""
-        self._open()
+        if self._over is not None:
+            raise StoreError(self._over)
         return self._leader.apply(ops)
 
     def _in_turn(self, action: Callable[[], Any]) -> Any:
@@ -110,8 +114,9 @@ class SqliteStore(Store):
             raise ours(error, self.path) from error
         # The bells after the commit: then a horizon that moved meanwhile is seen here, or the one who moved it sees it.
         if alone is not None:
-            self._missed(alone.due)
-            return [[alone.id]]
+            id, due = alone
+            self._missed(due)
+            return [[id]]
         self._tell(batch)
         return outcomes
 
@@ -222,10 +227,10 @@ class SqliteStore(Store):
 
     def close(self) -> None:
         """Close the file. Idempotent."""
-        if self._closed:
+        if self._over == _CLOSED:
             return
-        self._closed = True
-        if self._process == os.getpid():  # a forked child leaves its parent's connections alone
+        self._over = _CLOSED
+        if not self._forked:  # a forked child leaves its parent's connections alone
             with suppress(StoreError), translated(self.path):
                 self._reader.close()
                 self._connection.close()
@@ -233,10 +238,22 @@ class SqliteStore(Store):
             self._bells.close()
 
     def _open(self) -> None:
-        if self._closed:
-            raise StoreError("this store is closed: open another one")
-        if self._process != os.getpid():
-            raise StoreError("this store was opened before a fork: open another one in the child")
+        if self._over is not None:
+            raise StoreError(self._over)
+
+
+_CLOSED: Final = "this store is closed: open another one"
+_STORES: Final[weakref.WeakSet[SqliteStore]] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for store in _STORES:
+        store._forked = True
+        store._over = store._over or "this store was opened before a fork: open another one in the child"
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 _BITS = 40
