@@ -7,7 +7,6 @@ served wake each other in a chain, so that the leader is not held up by waking t
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -15,8 +14,6 @@ from typing import Any
 from ..ops import Op
 
 __all__ = ["Leader"]
-
-_FEW = 2
 
 
 class _Call:
@@ -92,8 +89,6 @@ class Leader:
 
     def _lead(self, call: _Call) -> None:
         """Serve this call and all that wait, then hand on."""
-        if self._crowd > _FEW and len(self._waiting) < self._crowd // 2:
-            time.sleep(0.00002)  # most of those served last are on their way back: let them come
         with self._mutex:
             calls = [call, *(other for other in self._waiting if other is not call)]
             self._waiting = []
