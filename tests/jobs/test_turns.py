@@ -8,10 +8,15 @@ import threading
 import pytest
 
 from pywheel import StoreError
-from pywheel.jobs import JobQueue
+from pywheel.jobs import JobQueue, Silent
 from pywheel.stores import Counts
 from pywheel.testing import FaultyStore
 from tests.jobs.waiting import until
+
+
+class Grumpy(Silent):
+    def count(self, name, topic, amount=1):
+        1 / (topic != "b")
 
 
 def commits_of(queue):
@@ -80,6 +85,17 @@ def test_a_store_that_fails_fails_each_of_them_and_works_again(queue):
     failed, id = asyncio.run(program())
     assert [type(error) for error in failed] == [StoreError] * 3
     assert queue.get(id)
+
+
+def test_metrics_that_raise_fail_their_own_put_alone(queue):
+    queue.metrics = Grumpy()
+
+    async def program():
+        return await asyncio.gather(*(queue.aput(topic) for topic in "abc"), return_exceptions=True)
+
+    first, second, third = asyncio.run(program())
+    assert isinstance(second, ZeroDivisionError)
+    assert first != third
 
 
 def test_after_close_it_says_so(queue):

@@ -7,8 +7,6 @@ import functools
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from .._errors import PywheelError
-
 if TYPE_CHECKING:
     from ..stores.ops import Op
     from .queue import JobQueue
@@ -30,7 +28,7 @@ class Change(Generic[_T]):
 
     def result(self, outcome: Any) -> _T:
         """Return what the caller gets."""
-        if isinstance(outcome, PywheelError):
+        if isinstance(outcome, BaseException):
             raise outcome
         result: _T = outcome if self.finish is None else self.finish(outcome)
         return result

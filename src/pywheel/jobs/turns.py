@@ -119,9 +119,9 @@ class Turns:
         for (change, future), outcome in zip(order.changes, outcomes, strict=True):
             if future.done():  # cancelled meanwhile; the change has happened all the same
                 continue
-            if isinstance(outcome, BaseException):
-                future.set_exception(outcome)
-            else:
-                future.set_result(outcome if change.finish is None else change.finish(outcome))
+            try:
+                future.set_result(change.result(outcome))
+            except BaseException as error:  # noqa: BLE001  (whatever it is, the others go on)
+                future.set_exception(error)
         # After the tasks that go on now: what they ask for goes along.
         order.loop.call_soon(self._begin, order.loop, order.turn)

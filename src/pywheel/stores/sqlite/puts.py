@@ -32,9 +32,13 @@ _PUT_PLAIN: Final = _rows(SQL["put_plain"])
 
 def put(batch: Batch, ops: Sequence[Put]) -> list[Any]:
     """Store the jobs of many callers."""
-    if len(ops) == 1 or any(_keyed(op.jobs) for op in ops):
-        return [_put_one(batch, op.jobs) for op in ops]
-    ids = _insert(batch, [job for op in ops for job in op.jobs])
+    jobs = ops[0].jobs if len(ops) == 1 else [job for op in ops for job in op.jobs]
+    plain = _plain(jobs)
+    if not plain and _keyed(jobs):
+        return [_put_keyed(batch, op.jobs) for op in ops]
+    ids = _insert(batch, jobs, plain=plain)
+    if len(ops) == 1:
+        return [ids]
     outcomes = []
     at = 0
     for op in ops:
@@ -49,31 +53,28 @@ def put_alone(connection: sqlite3.Connection, op: Op, now: int, topics: Names, h
         return None
     job = op.jobs[0]
     topic = topics.known(job.topic)
-    if topic is None or job.due <= horizon or not _plain(job):
+    if topic is None or job.due <= horizon or not _plain(op.jobs):
         return None
     last = connection.execute(_PUT_PLAIN[1], (topic, job.due, job.due - now, job.body)).lastrowid
     assert last is not None
     return last, job.due
 
 
-def _plain(job: NewJob) -> bool:
-    """Whether it has only what every job has."""
-    _, _, _, key, ttr, limit, headers, _ = job
-    return key is None and ttr is None and limit is None and headers is None
+def _plain(jobs: Sequence[NewJob]) -> bool:
+    """Whether they have only what every job has."""
+    for _, _, _, key, ttr, limit, headers, _ in jobs:
+        if key is not None or ttr is not None or limit is not None or headers is not None:
+            return False
+    return True
 
 
 def _keyed(jobs: Sequence[NewJob]) -> bool:
     """Whether one of the jobs has a key."""
-    for job in jobs:  # noqa: SIM110  (quicker than any(), and on the way of every job)
-        if job.key is not None:
-            return True
-    return False
+    return any(job.key is not None for job in jobs)
 
 
-def _put_one(batch: Batch, jobs: Sequence[NewJob]) -> list[int] | JobExists:
+def _put_keyed(batch: Batch, jobs: Sequence[NewJob]) -> list[int] | JobExists:
     """Store the jobs of one caller, or none."""
-    if not _keyed(jobs):
-        return _insert(batch, jobs)
     holders = _holders(batch, jobs)
     if isinstance(holders, JobExists):
         return holders
@@ -83,7 +84,7 @@ def _put_one(batch: Batch, jobs: Sequence[NewJob]) -> list[int] | JobExists:
         if named in holders:
             ids.append(_replace(batch, holders[named], job))
         else:
-            ids += _insert(batch, [job])
+            ids += _insert(batch, [job], plain=False)
             if named is not None:
                 holders[named] = ids[-1]
     return ids
@@ -118,12 +119,12 @@ def _holder(batch: Batch, job: NewJob) -> int | None:
     return row[0] if row else None
 
 
-def _insert(batch: Batch, jobs: Sequence[NewJob]) -> list[int]:
+def _insert(batch: Batch, jobs: Sequence[NewJob], *, plain: bool) -> list[int]:
     if not jobs:
         return []
     now, execute = batch.now, batch.connection.execute
     topics = {name: batch.topic(name) for name in {job.topic for job in jobs}}
-    statements, values = (_PUT_PLAIN, _plain_values) if all(map(_plain, jobs)) else (_PUT, _all_values)
+    statements, values = (_PUT_PLAIN, _plain_values) if plain else (_PUT, _all_values)
     for at in range(0, len(jobs), _SOME):
         part = jobs[at : at + _SOME]
         last = execute(statements[len(part)], values(part, topics, now)).lastrowid
