@@ -1,6 +1,6 @@
 """What `make bench-jobs-peers` runs: pywheel's jobs and other queues, the same jobs through each in turn, as a page.
 
-usage: python -m benchmarks.jobs_peers [PAGE] [--jobs N] [--only PEER,PEER] [--measures NAME,NAME]
+usage: python -m benchmarks.jobs_peers [PAGE] [--rounds N] [--jobs N] [--only PEER,PEER] [--measures NAME,NAME]
 
 For Linux: processes are measured through /proc. The servers are Debian's packages; a peer whose server or library is
 missing is left out.
@@ -13,12 +13,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections import defaultdict
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from statistics import median
 
 from benchmarks.job_peers import measures, servers
 from benchmarks.job_peers.catalogue import PEERS, Peer
+from benchmarks.job_peers.chart import chart
 from benchmarks.job_peers.page import about, line, page, shown
 from benchmarks.jobs_floor import fsync_p50
 
@@ -29,6 +31,7 @@ def main() -> None:
     """Measure and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("page", nargs="?", type=Path)
+    parser.add_argument("--rounds", type=int, default=3, help="how often each has its turn; the page has the medians")
     parser.add_argument("--jobs", type=int, default=2_000, help="whose lateness is measured; 20000 is the full scale")
     parser.add_argument("--only", default="", help="names of peers")
     parser.add_argument("--measures", default="", help=f"of {', '.join(COUNTS)}")
@@ -38,21 +41,27 @@ def main() -> None:
     counts = COUNTS | {"lateness": options.jobs}
     wanted = options.measures.split(",") if options.measures else list(counts)
     peers = [peer for peer in PEERS if not options.only or peer.name in options.only.split(",")]
-    found = {peer: dict[str, float]() for peer in peers if here(peer)}
-    fsyncs: dict[Peer, list[float]] = {peer: [] for peer in found}
+    found = {peer: defaultdict[str, list[float]](list) for peer in peers if here(peer)}
     stolen, passed = processor_ticks()
     for name in wanted:
-        for peer in found:
+        for peer in options.rounds * list(found):
             result = measured(name, peer, counts[name])
-            fsyncs[peer].append(result.pop("fsync"))
-            found[peer] |= result
+            for key, value in result.items():
+                found[peer][key].append(value)
             told = ", ".join(f"{key} {shown(value)}" for key, value in result.items())
             print(f"{peer.title}: {name}: {told}", flush=True)
-    lines = [line(peer, result | {"fsync": median(fsyncs[peer])}) for peer, result in found.items()]
+    results = {peer: {key: summary(key, values) for key, values in seen.items()} for peer, seen in found.items()}
+    lines = [line(peer, result) for peer, result in results.items()]
     print("\n".join(lines))
     if options.page:
         stolen, passed = (after - before for after, before in zip(processor_ticks(), (stolen, passed), strict=True))
-        options.page.write_text(page(lines, list(found), counts, 100 * stolen / passed))
+        options.page.write_text(page(lines, list(found), counts, options.rounds, 100 * stolen / passed))
+        chart({peer.title: result for peer, result in results.items()}, options.page.parent / "images" / "jobs-peers")
+
+
+def summary(name: str, values: list[float]) -> float:
+    """Return the median of the rounds, but all jobs that were early or missing."""
+    return sum(values) if name in ("early", "missing") else median(values)
 
 
 def here(peer: Peer) -> bool:

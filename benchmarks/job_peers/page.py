@@ -17,9 +17,11 @@ Written by `make bench-jobs-peers`; do not edit. CPython {python}, {system}, {co
 server share.
 
 Every queue gets the same: 128-byte bodies, one client process that puts one by one, one worker in its own documented
-way with 8 threads or coroutines where it has them, a handler that only notes the time. Each figure is one run, in which
-the host took {stolen:.0f} % of the processors' time away. What waits for the disk is as late as its slowest writes: p99
-and max change from run to run.
+way with 8 threads or coroutines where it has them, a handler that only notes the time. Each has its turn in each of
+{rounds} rounds, and the figures are the medians; the host took {stolen:.0f} % of the processors' time away. What waits
+for the disk is as late as its slowest writes: p99 and max change from run to run.
+
+![how late, and how many a second](images/jobs-peers.svg)
 
 - **put**: jobs with delays of 5 to 20 s, a second, while no worker runs ({puts:,} jobs)
 - **late**: ms from the moment a job was asked for to the call of its handler, put beside a running worker ({late:,}
@@ -60,7 +62,7 @@ def item(text: str) -> str:
     return textwrap.fill(text, 120, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False) + "\n"
 
 
-def page(lines: list[str], peers: list[Peer], counts: dict[str, int], stolen: float) -> str:
+def page(lines: list[str], peers: list[Peer], counts: dict[str, int], rounds: int, stolen: float) -> str:
     """Return the whole page."""
     head = HEAD.format(
         python=platform.python_version(),
@@ -68,6 +70,7 @@ def page(lines: list[str], peers: list[Peer], counts: dict[str, int], stolen: fl
         cores=os.cpu_count(),
         puts=counts["enqueue"],
         late=counts["lateness"],
+        rounds=rounds,
         stolen=stolen,
         pace=counts["lateness"] / 15,
         drain=counts["drain"],

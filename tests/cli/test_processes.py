@@ -38,6 +38,8 @@ def test_nothing_given_shows_the_help():
     result = run("-m", "pywheel.cli")
     assert result.returncode == 2
     assert "Commands" in result.stdout
+    assert any(line.strip().startswith("pywheel work shop:queue") for line in result.stdout.splitlines())
+    assert "Exit codes" in result.stdout
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")

@@ -20,9 +20,23 @@ NO, USAGE, STORE = 1, 2, 3
 # Typer brings its own click, or uses the one installed: either way this is the base of its usage errors.
 _UsageError: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
+EXAMPLES = """\b
+Examples:
+  pywheel put close-order '{"order": 7}' --delay 30m --key order-7
+  pywheel reschedule order-7 --topic close-order --delay 1h
+  pywheel cancel order-7 --topic close-order
+  pywheel list --topic notify --state dead
+  pywheel retry 4711
+  pywheel work shop:queue      # the JobQueue `queue` of shop.py
+
+Exit codes: 0 done; 1 no, such as a job that is not there or not delayed; 2 arguments that make no sense;
+3 the store cannot do it.
+"""
+
 app = typer.Typer(
     name="pywheel",
     help="Durable delayed jobs: put them, look at them, work on them.",
+    epilog=EXAMPLES,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -127,7 +141,8 @@ def show(job: Ref, store: Store = DEFAULT_STORE, topic: OfTopic = None, as_json:
         found = queue.get(_ref(job, topic))
     record = job_record(found)
     times = {name: when(record[name]) for name in ("due", "created", "lease_until")}
-    emit(record, as_json=as_json, text=table(("", ""), {**record, **times}.items()))
+    shown = {name: "" if value is None else value for name, value in {**record, **times}.items()}
+    emit(record, as_json=as_json, text=table(("", ""), shown.items()))
 
 
 @app.command()
@@ -270,7 +285,10 @@ def demo(
     jobs: Annotated[int, typer.Option(help="How many jobs.", min=100)] = 20_000,
     seconds: Annotated[float, typer.Option(help="Over how many seconds they are due.", min=1)] = 10.0,
 ) -> int:
-    """Put jobs, kill the worker half-way, start another, and account for every one; then climb a ladder."""
+    """Kill a worker half-way, and account for every job.
+
+    Put jobs, start a worker, kill it half-way, start another; then let a notification climb its ladder.
+    """
     from .demo import show as show_demo
 
     return show_demo(jobs, seconds)
