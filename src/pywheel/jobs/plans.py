@@ -1,68 +1,74 @@
-"""Each method of the queue is written once, as a plan; the blocking method and its awaitable twin both carry it out."""
+"""Each method of the queue is written once, as a plan; the blocking method and its awaitable twin both carry it out.
+
+A plan checks the arguments and returns what the store is to be asked. It is on the way of every put: no object is made
+that need not be.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+
+from ..stores.ops import Op
+from .metrics import Metrics
 
 if TYPE_CHECKING:
-    from ..stores.ops import Op
     from .queue import JobQueue
 
-__all__ = ["Change", "Look", "both"]
+__all__ = ["Learn", "change", "look", "plain"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+_Both: TypeAlias = "tuple[Callable[Concatenate[JobQueue, _P], _T], Callable[Concatenate[JobQueue, _P], Awaitable[_T]]]"
+Learn = Callable[[Metrics, Any, Any], _T]
+"""Called with a command and its outcome, if that is no error: counts it, and returns what the caller gets."""
 
 
-class Change(Generic[_T]):
-    """A command for the store, and what its outcome means to the caller. An outcome that is an error is raised."""
+def plain(metrics: Metrics, op: Any, outcome: Any) -> Any:  # noqa: ARG001  (a Learn)
+    """Return the outcome as it is."""
+    return outcome
 
-    __slots__ = ("finish", "op")
 
-    def __init__(self, op: Op, finish: Callable[[Any], _T] | None = None) -> None:
-        self.op = op
-        self.finish = finish
+def change(plan: Callable[Concatenate[JobQueue, _P], Op], learn: Learn[_T]) -> _Both[_P, _T]:
+    """Return the method that lets the store apply the plan's command, and its twin for asyncio.
 
-    def result(self, outcome: Any) -> _T:
-        """Return what the caller gets."""
+    Bad arguments raise at once in both. An outcome that is an error is raised.
+    """
+
+    def blocking(queue: JobQueue, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        op = plan(queue, *args, **kwargs)
+        [outcome] = queue.store.apply((op,))
         if isinstance(outcome, BaseException):
             raise outcome
-        result: _T = outcome if self.finish is None else self.finish(outcome)
-        return result
+        return learn(queue.metrics, op, outcome)
 
-
-class Look(Generic[_T]):
-    """A question to the store."""
-
-    __slots__ = ("ask",)
-
-    def __init__(self, ask: Callable[[], _T]) -> None:
-        self.ask = ask
-
-
-def both(
-    plan: Callable[Concatenate[JobQueue, _P], Change[_T] | Look[_T]],
-) -> tuple[Callable[Concatenate[JobQueue, _P], _T], Callable[Concatenate[JobQueue, _P], Awaitable[_T]]]:
-    """Return the method that carries a plan out, and its twin for asyncio. Bad arguments raise at once in both."""
-
-    @functools.wraps(plan)
-    def blocking(queue: JobQueue, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        planned = plan(queue, *args, **kwargs)
-        if isinstance(planned, Change):
-            return planned.result(queue.store.apply((planned.op,))[0])
-        return planned.ask()
-
-    @functools.wraps(plan)
     def awaitable(queue: JobQueue, /, *args: _P.args, **kwargs: _P.kwargs) -> Awaitable[_T]:
-        planned = plan(queue, *args, **kwargs)
-        if isinstance(planned, Change):
-            return queue.turns.add(planned)
-        return asyncio.get_running_loop().run_in_executor(None, planned.ask)
+        return queue.turns.add(queue.metrics, plan(queue, *args, **kwargs), learn)
 
+    _name(plan, blocking, awaitable)
+    return blocking, awaitable
+
+
+def look(plan: Callable[Concatenate[JobQueue, _P], Callable[[], _T]]) -> _Both[_P, _T]:
+    """Return the method that asks the plan's question, and its twin, which does so in a thread of the loop's pool."""
+
+    def blocking(queue: JobQueue, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        return plan(queue, *args, **kwargs)()
+
+    def awaitable(queue: JobQueue, /, *args: _P.args, **kwargs: _P.kwargs) -> Awaitable[_T]:
+        return asyncio.get_running_loop().run_in_executor(None, plan(queue, *args, **kwargs))
+
+    _name(plan, blocking, awaitable)
+    return blocking, awaitable
+
+
+def _name(plan: Callable[..., Any], blocking: Callable[..., Any], awaitable: Callable[..., Any]) -> None:
     for method, name in ((blocking, plan.__name__[1:]), (awaitable, "a" + plan.__name__[1:])):
+        functools.update_wrapper(method, plan)
         method.__name__ = name
         method.__qualname__ = f"JobQueue.{name}"
-    return blocking, awaitable
+        # What a plan returns is not what the method returns.
+        method.__signature__ = inspect.signature(plan).replace(return_annotation=inspect.Signature.empty)  # type: ignore[attr-defined]

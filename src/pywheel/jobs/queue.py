@@ -16,7 +16,7 @@ from .durations import Duration, duration, moment
 from .handler import Handler
 from .metrics import Metrics, Silent
 from .new_job import name, new_job
-from .plans import Change, Look, both
+from .plans import Learn, change, look, plain
 from .retry import DEFAULT, RetryPolicy
 from .turns import Turns
 
@@ -28,6 +28,23 @@ _F = TypeVar("_F", bound=Callable[[Job], Any])
 _Ids = list[int]  # within the class, `list` is a method
 _Jobs = list[Job]
 _Topics = list[Topic]
+
+
+def _stored_one(metrics: Metrics, op: ops.Put, ids: _Ids) -> int:
+    metrics.count("put", op.jobs[0].topic)
+    return ids[0]
+
+
+def _stored(metrics: Metrics, op: ops.Put, ids: _Ids) -> _Ids:
+    for topic, count in Counter([job.topic for job in op.jobs]).items():
+        metrics.count("put", topic, count)
+    return ids
+
+
+_YES: Learn[bool] = plain
+_NUMBER: Learn[int] = plain
+_STATE: Learn[State | None] = plain
+_JOBS: Learn[_Jobs] = plain
 
 
 class JobQueue:
@@ -91,7 +108,7 @@ class JobQueue:
         max_attempts: int | None = None,
         headers: Mapping[str, str] | None = None,
         traceparent: str | None = None,
-    ) -> Change[int]:
+    ) -> ops.Put:
         """Store a job durably; return its id.
 
         body          bytes, or anything that JSON can say
@@ -106,34 +123,23 @@ class JobQueue:
         """
         now = self.store.clock.wall()
         job = new_job(now, self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, traceparent)
+        return ops.Put((job,))
 
-        def stored(ids: _Ids) -> int:
-            self.metrics.count("put", topic)
-            return ids[0]
+    put, aput = change(_put, _stored_one)
 
-        return Change(ops.Put((job,)), stored)
-
-    put, aput = both(_put)
-
-    def _put_many(self, jobs: Iterable[NewJob]) -> Change[list[int]]:
+    def _put_many(self, jobs: Iterable[NewJob]) -> ops.Put:
         """Store many jobs, all or none, in one transaction; return their ids. Make them with `job`."""
         batch = tuple(jobs)
         for job in batch:
             if not isinstance(job, NewJob):
                 raise BadJob(f"put_many takes what queue.job(...) returns, not {type(job).__name__}")
+        return ops.Put(batch)
 
-        def stored(ids: _Ids) -> _Ids:
-            for topic, count in Counter([job.topic for job in batch]).items():
-                self.metrics.count("put", topic, count)
-            return ids
-
-        return Change(ops.Put(batch), stored)
-
-    put_many, aput_many = both(_put_many)
+    put_many, aput_many = change(_put_many, _stored)
 
     # ---- jobs by reference ------------------------------------------------------------------------------------------
 
-    def _get(self, ref: Ref | Job) -> Look[Job]:
+    def _get(self, ref: Ref | Job) -> Callable[[], Job]:
         """Return a job. NoSuchJob."""
         found = _ref(ref)
 
@@ -143,72 +149,74 @@ class JobQueue:
                 raise NoSuchJob(f"there is no job {found!r:.80}")
             return job
 
-        return Look(ask)
+        return ask
 
-    get, aget = both(_get)
+    get, aget = look(_get)
 
-    def _cancel(self, ref: Ref | Job) -> Change[bool]:
+    def _cancel(self, ref: Ref | Job) -> ops.Cancel:
         """Cancel a delayed job. True: it will never be delivered (again). False: it is not delayed; nothing changed."""
-        return Change(ops.Cancel(_ref(ref)))
+        return ops.Cancel(_ref(ref))
 
-    cancel, acancel = both(_cancel)
+    cancel, acancel = change(_cancel, _YES)
 
-    def _reschedule(self, ref: Ref | Job, delay: Duration | None = None, *, at: datetime | None = None) -> Change[bool]:
+    def _reschedule(
+        self, ref: Ref | Job, delay: Duration | None = None, *, at: datetime | None = None
+    ) -> ops.Reschedule:
         """Give a delayed job another due time. False: it is not delayed; nothing changed."""
         if (delay is None) == (at is None):
             raise BadJob("give delay or at, one of them")
         due = moment(at) if at is not None else self.store.clock.wall() + duration(0 if delay is None else delay)
-        return Change(ops.Reschedule(_ref(ref), due))
+        return ops.Reschedule(_ref(ref), due)
 
-    reschedule, areschedule = both(_reschedule)
+    reschedule, areschedule = change(_reschedule, _YES)
 
-    def _retry(self, ref: Ref | Job, delay: Duration = 0) -> Change[bool]:
+    def _retry(self, ref: Ref | Job, delay: Duration = 0) -> ops.Retry:
         """Make a finished job delayed again, with all its attempts. False: it is not finished. JobExists: key taken."""
-        return Change(ops.Retry(_ref(ref), self.store.clock.wall() + duration(delay)))
+        return ops.Retry(_ref(ref), self.store.clock.wall() + duration(delay))
 
-    retry, aretry = both(_retry)
+    retry, aretry = change(_retry, _YES)
 
-    def _history(self, ref: Ref | Job) -> Look[list[Attempt]]:
+    def _history(self, ref: Ref | Job) -> Callable[[], list[Attempt]]:
         """Return what was tried with a job, oldest first. NoSuchJob."""
         found = self._get(ref)
-        return Look(lambda: self.store.history(found.ask().id))
+        return lambda: self.store.history(found().id)
 
-    history, ahistory = both(_history)
+    history, ahistory = look(_history)
 
     # ---- jobs by topic ------------------------------------------------------------------------------------------
 
     def _list(
         self, topic: str | None = None, state: State | str | None = None, *, after: int = 0, limit: int = 100
-    ) -> Look[_Jobs]:
+    ) -> Callable[[], _Jobs]:
         """Return up to `limit` jobs by id, of a topic and in a state if given; the next page is `after` the last id."""
         wanted = None if state is None else _state(state)
-        return Look(lambda: self.store.jobs(topic, wanted, after, limit))
+        return lambda: self.store.jobs(topic, wanted, after, limit)
 
-    list, alist = both(_list)
+    list, alist = look(_list)
 
-    def _counts(self) -> Look[dict[str, Counts]]:
+    def _counts(self) -> Callable[[], dict[str, Counts]]:
         """Return how many jobs each topic has in each state."""
-        return Look(self.store.counts)
+        return self.store.counts
 
-    counts, acounts = both(_counts)
+    counts, acounts = look(_counts)
 
-    def _topics(self) -> Look[_Topics]:
+    def _topics(self) -> Callable[[], _Topics]:
         """Return the topics, and whether they are paused."""
-        return Look(self.store.topics)
+        return self.store.topics
 
-    topics, atopics = both(_topics)
+    topics, atopics = look(_topics)
 
-    def _pause(self, topic: str) -> Change[bool]:
+    def _pause(self, topic: str) -> ops.Pause:
         """Let no job of a topic be claimed until `resume`; those that run go on. False: it was paused."""
-        return Change(ops.Pause(name(topic, "topic"), paused=True))
+        return ops.Pause(name(topic, "topic"), paused=True)
 
-    pause, apause = both(_pause)
+    pause, apause = change(_pause, _YES)
 
-    def _resume(self, topic: str) -> Change[bool]:
+    def _resume(self, topic: str) -> ops.Pause:
         """Let jobs of a topic be claimed again. False: it was not paused."""
-        return Change(ops.Pause(name(topic, "topic"), paused=False))
+        return ops.Pause(name(topic, "topic"), paused=False)
 
-    resume, aresume = both(_resume)
+    resume, aresume = change(_resume, _YES)
 
     def _purge(
         self,
@@ -217,20 +225,18 @@ class JobQueue:
         older_than: Duration = 0,
         topic: str | None = None,
         limit: int = 10_000,
-    ) -> Change[int]:
+    ) -> ops.Purge:
         """Forget up to `limit` finished jobs of a state that ended so long ago, and their history; return how many."""
         wanted = _state(state)
         if wanted.live:
             raise BadJob("only finished jobs are purged: done, dead or cancelled")
-        return Change(ops.Purge(wanted, self.store.clock.wall() - duration(older_than, "older_than"), topic, limit))
+        return ops.Purge(wanted, self.store.clock.wall() - duration(older_than, "older_than"), topic, limit)
 
-    purge, apurge = both(_purge)
+    purge, apurge = change(_purge, _NUMBER)
 
     # ---- for programs with a loop of their own ----------------------------------------------------------------------
 
-    def _reserve(
-        self, topic: str, limit: int = 1, *, ttr: Duration = 60, retry: RetryPolicy = DEFAULT
-    ) -> Change[_Jobs]:
+    def _reserve(self, topic: str, limit: int = 1, *, ttr: Duration = 60, retry: RetryPolicy = DEFAULT) -> ops.Reserve:
         """Claim up to `limit` due jobs, each leased for its own ttr or this one; [] if none is due. Never waits.
 
         Settle each with `ack` or `nack` before `job.lease_until`. `retry` says how many attempts a job has that does
@@ -238,30 +244,30 @@ class JobQueue:
         """
         whole(limit, "limit", 1_000_000)
         terms = Terms(max(duration(ttr, "ttr"), 1), retry.max_attempts)
-        return Change(ops.Reserve(name(topic, "topic"), limit, terms, _RESERVER))
+        return ops.Reserve(name(topic, "topic"), limit, terms, _RESERVER)
 
-    reserve, areserve = both(_reserve)
+    reserve, areserve = change(_reserve, _JOBS)
 
-    def _ack(self, job: Job) -> Change[bool]:
+    def _ack(self, job: Job) -> ops.Ack:
         """Make a claimed job done. False: its lease was lost, the job is or will be delivered again."""
-        return Change(ops.Ack(job.id, job.claims))
+        return ops.Ack(job.id, job.claims)
 
-    ack, aack = both(_ack)
+    ack, aack = change(_ack, _YES)
 
-    def _nack(self, job: Job, delay: Duration | None = 0, *, error: str | None = None) -> Change[State | None]:
+    def _nack(self, job: Job, delay: Duration | None = 0, *, error: str | None = None) -> ops.Nack:
         """End a claim without success: delayed again, or dead if no attempt is left or `delay` is None.
 
         Return the new state; None: the lease was lost, nothing changed.
         """
-        return Change(ops.Nack(job.id, job.claims, None if delay is None else duration(delay), error))
+        return ops.Nack(job.id, job.claims, None if delay is None else duration(delay), error)
 
-    nack, anack = both(_nack)
+    nack, anack = change(_nack, _STATE)
 
-    def _touch(self, job: Job, ttr: Duration = 60) -> Change[bool]:
+    def _touch(self, job: Job, ttr: Duration = 60) -> ops.Touch:
         """Let a claim's lease end `ttr` from now. False: it was lost."""
-        return Change(ops.Touch(job.id, job.claims, max(duration(ttr, "ttr"), 1)))
+        return ops.Touch(job.id, job.claims, max(duration(ttr, "ttr"), 1))
 
-    touch, atouch = both(_touch)
+    touch, atouch = change(_touch, _YES)
 
     # ---- handlers ---------------------------------------------------------------------------------------------------
 

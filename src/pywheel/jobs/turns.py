@@ -15,13 +15,16 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from .._errors import StoreError
 from ..stores import Store
-from .plans import Change
+from ..stores.ops import Op
+from .metrics import Metrics
+from .plans import Learn
 
 __all__ = ["Turns"]
 
 _T = TypeVar("_T")
 _LoopRef = Callable[[], asyncio.AbstractEventLoop | None]
 _CLOSED: Final = "this queue is closed: open another one"
+_Wish = tuple[Op, Learn[Any], Metrics, asyncio.Future[Any]]
 
 
 class _Turn:
@@ -31,7 +34,7 @@ class _Turn:
 
     def __init__(self) -> None:
         self.busy = False
-        self.waiting: list[tuple[Change[Any], asyncio.Future[Any]]] = []
+        self.waiting: list[_Wish] = []
 
 
 class _Order(NamedTuple):
@@ -39,7 +42,7 @@ class _Order(NamedTuple):
 
     loop: asyncio.AbstractEventLoop
     turn: _Turn
-    changes: list[tuple[Change[Any], asyncio.Future[Any]]]
+    wishes: list[_Wish]
 
 
 class Turns:
@@ -53,14 +56,14 @@ class Turns:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def add(self, change: Change[_T]) -> asyncio.Future[_T]:
-        """Return a future of the change's result, on the running loop."""
+    def add(self, metrics: Metrics, op: Op, learn: Learn[_T]) -> asyncio.Future[_T]:
+        """Return a future of what `learn` makes of the command's outcome, on the running loop."""
         loop = asyncio.get_running_loop()
         latest, turn = self._latest
         if latest() is not loop:
             turn = self._turn_of(loop)
         future: asyncio.Future[_T] = loop.create_future()
-        turn.waiting.append((change, future))
+        turn.waiting.append((op, learn, metrics, future))
         if not turn.busy:
             turn.busy = True
             loop.call_soon(self._begin, loop, turn)
@@ -84,11 +87,11 @@ class Turns:
         return turn
 
     def _begin(self, loop: asyncio.AbstractEventLoop, turn: _Turn) -> None:
-        changes, turn.waiting = turn.waiting, []
-        if not changes:
+        wishes, turn.waiting = turn.waiting, []
+        if not wishes:
             turn.busy = False
             return
-        order = _Order(loop, turn, changes)
+        order = _Order(loop, turn, wishes)
         with self._mutex:
             if self._closed:
                 self._end(order, StoreError(_CLOSED))
@@ -106,7 +109,7 @@ class Turns:
         while (order := orders.get()) is not None:
             outcomes: list[Any] | BaseException
             try:
-                outcomes = self._store.apply([change.op for change, _ in order.changes])
+                outcomes = self._store.apply([op for op, _, _, _ in order.wishes])
             except BaseException as error:  # noqa: BLE001  (it goes to those who asked)
                 outcomes = error
             with suppress(RuntimeError):  # the loop was closed meanwhile
@@ -115,12 +118,15 @@ class Turns:
 
     def _end(self, order: _Order, outcomes: list[Any] | BaseException) -> None:
         if isinstance(outcomes, BaseException):
-            outcomes = [outcomes] * len(order.changes)
-        for (change, future), outcome in zip(order.changes, outcomes, strict=True):
+            outcomes = [outcomes] * len(order.wishes)
+        for (op, learn, metrics, future), outcome in zip(order.wishes, outcomes, strict=True):
             if future.done():  # cancelled meanwhile; the change has happened all the same
                 continue
+            if isinstance(outcome, BaseException):
+                future.set_exception(outcome)
+                continue
             try:
-                future.set_result(change.result(outcome))
+                future.set_result(learn(metrics, op, outcome))
             except BaseException as error:  # noqa: BLE001  (whatever it is, the others go on)
                 future.set_exception(error)
         # After the tasks that go on now: what they ask for goes along.
