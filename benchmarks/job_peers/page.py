@@ -17,9 +17,9 @@ Written by `make bench-jobs-peers`; do not edit. CPython {python}, {system}, {co
 server share.
 
 Every queue gets the same: 128-byte bodies, one client process that puts one by one, one worker in its own documented
-way with 8 threads or coroutines where it has them, a handler that only notes the time. Each has its turn in each of
-{rounds} rounds, and the figures are the medians; the host took {stolen:.0f} % of the processors' time away. What waits
-for the disk is as late as its slowest writes: p99 and max change from run to run.
+way with 8 threads or coroutines where it has them, a handler that only notes the time. Rounds in which each had its
+turn: {rounds}; the figures are the medians. The host took {stolen:.0f} % of the processors' time away. What waits for
+the disk is as late as its slowest writes: p99 and max change from run to run.
 
 ![how late, and how many a second](images/jobs-peers.svg)
 
