@@ -1,6 +1,7 @@
 """One contract, one test body: the fixtures run it on every implementation."""
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,6 +15,10 @@ settings.register_profile("quick", _COMMON, max_examples=40)
 settings.register_profile("ci", _COMMON, max_examples=100, derandomize=True, database=None)
 settings.register_profile("deep", _COMMON, max_examples=3000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "quick"))
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun in the background by a shell
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # for the children that are to be interrupted
 
 
 def pytest_configure(config):

@@ -180,8 +180,8 @@ def main(implementation):
     references = sys.getrefcount(SHARED)
     for scene in SCENES:
         # Caches of the interpreter grow now and then; a leak grows every time.
-        assert any(grows_by(scene, core) < ALLOWED for _ in range(6)), f"{scene.__name__} leaks"
-    growth = min(one_wheel_grows_by(core) for _ in range(2))
+        assert any(grows_by(scene, core) < ALLOWED for _ in range(12)), f"{scene.__name__} leaks"
+    growth = min(one_wheel_grows_by(core) for _ in range(8))
     assert growth < 10 * ALLOWED, f"one wheel grows by {growth} bytes"  # it had two thousand timers meanwhile
     gc.collect()
     assert sys.getrefcount(SHARED) == references, "references to an item were lost or forgotten"
