@@ -1,9 +1,13 @@
 """The fair turn between processes. Two turnstiles on one path are as far apart as two processes."""
 
 import threading
+from contextlib import suppress
 
 import pytest
 
+from pywheel import StoreError
+from pywheel.stores import NewJob, open, ops
+from pywheel.stores.sqlite import turnstile as module
 from pywheel.stores.sqlite.turnstile import LOCKS, Turnstile
 from tests.jobs.waiting import until
 
@@ -88,3 +92,26 @@ def test_many_never_meet(turnstiles):
     for thread in threads:
         thread.join(60)
     assert met == [1] * 900
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("at", range(1, 6))
+def test_an_interrupted_put_leaves_the_turn_to_others(tmp_path, monkeypatch, at, waits):
+    url, flock, calls = f"sqlite:///{tmp_path}/jobs.db", module.fcntl.flock, []
+
+    def interrupted(file, operation):
+        flock(file, operation)
+        calls.append(operation)
+        if len(calls) == at:
+            raise KeyboardInterrupt
+
+    with open(url) as one, open(url) as other:
+        one._turnstile._page[0] = waits
+        with monkeypatch.context() as patch:
+            patch.setattr(module.fcntl, "flock", interrupted)
+            with suppress(KeyboardInterrupt, StoreError):
+                one.apply([ops.Put((NewJob("t", b"", 0),))])
+        for file in other._turnstile._files:
+            flock(file, module.fcntl.LOCK_EX | module.fcntl.LOCK_NB)
+            flock(file, module.fcntl.LOCK_UN)
+        assert other.apply([ops.Put((NewJob("t", b"", 0),))])

@@ -89,8 +89,8 @@ class SqliteStore(Store):
         return self._leader.apply(ops)
 
     def _in_turn(self, action: Callable[[], Any]) -> Any:
-        self._turnstile.enter()
         try:
+            self._turnstile.enter()
             return action()
         finally:
             self._turnstile.leave()
@@ -98,8 +98,8 @@ class SqliteStore(Store):
     def _transact(self, ops: Sequence[o.Op]) -> list[Any]:
         """Apply the commands of one or more callers; wake whom it concerns."""
         try:
-            self._turnstile.enter()
             try:
+                self._turnstile.enter()
                 now, horizon = self.clock.wall(), self._bells.horizon()
                 alone = puts.put_alone(self._connection, ops[0], now, self._topics, horizon) if len(ops) == 1 else None
                 if alone is None:

@@ -27,8 +27,11 @@ _WAITED_FOR: Final = 0  # the byte of the gate's file that says so
 class Turnstile:
     """Two locked files. One thread at a time; another thread needs one of its own.
 
+    ``try: enter() ... finally: leave()``, with `enter` inside: an interrupt may come when it has the turn already.
+
     The byte is set and cleared by whoever holds the gate. One who is killed there leaves it set: that sends the next
-    one through the gate for nothing, who clears it.
+    one through the gate for nothing, who clears it. One who is interrupted before it has the gate may clear it too
+    early: then somebody has the turn once more before the one who waits.
     """
 
     def __init__(self, path: str) -> None:
@@ -52,8 +55,8 @@ class Turnstile:
                 pass
             else:
                 return
-        fcntl.flock(gate, fcntl.LOCK_EX)
         try:
+            fcntl.flock(gate, fcntl.LOCK_EX)
             self._page[_WAITED_FOR] = 1
             fcntl.flock(turn, fcntl.LOCK_EX)
         finally:
@@ -61,7 +64,7 @@ class Turnstile:
             fcntl.flock(gate, fcntl.LOCK_UN)
 
     def leave(self) -> None:
-        """Let the next one have its turn."""
+        """Let the next one have its turn. Does nothing without it."""
         if self._files:
             fcntl.flock(self._files[1], fcntl.LOCK_UN)
 
