@@ -15,11 +15,11 @@ from benchmarks.peers.drivers import (
 )
 from benchmarks.peers.floor import Floor, KeyFloor
 from benchmarks.peers.loops import Asyncio, SimulatedAsyncio, ThreadingTimer, Uvloop
-from benchmarks.peers.peer import Peer
+from benchmarks.peers.peer import Starter
 from benchmarks.peers.queues import Heapq, Sched, SortedContainers
 from benchmarks.peers.wheels import HeapqMethods, Keys, Pure, PureKeys, Wheel
 
-PEERS: dict[str, Callable[[], Peer]] = {
+PEERS: dict[str, Callable[[], Starter]] = {
     "TimingWheel": Wheel,
     "KeyWheel": Keys,
     "pure TimingWheel": Pure,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from threading import Timer
 from typing import Any
 
-from benchmarks.peers.peer import Peer, nothing
+from benchmarks.peers.peer import Deliverer, Peer, Starter, nothing
 from benchmarks.simulated_loop import SimulatedLoop
 
 
@@ -20,8 +21,9 @@ class _Loop(Peer):
         self.loop: Any = self.new_loop()
         self.came: list[Any] = []
 
+    @abstractmethod
     def new_loop(self) -> Any:
-        raise NotImplementedError
+        """Make the loop."""
 
     def own_time(self, ticks: Sequence[int]) -> list[float]:
         return [tick / 1000 for tick in ticks]
@@ -67,7 +69,7 @@ class Asyncio(_Loop):
         return sys.getsizeof(queue) + sum(map(sys.getsizeof, queue))
 
 
-class SimulatedAsyncio(Asyncio):
+class SimulatedAsyncio(Asyncio, Deliverer):
     """The same on a simulated clock, so that time can be let go tick by tick."""
 
     def new_loop(self) -> Any:
@@ -82,7 +84,7 @@ class SimulatedAsyncio(Asyncio):
         return len(self.came)
 
 
-class Uvloop(_Loop):
+class Uvloop(_Loop, Deliverer):
     """uvloop: the clock is libuv's own, so all timers fall due first and are then delivered in one turn."""
 
     def new_loop(self) -> Any:
@@ -102,23 +104,9 @@ class Uvloop(_Loop):
         self.loop.run_forever()
         return len(self.came)
 
-    def counted_bytes(self) -> int:
-        return 0  # its timers are in libuv, out of sight
 
-
-class ThreadingTimer(Peer):
-    """threading.Timer: one thread for each timer, so only start and cancel, one at a time."""
-
-    def schedule(self, when: Iterable[float]) -> list[Timer]:
-        raise NotImplementedError
-
-    fill = schedule  # type: ignore[assignment]
-
-    def cancel(self, handles: Sequence[Timer]) -> int:
-        raise NotImplementedError
-
-    def restart(self, handles: Sequence[Timer], when: Sequence[float]) -> int:
-        raise NotImplementedError
+class ThreadingTimer(Starter):
+    """threading.Timer: one thread for each timer, so one at a time."""
 
     def own_time(self, ticks: Sequence[int]) -> list[float]:
         return [60 + tick / 1000 for tick in ticks]

@@ -11,12 +11,23 @@ def nothing(*_: Any) -> None:
     """The callback of timers that are not delivered."""
 
 
-class Peer(ABC):
-    """A set of timers. `when` is always a sequence in the peer's own time, made beforehand by `own_time`."""
+class Starter(ABC):
+    """Timers that can be started and cancelled. `when` is always a sequence in their own time, from `own_time`."""
 
     def own_time(self, ticks: Sequence[int]) -> Sequence[Any]:
         """Convert ticks of a millisecond to what this peer calls time."""
         return ticks
+
+    @abstractmethod
+    def churn(self, when: Sequence[Any]) -> int:
+        """Start and cancel one timer after another; return how many."""
+
+    def close(self) -> None:  # noqa: B027
+        """Let everything go, where that takes more than to forget it."""
+
+
+class Peer(Starter):
+    """A set of many timers."""
 
     @abstractmethod
     def schedule(self, when: Iterable[Any]) -> list[Any]:
@@ -34,21 +45,18 @@ class Peer(ABC):
     def restart(self, handles: Sequence[Any], when: Sequence[Any]) -> int:
         """Move each to a new deadline, or as many as is bearable; return how many."""
 
-    @abstractmethod
-    def churn(self, when: Sequence[Any]) -> int:
-        """Start and cancel one timer after another; return how many."""
+    def counted_bytes(self) -> int:
+        """Return sys.getsizeof of what holds the timers; 0 if that is out of sight."""
+        return 0
 
+
+class Deliverer(Peer):
+    """One whose time can be let go, at least once."""
+
+    @abstractmethod
     def deliver(self, steps: Sequence[Any]) -> int:
         """Let the time go through `steps` and take what expires as lists; return how many came."""
-        raise NotImplementedError
 
     def idle(self, steps: Sequence[Any]) -> None:
         """Let the time go through `steps` on which nothing is due."""
         self.deliver(steps)
-
-    def counted_bytes(self) -> int:
-        """Return sys.getsizeof of what holds the timers."""
-        raise NotImplementedError
-
-    def close(self) -> None:  # noqa: B027
-        """Let everything go, where that takes more than to forget it."""

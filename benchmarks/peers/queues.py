@@ -12,10 +12,10 @@ from typing import Any
 
 from sortedcontainers import SortedList
 
-from benchmarks.peers.peer import Peer, nothing
+from benchmarks.peers.peer import Deliverer, nothing
 
 
-class Heapq(Peer):
+class Heapq(Deliverer):
     """A heap of tuples with lazy deletion: cancelling adds the number to a set, and the entry waits for its time."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class Heapq(Peer):
         return sys.getsizeof(self.heap) + sum(map(sys.getsizeof, self.heap))
 
 
-class Sched(Peer):
+class Sched(Deliverer):
     """sched.scheduler on a simulated clock. Its cancel is O(n), so only some are cancelled."""
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class Sched(Peer):
         return sys.getsizeof(queue) + sum(map(sys.getsizeof, queue))
 
 
-class SortedContainers(Peer):
+class SortedContainers(Deliverer):
     """A SortedList of tuples; the tuple is the handle."""
 
     def __init__(self) -> None:

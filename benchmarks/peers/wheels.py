@@ -8,13 +8,13 @@ from typing import Any
 
 import pywheel
 from benchmarks.peers.heap_timers import HeapTimers
-from benchmarks.peers.peer import Peer
+from benchmarks.peers.peer import Deliverer
 from pywheel.core import _pure
 
 ITEM = object()
 
 
-class Wheel(Peer):
+class Wheel(Deliverer):
     """A TimingWheel, by bound methods."""
 
     kind: Any = pywheel.TimingWheel

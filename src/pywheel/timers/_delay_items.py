@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from threading import RLock
 from typing import TYPE_CHECKING, ClassVar, Final, Generic, SupportsIndex, TypeVar
@@ -20,7 +21,7 @@ TICK: Final = 100_000
 """Nanoseconds. On its way to a finer deadline, whoever sleeps would wake more often for nothing."""
 
 
-class DelayItems(Generic[T]):
+class DelayItems(ABC, Generic[T]):
     """A queue of which nobody waits for anything. A subclass waits, and hears what may be worth waiting for."""
 
     _Empty: ClassVar[type[Exception]]
@@ -199,18 +200,18 @@ class DelayItems(Generic[T]):
         if not self._unfinished:
             self._all_done()
 
+    @abstractmethod
     def _came(self, tick: int) -> None:
         """An item is there, or due, at a new tick."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _room_came(self) -> None:
         """There is room for one item."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _all_done(self) -> None:
         """No task is unfinished."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _wake_all(self) -> None:
         """Whoever waits for an item, or for room, should look again."""
-        raise NotImplementedError
