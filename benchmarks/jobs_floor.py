@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from pywheel.jobs import JobQueue
+from pywheel import JobQueue
 from pywheel.stores.sqlite.statements import SQL
 
 BODY = b"x" * 128

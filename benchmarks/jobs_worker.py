@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from pywheel.jobs import JobQueue, Tally, Worker
+from pywheel import JobQueue, Tally, Worker
 
 
 def main(url: str, report: str) -> None:

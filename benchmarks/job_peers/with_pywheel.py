@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from benchmarks.job_peers.record import record
-from pywheel.jobs import Job, JobQueue
+from pywheel import Job, JobQueue, Worker
 
 queue = JobQueue(os.environ["JOBS_URL"])
 

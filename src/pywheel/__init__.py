@@ -19,12 +19,10 @@ from ._errors import (
     TimersStopped,
     WheelFull,
 )
+from .clock import Clock, ManualClock, MonotonicClock
 from .core import KeyWheel, TimingWheel, implementation
 from .timers import (
-    Clock,
     DelayQueue,
-    ManualClock,
-    MonotonicClock,
     ShutDown,
     ThreadTimers,
     Timer,
@@ -33,8 +31,11 @@ from .timers import (
 )
 
 if TYPE_CHECKING:
-    from .jobs import Exponential, Fixed, JobQueue, Ladder, Worker
+    from .client import JobQueue
+    from .jobs import Exponential, Fixed, GiveUp, Job, Ladder, RetryLater, State
+    from .observe import Tally
     from .timers import AsyncDelayQueue, AsyncTimers, EventLoop, QueueShutDown
+    from .worker import Worker
 
 __all__ = [
     "AsyncDelayQueue",
@@ -46,6 +47,8 @@ __all__ = [
     "EventLoop",
     "Exponential",
     "Fixed",
+    "GiveUp",
+    "Job",
     "JobExists",
     "JobQueue",
     "KeyWheel",
@@ -56,7 +59,9 @@ __all__ = [
     "NotAStore",
     "PywheelError",
     "QueueShutDown",
+    "RetryLater",
     "ShutDown",
+    "State",
     "StoreBusy",
     "StoreCorrupt",
     "StoreError",
@@ -64,6 +69,7 @@ __all__ = [
     "StoreReadOnly",
     "StoreTooNew",
     "TTLDict",
+    "Tally",
     "ThreadTimers",
     "Timer",
     "Timers",
@@ -80,7 +86,10 @@ __version__ = "0.1.0"
 # A program that needs timers alone does not wait for asyncio, json and SQLite.
 _LATER: Final = {
     **dict.fromkeys(("AsyncDelayQueue", "AsyncTimers", "EventLoop", "QueueShutDown"), ".timers"),
-    **dict.fromkeys(("Exponential", "Fixed", "JobQueue", "Ladder", "Worker"), ".jobs"),
+    "JobQueue": ".client",
+    **dict.fromkeys(("Exponential", "Fixed", "GiveUp", "Job", "Ladder", "RetryLater", "State"), ".jobs"),
+    "Tally": ".observe",
+    "Worker": ".worker",
 }
 
 

@@ -26,8 +26,8 @@ from pywheel.core.schedule cimport wheel_move, wheel_remove, wheel_schedule
 from pywheel._errors import WheelFull
 from pywheel.core._wheel import TimingWheel as _TimingWheel
 from pywheel.timers import _arguments as arguments
-from pywheel.timers._clock import MonotonicClock, monotonic_or
-from pywheel.timers._seconds import LONGEST as _LONGEST, tick_ns, unsigned_ns
+from pywheel.clock import MonotonicClock, monotonic_or
+from pywheel._seconds import LONGEST as _LONGEST, tick_ns, unsigned_ns
 
 cdef extern from "Python.h":
     PyObject *PyObject_CallNoArgs(object callable)

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from pywheel import JobQueue
 from pywheel.cli.app import app, run
-from pywheel.jobs import JobQueue
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 

@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from pywheel.jobs import JobQueue
-from pywheel.stores import State
+from pywheel import JobQueue
+from pywheel.jobs import State
 from tests.isolated.child import environment, run
 from tests.jobs.waiting import until
 
 MODULE = """
-from pywheel.jobs import JobQueue
+from pywheel import JobQueue
 queue = JobQueue({url!r})
 @queue.handler("t")
 def handle(job):

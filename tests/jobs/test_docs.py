@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pywheel.jobs import JobQueue
+from pywheel import JobQueue
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "jobs.md"

@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pywheel import BadJob
-from pywheel.jobs import DEFAULT, Exponential, Fixed, Ladder
 from pywheel.jobs.durations import LONGEST
+from pywheel.jobs.retry import DEFAULT, Exponential, Fixed, Ladder
 
 
 def middle():

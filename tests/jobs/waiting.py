@@ -3,7 +3,7 @@
 import contextlib
 import time
 
-from pywheel.jobs import Worker
+from pywheel import Worker
 
 LIMIT = 60
 

@@ -1,7 +1,7 @@
 import pytest
 
 from pywheel.stores import open
-from pywheel.testing import SettableClock
+from pywheel.testing import ManualClock
 
 
 @pytest.fixture
@@ -11,7 +11,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def clock():
-    return SettableClock()
+    return ManualClock()
 
 
 @pytest.fixture

@@ -7,7 +7,10 @@ import os
 import signal
 import sys
 
-from pywheel.stores import NewJob, Terms, open, ops
+from pywheel.jobs import NewJob
+from pywheel.jobs import commands as ops
+from pywheel.jobs.commands import Terms
+from pywheel.stores import open
 from pywheel.stores.sqlite import store as module
 
 NOW = 1_700_000_000_000

@@ -7,9 +7,8 @@ import json
 import sys
 from pathlib import Path
 
-from pywheel import StoreFull
-from pywheel.jobs import JobQueue
-from pywheel.stores import Counts
+from pywheel import JobQueue, StoreFull
+from pywheel.jobs import Counts
 
 FOLDER = Path(sys.argv[1])
 BALLAST = FOLDER / "ballast"

@@ -31,7 +31,7 @@ class TestSqlite(_InFile):
 
 class TestSqliteReopened(TestSqlite):
     def reopen(self):
-        if not self.store._bells.running():  # a listener belongs to one opening
+        if not self.store._notifier.running():  # a listener belongs to one opening
             self.store.close()
             self.store = self.make_store(self.clock)
 

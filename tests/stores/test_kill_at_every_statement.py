@@ -2,12 +2,16 @@
 
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from pywheel.stores import State, Terms, open, ops
-from pywheel.testing import SettableClock
+from pywheel.jobs import State
+from pywheel.jobs import commands as ops
+from pywheel.jobs.commands import Terms
+from pywheel.stores import open
+from pywheel.testing import ManualClock
 from tests.isolated.child import environment
 from tests.stores.crash_child import NOW
 
@@ -29,7 +33,7 @@ def run_child(url, ledger, at):
 
 def check(url, told, begun):
     """Compare what the store holds with what the process was told before it died."""
-    with open(url, clock=SettableClock(NOW)) as store:
+    with open(url, clock=ManualClock(wall=NOW)) as store:
         jobs = {job.id: job for job in store.jobs(None, None, 0, 100)}
         for number in range(3):
             name = f"put-{number}"
@@ -57,7 +61,7 @@ def check(url, told, begun):
 
 def deliver_the_rest(store, before):
     """All that is live is delivered exactly once more; nothing else is."""
-    store.clock.set(NOW + 10**9)
+    store.clock.step(timedelta(milliseconds=NOW + 10**9 - store.clock.wall()))
     live = sorted(store.jobs(None, State.DELAYED, 0, 100), key=lambda job: job.id)
     [jobs] = store.apply([ops.Reserve("t", 100, Terms(10, 9), "w")]) if before else [[]]
     assert sorted(job.id for job in jobs) == [job.id for job in live]

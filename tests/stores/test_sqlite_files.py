@@ -17,7 +17,10 @@ from pywheel import (
     StoreReadOnly,
     StoreTooNew,
 )
-from pywheel.stores import NewJob, State, Terms, open, ops
+from pywheel.jobs import NewJob, State
+from pywheel.jobs import commands as ops
+from pywheel.jobs.commands import Terms
+from pywheel.stores import open
 from pywheel.stores.sqlite import connection
 from pywheel.stores.sqlite.statements import MIGRATIONS
 
@@ -261,12 +264,12 @@ def test_a_dead_workers_shards_are_free_at_once(path, clock):
 
 
 def test_a_stopped_workers_shards_are_free_once_its_heart_stands_still(path, clock, monkeypatch):
-    monkeypatch.setattr("pywheel.stores.sqlite.bell._LOOK", 0)
+    monkeypatch.setattr("pywheel.stores.sqlite.notifier._LOOK", 0)
     with reopened(path, clock) as one, reopened(path, clock) as two:
         first, second = one.listen("a"), two.listen("b")
         one.apply([ops.Hold(first.worker, 60_000)])
         assert two.apply([ops.Hold(second.worker, 60_000)]) == [{}]
-        one._bells._page[2 + 64 + first._slot] -= 20_000
+        one._notifier._page[2 + 64 + first._slot] -= 20_000
         assert second.stirred()
         assert len(two.apply([ops.Hold(second.worker, 60_000)])[0]) == 16
         first.close()
@@ -274,7 +277,7 @@ def test_a_stopped_workers_shards_are_free_once_its_heart_stands_still(path, clo
 
 
 def test_hints_that_were_trimmed_make_a_listener_read_again(store, monkeypatch):
-    monkeypatch.setattr("pywheel.stores.sqlite.batch._HINTS_KEPT", 10)
+    monkeypatch.setattr("pywheel.stores.sqlite.transaction._HINTS_KEPT", 10)
     listener = store.listen("w")
     listener.publish(NOW)
     cursor = store.hints(-1).cursor
@@ -292,12 +295,12 @@ def test_a_horizon_that_moves_during_a_commit_makes_the_listener_read_again(stor
     listener = store.listen("w")
     cursor = store.hints(-1).cursor
     put(store)
-    horizon = store._bells.horizon
+    horizon = store._notifier.horizon
     moved = iter([-1])
-    store._bells.horizon = lambda: next(moved, None) or horizon()
+    store._notifier.horizon = lambda: next(moved, None) or horizon()
     listener.publish(NOW)
     put(store)
-    store._bells.horizon = horizon
+    store._notifier.horizon = horizon
     assert listener.wait(60)
     assert store.hints(cursor).reload
     listener.close()

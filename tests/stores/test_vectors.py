@@ -1,12 +1,16 @@
 """Operations of a queue with their expected results, on every store; also reopened after every operation."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from pywheel.stores import NewJob, State, Terms, open, ops
-from pywheel.testing import SettableClock
+from pywheel.jobs import NewJob, State
+from pywheel.jobs import commands as ops
+from pywheel.jobs.commands import Terms
+from pywheel.stores import open
+from pywheel.testing import ManualClock
 
 VECTORS = sorted((Path(__file__).parents[1] / "vectors").glob("queue_*.jsonl"))
 FOREVER = 10**9
@@ -17,7 +21,7 @@ class Driver:
 
     def __init__(self, url, head, *, reopen):
         self.url, self.reopen = url, reopen
-        self.clock = SettableClock(0)
+        self.clock = ManualClock(wall=0)
         self.attempts = head["max_attempts"]
         self.topics = head["topics"]
         self.ids, self.names = {}, {}
@@ -30,7 +34,7 @@ class Driver:
             self.store = open(self.url, clock=self.clock)
 
     def apply(self, op, now):
-        self.clock.set(now)
+        self.clock.step(timedelta(milliseconds=now - self.clock.wall()))
         [outcome] = self.store.apply([op])
         return outcome
 
@@ -63,13 +67,13 @@ class Driver:
         assert self.apply(ops.Cancel(self.ids[name]), now) is ok
 
     def T(self, now, expected):  # noqa: N802
-        self.clock.set(now)
+        self.clock.step(timedelta(milliseconds=now - self.clock.wall()))
         assert [sum(states) for states in zip(*self.store.counts().values(), strict=True)] == (
             expected if self.ids else []
         )
 
     def N(self, now, expected):  # noqa: N802
-        self.clock.set(now)
+        self.clock.step(timedelta(milliseconds=now - self.clock.wall()))
         assert self.store.next_due() == expected
 
 

@@ -11,7 +11,8 @@ import typer
 
 from .. import __version__, implementation
 from .._errors import BadJob, JobExists, NoSuchJob, PywheelError, StoreError
-from ..jobs import Job, JobQueue, State
+from ..client.queue import JobQueue
+from ..jobs.job import Job, State
 from .output import attempt_record, emit, fail, job_record, short_body, table, when
 
 __all__ = ["app", "run"]

@@ -16,7 +16,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from ..jobs import JobQueue, State
+from ..client.queue import JobQueue
+from ..jobs.job import State
 from .demo_ladder import climb
 from .demo_worker import RECORD, TOPIC
 from .output import table

@@ -11,7 +11,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from rich.console import Console
 
-from ..jobs import Job, JobQueue, Ladder, State, Worker
+from ..client.queue import JobQueue
+from ..jobs.job import Job, State
+from ..jobs.retry import Ladder
+from ..worker.worker import Worker
 from .output import table
 
 __all__ = ["climb"]

@@ -10,7 +10,10 @@ import struct
 import sys
 import time
 
-from ..jobs import Fixed, Job, JobQueue
+from ..client.queue import JobQueue
+from ..jobs.job import Job
+from ..jobs.retry import Fixed
+from ..worker import Worker
 
 __all__ = ["RECORD", "TOPIC", "main"]
 
@@ -27,7 +30,7 @@ def main(url: str, ledger: str) -> None:
     def close_order(job: Job) -> None:
         os.write(file, RECORD.pack(job.id, job.attempt, time.time_ns() // 1000 - job.due * 1000))
 
-    queue.run(grace=5)
+    Worker(queue, grace=5).run()
 
 
 if __name__ == "__main__":

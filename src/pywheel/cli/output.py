@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..jobs import Attempt, Job
+from ..jobs.job import Attempt, Job
 
 __all__ = ["attempt_record", "emit", "fail", "job_record", "short_body", "table", "when"]
 

@@ -15,7 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from .._errors import BadJob, StoreError
-from ..jobs import JobQueue, State, Tally, Worker
+from ..client.queue import JobQueue
+from ..jobs.job import State
+from ..observe.metrics import Tally
+from ..worker.worker import Worker
 from .output import table
 
 __all__ = ["load", "run_worker"]

@@ -1,32 +1,28 @@
-"""Durable delayed jobs: put now, run later, at least once, with retries."""
+"""What a job is and what may happen to it: records, commands, retries. No I/O and no thread."""
 
-from ..stores import Attempt, Counts, Job, NewJob, Outcome, State
 from .durations import Duration
 from .handler import GiveUp, Handler, RetryLater
-from .metrics import Metrics, Silent, Tally
-from .queue import JobQueue
+from .job import SHARDS, Attempt, Counts, Due, Job, NewJob, Outcome, State, Topic, shard_of
 from .retry import DEFAULT, Exponential, Fixed, Ladder, RetryPolicy
-from .worker import Worker
 
 __all__ = [
     "DEFAULT",
+    "SHARDS",
     "Attempt",
     "Counts",
+    "Due",
     "Duration",
     "Exponential",
     "Fixed",
     "GiveUp",
     "Handler",
     "Job",
-    "JobQueue",
     "Ladder",
-    "Metrics",
     "NewJob",
     "Outcome",
     "RetryLater",
     "RetryPolicy",
-    "Silent",
     "State",
-    "Tally",
-    "Worker",
+    "Topic",
+    "shard_of",
 ]

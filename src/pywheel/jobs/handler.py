@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._errors import BadJob, PywheelError
-from ..stores import Job, Terms
 from .checks import whole
+from .commands import Terms
+from .job import Job
 from .retry import RetryPolicy
 
 __all__ = ["GiveUp", "Handler", "RetryLater", "is_async"]

@@ -7,9 +7,9 @@ from collections.abc import Collection, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from .clock import Clock
-from .ops import Op, Ref
-from .record import Attempt, Counts, Due, Job, State, Topic
+from ..clock import Clock
+from ..jobs.commands import Op, Ref
+from ..jobs.job import Attempt, Counts, Due, Job, State, Topic
 
 __all__ = ["Hints", "Listener", "Store"]
 

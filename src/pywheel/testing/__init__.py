@@ -3,10 +3,9 @@
 ``pytest_plugins = ["pywheel.testing"]`` in a conftest.py gives the fixtures `manual_clock` and `autojump_clock`.
 """
 
-from ..timers import ManualClock
-from .clock import SettableClock
+from ..clock import ManualClock
 from .faults import FaultyStore
 from .fixtures import autojump_clock, manual_clock
 from .suite import StoreSuite
 
-__all__ = ["FaultyStore", "ManualClock", "SettableClock", "StoreSuite", "autojump_clock", "manual_clock"]
+__all__ = ["FaultyStore", "ManualClock", "StoreSuite", "autojump_clock", "manual_clock"]

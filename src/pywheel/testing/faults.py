@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from .._errors import StoreError
-from ..stores import Attempt, Counts, Due, Hints, Job, Listener, Ref, State, Store, Topic
-from ..stores.ops import Op
+from ..jobs.commands import Op, Ref
+from ..jobs.job import Attempt, Counts, Due, Job, State, Topic
+from ..stores.contract import Hints, Listener, Store
 
 __all__ = ["FaultyStore"]
 

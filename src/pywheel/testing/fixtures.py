@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..timers import ManualClock
+from ..clock import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

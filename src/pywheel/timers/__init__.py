@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from ._clock import Clock, ManualClock, MonotonicClock
+from ..clock import Clock, ManualClock, MonotonicClock
 from ._delay_queue import DelayQueue, ShutDown
 from ._driver import Timer
 from ._manual import Timers

@@ -11,12 +11,12 @@ from operator import index
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from ._clock import Clock, ManualClock, MonotonicClock
+from .._seconds import first_ns
+from ..clock import Clock, ManualClock, MonotonicClock
 from ._driver import Driver, Timer
-from ._seconds import first_ns
 
 if TYPE_CHECKING:
-    from ._seconds import Seconds
+    from .._seconds import Seconds
 
 AWAKE: Final = 0
 ASLEEP: Final = 2**63 - 1

@@ -9,7 +9,7 @@ from operator import index
 from typing import Any, Final, Literal, TypeAlias
 
 from .._errors import TimersStopped
-from ._seconds import LONGEST, unsigned_ns
+from .._seconds import LONGEST, unsigned_ns
 
 Missed: TypeAlias = Literal["skip", "burst", "delay"]
 

@@ -8,13 +8,13 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
+from .._seconds import unsigned_ns
+from ..clock import Clock, ManualClock, monotonic_or
 from ._aio import _clock_of
-from ._clock import Clock, ManualClock, monotonic_or
 from ._delay_items import NEVER, DelayItems
-from ._seconds import unsigned_ns
 
 if TYPE_CHECKING:
-    from ._seconds import Seconds
+    from .._seconds import Seconds
 
 FAR: Final = 86_400.0  # seconds; some loops cannot count much further
 

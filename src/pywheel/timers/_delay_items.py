@@ -7,12 +7,12 @@ from collections.abc import Callable
 from threading import RLock
 from typing import TYPE_CHECKING, ClassVar, Final, Generic, SupportsIndex, TypeVar
 
+from .._seconds import unsigned_ns
 from ..core import TimingWheel
 from ..core._arguments import integer
-from ._seconds import unsigned_ns
 
 if TYPE_CHECKING:
-    from ._seconds import Seconds
+    from .._seconds import Seconds
 
 T = TypeVar("T")
 

@@ -8,13 +8,13 @@ import threading
 from threading import Condition
 from typing import TYPE_CHECKING, TypeVar
 
-from ._clock import Clock, ManualClock, monotonic_or
+from .._seconds import signed_ns
+from ..clock import Clock, ManualClock, monotonic_or
 from ._delay_items import NEVER, TICK, DelayItems
 from ._fork import renew_after_fork
-from ._seconds import signed_ns
 
 if TYPE_CHECKING:
-    from ._seconds import Seconds
+    from .._seconds import Seconds
 
 if sys.version_info >= (3, 13):
     from queue import ShutDown

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from .._seconds import first_ns
+from ..clock import Clock, ManualClock
 from ..core import implementation
-from ._clock import Clock, ManualClock
-from ._seconds import first_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable

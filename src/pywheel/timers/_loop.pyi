@@ -7,7 +7,7 @@ from typing import Any, TypeVarTuple, final
 
 from typing_extensions import disjoint_base
 
-from ._clock import Clock
+from ..clock import Clock
 
 _Ts = TypeVarTuple("_Ts")
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from ..clock import Clock, ManualClock
 from ..core import _arguments
-from ._clock import Clock, ManualClock
 from ._driver import Driver, Timer
 
 if TYPE_CHECKING:
-    from ._seconds import Seconds
+    from .._seconds import Seconds
 
 
 class Timers(Driver):

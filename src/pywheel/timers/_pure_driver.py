@@ -14,13 +14,13 @@ from typing import Any, Final, NoReturn
 from weakref import WeakSet
 
 from .._errors import WheelFull
+from .._seconds import LONGEST, tick_ns, unsigned_ns
+from ..clock import Clock, monotonic_or
 from ..core import _arguments as _core_arguments
 from ..core._pure import TimingWheel
 from . import _arguments
 from ._arguments import Missed
-from ._clock import Clock, monotonic_or
 from ._pure_timer import DUE, FIRED, PENDING, RUNNING, STOPPED, PeriodicTimer, Timer
-from ._seconds import LONGEST, tick_ns, unsigned_ns
 
 __all__ = ["Driver", "Timer"]
 

@@ -17,7 +17,7 @@ from ..core._pure import TimingWheel
 if TYPE_CHECKING:
     from typing import TypeVarTuple
 
-    from ._clock import Clock
+    from ..clock import Clock
 
     _Ts = TypeVarTuple("_Ts")
 

@@ -7,9 +7,9 @@ from contextvars import Context
 from random import random
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
+from .._seconds import unsigned_ns
 from . import _arguments
 from ._arguments import DELAY, SKIP
-from ._seconds import unsigned_ns
 
 if TYPE_CHECKING:
     from ._pure_driver import Driver

@@ -12,13 +12,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet, ref
 
+from ..clock import Clock, ManualClock
 from ._arguments import stopped
-from ._clock import Clock, ManualClock
 from ._driver import Driver, Timer
 from ._manual import next_stop
 
 if TYPE_CHECKING:
-    from ._seconds import Seconds
+    from .._seconds import Seconds
 
 AWAKE: Final = 0  # no deadline lies before it: the thread looks by itself before it sleeps
 ASLEEP: Final = 2**63 - 1

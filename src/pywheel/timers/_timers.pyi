@@ -6,8 +6,8 @@ from typing import Any, Literal, NoReturn
 
 from typing_extensions import disjoint_base
 
-from ._clock import Clock
-from ._seconds import Seconds
+from .._seconds import Seconds
+from ..clock import Clock
 
 @disjoint_base
 class Timer:

@@ -11,15 +11,15 @@ from reprlib import recursive_repr
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeAlias, TypeVar, overload
 
+from .._seconds import unsigned_ns
+from ..clock import Clock, MonotonicClock, monotonic_or
 from ..core import TimingWheel
 from ..core._arguments import integer
 from ._arguments import callable_or_none
-from ._clock import Clock, MonotonicClock, monotonic_or
 from ._fork import renew_after_fork
-from ._seconds import unsigned_ns
 
 if TYPE_CHECKING:
-    from ._seconds import Seconds
+    from .._seconds import Seconds
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..._errors import JobExists, PywheelError
-from .. import ops as o
-from ..clock import Clock
-from ..record import SHARDS, Attempt, Job, NewJob, Outcome, State, shard_of
+from ...clock import Clock
+from ...jobs import commands as o
+from ...jobs.job import SHARDS, Attempt, Job, NewJob, Outcome, State, shard_of
 from .state import Entry, MemoryState, Run
 
 __all__ = ["MemoryCommands"]

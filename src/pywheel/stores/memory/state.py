@@ -8,10 +8,10 @@ from collections import defaultdict, deque
 from dataclasses import dataclass, field
 
 from ..._errors import StoreError
-from .. import ops as o
-from ..clock import Clock
+from ...clock import Clock
+from ...jobs import commands as o
+from ...jobs.job import SHARDS, Attempt, Job, NewJob, Outcome, State
 from ..contract import Listener
-from ..record import SHARDS, Attempt, Job, NewJob, Outcome, State
 
 __all__ = ["Entry", "MemoryListener", "MemoryState", "Run", "Shard"]
 

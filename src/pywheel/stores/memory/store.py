@@ -6,10 +6,10 @@ from bisect import bisect_right
 from collections.abc import Collection
 from itertools import islice
 
-from .. import ops as o
-from ..clock import Clock, SystemClock
+from ...clock import Clock, MonotonicClock
+from ...jobs import commands as o
+from ...jobs.job import Attempt, Counts, Due, Job, State, Topic, shard_of
 from ..contract import Hints, Listener, Store
-from ..record import Attempt, Counts, Due, Job, State, Topic, shard_of
 from .commands import MemoryCommands
 from .state import MemoryListener
 
@@ -20,7 +20,7 @@ class MemoryStore(MemoryCommands, Store):
     """Jobs in dicts. Lost with the process; the worker's and the queue's behaviour is that of a durable store."""
 
     def __init__(self, url: str = "memory:", *, clock: Clock | None = None) -> None:
-        super().__init__(url, clock or SystemClock())
+        super().__init__(url, clock or MonotonicClock())
 
     def get(self, ref: o.Ref) -> Job | None:
         """Return a job, or None."""

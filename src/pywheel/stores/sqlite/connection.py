@@ -8,15 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from ..._errors import (
-    NotAStore,
-    StoreBusy,
-    StoreCorrupt,
-    StoreError,
-    StoreFull,
-    StoreReadOnly,
-    StoreTooNew,
-)
+from ..._errors import NotAStore, StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreReadOnly, StoreTooNew
 from .statements import MIGRATIONS
 
 __all__ = ["NO_ROOM", "connect", "ours", "translated", "upgrade"]

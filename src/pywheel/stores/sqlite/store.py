@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..._errors import StoreError, StoreFull, StoreReadOnly
-from .. import ops as o
-from ..clock import Clock, SystemClock
+from ...clock import Clock, MonotonicClock
+from ...jobs import commands as o
+from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
 from ..contract import Hints, Listener, Store
-from ..record import Attempt, Counts, Due, Job, State, Topic
-from . import claims, manage, puts, shards
-from .batch import Batch, Names
-from .bell import Bells
+from ..group_commit import GroupCommit
+from .commands import claims, manage, puts, shards
 from .connection import NO_ROOM, connect, ours, translated, upgrade
-from .leader import Leader
-from .reader import Reader
-from .turnstile import Turnstile
+from .notifier import SqliteNotifier
+from .queries import Reader
+from .transaction import Batch, Names
+from .write_lock import WriteLock
 
 __all__ = ["SqliteStore"]
 
@@ -56,23 +56,23 @@ class SqliteStore(Store):
     def __init__(self, path: str | Path, *, clock: Clock | None = None) -> None:
         self.path = os.path.abspath(path)  # noqa: PTH100  (resolving links would lose the name that others use)
         self.url = f"sqlite:///{self.path}"
-        self.clock = clock or SystemClock()
+        self.clock = clock or MonotonicClock()
         self._over: str | None = None
         """Why it cannot be used any more."""
         self._forked = False
         self._topics = Names("topic_id", "topic_add")
         self._workers = Names("worker_id", "worker_add")
         self._apply: dict[type, _Apply] = {**_APPLY, o.Hold: self._hold}
-        self._leader = Leader(self._transact, lambda error: not isinstance(error, StoreError))
+        self._group_commit = GroupCommit(self._transact, lambda error: not isinstance(error, StoreError))
         self._connection = connect(self.path)
         parts: list[Any] = [self._connection]
         try:
             with translated(self.path):
-                parts.append(turnstile := _beside(self.path, Turnstile))
-                self._turnstile: Turnstile = turnstile
+                parts.append(write_lock := _beside(self.path, WriteLock))
+                self._write_lock: WriteLock = write_lock
                 self._in_turn(lambda: upgrade(self._connection, self.path))
-                parts.append(bells := _beside(self.path, Bells))
-                self._bells: Bells = bells
+                parts.append(notifier := _beside(self.path, SqliteNotifier))
+                self._notifier: SqliteNotifier = notifier
                 self._reader = Reader(self.path)
             _STORES.add(self)
         except BaseException:
@@ -86,21 +86,21 @@ class SqliteStore(Store):
         """Apply commands in order; see the contract. Threads that come meanwhile share one commit."""
         if self._over is not None:
             raise StoreError(self._over)
-        return self._leader.apply(ops)
+        return self._group_commit.apply(ops)
 
     def _in_turn(self, action: Callable[[], Any]) -> Any:
         try:
-            self._turnstile.enter()
+            self._write_lock.enter()
             return action()
         finally:
-            self._turnstile.leave()
+            self._write_lock.leave()
 
     def _transact(self, ops: Sequence[o.Op]) -> list[Any]:
         """Apply the commands of one or more callers; wake whom it concerns."""
         try:
             try:
-                self._turnstile.enter()
-                now, horizon = self.clock.wall(), self._bells.horizon()
+                self._write_lock.enter()
+                now, horizon = self.clock.wall(), self._notifier.horizon()
                 alone = puts.put_alone(self._connection, ops[0], now, self._topics, horizon) if len(ops) == 1 else None
                 if alone is None:
                     batch = Batch(self._connection, now, self._topics, self._workers, horizon)
@@ -109,7 +109,7 @@ class SqliteStore(Store):
                 self._roll_back()
                 raise
             finally:
-                self._turnstile.leave()
+                self._write_lock.leave()
         except sqlite3.Error as error:
             raise ours(error, self.path) from error
         # The bells after the commit: then a horizon that moved meanwhile is seen here, or the one who moved it sees it.
@@ -144,13 +144,13 @@ class SqliteStore(Store):
         if batch.first_beyond is not None:
             self._missed(batch.first_beyond)
         if batch.first_hinted is not None:
-            self._bells.ring(batch.first_hinted)
+            self._notifier.ring(batch.first_hinted)
 
     def _missed(self, due: int) -> None:
         """Have windows read again if one of them reached out to this due time while it was stored without a hint."""
-        if due <= self._bells.horizon():
-            self._bells.reload()
-            self._bells.ring(due)
+        if due <= self._notifier.horizon():
+            self._notifier.reload()
+            self._notifier.ring(due)
 
     def _hold(self, batch: Batch, ops: Sequence[o.Hold]) -> list[dict[int, int]]:
         return shards.hold(batch, ops, self._dead)
@@ -158,7 +158,7 @@ class SqliteStore(Store):
     def _dead(self, worker: str, asking: str) -> bool:
         """Whether a worker of this host is known not to run: its slot is silent, or belongs to the one who asks."""
         slot = worker.rpartition("@")[2]
-        return slot == asking.rpartition("@")[2] or (slot.isdecimal() and not self._bells.runs(int(slot)))
+        return slot == asking.rpartition("@")[2] or (slot.isdecimal() and not self._notifier.runs(int(slot)))
 
     # ---- reading --------------------------------------------------------------------------------------------------
 
@@ -208,9 +208,9 @@ class SqliteStore(Store):
         """Return what changed since `cursor`."""
         self._open()
         if cursor < 0:
-            return Hints(_join(self._bells.reloads, self._reader.hint_cursor()), [], reload=False)
+            return Hints(_join(self._notifier.reloads, self._reader.hint_cursor()), [], reload=False)
         reloads, sequence = _split(cursor)
-        missed = self._bells.reloads
+        missed = self._notifier.reloads
         rows = self._reader.hints(sequence)
         gap = bool(rows) and rows[0][0] != sequence + 1
         stirred = any(job == 0 for _, job, _, _ in rows)
@@ -223,7 +223,7 @@ class SqliteStore(Store):
     def listen(self, name: str) -> Listener:
         """Return a new listener."""
         self._open()
-        return self._bells.listen(name)
+        return self._notifier.listen(name)
 
     def close(self) -> None:
         """Close the file. Idempotent."""
@@ -234,8 +234,8 @@ class SqliteStore(Store):
             with suppress(StoreError), translated(self.path):
                 self._reader.close()
                 self._connection.close()
-            self._turnstile.close()
-            self._bells.close()
+            self._write_lock.close()
+            self._notifier.close()
 
     def _open(self) -> None:
         if self._over is not None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from datetime import timedelta
 from typing import Any
 
-from ...stores import SHARDS, Clock, Counts, Job, NewJob, Store, Terms
-from ...stores.ops import (
-    Op,
-    Put,
-    Reserve,
-)
-from ..clock import SettableClock
+from ...clock import Clock, ManualClock
+from ...jobs.commands import Op, Put, Reserve, Terms
+from ...jobs.job import SHARDS, Counts, Job, NewJob
+from ...stores.contract import Store
 
 __all__ = ["ALL", "FAR", "NOW", "START", "TERMS", "StoreTests"]
 
@@ -25,7 +23,7 @@ START = (-1, 0)
 class StoreTests(ABC):
     """Each test gets a new, empty store and a clock that stands still."""
 
-    clock: SettableClock
+    clock: ManualClock
     store: Store
 
     @abstractmethod
@@ -37,7 +35,7 @@ class StoreTests(ABC):
 
     def setup_method(self) -> None:
         """Prepare for a test."""
-        self.clock = SettableClock(NOW)
+        self.clock = ManualClock(wall=NOW)
         self.store = self.make_store(self.clock)
 
     def teardown_method(self) -> None:
@@ -45,6 +43,10 @@ class StoreTests(ABC):
         self.store.close()
 
     # ---- shorthand --------------------------------------------------------------------------------------------------
+
+    def pass_time(self, milliseconds: int) -> None:
+        """Let time pass."""
+        self.clock.advance(timedelta(milliseconds=milliseconds))
 
     def apply(self, op: Op) -> Any:
         """Apply one command; raise its outcome if it is an error."""

@@ -4,19 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from ...stores import Counts, NewJob, State, Terms
-from ...stores.ops import (
-    Ack,
-    Cancel,
-    Claim,
-    Expire,
-    Hold,
-    Nack,
-    Put,
-    Release,
-    Reserve,
-    Touch,
-)
+from ...jobs.commands import Ack, Cancel, Claim, Expire, Hold, Nack, Put, Release, Reserve, Terms, Touch
+from ...jobs.job import Counts, NewJob, State
 from .base import NOW, TERMS, StoreTests
 
 __all__ = ["ClaimTests"]
@@ -30,7 +19,7 @@ class ClaimTests(StoreTests):
     def test_nothing_is_delivered_early(self) -> None:
         self.put(due=NOW + 1)
         assert self.reserve() == []
-        self.clock.pass_time(1)
+        self.pass_time(1)
         assert len(self.reserve()) == 1
 
     def test_jobs_come_by_due_time_then_by_id(self) -> None:
@@ -128,7 +117,7 @@ class ClaimTests(StoreTests):
         again = self.job(job.id)
         assert (again.state, again.due, again.attempt, again.last_error) == (State.DELAYED, NOW + 70, 1, "boom")
         assert self.reserve() == []
-        self.clock.pass_time(70)
+        self.pass_time(70)
         second = self.one()
         assert (second.attempt, second.last_error) == (2, "boom")
 
@@ -161,9 +150,9 @@ class ClaimTests(StoreTests):
     def test_a_touch_moves_the_end_of_the_lease(self) -> None:
         self.put()
         job = self.one()
-        self.clock.pass_time(999)
+        self.pass_time(999)
         assert self.apply(Touch(job.id, job.claims, 5_000)) is True
-        self.clock.pass_time(4_999)
+        self.pass_time(4_999)
         assert self.reserve() == []
         assert self.apply(Ack(job.id, job.claims)) is True
 
@@ -172,7 +161,7 @@ class ClaimTests(StoreTests):
     def test_a_settlement_after_the_lease_is_refused(self) -> None:
         self.put()
         job = self.one()
-        self.clock.pass_time(1_000)
+        self.pass_time(1_000)
         assert self.apply(Touch(job.id, job.claims, 9)) is False
         assert self.apply(Nack(job.id, job.claims, 0)) is None
         assert self.apply(Release(job.id, job.claims)) is False
@@ -181,7 +170,7 @@ class ClaimTests(StoreTests):
     def test_a_lost_lease_is_delivered_again_and_the_winner_stands(self) -> None:
         self.put()
         first = self.one()
-        self.clock.pass_time(1_000)
+        self.pass_time(1_000)
         second = self.one()
         assert (second.attempt, second.due) == (2, NOW + 1_000)
         assert self.apply(Ack(first.id, first.claims)) is False
@@ -190,7 +179,7 @@ class ClaimTests(StoreTests):
     def test_readers_see_a_lease_that_is_over_as_over(self) -> None:
         id = self.put()
         self.reserve()
-        self.clock.pass_time(1_000)
+        self.pass_time(1_000)
         assert self.job(id).state is State.DELAYED
         assert self.job(id).due == NOW + 1_000
         assert self.counts() == Counts(delayed=1)
@@ -201,14 +190,14 @@ class ClaimTests(StoreTests):
         id = self.put()
         self.reserve()
         assert self.apply(Cancel(id)) is False
-        self.clock.pass_time(1_000)
+        self.pass_time(1_000)
         assert self.apply(Cancel(id)) is True
 
     def test_lost_leases_spend_attempts(self) -> None:
         id = self.put()
         for _ in range(3):
             self.reserve()
-            self.clock.pass_time(1_000)
+            self.pass_time(1_000)
         assert self.job(id).state is State.DEAD
         assert self.counts() == Counts(dead=1)
         assert [job.id for job in self.store.jobs("t", State.DEAD, 0, 9)] == [id]
@@ -217,12 +206,12 @@ class ClaimTests(StoreTests):
     def test_a_lost_lease_waits_for_its_backoff(self) -> None:
         self.put()
         job = self.one(terms=Terms(1_000, 3, (50, 70)))
-        self.clock.pass_time(1_000)
+        self.pass_time(1_000)
         expired = self.apply(Expire(10))
         assert expired.lost == [(job.id, "t", State.DELAYED)]
         assert self.job(job.id).due == NOW + 1_050
         assert self.reserve() == []
-        self.clock.pass_time(50)
+        self.pass_time(50)
         assert len(self.reserve()) == 1
 
     def test_expire_says_when_the_next_lease_ends(self) -> None:

@@ -3,19 +3,8 @@
 from __future__ import annotations
 
 from ..._errors import JobExists
-from ...stores import Counts, Job, NewJob, State, Topic
-from ...stores.ops import (
-    Ack,
-    Cancel,
-    Claim,
-    Hold,
-    Nack,
-    Pause,
-    Purge,
-    Put,
-    Reschedule,
-    Retry,
-)
+from ...jobs.commands import Ack, Cancel, Claim, Hold, Nack, Pause, Purge, Put, Reschedule, Retry
+from ...jobs.job import Counts, Job, NewJob, State, Topic
 from .base import ALL, FAR, NOW, START, TERMS, StoreTests
 
 __all__ = ["JobTests"]
@@ -104,7 +93,7 @@ class JobTests(StoreTests):
 
     def test_replace_takes_the_new_values_and_keeps_id_and_age(self) -> None:
         id = self.put(key="k", due=FAR)
-        self.clock.pass_time(10)
+        self.pass_time(10)
         assert (
             self.put(key="k", body=b"new", due=FAR + 5, ttr=9, max_attempts=2, headers={"h": "1"}, replace=True) == id
         )
@@ -127,7 +116,7 @@ class JobTests(StoreTests):
         id = self.put(due=NOW + 5)
         assert self.apply(Cancel(id)) is True
         assert self.apply(Cancel(id)) is False
-        self.clock.pass_time(5)
+        self.pass_time(5)
         assert self.reserve() == []
         assert self.counts() == Counts(cancelled=1)
 
@@ -155,7 +144,7 @@ class JobTests(StoreTests):
             self.apply(Nack(job.id, job.claims, 0))
         assert self.apply(Retry(id, NOW + 5)) is True
         assert (self.job(id).state, self.job(id).due) == (State.DELAYED, NOW + 5)
-        self.clock.pass_time(5)
+        self.pass_time(5)
         again = self.one()
         assert (again.attempt, again.claims) == (1, 4)
         assert self.apply(Ack(again.id, 1)) is False

@@ -3,21 +3,8 @@
 from __future__ import annotations
 
 from ..._errors import StoreError
-from ...stores import SHARDS, Attempt, Due, NewJob, Outcome, State
-from ...stores.ops import (
-    Ack,
-    Cancel,
-    Expire,
-    Hold,
-    Leave,
-    Nack,
-    Pause,
-    Put,
-    Release,
-    Reschedule,
-    Reserve,
-    Retry,
-)
+from ...jobs.commands import Ack, Cancel, Expire, Hold, Leave, Nack, Pause, Put, Release, Reschedule, Reserve, Retry
+from ...jobs.job import SHARDS, Attempt, Due, NewJob, Outcome, State
 from .base import ALL, FAR, NOW, START, TERMS, StoreTests
 
 __all__ = ["ViewTests"]
@@ -32,10 +19,10 @@ class ViewTests(StoreTests):
         id = self.put()
         for number in range(2):
             job = self.one()
-            self.clock.pass_time(5)
+            self.pass_time(5)
             self.apply(Nack(id, job.claims, 0, f"error {number}"))
         self.reserve()
-        self.clock.pass_time(1_000)
+        self.pass_time(1_000)
         self.apply(Expire(10))
         assert self.store.history(id) == [
             Attempt(1, 1, NOW, NOW + 5, Outcome.FAILED, "w", "error 0"),
@@ -113,7 +100,7 @@ class ViewTests(StoreTests):
     def test_shards_change_hands_with_a_greater_epoch(self) -> None:
         before = self.apply(Hold("a", 1_000))
         assert self.apply(Hold("a", 1_000)) == before
-        self.clock.pass_time(1_000)
+        self.pass_time(1_000)
         after = self.apply(Hold("b", 1_000))
         assert set(after) == ALL
         assert all(after[shard] > before[shard] for shard in ALL)
@@ -158,7 +145,7 @@ class ViewTests(StoreTests):
         jobs = self.reserve()
         self.apply(Nack(jobs[0].id, 1, 5))
         self.apply(Release(jobs[1].id, 1))
-        self.clock.pass_time(1_000)
+        self.pass_time(1_000)
         self.apply(Expire(10))
         assert [due.id for due in self.store.hints(cursor).due] == ids
         listener.close()

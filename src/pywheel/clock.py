@@ -1,0 +1,165 @@
+"""Clocks: where timers and jobs get the time from.
+
+Monotonic time says how long something takes; wall time says when a job is due. Only the second may be stepped.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Protocol
+from weakref import WeakValueDictionary
+
+from ._seconds import LONGEST, signed_ns, too_far, unsigned_ns
+
+if TYPE_CHECKING:
+    from ._seconds import Seconds
+
+
+class Clock(ABC):
+    """A monotonic clock and a wall clock. A subclass gives `time_ns`, and may give a wall clock of its own."""
+
+    @abstractmethod
+    def time_ns(self) -> int:
+        """Return the time in nanoseconds since a moment of the clock's own, 0 or more. Never goes back."""
+
+    def time(self) -> float:
+        """Return the time in seconds. Never goes back."""
+        return self.time_ns() / 1e9
+
+    def wall(self) -> int:
+        """Return the wall clock in whole milliseconds since 1970, rounded down. It may jump either way."""
+        return time.time_ns() // 1_000_000
+
+    def until(self, wall: int) -> float:
+        """Return the seconds, with their fractions, until the wall clock shows this; negative if it has."""
+        return wall / 1000 - time.time()
+
+
+class MonotonicClock(Clock):
+    """The host's clocks. The monotonic one is that of `time.monotonic` and of asyncio's loops.
+
+    Whether it stands still while the machine is suspended is the system's choice; either way a driver sees one jump.
+    """
+
+    def time_ns(self) -> int:
+        """Return `time.monotonic_ns()`."""
+        return time.monotonic_ns()
+
+
+class Driven(Protocol):
+    """What a ManualClock moves: a driver, a queue, a loop."""
+
+    def _next_ns(self) -> int | None:
+        """Return the next time after this one at which something may be due; None if it runs by itself."""
+
+    def _clock_moved(self, run: bool) -> None:
+        """Look at the clock: wake who sleeps; with `run`, run what is due before returning, if nobody else would."""
+
+
+class ManualClock(Clock):
+    """A clock for tests: it stands still until it is told to go on.
+
+    Args:
+        start: its first time, in seconds.
+        wall: what the wall clock shows then, in whole milliseconds since 1970.
+        autojump: whoever would sleep until a deadline moves the clock there instead, so that a program which waits
+            for hours takes no time. For ThreadTimers and EventLoop; with several of them asleep, the first to
+            fall asleep moves it.
+
+    Safe to use from several threads.
+    """
+
+    def __init__(self, start: Seconds = 0.0, *, wall: int = 1_700_000_000_000, autojump: bool = False) -> None:
+        self._now = unsigned_ns(start, "start")
+        self._wall = wall * 1_000_000 - self._now  # what the wall clock is ahead, in nanoseconds
+        self._lock = threading.RLock()
+        self._driven: WeakValueDictionary[int, Driven] = WeakValueDictionary()  # by id, in the order they came
+        self.autojump = autojump
+
+    def __repr__(self) -> str:
+        return f"<ManualClock at {self.time():.6f} s>"
+
+    def time_ns(self) -> int:
+        """Return the time it was told, in nanoseconds."""
+        return self._now
+
+    def wall(self) -> int:
+        """Return the wall clock in whole milliseconds since 1970."""
+        return (self._wall + self._now) // 1_000_000
+
+    def until(self, wall: int) -> float:
+        """Return the seconds until the wall clock shows this; negative if it has."""
+        return (wall * 1_000_000 - self._wall - self._now) / 1e9
+
+    def step(self, seconds: Seconds) -> None:
+        """Step the wall clock, forward or, with a negative number, back. No time passes: timers do not notice.
+
+        Raises:
+            TypeError, ValueError: seconds is no number, or not finite.
+        """
+        with self._lock:
+            self._wall += signed_ns(seconds, "seconds")
+        self._move_to(self._now, False)
+
+    def advance(self, seconds: Seconds) -> None:
+        """Let time pass: go from deadline to deadline, and have all that is due there run, each at its own time.
+
+        Timers driven by hand and those of a thread have run when this returns; a loop's run when it gets its turn.
+        Of several drivers that have something to do at one time, the one made first is the first to run.
+
+        Raises:
+            TypeError, ValueError: seconds is no duration, negative, or leads beyond 146 years.
+        """
+        self._advance_to(self._now + self._distance(seconds))
+
+    def _advance_to(self, end: int) -> None:
+        self._move_to(self._now, True)
+        while (stop := self._next_stop(end)) < end:
+            self._move_to(stop, True)
+        self._move_to(end, True)
+
+    def _next_stop(self, end: int) -> int:
+        stops = [ns for driven in self._attached() if (ns := driven._next_ns()) is not None]
+        return min(stops, default=end)
+
+    def jump(self, seconds: Seconds) -> None:
+        """Go forward at once, as a machine does that was suspended: what lay in between is then late.
+
+        Raises:
+            TypeError, ValueError: seconds is no duration, or negative.
+        """
+        self._move_to(self._now + self._distance(seconds), False)
+
+    def _move_to(self, now: int, run: bool) -> None:
+        with self._lock:
+            self._now = max(self._now, now)
+        for driven in self._attached():
+            driven._clock_moved(run)
+
+    def _distance(self, seconds: Seconds) -> int:
+        nanoseconds = signed_ns(seconds, "seconds")
+        if nanoseconds < 0:
+            raise ValueError("a clock does not go back: seconds must not be negative")
+        if self._now + nanoseconds > LONGEST:
+            raise too_far("the time")
+        return nanoseconds
+
+    def attach(self, driven: Driven) -> None:
+        """Have the clock tell `driven` when it moves, for as long as that lives."""
+        with self._lock:
+            self._driven[id(driven)] = driven
+
+    def _attached(self) -> list[Driven]:
+        with self._lock:
+            return list(self._driven.values())
+
+
+def monotonic_or(clock: Clock | None) -> Clock:
+    """Return `clock`, or the system's monotonic one. TypeError if it is no clock."""
+    if clock is None:
+        return MonotonicClock()
+    if not callable(getattr(clock, "time_ns", None)):
+        raise TypeError(f"clock must have a method time_ns(), as pywheel.Clock has, not {type(clock).__name__}")
+    return clock

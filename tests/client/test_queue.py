@@ -1,0 +1,256 @@
+"""The producer's side, and programs with a loop of their own."""
+
+import asyncio
+import inspect
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from pywheel import BadBody, BadJob, Fixed, JobExists, JobQueue, NoSuchJob
+from pywheel.jobs import Counts, State
+from tests.jobs.fixtures import NOW
+
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+def test_a_delay_or_a_moment_says_when_a_job_is_due(queue):
+    dues = {
+        queue.put("t"): NOW,
+        queue.put("t", delay=1.5): NOW + 1_500,
+        queue.put("t", delay="30m"): NOW + 1_800_000,
+        queue.put("t", delay=timedelta(hours=48)): NOW + 172_800_000,
+        queue.put("t", at=datetime.fromtimestamp(NOW / 1000 + 7, UTC)): NOW + 7_000,
+    }
+    assert {id: queue.get(id).due for id in dues} == dues
+
+
+@pytest.mark.parametrize("body", [None, 7, "text", {"order": [1, 2.5, None, True, "\N{SNOWMAN}"]}, []])
+def test_plain_data_travels_as_json(queue, body):
+    job = queue.get(queue.put("t", body))
+    assert job.json() == body
+    assert json.loads(job.body) == body
+
+
+def test_bytes_travel_as_they_are_and_are_no_json(queue):
+    job = queue.get(queue.put("t", b"\xff\x00"))
+    assert job.body == b"\xff\x00"
+    with pytest.raises(BadBody, match=f"job {job.id}"):
+        job.json()
+
+
+@pytest.mark.parametrize("body", [object(), float("nan"), {1, 2}, {("a",): 1}])
+def test_what_json_cannot_say_is_refused(queue, body):
+    with pytest.raises(BadJob, match="JSON"):
+        queue.put("t", body)
+    assert queue.counts() == {}
+
+
+def test_a_body_may_have_as_many_bytes_as_the_limit_and_no_more(url, clock):
+    with JobQueue(url, clock=clock, max_body=1000) as queue:
+        assert len(queue.get(queue.put("t", b"x" * 1000)).body) == 1000
+        with pytest.raises(BadJob, match="1001 bytes, the limit is 1000"):
+            queue.put("t", b"x" * 1001)
+        assert queue.counts() == {"t": Counts(delayed=1)}
+
+
+def test_the_limit_is_a_mebibyte_unless_set(queue):
+    queue.put("t", b"x" * 2**20)
+    with pytest.raises(BadJob):
+        queue.put("t", b"x" * (2**20 + 1))
+
+
+@pytest.mark.parametrize(
+    ("topic", "options"),
+    [
+        ("", {}),
+        (None, {}),
+        (7, {}),
+        ("x" * 16_385, {}),
+        ("\ud800", {}),
+        ("t", {"key": ""}),
+        ("t", {"key": 5}),
+        ("t", {"key": "\udfff"}),
+        ("t", {"delay": -1}),
+        ("t", {"delay": "soon"}),
+        ("t", {"delay": 1, "at": datetime.now(UTC)}),
+        ("t", {"at": datetime(2030, 1, 1)}),
+        ("t", {"ttr": -1}),
+        ("t", {"max_attempts": 0}),
+        ("t", {"traceparent": "nonsense"}),
+        ("t", {"headers": {"a": 1}}),
+    ],
+)
+def test_what_cannot_be_a_job_is_refused_whole(queue, topic, options):
+    with pytest.raises(BadJob):
+        queue.put(topic, **options)
+    assert queue.counts() == {}
+
+
+def test_a_second_put_with_a_live_key_is_refused_or_replaces(queue):
+    id = queue.put("close", 1, key="order-7", delay="30m")
+    with pytest.raises(JobExists) as caught:
+        queue.put("close", 2, key="order-7")
+    assert caught.value.id == id
+    assert queue.put("close", 3, key="order-7", delay="1h", replace=True) == id
+    assert queue.get(("close", "order-7")).json() == 3
+    assert queue.counts() == {"close": Counts(delayed=1)}
+
+
+def test_many_jobs_are_put_all_or_none(queue):
+    ids = queue.put_many(queue.job("t", n, delay=n) for n in range(250))
+    assert len(set(ids)) == 250
+    assert [queue.get(id).json() for id in ids[:3]] == [0, 1, 2]
+    with pytest.raises(JobExists):
+        queue.put_many([queue.job("t", key="k"), queue.job("t", key="k")])
+    with pytest.raises(BadJob):
+        queue.put_many(["no job"])
+    assert queue.put_many([]) == []
+    assert queue.counts() == {"t": Counts(delayed=250)}
+
+
+def test_a_job_is_named_by_id_record_or_key(queue):
+    id = queue.put("t", key="k", delay=1)
+    job = queue.get(id)
+    assert queue.get(job) == queue.get(("t", "k")) == job
+    assert queue.reschedule(("t", "k"), 9)
+    assert queue.cancel(job)
+    assert queue.retry(("t", "k"))
+
+
+def test_unknown_jobs_are_said_to_be_so(queue):
+    for ref in (5, 10**30, -1, ("t", "k")):
+        with pytest.raises(NoSuchJob):
+            queue.get(ref)
+        with pytest.raises(NoSuchJob):
+            queue.history(ref)
+        assert queue.cancel(ref) is False
+        assert queue.retry(ref) is False
+    for ref in ("7", 1.5, None, True, ("t",)):
+        with pytest.raises(BadJob):
+            queue.cancel(ref)
+
+
+def test_a_loop_of_ones_own_reserves_and_settles(queue, clock):
+    queue.put("t", "a", ttr=5)
+    queue.put("t", "b")
+    assert queue.reserve("other") == []
+    first, second = queue.reserve("t", 10, ttr="10s", retry=Fixed(1, attempts=1))
+    assert [first.lease_until, second.lease_until] == [NOW + 5_000, NOW + 10_000]
+    clock.advance(timedelta(milliseconds=5_000))
+    assert queue.ack(first) is False
+    assert queue.touch(second, "1m") is True
+    clock.advance(timedelta(milliseconds=59_000))
+    assert queue.nack(second, "1s", error="late") is State.DEAD
+    assert queue.nack(second) is None
+    assert [attempt.error for attempt in queue.history(second)] == ["late"]
+
+
+def test_lists_counts_and_purge(queue, clock):
+    for topic in ("a", "b"):
+        for _ in range(3):
+            queue.put(topic)
+    for job in queue.reserve("a", 2):
+        queue.ack(job)
+    assert len(queue.list("a", "done")) == 2
+    assert len(queue.list(limit=4)) == 4
+    assert queue.counts() == {"a": Counts(delayed=1, done=2), "b": Counts(delayed=3)}
+    assert queue.purge(older_than="1s") == 0
+    clock.advance(timedelta(milliseconds=1_000))
+    assert queue.purge("done", older_than="1s", topic="a") == 2
+    with pytest.raises(BadJob):
+        queue.purge("delayed")
+    with pytest.raises(BadJob):
+        queue.list(state="asleep")
+
+
+def test_pause_and_resume(queue):
+    queue.put("t")
+    assert queue.pause("t") is True
+    assert [topic.paused for topic in queue.topics()] == [True]
+    assert queue.reserve("t") == []
+    assert queue.resume("t") is True
+    assert queue.resume("t") is False
+    assert len(queue.reserve("t")) == 1
+
+
+def test_a_traceparent_travels_with_the_job(queue):
+    queue.put("t", headers={"tenant": "7"}, traceparent=TRACE)
+    [job] = queue.reserve("t")
+    assert job.traceparent == TRACE
+    assert job.trace_id == "4bf92f3577b34da6a3ce929d0e0e4736"
+    assert job.headers == {"tenant": "7", "traceparent": TRACE}
+    assert queue.get(queue.put("t")).trace_id is None
+
+
+def test_puts_are_counted(queue, metrics):
+    queue.put("t")
+    queue.put_many([queue.job("t"), queue.job("u")])
+    assert metrics.counters["put", "t"] == 2
+    assert metrics.counters["put", "u"] == 1
+
+
+# ---- asyncio --------------------------------------------------------------------------------------------------------
+
+
+def test_every_method_has_an_awaitable_twin():
+    names = [name for name, value in inspect.getmembers(JobQueue, inspect.isfunction) if not name.startswith("_")]
+    plain = {"job", "handler", "run", "close"}
+    assert {f"a{name}" for name in names if not name.startswith("a") or name == "ack"} - {
+        f"a{name}" for name in plain
+    } <= set(names)
+    for name in set(names) - plain:
+        assert getattr(JobQueue, name).__doc__, name
+        assert getattr(JobQueue, name).__name__ == name
+
+
+def test_the_twins_do_the_same(queue):
+    async def program():
+        id = await queue.aput("t", {"n": 1}, key="k")
+        assert (await queue.aget(id)).json() == {"n": 1}
+        with pytest.raises(JobExists):
+            await queue.aput("t", key="k")
+        with pytest.raises(NoSuchJob):
+            await queue.aget(10**9)
+        with pytest.raises(BadJob):
+            await queue.aput("", key="k")
+        [job] = await queue.areserve("t")
+        assert await queue.anack(job, 5) is State.DELAYED
+        assert await queue.areschedule(id, 0)
+        [job] = await queue.areserve("t")
+        assert await queue.aack(job)
+        assert (await queue.acounts())["t"].done == 1
+
+    asyncio.run(program())
+
+
+def test_the_puts_of_one_turn_share_a_transaction(queue):
+    calls = []
+    apply = queue.store.apply
+    queue.store.apply = lambda ops: calls.append(len(ops)) or apply(ops)
+
+    async def program():
+        return await asyncio.gather(*(queue.aput("t", n) for n in range(50)))
+
+    assert len(set(asyncio.run(program()))) == 50
+    assert calls == [50]
+
+
+def test_a_cancelled_task_does_not_disturb_the_others(queue):
+    async def program():
+        tasks = [asyncio.ensure_future(queue.aput("t", n)) for n in range(3)]
+        tasks[1].cancel()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    first, second, third = asyncio.run(program())
+    assert isinstance(second, asyncio.CancelledError)
+    assert first != third
+
+
+def test_each_loop_has_turns_of_its_own(queue):
+    async def program():
+        await queue.aput("t")
+
+    for _ in range(3):
+        asyncio.run(program())
+    assert queue.counts() == {"t": Counts(delayed=3)}

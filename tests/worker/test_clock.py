@@ -1,0 +1,71 @@
+"""The wall clock jumps: due times follow it, nothing is early or lost, and waits go on."""
+
+import contextlib
+from datetime import timedelta
+
+from pywheel import Worker
+from pywheel.jobs import State
+from tests.jobs.waiting import until
+
+HOUR = 3_600_000
+
+
+@contextlib.contextmanager
+def working(queue):
+    seen = []
+    queue.handler("t", ttr="1d")(lambda job: seen.append(job.id))
+    worker = Worker(queue, grace=60)
+    worker.start()
+    try:
+        yield seen
+    finally:
+        worker.stop()
+        assert worker.join(60)
+
+
+def handled(queue, id):
+    until(lambda: queue.get(id).state is State.DONE)
+
+
+def test_a_step_forward_makes_jobs_due(queue, clock):
+    with working(queue) as seen:
+        soon, later = queue.put("t", delay="10m"), queue.put("t", delay="2h")
+        handled(queue, queue.put("t"))
+        clock.step(timedelta(milliseconds=HOUR))
+        handled(queue, soon)
+        assert later not in seen
+
+
+def test_a_step_back_makes_nothing_early_and_loses_nothing(queue, clock):
+    with working(queue) as seen:
+        id = queue.put("t", delay=1)
+        handled(queue, queue.put("t"))
+        clock.step(timedelta(milliseconds=-HOUR))
+        handled(queue, queue.put("t"))
+        clock.advance(timedelta(milliseconds=HOUR))
+        handled(queue, queue.put("t"))
+        assert id not in seen
+        clock.advance(timedelta(milliseconds=1_000))
+        handled(queue, id)
+
+
+def test_a_step_forward_and_back_again_delivers_each_job_once(queue, clock):
+    with working(queue) as seen:
+        ids = [queue.put("t", delay=f"{minutes}m") for minutes in (1, 30, 90)]
+        clock.step(timedelta(milliseconds=HOUR))
+        for id in ids[:2]:
+            handled(queue, id)
+        clock.step(timedelta(milliseconds=-HOUR))
+        handled(queue, queue.put("t"))
+        clock.advance(timedelta(milliseconds=2 * HOUR))
+        handled(queue, ids[2])
+        assert [seen.count(id) for id in ids] == [1, 1, 1]
+
+
+def test_time_that_passes_without_a_step_is_none(queue, clock):
+    with working(queue):
+        id = queue.put("t", delay="1h")
+        for _ in range(4):
+            handled(queue, queue.put("t"))
+            clock.advance(timedelta(milliseconds=HOUR // 4))
+        handled(queue, id)

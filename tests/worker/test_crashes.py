@@ -1,0 +1,175 @@
+"""Processes that are killed, stopped or told to go, and the accounting of a queue afterwards."""
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from pywheel import JobQueue
+from pywheel.jobs import Outcome, State
+from tests.isolated.child import environment
+from tests.jobs.waiting import until
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+HERE = Path(__file__).parent
+ROUNDS = int(os.environ.get("PYWHEEL_CRASHES", "6"))
+
+
+class Ledger:
+    """What processes noted, line by line; a line is written by one call and survives its process."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def lines(self, word):
+        text = self.path.read_text() if self.path.exists() else ""
+        return [line.split()[1:] for line in text.splitlines() if line.startswith(word + " ")]
+
+
+@pytest.fixture
+def url(tmp_path):
+    return f"sqlite:///{tmp_path}/jobs.db"
+
+
+@pytest.fixture
+def queue(url):
+    with JobQueue(url) as queue:
+        yield queue
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return Ledger(tmp_path / "ledger.txt")
+
+
+@pytest.fixture
+def start(url, ledger):
+    """Start a process; all that are left are killed at the end."""
+    processes = []
+
+    def start(script, *arguments, **variables):
+        command = [sys.executable, str(HERE / script), url, str(ledger.path), *map(str, arguments)]
+        process = subprocess.Popen(command, env=environment(**variables), stderr=subprocess.DEVNULL)
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        process.wait()
+
+
+def started(ledger, id):
+    return [line for line in ledger.lines("start") if int(line[0]) == id]
+
+
+def test_killed_again_and_again_nothing_is_lost_early_or_unexpected(queue, start, ledger):
+    """Two producers and two workers, one of which is killed at a random moment and replaced, again and again."""
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    producers = [start("crash_producer.py", 150, seed + number) for number in range(2)]
+    workers = [start("crash_worker.py") for _ in range(2)]
+    kills = 0
+    for _ in range(ROUNDS):
+        time.sleep(draw.uniform(0.1, 0.7))
+        victim = draw.randrange(len(workers))
+        workers[victim].kill()
+        workers[victim].wait()
+        kills += 1
+        workers[victim] = start("crash_worker.py")
+        if draw.random() < 0.3:
+            producers[0].kill()
+    for producer in producers:
+        producer.wait(60)
+    until(lambda: not any(count.delayed or count.running for count in queue.counts().values()))
+
+    put = {int(line[0]) for line in ledger.lines("put")}
+    cancelled = {int(line[0]) for line in ledger.lines("cancelled")}
+    delivered = Counter(int(line[0]) for line in ledger.lines("start"))
+    unconfirmed = {job.id for job in queue.list(limit=10_000)} - put
+    lost_leases = Counter()
+    for id in delivered:
+        lost_leases[id] = sum(attempt.outcome is Outcome.LOST for attempt in queue.history(id))
+    assert put - cancelled - set(delivered) == set(), "lost"
+    assert set(delivered) - put - unconfirmed == set(), "never put"
+    assert len(unconfirmed) <= 1 + ROUNDS, "more than a producer can have had under way when it was killed"
+    assert set(delivered) & cancelled == set(), "delivered after a confirmed cancel"
+    assert {id: n for id, n in delivered.items() if n > 1 + lost_leases[id]} == {}, "more than one for each lost lease"
+    assert min(int(line[2]) for line in ledger.lines("start")) >= 0, "early"
+    assert kills == ROUNDS
+
+
+def test_a_job_that_kills_its_process_is_dead_after_its_attempts(queue, start, ledger):
+    id = queue.put("poison")
+    for _ in range(3):
+        assert start("crash_worker.py").wait(60) == -signal.SIGKILL
+    start("crash_worker.py")
+    until(lambda: queue.get(id).state is State.DEAD)
+    assert len(started(ledger, id)) == 3
+    other = queue.put("t", b"x")
+    until(lambda: queue.get(other).state is State.DONE)
+
+
+def test_a_worker_stopped_for_longer_than_its_lease_loses_its_job_and_its_ack(queue, start, ledger):
+    id = queue.put("t", b"slow")
+    worker = start("crash_worker.py")
+    until(lambda: started(ledger, id))
+    worker.send_signal(signal.SIGSTOP)
+    other = start("crash_worker.py")
+    until(lambda: queue.get(id).state is State.DONE)
+    worker.send_signal(signal.SIGCONT)
+    again = queue.put("t", b"x")
+    until(lambda: queue.get(again).state is State.DONE)
+    job = queue.get(id)
+    assert (job.state, job.attempt) == (State.DONE, 2)
+    assert [attempt.outcome for attempt in queue.history(id)] == [Outcome.LOST, Outcome.DONE]
+    assert other.poll() is None
+
+
+def test_a_term_signal_lets_handlers_finish_within_the_grace(queue, start, ledger):
+    running, waiting = queue.put("steady"), queue.put("steady", delay=0.05)
+    worker = start("crash_worker.py")
+    until(lambda: started(ledger, running))
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(60) == 0
+    assert ledger.lines("stopped")
+    assert queue.get(running).state is State.DONE
+    assert (queue.get(waiting).state, queue.get(waiting).attempt) == (State.DELAYED, 0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_past_the_grace_a_job_goes_back_unspent(queue, start, ledger, number):
+    id = queue.put("hang")
+    worker = start("crash_worker.py", GRACE="0.1")
+    until(lambda: started(ledger, id))
+    worker.send_signal(number)
+    assert worker.wait(60) == 0
+    assert (queue.get(id).state, queue.get(id).attempt) == (State.DELAYED, 0)
+
+
+def test_an_idle_worker_goes_at_a_term_signal(start, ledger):
+    worker = start("crash_worker.py")
+    until(lambda: ledger.lines("ready"))
+    time.sleep(0.3)
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(60) == 0
+
+
+def test_after_a_kill_the_next_worker_has_the_shards_at_once(queue, start, ledger):
+    worker = start("crash_worker.py")
+    first = queue.put("t", b"x")
+    until(lambda: queue.get(first).state is State.DONE)
+    worker.kill()
+    worker.wait()
+    ids = queue.put_many(queue.job("t", b"x") for _ in range(32))
+    start("crash_worker.py")
+    until(lambda: all(queue.get(id).state is State.DONE for id in ids))

@@ -1,0 +1,316 @@
+"""Handlers at work, on the real clock."""
+
+import asyncio
+import logging
+import threading
+import time
+
+import pytest
+
+from pywheel import BadJob, Exponential, Fixed, GiveUp, Ladder, RetryLater, Worker
+from pywheel.jobs import Counts, Outcome, State
+from tests.jobs.waiting import finished, state, until, working
+
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+def test_a_function_handles_what_is_put(live_queue):
+    seen = []
+    live_queue.handler("t")(seen.append)
+    with working(live_queue):
+        id = live_queue.put("t", {"n": 1}, delay=0.05, key="k", traceparent=TRACE)
+        job = finished(live_queue, id)
+    assert job.state is State.DONE
+    [handled] = seen
+    assert (handled.id, handled.json(), handled.key, handled.traceparent, handled.attempt) == (
+        id,
+        {"n": 1},
+        "k",
+        TRACE,
+        1,
+    )
+
+
+def test_a_coroutine_function_handles_what_is_put_many_at_once(live_queue):
+    together = asyncio.Semaphore(0)
+    arrived = []
+
+    @live_queue.handler("t", concurrency=10)
+    async def handle(job):
+        arrived.append(job.id)
+        if len(arrived) == 10:
+            for _ in range(10):
+                together.release()
+        await together.acquire()
+
+    ids = live_queue.put_many(live_queue.job("t") for _ in range(10))
+    with working(live_queue):
+        assert {finished(live_queue, id).state for id in ids} == {State.DONE}
+    assert sorted(arrived) == ids
+
+
+def test_functions_run_as_many_at_once_as_asked_and_no_more(live_queue):
+    barrier = threading.Barrier(3)
+    running, most = [], []
+
+    @live_queue.handler("t", concurrency=3)
+    def handle(job):
+        running.append(job.id)
+        most.append(len(running))
+        barrier.wait(60)
+        running.remove(job.id)
+
+    ids = live_queue.put_many(live_queue.job("t") for _ in range(9))
+    with working(live_queue):
+        for id in ids:
+            finished(live_queue, id)
+    assert max(most) == 3
+
+
+def test_nothing_starts_early(live_queue, metrics):
+    early = []
+
+    @live_queue.handler("t")
+    def handle(job):
+        if time.time() * 1000 < job.due:
+            early.append(job)
+
+    ids = [live_queue.put("t", delay=n / 500) for n in range(100)]
+    with working(live_queue):
+        for id in ids:
+            finished(live_queue, id)
+    assert early == []
+    assert len(metrics.values["lateness", "t"]) == 100
+
+
+def test_a_sooner_job_does_not_wait_for_a_far_one(live_queue):
+    seen = []
+    live_queue.handler("t")(seen.append)
+    far = live_queue.put("t", delay="2d")
+    with working(live_queue):
+        soon = live_queue.put("t", delay=0.02)
+        finished(live_queue, soon)
+    assert [job.id for job in seen] == [soon]
+    assert state(live_queue, far) is State.DELAYED
+
+
+def test_a_rescheduled_job_comes_at_its_new_time(live_queue):
+    live_queue.handler("t")(lambda job: None)
+    with working(live_queue):
+        id = live_queue.put("t", delay="1h")
+        assert live_queue.reschedule(id, 0.01)
+        assert finished(live_queue, id).state is State.DONE
+
+
+def test_a_job_moved_to_later_does_not_come_before(live_queue):
+    seen = []
+    live_queue.handler("t")(seen.append)
+    with working(live_queue):
+        id = live_queue.put("t", delay=0.3)
+        assert live_queue.reschedule(id, "1h")
+        other = live_queue.put("t", delay=0.5)
+        finished(live_queue, other)
+    assert [job.id for job in seen] == [other]
+
+
+def test_a_cancelled_job_is_not_handled(live_queue):
+    seen = []
+    live_queue.handler("t")(seen.append)
+    with working(live_queue):
+        id = live_queue.put("t", delay=0.1)
+        assert live_queue.cancel(id)
+        other = live_queue.put("t", delay=0.2)
+        finished(live_queue, other)
+    assert [job.id for job in seen] == [other]
+
+
+def test_a_failing_job_climbs_its_ladder_and_dies_with_its_last_error(live_queue, metrics):
+    @live_queue.handler("t", retry=Ladder("1ms", "2ms"))
+    def handle(job):
+        raise ValueError(f"attempt {job.attempt}")
+
+    with working(live_queue):
+        job = finished(live_queue, live_queue.put("t"))
+    assert (job.state, job.last_error) == (State.DEAD, "ValueError: attempt 3")
+    history = live_queue.history(job)
+    assert [attempt.error for attempt in history] == [f"ValueError: attempt {n}" for n in (1, 2, 3)]
+    assert metrics.counters["retried", "t"] == 2
+    assert metrics.counters["dead", "t"] == 1
+
+
+def test_a_dead_job_comes_again_by_hand(live_queue):
+    heal = []
+
+    @live_queue.handler("t", retry=Fixed(0, attempts=1))
+    def handle(job):
+        if not heal:
+            raise ValueError("ill")
+
+    with working(live_queue):
+        id = live_queue.put("t")
+        assert finished(live_queue, id).state is State.DEAD
+        heal.append(True)
+        assert live_queue.retry(id)
+        assert finished(live_queue, id).state is State.DONE
+
+
+def test_a_handler_may_give_up_or_name_the_delay(live_queue):
+    @live_queue.handler("t", retry=Exponential("1h"))
+    def handle(job):
+        if job.json() == "no use":
+            raise GiveUp("no use")
+        if job.attempt == 1:
+            raise RetryLater("1ms")
+
+    with working(live_queue):
+        dead = finished(live_queue, live_queue.put("t", "no use"))
+        done = finished(live_queue, live_queue.put("t", "later"))
+    assert (dead.state, len(live_queue.history(dead))) == (State.DEAD, 1)
+    assert (done.state, done.attempt) == (State.DONE, 2)
+
+
+def test_a_body_that_is_no_json_is_dead_at_once_and_the_worker_lives(live_queue):
+    live_queue.handler("t")(lambda job: job.json())
+    with working(live_queue):
+        bad = finished(live_queue, live_queue.put("t", b"\xff{"))
+        good = finished(live_queue, live_queue.put("t", {}))
+    assert (bad.state, good.state) == (State.DEAD, State.DONE)
+    assert "no JSON" in bad.last_error
+
+
+@pytest.mark.parametrize(
+    "error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), ValueError("\ud800 broken")], ids=repr
+)
+def test_whatever_a_handler_raises_ends_the_attempt_alone(live_queue, error):
+    @live_queue.handler("t", retry=Fixed(0, attempts=1))
+    def handle(job):
+        raise error
+
+    with working(live_queue):
+        assert finished(live_queue, live_queue.put("t")).state is State.DEAD
+
+
+def test_a_slow_topic_does_not_hold_up_another(live_queue):
+    gate = threading.Event()
+    live_queue.handler("slow", concurrency=1)(lambda job: gate.wait(60))
+    live_queue.handler("quick")(lambda job: None)
+    live_queue.put_many(live_queue.job("slow") for _ in range(50))
+    with working(live_queue):
+        assert finished(live_queue, live_queue.put("quick")).state is State.DONE
+        gate.set()
+
+
+def test_a_full_pool_leaves_jobs_in_the_store(live_queue):
+    gate = threading.Event()
+    live_queue.handler("t", concurrency=2)(lambda job: gate.wait(60))
+    live_queue.put_many(live_queue.job("t") for _ in range(20))
+    with working(live_queue):
+        until(lambda: live_queue.counts()["t"].running == 2)
+        assert live_queue.counts()["t"] == Counts(delayed=18, running=2)
+        gate.set()
+        until(lambda: live_queue.counts()["t"].done == 20)
+
+
+def test_topics_without_a_handler_are_left_alone(live_queue):
+    live_queue.handler("t")(lambda job: None)
+    other = live_queue.put("unknown")
+    with working(live_queue):
+        finished(live_queue, live_queue.put("t"))
+    assert state(live_queue, other) is State.DELAYED
+
+
+def test_pause_and_resume_work_while_it_runs(live_queue):
+    seen = []
+    live_queue.handler("t")(seen.append)
+    live_queue.handler("u")(lambda job: None)
+    with working(live_queue):
+        finished(live_queue, live_queue.put("t"))
+        live_queue.pause("t")
+        id = live_queue.put("t", delay=0.01)
+        finished(live_queue, live_queue.put("u", delay=0.05))
+        assert state(live_queue, id) is State.DELAYED
+        live_queue.resume("t")
+        finished(live_queue, id)
+    assert len(seen) == 2
+
+
+# ---- stopping -------------------------------------------------------------------------------------------------------
+
+
+def test_a_drain_lets_handlers_finish_and_gives_back_what_was_not_started(live_queue):
+    gate, started = threading.Event(), threading.Event()
+
+    @live_queue.handler("t", concurrency=1)
+    def handle(job):
+        started.set()
+        gate.wait(60)
+
+    ids = live_queue.put_many(live_queue.job("t") for _ in range(5))
+    worker = Worker(live_queue, grace=60)
+    worker.start()
+    assert started.wait(60)
+    worker.stop()
+    gate.set()
+    assert worker.join(60)
+    jobs = [live_queue.get(id) for id in ids]
+    assert sorted((job.state, job.attempt) for job in jobs) == [(State.DELAYED, 0)] * 4 + [(State.DONE, 1)]
+
+
+def test_past_the_grace_a_job_goes_back_without_spending_an_attempt(live_queue):
+    gate, started = threading.Event(), threading.Event()
+
+    @live_queue.handler("t")
+    def handle(job):
+        started.set()
+        gate.wait(60)
+
+    id = live_queue.put("t")
+    worker = Worker(live_queue, grace=0)
+    worker.start()
+    assert started.wait(60)
+    worker.stop()
+    assert worker.join(60)
+    job = live_queue.get(id)
+    assert (job.state, job.attempt) == (State.DELAYED, 0)
+    assert [attempt.outcome for attempt in live_queue.history(id)] == [Outcome.RELEASED]
+    gate.set()
+
+
+def test_finished_jobs_are_forgotten_after_the_time_that_they_are_kept(live_queue):
+    live_queue.handler("t")(lambda job: None)
+    with working(live_queue):
+        old = live_queue.put("t")
+        finished(live_queue, old)
+    with working(live_queue, keep=0):
+        until(lambda: live_queue.list("t") == [])
+
+
+# ---- what makes no sense, and what is said --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{"concurrency": 0}, {"concurrency": 1.5}, {"ttr": "never"}, {"ttr": -1}])
+def test_a_handler_that_makes_no_sense_is_refused(live_queue, options):
+    with pytest.raises(BadJob):
+        live_queue.handler("t", **options)(print)
+
+
+def test_a_topic_has_one_handler_and_a_worker_needs_one(live_queue):
+    with pytest.raises(BadJob, match="no handlers"):
+        Worker(live_queue)
+    live_queue.handler("t")(print)
+    with pytest.raises(BadJob, match="already"):
+        live_queue.handler("t")(print)
+    with pytest.raises(BadJob):
+        live_queue.handler("u")(7)
+
+
+def test_log_lines_have_fields(live_queue, caplog):
+    live_queue.handler("t", retry=Fixed(0, attempts=1))(lambda job: 1 / 0)
+    with caplog.at_level(logging.INFO, "pywheel.jobs"), working(live_queue):
+        id = live_queue.put("t", key="a b", traceparent=TRACE)
+        finished(live_queue, id)
+        until(lambda: any(record.event == "job_dead" for record in caplog.records))
+    [record] = [record for record in caplog.records if record.event == "attempt_failed"]
+    assert record.fields["job"] == id
+    assert record.fields["trace_id"] == TRACE[3:35]
+    assert f'job={id} topic=t key="a b" attempt=1 trace_id={TRACE[3:35]}' in record.getMessage()
