@@ -50,7 +50,7 @@ bench-jobs-peers: $(PEERS)/peers.group $(PEERS)/native
 
 bench: $(VENV)/bench.group $(VENV)/native
 	@mkdir -p build
-	@$(BIN)/python -m pytest benchmarks -o faulthandler_timeout=0 --benchmark-columns=median,min,max,rounds \
+	@$(BIN)/python -m pytest benchmarks/timers -o faulthandler_timeout=0 --benchmark-columns=median,min,max,rounds \
 	--benchmark-json=build/benchmarks.json $(ARGS)
 	@$(BIN)/python -m benchmarks.report build/benchmarks.json
 

@@ -13,9 +13,9 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 import pywheel
-from benchmarks import replay
 from benchmarks.live import Outcome, Server
-from benchmarks.trace import Trace, load
+from benchmarks.timers.workloads import replay
+from benchmarks.timers.workloads.trace import Trace, load
 
 ROOT = Path(__file__).parents[1]
 ABOUT = """\

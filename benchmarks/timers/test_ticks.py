@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import pywheel
-from benchmarks.interleaved import Interleaved, clock
-from benchmarks.settings import QUICK
+from benchmarks.timers.interleaved import Interleaved, clock
+from benchmarks.timers.settings import QUICK
 
 PENDING = 1_000_000
 TICKS = 60_000 if QUICK else 280_000  # for the worst one; one block in four is for the median

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks import empty_call
-from benchmarks.peers.wheels import Keys, Wheel
+from benchmarks.timers.peers import empty_call
+from benchmarks.timers.peers.wheels import Keys, Wheel
 
 
 class Floor(Wheel):

@@ -1,6 +1,6 @@
 """Timers that fall due by the hundred thousand a second, on a driver against the real clock: how late are they?
 
-python -m benchmarks.lateness ThreadTimers --seconds 5
+python -m benchmarks.timers.lateness ThreadTimers --seconds 5
 """
 
 from __future__ import annotations

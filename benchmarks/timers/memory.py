@@ -1,6 +1,6 @@
 """Bytes for each timer, seen by the operating system and by sys.getsizeof, in a process of its own.
 
-python -m benchmarks.memory KeyWheel 1000000
+python -m benchmarks.timers.memory KeyWheel 1000000
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SMALLEST_MEASURE = 200_000  # the operating system counts in pages: small wheels are measured many at once
 
 
@@ -32,12 +32,12 @@ def resident_bytes() -> int:
 
 def bytes_per_timer(kind: str, timers: int) -> dict[str, float]:
     """Measure in a fresh process: `resident` and `counted` bytes for each of `timers` pending timers."""
-    command = [sys.executable, "-m", "benchmarks.memory", kind, str(timers)]
+    command = [sys.executable, "-m", "benchmarks.timers.memory", kind, str(timers)]
     return dict(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT).stdout))
 
 
 def _measure(kind: str, timers: int) -> dict[str, float]:
-    from benchmarks.peers import PEERS
+    from benchmarks.timers.peers import PEERS
 
     copies = max(1, SMALLEST_MEASURE // timers)
     source = random.Random(timers)

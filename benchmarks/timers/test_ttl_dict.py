@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import pywheel
-from benchmarks.interleaved import Interleaved, Stages, clock
-from benchmarks.settings import rounds
+from benchmarks.timers.interleaved import Interleaved, Stages, clock
+from benchmarks.timers.settings import rounds
 
 cachetools = pytest.importorskip("cachetools", reason="cachetools is what TTLDict is measured against")
 

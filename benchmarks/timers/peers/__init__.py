@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib.util import find_spec
 
-from benchmarks import empty_call
-from benchmarks.peers.drivers import (
+from benchmarks.timers.peers import empty_call
+from benchmarks.timers.peers.drivers import (
     AsyncioWithAnArgument,
     ByHand,
     ByHandWithAnArgument,
     OnAsyncio,
     UvloopWithAnArgument,
 )
-from benchmarks.peers.floor import Floor, KeyFloor
-from benchmarks.peers.loops import Asyncio, SimulatedAsyncio, ThreadingTimer, Uvloop
-from benchmarks.peers.peer import Starter
-from benchmarks.peers.queues import Heapq, Sched, SortedContainers
-from benchmarks.peers.wheels import HeapqMethods, Keys, Pure, PureKeys, Wheel
+from benchmarks.timers.peers.floor import Floor, KeyFloor
+from benchmarks.timers.peers.loops import Asyncio, SimulatedAsyncio, ThreadingTimer, Uvloop
+from benchmarks.timers.peers.peer import Starter
+from benchmarks.timers.peers.priority_queues import Heapq, Sched, SortedContainers
+from benchmarks.timers.peers.wheels import HeapqMethods, Keys, Pure, PureKeys, Wheel
 
 PEERS: dict[str, Callable[[], Starter]] = {
     "TimingWheel": Wheel,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import Any
 
-from benchmarks.interleaved import clock
-from benchmarks.simulated_loop import SimulatedLoop
-from benchmarks.trace import CANCEL, Fired, Trace, tick_of
+from benchmarks.timers.interleaved import clock
+from benchmarks.timers.simulated_loop import SimulatedLoop
+from benchmarks.timers.workloads.trace import CANCEL, Fired, Trace, tick_of
 
 
 def through_wheel(trace: Trace, wheel: Any) -> tuple[int, Fired]:

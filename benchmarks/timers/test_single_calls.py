@@ -6,11 +6,11 @@ from functools import partial
 
 import pytest
 
-from benchmarks import lives
-from benchmarks.interleaved import Interleaved
-from benchmarks.peers import PEERS, available
-from benchmarks.settings import QUICK, SIZES, rounds
-from benchmarks.workload import workload
+from benchmarks.timers import scenarios as lives
+from benchmarks.timers.interleaved import Interleaved
+from benchmarks.timers.peers import PEERS, available
+from benchmarks.timers.settings import QUICK, SIZES, rounds
+from benchmarks.timers.workloads.deadlines import workload
 
 EVERYBODY = (
     "TimingWheel",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from benchmarks.interleaved import Stages, clock
-from benchmarks.peers.peer import Peer
-from benchmarks.workload import Workload
+from benchmarks.timers.interleaved import Stages, clock
+from benchmarks.timers.peers.peer import Peer
+from benchmarks.timers.workloads.deadlines import Workload
 
 MakePeer = Callable[[], Peer]
 Life = Callable[[MakePeer, Workload], Stages]

@@ -8,10 +8,11 @@ from functools import partial
 import pytest
 
 import pywheel
-from benchmarks import empty_call, replay, timeouts
-from benchmarks.interleaved import Interleaved, Stages
-from benchmarks.settings import QUICK, rounds
-from benchmarks.trace import Fired, Trace, load
+from benchmarks.timers.interleaved import Interleaved, Stages
+from benchmarks.timers.peers import empty_call
+from benchmarks.timers.settings import QUICK, rounds
+from benchmarks.timers.workloads import replay, timeouts
+from benchmarks.timers.workloads.trace import Fired, Trace, load
 from pywheel.core import _pure
 
 WHEELS = {"TimingWheel": pywheel.TimingWheel, "KeyWheel": pywheel.KeyWheel, "pure TimingWheel": _pure.TimingWheel}

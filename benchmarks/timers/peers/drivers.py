@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pywheel
-from benchmarks.peers.loops import Asyncio, Uvloop
+from benchmarks.timers.peers.loops import Asyncio, Uvloop
 
 
 def with_an_argument(peer: Any, when: Iterable[float]) -> list[Any]:

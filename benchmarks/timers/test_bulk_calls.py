@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import pywheel
-from benchmarks.interleaved import Interleaved, Stages, clock
-from benchmarks.settings import QUICK, SIZES, bulk_size, rounds
-from benchmarks.workload import SPAN
+from benchmarks.timers.interleaved import Interleaved, Stages, clock
+from benchmarks.timers.settings import QUICK, SIZES, bulk_size, rounds
+from benchmarks.timers.workloads.deadlines import SPAN
 
 MOST = 10_000_000
 BATCH = 1_000  # timers that a bulk advance brings

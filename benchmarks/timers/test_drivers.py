@@ -9,14 +9,14 @@ from functools import partial
 import pytest
 
 import pywheel
-from benchmarks import lives
-from benchmarks.interleaved import Interleaved, Stages
-from benchmarks.lateness import DRIVERS, periodic_load
-from benchmarks.memory import bytes_per_timer
-from benchmarks.peers import PEERS, available
-from benchmarks.peers.peer import nothing
-from benchmarks.settings import QUICK, rounds
-from benchmarks.workload import workload
+from benchmarks.timers import scenarios as lives
+from benchmarks.timers.interleaved import Interleaved, Stages
+from benchmarks.timers.lateness import DRIVERS, periodic_load
+from benchmarks.timers.memory import bytes_per_timer
+from benchmarks.timers.peers import PEERS, available
+from benchmarks.timers.peers.peer import nothing
+from benchmarks.timers.settings import QUICK, rounds
+from benchmarks.timers.workloads.deadlines import workload
 
 PENDING = 100_000
 THREADS = 1_000

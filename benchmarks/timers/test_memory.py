@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import pywheel
-from benchmarks.interleaved import Interleaved, Stages
-from benchmarks.memory import bytes_per_timer
-from benchmarks.peers import available
-from benchmarks.settings import QUICK
+from benchmarks.timers.interleaved import Interleaved, Stages
+from benchmarks.timers.memory import bytes_per_timer
+from benchmarks.timers.peers import available
+from benchmarks.timers.settings import QUICK
 
 PENDING = 1_000_000
 HOLDERS = ("TimingWheel", "KeyWheel", "heapq", "asyncio", "uvloop", "sched", "sortedcontainers")

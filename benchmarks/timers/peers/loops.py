@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from threading import Timer
 from typing import Any
 
-from benchmarks.peers.peer import Deliverer, Peer, Starter, nothing
-from benchmarks.simulated_loop import SimulatedLoop
+from benchmarks.timers.peers.peer import Deliverer, Peer, Starter, nothing
+from benchmarks.timers.simulated_loop import SimulatedLoop
 
 
 class _Loop(Peer):

@@ -12,7 +12,7 @@ from typing import Any
 
 from sortedcontainers import SortedList
 
-from benchmarks.peers.peer import Deliverer, nothing
+from benchmarks.timers.peers.peer import Deliverer, nothing
 
 
 class Heapq(Deliverer):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 SOURCE = Path(__file__).with_name("_empty_call.pyx")
-BUILD = Path(__file__).parents[1] / "build" / "empty_call"
+BUILD = Path(__file__).parents[3] / "build" / "empty_call"
 
 
 def available() -> bool:

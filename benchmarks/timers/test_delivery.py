@@ -8,12 +8,12 @@ from itertools import repeat
 
 import pytest
 
-from benchmarks import lives
-from benchmarks.interleaved import Interleaved, Stages, clock
-from benchmarks.peers import PEERS, available
-from benchmarks.peers.peer import Peer
-from benchmarks.settings import QUICK, SIZES, rounds
-from benchmarks.workload import Workload, workload
+from benchmarks.timers import scenarios as lives
+from benchmarks.timers.interleaved import Interleaved, Stages, clock
+from benchmarks.timers.peers import PEERS, available
+from benchmarks.timers.peers.peer import Peer
+from benchmarks.timers.settings import QUICK, SIZES, rounds
+from benchmarks.timers.workloads.deadlines import Workload, workload
 
 SIMULATED = {"asyncio": PEERS["asyncio, simulated clock"]}
 QUEUES = ("heapq", "heapq, by methods", "sched", "sortedcontainers")

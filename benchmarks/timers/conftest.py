@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import pywheel
-from benchmarks.interleaved import Interleaved
-from benchmarks.settings import QUICK
+from benchmarks.timers.interleaved import Interleaved
+from benchmarks.timers.settings import QUICK
 
 
 def pytest_benchmark_update_machine_info(machine_info: dict[str, Any]) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pywheel
-from benchmarks.peers.heap_timers import HeapTimers
-from benchmarks.peers.peer import Deliverer
+from benchmarks.timers.peers.heap_timers import HeapTimers
+from benchmarks.timers.peers.peer import Deliverer
 from pywheel.core import _pure
 
 ITEM = object()

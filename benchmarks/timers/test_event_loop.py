@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 import pywheel
-from benchmarks.interleaved import Interleaved, Stages
-from benchmarks.peers import available
-from benchmarks.peers.peer import nothing
-from benchmarks.settings import QUICK
+from benchmarks.timers.interleaved import Interleaved, Stages
+from benchmarks.timers.peers import available
+from benchmarks.timers.peers.peer import nothing
+from benchmarks.timers.settings import QUICK
 
 CALLS = 5_000 if QUICK else 20_000
 MILLION = 100_000 if QUICK else 1_000_000

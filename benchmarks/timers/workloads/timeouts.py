@@ -11,8 +11,8 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Any
 
-from benchmarks.interleaved import Stages, clock
-from benchmarks.simulated_loop import SimulatedLoop
+from benchmarks.timers.interleaved import Stages, clock
+from benchmarks.timers.simulated_loop import SimulatedLoop
 
 TOUCHES = 300  # connections heard from in a tick: half restart their timer, half end and make room for a new one
 LIFETIMES = 3  # touches of a connection in one delay, on average: exp(-3) = 5 % are not heard from
