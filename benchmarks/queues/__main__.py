@@ -1,0 +1,95 @@
+"""What `make bench-jobs-peers` runs: pywheel's jobs and other queues, the same jobs through each in turn, as a page.
+
+usage: python -m benchmarks.queues [PAGE] [--rounds N] [--jobs N] [--only PEER,PEER] [--measures NAME,NAME]
+
+For Linux: processes are measured through /proc. The servers are Debian's packages; a peer whose server or library is
+missing is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from statistics import median
+
+from benchmarks.jobs.floor import fsync_p50
+from benchmarks.queues import measures, servers
+from benchmarks.queues.catalogue import PEERS, Peer
+from benchmarks.report.queues.chart import chart
+from benchmarks.report.queues.page import about, line, page, shown
+
+COUNTS = {"enqueue": 5_000, "lateness": 2_000, "drain": 5_000, "idle": 10_000}
+
+
+def main() -> None:
+    """Measure and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("page", nargs="?", type=Path)
+    parser.add_argument("--rounds", type=int, default=3, help="how often each has its turn; the page has the medians")
+    parser.add_argument("--jobs", type=int, default=2_000, help="whose lateness is measured; 20000 is the full scale")
+    parser.add_argument("--only", default="", help="names of peers")
+    parser.add_argument("--measures", default="", help=f"of {', '.join(COUNTS)}")
+    options = parser.parse_args()
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, lambda *_: sys.exit("stopped"))
+    counts = COUNTS | {"lateness": options.jobs}
+    wanted = options.measures.split(",") if options.measures else list(counts)
+    peers = [peer for peer in PEERS if not options.only or peer.name in options.only.split(",")]
+    found = {peer: defaultdict[str, list[float]](list) for peer in peers if here(peer)}
+    stolen, passed = processor_ticks()
+    for name in wanted:
+        for peer in options.rounds * list(found):
+            result = measured(name, peer, counts[name])
+            for key, value in result.items():
+                found[peer][key].append(value)
+            told = ", ".join(f"{key} {shown(value)}" for key, value in result.items())
+            print(f"{peer.title}: {name}: {told}", flush=True)
+    results = {peer: {key: summary(key, values) for key, values in seen.items()} for peer, seen in found.items()}
+    lines = [line(peer, result) for peer, result in results.items()]
+    print("\n".join(lines))
+    if options.page:
+        stolen, passed = (after - before for after, before in zip(processor_ticks(), (stolen, passed), strict=True))
+        options.page.write_text(page(lines, list(found), counts, options.rounds, 100 * stolen / passed))
+        chart({peer.title: result for peer, result in results.items()}, options.page.parent / "images" / "jobs-peers")
+
+
+def summary(name: str, values: list[float]) -> float:
+    """Return the median of the rounds, but all jobs that were early or missing."""
+    return sum(values) if name in ("early", "missing") else median(values)
+
+
+def here(peer: Peer) -> bool:
+    """Return whether all that it needs is installed; otherwise say what is not."""
+    try:
+        about(peer)
+    except (servers.Missing, PackageNotFoundError) as missing:
+        print(f"{peer.title} is left out: {missing}", file=sys.stderr)
+        return False
+    return True
+
+
+def measured(name: str, peer: Peer, count: int) -> dict[str, float]:
+    """Return a measure and the fsync before it; one that fails is told and left out."""
+    with tempfile.TemporaryDirectory(prefix="pywheel-bench-") as folder:
+        fsync = 1e6 * fsync_p50(Path(folder))
+    try:
+        return getattr(measures, name)(peer, count) | {"fsync": fsync}
+    except (RuntimeError, OSError, subprocess.SubprocessError) as error:
+        print(f"{peer.title}: {name} failed: {error}", file=sys.stderr)
+        return {"fsync": fsync}
+
+
+def processor_ticks() -> tuple[int, int]:
+    """Return those that the host took from this machine so far, and all."""
+    ticks = [int(text) for text in Path("/proc/stat").read_text().split()[1:9]]
+    return ticks[7], sum(ticks)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
