@@ -10,7 +10,7 @@ from benchmarks.timers.peers.peer import Peer
 from benchmarks.timers.workloads.deadlines import Workload
 
 MakePeer = Callable[[], Peer]
-Life = Callable[[MakePeer, Workload], Stages]
+Scenario = Callable[[MakePeer, Workload], Stages]
 
 
 def schedule_then_cancel(make: MakePeer, work: Workload) -> Stages:

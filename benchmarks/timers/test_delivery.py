@@ -8,7 +8,7 @@ from itertools import repeat
 
 import pytest
 
-from benchmarks.timers import scenarios as lives
+from benchmarks.timers import scenarios
 from benchmarks.timers.interleaved import Interleaved, Stages, clock
 from benchmarks.timers.peers import PEERS, available
 from benchmarks.timers.peers.peer import Peer
@@ -36,7 +36,7 @@ def test_delivery(interleaved: Interleaved, size: int) -> None:
     work = workload("uniform", size)
     peers = makers("TimingWheel", "KeyWheel", "pure TimingWheel", "asyncio", "uvloop", *QUEUES, size=size)
     interleaved.run(
-        {name: partial(lives.deliver, make, work) for name, make in peers.items()}, rounds=rounds(size), size=size
+        {name: partial(scenarios.deliver, make, work) for name, make in peers.items()}, rounds=rounds(size), size=size
     )
 
 
@@ -44,7 +44,7 @@ def test_delivery_over_horizons(interleaved: Interleaved) -> None:
     work = workload("horizons", 100_000)
     peers = makers("TimingWheel", "KeyWheel", "pure TimingWheel", "asyncio", *QUEUES)
     interleaved.run(
-        {name: partial(lives.deliver, make, work) for name, make in peers.items()},
+        {name: partial(scenarios.deliver, make, work) for name, make in peers.items()},
         rounds=rounds(work.size) // 2 + 1,
         size=work.size,
         workload="horizons",
@@ -66,7 +66,7 @@ def test_jump(interleaved: Interleaved) -> None:
 
 
 def _idle(measure: str, make: Callable[[], Peer], work: Workload | None, steps: list[int]) -> Stages:
-    return {measure: lives.idle(make, work, steps)["idle"]}
+    return {measure: scenarios.idle(make, work, steps)["idle"]}
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 import pywheel
-from benchmarks.timers import scenarios as lives
+from benchmarks.timers import scenarios
 from benchmarks.timers.interleaved import Interleaved, Stages
 from benchmarks.timers.lateness import DRIVERS, periodic_load
 from benchmarks.timers.memory import bytes_per_timer
@@ -27,7 +27,7 @@ def test_start_cancel_and_reset(interleaved: Interleaved) -> None:
     """With as many others pending."""
     work = workload("uniform", PENDING)
     names = available("AsyncTimers", "Timers", "asyncio", "uvloop")
-    runs = {name: partial(lives.churn_then_restart, PEERS[name], work) for name in names}
+    runs = {name: partial(scenarios.churn_then_restart, PEERS[name], work) for name in names}
     interleaved.run(runs, rounds=rounds(PENDING), size=PENDING, workload="callbacks")
 
 

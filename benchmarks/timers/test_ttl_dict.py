@@ -105,24 +105,17 @@ def call_all(function: Callable[[str], Any], keys: Iterable[str]) -> None:
 
 
 def expire_ttl_dict(size: int) -> Stages:
-    """All deadlines differ, and the keys go at a thousand moments."""
     now = pywheel.ManualClock()
-    cache: pywheel.TTLDict[str, str] = pywheel.TTLDict(TTL, clock=now)
-    for key in spread(size, now):
-        cache[key] = key
-    moments = [TTL / 1_000] * 1_001
-    start = clock()
-    for seconds in moments:
-        now.jump(seconds)
-        cache.expire()
-    took = clock() - start
-    assert len(cache) == 0
-    return {"expire": (took, size)}
+    return expire(pywheel.TTLDict(TTL, clock=now), now, size)
 
 
 def expire_ttl_cache(size: int) -> Stages:
     now = pywheel.ManualClock()
-    cache = cachetools.TTLCache(size, TTL, timer=now.time)
+    return expire(cachetools.TTLCache(size, TTL, timer=now.time), now, size)
+
+
+def expire(cache: Any, now: pywheel.ManualClock, size: int) -> Stages:
+    """All deadlines differ, and the keys go at a thousand moments."""
     for key in spread(size, now):
         cache[key] = key
     moments = [TTL / 1_000] * 1_001

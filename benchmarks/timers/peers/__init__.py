@@ -13,7 +13,7 @@ from benchmarks.timers.peers.drivers import (
     OnAsyncio,
     UvloopWithAnArgument,
 )
-from benchmarks.timers.peers.floor import Floor, KeyFloor
+from benchmarks.timers.peers.empty_call import EmptyCall, EmptyKeyCall
 from benchmarks.timers.peers.loops import Asyncio, SimulatedAsyncio, ThreadingTimer, Uvloop
 from benchmarks.timers.peers.peer import Starter
 from benchmarks.timers.peers.priority_queues import Heapq, Sched, SortedContainers
@@ -24,8 +24,8 @@ PEERS: dict[str, Callable[[], Starter]] = {
     "KeyWheel": Keys,
     "pure TimingWheel": Pure,
     "pure KeyWheel": PureKeys,
-    "empty call": Floor,
-    "empty KeyWheel call": KeyFloor,
+    "empty call": EmptyCall,
+    "empty KeyWheel call": EmptyKeyCall,
     "asyncio": Asyncio,
     "asyncio, simulated clock": SimulatedAsyncio,
     "uvloop": Uvloop,

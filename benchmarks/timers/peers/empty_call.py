@@ -1,4 +1,4 @@
-"""Compiles `_empty_call.pyx` on first use, into build/empty_call, and imports it."""
+"""The floor: methods with the wheel's signatures that do nothing, compiled on first use into build/empty_call."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import sysconfig
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from benchmarks.timers.peers.wheels import Keys, Wheel
 
 SOURCE = Path(__file__).with_name("_empty_call.pyx")
 BUILD = Path(__file__).parents[3] / "build" / "empty_call"
@@ -41,3 +43,19 @@ def load() -> Any:
     module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
     return module
+
+
+class EmptyCall(Wheel):
+    """TimingWheel's calls, empty."""
+
+    @property
+    def kind(self) -> Any:
+        return load().Floor
+
+
+class EmptyKeyCall(Keys):
+    """KeyWheel's calls, empty."""
+
+    @property
+    def kind(self) -> Any:
+        return load().KeyFloor
