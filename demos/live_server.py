@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.timers.memory import resident_bytes
+from benchmarks.resident import resident_bytes
 
 TICK_NS = 1_000_000
 RESTARTS, REPLACEMENTS = 256, 64  # connections that are heard from, and that close while another opens, in each turn

@@ -16,8 +16,8 @@ from statistics import median
 from typing import Any
 
 import pywheel
+from benchmarks.host import fsync_p50, wake_p99
 from benchmarks.jobs import deliver, put
-from benchmarks.jobs.floor import fsync_p50, wake_p99
 
 HEAD = """\
 # Benchmarks of the jobs

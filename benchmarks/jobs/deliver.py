@@ -14,7 +14,8 @@ from typing import Any
 
 from benchmarks.jobs.floor import BODY
 from benchmarks.jobs.put import delay, fill
-from pywheel.jobs import JobQueue, Tally, Worker
+from pywheel import JobQueue, Worker
+from pywheel.jobs import Tally
 
 
 @contextmanager
@@ -65,7 +66,7 @@ def near(folder: Path, count: int = 1_000) -> dict[str, Any]:
 def beside_a_producer(folder: Path, count: int = 3_000) -> dict[str, Any]:
     """The same with a third process that puts far jobs as fast as it can."""
     url, report = f"sqlite:///{folder}/beside.db", folder / "beside.json"
-    code = f"from pywheel.jobs import JobQueue\nq = JobQueue({url!r})\nwhile True: q.put('far', b'x' * 128, delay=9999)"
+    code = f"from pywheel import JobQueue\nq = JobQueue({url!r})\nwhile True: q.put('far', b'x' * 128, delay=9999)"
     with JobQueue(url) as queue, worker(url, report):
         queue.put_many(queue.job("t", BODY, delay=2 + 8 * n / count) for n in range(count))
         busy = subprocess.Popen([sys.executable, "-c", code])

@@ -1,40 +1,15 @@
-"""What the disk and SQLite themselves need, beside which every figure of the jobs is to be read."""
+"""The floor of a put: its own statement on a bare connection."""
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from pathlib import Path
-from statistics import median
 
-from pywheel.jobs import JobQueue
+from pywheel import JobQueue
 from pywheel.stores.sqlite.statements import SQL
 
 BODY = b"x" * 128
-
-
-def fsync_p50(folder: Path, rounds: int = 300) -> float:
-    """Return the median seconds of a 4 KB write with fdatasync."""
-    file = os.open(folder / "fsync", os.O_RDWR | os.O_CREAT)
-    times = []
-    for _ in range(rounds):
-        began = time.perf_counter()
-        os.pwrite(file, b"x" * 4096, 0)
-        os.fdatasync(file)
-        times.append(time.perf_counter() - began)
-    os.close(file)
-    return median(times)
-
-
-def wake_p99(rounds: int = 500) -> float:
-    """Return the seconds by which a sleep of 1 ms lasts longer, at p99: no delivery can be more punctual than that."""
-    late = []
-    for _ in range(rounds):
-        began = time.perf_counter()
-        time.sleep(0.001)
-        late.append(time.perf_counter() - began - 0.001)
-    return sorted(late)[rounds * 99 // 100]
 
 
 class RawInserts:

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from benchmarks.jobs.floor import BODY, RawInserts
-from pywheel.jobs import JobQueue
+from pywheel import JobQueue
 
 _DRAW = random.Random(2)
 

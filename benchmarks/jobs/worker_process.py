@@ -6,12 +6,15 @@ usage: python -m benchmarks.jobs.worker_process URL REPORT
 from __future__ import annotations
 
 import json
-import resource
+import signal
 import sys
+import threading
 import time
 from pathlib import Path
 
-from pywheel.jobs import JobQueue, Tally, Worker
+from benchmarks.resident import resident_bytes
+from pywheel import JobQueue, Worker
+from pywheel.jobs import Tally
 
 
 def main(url: str, report: str) -> None:
@@ -38,9 +41,6 @@ def main(url: str, report: str) -> None:
     worker.start()
     Path(f"{report}.ready").touch()
     idle = (time.process_time(), time.monotonic(), 0)
-    import signal
-    import threading
-
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
 
@@ -56,8 +56,7 @@ def main(url: str, report: str) -> None:
     worker.stop()
     worker.join()
     late = sorted(value for (name, _), values in tally.values.items() if name == "lateness" for value in values)
-    rss = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-    result = {"late": late, "idle_seconds": seconds, "cpu": cpu, "queries": asked, "rss": rss}
+    result = {"late": late, "idle_seconds": seconds, "cpu": cpu, "queries": asked, "rss": resident_bytes()}
     Path(report).write_text(json.dumps(result))
 
 

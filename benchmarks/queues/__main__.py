@@ -18,7 +18,7 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from statistics import median
 
-from benchmarks.jobs.floor import fsync_p50
+from benchmarks.host import fsync_p50, processor_ticks
 from benchmarks.queues import measures, servers
 from benchmarks.queues.catalogue import PEERS, Peer
 from benchmarks.report.queues.chart import chart
@@ -83,12 +83,6 @@ def measured(name: str, peer: Peer, count: int) -> dict[str, float]:
     except (RuntimeError, OSError, subprocess.SubprocessError) as error:
         print(f"{peer.title}: {name} failed: {error}", file=sys.stderr)
         return {"fsync": fsync}
-
-
-def processor_ticks() -> tuple[int, int]:
-    """Return those that the host took from this machine so far, and all."""
-    ticks = [int(text) for text in Path("/proc/stat").read_text().split()[1:9]]
-    return ticks[7], sum(ticks)
 
 
 if __name__ == "__main__":

@@ -6,28 +6,16 @@ python -m benchmarks.timers.memory KeyWheel 1000000
 from __future__ import annotations
 
 import json
-import os
 import random
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+from benchmarks.resident import resident_bytes
+
 ROOT = Path(__file__).parents[2]
 SMALLEST_MEASURE = 200_000  # the operating system counts in pages: small wheels are measured many at once
-
-
-def resident_bytes() -> int:
-    """Return the memory this process holds (on systems without /proc: the most it ever held)."""
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        try:
-            import resource
-        except ImportError:
-            return 0
-        peak: int = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return peak if sys.platform == "darwin" else peak * 1024
 
 
 def bytes_per_timer(kind: str, timers: int) -> dict[str, float]:
