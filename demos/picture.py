@@ -8,20 +8,19 @@ from typing import Any
 import numpy as np
 from matplotlib import pyplot
 
-from benchmarks.report.timers import charts
+from benchmarks.report import style
 from demos.live_server import Outcome
 
-ALLOWED = "#0072B2"
 MARK = "#D55E00"
 
 
 def draw(outcome: Outcome, replay_ns: dict[str, float], path: Path) -> list[Path]:
     """Save the picture as SVG and as PNG; return both paths."""
-    with pyplot.rc_context(charts.STYLE):
+    with pyplot.rc_context(style.STYLE):
         figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 3.6), layout="constrained", width_ratios=(3, 2))
         _lateness(left, outcome)
         _replay(right, replay_ns)
-        charts.save(figure, path, "svg", "png")
+        style.save(figure, path, "svg", "png")
     return [path.with_suffix(".svg"), path.with_suffix(".png")]
 
 
@@ -29,7 +28,7 @@ def _lateness(panel: Any, outcome: Outcome) -> None:
     """Draw a histogram that ends where nearly all timers have come; what lies beyond is said in words."""
     end = max(2.0, float(np.ceil(outcome.percentile(99) * 2) / 2) + 0.5)
     beyond = int((outcome.lateness_ms > end).sum())
-    panel.hist(outcome.lateness_ms, bins=np.arange(-0.5, end + 0.025, 0.025), color=ALLOWED)
+    panel.hist(outcome.lateness_ms, bins=np.arange(-0.5, end + 0.025, 0.025), color=style.OURS)
     panel.axvspan(-0.5, 0, color="#f0f0f0", zorder=0)
     panel.axvline(0, color="black", linewidth=0.8)
     top = panel.get_ylim()[1]
@@ -49,14 +48,7 @@ def _lateness(panel: Any, outcome: Outcome) -> None:
 
 
 def _replay(panel: Any, replay_ns: dict[str, float]) -> None:
-    names = list(replay_ns)[::-1]
-    milliseconds = [replay_ns[name] / 1e6 for name in names]
-    bars = panel.barh(
-        names, milliseconds, color=[charts.OURS if name == "pywheel" else charts.THEIRS for name in names], height=0.5
-    )
-    panel.bar_label(bars, [f"{value:.0f} ms" for value in milliseconds], padding=4)
-    panel.set_xlim(0, max(milliseconds) * 1.25)
-    panel.xaxis.set_visible(False)
-    panel.spines["bottom"].set_visible(False)
-    panel.tick_params(axis="y", length=0)
-    panel.set_title("a real server's timers, replayed", loc="left")
+    milliseconds = {name: ns / 1e6 for name, ns in reversed(replay_ns.items())}
+    style.bars(panel, "a real server's timers, replayed", milliseconds, lambda value: f"{value:.0f} ms", height=0.5)
+    panel.set_xlim(0, max(milliseconds.values()) * 1.25)
+    style.without_scale(panel)

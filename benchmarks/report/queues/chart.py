@@ -8,7 +8,8 @@ from typing import Any
 
 from matplotlib import pyplot
 
-from benchmarks.report.timers.charts import OURS, STYLE, THEIRS, save
+from benchmarks.report.style import STYLE, bars, save, without_scale
+from benchmarks.report.text import number
 
 
 def chart(results: Mapping[str, Mapping[str, float]], path: Path) -> None:
@@ -27,12 +28,9 @@ def _bars(panel: Any, title: str, name: str, results: Mapping[str, Mapping[str, 
     )
     if not known:
         return
-    values, queues = zip(*known, strict=True)
-    bars = panel.barh(queues, values, color=[OURS if queue == "pywheel" else THEIRS for queue in queues], height=0.7)
-    panel.bar_label(bars, labels=[f"{value:,.3g}" if value < 100 else f"{value:,.0f}" for value in values], padding=4)
-    panel.set_title(title, loc="left")
+    bars(panel, title, {queue: value for value, queue in known}, number, height=0.7)
+    values = [value for value, _ in known]
     panel.set_xscale("log")
     panel.set_xlim(min(values) / 2, max(values) * 6)
-    panel.xaxis.set_visible(False)
-    panel.tick_params(axis="y", length=0)
-    panel.spines[["left", "bottom"]].set_visible(False)
+    without_scale(panel)
+    panel.spines["left"].set_visible(False)

@@ -1,19 +1,17 @@
-"""Charts of the results: on white, which reads on light and dark pages, in colours everybody can tell apart."""
+"""The README's bars, and the curves of docs/benchmarks.md."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from benchmarks.report.style import STYLE, bars, save
+from benchmarks.report.text import spoken
 from benchmarks.report.timers.results import Results
 
-OURS, THEIRS = "#0072B2", "#9a9a9a"
 PALETTE = {  # Okabe and Ito
     "TimingWheel": "#0072B2",
     "pure TimingWheel": "#56B4E9",
@@ -25,33 +23,6 @@ PALETTE = {  # Okabe and Ito
     "sortedcontainers": "#7f7f7f",
 }
 MARKERS = dict(zip(PALETTE, "os^Dv<>P", strict=True))
-STYLE: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 11,
-    "axes.titleweight": "bold",
-    "svg.fonttype": "path",
-    "svg.hashsalt": "pywheel",
-}
-
-
-def spoken(nanoseconds: float, _: Any = None) -> str:
-    """Return a time as one would say it."""
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if nanoseconds >= size:
-            return f"{nanoseconds / size:.3g} {unit}"
-    return f"{nanoseconds:.3g} ns"
-
-
-def save(figure: Any, path: Path, *formats: str) -> None:
-    """Write the figure; an SVG without a date, so that it changes only when the figures do."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for ending in formats or ("svg",):
-        metadata = {"Date": None} if ending == "svg" else {}
-        figure.savefig(path.with_suffix(f".{ending}"), facecolor="white", dpi=160, metadata=metadata)
-    pyplot.close(figure)
 
 
 def comparison(results: Results, path: Path) -> None:
@@ -74,19 +45,14 @@ def comparison(results: Results, path: Path) -> None:
         save(figure, path)
 
 
-def _bars(panel: Any, title: str, times: dict[str, float | None]) -> None:
-    known = sorted(((time, name) for name, time in times.items() if time), reverse=True)
+def _bars(panel: Any, title: str, measured: dict[str, float | None]) -> None:
+    known = sorted(((time, name) for name, time in measured.items() if time), reverse=True)
     if not known:
         return
-    values = [time for time, _ in known]
-    colours = [OURS if name == "pywheel" else THEIRS for _, name in known]
-    bars = panel.barh([name for _, name in known], values, color=colours, height=0.65)
-    panel.bar_label(bars, [spoken(value) for value in values], padding=4, fontsize=9)
+    bars(panel, title, {name: time for time, name in known}, spoken)
     panel.set_xscale("log")
-    panel.set_xlim(10, max(values) * 12)
+    panel.set_xlim(10, known[0][0] * 12)
     _time_axis(panel.xaxis)
-    panel.tick_params(axis="y", length=0)
-    panel.set_title(title, loc="left")
     for label in panel.get_yticklabels():
         if label.get_text() == "pywheel":
             label.set_fontweight("bold")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from benchmarks.report.timers.charts import spoken
+from benchmarks.report import text
+from benchmarks.report.text import spoken, table, times
+from benchmarks.report.timers.goal import Goal
 from benchmarks.report.timers.results import Results
-from benchmarks.report.timers.wheel_goals import Goal
 
 OTHERS = (
     "KeyWheel",
@@ -33,12 +34,6 @@ MEASURES = {
 }
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table; all columns but the first are right-aligned."""
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
 def goals(lines: Iterable[Goal]) -> str:
     """Return the goals and what was measured."""
     return table(
@@ -54,19 +49,13 @@ def comparisons(results: Results, workload: str = "uniform", measures: Iterable[
         rows = []
         for size in results.sizes(measure, workload):
             ours = results.ns(measure, "TimingWheel", size, workload)
-            others = [_times(results.ratio(measure, peer, "TimingWheel", size, workload)) for peer in peers]
-            rows.append((f"{size:,}".replace(",", " "), spoken(ours) if ours else "", *others))
+            others = [times(results.ratio(measure, peer, "TimingWheel", size, workload)) for peer in peers]
+            rows.append((text.size(size), spoken(ours) if ours else "", *others))
         if rows:
             title = measure if workload == "uniform" else f"{measure}, {workload}"
             about = MEASURES.get(measure, "")
             parts.append(f"### {title}\n\n{about}\n\n" + table(("pending", "TimingWheel", *peers), rows))
     return "\n\n".join(parts)
-
-
-def _times(ratio: float | None) -> str:
-    if ratio is None:
-        return ""
-    return f"{ratio:.2f}x" if ratio < 10 else f"{ratio:.0f}x"
 
 
 def bulk(results: Results) -> str:
@@ -83,7 +72,7 @@ def bulk(results: Results) -> str:
     )
     sizes = results.sizes("schedule_many")
     rows = [(measure, *(_ns(results.ns(measure, "KeyWheel", size)) for size in sizes)) for measure in measures]
-    return table(("ns a timer", *(f"{size:,}".replace(",", " ") for size in sizes)), rows)
+    return table(("ns a timer", *(text.size(size) for size in sizes)), rows)
 
 
 def _ns(number: float | None) -> str:
@@ -111,9 +100,7 @@ def growth(results: Results) -> str:
 def memory(results: Results) -> str:
     """Return bytes for each timer, as the operating system and as getsizeof see them."""
     sizes = results.sizes("bytes")
-    head = ["bytes a timer"] + [
-        f"{how}, {size:,}".replace(",", " ") for size in sizes for how in ("resident", "counted")
-    ]
+    head = ["bytes a timer"] + [f"{how}, {text.size(size)}" for size in sizes for how in ("resident", "counted")]
     rows = []
     for peer in results.peers("bytes"):
         values = [results.value(how, "bytes", peer, size) for size in sizes for how in ("resident", "counted")]
@@ -137,8 +124,8 @@ def workloads(results: Results) -> str:
     ):
         for size in results.sizes(measure, workload):
             ours = results.ns(measure, "TimingWheel", size, workload)
-            others = [_times(results.ratio(measure, name, "TimingWheel", size, workload)) for name in names[1:]]
-            rows.append((about.format(f"{size:,}".replace(",", " ")), spoken(ours) if ours else "", *others))
+            others = [times(results.ratio(measure, name, "TimingWheel", size, workload)) for name in names[1:]]
+            rows.append((about.format(text.size(size)), spoken(ours) if ours else "", *others))
     return table(("workload, time an operation", *names), rows)
 
 
@@ -148,7 +135,7 @@ def callbacks(results: Results) -> str:
     for measure in ("schedule+cancel", "reschedule"):
         ours = results.ns(measure, "AsyncTimers", 100_000, "callbacks")
         others = [
-            _times(results.ratio(measure, peer, "AsyncTimers", 100_000, "callbacks"))
+            times(results.ratio(measure, peer, "AsyncTimers", 100_000, "callbacks"))
             for peer in ("Timers", "asyncio", "uvloop")
         ]
         rows.append((measure, spoken(ours) if ours else "", *others))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from benchmarks.report.timers.goal import Goal, Part
 from benchmarks.report.timers.results import Results
-from benchmarks.report.timers.wheel_goals import Goal, K, M, Part
+from benchmarks.report.timers.wheel_goals import K, M
 
 LOOP, DRIVER, HAND, THREAD = "EventLoop", "AsyncTimers", "Timers", "ThreadTimers"
 CALLBACKS = "callbacks"
