@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.host import fsync_p50, wake_p99
-from benchmarks.jobs.measures import Measure, measures
+from benchmarks.jobs.measures import ROUNDS, Measure, measures
 from benchmarks.report.jobs.page import cells, page
 from benchmarks.report.text import row
 
@@ -30,10 +30,10 @@ def main() -> None:
         if wanted and measure.name not in wanted:
             continue
         floors, results = measured(measure, 1 if options.quick else measure.rounds)
-        rows.append(cells(measure, floors, results))
+        rows.append(cells(measure.title, measure.goal, floors, results))
         print(row(rows[-1]), flush=True)
     if options.page:
-        options.page.write_text(page(rows), encoding="utf-8")
+        options.page.write_text(page(rows, ROUNDS), encoding="utf-8")
 
 
 def measured(measure: Measure, rounds: int) -> tuple[list[tuple[float, float]], list[Any]]:

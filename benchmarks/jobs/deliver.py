@@ -18,10 +18,15 @@ from pywheel import JobQueue, Worker
 from pywheel.jobs import Tally
 
 
+def start(url: str, report: Path) -> subprocess.Popen[bytes]:
+    """Start a worker process."""
+    return subprocess.Popen([sys.executable, "-m", "benchmarks.jobs.worker_process", url, str(report)])
+
+
 @contextmanager
 def worker(url: str, report: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run a worker process; at the end it writes its report."""
-    process = subprocess.Popen([sys.executable, "-m", "benchmarks.jobs.worker_process", url, str(report)])
+    process = start(url, report)
     try:
         while not Path(f"{report}.ready").exists():
             time.sleep(0.002)
@@ -127,7 +132,7 @@ def first_delivery(folder: Path, stored: int) -> dict[str, float]:
         with JobQueue(url) as queue:
             queue.put_many(queue.job("t", BODY) for _ in range(20_000))
         report = folder / f"first {name}.json"
-        process = subprocess.Popen([sys.executable, "-m", "benchmarks.jobs.worker_process", url, str(report)])
+        process = start(url, report)
         first = Path(f"{report}.first")
         while not first.exists() or not first.read_text():
             time.sleep(0.002)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pywheel
 from benchmarks import host
-from benchmarks.jobs.measures import ROUNDS, Measure
 from benchmarks.report.text import number, table
 
 PAGE = Path(__file__).with_name("page.md")
@@ -17,17 +16,17 @@ HEAD = ("measure", "fsync, us", "wake, ms", "goal", "measured")
 LESS_IS_BETTER = {"p50", "p99", "p100"}
 
 
-def page(rows: Iterable[Sequence[str]]) -> str:
+def page(rows: Iterable[Sequence[str]], rounds: int) -> str:
     """Return the whole page."""
     return PAGE.read_text(encoding="utf-8").format(
-        version=pywheel.__version__, host=host.about(), rounds=ROUNDS, table=table(HEAD, rows)
+        version=pywheel.__version__, host=host.about(), rounds=rounds, table=table(HEAD, rows)
     )
 
 
-def cells(measure: Measure, floors: Sequence[tuple[float, float]], results: Sequence[Any]) -> list[str]:
+def cells(title: str, goal: str, floors: Sequence[tuple[float, float]], results: Sequence[Any]) -> list[str]:
     """Return a row of the table; `floors` are us of an fsync and ms of a wake-up, one pair a round."""
     fsync, wake = map(median, zip(*floors, strict=True))
-    return [measure.title, f"{fsync:.0f}", f"{wake:.2f}", measure.goal, shown(results)]
+    return [title, f"{fsync:.0f}", f"{wake:.2f}", goal, shown(results)]
 
 
 def shown(results: Sequence[Any], name: str = "") -> str:
