@@ -31,7 +31,7 @@ help:
 	@echo "PYTHON=python3.13 VENV=.venv313: another Python, in an environment of its own. ARGS='-k cancel': for pytest."
 
 demo: $(VENV)/demo.group $(VENV)/native
-	@$(BIN)/python -m benchmarks.demo
+	@$(BIN)/python -m demos.timers
 	@$(BIN)/python -m pywheel.cli demo
 
 test: $(VENV)/test.group $(VENV)/native
@@ -42,17 +42,17 @@ crash: $(VENV)/test.group $(VENV)/native
 	$(BIN)/python -m pytest -o faulthandler_timeout=0 tests/jobs/test_crashes.py tests/jobs/test_simulation.py $(ARGS)
 
 bench-jobs: $(VENV)/bench.group $(VENV)/native
-	@$(BIN)/python -m benchmarks.jobs_report docs/jobs-benchmarks.md $(ARGS)
+	@$(BIN)/python -m benchmarks.jobs docs/jobs-benchmarks.md $(ARGS)
 
 # The queues have many dependencies, and an environment of their own.
 bench-jobs-peers: $(PEERS)/peers.group $(PEERS)/native
-	@$(PEERS)/bin/python -m benchmarks.jobs_peers docs/jobs-peers.md $(ARGS)
+	@$(PEERS)/bin/python -m benchmarks.queues docs/jobs-peers.md $(ARGS)
 
 bench: $(VENV)/bench.group $(VENV)/native
 	@mkdir -p build
-	@$(BIN)/python -m pytest benchmarks -o faulthandler_timeout=0 --benchmark-columns=median,min,max,rounds \
+	@$(BIN)/python -m pytest benchmarks/timers -o faulthandler_timeout=0 --benchmark-columns=median,min,max,rounds \
 	--benchmark-json=build/benchmarks.json $(ARGS)
-	@$(BIN)/python -m benchmarks.report build/benchmarks.json
+	@$(BIN)/python -m benchmarks.report.timers build/benchmarks.json
 
 lint: $(VENV)/lint.group
 	@$(BIN)/ruff check .
@@ -83,7 +83,7 @@ package: $(VENV)/package.group $(VENV)/native
 
 clean:
 	rm -rf $(VENV) $(SANITIZED) $(PEERS) build dist *.egg-info .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
-	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+	find src tests benchmarks demos -name __pycache__ -prune -exec rm -rf {} +
 	find src \( -name '*.so' -o -name '*.pyd' \) -delete
 
 # ---- stamps, in the environment they are about --------------------------------------------------------------------

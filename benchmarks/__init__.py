@@ -1,1 +1,1 @@
-"""Measurements, and the demo that `make demo` runs. Nothing here is installed."""
+"""Measurements, never assertions: of the timers, of the jobs, and of other queues beside them."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pywheel
 
-TRACE = Path(__file__).resolve().parents[1] / "benchmarks" / "traces" / "aiohttp_server.csv.gz"
+TRACE = Path(__file__).resolve().parents[1] / "benchmarks" / "timers" / "workloads" / "traces" / "aiohttp_server.csv.gz"
 
 
 def read(path, seconds):

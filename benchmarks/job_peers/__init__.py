@@ -1,1 +1,0 @@
-"""pywheel's jobs and the queues they are measured against: one program each. None imports another's library."""

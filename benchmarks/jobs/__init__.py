@@ -1,0 +1,1 @@
+"""The jobs beside what the disk and the host allow: `python -m benchmarks.jobs`."""

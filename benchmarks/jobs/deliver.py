@@ -1,0 +1,141 @@
+"""How late jobs come, how fast a backlog goes, what an idle worker costs."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.jobs.floor import BODY
+from benchmarks.jobs.put import delay, fill
+from pywheel import JobQueue, Tally, Worker
+
+
+def start(url: str, report: Path) -> subprocess.Popen[bytes]:
+    """Start a worker process."""
+    return subprocess.Popen([sys.executable, "-m", "benchmarks.jobs.worker_process", url, str(report)])
+
+
+@contextmanager
+def worker(url: str, report: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a worker process; at the end it writes its report."""
+    process = start(url, report)
+    try:
+        while not Path(f"{report}.ready").exists():
+            time.sleep(0.002)
+        yield process
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def percentiles(report: Path) -> dict[str, Any]:
+    """Return the lateness that a worker reports, in ms."""
+    late = json.loads(report.read_text())["late"]
+    return {f"p{part:g}": 1000 * late[min(int(part / 100 * len(late)), len(late) - 1)] for part in (50, 99, 100)}
+
+
+def lateness(folder: Path, count: int) -> dict[str, Any]:
+    """Put jobs due in 5 to 20 s, one by one, beside a worker process."""
+    url, report = f"sqlite:///{folder}/late.db", folder / "late.json"
+    with JobQueue(url) as queue, worker(url, report):
+        for _ in range(count):
+            queue.put("t", BODY, delay=delay())
+        while queue.counts()["t"].done < count:
+            time.sleep(0.5)
+    return percentiles(report)
+
+
+def near(folder: Path, count: int = 1_000) -> dict[str, Any]:
+    """Put jobs due in 50 ms from another process, one every 5 ms."""
+    url, report = f"sqlite:///{folder}/near.db", folder / "near.json"
+    with JobQueue(url) as queue, worker(url, report):
+        time.sleep(0.5)
+        for _ in range(count):
+            queue.put("t", BODY, delay=0.05)
+            time.sleep(0.005)
+        while queue.counts()["t"].done < count:
+            time.sleep(0.1)
+    return percentiles(report)
+
+
+def beside_a_producer(folder: Path, count: int = 3_000) -> dict[str, Any]:
+    """The same with a third process that puts far jobs as fast as it can."""
+    url, report = f"sqlite:///{folder}/beside.db", folder / "beside.json"
+    code = f"from pywheel import JobQueue\nq = JobQueue({url!r})\nwhile True: q.put('far', b'x' * 128, delay=9999)"
+    with JobQueue(url) as queue, worker(url, report):
+        queue.put_many(queue.job("t", BODY, delay=2 + 8 * n / count) for n in range(count))
+        busy = subprocess.Popen([sys.executable, "-c", code])
+        try:
+            time.sleep(10.5)
+            while queue.counts()["t"].done < count:
+                time.sleep(0.5)
+            puts = queue.counts()["far"].delayed
+        finally:
+            busy.kill()
+            busy.wait()
+    return {**percentiles(report), "puts_a_second": puts / 10.5}
+
+
+def drain(folder: Path, count: int) -> float:
+    """Return jobs a second of a backlog: claims and acks durable, history kept, handlers in a pool of 8."""
+    tally = Tally()
+    with JobQueue(f"sqlite:///{folder}/drain{count}.db", metrics=tally) as queue:
+        queue.handler("t", concurrency=8)(lambda job: None)
+        for _ in range(count // 1_000):
+            queue.put_many([queue.job("t", BODY) for _ in range(1_000)])
+        crew = Worker(queue)
+        began = time.perf_counter()
+        crew.start()
+        while tally.total("done") < count:
+            time.sleep(0.002)
+        seconds = time.perf_counter() - began
+        crew.stop()
+        crew.join()
+        assert queue.counts()["t"].done == count
+    return count / seconds
+
+
+def idle(folder: Path, stored: int, seconds: float) -> dict[str, float]:
+    """Return what a worker costs while all jobs are far."""
+    url, report = f"sqlite:///{folder}/idle{stored}.db", folder / f"{stored}idle.json"
+    fill(url, stored)
+    with worker(url, report) as process:
+        time.sleep(3)
+        process.send_signal(signal.SIGUSR1)  # what follows is counted
+        time.sleep(seconds)
+    result = json.loads(report.read_text())
+    spent = result["idle_seconds"]
+    return {
+        "queries/s": result["queries"] / spent,
+        "cpu %": 100 * result["cpu"] / spent,
+        "rss MB": result["rss"] / 1e6,
+    }
+
+
+def first_delivery(folder: Path, stored: int) -> dict[str, float]:
+    """Return the seconds from the start of a worker's program to its first handler, and the same after a kill -9."""
+    url = f"sqlite:///{folder}/idle{stored}.db"
+    if not Path(url.removeprefix("sqlite:///")).exists():
+        fill(url, stored)
+    found = {}
+    for name in ("start", "after kill -9"):
+        with JobQueue(url) as queue:
+            queue.put_many(queue.job("t", BODY) for _ in range(20_000))
+        report = folder / f"first {name}.json"
+        process = start(url, report)
+        first = Path(f"{report}.first")
+        while not first.exists() or not first.read_text():
+            time.sleep(0.002)
+        found[name] = float(first.read_text())
+        process.kill()
+        process.wait()
+    return found

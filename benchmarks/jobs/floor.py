@@ -1,0 +1,40 @@
+"""The floor of a put: its own statement on a bare connection."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+from pywheel import JobQueue
+from pywheel.stores.sqlite.statements import SQL
+
+BODY = b"x" * 128
+
+
+class RawInserts:
+    """The statement of a put on a bare connection, on a file with the same tables and settings."""
+
+    def __init__(self, folder: Path) -> None:
+        self._queue = JobQueue(f"sqlite:///{folder}/floor.db")
+        self._queue.put("t", BODY)
+        self._execute = self._queue.store._connection.execute  # type: ignore[attr-defined]
+        self._draw = random.Random(1)
+
+    def insert(self, count: int) -> None:
+        """Insert rows one by one, each in a transaction of its own."""
+        for _ in range(count):
+            due = time.time_ns() // 1_000_000 + self._draw.randrange(5_000, 20_000)
+            self._execute(SQL["put_plain"], (1, due, 7_000, BODY))
+
+    def insert_many(self, count: int) -> None:
+        """Insert rows in one transaction, by `executemany`."""
+        now = time.time_ns() // 1_000_000
+        rows = [(1, now + self._draw.randrange(5_000, 20_000), 7_000, BODY) for _ in range(count)]
+        self._execute("BEGIN IMMEDIATE")
+        self._queue.store._connection.executemany(SQL["put_plain"], rows)  # type: ignore[attr-defined]
+        self._execute("COMMIT")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._queue.close()

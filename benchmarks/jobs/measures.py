@@ -1,0 +1,79 @@
+"""What is measured of the jobs, how often, and what was hoped for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.jobs import deliver, put
+
+ROUNDS = 5
+
+
+class Measure(NamedTuple):
+    """One line of the page. `run` works in an empty folder; it returns a figure, or some by their names."""
+
+    name: str
+    rounds: int
+    goal: str
+    title: str
+    run: Callable[[Path], Any]
+
+
+def measures(part: int) -> list[Measure]:
+    """Return all of them, with a `part`-th of the jobs where there are many."""
+    return [*_puts(), *_sizes(), *_deliveries(part), *_among_many(part)]
+
+
+def _puts() -> list[Measure]:
+    return [
+        Measure("one", ROUNDS, ">= 0.90 of the floor", "`put` one by one, a second", put.one_by_one),
+        Measure("threads8", ROUNDS, "", "by 8 threads, a second", lambda f: put.by_threads(f, 8)),
+        Measure("threads32", ROUNDS, ">= 30 000", "by 32 threads, a second", lambda f: put.by_threads(f, 32)),
+        Measure("tasks32", ROUNDS, "", "by 32 asyncio tasks, a second", lambda f: put.by_tasks(f, 32)),
+        Measure("tasks100", ROUNDS, ">= 80 000", "by 100 asyncio tasks, a second", lambda f: put.by_tasks(f, 100)),
+        Measure("many100", ROUNDS, ">= 75 000", "`put_many` of 100, jobs a second", lambda f: put.by_batches(f, 100)),
+        Measure(
+            "many1000", ROUNDS, ">= 150 000", "`put_many` of 1000, jobs a second", lambda f: put.by_batches(f, 1000)
+        ),
+    ]
+
+
+def _sizes() -> list[Measure]:
+    keyed = "bytes a job with a key of 18 characters"
+    return [
+        Measure("bytes", 1, "<= 195", "bytes a job", lambda f: put.bytes_a_job(f, keyed=False)),
+        Measure("keyed", 1, "<= 245", keyed, lambda f: put.bytes_a_job(f, keyed=True)),
+    ]
+
+
+def _deliveries(part: int) -> list[Measure]:
+    hundred = 100_000 // part
+    late = "p50 <= 1, p99 <= 3, max <= 20"
+    beside = "late beside a producer that runs flat out, ms"
+    return [
+        Measure("late", 3, late, "late, 20 000 jobs, ms", lambda f: deliver.lateness(f, 20_000 // part)),
+        Measure("near", ROUNDS, "p99 <= 3", "late, put by another process due in 50 ms, ms", deliver.near),
+        Measure("beside", ROUNDS, "p99 <= 5", beside, deliver.beside_a_producer),
+        Measure("drain5", ROUNDS, ">= 50 000", "drain of 5 000 due, a second", lambda f: deliver.drain(f, 5_000)),
+        Measure("drain100", ROUNDS, ">= 25 000", "drain of 100 000 due, a second", lambda f: deliver.drain(f, hundred)),
+    ]
+
+
+def _among_many(part: int) -> list[Measure]:
+    million, hundred = 1_000_000 // part, 100_000 // part
+    wait = 62  # seconds: longer than the round of an idle worker
+    cancel = f"cancel among {million:,}, us: one by one / 500 at once"
+    idle = "<= 0.2/s, 0.05 %, 40 MB"
+    first = f"first delivery, {million:,} stored, s"
+    return [
+        Measure("cancel", 1, "<= 250 / 70 us", cancel, lambda f: _cancel(f, million)),
+        Measure("idle100k", 1, idle, f"idle, {hundred:,} far jobs", lambda f: deliver.idle(f, hundred, wait)),
+        Measure("idle1m", 1, idle, f"idle, {million:,} far jobs", lambda f: deliver.idle(f, million, wait)),
+        Measure("first", 1, "<= 0.4 / 3 s", first, lambda f: deliver.first_delivery(f, million)),
+    ]
+
+
+def _cancel(folder: Path, stored: int) -> dict[str, float]:
+    return {name: 1e6 * seconds for name, seconds in put.cancels(folder, stored).items()}

@@ -1,0 +1,63 @@
+"""A worker process with a no-op handler; at its end it writes down what it saw.
+
+usage: python -m benchmarks.jobs.worker_process URL REPORT
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+from benchmarks.resident import resident_bytes
+from pywheel import JobQueue, Tally, Worker
+
+
+def main(url: str, report: str) -> None:
+    """Work until told to stop."""
+    began = time.time()
+    tally = Tally()
+    statements = [0]
+    first: list[float] = []
+    queue = JobQueue(url, metrics=tally)
+
+    def count(statement: str) -> None:
+        statements[0] += 1
+
+    @queue.handler("t", concurrency=8)
+    def handle(job: object) -> None:
+        if not first:
+            first.append(time.time() - began)
+            Path(f"{report}.first").write_text(str(first[0]))
+
+    if report.endswith("idle.json"):
+        queue.store._connection.set_trace_callback(count)  # type: ignore[attr-defined]
+        queue.store._reader._connection.set_trace_callback(count)  # type: ignore[attr-defined]
+    worker = Worker(queue)
+    worker.start()
+    Path(f"{report}.ready").touch()
+    idle = (time.process_time(), time.monotonic(), 0)
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+
+    def settled(*_: object) -> None:
+        nonlocal idle
+        idle = (time.process_time(), time.monotonic(), statements[0])
+
+    signal.signal(signal.SIGUSR1, settled)
+    while not stop.wait(1_000):
+        pass
+    seconds = time.monotonic() - idle[1]
+    cpu, asked = time.process_time() - idle[0], statements[0] - idle[2]
+    worker.stop()
+    worker.join()
+    late = sorted(value for (name, _), values in tally.values.items() if name == "lateness" for value in values)
+    result = {"late": late, "idle_seconds": seconds, "cpu": cpu, "queries": asked, "rss": resident_bytes()}
+    Path(report).write_text(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,1 @@
+"""The jobs beside other queues, on real servers: `python -m benchmarks.queues`."""

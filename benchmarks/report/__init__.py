@@ -1,0 +1,1 @@
+"""Turns results into pages, tables and pictures; measures nothing."""

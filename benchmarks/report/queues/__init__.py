@@ -1,0 +1,1 @@
+"""docs/jobs-peers.md and its picture."""

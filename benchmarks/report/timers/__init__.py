@@ -1,0 +1,1 @@
+"""docs/benchmarks.md, its pictures, and the README's figures: `python -m benchmarks.report.timers`."""

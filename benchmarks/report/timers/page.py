@@ -1,0 +1,39 @@
+"""The page of what the wheel and the timers were measured to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.report.timers import tables
+from benchmarks.report.timers.goal import Goal
+from benchmarks.report.timers.results import Results
+
+PAGE = Path(__file__).with_name("page.md")
+
+
+def page(results: Results, lines: list[Goal], timer_lines: list[Goal]) -> str:
+    """Return docs/benchmarks.md."""
+    horizons = ("schedule", "cancel", "schedule+cancel", "reschedule", "delivery")
+    return PAGE.read_text(encoding="utf-8").format(
+        machine=machine(results),
+        goals=tables.goals(lines),
+        timer_goals=tables.goals(timer_lines),
+        callbacks=tables.callbacks(results),
+        calls=tables.comparisons(results),
+        bulk=tables.bulk(results),
+        ticks=tables.ticks(results),
+        growth=tables.growth(results),
+        memory=tables.memory(results),
+        collection=tables.collection(results),
+        workloads=tables.workloads(results),
+        horizons=tables.comparisons(results, "horizons", horizons),
+    )
+
+
+def machine(results: Results) -> str:
+    """Return what it ran on."""
+    about = results.machine
+    processor = about.get("cpu", {}).get("brand_raw") or about.get("processor") or about["machine"]
+    cores = about.get("cpu", {}).get("count", "?")
+    python = f"{about['python_implementation']} {about['python_version']}"
+    return f"pywheel {about['pywheel']['version']}, {python}, {about['system']}, {processor}, {cores} cores."

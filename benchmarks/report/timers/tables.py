@@ -1,0 +1,142 @@
+"""The results as Markdown tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from benchmarks.report import text
+from benchmarks.report.text import spoken, table, times
+from benchmarks.report.timers.goal import Goal
+from benchmarks.report.timers.results import Results
+
+OTHERS = (
+    "KeyWheel",
+    "empty call",
+    "pure TimingWheel",
+    "heapq",
+    "heapq, by methods",
+    "asyncio",
+    "uvloop",
+    "sched",
+    "sortedcontainers",
+)
+MEASURES = {
+    "schedule": "From no timer to all pending, one `schedule` after another; the handles are kept in a list.",
+    "schedule again": "The same in a wheel that has held as many before: its memory is there already.",
+    "cancel": "All of them, in random order. asyncio and heapq only mark a timer here and pay when its time comes.",
+    "schedule+cancel": "Start and cancel one more timer, again and again, while the others are pending.",
+    "reschedule": "Move timers to a later deadline, in random order; the others cancel and schedule anew.",
+    "delivery": "`advance` until all have expired, about 16 of them in a step, each an item of its own.",
+    "empty tick": "`advance` by one tick on which nothing is due, with 0 and with 100 000 timers pending behind it.",
+    "jump of 2^40": "`advance` by 2^40 ticks on an empty wheel.",
+    "next_deadline": "Asked again and again.",
+    "cancel+next_deadline": "Cancel a random timer, then ask for the next deadline.",
+}
+
+
+def goals(lines: Iterable[Goal]) -> str:
+    """Return the goals and what was measured."""
+    return table(
+        ("measure", "goal", "measured", "met"), [(line.measure, line.goal, line.measured, line.met) for line in lines]
+    )
+
+
+def comparisons(results: Results, workload: str = "uniform", measures: Iterable[str] = MEASURES) -> str:
+    """Return a section for each measure: the wheel's time, and how many times that the others take."""
+    parts = []
+    for measure in measures:
+        peers = [peer for peer in OTHERS if peer in results.peers(measure, workload)]
+        rows = []
+        for size in results.sizes(measure, workload):
+            ours = results.ns(measure, "TimingWheel", size, workload)
+            others = [times(results.ratio(measure, peer, "TimingWheel", size, workload)) for peer in peers]
+            rows.append((text.size(size), spoken(ours) if ours else "", *others))
+        if rows:
+            title = measure if workload == "uniform" else f"{measure}, {workload}"
+            about = MEASURES.get(measure, "")
+            parts.append(f"### {title}\n\n{about}\n\n" + table(("pending", "TimingWheel", *peers), rows))
+    return "\n\n".join(parts)
+
+
+def bulk(results: Results) -> str:
+    """Return nanoseconds a timer of the bulk calls."""
+    measures = (
+        "schedule_many, new wheel",
+        "schedule_many",
+        "reschedule_many",
+        "cancel_many",
+        "advance_many",
+        "advance_many, all at once",
+        "advance_many, each tick",
+        "whole life",
+    )
+    sizes = results.sizes("schedule_many")
+    rows = [(measure, *(_ns(results.ns(measure, "KeyWheel", size)) for size in sizes)) for measure in measures]
+    return table(("ns a timer", *(text.size(size) for size in sizes)), rows)
+
+
+def _ns(number: float | None) -> str:
+    return "" if number is None else f"{number:.1f}"
+
+
+def ticks(results: Results) -> str:
+    """Return the usual and the worst tick with a million pending."""
+    rows = []
+    for span in ("delays to 60000", "delays to 600000"):
+        for peer in results.peers("tick", span):
+            usual = results.ns("tick", peer, 1_000_000, span) or 0
+            worst = (results.value("worst", "tick", peer, 1_000_000, span) or 0) * 1e9
+            count = results.value("ticks", "tick", peer, 1_000_000, span) or 0
+            rows.append((peer, span, f"{count:.0f}", spoken(usual), spoken(worst)))
+    return table(("call", "timers", "ticks", "median", "worst"), rows)
+
+
+def growth(results: Results) -> str:
+    """Return the worst schedule on the way to a million timers."""
+    worst = (results.value("worst", "growth", "TimingWheel.schedule", 1_000_000) or 0) * 1e9
+    return f"Worst of a million `schedule` calls, from an empty wheel on: {spoken(worst)}, where the pool grows."
+
+
+def memory(results: Results) -> str:
+    """Return bytes for each timer, as the operating system and as getsizeof see them."""
+    sizes = results.sizes("bytes")
+    head = ["bytes a timer"] + [f"{how}, {text.size(size)}" for size in sizes for how in ("resident", "counted")]
+    rows = []
+    for peer in results.peers("bytes"):
+        values = [results.value(how, "bytes", peer, size) for size in sizes for how in ("resident", "counted")]
+        rows.append((peer, *(f"{value:.0f}" if value else "" for value in values)))
+    return table(head, rows)
+
+
+def collection(results: Results) -> str:
+    """Return what gc.collect takes."""
+    rows = [(peer, spoken(results.ns("gc.collect", peer, 1_000_000) or 0)) for peer in results.peers("gc.collect")]
+    return table(("a million payloads in", "gc.collect"), rows)
+
+
+def workloads(results: Results) -> str:
+    """Return the timeout workload and the recorded trace, beside the others."""
+    names = ("TimingWheel", "KeyWheel", "empty call", "pure TimingWheel", "heapq", "asyncio")
+    rows = []
+    for measure, workload, about in (
+        ("timeouts", "timeouts", "timeouts, {} pending"),
+        ("replay", "trace", "recorded trace"),
+    ):
+        for size in results.sizes(measure, workload):
+            ours = results.ns(measure, "TimingWheel", size, workload)
+            others = [times(results.ratio(measure, name, "TimingWheel", size, workload)) for name in names[1:]]
+            rows.append((about.format(text.size(size)), spoken(ours) if ours else "", *others))
+    return table(("workload, time an operation", *names), rows)
+
+
+def callbacks(results: Results) -> str:
+    """Return the drivers' calls: our time, and how many times that the loops take."""
+    rows = []
+    for measure in ("schedule+cancel", "reschedule"):
+        ours = results.ns(measure, "AsyncTimers", 100_000, "callbacks")
+        others = [
+            times(results.ratio(measure, peer, "AsyncTimers", 100_000, "callbacks"))
+            for peer in ("Timers", "asyncio", "uvloop")
+        ]
+        rows.append((measure, spoken(ours) if ours else "", *others))
+    return table(("", "AsyncTimers", "Timers", "asyncio", "uvloop"), rows)

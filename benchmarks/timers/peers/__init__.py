@@ -1,0 +1,50 @@
+"""The wheel and what it is measured against: one class each, all with the same methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+
+from benchmarks.timers.peers import empty_call
+from benchmarks.timers.peers.drivers import (
+    AsyncioWithAnArgument,
+    ByHand,
+    ByHandWithAnArgument,
+    OnAsyncio,
+    UvloopWithAnArgument,
+)
+from benchmarks.timers.peers.empty_call import EmptyCall, EmptyKeyCall
+from benchmarks.timers.peers.loops import Asyncio, SimulatedAsyncio, ThreadingTimer, Uvloop
+from benchmarks.timers.peers.peer import Starter
+from benchmarks.timers.peers.priority_queues import Heapq, Sched, SortedContainers
+from benchmarks.timers.peers.wheels import HeapqMethods, Keys, Pure, PureKeys, Wheel
+
+PEERS: dict[str, Callable[[], Starter]] = {
+    "TimingWheel": Wheel,
+    "KeyWheel": Keys,
+    "pure TimingWheel": Pure,
+    "pure KeyWheel": PureKeys,
+    "empty call": EmptyCall,
+    "empty KeyWheel call": EmptyKeyCall,
+    "asyncio": Asyncio,
+    "asyncio, simulated clock": SimulatedAsyncio,
+    "uvloop": Uvloop,
+    "heapq": Heapq,
+    "heapq, by methods": HeapqMethods,
+    "sched": Sched,
+    "sortedcontainers": SortedContainers,
+    "threading.Timer": ThreadingTimer,
+    "AsyncTimers": OnAsyncio,
+    "Timers": ByHand,
+    "Timers, one argument": ByHandWithAnArgument,
+    "asyncio, one argument": AsyncioWithAnArgument,
+    "uvloop, one argument": UvloopWithAnArgument,
+}
+"""Every peer by the name it has in the results."""
+
+
+def available(*names: str) -> tuple[str, ...]:
+    """Return those that can be measured here: the empty calls need a compiler, uvloop is not for every system."""
+    missing = {name for name in names if name.startswith("uvloop") and find_spec("uvloop") is None}
+    missing |= {name for name in names if name.startswith("empty") and not empty_call.available()}
+    return tuple(name for name in names if name not in missing)

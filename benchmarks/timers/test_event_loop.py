@@ -1,0 +1,124 @@
+"""The event loop against asyncio's own and uvloop's: its timers, one by one and by the million."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+import pywheel
+from benchmarks.timers.interleaved import Interleaved, Stages
+from benchmarks.timers.peers import available
+from benchmarks.timers.peers.peer import nothing
+from benchmarks.timers.settings import QUICK
+
+CALLS = 5_000 if QUICK else 20_000
+MILLION = 100_000 if QUICK else 1_000_000
+
+
+def loops() -> dict[str, Callable[[], Any]]:
+    """Return what makes each loop."""
+    makers: dict[str, Callable[[], Any]] = {"EventLoop": pywheel.EventLoop, "asyncio": asyncio.SelectorEventLoop}
+    if available("uvloop"):
+        import uvloop
+
+        makers["uvloop"] = uvloop.new_event_loop
+    return makers
+
+
+def test_timers_in_sequence(interleaved: Interleaved) -> None:
+    runs = {name: partial(_in_sequence, maker) for name, maker in loops().items()}
+    interleaved.run(runs, rounds=3 if QUICK else 11, workload="callbacks")
+
+
+def _in_sequence(maker: Callable[[], Any]) -> Stages:
+    loop = maker()
+    try:
+        return loop.run_until_complete(_stages(loop))  # type: ignore[no-any-return]
+    finally:
+        loop.close()
+
+
+async def _stages(loop: Any) -> Stages:
+    clock = time.perf_counter_ns
+    start = clock()
+    for _ in range(CALLS):
+        loop.call_later(10, nothing).cancel()
+    cancelled = clock() - start
+    await asyncio.sleep(0.01)  # for what a loop has put off
+    start = clock()
+    now = loop.time()
+    for _ in range(CALLS):
+        loop.call_at(now, nothing)
+    over = loop.create_future()
+    loop.call_at(now, over.set_result, None)
+    await over
+    fired = clock() - start
+    start = clock()
+    for _ in range(CALLS):
+        async with asyncio.timeout(10):
+            pass
+    return {
+        "call_later+cancel": (cancelled, CALLS),
+        "call_at+fire": (fired, CALLS),
+        "timeout in sequence": (clock() - start, CALLS),
+    }
+
+
+@pytest.mark.parametrize("what", ["cancelled", "due at once"])
+def test_longest_turn(interleaved: Interleaved, what: str) -> None:
+    """While a million timers are cancelled, or fall due, together: the longest time between turns, and the whole."""
+    for name, maker in loops().items():
+        longest, total = _storm(maker, what)
+        interleaved.keep(
+            f"1M {what}", name, [total], values={"longest_ms": longest * 1e3}, size=1_000_000, workload="callbacks"
+        )
+
+
+def _storm(maker: Callable[[], Any], what: str) -> tuple[float, float]:
+    """Return the longest turn and the time until all is over, in seconds."""
+    loop = maker()
+    turns = []
+    left = [MILLION]
+    over = False
+
+    def turn() -> None:
+        turns.append(time.perf_counter())
+        if not over:
+            loop.call_soon(turn)
+
+    def fire() -> None:
+        left[0] -= 1
+
+    async def main() -> float:
+        nonlocal over
+        when = loop.time() + 5
+        handles = [loop.call_at(when, fire) for _ in range(MILLION)]
+        if what == "cancelled":
+            for handle in handles:
+                handle.cancel()
+        handles.clear()
+        turn()
+        if what == "due at once":
+            await asyncio.sleep(max(0, when - loop.time() - 0.2))
+            turns.clear()
+            while left[0]:
+                await asyncio.sleep(0)
+        else:
+            for _ in range(3):  # it is the next turns that clear up
+                await asyncio.sleep(0.01)
+        end = time.perf_counter()
+        over = True
+        return end
+
+    try:
+        end = loop.run_until_complete(main())
+    finally:
+        loop.close()
+    longest = max(after - before for before, after in pairwise(turns))
+    return longest, end - turns[0]
