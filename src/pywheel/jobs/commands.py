@@ -1,27 +1,30 @@
 """The commands that change a store. A store applies a list of them in one transaction, each of them all or nothing.
 
-The classes say what a command does and what its outcome is; `contract.Store.apply` says what holds for all.
+The classes say what a command does and what its outcome is; `stores.contract.Store.apply` says what holds for all.
 A *reference* is an id, or a pair (topic, key) that stands for the live job with that key or, without one, the latest
 finished one. A *receipt* is a pair (id, claims) of a claimed job. `now` is the store's clock while it applies.
+What becomes of a job is decided in `lifecycle`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
 
-from .job import NewJob, State
+from .job import Due, Job, NewJob, State
 
 __all__ = [
     "Ack",
+    "Announce",
+    "Begin",
     "Cancel",
     "Claim",
+    "Claimed",
+    "Command",
+    "Delete",
     "Expire",
     "Expired",
-    "Hold",
-    "Leave",
     "Nack",
-    "Op",
     "Pause",
     "Purge",
     "Put",
@@ -34,56 +37,108 @@ __all__ = [
     "Touch",
 ]
 
+R = TypeVar("R")
 Ref = int | tuple[str, str]
 
 
 class Terms(NamedTuple):
     """On what terms jobs are claimed; the job's own `ttr` and `max_attempts` come first."""
 
-    ttr: int  # the lease is until now + ttr
+    ttr: int  # a claim that has begun is leased until now + ttr + slack
     max_attempts: int
     backoff: tuple[int, ...] = ()
     """If attempt n loses its lease, the job is due backoff[n-1], or the last, after the lease's end; () is 0."""
+    jitter: float = 0.0  # the part of the backoff that is drawn by lot, for each job by itself
+    slack: int = 0  # for the way from the store to the handler and back
+    hold: int = 1_000  # a claim that has not begun is leased until now + hold
 
 
-class Put(NamedTuple):
-    """Store new jobs, all or none. Outcome: their ids, in order, growing. O(log jobs) each.
+class Command(Generic[R]):
+    """What a store may be asked to do. `R` is the type of its outcome."""
 
-    JobExists if a key is taken by a live job, unless its `replace` is set and that job is delayed: then that job takes
-    the new body, due time, ttr, max_attempts and headers, and keeps its id and its attempts.
+    __slots__ = ()
+
+
+# ---- for clients ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Put(Command[list[int]]):
+    """Store new jobs, all or none. Outcome: their ids, in order. O(log jobs) each.
+
+    JobExists if a key is taken by a live job. With `replace`, a delayed job with that key takes the new body, due time,
+    ttr, max_attempts and headers instead, and keeps its id and its attempts. A job whose `parent` is the receipt of the
+    running job that has the key takes the key over.
     """
 
     jobs: tuple[NewJob, ...]
 
 
-class Cancel(NamedTuple):
+@dataclass(slots=True)
+class Cancel(Command[bool]):
     """Make a delayed job cancelled. Outcome: whether it was one. After True it is never delivered again."""
 
     ref: Ref
 
 
-class Reschedule(NamedTuple):
-    """Give a delayed job another due time. Outcome: whether it was one."""
+@dataclass(slots=True)
+class Reschedule(Command[bool]):
+    """Give a delayed job another due time: `due`, or now + `delay` if that is given. Outcome: whether it was one."""
 
     ref: Ref
-    due: int
+    due: int = 0
+    delay: int | None = None
 
 
-class Retry(NamedTuple):
-    """Make a finished job delayed again, with all its attempts. Outcome: whether it was one.
+@dataclass(slots=True)
+class Retry(Command[bool]):
+    """Make a finished job delayed again, with all its attempts, due as for Reschedule. Outcome: whether it was one.
 
     JobExists if its key belongs to another live job by now.
     """
 
     ref: Ref
-    due: int
+    due: int = 0
+    delay: int | None = None
 
 
-class Reserve(NamedTuple):
-    """Claim up to `limit` due jobs of a topic, ordered by (due, id). Outcome: list of Job, running.
+@dataclass(slots=True)
+class Delete(Command[bool]):
+    """Forget a job that is not running, and its history. Outcome: whether there was one."""
 
-    Each gets attempt + 1 and a lease. A claim is exclusive: of several who try, one gets the job. Jobs whose lease is
-    over are expired first. A paused topic gives none.
+    ref: Ref
+
+
+@dataclass(slots=True)
+class Pause(Command[bool]):
+    """Keep the jobs of a topic from being claimed, or let them go again. Outcome: whether that changed anything."""
+
+    topic: str
+    paused: bool
+
+
+@dataclass(slots=True)
+class Purge(Command[int]):
+    """Forget up to `limit` finished jobs of a state that ended at least `age` ms ago, and their history.
+
+    Outcome: how many. `topic` None means all. O(log jobs + what is forgotten) for done and cancelled jobs.
+    """
+
+    state: State
+    age: int
+    topic: str | None
+    limit: int
+
+
+# ---- claims ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Reserve(Command[list[Job]]):
+    """Claim up to `limit` due jobs of a topic, ordered by (due, id), and begin them. Outcome: the jobs, running.
+
+    A claim is exclusive: of several who try, one gets the job. Jobs whose lease is over are expired first. A paused
+    topic gives none.
     """
 
     topic: str
@@ -92,31 +147,60 @@ class Reserve(NamedTuple):
     worker: str
 
 
-class Claim(NamedTuple):
-    """Claim these jobs, for a worker that knows them from a window. Outcome: list of Job, ordered by (due, id).
+class Claimed(NamedTuple):
+    """Outcome of Claim."""
 
-    Left out are those that are no longer delayed, not due by now, of another topic or of a paused one, and those in a
-    shard that `epochs` does not list with its present epoch: a worker that slept through its lease claims nothing.
+    jobs: list[Job]  # running, by (due, id)
+    begun: int  # so many of them, the first, have begun; the others are held until Begin
+    left: list[Due]  # delayed jobs of this topic that were asked for and not claimed, with when they are due
+    paused: bool  # whether the topic is: then nothing was claimed, and `left` is empty
+
+
+@dataclass(slots=True)
+class Claim(Command[Claimed]):
+    """Claim these jobs of a topic, for a worker that knows them from a window. Outcome: Claimed.
+
+    By (due, id), each that is delayed and due by now is claimed and its claims grow by one. The first `begin` of them
+    begin at once: they are leased for their ttr and have spent an attempt. The others are held for a short time, until
+    `Begin`. A job whose last claim was lost (`Job.lost`) is not held: it begins at once or is left. Of those that may
+    have killed their process (`Job.lost` is 2) at most `suspects` are claimed.
+    Neither unknown, running and finished jobs nor those of other topics are claimed or left.
     """
 
-    ids: tuple[int, ...]
     topic: str
+    ids: tuple[int, ...]
     terms: Terms
     worker: str
-    epochs: Mapping[int, int]
+    begin: int
+    suspects: int = 1
 
 
-class Ack(NamedTuple):
-    """Make a running job done. Outcome: whether this very claim held it (now < lease_until); False changes nothing."""
+@dataclass(slots=True)
+class Begin(Command[bool]):
+    """A handler has begun with a held job: the attempt counts, the lease ends at now + ttr.
+
+    Outcome: whether this very claim was held (now < lease_until). A claim that has begun already is touched.
+    """
+
+    id: int
+    claims: int
+    ttr: int
+
+
+@dataclass(slots=True)
+class Ack(Command[bool]):
+    """Make a running job done, begun or held. Outcome: whether this very claim held it; False changes nothing."""
 
     id: int
     claims: int
 
 
-class Nack(NamedTuple):
+@dataclass(slots=True)
+class Nack(Command[State | None]):
     """End a claim without success: due again at now + delay, or dead if no attempt is left or `delay` is None.
 
-    Outcome: the new State, or None if this very claim did not hold it, and nothing is changed.
+    The attempt counts, begun or held. Outcome: the new State, or None if this very claim did not hold it; then nothing
+    has changed.
     """
 
     id: int
@@ -125,14 +209,16 @@ class Nack(NamedTuple):
     error: str | None = None
 
 
-class Release(NamedTuple):
+@dataclass(slots=True)
+class Release(Command[bool]):
     """Give a claim back: delayed again, due as before, no attempt spent. Outcome: whether this very claim held it."""
 
     id: int
     claims: int
 
 
-class Touch(NamedTuple):
+@dataclass(slots=True)
+class Touch(Command[bool]):
     """Let a claim's lease end at now + ttr. Outcome: whether this very claim held it."""
 
     id: int
@@ -143,73 +229,30 @@ class Touch(NamedTuple):
 class Expired(NamedTuple):
     """Outcome of Expire."""
 
-    lost: list[tuple[int, str, State]]  # (id, topic, the state it is in now)
+    ended: int
     next_lease: int | None  # the earliest end of a lease that is not over
 
 
-class Expire(NamedTuple):
+@dataclass(slots=True)
+class Expire(Command[Expired]):
     """End up to `limit` claims whose lease is over (now >= lease_until). Outcome: Expired.
 
-    Such a job is due at lease_until + backoff, or dead if no attempt is left. Every other command and every reading
-    method treats it so from the lease's end on, whether or not this was applied: `window` alone does not list it
-    before.
+    What becomes of such a job says `lifecycle.lost`. Every other command and every reading method treats it so from the
+    lease's end on, whether or not this was applied: `windows` alone does not list it before.
     """
 
     limit: int
 
 
-class Pause(NamedTuple):
-    """Keep the jobs of a topic from being claimed, or let them go again. Outcome: whether that changed anything."""
-
-    topic: str
-    paused: bool
+# ---- workers --------------------------------------------------------------------------------------------------------
 
 
-class Purge(NamedTuple):
-    """Forget up to `limit` finished jobs of a state that ended at or before `before`, and their history.
+@dataclass(slots=True)
+class Announce(Command[None]):
+    """Say which topics a worker handles, instead of those it said before; without any it is gone. Outcome: None.
 
-    Outcome: how many. `topic` None means all.
-    """
-
-    state: State
-    before: int
-    topic: str | None
-    limit: int
-
-
-class Hold(NamedTuple):
-    """Renew a worker's lease on its shards until now + lease, and let it have its fair share of them.
-
-    Shards that nobody holds, or whose holder's lease is over (or whose holder is known to be dead), go to the worker
-    until it has its share, each with its epoch grown by one; shards beyond its share are given up once another worker
-    waits. A first Hold, and one that gives shards up, sets `reload` in the hints: the others hold anew, and give up or
-    take. Outcome: dict of shard -> epoch, all it holds now.
+    Who owns which shard follows from what all have announced: `stores.ownership`. The others are woken.
     """
 
     worker: str
-    lease: int
-
-
-class Leave(NamedTuple):
-    """Give up all shards of a worker; the others' hints have `reload` set. Outcome: None."""
-
-    worker: str
-
-
-Op = (
-    Put
-    | Cancel
-    | Reschedule
-    | Retry
-    | Reserve
-    | Claim
-    | Ack
-    | Nack
-    | Release
-    | Touch
-    | Expire
-    | Pause
-    | Purge
-    | Hold
-    | Leave
-)
+    topics: tuple[str, ...]

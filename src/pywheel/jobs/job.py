@@ -14,8 +14,8 @@ from .._errors import BadBody
 
 __all__ = ["SHARDS", "Attempt", "Counts", "Due", "Job", "NewJob", "Outcome", "State", "Topic", "shard_of"]
 
-SHARDS = 16
-"""How many parts the jobs are divided into; workers lease them. Fixed for the life of a store."""
+SHARDS = 32
+"""How many parts the jobs of a topic are divided into; each has an owner among the workers. A set of them is a mask."""
 
 
 def shard_of(id: int) -> int:
@@ -53,12 +53,14 @@ class NewJob(NamedTuple):
 
     topic: str
     body: bytes
-    due: int
+    due: int  # or, if `delay` is given, ignored
     key: str | None = None  # unique among the live jobs of the topic
     ttr: int | None = None  # how long a handler may run: the lease
     max_attempts: int | None = None
     headers: Mapping[str, str] | None = None
     replace: bool = False  # whether a delayed job with this key takes these values, instead of refusing the put
+    delay: int | None = None  # due so long after the store's clock when it is stored
+    parent: tuple[int, int] | None = None  # the receipt of the running job that puts it, and whose key it may take over
 
 
 class Job(NamedTuple):
@@ -78,6 +80,7 @@ class Job(NamedTuple):
     attempt: int = 0  # claims that count: not those given back, nor those before the last retry by hand
     lease_until: int | None = None  # only while running
     last_error: str | None = None
+    lost: int = 0  # what its last claim came to: lifecycle.NEVER_LOST, LOST_HELD or LOST_BEGUN
 
     def json(self) -> Any:
         """Return what the body says as JSON. BadBody if it is none."""

@@ -3,94 +3,81 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from ..clock import Clock
-from ..jobs.commands import Op, Ref
+from ..jobs.commands import Command, Ref
 from ..jobs.job import Attempt, Counts, Due, Job, State, Topic
+from .notifier import Notifier
 
-__all__ = ["Hints", "Listener", "Store"]
+__all__ = ["Durability", "Filter", "Span", "Store"]
 
-
-class Hints(NamedTuple):
-    """What changed near a worker's window."""
-
-    cursor: int  # give it to the next call
-    due: list[Due]  # jobs that are delayed and whose due time changed, or that are new
-    reload: bool
-    """Some hints are missing, a topic was paused or resumed, or shards are to change hands: hold and read again."""
+Durability = Literal["fsync", "everysec", "memory"]
 
 
-class Listener(ABC):
-    """A worker's ear: others wake it when a job comes into its window.
+class Filter(NamedTuple):
+    """Which jobs are meant; None is any."""
 
-    A hint only; it may be lost, and then the worker finds the job when it reads its window again.
-    """
+    topic: str | None = None
+    state: State | None = None
+    key: str | None = None  # exactly this key
+    due_from: int | None = None  # due at or after, ms
+    due_until: int | None = None  # due at or before, ms
+    error: str | None = None  # its last error contains this text
 
-    worker: str
-    """The worker's name, to be given with commands; unique among those of the store."""
 
-    @abstractmethod
-    def publish(self, horizon: int) -> None:
-        """Say up to which due time (ms) changes matter to this worker. Others see it before this returns."""
+class Span(NamedTuple):
+    """What a worker wants to read of a topic."""
 
-    @abstractmethod
-    def wait(self, seconds: float) -> bool:
-        """Return when rung or woken, or after so many seconds; at once if that was since the last wait.
-
-        It may return early. True if there may be new hints; False if certainly not, or if only `wake` was called.
-        """
-
-    @abstractmethod
-    def wake(self) -> None:
-        """Let the present `wait`, or else the next one, return. From any thread, and from signal handlers."""
-
-    @abstractmethod
-    def stirred(self) -> bool:
-        """Whether workers came or went since this was last asked, as far as the store can tell without a query.
-
-        To be called at least every few seconds: a worker that does not may be taken for dead.
-        """
-
-    @abstractmethod
-    def close(self) -> None:
-        """Stop listening. Idempotent."""
+    topic: str
+    shards: int  # mask
+    after: tuple[int, int]  # (due, id); (-1, 0) is the beginning
+    until: int  # due at or before
 
 
 class Store(ABC):
     """A durable set of jobs, shared by all threads, and if it can, by many processes and hosts.
 
-    Every method is safe to call from any thread. All of them raise StoreError (StoreBusy, StoreFull, StoreReadOnly,
-    StoreCorrupt) when the store cannot do it; then nothing has changed, unless the connection broke while a commit was
-    under way: then either all of the call has happened or nothing.
+    Every method is safe to call from any thread. Each returns or raises within the store's time limit. All of them raise
+    StoreError (StoreBusy, StoreFull, StoreReadOnly, StoreCorrupt, StoreAway, StoreClosed) when the store cannot do it;
+    then nothing has changed. If the connection broke while a commit was under way, all of the call has happened or nothing.
     """
 
     url: str
+    """The address; opening it again leads here."""
     clock: Clock
     """The store's clock: it judges what is due and which lease is over. A server's store takes its server's time."""
+    durability: Durability
+    """What `apply` promises when it returns."""
 
     @abstractmethod
-    def apply(self, ops: Sequence[Op]) -> list[Any]:
+    def apply(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Apply commands in order, in one transaction, durably; return the outcome of each.
 
         An outcome is what the command's class says, or an exception that is a PywheelError: then that command has
-        changed nothing, and the others have happened. When this returns, all of it survives the loss of power. Several
-        callers may share one transaction. A reader sees all of it or nothing.
+        changed nothing, and the others have happened. When this returns, all of it survives what `durability` says.
+        Several callers may share one transaction. A reader sees all of it or nothing.
         """
+
+    # ---- looking ----------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def get(self, ref: Ref) -> Job | None:
         """Return a job, or None. O(log jobs)."""
 
     @abstractmethod
-    def jobs(self, topic: str | None, state: State | None, after: int, limit: int) -> list[Job]:
-        """Return up to `limit` jobs with an id above `after`, by id. None means any."""
+    def jobs(self, filter: Filter, after: int, limit: int) -> list[Job]:
+        """Return up to `limit` jobs with an id above `after`, by id.
+
+        By topic, state and key it costs by what comes back, whatever else is stored. Due times and errors are looked at
+        job by job.
+        """
 
     @abstractmethod
     def counts(self) -> dict[str, Counts]:
-        """Return the counts of each topic that was ever put to, paused or resumed, by name."""
+        """Return the counts of each topic that was ever put to, paused or resumed, by name. O(topics + running jobs)."""
 
     @abstractmethod
     def topics(self) -> list[Topic]:
@@ -100,44 +87,40 @@ class Store(ABC):
     def history(self, id: int) -> list[Attempt]:
         """Return what was tried with a job, oldest first; the present attempt too. [] for an unknown id."""
 
-    @abstractmethod
-    def next_due(self) -> int | None:
-        """Return the earliest time at which something more could be claimed; None if nothing ever can.
+    # ---- for workers ------------------------------------------------------------------------------------------------
 
-        That is the due time of a delayed job, or the end of a lease (plus its backoff) of a job that has attempts left.
+    @abstractmethod
+    def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
+        """Return up to `limit` delayed jobs of topics that are not paused, span by span, within a span by (due, id).
+
+        If `limit` came back, the last span may have more, and the spans after it were not read. O(spans x log jobs +
+        what comes back), other owners' shards apart. May leave out a job that is being changed: its change is hinted.
         """
 
     @abstractmethod
-    def window(
-        self, topics: Collection[str], shards: Collection[int], after: tuple[int, int], until: int, limit: int
-    ) -> list[Due]:
-        """Return up to `limit` delayed jobs with `after` < (due, id) and due <= `until`, by (due, id).
+    def first_dues(self, topics: Sequence[str], after: int) -> list[int | None]:
+        """Return for each topic the earliest due time above `after` of its delayed jobs, whatever the shard; or None."""
 
-        Only those in these topics, unless they are paused, and in these shards. O(log jobs + what comes back), whatever
-        else is stored, in other shards apart. May leave out a job that is being changed meanwhile: its change is
-        hinted.
+    @abstractmethod
+    def next_lease(self) -> int | None:
+        """Return when some lease may be over at the earliest, None if there is none. Cheap: no query where it can be known.
+
+        It may be earlier than the truth, never later for leases that were given before this was called.
         """
 
     @abstractmethod
-    def first_due(self, topics: Collection[str], after: int) -> int | None:
-        """Return the earliest due time above `after` of delayed jobs in these topics, whatever their shard; or None."""
+    def notifier(self, name: str) -> Notifier:
+        """Return a new notifier for a worker whose id shall begin with `name`. Its horizon is at the beginning of time."""
 
     @abstractmethod
-    def hints(self, cursor: int) -> Hints:
-        """Return what changed since `cursor`, within what any listener published. -1 asks for a cursor to start with.
+    def quiet(self, topic: str, seconds: float) -> bool:
+        """Return once no worker can start a job of a paused topic that it claimed before the pause; False after so long."""
 
-        Every put, reschedule, retry, nack, release or expiry that is applied after `publish(horizon)` returned, and
-        whose old or new due time is at most that horizon, is in the hints of some later call, or `reload` is set; and
-        the listener is woken after it was applied. A hint may name a job that has meanwhile changed, or come twice.
-        """
-
-    @abstractmethod
-    def listen(self, name: str) -> Listener:
-        """Return a new listener for a worker whose name begins with `name`. Its horizon is at the beginning of time."""
+    # ---- life -------------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of everything. Idempotent; other methods then raise StoreError."""
+        """Let go of everything, once what is under way has ended. Idempotent; other methods then raise StoreClosed."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,0 +1,170 @@
+"""What happened, typed. Whoever observes a queue or a worker gets these, and cannot hurt them.
+
+A listener is any callable that takes an event. It is called on the thread where the event happened, from many threads,
+and should be quick. What it raises is logged and goes no further.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, TypeAlias
+
+from .jobs.job import Job, Outcome, State
+
+__all__ = [
+    "BacklogSeen",
+    "ClockStepped",
+    "Event",
+    "Events",
+    "JobEnded",
+    "JobGivenBack",
+    "JobStarted",
+    "JobsClaimed",
+    "JobsPut",
+    "LeaseLost",
+    "Listener",
+    "PoolStuck",
+    "StoreBack",
+    "StoreFailed",
+    "WorkerDrains",
+    "WorkerStarted",
+    "WorkerStopped",
+]
+
+_LOGGER: Final = logging.getLogger("pywheel.events")
+
+
+class JobsPut(NamedTuple):
+    """Jobs of a topic were stored, durably."""
+
+    topic: str
+    count: int
+
+
+class JobsClaimed(NamedTuple):
+    """A worker claimed jobs of a topic."""
+
+    topic: str
+    count: int
+
+
+class BacklogSeen(NamedTuple):
+    """So many jobs of a topic are due, known to this worker, and not claimed."""
+
+    topic: str
+    count: int
+
+
+class JobStarted(NamedTuple):
+    """A handler begins."""
+
+    job: Job
+    late: float  # seconds after its due time
+
+
+class JobEnded(NamedTuple):
+    """A claim was settled, durably."""
+
+    job: Job
+    outcome: Outcome  # DONE or FAILED
+    state: State  # what the job is now: DONE, DELAYED or DEAD
+    seconds: float  # how long the handler ran
+    error: str | None  # what it raised
+
+
+class JobGivenBack(NamedTuple):
+    """A worker gave a claim back, unspent."""
+
+    job: Job
+
+
+class LeaseLost(NamedTuple):
+    """A worker learned that a claim of its own was over before it was settled: the job is delivered again."""
+
+    job: Job
+
+
+class PoolStuck(NamedTuple):
+    """The handlers of a topic make no progress; what waited for them went back to the store."""
+
+    topic: str
+    count: int
+
+
+class StoreFailed(NamedTuple):
+    """The store could not do what a worker asked. The worker tries again."""
+
+    error: BaseException
+    failures: int  # in a row
+    unsettled: int  # ends of claims that the worker keeps meanwhile
+
+
+class StoreBack(NamedTuple):
+    """The store works again."""
+
+    failures: int
+
+
+class ClockStepped(NamedTuple):
+    """The store's wall clock was stepped."""
+
+    seconds: float
+
+
+class WorkerStarted(NamedTuple):
+    """A worker begins to claim."""
+
+    worker: str
+    store: str
+
+
+class WorkerDrains(NamedTuple):
+    """A worker claims nothing more, and waits so many seconds for its handlers."""
+
+    worker: str
+    grace: float
+
+
+class WorkerStopped(NamedTuple):
+    """A worker has ended."""
+
+    worker: str
+
+
+Event: TypeAlias = (
+    JobsPut
+    | JobsClaimed
+    | BacklogSeen
+    | JobStarted
+    | JobEnded
+    | JobGivenBack
+    | LeaseLost
+    | PoolStuck
+    | StoreFailed
+    | StoreBack
+    | ClockStepped
+    | WorkerStarted
+    | WorkerDrains
+    | WorkerStopped
+)
+Listener: TypeAlias = Callable[[Event], object]
+
+
+class Events:
+    """Tells every listener. `listeners` may be empty: then whoever would tell need not even make the event."""
+
+    def __init__(self, listeners: Iterable[Listener] = ()) -> None:
+        self.listeners: tuple[Listener, ...] = tuple(listeners)
+
+    def listen(self, listener: Listener) -> None:
+        """Tell one more listener from now on."""
+        self.listeners = (*self.listeners, listener)
+
+    def tell(self, event: Event) -> None:
+        """Call every listener. Never raises an Exception."""
+        for listener in self.listeners:
+            try:
+                listener(event)
+            except Exception:  # whatever a listener does wrong, the jobs go on
+                _LOGGER.exception("a listener failed at %s: %r", type(event).__name__, listener)

@@ -1,0 +1,80 @@
+"""The transitions of a job, each written once: every store is tested against this.
+
+    put ──> delayed ──(due; claimed)──> running ──ack──> done
+               ^  └─cancel─> cancelled     │  │
+               ├──(failed, or lease lost)──┘  └─(no attempt left)─> dead
+               └──────── retry, by hand ── dead | cancelled | done
+
+A claim is *held* from its beginning and has *begun* once its handler runs. Only what has begun spends an attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from .job import State
+
+__all__ = ["LOST_BEGUN", "LOST_HELD", "NEVER_LOST", "Ending", "Run", "attempts", "backoff", "failed", "lost", "seen"]
+
+NEVER_LOST: Final = 0
+LOST_HELD: Final = 1
+"""Its last claim was lost before its handler is known to have begun: it may be what killed its process."""
+LOST_BEGUN: Final = 2
+"""Its last claim was lost while its handler ran: it is the first to be suspected."""
+
+
+class Run(NamedTuple):
+    """A claim under way."""
+
+    claim: int  # with the job's id, the receipt
+    attempt: int  # the number it has, or will have when it begins
+    begun: bool
+    lease: int  # until when, ms
+    max_attempts: int
+    backoff: int  # ms after the lease's end at which the job is due again, if nobody settles it
+
+
+class Ending(NamedTuple):
+    """What a claim leaves behind."""
+
+    state: State  # DELAYED or DEAD
+    due: int | None  # when it is due again; None: as before
+    spent: bool  # whether an attempt was
+    lost: int  # NEVER_LOST, LOST_HELD or LOST_BEGUN
+
+
+def lost(run: Run) -> Ending:
+    """Return what becomes of a claim whose lease is over: due again after its backoff, or dead after its attempts.
+
+    One that was only held is due as before and has spent nothing.
+    """
+    if not run.begun:
+        return Ending(State.DELAYED, None, False, LOST_HELD)
+    if run.attempt >= run.max_attempts:
+        return Ending(State.DEAD, None, True, LOST_BEGUN)
+    return Ending(State.DELAYED, run.lease + run.backoff, True, LOST_BEGUN)
+
+
+def failed(run: Run, now: int, delay: int | None) -> Ending:
+    """Return what becomes of a claim that was nacked: due after `delay`, or dead without one or after its attempts."""
+    if delay is None or run.attempt >= run.max_attempts:
+        return Ending(State.DEAD, None, True, NEVER_LOST)
+    return Ending(State.DELAYED, now + delay, True, NEVER_LOST)
+
+
+def seen(run: Run, now: int) -> State:
+    """Return the state that a reader sees of a job with this claim, whether or not anybody has expired it."""
+    return State.RUNNING if now < run.lease else lost(run).state
+
+
+def attempts(claims: int, forgiven: int) -> int:
+    """Return how many attempts were spent: the claims that ended, less those that do not count."""
+    return claims - forgiven
+
+
+def backoff(delays: Sequence[int], attempt: int, jitter: float, draw: float) -> int:
+    """Return the ms that a lost attempt, counted from 1, waits; `draw` is from -1 to 1."""
+    if not delays:
+        return 0
+    return max(round(delays[min(max(attempt, 1), len(delays)) - 1] * (1 + jitter * draw)), 0)

@@ -1,0 +1,85 @@
+"""Wake-ups and presence: how workers hear of changes near their windows, and know who else is there.
+
+A notifier is best effort. A lost wake-up delays a job until another worker sees that it is overdue, or until the next
+rescan. It never loses or repeats one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+from ..jobs.job import Due
+
+__all__ = ["Hints", "Member", "Notifier"]
+
+
+class Hints(NamedTuple):
+    """What changed near a worker's window since it last asked."""
+
+    due: list[Due]  # delayed jobs that are new, or whose due time changed
+    reload: bool  # some hints are missing, or a topic was paused or resumed: read all again
+
+
+class Member(NamedTuple):
+    """A worker that is there."""
+
+    worker: str
+    topics: frozenset[str]
+    silent: float  # seconds since it last showed that it works
+    behind: int  # the due time of a job that it has no room for, ms; 0 if it keeps up
+
+
+class Notifier(ABC):
+    """The ear of one worker, and its place among the others. Closed by its worker; `close` is idempotent.
+
+    After its store was closed, `wait` returns at once, queries raise StoreClosed, and the rest does nothing.
+    """
+
+    worker: str
+    """The worker's id, to be given with commands: another one for every start."""
+
+    @abstractmethod
+    def publish(self, horizon: int) -> None:
+        """Say up to which due time (ms) changes matter to this worker. Others see it before this returns."""
+
+    @abstractmethod
+    def beat(self, behind: int) -> None:
+        """Show that this worker works, and whether it is behind. To be called at least every quarter of a second
+        while others are there, and once a second alone. A worker that does not counts as gone."""  # noqa: D205, D209
+
+    @abstractmethod
+    def members(self) -> tuple[Member, ...]:
+        """Return all workers that have announced topics, this one too, by name. Without a query unless one came or went."""
+
+    @abstractmethod
+    def hints(self) -> Hints:
+        """Return what changed since the last call, within what this worker published, in the shards that it owns.
+
+        Every put, reschedule, retry, nack, release or expiry that is applied after `publish(horizon)` returned, and whose
+        old or new due time is at most that horizon, comes with some later call, or `reload` is set. A hint may name a
+        job that has changed since, or come twice.
+        """
+
+    @abstractmethod
+    def wait(self, seconds: float) -> bool:
+        """Return when rung or woken, or after so many seconds; at once if that was since the last wait.
+
+        It may return early. True if there may be new hints or members; False if certainly not, or if only `wake` was called.
+        """
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Let the present `wait`, or else the next one, return. From any thread, and from signal handlers."""
+
+    @abstractmethod
+    def ring(self, worker: str) -> None:
+        """Wake another worker, so that it looks at `members`. Best effort."""
+
+    @abstractmethod
+    def quiet(self) -> None:
+        """Say that nothing starts here any more of the topics that were paused before the last `hints` with `reload`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop listening, and be gone for the others."""

@@ -1,0 +1,50 @@
+"""Who owns which shard of a topic: it follows from the list of workers alone, and is the same for everybody.
+
+Rendezvous hashing (Thaler and Ravishankar, 1998): each shard goes to the worker with the highest weight for it, so a
+worker that comes or goes moves no shard between the others. Ownership is advice; the claim decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import lru_cache
+from typing import Final
+from zlib import crc32
+
+from ..jobs.job import SHARDS
+
+__all__ = ["ALL", "owners", "shards_of"]
+
+ALL: Final = (1 << SHARDS) - 1
+"""The mask of every shard."""
+_MIX: Final = 0x9E3779B97F4A7C15
+_WORD: Final = 2**64 - 1
+
+
+def owners(topic: str, workers: Collection[str]) -> tuple[str, ...]:
+    """Return the owner of each shard of a topic, by shard; () without workers. O(1) for workers seen before."""
+    if not workers:
+        return ()
+    table = _table(frozenset(workers))
+    turn = crc32(topic.encode("utf-8", "surrogatepass")) % SHARDS  # or one worker would have the same part of each topic
+    return table[turn:] + table[:turn]
+
+
+def shards_of(worker: str, topic: str, workers: Collection[str]) -> int:
+    """Return the mask of the shards of a topic that a worker owns. O(1) for workers seen before."""
+    return sum(1 << shard for shard, owner in enumerate(owners(topic, workers)) if owner == worker)
+
+
+@lru_cache(maxsize=64)
+def _table(workers: frozenset[str]) -> tuple[str, ...]:
+    """Return an owner for each of the shards. O(shards x workers)."""
+    seeds = [(crc32(worker.encode()) | crc32(worker.encode(), _MIX & 0xFFFFFFFF) << 32, worker) for worker in workers]
+    return tuple(max((_weight(seed, shard), worker) for seed, worker in seeds)[1] for shard in range(SHARDS))
+
+
+def _weight(seed: int, shard: int) -> int:
+    """Mix two numbers into one that looks random (the finaliser of MurmurHash3)."""
+    word = (seed + shard * _MIX) & _WORD
+    word = (word ^ word >> 33) * 0xFF51AFD7ED558CCD & _WORD
+    word = (word ^ word >> 33) * 0xC4CEB9FE1A85EC53 & _WORD
+    return word ^ word >> 33
