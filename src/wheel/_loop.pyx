@@ -32,7 +32,7 @@ from libc.stdint cimport uint32_t, uint64_t, uintptr_t
 
 from pywheel.core._wheel cimport TimingWheel
 from pywheel.core.advance cimport wheel_advance_some, wheel_pop
-from pywheel.core.arena cimport arena_find, is_live
+from pywheel.core.arena cimport arena_find, live_nodes, next_live, walk_t
 from pywheel.core.bits cimport DIGIT_BITS, SLOT_MASK, ctz, next_bit, unlikely
 from pywheel.core.levels cimport wheel_t
 from pywheel.core.schedule cimport wheel_remove, wheel_schedule
@@ -373,13 +373,12 @@ cdef class WheelScheduling:
     @property
     def _scheduled(self):
         """The handles of the pending timers by time, as a new list. O(n log n)."""
-        cdef const wheel_t *w = &self.timers.wheel
-        cdef uint32_t index
+        cdef walk_t walk
         handles = []
         with critical_section(self.timers):
-            for index in range(1, w.arena.used):
-                if is_live(w.arena.nodes + index):
-                    handles.append(<object><PyObject *><uintptr_t>w.arena.nodes[index].payload)
+            walk = live_nodes(&self.timers.wheel.arena)
+            while next_live(&walk):
+                handles.append(<object><PyObject *><uintptr_t>walk.node.payload)
         handles.sort(key=attrgetter("_when"))
         return handles
 
