@@ -19,9 +19,9 @@ from pywheel.core._wheel cimport TimingWheel
 from pywheel.core.advance cimport wheel_advance, wheel_next_deadline, wheel_pop
 from pywheel.core.arena cimport GEN_BITS, arena_find, live_nodes, next_live, walk_t
 from pywheel.core.bits cimport prefetch
-from pywheel.core.clock cimport HAS_CLOCK, first_ns, monotonic_ns
 from pywheel.core.levels cimport NEVER, wheel_t
 from pywheel.core.schedule cimport wheel_move, wheel_remove, wheel_schedule
+from pywheel.timers.clock cimport HAS_CLOCK, first_ns, monotonic_ns
 
 from pywheel._errors import WheelFull
 from pywheel.core._wheel import TimingWheel as _TimingWheel
