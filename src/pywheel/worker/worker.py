@@ -53,6 +53,7 @@ class Worker:
         keep: how long done and cancelled jobs and their history are kept; None for ever. Dead jobs stay until purged.
         name: for the history; host and process unless told.
         max_bytes: how many bytes of bodies may wait for their handlers.
+        pulse: called at each turn of the dispatcher, as ``pulse(ready=bool)``: for whoever watches that it goes on.
 
     Raises:
         BadJob: there is no handler, or none for one of the topics.
@@ -68,8 +69,10 @@ class Worker:
         keep: Duration | None = None,
         name: str | None = None,
         max_bytes: int = MAX_BYTES,
+        pulse: Callable[..., None] | None = None,
     ) -> None:
         self.program = program
+        self._pulse = pulse or _silent
         self.store = program.store
         handlers = _chosen(program.handlers, topics)
         self._grace = duration(grace, "grace") / 1000
@@ -147,6 +150,7 @@ class Worker:
         while not self._stopping.is_set():
             if self.dispatcher.step() and not announced:
                 announced = self._announce()
+            self._pulse(ready=announced)
             if not self._stopping.is_set():
                 self.dispatcher.sleep()
 
@@ -182,6 +186,7 @@ class Worker:
         while self.dispatcher.busy(only) and seconds() > 0:
             self.dispatcher.sleep(min(seconds(), _LOOK))
             self.dispatcher.step()
+            self._pulse(ready=True)
 
     def _end(self) -> None:
         for topic in self.dispatcher.topics.values():
@@ -206,6 +211,10 @@ class Worker:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _silent(**_: object) -> None:
+    """Tell nobody."""
 
 
 def _chosen(handlers: Mapping[str, Handler], topics: Collection[str] | None) -> dict[str, Handler]:
