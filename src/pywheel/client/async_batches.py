@@ -6,25 +6,24 @@ So does what they ask for while that runs. A thread carries it to the store, so 
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from queue import SimpleQueue
-from typing import Any, Final, NamedTuple, TypeVar
+from queue import Empty, SimpleQueue
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from .._errors import StoreError
-from ..jobs.commands import Op
-from ..observe.metrics import Metrics
+from .._errors import StoreClosed
+from ..jobs.commands import Command
 from ..stores.contract import Store
-from .plans import Learn
 
 __all__ = ["AsyncBatches"]
 
-_T = TypeVar("_T")
-_LoopRef = Callable[[], asyncio.AbstractEventLoop | None]
-_CLOSED: Final = "this queue is closed: open another one"
-_Wish = tuple[Op, Learn[Any], Metrics, asyncio.Future[Any]]
+R = TypeVar("R")
+_LoopRef: TypeAlias = Callable[[], asyncio.AbstractEventLoop | None]
+_Wish: TypeAlias = tuple[Command[Any], asyncio.Future[Any]]
+_Applied: TypeAlias = Callable[[Sequence[Command[Any]], Sequence[Any]], None]
 
 
 class _Turn:
@@ -46,42 +45,54 @@ class _Order(NamedTuple):
 
 
 class AsyncBatches:
-    """The turns of every loop that uses one queue. Loops may run in several threads."""
+    """The turns of every loop that uses one queue. Loops may run in several threads.
 
-    def __init__(self, store: Store) -> None:
+    `applied(commands, outcomes)` is called in the thread, after those who asked have been answered.
+    """
+
+    def __init__(self, store: Store, applied: _Applied) -> None:
         self._store = store
-        self._mutex = threading.Lock()
+        self._applied = applied
+        self._closed = False
+        self._anew()
+        _all.add(self)
+
+    def _anew(self) -> None:
+        """Begin without a thread, with a free lock: at first, and in a forked child."""
+        self._mutex = threading.RLock()  # a signal handler may close the queue
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Turn] = weakref.WeakKeyDictionary()
         self._latest: tuple[_LoopRef, _Turn] = (lambda: None, _Turn())
+        self._orders: SimpleQueue[_Order | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._closed = False
 
-    def add(self, metrics: Metrics, op: Op, learn: Learn[_T]) -> asyncio.Future[_T]:
-        """Return a future of what `learn` makes of the command's outcome, on the running loop."""
+    def add(self, command: Command[R]) -> asyncio.Future[R]:
+        """Return a future of the command's outcome, on the running loop."""
         loop = asyncio.get_running_loop()
         latest, turn = self._latest
         if latest() is not loop:
             turn = self._turn_of(loop)
-        future: asyncio.Future[_T] = loop.create_future()
-        turn.waiting.append((op, learn, metrics, future))
+        future: asyncio.Future[R] = loop.create_future()
+        turn.waiting.append((command, future))
         if not turn.busy:
             turn.busy = True
             loop.call_soon(self._begin, loop, turn)
         return future
 
     def close(self) -> None:
-        """End the thread, once it has done what it was asked to. Idempotent."""
+        """End the thread, once it has done what it was asked to; what comes later gets StoreClosed. Idempotent."""
         with self._mutex:
             self._closed = True
-            thread, self._thread = self._thread, None
-        if thread is not None and thread.is_alive():
+            thread = self._thread
+        if thread is threading.current_thread():  # a listener closes the queue: it ends when it has done the rest
+            self._orders.put(None)
+            return
+        if thread is not None:
             self._orders.put(None)
             thread.join()
+        self._refuse_left()
 
     def _turn_of(self, loop: asyncio.AbstractEventLoop) -> _Turn:
         with self._mutex:
-            if self._closed:
-                raise StoreError(_CLOSED)
             turn = self._loops.setdefault(loop, _Turn())
             self._latest = (weakref.ref(loop), turn)
         return turn
@@ -92,42 +103,75 @@ class AsyncBatches:
             turn.busy = False
             return
         order = _Order(loop, turn, wishes)
-        with self._mutex:
-            if self._closed:
-                self._end(order, StoreError(_CLOSED))
-                return
-            if self._thread is None or not self._thread.is_alive():  # not begun yet, or left behind by a fork
-                self._orders: SimpleQueue[_Order | None] = SimpleQueue()
-                self._thread = threading.Thread(
-                    target=self._work, args=(self._orders,), name="pywheel-batches", daemon=True
-                )
-                self._thread.start()
-            self._orders.put(order)
+        try:
+            with self._mutex:
+                self._send(order)
+        except Exception as error:  # noqa: BLE001  (it goes to those who asked)
+            self._end(order, error)
+        if self._closed:  # meanwhile, by a signal handler: nobody would look at the order
+            self._refuse_left()
+
+    def _send(self, order: _Order) -> None:
+        if self._closed:
+            raise _closed()
+        if self._thread is None or not self._thread.is_alive():
+            thread = threading.Thread(target=self._work, args=(self._orders,), name="pywheel-batches", daemon=True)
+            thread.start()
+            self._thread = thread
+        self._orders.put(order)
+
+    def _refuse_left(self) -> None:
+        """Answer what nobody carries to the store any more."""
+        if self._thread is not None and self._thread.is_alive():
+            return
+        with suppress(Empty):
+            while True:
+                order = self._orders.get_nowait()
+                if order is not None:
+                    _answer(self._end, order, _closed())
 
     def _work(self, orders: SimpleQueue[_Order | None]) -> None:
         """Carry orders to the store."""
         while (order := orders.get()) is not None:
             outcomes: list[Any] | BaseException
+            commands = [command for command, _ in order.wishes]
             try:
-                outcomes = self._store.apply([op for op, _, _, _ in order.wishes])
+                outcomes = self._store.apply(commands)
             except BaseException as error:  # noqa: BLE001  (it goes to those who asked)
                 outcomes = error
-            with suppress(RuntimeError):  # the loop was closed meanwhile
-                order.loop.call_soon_threadsafe(self._end, order, outcomes)
-            del order, outcomes  # while this thread waits, it keeps nobody's loop alive
+            _answer(self._end, order, outcomes)
+            if not isinstance(outcomes, BaseException):
+                self._applied(commands, outcomes)
+            del order, commands, outcomes  # while this thread waits, it keeps nobody's loop alive
 
     def _end(self, order: _Order, outcomes: list[Any] | BaseException) -> None:
         if isinstance(outcomes, BaseException):
             outcomes = [outcomes] * len(order.wishes)
-        for (op, learn, metrics, future), outcome in zip(order.wishes, outcomes, strict=True):
+        for (_, future), outcome in zip(order.wishes, outcomes, strict=True):
             if future.done():  # cancelled meanwhile; the change has happened all the same
                 continue
             if isinstance(outcome, BaseException):
                 future.set_exception(outcome)
-                continue
-            try:
-                future.set_result(learn(metrics, op, outcome))
-            except BaseException as error:  # noqa: BLE001  (whatever it is, the others go on)
-                future.set_exception(error)
+            else:
+                future.set_result(outcome)
         # After the tasks that go on now: what they ask for goes along.
         order.loop.call_soon(self._begin, order.loop, order.turn)
+
+
+def _answer(end: Callable[[_Order, list[Any] | BaseException], None], order: _Order, outcomes: Any) -> None:
+    with suppress(RuntimeError):  # the loop was closed meanwhile
+        order.loop.call_soon_threadsafe(end, order, outcomes)
+
+
+def _closed() -> StoreClosed:
+    return StoreClosed("this queue is closed: open another one")
+
+
+def _after_fork() -> None:
+    for batches in list(_all):
+        batches._anew()
+
+
+_all: Final[weakref.WeakSet[AsyncBatches]] = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
 from .._errors import BadJob
-from ..jobs.checks import whole
-from ..jobs.durations import Duration, duration, moment
+from ..jobs.bodies import encoded
+from ..jobs.checks import name, whole
+from ..jobs.durations import Duration, delay_ms, duration, moment
+from ..jobs.handler import current_job
 from ..jobs.job import NewJob
 
-__all__ = ["name", "new_job"]
+__all__ = ["new_job"]
 
-LONGEST_NAME: Final = 16_384  # characters of a topic or a key
 _MOST_ATTEMPTS: Final = 1_000_000
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 def new_job(
-    now: int,
     max_body: int,
     topic: str,
     body: Any,
@@ -34,53 +33,37 @@ def new_job(
     headers: Mapping[str, str] | None,
     traceparent: str | None,
 ) -> NewJob:
-    """Return the record; `JobQueue.put` says what the arguments mean. BadJob for those that make no sense."""
-    if at is not None:
-        if delay is not None:
-            raise BadJob("give delay or at, not both")
-        now = moment(at)
-    elif delay is not None:
-        now += duration(delay)
+    """Return the record; `put` says what the arguments mean. BadJob for those that make no sense."""
+    due, wait, parent = 0, None, None
+    if at is None:
+        wait = 0 if delay is None else delay_ms(delay)  # the store adds it to its own clock
+    elif delay is None:
+        due = moment(at)
+    else:
+        raise BadJob("give delay or at, not both")
     if type(body) is not bytes:
-        body = _bytes(body)
+        body = encoded(body)
     if len(body) > max_body:
         raise BadJob(f"the body has {len(body)} bytes, the limit is {max_body}: store it elsewhere, put its name")
     if headers or traceparent:
         headers = _headers(headers, traceparent)
+    if key is not None:
+        running = current_job.get()
+        if running is not None and running.key == key and running.topic == topic:
+            parent = (running.id, running.claims)
     fields = (
         name(topic, "topic"),
         body,
-        now,
+        due,
         None if key is None else name(key, "key"),
-        None if ttr is None else max(duration(ttr, "ttr"), 1),
+        None if ttr is None else duration(ttr, "ttr", 1),
         None if max_attempts is None else whole(max_attempts, "max_attempts", _MOST_ATTEMPTS),
         headers or None,
         replace,
+        wait,
+        parent,
     )
     return tuple.__new__(NewJob, fields)  # without the function that a named tuple's own is
-
-
-def name(value: Any, what: str) -> str:
-    """Return a topic or a key. BadJob if it cannot be one."""
-    if not isinstance(value, str):
-        raise BadJob(f"a {what} must be a str, not {type(value).__name__}")
-    if not value or len(value) > LONGEST_NAME:
-        raise BadJob(f"a {what} must have 1 to {LONGEST_NAME} characters, not {len(value)}")
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            raise BadJob(f"a {what} must be valid Unicode: {error.reason}") from error
-    return value
-
-
-def _bytes(body: Any) -> bytes:
-    if isinstance(body, bytes | bytearray | memoryview):
-        return bytes(body)
-    try:
-        return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise BadJob(f"the body cannot be written as JSON ({error}): give bytes, or plain data") from error
 
 
 def _headers(headers: Mapping[str, str] | None, traceparent: Any) -> dict[str, str]:

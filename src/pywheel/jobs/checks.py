@@ -1,23 +1,74 @@
-"""What numbers a caller may give."""
+"""What numbers, names and references a caller may give."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from .._errors import BadJob
+from .commands import Ref
+from .job import Job, State
 
-__all__ = ["number", "whole"]
+__all__ = ["LONGEST_NAME", "MOST", "identity", "name", "number", "reference", "state_of", "whole"]
+
+MOST: Final = 2**63 - 1
+"""The largest id, and the largest number that a store keeps."""
+LONGEST_NAME: Final = 16_384  # characters of a topic or a key
 
 
-def whole(value: Any, name: str, most: int) -> int:
-    """Return an int from 1 to `most`. BadJob for anything else, bool included."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise BadJob(f"{name} must be a whole number from 1 to {most}, not {value!r:.40}")
+def whole(value: Any, name: str, most: int, least: int = 1) -> int:
+    """Return an int from `least` to `most`. BadJob for anything else, bool included."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise BadJob(f"{name} must be a whole number from {least} to {most}, not {_shown(value)}")
     return value
 
 
 def number(value: Any, name: str, least: float, most: float) -> float:
     """Return a number between two. BadJob for anything else, bool and nan included."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise BadJob(f"{name} must be a number from {least:g} to {most:g}, not {value!r:.40}")
+        raise BadJob(f"{name} must be a number from {least:g} to {most:g}, not {_shown(value)}")
     return value
+
+
+def name(value: Any, what: str) -> str:
+    """Return a topic or a key. BadJob if it cannot be one."""
+    if not isinstance(value, str):
+        raise BadJob(f"a {what} must be a str, not {type(value).__name__}")
+    if not value or len(value) > LONGEST_NAME:
+        raise BadJob(f"a {what} must have 1 to {LONGEST_NAME} characters, not {len(value)}")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise BadJob(f"a {what} must be valid Unicode: {error.reason}") from error
+    return value
+
+
+def reference(ref: Any) -> Ref:
+    """Return what a store takes for a job: an id, or a pair (topic, key). BadJob if it is neither nor a Job."""
+    if isinstance(ref, Job):
+        return ref.id
+    if isinstance(ref, int):
+        return identity(ref)
+    if isinstance(ref, tuple) and len(ref) == 2:
+        return name(ref[0], "topic"), name(ref[1], "key")
+    raise BadJob("a job is named by its id, by the Job, or by a pair (topic, key)")
+
+
+def identity(value: Any) -> int:
+    """Return an id that a store may have given. BadJob for anything else, bool included."""
+    return whole(value, "an id", MOST, 0)
+
+
+def state_of(state: State | str) -> State:
+    """Return a state. BadJob if there is none of that name."""
+    try:
+        return State(state)
+    except ValueError:
+        raise BadJob(f"{_shown(state)} is no state: {', '.join(State)}") from None
+
+
+def _shown(value: Any) -> str:
+    """Return a value in a few characters; an int of a million digits too."""
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"a number of {value.bit_length()} bits"
+    return f"{value!r:.40}"

@@ -1,41 +1,68 @@
-"""Durations and moments as people write them, in whole milliseconds."""
+"""Durations and moments as people write them, in whole milliseconds.
+
+Numbers and timedeltas mean what they mean for timers, and have the same limit; text is for jobs and the command line.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from .._errors import BadJob
+from .._seconds import LONGEST as LONGEST_NS
+from .._seconds import signed_ns
 
-__all__ = ["Duration", "duration", "moment"]
+__all__ = ["LONGEST", "Duration", "delay_ms", "duration", "moment"]
 
 Duration = float | timedelta | str
 """Seconds, a timedelta, or text: a number and a unit, one or more times, such as ``"30m"`` or ``"1h 30m"``."""
 
-LONGEST: Final = 2**53  # ms; some 285 000 years, and every sum of two still fits into 63 bits
-_NUMBER: Final = (int, float)
-_DUST: Final = 1e-6  # ms: 0.1 s is 100 ms, though 0.1 is a little more than a tenth
+LONGEST: Final = LONGEST_NS // 1_000_000  # ms: 146 years, as for timers
+_DUST: Final = 1e-6  # ms, that is one nanosecond: 0.1 s is 100 ms, though 0.1 is a little more than a tenth
+_EXACT: Final = 1e5  # seconds up to which floats are finer than the dust by far
 _UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _PART: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d|w)\s*", re.ASCII)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def duration(value: Duration | Any, name: str = "delay") -> int:
-    """Return a duration in ms, rounded up. BadJob if it is none, negative, or longer than 2**53 ms."""
-    if isinstance(value, _NUMBER) and not isinstance(value, bool):
-        if not -LONGEST <= value <= LONGEST:
-            raise BadJob(f"{name} must be a finite number of seconds, not {value!r:.40}")
-        milliseconds = math.ceil(value * 1000 - _DUST)
-    elif isinstance(value, timedelta):
-        milliseconds = -(-value // timedelta(milliseconds=1))
-    elif isinstance(value, str):
-        milliseconds = _parsed(value, name)
-    else:
-        raise BadJob(f"{name} must be seconds, a timedelta or text such as '30m', not {type(value).__name__}")
-    if not 0 <= milliseconds <= LONGEST:
-        raise BadJob(f"{name} must be from 0 to 2**53 ms, not {value!r:.60}")
-    return milliseconds
+def delay_ms(value: Duration | Any, name: str = "delay") -> int:
+    """Return how long to wait in ms, rounded up; a negative delay is 0: due at once.
+
+    Raises:
+        BadJob: it is no duration, not finite, or longer than 146 years.
+    """
+    if type(value) is float and 0.0 <= value < _EXACT:  # what nearly every put gives; the tests compare the two ways
+        return math.ceil(value * 1000 - _DUST)
+    return max(_signed_ms(value, name), 0)
+
+
+def duration(value: Duration | Any, name: str, least: int = 0) -> int:
+    """Return a length of time in ms, rounded up, and at least `least`.
+
+    Raises:
+        BadJob: it is no duration, negative, not finite, or longer than 146 years.
+    """
+    milliseconds = _signed_ms(value, name)
+    if milliseconds < 0:
+        raise BadJob(f"{name} must not be negative, and is {value!r:.60}")
+    return max(milliseconds, least)
+
+
+def _signed_ms(value: Any, name: str) -> int:
+    if isinstance(value, str):
+        return _parsed(value, name)
+    if isinstance(value, bool):
+        raise BadJob(f"{name} must be seconds, a timedelta or text such as '30m', not a bool")
+    try:
+        nanoseconds = signed_ns(value, name)
+    except TypeError:
+        kind = type(value).__name__
+        raise BadJob(f"{name} must be seconds, a timedelta or text such as '30m', not {kind}") from None
+    except ValueError as error:
+        raise BadJob(str(error)) from None
+    return -((1 - nanoseconds) // 1_000_000)
 
 
 def _parsed(text: str, name: str) -> int:
@@ -45,17 +72,22 @@ def _parsed(text: str, name: str) -> int:
         at = match.end()
     if at == 0 or at != len(text):
         raise BadJob(f"{name} {text[:60]!r} is not understood: write it like 500ms, 30s, 10m, 1h 30m, 2d")
-    return math.ceil(total) if math.isfinite(total) else LONGEST + 1
+    if not total <= LONGEST:
+        raise BadJob(f"{name} is out of range: at most 146 years, which is {LONGEST // 86_400_000} days")
+    return math.ceil(total - _DUST)
 
 
 def moment(value: Any, name: str = "at") -> int:
-    """Return an aware datetime in ms since 1970, rounded up. BadJob for a naive one, or one before 1970."""
+    """Return an aware datetime in ms since 1970, rounded up.
+
+    Raises:
+        BadJob: it is no datetime, has no time zone, or lies before 1970.
+    """
     if not isinstance(value, datetime):
         raise BadJob(f"{name} must be a datetime, not {type(value).__name__}")
     if value.utcoffset() is None:
         raise BadJob(f"{name} has no time zone: use datetime.now(timezone.utc) or .astimezone()")
-    since = value - datetime.fromisoformat("1970-01-01T00:00:00+00:00")
-    milliseconds = -(-since // timedelta(milliseconds=1))
+    milliseconds = -(-(value - _EPOCH) // timedelta(milliseconds=1))
     if milliseconds < 0:
         raise BadJob(f"{name} lies before 1970")
     return milliseconds

@@ -1,19 +1,28 @@
-"""What runs a job: a function of the program, and on what terms."""
+"""What runs a job: a function of the program, on what terms, and what becomes of the job when it ends."""
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Callable
+import traceback
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from .._errors import BadJob, PywheelError
+from .._errors import BadBody, BadJob, PywheelError
 from .checks import whole
-from .commands import Terms
+from .commands import Ack, Nack, Terms
+from .durations import delay_ms
 from .job import Job
-from .retry import RetryPolicy
+from .retry import DEFAULT, RetryPolicy, asked, checked
 
-__all__ = ["GiveUp", "Handler", "RetryLater", "is_async"]
+__all__ = ["GiveUp", "Handler", "RetryLater", "current_job", "ending", "error_text", "is_async", "kept", "rest_of"]
+
+current_job: Final[ContextVar[Job | None]] = ContextVar("current_job", default=None)
+"""The job whose handler runs in this context. A put with its topic and key takes the key over."""
+
+_ERROR_LENGTH: Final = 4_000  # characters of an error that are kept, the last ones
 
 
 class GiveUp(PywheelError):
@@ -24,15 +33,17 @@ class RetryLater(PywheelError):
     """Raised by a handler: the attempt failed, and the next one is due after `delay`, whatever the policy says."""
 
     def __init__(self, delay: Any, message: str = "") -> None:
-        from .durations import duration
-
         super().__init__(message or f"again in {delay}")
-        self.delay = duration(delay)
+        self.delay = delay_ms(delay)
 
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A topic's handler. `function` takes the Job; what it returns is ignored, what it raises is a failed attempt."""
+    """A topic's handler. `function` takes the Job; what it returns is ignored, what it raises is a failed attempt.
+
+    Raises:
+        BadJob: it cannot be one, such as a generator function, which nobody would run.
+    """
 
     topic: str
     function: Callable[[Job], Any]
@@ -45,15 +56,69 @@ class Handler:
         whole(self.concurrency, "concurrency", 10_000)
         if self.ttr < 1:
             raise BadJob("ttr must be 1 ms or more")
+        checked(self.retry)
         if not callable(self.function):
             raise BadJob(f"a handler must be callable, not {type(self.function).__name__}")
+        if _is(self.function, inspect.isgeneratorfunction) or _is(self.function, inspect.isasyncgenfunction):
+            raise BadJob(
+                f"a handler must not be a generator, which nobody runs: take yield out of {self.function!r:.80}"
+            )
 
     @property
     def terms(self) -> Terms:
         """On what terms its jobs are claimed."""
-        return Terms(self.ttr, self.retry.max_attempts, self.retry.delays)
+        policy = self.retry
+        delays = getattr(policy, "delays", DEFAULT.delays)  # a class of somebody's own may have none
+        return Terms(self.ttr, policy.max_attempts, delays, getattr(policy, "jitter", 0.0))
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling it gives a coroutine."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+    """Whether calling it is known to give a coroutine. A function that only returns one is not: see `rest_of`."""
+    return _is(function, inspect.iscoroutinefunction)
+
+
+def _is(function: Any, kind: Callable[[Any], bool]) -> bool:
+    """Whether a function, or what a partial or a callable object calls, is of a kind."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return kind(function) or kind(getattr(function, "__call__", None))  # noqa: B004  (its own method, not whether)
+
+
+def rest_of(result: Any) -> Awaitable[Any] | None:
+    """Return what is left to await of what a handler returned, or None: then it has ended.
+
+    Whoever runs a handler asks this of each result, also of what was awaited: a lambda, or a wrapper, around a
+    coroutine function returns a coroutine that has not begun.
+
+    Raises:
+        TypeError: it is a generator, of which nothing has run.
+    """
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        raise TypeError(f"the handler returned {type(result).__name__} {result.__name__!r:.80}: nothing of it was run")
+    return result if inspect.isawaitable(result) else None
+
+
+def ending(handler: Handler, job: Job, error: BaseException | None) -> Ack | Nack:
+    """Return the command that settles a claim, after its handler returned, or raised `error`."""
+    if error is None:
+        return Ack(job.id, job.claims)
+    text, delay = error_text(error), None
+    if isinstance(error, RetryLater):
+        delay = error.delay
+    elif not isinstance(error, GiveUp | BadBody):
+        delay, wrong = asked(handler.retry, job.attempt)
+        if wrong is not None:
+            text = f"{text} ({wrong:.400})"
+    return Nack(job.id, job.claims, delay, kept(text))
+
+
+def error_text(error: BaseException) -> str:
+    """Return what an error says, as a traceback ends, as a store keeps it."""
+    return kept("".join(traceback.format_exception_only(error)).strip())
+
+
+def kept(text: str) -> str:
+    """Return the end of an error's text, in characters that every store can keep. BadJob if it is no str."""
+    if not isinstance(text, str):
+        raise BadJob(f"error must be a str, not {type(text).__name__}")
+    return text[-_ERROR_LENGTH:].encode("utf-8", "replace").decode().replace("\0", "\\0")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
+from .._errors import BadJob
 from .checks import number, whole
 from .durations import LONGEST, Duration, duration
 
-__all__ = ["DEFAULT", "Exponential", "Fixed", "Ladder", "RetryPolicy"]
+__all__ = ["DEFAULT", "Exponential", "Fixed", "Ladder", "RetryPolicy", "asked", "checked"]
 
 _MOST: Final = 10_000  # attempts
 
@@ -19,6 +20,9 @@ class RetryPolicy:
 
     `jitter` is the part of a delay that is drawn by lot: 0.1 makes it 90 to 110 % of what is written.
     BadJob if it is not from 0 to 1.
+
+    A class of your own says `max_attempts` and `delay(attempt)`, in whole ms. What it raises, or returns instead,
+    is written into the job's error, and the delay is DEFAULT's. After a lost lease its `delays` count, or DEFAULT's.
     """
 
     def __init__(self, delays: tuple[int, ...], jitter: float) -> None:
@@ -54,7 +58,7 @@ class Fixed(RetryPolicy):
     """The same delay each time, `attempts` tries in all."""
 
     def __init__(self, delay: Duration, *, attempts: int = 10, jitter: float = 0.0) -> None:
-        super().__init__((duration(delay),) * (whole(attempts, "attempts", _MOST) - 1), jitter)
+        super().__init__((duration(delay, "delay"),) * (whole(attempts, "attempts", _MOST) - 1), jitter)
 
 
 class Exponential(RetryPolicy):
@@ -78,3 +82,23 @@ class Exponential(RetryPolicy):
 
 
 DEFAULT: Final = Ladder("5s", "30s", "1m", "10m", "30m", "1h", "6h", "1d", "2d", jitter=0.1)
+
+
+def checked(policy: Any) -> RetryPolicy:
+    """Return a policy. BadJob if it is none: not even a class of somebody's own that says what RetryPolicy does."""
+    if isinstance(policy, type) or not callable(getattr(policy, "delay", None)):
+        raise BadJob(f"retry must be a RetryPolicy, such as Ladder('5s', '1m'), not {policy!r:.60}")
+    whole(getattr(policy, "max_attempts", None), f"max_attempts of {type(policy).__name__}", _MOST)
+    return policy  # type: ignore[no-any-return]
+
+
+def asked(policy: RetryPolicy, attempt: int) -> tuple[int, str | None]:
+    """Return what a policy says to wait after this attempt, in ms, and what was wrong with its answer, if anything."""
+    try:
+        answer: Any = policy.delay(attempt)
+        wrong = f"gave {answer!r:.60}, not whole ms from 0 to {LONGEST}"
+        if isinstance(answer, int) and not isinstance(answer, bool) and 0 <= answer <= LONGEST:
+            return answer, None
+    except Exception as error:  # noqa: BLE001  (somebody else's code; the attempt failed anyhow)
+        wrong = f"raised {type(error).__name__}: {error}"
+    return DEFAULT.delay(attempt), f"the retry policy {type(policy).__name__} {wrong}"

@@ -1,5 +1,6 @@
-"""Who looks on: log lines and metrics."""
+"""Who looks on: listeners to events."""
 
-from .metrics import Metrics, Silent, Tally
+from .log import log
+from .tally import Histogram, Tally
 
-__all__ = ["Metrics", "Silent", "Tally"]
+__all__ = ["Histogram", "Tally", "log"]

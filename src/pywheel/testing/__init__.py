@@ -6,6 +6,7 @@
 from ..clock import ManualClock
 from .faults import FaultyStore
 from .fixtures import autojump_clock, manual_clock
+from .run_due import run_due
 from .suite import StoreSuite
 
-__all__ = ["FaultyStore", "ManualClock", "StoreSuite", "autojump_clock", "manual_clock"]
+__all__ = ["FaultyStore", "ManualClock", "StoreSuite", "autojump_clock", "manual_clock", "run_due"]

@@ -1,0 +1,104 @@
+"""For programs with a loop of their own: claim jobs, and settle them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from ..jobs.checks import name, whole
+from ..jobs.commands import Ack, Nack, Release, Reserve, Terms, Touch
+from ..jobs.durations import Duration, delay_ms, duration
+from ..jobs.handler import kept
+from ..jobs.job import Job, State
+from ..jobs.retry import DEFAULT, RetryPolicy, checked
+from .base import Base
+
+__all__ = ["Claims"]
+
+_RESERVER: Final = "reserve"
+_MOST: Final = 1_000_000  # jobs in one claim
+
+
+class Claims(Base):
+    """Claims by hand."""
+
+    def reserve(self, topic: str, limit: int = 1, *, ttr: Duration = 60, retry: RetryPolicy = DEFAULT) -> list[Job]:
+        """Claim up to `limit` due jobs, by (due, id); return them, [] if none is due. Never waits for one.
+
+        Each is leased for its own ttr, or this one. Settle it with `ack` or `nack` before `job.lease_until`: what is
+        not settled by then is due again. `retry` says how often a job is tried that does not say itself.
+        No two callers get the same job. O(log jobs) each, and one commit.
+
+        Raises:
+            BadJob: an argument makes no sense.
+        """
+        return self._do(_reserve(topic, limit, ttr, retry))
+
+    async def areserve(
+        self, topic: str, limit: int = 1, *, ttr: Duration = 60, retry: RetryPolicy = DEFAULT
+    ) -> list[Job]:
+        """`reserve`, for asyncio. A task that is cancelled meanwhile gives back what it got before it ends."""
+        claim = self._batches.add(_reserve(topic, limit, ttr, retry))
+        try:
+            return await asyncio.shield(claim)
+        except asyncio.CancelledError:
+            await _uninterrupted([claim])
+            if claim.exception() is None:
+                await _uninterrupted([self._batches.add(Release(job.id, job.claims)) for job in claim.result()])
+            raise
+
+    def ack(self, job: Job) -> bool:
+        """Make a claimed job done. False: its lease was lost, the job is or will be delivered again."""
+        return self._do(Ack(job.id, job.claims))
+
+    async def aack(self, job: Job) -> bool:
+        """`ack`, for asyncio."""
+        return await self._ado(Ack(job.id, job.claims))
+
+    def nack(self, job: Job, delay: Duration | None = 0, *, error: str | None = None) -> State | None:
+        """End a claim without success: delayed again, or dead if no attempt is left or `delay` is None.
+
+        Return the new state. None: the lease was lost, nothing changed.
+        """
+        return self._do(_nack(job, delay, error))
+
+    async def anack(self, job: Job, delay: Duration | None = 0, *, error: str | None = None) -> State | None:
+        """`nack`, for asyncio."""
+        return await self._ado(_nack(job, delay, error))
+
+    def release(self, job: Job) -> bool:
+        """Give a claim back: due as before, no attempt spent. False: its lease was lost, nothing changed."""
+        return self._do(Release(job.id, job.claims))
+
+    async def arelease(self, job: Job) -> bool:
+        """`release`, for asyncio."""
+        return await self._ado(Release(job.id, job.claims))
+
+    def touch(self, job: Job, ttr: Duration = 60) -> bool:
+        """Let a claim's lease end `ttr` from now. False: it was lost."""
+        return self._do(Touch(job.id, job.claims, duration(ttr, "ttr", 1)))
+
+    async def atouch(self, job: Job, ttr: Duration = 60) -> bool:
+        """`touch`, for asyncio."""
+        return await self._ado(Touch(job.id, job.claims, duration(ttr, "ttr", 1)))
+
+
+def _reserve(topic: str, limit: int, ttr: Duration, retry: RetryPolicy) -> Reserve:
+    terms = Terms(duration(ttr, "ttr", 1), checked(retry).max_attempts)
+    return Reserve(name(topic, "topic"), whole(limit, "limit", _MOST), terms, _RESERVER)
+
+
+def _nack(job: Job, delay: Duration | None, error: str | None) -> Nack:
+    wait = None if delay is None else delay_ms(delay)
+    return Nack(job.id, job.claims, wait, None if error is None else kept(error))
+
+
+async def _uninterrupted(futures: Sequence[asyncio.Future[Any]]) -> None:
+    """Wait for futures, also while the task is cancelled again; their errors are nobody's."""
+    while any(not future.done() for future in futures):
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait(futures)
+    for future in futures:
+        future.exception()

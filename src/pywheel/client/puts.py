@@ -1,0 +1,132 @@
+"""New jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from .._errors import BadJob
+from ..events import JobsPut
+from ..jobs.commands import Put
+from ..jobs.durations import Duration
+from ..jobs.job import NewJob
+from .base import Base
+from .new_job import new_job
+
+__all__ = ["Puts"]
+
+
+class Puts(Base):
+    """How jobs are put."""
+
+    def job(
+        self,
+        topic: str,
+        body: Any = None,
+        /,
+        *,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        key: str | None = None,
+        replace: bool = False,
+        ttr: Duration | None = None,
+        max_attempts: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        traceparent: str | None = None,
+    ) -> NewJob:
+        """Return a new job for `put_many`; nothing is stored yet. `put` says what the arguments mean.
+
+        Raises:
+            BadJob: an argument makes no sense.
+        """
+        return new_job(self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, traceparent)
+
+    def put(
+        self,
+        topic: str,
+        body: Any = None,
+        /,
+        *,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        key: str | None = None,
+        replace: bool = False,
+        ttr: Duration | None = None,
+        max_attempts: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        traceparent: str | None = None,
+    ) -> int:
+        """Store a job; return its id. When this returns, the job is durable. O(log jobs), and one commit.
+
+        A handler may put the successor of its own job under the job's own key.
+
+        Args:
+            topic: what kind of job it is; a handler is registered for a topic.
+            body: bytes, or anything that JSON can say.
+            delay: seconds, a timedelta, or text such as "30m", counted by the store from the moment it stores the job.
+                Negative, or without `at` none: due at once.
+            at: an aware datetime, instead of a delay.
+            key: yours, unique among the live jobs of the topic.
+            replace: let a delayed job that has the key take these values. It keeps its id.
+            ttr: how long a handler may run, instead of what the handler says.
+            max_attempts: how often it is tried, instead of what the handler's retry policy says.
+            headers: text by name, for the handler.
+            traceparent: W3C trace context of the caller, for the handler.
+
+        Raises:
+            BadJob: an argument makes no sense.
+            JobExists: a live job has the key, and is not to be replaced, or is running.
+            StoreError: the store cannot do it. In each case nothing was stored.
+        """
+        job = new_job(self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, traceparent)
+        [id] = self._do(Put((job,)))
+        if self.events.listeners:
+            self.events.tell(JobsPut(topic, 1))
+        return id
+
+    async def aput(
+        self,
+        topic: str,
+        body: Any = None,
+        /,
+        *,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        key: str | None = None,
+        replace: bool = False,
+        ttr: Duration | None = None,
+        max_attempts: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        traceparent: str | None = None,
+    ) -> int:
+        """`put`, for asyncio. A task that is cancelled meanwhile may or may not have put the job."""
+        job = new_job(self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, traceparent)
+        return (await self._batches.add(Put((job,))))[0]
+
+    def put_many(self, jobs: Iterable[NewJob]) -> list[int]:
+        """Store many jobs, all or none, in one transaction; return their ids, in order. Make them with `job`.
+
+        O(log jobs) each, and one commit: the cheapest way to put many.
+
+        Raises:
+            BadJob: one of them was not made with `job`.
+            JobExists: a key is taken.
+            StoreError: the store cannot do it. In each case nothing was stored.
+        """
+        command = Put(_batch(jobs))
+        ids = self._do(command)
+        self._applied((command,), (ids,))
+        return ids
+
+    async def aput_many(self, jobs: Iterable[NewJob]) -> list[int]:
+        """`put_many`, for asyncio."""
+        return await self._ado(Put(_batch(jobs)))
+
+
+def _batch(jobs: Iterable[NewJob]) -> tuple[NewJob, ...]:
+    batch = tuple(jobs)
+    for job in batch:
+        if not isinstance(job, NewJob):
+            raise BadJob(f"put_many takes what queue.job(...) returns, not {type(job).__name__}")
+    return batch

@@ -1,0 +1,91 @@
+"""Runs what is due, in a test, without a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Awaitable
+from typing import Any
+
+from ..client.queue import JobQueue
+from ..events import JobEnded, JobStarted
+from ..jobs.commands import Ack, Release, Reserve
+from ..jobs.handler import Handler, current_job, ending, rest_of
+from ..jobs.job import Job, Outcome, State
+
+__all__ = ["run_due"]
+
+_WORKER = "run_due"
+
+
+def run_due(queue: JobQueue, limit: int | None = None) -> int:
+    """Handle every job that is due now, in this thread, by due time; return how many, at most `limit`.
+
+    The queue's handlers run one after the other, coroutine functions too, and each job is acked, tried again later or
+    dead, as a worker would have it. What handlers put that is due at once is handled as well. No time passes: with
+    a ManualClock, advance it and call this again.
+
+    Raises:
+        RuntimeError: it was called from a coroutine. There, give it a thread: ``await asyncio.to_thread(run_due, queue)``.
+        StoreError: the store failed.
+    """
+    if asyncio._get_running_loop() is not None:
+        raise RuntimeError("run_due would block this loop: await asyncio.to_thread(run_due, queue)")
+    handled = 0
+    left = dict(queue.handlers)
+    with asyncio.Runner() as runner:
+        while left and handled != limit:
+            topic = _first(queue, tuple(left))
+            if topic is None:
+                break
+            [jobs] = queue.store.apply([Reserve(topic, 1, left[topic].terms, _WORKER)])
+            if isinstance(jobs, BaseException):
+                raise jobs
+            if not jobs:  # paused
+                del left[topic]
+            for job in jobs:
+                _handle(queue, left[topic], job, runner)
+                handled += 1
+    return handled
+
+
+def _first(queue: JobQueue, topics: tuple[str, ...]) -> str | None:
+    """Return the topic whose turn it is."""
+    dues = zip(queue.store.first_dues(topics, -1), topics, strict=True)
+    due = [(due, topic) for due, topic in dues if due is not None and due <= queue.store.clock.wall()]
+    return min(due)[1] if due else None
+
+
+def _handle(queue: JobQueue, handler: Handler, job: Job, runner: asyncio.Runner) -> None:
+    clock, tell = queue.store.clock, queue.events.tell
+    tell(JobStarted(job, max(clock.wall() - job.due, 0) / 1000))
+    began, error = clock.time(), None
+    token = current_job.set(job)
+    try:
+        if (rest := rest_of(handler.function(job))) is not None:
+            runner.run(_to_the_end(rest), context=contextvars.copy_context())
+    except (Exception, asyncio.CancelledError, SystemExit) as raised:  # noqa: BLE001  (as in a worker: the attempt failed)
+        error = raised
+    except BaseException:  # Ctrl-C, or pytest.fail: it is for whoever runs the test
+        queue.store.apply([Release(job.id, job.claims)])
+        raise
+    finally:
+        current_job.reset(token)
+    command = ending(handler, job, error)
+    [outcome] = queue.store.apply([command])
+    if isinstance(outcome, BaseException):
+        raise outcome
+    if outcome:  # else the lease was lost
+        _tell_end(queue, job, command, outcome, clock.time() - began)
+
+
+async def _to_the_end(rest: Awaitable[Any] | None) -> None:
+    while rest is not None:
+        rest = rest_of(await rest)
+
+
+def _tell_end(queue: JobQueue, job: Job, command: Any, outcome: Any, seconds: float) -> None:
+    done = isinstance(command, Ack)
+    state = State.DONE if done else outcome
+    error = None if done else command.error
+    queue.events.tell(JobEnded(job, Outcome.DONE if done else Outcome.FAILED, state, seconds, error))
