@@ -98,11 +98,8 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def first_dues(self, spans: Sequence[Span]) -> list[int | None]:
-        """Return for each span the earliest due time after `until` of a delayed job in its topic and shards; or None.
-
-        It may be earlier than the truth where very many jobs of other shards come before.
-        """
+    def first_dues(self, topics: Sequence[str], after: int) -> list[int | None]:
+        """Return for each topic the earliest due time above `after` of its delayed jobs, whatever the shard; or None."""
 
     @abstractmethod
     def next_lease(self) -> int | None:

@@ -27,7 +27,7 @@ class Member(NamedTuple):
     worker: str
     topics: frozenset[str]
     silent: float  # seconds since it last showed that it works
-    behind: int  # the due time of a job that it has no room for, ms; 0 if it keeps up
+    behind: int  # since when jobs are due there that it has no room for, ms; 0 if it keeps up; -1 if it is just full
 
 
 class Notifier(ABC):

@@ -76,7 +76,8 @@ class Dispatcher:
         self._settling = Settling(store, notifier, self._leases, self._suspects, events)
         outside = Outside(self._settling.done, self._clock, events)
         self.topics = {
-            name: Topic(handler, pool(handler, outside), Window(name, _room(handler))) for name, handler in handlers.items()
+            name: Topic(handler, pool(handler, outside), Window(name, _room(handler)))
+            for name, handler in handlers.items()
         }
         self._most = _ALONE if len(handlers) == 1 else _TOGETHER
         self._windows = Windows(store, notifier, [topic.window for topic in self.topics.values()])
@@ -110,9 +111,15 @@ class Dispatcher:
         return True
 
     def announce(self) -> None:
-        """Say which topics are handled here; none while draining. StoreError."""
+        """Say which topics are handled here; none while draining. StoreError.
+
+        What was put before is read afterwards: until then nobody was told of it.
+        """
         topics = () if self.draining else tuple(self.topics)
         self._store.apply([Announce(self._notifier.worker, topics)])
+        self._rung = True
+        for topic in self.topics.values():
+            self._windows.again(topic.window)
 
     def _look(self) -> None:
         """See what has changed outside: the clock, the other workers, the jobs."""
@@ -136,8 +143,7 @@ class Dispatcher:
 
     def _look_round(self, now: int, monotonic: float) -> None:
         """See who else is there, which leases end, and which jobs of others are overdue."""
-        behind = min((topic.behind for topic in self.topics.values() if topic.behind), default=0)
-        changed = self._ownership.look(monotonic, behind)
+        changed = self._ownership.look(monotonic, self._behind())
         self._recovery.look()
         if self.draining:
             return
@@ -149,6 +155,11 @@ class Dispatcher:
         if rescues:
             spans = [Span(name, shards, (-1, 0), now - OVERDUE) for name, shards in rescues.items()]
             self._windows.also(self._store.windows(spans, PAGE))
+
+    def _behind(self) -> int:
+        """Return since when jobs are due here that are not claimed; -1 if no more could be; else 0."""
+        late = min((topic.behind for topic in self.topics.values() if topic.behind), default=0)
+        return late or -(not any(topic.begin for topic in self.topics.values()))
 
     def _take_back_paused(self) -> None:
         """Give back what waits in the pools of paused topics."""
@@ -341,4 +352,3 @@ class Dispatcher:
 def _room(handler: Handler) -> int:
     """Return how many jobs a window shall know: what the pool may hold, several times over."""
     return min(max(8 * handler.concurrency, 4 * _ALONE), 20_000)
-

@@ -5,18 +5,19 @@ A child imports the handler's module, then runs one job after the other. Whateve
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import multiprocessing
 import signal
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
 from .._errors import PywheelError
-from ..jobs.handler import Handler
+from ..jobs.handler import Handler, rest_of
 from ..jobs.job import Job
 
 __all__ = ["HandlerDied", "HandlerFailed", "HandlerTimeout", "Isolated"]
@@ -134,17 +135,16 @@ def _serve(pipe: Connection, module: str, qualname: str) -> None:
 
 def _handled(function: Callable[[Job], Any], job: Job) -> BaseException | None:
     try:
-        result = function(job)
-        if hasattr(result, "__await__"):
-            import asyncio
-
-            async def finish() -> None:
-                await result
-
-            asyncio.run(finish())
+        rest = rest_of(function(job))
+        if rest is not None:
+            asyncio.run(_finished(rest))
     except BaseException as error:  # noqa: BLE001  (sys.exit in a handler ends the attempt, not the child)
         return error
     return None
+
+
+async def _finished(rest: Awaitable[Any]) -> None:
+    await rest
 
 
 def _answer(pipe: Connection, error: BaseException | None) -> None:

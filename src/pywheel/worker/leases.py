@@ -6,7 +6,7 @@ time is given back. So a lease measures the handler alone, and a hung handler ho
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from ..jobs.commands import Begin, Touch
@@ -15,16 +15,19 @@ from ..jobs.job import Job
 if TYPE_CHECKING:
     from .topics import Topic
 
-__all__ = ["HOLD", "SLACK", "Lease", "Leases"]
+__all__ = ["HOLD", "Lease", "Leases", "slack"]
 
 HOLD: Final = 1_000
 """ms that a claim is held by the store. A worker that is stopped or dies delays what it has not started by that much."""
-SLACK: Final = 500
-"""ms that a lease is longer than the ttr: for the way from the store to the handler, and of the ack to the store."""
 _START: Final = 0.5  # seconds after the claim in which a held job may start: the rest of HOLD is for its Begin
 _BEGIN: Final = 0.05  # seconds that a handler runs before the store is told: quick ones are settled by then
 _STUCK: Final = 0.4  # seconds that a held job waits before it is given back
 _LOOK: Final = 0.25
+
+
+def slack(ttr: int) -> int:
+    """Return how many ms a lease is longer than its ttr: for the ways from the store to the handler and back."""
+    return min(max(ttr // 4, 50), 500)
 
 
 class Lease:
@@ -37,8 +40,7 @@ class Lease:
         self.topic = topic
         self.claimed = claimed  # before the store was asked
         self.begun = begun  # as the store knows it
-        ttr = (job.ttr or topic.handler.ttr) / 1000
-        self.until = claimed + (ttr + SLACK / 1000 if begun else HOLD / 1000)
+        self.until = claimed + (self.ttr if begun else HOLD) / 1000
         self.start_by = self.until if begun else claimed + _START
         self.started: float | None = None
         self.ended = 0.0
@@ -48,7 +50,8 @@ class Lease:
     @property
     def ttr(self) -> int:
         """How long the store shall lease it from now on, in ms."""
-        return (self.job.ttr or self.topic.handler.ttr) + SLACK
+        ttr = self.job.ttr or self.topic.handler.ttr
+        return ttr + slack(ttr)
 
 
 class Leases:
@@ -64,7 +67,7 @@ class Leases:
     def __len__(self) -> int:
         return len(self._all)
 
-    def __iter__(self) -> Iterable[Lease]:
+    def __iter__(self) -> Iterator[Lease]:
         return iter(list(self._all.values()))
 
     def add(self, leases: Iterable[Lease]) -> None:

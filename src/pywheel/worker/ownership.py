@@ -6,12 +6,14 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from ..stores.notifier import Member, Notifier
-from ..stores.ownership import owners, shards_of
+from ..stores.ownership import ALL, owners, shards_of
 
-__all__ = ["OVERDUE", "Ownership"]
+__all__ = ["FORLORN", "OVERDUE", "Ownership"]
 
 OVERDUE: Final = 250
-"""ms after which a due job of an owner without room is taken by another worker that has some."""
+"""ms after which a due job of an owner without room is taken by the one that is next and has some."""
+FORLORN: Final = 1_000
+"""ms after which it is taken by any worker with room."""
 _BESIDE: Final = 0.25  # seconds between looks while others are there
 _ALONE: Final = 0.5
 _GONE: Final = 0.75  # seconds of silence after which a worker's shards go to the others
@@ -44,24 +46,27 @@ class Ownership:
         return shards_of(self._notifier.worker, topic, self._handling(topic))
 
     def rescues(self, topics: Iterable[str], now: int) -> dict[str, int]:
-        """Return for each topic the mask of shards whose overdue jobs are this worker's, as their owners have no room.
+        """Return for each topic the mask of shards whose overdue jobs this worker takes, as their owners have no room.
 
-        They are divided among those that keep up, so that no two go after the same jobs.
+        They are divided among those that have some, so that no two go after the same jobs; for a while. `topics` are
+        those for which this worker has room.
         """
-        late = {member.worker for member in self._members if 0 < member.behind < now - OVERDUE}
-        late &= self._there.keys() - {self._notifier.worker}
+        me = self._notifier.worker
+        late = {m.worker: m.behind for m in self._members if 0 < m.behind < now - OVERDUE and m.worker != me}
+        late = {worker: since for worker, since in late.items() if worker in self._there}
         if not late:
             return {}
+        full = {member.worker for member in self._members if member.behind and member.worker != me}
+        anybody = min(late.values()) < now - FORLORN
         found = {}
         for topic in topics:
             handling = self._handling(topic)
-            if late.isdisjoint(handling):
+            if late.keys().isdisjoint(handling):
                 continue
-            known = owners(topic, handling)
-            theirs = sum(1 << shard for shard, owner in enumerate(known) if owner in late)
-            mine = theirs & shards_of(self._notifier.worker, topic, [name for name in handling if name not in late])
-            if mine:
-                found[topic] = mine
+            theirs = sum(1 << shard for shard, owner in enumerate(owners(topic, handling)) if owner in late)
+            mine = ALL if anybody else shards_of(me, topic, [name for name in handling if name not in full])
+            if theirs & mine:
+                found[topic] = theirs & mine
         return found
 
     @property

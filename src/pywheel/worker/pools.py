@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import threading
 from abc import ABC, abstractmethod
@@ -14,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from ..clock import Clock
 from ..events import Events, JobStarted
-from ..jobs.handler import Handler, current_job
+from ..jobs.handler import Handler, current_job, rest_of
 from .leases import Lease
 
 __all__ = ["AsyncPool", "Loop", "Outside", "Pool", "ThreadPool", "Threads"]
@@ -74,13 +73,14 @@ class Pool(ABC):
     def _starts(self, lease: Lease) -> bool:
         """Whether the handler may start now; if not, somebody else may have the job by now."""
         now = self._clock.time()
-        if self._stopped or now >= lease.start_by:
+        late = -self._clock.until(lease.job.due)  # negative if the clock was stepped back since the claim
+        if self._stopped or late < 0 or now >= lease.start_by:
             lease.handled = False
             self._ended(lease)
             return False
         lease.started = now
         if self._events.listeners:
-            self._events.tell(JobStarted(lease.job, max(-self._clock.until(lease.job.due), 0.0)))
+            self._events.tell(JobStarted(lease.job, late))
         return True
 
     def _ended(self, lease: Lease) -> None:
@@ -227,14 +227,10 @@ class Loop:
         self._started().call_soon_threadsafe(function, *arguments)
 
     def finish(self, result: Any) -> None:
-        """Finish what a plain function returned, if there is anything to finish: await it on the loop.
-
-        TypeError for a generator: nobody would run it.
-        """
-        if inspect.isawaitable(result):
-            asyncio.run_coroutine_threadsafe(_finished(result), self._started()).result()
-        elif inspect.isgenerator(result) or inspect.isasyncgen(result):
-            raise TypeError("the handler returned a generator, which nobody runs: write a function or a coroutine")
+        """Await what a plain function returned, if it is to be awaited, on the loop. TypeError for a generator."""
+        rest = rest_of(result)
+        if rest is not None:
+            asyncio.run_coroutine_threadsafe(_finished(rest), self._started()).result()
 
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._mutex:
@@ -260,7 +256,9 @@ class Loop:
 
 
 async def _finished(result: Awaitable[Any]) -> None:
-    await result
+    rest: Awaitable[Any] | None = result
+    while rest is not None:
+        rest = rest_of(await rest)
 
 
 class AsyncPool(Pool):
@@ -305,7 +303,7 @@ class AsyncPool(Pool):
             return
         current_job.set(lease.job)
         try:
-            await self.handler.function(lease.job)
+            await _finished(self.handler.function(lease.job))
         except asyncio.CancelledError as cancelled:
             lease.error = cancelled
             lease.handled = not self._stopped

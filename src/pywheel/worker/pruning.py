@@ -34,7 +34,9 @@ class Pruning:
         keep = self._keep
         if keep is None:
             return []
-        return [Purge(state, keep, None, _STEP + 2 * acks) for state, at in self._at.items() if now >= at or acks >= _STEP]
+        return [
+            Purge(state, keep, None, _STEP + 2 * acks) for state, at in self._at.items() if now >= at or acks >= _STEP
+        ]
 
     def learn(self, now: int, command: Purge, outcome: int) -> None:
         """Take in what was done."""

@@ -25,9 +25,7 @@ _ENOUGH: Final = 64  # ends of handlers for which a commit is worth while, thoug
 class Settling:
     """Takes ends of handlers from any thread, and keeps them until the store knows. The rest is for the dispatcher."""
 
-    def __init__(
-        self, store: Store, notifier: Notifier, leases: Leases, suspects: Suspects, events: Events
-    ) -> None:
+    def __init__(self, store: Store, notifier: Notifier, leases: Leases, suspects: Suspects, events: Events) -> None:
         self._store = store
         self._notifier = notifier
         self._leases = leases
@@ -103,8 +101,8 @@ class Settling:
             if job.lost:
                 self._suspects.cleared((job.id, job.claims))
             self._leases.settled(lease)
-            if not telling:
-                continue
+            if not telling and outcome is True:
+                continue  # as most of them are
             if outcome in (False, None):
                 self._events.tell(LeaseLost(job))
             elif isinstance(command, Release):

@@ -216,7 +216,9 @@ class Supervisor:
         now = time.monotonic()
         for worker in self.workers:
             limit = self._stall if worker.ready else max(self._stall, _SLOW_START)
-            since = worker.heard if worker.drains_since is None else max(worker.heard, worker.drains_since + self._grace)
+            since = (
+                worker.heard if worker.drains_since is None else max(worker.heard, worker.drains_since + self._grace)
+            )
             if now - since > limit:
                 _LOGGER.error("worker %d stood still for %.0f s: killed", worker.process.pid, limit)
                 worker.tell(signal.SIGKILL)

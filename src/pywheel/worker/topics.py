@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..jobs.commands import Terms
 from ..jobs.handler import Handler
-from .leases import HOLD, SLACK, Lease
+from .leases import HOLD, Lease, slack
 from .pools import Pool
 from .window import Window
 
@@ -28,8 +27,7 @@ class Topic:
         self.name = handler.topic
         self.pool = pool
         self.window = window
-        policy = handler.retry
-        self.terms = Terms(handler.ttr, policy.max_attempts, tuple(policy.delays), policy.jitter, SLACK, HOLD)
+        self.terms = handler.terms._replace(slack=slack(handler.ttr), hold=HOLD)
         self.inside = 0  # jobs in the pool, running or waiting
         self.waits = False  # for a place to begin at once: what is ready may not be held
         self.retry_at = 0.0  # when to claim again what could not be claimed

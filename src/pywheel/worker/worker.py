@@ -146,7 +146,7 @@ class Worker:
 
     def _work(self) -> None:
         self._events.tell(WorkerStarted(self.name, self.store.url))
-        announced = False
+        announced = self._announce()
         while not self._stopping.is_set():
             if self.dispatcher.step() and not announced:
                 announced = self._announce()
