@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Final
 
 from ..._errors import StoreError
-from ..contract import Listener
 from .write_lock import LOCKS
 
 if LOCKS:
@@ -192,7 +191,7 @@ class SqliteNotifier:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
 
-class SqliteListener(Listener):
+class SqliteListener:
     """The ear of one worker: a bound socket for other processes and threads alike."""
 
     def __init__(self, bells: SqliteNotifier, slot: int, name: str, ear: socket.socket | None) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ...jobs.job import Outcome, State
 from .statements import SQL
+from .tally import Tally
 
-__all__ = ["FINISHED", "OUTCOMES", "Batch", "Names"]
+__all__ = ["FINISHED", "OUTCOMES", "Names", "Transaction"]
 
 FINISHED = (State.DONE, State.CANCELLED, State.DEAD)
 """The states that the column `state` numbers; NULL is a live job."""
@@ -45,16 +46,27 @@ class Names:
         self._known.clear()
 
 
-class Batch:
+class Transaction:
     """A transaction under way, and what is to be told about it afterwards."""
 
-    __slots__ = ("connection", "first_beyond", "first_hinted", "hinted", "horizon", "now", "topics", "workers")
+    __slots__ = (
+        "connection",
+        "first_beyond",
+        "first_hinted",
+        "hinted",
+        "horizon",
+        "now",
+        "tally",
+        "topics",
+        "workers",
+    )
 
     def __init__(self, connection: sqlite3.Connection, now: int, topics: Names, workers: Names, horizon: int) -> None:
         self.connection = connection
         self.now = now
         self.topics = topics
         self.workers = workers
+        self.tally = Tally()
         self.horizon = horizon  # up to which due times somebody wants hints; it may move on meanwhile
         self.hinted: list[int] = []
         self.first_hinted: int | None = None  # the earliest due time with a hint
@@ -83,8 +95,9 @@ class Batch:
         """Return the number of a topic."""
         return self.topics.number(self.connection, name)
 
-    def changed(self, id: int, due: int) -> None:
+    def changed(self, id: int, topic: int, due: int) -> None:
         """Note that a job is, or was until now, due then."""
+        del topic
         if due <= self.horizon:
             self.hinted.append(id)
             if self.first_hinted is None or due < self.first_hinted:
@@ -92,18 +105,24 @@ class Batch:
         elif self.first_beyond is None or due < self.first_beyond:
             self.first_beyond = due
 
-    def changed_many(self, ids: Iterable[int], dues: Sequence[int]) -> None:
-        """Note the same of many jobs."""
-        if (earliest := min(dues)) > self.horizon:
-            if self.first_beyond is None or earliest < self.first_beyond:
-                self.first_beyond = earliest
-            return
-        for id, due in zip(ids, dues, strict=True):
-            self.changed(id, due)
+    def changed_many(self, ids: Sequence[int], topic: int, dues: Sequence[int]) -> None:
+        """Note the same of many jobs of a topic."""
+        for id, due in zip(ids, dues, strict=True) if min(dues, default=2**63) <= self.horizon else ():
+            self.changed(id, topic, due)
 
-    def store_hints(self) -> None:
-        """Write the hints, and now and then drop those that all have read, or will not miss."""
-        self.run_many("hint", [(id,) for id in self.hinted])
-        [last] = self.row("last_hint")
-        if last // _HINTS_KEPT != (last - len(self.hinted)) // _HINTS_KEPT:
-            self.run("trim_hints", (last - _HINTS_KEPT,))
+    def reload(self, topic: int = 0) -> None:
+        """Note that a topic was paused or resumed."""
+
+    def leased(self, until: int) -> None:
+        """Note that a lease now ends then."""
+
+    def expired(self, next_lease: int | None) -> None:
+        """Note the earliest end of a lease that is not over, of all there are now."""
+
+    def announced(self) -> None:
+        """Note that workers came, went, or handle other topics."""
+
+    def commit(self) -> None:
+        """Write counts and hints, and commit."""
+        self.tally.store(self.connection)
+        self.connection.execute("COMMIT")
