@@ -7,7 +7,9 @@ __all__ = [
     "NoSuchJob",
     "NotAStore",
     "PywheelError",
+    "StoreAway",
     "StoreBusy",
+    "StoreClosed",
     "StoreCorrupt",
     "StoreError",
     "StoreFull",
@@ -57,6 +59,14 @@ class StoreError(PywheelError):
 
 class StoreBusy(StoreError):
     """Somebody else kept the store locked for too long: try again."""
+
+
+class StoreAway(StoreError):
+    """The store cannot be reached: try again later."""
+
+
+class StoreClosed(StoreError):
+    """The store was closed, or was opened before a fork: open another one."""
 
 
 class StoreFull(StoreError):

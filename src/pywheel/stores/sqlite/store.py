@@ -15,19 +15,21 @@ from typing import Any, Final
 from ..._errors import StoreError, StoreFull, StoreReadOnly
 from ...clock import Clock, MonotonicClock
 from ...jobs import commands as o
-from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
-from ..contract import Hints, Listener, Store
+from ...jobs.job import Attempt, Counts, Due, Job, State, Topic, shard_of
+from ..contract import Store
 from ..group_commit import GroupCommit
-from .commands import claims, manage, puts, shards
+from ..notifier import Notifier
+from .commands import announce, claims, manage, puts
 from .connection import NO_ROOM, connect, ours, translated, upgrade
-from .notifier import SqliteNotifier
+from .presence import Presence
 from .queries import Reader
-from .transaction import Batch, Names
+from .statements import SQL
+from .transaction import Names, Transaction
 from .write_lock import WriteLock
 
 __all__ = ["SqliteStore"]
 
-_Apply = Callable[[Batch, Any], list[Any]]
+_Apply = Callable[[Transaction, Any], list[Any]]
 _APPLY: dict[type, _Apply] = {
     o.Put: puts.put,
     o.Cancel: manage.cancel,
@@ -42,15 +44,15 @@ _APPLY: dict[type, _Apply] = {
     o.Expire: claims.expire,
     o.Pause: manage.pause,
     o.Purge: manage.purge,
-    o.Leave: shards.leave,
+    o.Announce: announce.announce,
 }
 
 
 class SqliteStore(Store):
     """Jobs in a file: WAL, synchronous=FULL, so what was applied survives the loss of power.
 
-    Beside the file lie ``-wal`` and ``-shm`` of SQLite, ``-gate`` and ``-turn`` (who writes next), ``-window`` and
-    ``-bell-*`` (who wants to be woken); all but ``-wal`` hold nothing that lasts.
+    Beside the file lie ``-wal`` and ``-shm`` of SQLite, ``-gate`` and ``-turn`` (who writes next), ``-workers`` and
+    ``-bell-*`` (who is there and wants to be woken); all but ``-wal`` hold nothing that lasts.
     """
 
     def __init__(self, path: str | Path, *, clock: Clock | None = None) -> None:
@@ -62,7 +64,6 @@ class SqliteStore(Store):
         self._forked = False
         self._topics = Names("topic_id", "topic_add")
         self._workers = Names("worker_id", "worker_add")
-        self._apply: dict[type, _Apply] = {**_APPLY, o.Hold: self._hold}
         self._group_commit = GroupCommit(self._transact, lambda error: not isinstance(error, StoreError))
         self._connection = connect(self.path)
         parts: list[Any] = [self._connection]
@@ -71,8 +72,8 @@ class SqliteStore(Store):
                 parts.append(write_lock := _beside(self.path, WriteLock))
                 self._write_lock: WriteLock = write_lock
                 self._in_turn(lambda: upgrade(self._connection, self.path))
-                parts.append(notifier := _beside(self.path, SqliteNotifier))
-                self._notifier: SqliteNotifier = notifier
+                parts.append(presence := _beside(self.path, self._presence_of))
+                self._presence: Presence = presence
                 self._reader = Reader(self.path)
             _STORES.add(self)
         except BaseException:
@@ -100,11 +101,12 @@ class SqliteStore(Store):
         try:
             try:
                 self._write_lock.enter()
-                now, horizon = self.clock.wall(), self._notifier.horizon()
-                alone = puts.put_alone(self._connection, ops[0], now, self._topics, horizon) if len(ops) == 1 else None
+                now, alone = self.clock.wall(), None
+                if len(ops) == 1:
+                    alone = puts.put_alone(self._connection, ops[0], now, self._topics, self._presence.furthest)
                 if alone is None:
-                    batch = Batch(self._connection, now, self._topics, self._workers, horizon)
-                    outcomes = self._commit(batch, ops)
+                    transaction = Transaction(self._connection, now, self._topics, self._workers, self._presence)
+                    outcomes = self._commit(transaction, ops)
             except BaseException:
                 self._roll_back()
                 raise
@@ -114,51 +116,32 @@ class SqliteStore(Store):
             raise ours(error, self.path) from error
         # The bells after the commit: then a horizon that moved meanwhile is seen here, or the one who moved it sees it.
         if alone is not None:
-            id, due = alone
-            self._missed(due)
+            id, topic, due = alone
+            self._presence.missed(topic, shard_of(id), due)
             return [[id]]
-        self._tell(batch)
+        transaction.tell()
         return outcomes
 
-    def _commit(self, batch: Batch, ops: Sequence[o.Op]) -> list[Any]:
+    def _commit(self, transaction: Transaction, ops: Sequence[o.Command[Any]]) -> list[Any]:
         self._connection.execute("BEGIN IMMEDIATE")
         if len(ops) == 1:
-            outcomes = self._apply[type(ops[0])](batch, ops)
+            outcomes = _APPLY[type(ops[0])](transaction, ops)
         else:
             outcomes = []
             for kind, same in groupby(ops, type):
-                outcomes += self._apply[kind](batch, list(same))
-        if batch.hinted:
-            batch.store_hints()
-        self._connection.execute("COMMIT")
+                outcomes += _APPLY[kind](transaction, list(same))
+        transaction.commit()
         return outcomes
 
     def _roll_back(self) -> None:
         self._topics.forget()
         self._workers.forget()
+        self._presence.forget()
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
-    def _tell(self, batch: Batch) -> None:
-        """Ring for what is in somebody's window now."""
-        if batch.first_beyond is not None:
-            self._missed(batch.first_beyond)
-        if batch.first_hinted is not None:
-            self._notifier.ring(batch.first_hinted)
-
-    def _missed(self, due: int) -> None:
-        """Have windows read again if one of them reached out to this due time while it was stored without a hint."""
-        if due <= self._notifier.horizon():
-            self._notifier.reload()
-            self._notifier.ring(due)
-
-    def _hold(self, batch: Batch, ops: Sequence[o.Hold]) -> list[dict[int, int]]:
-        return shards.hold(batch, ops, self._dead)
-
-    def _dead(self, worker: str, asking: str) -> bool:
-        """Whether a worker of this host is known not to run: its slot is silent, or belongs to the one who asks."""
-        slot = worker.rpartition("@")[2]
-        return slot == asking.rpartition("@")[2] or (slot.isdecimal() and not self._notifier.runs(int(slot)))
+    def _presence_of(self, path: str) -> Presence:
+        return Presence(path, self.clock, lambda name, values: self._connection.execute(SQL[name], values).fetchall())
 
     # ---- reading --------------------------------------------------------------------------------------------------
 
@@ -204,26 +187,22 @@ class SqliteStore(Store):
         self._open()
         return self._reader.first_due(topics, after)
 
-    def hints(self, cursor: int) -> Hints:
-        """Return what changed since `cursor`."""
+    def next_lease(self) -> int | None:
+        """Return when some lease may be over at the earliest. No query."""
         self._open()
-        if cursor < 0:
-            return Hints(_join(self._notifier.reloads, self._reader.hint_cursor()), [], reload=False)
-        reloads, sequence = _split(cursor)
-        missed = self._notifier.reloads
-        rows = self._reader.hints(sequence)
-        gap = bool(rows) and rows[0][0] != sequence + 1
-        stirred = any(job == 0 for _, job, _, _ in rows)
-        due = [Due(due, job, topic) for _, job, due, topic in rows if due is not None and topic is not None]
-        last = rows[-1][0] if rows else sequence
-        return Hints(_join(missed, last), due, gap or stirred or missed & _MASK != reloads)
+        return self._presence.next_lease()
 
     # ---- life -----------------------------------------------------------------------------------------------------
 
-    def listen(self, name: str) -> Listener:
-        """Return a new listener."""
+    def notifier(self, name: str) -> Notifier:
+        """Return a new notifier."""
         self._open()
-        return self._notifier.listen(name)
+        return self._presence.notifier(name, self._reader.rows)
+
+    def quiet(self, topic: str, seconds: float) -> bool:
+        """Return once nothing starts any more that was claimed before the pause; False after so long, or if resumed."""
+        self._open()
+        return self._presence.quiet(topic, seconds, self._reader.rows)
 
     def close(self) -> None:
         """Close the file. Idempotent."""
@@ -235,7 +214,7 @@ class SqliteStore(Store):
                 self._reader.close()
                 self._connection.close()
             self._write_lock.close()
-            self._notifier.close()
+            self._presence.close()
 
     def _open(self) -> None:
         if self._over is not None:
@@ -254,19 +233,6 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
-
-
-_BITS = 40
-_MASK = (1 << 20) - 1
-
-
-def _join(reloads: int, sequence: int) -> int:
-    """Pack what a listener has seen into one cursor."""
-    return (reloads & _MASK) << _BITS | sequence
-
-
-def _split(cursor: int) -> tuple[int, int]:
-    return cursor >> _BITS, cursor & ((1 << _BITS) - 1)
 
 
 def _beside(path: str, kind: Callable[[str], Any]) -> Any:
