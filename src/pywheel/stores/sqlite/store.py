@@ -15,15 +15,16 @@ from typing import Any, Final
 from ..._errors import StoreClosed, StoreError, StoreFull, StoreReadOnly
 from ...clock import Clock, MonotonicClock
 from ...jobs import commands as o
-from ...jobs.job import Attempt, Counts, Due, Job, Topic
+from ...jobs.job import Attempt, Counts, Due, Job, Topic, shard_of
 from ..checks import sound
 from ..contract import Filter, Span, Store
 from ..group_commit import GroupCommit
 from ..notifier import Notifier
-from .commands import claims, endings, manage, puts
+from .commands import announce, claims, endings, manage, puts
 from .connection import NO_ROOM, connect, ours, translated, upgrade
-from .notifier import SqliteNotifier
+from .presence import Presence
 from .queries import Reader
+from .statements import SQL
 from .transaction import Names, Transaction
 from .write_lock import WriteLock
 
@@ -46,14 +47,15 @@ _APPLY: dict[type, _Apply] = {
     o.Nack: endings.nack,
     o.Release: endings.release,
     o.Expire: endings.expire,
+    o.Announce: announce.announce,
 }
 
 
 class SqliteStore(Store):
     """Jobs in a file: WAL, synchronous=FULL, so what was applied survives the loss of power.
 
-    Beside the file lie ``-wal`` and ``-shm`` of SQLite, ``-gate`` and ``-turn`` (who writes next), ``-window`` and
-    ``-bell-*`` (who wants to be woken); all but ``-wal`` hold nothing that lasts.
+    Beside the file lie ``-wal`` and ``-shm`` of SQLite, ``-gate`` and ``-turn`` (who writes next), ``-workers`` and
+    ``-bell-*`` (who is there and wants to be woken); all but ``-wal`` hold nothing that lasts.
     """
 
     durability = "fsync"
@@ -76,8 +78,8 @@ class SqliteStore(Store):
                 parts.append(write_lock := _beside(self.path, WriteLock))
                 self._write_lock: WriteLock = write_lock
                 self._in_turn(lambda: upgrade(self._connection, self.path))
-                parts.append(notifier := _beside(self.path, SqliteNotifier))
-                self._notifier: SqliteNotifier = notifier
+                parts.append(presence := _beside(self.path, self._presence_of))
+                self._presence: Presence = presence
                 self._reader = Reader(self.path)
             _STORES.add(self)
         except BaseException:
@@ -105,13 +107,12 @@ class SqliteStore(Store):
         try:
             try:
                 self._write_lock.enter()
-                now, horizon = self.clock.wall(), self._notifier.horizon()
-                alone = None
+                now, alone = self.clock.wall(), None
                 if len(ops) == 1:
-                    alone = puts.put_alone(self._connection, ops[0], now, self._topics, lambda topic: horizon)
+                    alone = puts.put_alone(self._connection, ops[0], now, self._topics, self._presence.furthest)
                 if alone is None:
-                    batch = Transaction(self._connection, now, self._topics, self._workers, horizon)
-                    outcomes = self._commit(batch, ops)
+                    transaction = Transaction(self._connection, now, self._topics, self._workers, self._presence)
+                    outcomes = self._commit(transaction, ops)
             except BaseException:
                 self._roll_back()
                 raise
@@ -121,41 +122,32 @@ class SqliteStore(Store):
             raise ours(error, self.path) from error
         # The bells after the commit: then a horizon that moved meanwhile is seen here, or the one who moved it sees it.
         if alone is not None:
-            id, _, due = alone
-            self._missed(due)
+            id, topic, due = alone
+            self._presence.missed(topic, shard_of(id), due)
             return [[id]]
-        self._tell(batch)
+        transaction.tell()
         return outcomes
 
-    def _commit(self, batch: Transaction, ops: Sequence[o.Command[Any]]) -> list[Any]:
+    def _commit(self, transaction: Transaction, ops: Sequence[o.Command[Any]]) -> list[Any]:
         self._connection.execute("BEGIN IMMEDIATE")
         if len(ops) == 1:
-            outcomes = self._apply[type(ops[0])](batch, ops)
+            outcomes = self._apply[type(ops[0])](transaction, ops)
         else:
             outcomes = []
             for kind, same in groupby(ops, type):
-                outcomes += self._apply[kind](batch, list(same))
-        batch.commit()
+                outcomes += self._apply[kind](transaction, list(same))
+        transaction.commit()
         return outcomes
 
     def _roll_back(self) -> None:
         self._topics.forget()
         self._workers.forget()
+        self._presence.forget()
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
-    def _tell(self, batch: Transaction) -> None:
-        """Ring for what is in somebody's window now."""
-        if batch.first_beyond is not None:
-            self._missed(batch.first_beyond)
-        if batch.first_hinted is not None:
-            self._notifier.ring(batch.first_hinted)
-
-    def _missed(self, due: int) -> None:
-        """Have windows read again if one of them reached out to this due time while it was stored without a hint."""
-        if due <= self._notifier.horizon():
-            self._notifier.reload()
-            self._notifier.ring(due)
+    def _presence_of(self, path: str) -> Presence:
+        return Presence(path, self.clock, lambda name, values: self._connection.execute(SQL[name], values).fetchall())
 
     # ---- reading --------------------------------------------------------------------------------------------------
 
@@ -197,19 +189,19 @@ class SqliteStore(Store):
     def next_lease(self) -> int | None:
         """Return when some lease may be over at the earliest."""
         self._open()
-        return self._reader.next_lease()
+        return self._presence.next_lease()
 
     # ---- life -----------------------------------------------------------------------------------------------------
 
     def notifier(self, name: str) -> Notifier:
         """Return a new notifier."""
         self._open()
-        raise NotImplementedError
+        return self._presence.notifier(name, self._reader.rows)
 
     def quiet(self, topic: str, seconds: float) -> bool:
         """Return once nothing starts any more that was claimed before the pause; False after so long."""
         self._open()
-        raise NotImplementedError
+        return self._presence.quiet(topic, seconds, self._reader.rows)
 
     def close(self) -> None:
         """Close the file. Idempotent."""
@@ -221,7 +213,7 @@ class SqliteStore(Store):
                 self._reader.close()
                 self._connection.close()
             self._write_lock.close()
-            self._notifier.close()
+            self._presence.close()
 
     def _open(self) -> None:
         if self._over is not None:
