@@ -13,7 +13,7 @@ from ..jobs.job import Due
 
 __all__ = ["SILENT", "Hints", "Member", "Notifier"]
 
-SILENT: Final = 1.0
+SILENT: Final = 0.6
 """Seconds without a beat after which a worker counts as none of the owners, unless all are silent. Others may take its
 shards over once it has been silent for longer, not sooner. It reads all again when it goes on: `Hints.reload`."""
 

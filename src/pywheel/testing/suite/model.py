@@ -70,7 +70,7 @@ class Pair:
             expected = c.Claimed([self.job(job) for job in mine.jobs], mine.begun, [*map(self.due, mine.left)], mine[3])
             assert theirs == expected, command
         else:
-            assert theirs == mine, command
+            assert theirs == mine, (command, theirs, mine)
 
     def command(self) -> tuple[c.Command[Any], c.Command[Any]]:
         """Return a random command, as for the model and as for the store."""
