@@ -31,9 +31,9 @@ def _rows(statement: str, row: str) -> list[str]:
 
 _PUT: Final = _rows(SQL["put"], "(?, ?, ?, ?, ?, ?, ?, ?)")
 _PUT_PLAIN: Final = _rows(SQL["put_plain"], "(?, ?, ?, ?)")
-_HOLDERS: Final = _rows(SQL["key_holders"], "(?, ?)")
+_HOLDERS: Final = _rows(SQL["key_holders"], "(?, ?, ?)")
 
-_Name = tuple[int, str]  # a topic, by number, and a key
+_Name = tuple[str, str]  # a topic and a key
 
 
 def put_alone(
@@ -103,8 +103,8 @@ class _Keyed:
 
     def __init__(self, transaction: Transaction, jobs: Sequence[NewJob]) -> None:
         self._transaction = transaction
-        self._topics = {name: transaction.topic(name) for name in {job.topic for job in jobs}}
-        self._holders = self._find({(self._topics[job.topic], job.key) for job in jobs if job.key is not None})
+        self._topics = self._numbers({job.topic for job in jobs if job.key is not None})
+        self._holders = self._find({(job.topic, job.key) for job in jobs if job.key is not None})
         self._waiting: list[tuple[NewJob, list[int], int]] = []  # with its place among the ids of its caller
         self._waiting_names: set[_Name] = set()
 
@@ -112,27 +112,34 @@ class _Keyed:
         """Return the ids of each caller's jobs, or why there are none."""
         outcomes: list[Any] = []
         for command in commands:
-            if self._waiting_names and any(self._name(job) in self._waiting_names for job in command.jobs):
+            if self._waiting_names and any(_name(job) in self._waiting_names for job in command.jobs):
                 self._flush()
             refusal = self._refusal(command.jobs)
             outcomes.append(refusal or self._store(command.jobs))
         self._flush()
         return outcomes
 
-    def _name(self, job: NewJob) -> _Name | None:
-        return None if job.key is None else (self._topics[job.topic], job.key)
+    def _numbers(self, names: Iterable[str]) -> dict[str, int]:
+        """Return the numbers of those topics that there are: a put that is refused makes none."""
+        numbers = {}
+        for name in names:
+            number = self._transaction.topics.known(name)
+            row = self._transaction.row("topic_id", (name,)) if number is None else (number,)
+            if row is not None:
+                numbers[name] = row[0]
+        return numbers
 
     def _find(self, names: Iterable[_Name]) -> dict[_Name, _Holder]:
         """Return the jobs that have these keys, with leases that are over settled."""
         holders: dict[_Name, _Holder] = {}
-        names, over = list(names), []
+        names, over = [name for name in names if name[0] in self._topics], []
         for at in range(0, len(names), _SOME):
             part = names[at : at + _SOME]
-            values = [value for name in part for value in name]
-            for topic, key, id, due, claim, lease in self._transaction.connection.execute(_HOLDERS[len(part)], values):
-                holders[topic, key] = _Holder(id, due, claim)
+            values = [value for place, name in enumerate(part) for value in (place, self._topics[name[0]], name[1])]
+            for place, id, due, claim, lease in self._transaction.connection.execute(_HOLDERS[len(part)], values):
+                holders[part[place]] = _Holder(id, due, claim)
                 if claim is not None and lease <= self._transaction.now:
-                    over.append((topic, key))
+                    over.append(part[place])
         for name in over:
             settle_lost(self._transaction, holders.pop(name).id)
         return holders | self._find(over) if over else holders
@@ -141,7 +148,7 @@ class _Keyed:
         """Return why the jobs of a caller cannot be stored."""
         seen: set[_Name] = set()
         for job in jobs:
-            name = self._name(job)
+            name = _name(job)
             if name is None or job.key is None:
                 continue
             if name in seen:
@@ -158,7 +165,7 @@ class _Keyed:
         """Store a caller's jobs, or have them wait for `_flush`; return their ids, which are there after it."""
         ids = [0] * len(jobs)
         for place, job in enumerate(jobs):
-            name = self._name(job)
+            name = _name(job)
             if name in self._waiting_names:
                 self._flush()
             holder = None if name is None else self._holders.get(name)
@@ -177,7 +184,7 @@ class _Keyed:
         jobs = [job for job, _, _ in self._waiting]
         for id, (job, ids, place) in zip(_insert(self._transaction, jobs), self._waiting, strict=True):
             ids[place] = id
-            name = self._name(job)
+            name = _name(job)
             if name is not None:
                 due = lifecycle.due(self._transaction.now, job.due, job.delay)
                 self._holders[name] = _Holder(id, due, None)
@@ -197,11 +204,14 @@ class _Keyed:
                 "body": job.body,
             },
         )
-        topic = self._topics[job.topic]
-        self._transaction.changed(holder.id, topic, min(holder.due, due))
+        self._transaction.changed(holder.id, self._transaction.topic(job.topic), min(holder.due, due))
         if job.key is not None:
-            self._holders[topic, job.key] = holder._replace(due=due)
+            self._holders[job.topic, job.key] = holder._replace(due=due)
         return holder.id
+
+
+def _name(job: NewJob) -> _Name | None:
+    return None if job.key is None else (job.topic, job.key)
 
 
 def _yields(holder: _Holder, job: NewJob) -> bool:
