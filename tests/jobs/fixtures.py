@@ -25,12 +25,12 @@ def metrics():
 @pytest.fixture
 def queue(url, clock, metrics):
     """A queue whose clock stands still."""
-    with JobQueue(url, clock=clock, metrics=metrics) as queue:
+    with JobQueue(url, clock=clock, listeners=[metrics]) as queue:
         yield queue
 
 
 @pytest.fixture
 def live_queue(url, metrics):
     """A queue on the real clock."""
-    with JobQueue(url, metrics=metrics) as queue:
+    with JobQueue(url, listeners=[metrics]) as queue:
         yield queue
