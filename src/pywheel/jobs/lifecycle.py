@@ -15,7 +15,23 @@ from typing import Final, NamedTuple
 
 from .job import State
 
-__all__ = ["LOST_BEGUN", "LOST_HELD", "NEVER_LOST", "Ending", "Run", "attempts", "backoff", "failed", "lost", "seen"]
+__all__ = [
+    "DONE",
+    "LOST_BEGUN",
+    "LOST_HELD",
+    "NEVER_LOST",
+    "RELEASED",
+    "Choice",
+    "Ending",
+    "Run",
+    "attempts",
+    "backoff",
+    "choose",
+    "due",
+    "failed",
+    "lost",
+    "seen",
+]
 
 NEVER_LOST: Final = 0
 LOST_HELD: Final = 1
@@ -38,10 +54,44 @@ class Run(NamedTuple):
 class Ending(NamedTuple):
     """What a claim leaves behind."""
 
-    state: State  # DELAYED or DEAD
+    state: State  # DELAYED, DONE or DEAD
     due: int | None  # when it is due again; None: as before
     spent: bool  # whether an attempt was
     lost: int  # NEVER_LOST, LOST_HELD or LOST_BEGUN
+
+
+DONE: Final = Ending(State.DONE, None, True, NEVER_LOST)
+"""What an acked claim leaves behind."""
+RELEASED: Final = Ending(State.DELAYED, None, False, NEVER_LOST)
+"""What a claim that was given back leaves behind."""
+
+
+class Choice(NamedTuple):
+    """Which of the jobs that a `Claim` may have are claimed."""
+
+    taken: list[int]  # places in the list of jobs
+    begun: int  # so many of them, the first, begin at once; the others are held
+    left: list[int]
+
+
+def due(now: int, due: int, delay: int | None) -> int:
+    """Return when a job is due that was put, rescheduled or retried with these."""
+    return due if delay is None else now + delay
+
+
+def choose(lost: Sequence[int], begin: int, suspects: int) -> Choice:
+    """Choose from due jobs, in their order, what is claimed, by what their last claims came to: `Claim` says how."""
+    taken: list[int] = []
+    left: list[int] = []
+    begun = 0
+    for place, last in enumerate(lost):
+        if last and (begun == begin or (last == LOST_BEGUN and suspects == 0)):
+            left.append(place)
+            continue
+        taken.append(place)
+        begun += begun < begin
+        suspects -= last == LOST_BEGUN
+    return Choice(taken, begun, left)
 
 
 def lost(run: Run) -> Ending:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from ..jobs.commands import Op
+from ..jobs.commands import Command
 
 __all__ = ["GroupCommit"]
 
@@ -21,7 +21,7 @@ class _Call:
 
     __slots__ = ("error", "gate", "next", "ops", "outcomes")
 
-    def __init__(self, ops: Sequence[Op]) -> None:
+    def __init__(self, ops: Sequence[Command[Any]]) -> None:
         self.ops = ops
         self.outcomes: list[Any] | None = None
         self.error: BaseException | None = None
@@ -40,7 +40,7 @@ class GroupCommit:
     """
 
     def __init__(
-        self, transact: Callable[[Sequence[Op]], list[Any]], separate: Callable[[BaseException], bool]
+        self, transact: Callable[[Sequence[Command[Any]]], list[Any]], separate: Callable[[BaseException], bool]
     ) -> None:
         self._transact = transact
         self._separate = separate
@@ -49,7 +49,7 @@ class GroupCommit:
         self._waiting: list[_Call] = []
         self._crowd = 1  # callers in the latest commit
 
-    def apply(self, ops: Sequence[Op]) -> list[Any]:
+    def apply(self, ops: Sequence[Command[Any]]) -> list[Any]:
         """Return the outcomes of the commands, once a transaction with them is durable."""
         if self._crowd == 1 and self._token.acquire(blocking=False):
             try:

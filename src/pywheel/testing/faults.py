@@ -2,48 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._errors import StoreError
-from ..jobs.commands import Op, Ref
-from ..jobs.job import Attempt, Counts, Due, Job, State, Topic
-from ..stores.contract import Hints, Listener, Store
+from .._errors import StoreAway
+from ..jobs.commands import Command, Ref
+from ..jobs.job import Attempt, Counts, Due, Job, Topic
+from ..stores.contract import Filter, Span, Store
+from ..stores.notifier import Notifier
 
 __all__ = ["FaultyStore"]
 
 
 class FaultyStore(Store):
-    """Asks `fault(when, ops)` before and after each call of `apply`; what that raises, the call raises.
+    """Asks `fault(when, commands)` before and after each call of `apply`; what that raises, the call raises.
 
     `when` is ``"before"``: nothing has happened, or ``"after"``: everything has, durably, and the caller does not learn
-    of it. The fault may also kill the process. While `away` is set, every method raises StoreError.
+    of it. The fault may also kill the process. While `away` is set, every method but `close` raises StoreAway.
     """
 
-    def __init__(self, store: Store, fault: Callable[[str, Sequence[Op]], None] | None = None) -> None:
+    def __init__(self, store: Store, fault: Callable[[str, Sequence[Command[Any]]], None] | None = None) -> None:
         self.inner = store
         self.url = store.url
         self.clock = store.clock
+        self.durability = store.durability
         self.fault = fault
         self.away = False
 
-    def apply(self, ops: Sequence[Op]) -> list[Any]:
+    def apply(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Apply commands, or fail before or after it."""
         store = self._there()
         if self.fault:
-            self.fault("before", ops)
-        outcomes = store.apply(ops)
+            self.fault("before", commands)
+        outcomes = store.apply(commands)
         if self.fault:
-            self.fault("after", ops)
+            self.fault("after", commands)
         return outcomes
 
     def get(self, ref: Ref) -> Job | None:
         """Return a job, or None."""
         return self._there().get(ref)
 
-    def jobs(self, topic: str | None, state: State | None, after: int, limit: int) -> list[Job]:
+    def jobs(self, filter: Filter, after: int, limit: int) -> list[Job]:
         """Return jobs by id."""
-        return self._there().jobs(topic, state, after, limit)
+        return self._there().jobs(filter, after, limit)
 
     def counts(self) -> dict[str, Counts]:
         """Return the counts of each topic."""
@@ -57,27 +59,25 @@ class FaultyStore(Store):
         """Return what was tried with a job."""
         return self._there().history(id)
 
-    def next_due(self) -> int | None:
-        """Return the earliest time at which something more could be claimed."""
-        return self._there().next_due()
+    def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
+        """Return delayed jobs, span by span, by (due, id)."""
+        return self._there().windows(spans, limit)
 
-    def window(
-        self, topics: Collection[str], shards: Collection[int], after: tuple[int, int], until: int, limit: int
-    ) -> list[Due]:
-        """Return delayed jobs by (due, id)."""
-        return self._there().window(topics, shards, after, until, limit)
+    def first_dues(self, topics: Sequence[str], after: int) -> list[int | None]:
+        """Return the earliest due time above `after` of each topic."""
+        return self._there().first_dues(topics, after)
 
-    def first_due(self, topics: Collection[str], after: int) -> int | None:
-        """Return the earliest due time above `after`."""
-        return self._there().first_due(topics, after)
+    def next_lease(self) -> int | None:
+        """Return when some lease may be over at the earliest."""
+        return self._there().next_lease()
 
-    def hints(self, cursor: int) -> Hints:
-        """Return what changed since `cursor`."""
-        return self._there().hints(cursor)
+    def notifier(self, name: str) -> Notifier:
+        """Return a new notifier, which never fails."""
+        return self._there().notifier(name)
 
-    def listen(self, name: str) -> Listener:
-        """Return a new listener."""
-        return self._there().listen(name)
+    def quiet(self, topic: str, seconds: float) -> bool:
+        """Return once nothing starts any more that was claimed before the pause."""
+        return self._there().quiet(topic, seconds)
 
     def close(self) -> None:
         """Close the store behind."""
@@ -85,5 +85,5 @@ class FaultyStore(Store):
 
     def _there(self) -> Store:
         if self.away:
-            raise StoreError("the store is away (on purpose)")
+            raise StoreAway("the store is away (on purpose)")
         return self.inner

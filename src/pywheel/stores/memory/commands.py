@@ -8,9 +8,12 @@ from typing import Any
 
 from ..._errors import JobExists, PywheelError
 from ...clock import Clock
-from ...jobs import commands as o
-from ...jobs.job import SHARDS, Attempt, Job, NewJob, Outcome, State, shard_of
-from .state import Entry, MemoryState, Run
+from ...jobs import commands as c
+from ...jobs import lifecycle
+from ...jobs.job import Attempt, Due, Job, NewJob, Outcome, State
+from ...jobs.lifecycle import Run
+from ..checks import sound, storable
+from .state import Entry, MemoryState
 
 __all__ = ["MemoryCommands"]
 
@@ -21,241 +24,242 @@ class MemoryCommands(MemoryState):
     def __init__(self, url: str, clock: Clock) -> None:
         super().__init__(url, clock)
         self._apply: dict[type, Callable[[Any], Any]] = {
-            o.Put: self._put,
-            o.Cancel: self._cancel,
-            o.Reschedule: self._reschedule,
-            o.Retry: self._retry,
-            o.Reserve: self._reserve,
-            o.Claim: self._claim,
-            o.Ack: self._ack,
-            o.Nack: self._nack,
-            o.Release: self._release,
-            o.Touch: self._touch,
-            o.Expire: self._expire,
-            o.Pause: self._pause,
-            o.Purge: self._purge,
-            o.Hold: self._hold,
-            o.Leave: self._leave,
+            c.Put: self._put,
+            c.Cancel: self._cancel,
+            c.Reschedule: self._reschedule,
+            c.Retry: self._retry,
+            c.Delete: self._delete,
+            c.Pause: self._pause,
+            c.Purge: self._purge,
+            c.Reserve: self._reserve,
+            c.Claim: self._claim,
+            c.Begin: self._begin,
+            c.Ack: self._ack,
+            c.Nack: self._nack,
+            c.Release: self._release,
+            c.Touch: self._touch,
+            c.Expire: self._expire,
+            c.Announce: self._announce,
         }
 
-    def apply(self, ops: Sequence[o.Op]) -> list[Any]:
+    def apply(self, commands: Sequence[c.Command[Any]]) -> list[Any]:
         """Apply commands in order; see the contract."""
+        return sound(commands, self._apply_all)
+
+    def _apply_all(self, commands: Sequence[c.Command[Any]]) -> list[Any]:
         with self.lock:
             self._open()
             outcomes: list[Any] = []
-            for op in ops:
+            for command in commands:
                 try:
-                    outcomes.append(self._apply[type(op)](op))
+                    outcomes.append(self._apply[type(command)](command))
                 except PywheelError as refusal:
                     outcomes.append(refusal)
-            if self._woken:
-                self._woken = False
-                for listener in self._listeners:
-                    listener.ring()
+            self._presence.ring()
             return outcomes
 
-    def _put(self, op: o.Put) -> list[int]:
+    # ---- for clients ------------------------------------------------------------------------------------------------
+
+    def _put(self, command: c.Put) -> list[int]:
         now = self.clock.wall()
         taken: set[tuple[str, str]] = set()
-        for job in op.jobs:
+        for job in command.jobs:
             if job.key is None:
                 continue
             name = (job.topic, job.key)
-            holder = self._keys.get(name)
-            if holder is not None:
-                self._settle_lost(holder, now)
-                holder = self._keys.get(name)
-            if holder is not None and not (job.replace and self._jobs[holder].run is None):
-                raise JobExists(f"job {holder} has this key already and is live", holder)
-            if name in taken and not job.replace:
-                raise JobExists("two of the jobs put have the same key", holder or 0)
+            if name in taken:
+                if not job.replace:
+                    raise JobExists(f"two of the jobs put have the key {job.key[:80]!r}", 0)
+                continue
             taken.add(name)
-        return [self._store(job, now) for job in op.jobs]
+            holder = self._holder(name, now)
+            if holder is not None and not self._yields(holder, job):
+                raise JobExists(f"job {holder.id} has the key {job.key[:80]!r} already and is live", holder.id)
+        return [self._store(job, now) for job in command.jobs]
+
+    def _holder(self, name: tuple[str, str], now: int) -> Entry | None:
+        """Return the live job that has a key."""
+        id = self._keys.get(name)
+        if id is not None and self._settle_lost(self._jobs[id], now):
+            id = self._keys.get(name)
+        return None if id is None else self._jobs[id]
+
+    def _yields(self, holder: Entry, job: NewJob) -> bool:
+        """Whether the job that has the key takes the new values, or hands the key on."""
+        if holder.run is None:
+            return job.replace
+        return job.parent == (holder.id, holder.run.claim)
 
     def _store(self, new: NewJob, now: int) -> int:
         self._paused.setdefault(new.topic, False)
-        holder = self._keys.get((new.topic, new.key)) if new.key is not None else None
+        due = lifecycle.due(now, new.due, new.delay)
+        name = None if new.key is None else (new.topic, new.key)
+        holder = None if name is None else self._holder(name, now)
+        if holder is not None and holder.run is None:
+            holder.new = new
+            self._move(holder, due)
+            return holder.id
         if holder is not None:
-            entry = self._jobs[holder]
-            entry.new = new
-            self._move(entry, new.due)
-            return entry.id
+            holder.passed = True
         self._last += 1
-        entry = self._jobs[self._last] = Entry(self._last, new, new.due, now)
-        if new.key is not None:
-            self._keys[new.topic, new.key] = entry.id
+        entry = self._jobs[self._last] = Entry(self._last, new, due, now)
+        self._tally[new.topic][State.DELAYED] += 1
+        if name is not None:
+            self._keys[name] = entry.id
+            self._named[name].append(entry.id)
         self._enter(entry)
         return entry.id
 
-    def _cancel(self, op: o.Cancel) -> bool:
-        entry = self._delayed(op.ref)
+    def _cancel(self, command: c.Cancel) -> bool:
+        entry, now = self._delayed(command.ref), self.clock.wall()
         if entry is None:
             return False
         self._exit(entry)
         entry.claims += 1
         entry.forgiven += 1
-        self._finish(entry, State.CANCELLED, Attempt(entry.claims, 0, None, None, Outcome.CANCELLED, None, None))
+        entry.history.append(Attempt(entry.claims, 0, None, now, Outcome.CANCELLED, None, None))
+        self._finish(entry, State.CANCELLED, now)
         return True
 
-    def _reschedule(self, op: o.Reschedule) -> bool:
-        entry = self._delayed(op.ref)
+    def _reschedule(self, command: c.Reschedule) -> bool:
+        entry = self._delayed(command.ref)
         if entry is None:
             return False
-        self._move(entry, op.due)
+        self._move(entry, lifecycle.due(self.clock.wall(), command.due, command.delay))
         return True
 
-    def _retry(self, op: o.Retry) -> bool:
-        entry = self._find(op.ref)
-        if entry is None:
+    def _retry(self, command: c.Retry) -> bool:
+        entry, now = self._settled(command.ref), self.clock.wall()
+        if entry is None or entry.state.live:
             return False
-        self._settle_lost(entry.id, self.clock.wall())
-        if entry.state.live:
-            return False
-        if entry.new.key is not None:
-            holder = self._keys.setdefault((entry.new.topic, entry.new.key), entry.id)
-            if holder != entry.id:
-                raise JobExists(f"job {holder} has this key now and is live", holder)
-        entry.state = State.DELAYED
+        if entry.name is not None:
+            holder = self._holder(entry.name, now)
+            if holder is not None:
+                raise JobExists(f"job {holder.id} has this key now and is live", holder.id)
+            self._keys[entry.name] = entry.id
+        self._unfinish(entry)
+        self._count(entry, State.DELAYED)
         entry.forgiven = entry.claims
-        entry.due = op.due
+        entry.lost = lifecycle.NEVER_LOST
+        entry.passed = False
+        entry.due = lifecycle.due(now, command.due, command.delay)
         self._enter(entry)
         return True
 
-    def _reserve(self, op: o.Reserve) -> list[Job]:
-        now = self.clock.wall()
-        for id in [id for id, entry in self._running.items() if entry.run and entry.run.lease <= now]:
-            self._settle_lost(id, now)
-        if self._paused.get(op.topic):
-            return []
-        due = self._due[op.topic]
-        ids = [id for _, id in due[: min(op.limit, bisect_right(due, (now, self._last)))]]
-        return [self._start(self._jobs[id], op.terms, op.worker, now) for id in ids]
-
-    def _claim(self, op: o.Claim) -> list[Job]:
-        now = self.clock.wall()
-        if self._paused.get(op.topic):
-            return []
-        held = {n for n, s in enumerate(self._shards) if s.worker == op.worker and op.epochs.get(n) == s.epoch}
-        entries = [self._jobs[id] for id in dict.fromkeys(op.ids) if id in self._jobs and shard_of(id) in held]
-        fit = [
-            entry
-            for entry in entries
-            if entry.state is State.DELAYED and not entry.run and entry.due <= now and entry.new.topic == op.topic
-        ]
-        return [
-            self._start(entry, op.terms, op.worker, now)
-            for entry in sorted(fit, key=lambda entry: (entry.due, entry.id))
-        ]
-
-    def _start(self, entry: Entry, terms: o.Terms, worker: str, now: int) -> Job:
-        self._exit(entry)
-        entry.claims += 1
-        attempt = entry.claims - entry.forgiven
-        backoff = terms.backoff[min(attempt, len(terms.backoff)) - 1] if terms.backoff else 0
-        entry.run = Run(
-            entry.claims,
-            now,
-            now + (entry.new.ttr or terms.ttr),
-            entry.new.max_attempts or terms.max_attempts,
-            backoff,
-            worker,
-        )
-        self._running[entry.id] = entry
-        return self._job(entry, now)
-
-    def _ack(self, op: o.Ack) -> bool:
-        entry = self._held(op.id, op.claims)
-        if entry is None:
+    def _delete(self, command: c.Delete) -> bool:
+        entry = self._settled(command.ref)
+        if entry is None or entry.run is not None:
             return False
-        self._end(entry, Outcome.DONE, None)
-        self._finish(entry, State.DONE)
+        self._forget(entry)
         return True
 
-    def _nack(self, op: o.Nack) -> State | None:
-        entry = self._held(op.id, op.claims)
-        if entry is None:
-            return None
-        run = self._end(entry, Outcome.FAILED, op.error)
-        if op.delay is None or entry.claims - entry.forgiven >= run.max_attempts:
-            self._finish(entry, State.DEAD)
-        else:
-            entry.due = self.clock.wall() + op.delay
-            self._enter(entry)
-        return entry.state
-
-    def _release(self, op: o.Release) -> bool:
-        entry = self._held(op.id, op.claims)
-        if entry is None:
-            return False
-        self._end(entry, Outcome.RELEASED, None)
-        entry.forgiven += 1
-        self._enter(entry)
-        return True
-
-    def _touch(self, op: o.Touch) -> bool:
-        entry = self._held(op.id, op.claims)
-        if entry is None or entry.run is None:
-            return False
-        entry.run.lease = self.clock.wall() + op.ttr
-        return True
-
-    def _expire(self, op: o.Expire) -> o.Expired:
-        now = self.clock.wall()
-        over = [entry for entry in self._running.values() if entry.run and entry.run.lease <= now][: op.limit]
-        for entry in over:
-            self._settle_lost(entry.id, now)
-        leases = [entry.run.lease for entry in self._running.values() if entry.run]
-        return o.Expired([(e.id, e.new.topic, e.state) for e in over], min(leases, default=None))
-
-    def _pause(self, op: o.Pause) -> bool:
-        changed = self._paused.get(op.topic, False) is not op.paused
-        self._paused[op.topic] = op.paused
+    def _pause(self, command: c.Pause) -> bool:
+        changed = self._paused.get(command.topic, False) is not command.paused
+        self._paused[command.topic] = command.paused
         if changed:
-            self._stir()
+            self._presence.stir(command.topic, command.paused)
         return changed
 
-    def _stir(self) -> None:
-        """Have all listeners read again."""
-        self._hinted += 1
-        self._hints.append(0)
-        self._reload_at = self._hinted
-        self._woken = True
-
-    def _purge(self, op: o.Purge) -> int:
-        gone = [
-            entry.id
-            for entry in self._jobs.values()
-            if entry.state is op.state and entry.ended <= op.before and op.topic in (None, entry.new.topic)
-        ][: op.limit]
-        if op.state.live:
-            return 0
-        for id in gone:
-            del self._jobs[id]
+    def _purge(self, command: c.Purge) -> int:
+        now = self.clock.wall()
+        self._settle_all(now)
+        ended = self._ended[command.state]
+        old = (self._jobs[id] for _, id in ended[: bisect_right(ended, (now - command.age, self._last))])
+        gone = [entry for entry in old if command.topic in (None, entry.new.topic)][: command.limit]
+        for entry in gone:
+            self._forget(entry)
         return len(gone)
 
-    def _hold(self, op: o.Hold) -> dict[int, int]:
-        now = self.clock.wall()
-        known = op.worker in self._waiting
-        self._waiting[op.worker] = now + op.lease
-        self._waiting = {worker: until for worker, until in self._waiting.items() if until > now}
-        share = -(-SHARDS // len(self._waiting))
-        mine = [shard for shard in self._shards if shard.worker == op.worker]
-        if not known or len(mine) > share:
-            self._stir()
-        for shard in mine[share:]:
-            shard.worker = None
-        for shard in self._shards:
-            free = shard.worker is None or (shard.until <= now and shard.worker != op.worker)
-            if free and len([s for s in self._shards if s.worker == op.worker]) < share:
-                shard.worker, shard.epoch = op.worker, shard.epoch + 1
-        held = {n: shard for n, shard in enumerate(self._shards) if shard.worker == op.worker}
-        for shard in held.values():
-            shard.until = now + op.lease
-        return {n: shard.epoch for n, shard in held.items()}
+    # ---- claims -----------------------------------------------------------------------------------------------------
 
-    def _leave(self, op: o.Leave) -> None:
-        self._stir()
-        self._waiting.pop(op.worker, None)
-        for shard in self._shards:
-            if shard.worker == op.worker:
-                shard.worker = None
+    def _settle_all(self, now: int) -> None:
+        for entry in list(self._running.values()):
+            self._settle_lost(entry, now)
+
+    def _reserve(self, command: c.Reserve) -> list[Job]:
+        now = self.clock.wall()
+        self._settle_all(now)
+        if self._paused.get(command.topic):
+            return []
+        due = self._due[command.topic]
+        ids = [id for _, id in due[: min(command.limit, bisect_right(due, (now, self._last)))]]
+        return [self._start(self._jobs[id], command, now, begun=True) for id in ids]
+
+    def _claim(self, command: c.Claim) -> c.Claimed:
+        now = self.clock.wall()
+        if self._paused.get(command.topic):
+            return c.Claimed([], 0, [], paused=True)
+        entries = [self._jobs[id] for id in dict.fromkeys(command.ids) if id in self._jobs]
+        mine = [entry for entry in entries if entry.new.topic == command.topic]
+        for entry in mine:
+            self._settle_lost(entry, now)
+        delayed = [entry for entry in mine if entry.state is State.DELAYED and entry.run is None]
+        delayed.sort(key=lambda entry: (entry.due, entry.id))
+        ready = [entry for entry in delayed if entry.due <= now]
+        choice = lifecycle.choose([entry.lost for entry in ready], command.begin, command.suspects)
+        left = [ready[place] for place in choice.left] + delayed[len(ready) :]
+        jobs = [
+            self._start(ready[place], command, now, begun=number < choice.begun)
+            for number, place in enumerate(choice.taken)
+        ]
+        return c.Claimed(jobs, choice.begun, [Due(e.due, e.id, e.new.topic) for e in left], paused=False)
+
+    def _start(self, entry: Entry, command: c.Reserve | c.Claim, now: int, *, begun: bool) -> Job:
+        terms, new = command.terms, entry.new
+        self._exit(entry)
+        entry.claims += 1
+        attempt = lifecycle.attempts(entry.claims, entry.forgiven)
+        backoff = lifecycle.backoff(terms.backoff, attempt, terms.jitter, self.draw() if terms.jitter else 0)
+        lease = now + ((new.ttr or terms.ttr) + terms.slack if begun else terms.hold)
+        entry.run = Run(entry.claims, attempt, begun, lease, new.max_attempts or terms.max_attempts, backoff)
+        entry.started, entry.worker = now, command.worker
+        self._running[entry.id] = entry
+        return self._record(entry)
+
+    def _begin(self, command: c.Begin) -> bool:
+        entry = self._held(command.id, command.claims)
+        if entry is None or entry.run is None:
+            return False
+        entry.run = entry.run._replace(begun=True, lease=self.clock.wall() + command.ttr)
+        return True
+
+    def _ack(self, command: c.Ack) -> bool:
+        entry, now = self._held(command.id, command.claims), self.clock.wall()
+        if entry is None or entry.run is None:
+            return False
+        self._end(entry, lifecycle.DONE, Outcome.DONE, None, now)
+        return True
+
+    def _nack(self, command: c.Nack) -> State | None:
+        entry, now = self._held(command.id, command.claims), self.clock.wall()
+        if entry is None or entry.run is None:
+            return None
+        ending = lifecycle.failed(entry.run, now, command.delay)
+        self._end(entry, ending, Outcome.FAILED, storable(command.error), now)
+        return ending.state
+
+    def _release(self, command: c.Release) -> bool:
+        entry = self._held(command.id, command.claims)
+        if entry is None or entry.run is None:
+            return False
+        self._end(entry, lifecycle.RELEASED, Outcome.RELEASED, None, self.clock.wall())
+        return True
+
+    def _touch(self, command: c.Touch) -> bool:
+        entry = self._held(command.id, command.claims)
+        if entry is None or entry.run is None:
+            return False
+        entry.run = entry.run._replace(lease=self.clock.wall() + command.ttr)
+        return True
+
+    def _expire(self, command: c.Expire) -> c.Expired:
+        now = self.clock.wall()
+        over = [entry for entry in self._running.values() if entry.run and entry.run.lease <= now]
+        ended = sum(self._settle_lost(entry, now) for entry in over[: max(command.limit, 0)])
+        leases = [entry.run.lease for entry in self._running.values() if entry.run and entry.run.lease > now]
+        return c.Expired(ended, min(leases, default=None))
+
+    # ---- workers ----------------------------------------------------------------------------------------------------
+
+    def _announce(self, command: c.Announce) -> None:
+        self._presence.announce(command.worker, command.topics)

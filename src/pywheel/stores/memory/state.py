@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import threading
-from bisect import bisect_right, insort
-from collections import defaultdict, deque
+from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from random import uniform
 
-from ..._errors import StoreError
+from ..._errors import StoreClosed
 from ...clock import Clock
-from ...jobs import commands as o
-from ...jobs.job import SHARDS, Attempt, Job, NewJob, Outcome, State
-from ..contract import Listener
+from ...jobs import lifecycle
+from ...jobs.commands import Ref
+from ...jobs.job import Attempt, Job, NewJob, Outcome, State
+from ...jobs.lifecycle import Ending, Run
+from .notifier import MemoryNotifier, Presence
 
-__all__ = ["Entry", "MemoryListener", "MemoryState", "Run", "Shard"]
+__all__ = ["Entry", "MemoryState"]
 
-_HINTS_KEPT = 10_000
-
-
-@dataclass(slots=True)
-class Run:
-    """A claim under way."""
-
-    claim: int
-    started: int
-    lease: int
-    max_attempts: int
-    backoff: int
-    worker: str
+_CLOSED = "this store is closed: open another one"
 
 
 @dataclass(slots=True)
@@ -41,98 +33,63 @@ class Entry:
     state: State = State.DELAYED  # never RUNNING: that is to have a run
     claims: int = 0
     forgiven: int = 0  # claims that do not count as attempts
+    lost: int = lifecycle.NEVER_LOST
+    passed: bool = False  # whether it gave its key to a successor
     ended: int = 0
     run: Run | None = None
+    started: int = 0
+    worker: str = ""
     history: list[Attempt] = field(default_factory=list)
 
-
-@dataclass(slots=True)
-class Shard:
-    """Who holds a shard."""
-
-    worker: str | None = None
-    epoch: int = 0
-    until: int = 0
-
-
-class MemoryListener(Listener):
-    """An event, and a horizon that the store reads."""
-
-    def __init__(self, store: MemoryState, worker: str) -> None:
-        self.worker = worker
-        self._store = store
-        self._event = threading.Event()
-        self._rung = False
-        self._peers = 0
-        self.horizon = -1
-
-    def publish(self, horizon: int) -> None:
-        """Set the horizon."""
-        with self._store.lock:
-            self.horizon = horizon
-
-    def wait(self, seconds: float) -> bool:
-        """Return when rung or woken."""
-        self._event.wait(seconds)
-        self._event.clear()
-        rung, self._rung = self._rung, False
-        return rung
-
-    def ring(self) -> None:
-        """Wake it to read hints."""
-        self._rung = True
-        self._event.set()
-
-    def stirred(self) -> bool:
-        """Whether listeners came or went."""
-        before, self._peers = self._peers, self._store.listeners
-        return before != self._peers
-
-    def wake(self) -> None:
-        """End a wait."""
-        self._event.set()
-
-    def close(self) -> None:
-        """Stop listening."""
-        self._store.forget(self)
+    @property
+    def name(self) -> tuple[str, str] | None:
+        """Topic and key, None without a key."""
+        return None if self.new.key is None else (self.new.topic, self.new.key)
 
 
 class MemoryState:
     """Jobs in dicts, guarded by one lock."""
 
+    draw: Callable[[], float]
+    """Gives a number from -1 to 1, for jitter."""
+
     def __init__(self, url: str, clock: Clock) -> None:
         self.url = url
         self.clock = clock
         self.lock = threading.RLock()
+        self.draw = lambda: uniform(-1, 1)
         self._closed = False
-        self._jobs: dict[int, Entry] = {}
         self._last = 0
-        self._keys: dict[tuple[str, str], int] = {}  # of live jobs
+        self._jobs: dict[int, Entry] = {}
+        self._keys: dict[tuple[str, str], int] = {}  # who has the key: a live job
+        self._named: defaultdict[tuple[str, str], list[int]] = defaultdict(list)  # all with the key, by id
         self._due: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)  # delayed jobs, sorted
+        self._ended: defaultdict[State, list[tuple[int, int]]] = defaultdict(list)  # finished jobs, sorted
         self._running: dict[int, Entry] = {}
+        self._tally: defaultdict[str, dict[State, int]] = defaultdict(lambda: dict.fromkeys(State, 0))
         self._paused: dict[str, bool] = {}
-        self._shards = [Shard() for _ in range(SHARDS)]
-        self._waiting: dict[str, int] = {}  # workers, and until when they want shards
-        self._hints: deque[int] = deque(maxlen=_HINTS_KEPT)
-        self._hinted = 0
-        self._reload_at = 0
-        self._listeners: list[MemoryListener] = []
-        self._listened = 0
-        self._woken = False
+        self._presence = Presence(self.lock, clock)
 
-    def _find(self, ref: o.Ref) -> Entry | None:
+    # ---- finding ----------------------------------------------------------------------------------------------------
+
+    def _find(self, ref: Ref) -> Entry | None:
         if isinstance(ref, int):
             return self._jobs.get(ref)
         live = self._keys.get(ref)
-        if live is not None:
+        if live is not None and self._record(self._jobs[live]).state.live:
             return self._jobs[live]
-        named = (entry for entry in reversed(self._jobs.values()) if (entry.new.topic, entry.new.key) == ref)
-        return next(named, None)
+        finished = [id for id in self._named.get(ref, ()) if not self._record(self._jobs[id]).state.live]
+        return self._jobs[finished[-1]] if finished else None
 
-    def _delayed(self, ref: o.Ref) -> Entry | None:
+    def _settled(self, ref: Ref) -> Entry | None:
+        """Return a job, with a lease that is over taken as expired."""
         entry = self._find(ref)
         if entry is not None:
-            self._settle_lost(entry.id, self.clock.wall())
+            self._settle_lost(entry, self.clock.wall())
+        return entry
+
+    def _delayed(self, ref: Ref) -> Entry | None:
+        entry = self._settled(ref)
         return entry if entry is not None and entry.state is State.DELAYED and entry.run is None else None
 
     def _held(self, id: int, claims: int) -> Entry | None:
@@ -140,43 +97,49 @@ class MemoryState:
         held = entry and entry.run and entry.run.claim == claims and self.clock.wall() < entry.run.lease
         return entry if held else None
 
-    def _settle_lost(self, id: int, now: int) -> None:
-        """End the job's claim if its lease is over."""
-        entry = self._jobs[id]
-        if entry.run is None or now < entry.run.lease:
-            return
-        run = self._end(entry, Outcome.LOST, None)
-        if entry.claims - entry.forgiven >= run.max_attempts:
-            self._finish(entry, State.DEAD)
-        else:
-            entry.due = run.lease + run.backoff
-            self._enter(entry)
+    # ---- changing ---------------------------------------------------------------------------------------------------
 
-    def _end(self, entry: Entry, outcome: Outcome, error: str | None) -> Run:
+    def _settle_lost(self, entry: Entry, now: int) -> bool:
+        """End the job's claim if its lease is over; return whether it was."""
+        run = entry.run
+        if run is None or now < run.lease:
+            return False
+        self._end(entry, lifecycle.lost(run), Outcome.LOST, None, run.lease)
+        return True
+
+    def _end(self, entry: Entry, ending: Ending, outcome: Outcome, error: str | None, ended: int) -> None:
+        """End a claim: write it into the history, and make the job what it leaves behind."""
         run = entry.run
         assert run is not None
+        entry.history.append(Attempt(run.claim, run.attempt, entry.started, ended, outcome, entry.worker, error))
         entry.run = None
         del self._running[entry.id]
-        entry.history.append(self._attempt(entry, run, self.clock.wall(), outcome, error))
-        return run
+        entry.forgiven += not ending.spent
+        entry.lost = ending.lost
+        if ending.state is State.DELAYED:
+            entry.due = entry.due if ending.due is None else ending.due
+            self._enter(entry)
+        else:
+            self._finish(entry, ending.state, ended)
 
-    def _attempt(
-        self, entry: Entry, run: Run, ended: int | None, outcome: Outcome | None, error: str | None
-    ) -> Attempt:
-        return Attempt(run.claim, run.claim - entry.forgiven, run.started, ended, outcome, run.worker, error)
+    def _finish(self, entry: Entry, state: State, ended: int) -> None:
+        self._count(entry, state)
+        entry.ended = ended
+        insort(self._ended[state], (ended, entry.id))
+        if entry.name is not None and self._keys.get(entry.name) == entry.id:
+            del self._keys[entry.name]
 
-    def _finish(self, entry: Entry, state: State, row: Attempt | None = None) -> None:
+    def _count(self, entry: Entry, state: State) -> None:
+        """Give a job another state."""
+        tally = self._tally[entry.new.topic]
+        tally[entry.state] -= 1
+        tally[state] += 1
         entry.state = state
-        entry.ended = self.clock.wall()
-        if row:
-            entry.history.append(row._replace(ended=entry.ended))
-        if entry.new.key is not None:
-            del self._keys[entry.new.topic, entry.new.key]
 
     def _enter(self, entry: Entry) -> None:
         """Make a job claimable at its due time."""
         insort(self._due[entry.new.topic], (entry.due, entry.id))
-        self._hint(entry.id, entry.due)
+        self._presence.changed(entry.id, entry.new.topic, entry.due)
 
     def _exit(self, entry: Entry) -> None:
         due = self._due[entry.new.topic]
@@ -184,41 +147,49 @@ class MemoryState:
 
     def _move(self, entry: Entry, due: int) -> None:
         self._exit(entry)
-        self._hint(entry.id, min(entry.due, due))
+        self._presence.changed(entry.id, entry.new.topic, min(entry.due, due))
         entry.due = due
         insort(self._due[entry.new.topic], (due, entry.id))
 
-    def _hint(self, id: int, due: int) -> None:
-        if any(due <= listener.horizon for listener in self._listeners):
-            self._hinted += 1
-            self._hints.append(id)
-            self._woken = True
+    def _unfinish(self, entry: Entry) -> None:
+        """Take a finished job from the list of those."""
+        ended = self._ended[entry.state]
+        del ended[bisect_left(ended, (entry.ended, entry.id))]
 
-    @property
-    def listeners(self) -> int:
-        """How many listen."""
-        return len(self._listeners)
+    def _forget(self, entry: Entry) -> None:
+        """Drop a job that is not running, and its history."""
+        if entry.state is State.DELAYED:
+            self._exit(entry)
+        else:
+            self._unfinish(entry)
+        self._tally[entry.new.topic][entry.state] -= 1
+        del self._jobs[entry.id]
+        if entry.name is not None:
+            if self._keys.get(entry.name) == entry.id:
+                del self._keys[entry.name]
+            self._named[entry.name].remove(entry.id)
+            if not self._named[entry.name]:
+                del self._named[entry.name]
 
-    def forget(self, listener: MemoryListener) -> None:
-        """Stop waking a listener."""
-        with self.lock:
-            if listener in self._listeners:
-                self._listeners.remove(listener)
+    # ---- the rest ---------------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
         if self._closed:
-            raise StoreError("this store is closed: open another one")
+            raise StoreClosed(_CLOSED)
 
-    def _job(self, entry: Entry, now: int) -> Job:
+    def _record(self, entry: Entry) -> Job:
         """Return the record, with a lease that is over taken as expired."""
         new, run = entry.new, entry.run
-        state, due, attempt = entry.state, entry.due, entry.claims - entry.forgiven
-        if run and now < run.lease:
-            state = State.RUNNING
-        elif run and attempt >= run.max_attempts:
-            state = State.DEAD
+        state, due, lost = entry.state, entry.due, entry.lost
+        attempt = lifecycle.attempts(entry.claims, entry.forgiven)
+        lease = None
+        if run and self.clock.wall() < run.lease:
+            state, lease = State.RUNNING, run.lease
         elif run:
-            due = run.lease + run.backoff
+            ending = lifecycle.lost(run)
+            state, lost = ending.state, ending.lost
+            due = due if ending.due is None else ending.due
+            attempt -= not ending.spent
         errors = [row.error for row in entry.history if row.error is not None]
         return Job(
             entry.id,
@@ -230,9 +201,20 @@ class MemoryState:
             new.key,
             new.ttr,
             new.max_attempts,
-            new.headers or {},
+            dict(new.headers or {}),
             entry.claims,
             attempt,
-            run.lease if run and state is State.RUNNING else None,
+            lease,
             errors[-1] if errors else None,
+            lost,
         )
+
+    def _add_notifier(self, name: str) -> MemoryNotifier:
+        return MemoryNotifier(self._presence, name, self._due_now)
+
+    def _due_now(self, id: int) -> tuple[int, str] | None:
+        """Return due time and topic of a job that is delayed, for a hint."""
+        entry = self._jobs.get(id)
+        if entry is None or entry.run is not None or entry.state is not State.DELAYED:
+            return None
+        return entry.due, entry.new.topic

@@ -9,12 +9,30 @@ class TestMyStore(StoreSuite):
 
 from __future__ import annotations
 
+from typing import Any
+
+from .arguments import ArgumentTests
 from .claims import ClaimTests
+from .held import HeldTests
 from .jobs import JobTests
+from .keys import KeyTests
+from .leases import LeaseTests
+from .model import ModelTests
 from .views import ViewTests
+from .workers import WorkerTests
 
 __all__ = ["StoreSuite"]
 
 
-class StoreSuite(JobTests, ClaimTests, ViewTests):
-    """Each test gets a new, empty store and a clock that stands still."""
+class StoreSuite(
+    JobTests, KeyTests, ClaimTests, HeldTests, LeaseTests, ViewTests, WorkerTests, ArgumentTests, ModelTests
+):
+    """Each test gets a new, empty store and a clock that stands still.
+
+    TypeError for a subclass that does not say how to make a store: pytest would collect nothing of it, silently.
+    """
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if getattr(cls.make_store, "__isabstractmethod__", False):
+            raise TypeError(f"{cls.__name__} must define make_store(self, clock): without it nothing would be tested")

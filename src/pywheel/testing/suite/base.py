@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from ...clock import Clock, ManualClock
-from ...jobs.commands import Op, Put, Reserve, Terms
-from ...jobs.job import SHARDS, Counts, Job, NewJob
-from ...stores.contract import Store
+from ...jobs.commands import Announce, Claim, Claimed, Command, Put, Reserve, Terms
+from ...jobs.job import Attempt, Counts, Due, Job, NewJob, State
+from ...stores.contract import Filter, Span, Store
+from ...stores.notifier import Notifier
+from ...stores.ownership import ALL
 
 __all__ = ["ALL", "FAR", "NOW", "START", "TERMS", "StoreTests"]
 
+R = TypeVar("R")
 NOW = 1_700_000_000_000
 FAR = NOW + 10**9
-TERMS = Terms(ttr=1_000, max_attempts=3)
-ALL = frozenset(range(SHARDS))
+TERMS = Terms(ttr=1_000, max_attempts=3, hold=200)
 START = (-1, 0)
 
 
@@ -25,51 +27,77 @@ class StoreTests(ABC):
 
     clock: ManualClock
     store: Store
+    notifiers: list[Notifier]
 
     @abstractmethod
     def make_store(self, clock: Clock) -> Store:
         """Return a new, empty store whose clock is this one."""
 
     def reopen(self) -> None:  # noqa: B027  (a store that need not be reopened is not)
-        """Called between operations; a durable store may be closed and opened here. `self.store` is used after it."""
+        """Called between operations while nobody listens; a durable store may be closed and opened here.
+
+        `self.store` is used after it.
+        """
 
     def setup_method(self) -> None:
         """Prepare for a test."""
         self.clock = ManualClock(wall=NOW)
+        self.notifiers = []
         self.store = self.make_store(self.clock)
 
     def teardown_method(self) -> None:
         """Clean up after a test."""
+        for notifier in self.notifiers:
+            notifier.close()
         self.store.close()
 
-    # ---- shorthand --------------------------------------------------------------------------------------------------
+    # ---- shorthand: commands ----------------------------------------------------------------------------------------
 
     def pass_time(self, milliseconds: int) -> None:
         """Let time pass."""
         self.clock.advance(timedelta(milliseconds=milliseconds))
 
-    def apply(self, op: Op) -> Any:
+    def apply(self, command: Command[R]) -> R:
         """Apply one command; raise its outcome if it is an error."""
-        [outcome] = self.store.apply([op])
-        self.reopen()
+        outcome: Any
+        [outcome] = self.store.apply([command])
+        if not self.notifiers:  # a notifier belongs to one opening
+            self.reopen()
         if isinstance(outcome, Exception):
             raise outcome
+        return outcome  # type: ignore[no-any-return]
+
+    def refused(self, command: Command[Any]) -> Exception:
+        """Apply a command that must be refused; return how."""
+        [outcome] = self.store.apply([command])
+        assert isinstance(outcome, Exception)
         return outcome
 
     def put(self, topic: str = "t", body: bytes = b"b", due: int = NOW, **more: Any) -> int:
         """Put one job; return its id."""
         [id] = self.apply(Put((NewJob(topic, body, due, **more),)))
-        return int(id)
+        return id
 
     def reserve(self, limit: int = 100, topic: str = "t", terms: Terms = TERMS) -> list[Job]:
         """Reserve jobs of a topic."""
-        jobs: list[Job] = self.apply(Reserve(topic, limit, terms, "w"))
-        return jobs
+        return self.apply(Reserve(topic, limit, terms, "w"))
 
     def one(self, **more: Any) -> Job:
         """Reserve the only job that is due."""
         [job] = self.reserve(**more)
         return job
+
+    def claim(self, *ids: int, begin: int = 0, suspects: int = 1, terms: Terms = TERMS) -> Claimed:
+        """Claim jobs of the topic t."""
+        return self.apply(Claim("t", ids, terms, "w", begin, suspects))
+
+    def held(self, id: int, **more: Any) -> Job:
+        """Claim one job, without beginning."""
+        claimed = self.claim(id, **more)
+        assert (len(claimed.jobs), claimed.begun) == (1, 0)
+        return claimed.jobs[0]
+
+    # ---- shorthand: looking -----------------------------------------------------------------------------------------
 
     def job(self, id: int) -> Job:
         """Return a job that exists."""
@@ -81,8 +109,30 @@ class StoreTests(ABC):
         """Return the counts of a topic."""
         return self.store.counts()[topic]
 
-    def refused(self, op: Op) -> Exception:
-        """Apply a command that must be refused; return how."""
-        [outcome] = self.store.apply([op])
-        assert isinstance(outcome, Exception)
-        return outcome
+    def listed(self, after: int = 0, limit: int = 1_000, **filter: Any) -> list[int]:
+        """Return the ids of the jobs that a filter means."""
+        return [job.id for job in self.store.jobs(Filter(**filter), after, limit)]
+
+    def window(self, topic: str = "t", shards: int = ALL, until: int = FAR, limit: int = 1_000) -> list[Due]:
+        """Return the delayed jobs of a topic."""
+        return self.store.windows([Span(topic, shards, START, until)], limit)
+
+    def state(self, id: int) -> State:
+        """Return the state of a job."""
+        return self.job(id).state
+
+    def last(self, id: int) -> Attempt:
+        """Return the last row of a job's history."""
+        return self.store.history(id)[-1]
+
+    # ---- shorthand: workers -----------------------------------------------------------------------------------------
+
+    def notifier(self, *topics: str, name: str = "w", horizon: int | None = None) -> Notifier:
+        """Return a notifier whose worker has announced these topics; closed after the test."""
+        notifier = self.store.notifier(name)
+        self.notifiers.append(notifier)
+        if topics:
+            self.apply(Announce(notifier.worker, topics))
+        if horizon is not None:
+            notifier.publish(horizon)
+        return notifier

@@ -1,0 +1,219 @@
+"""What commands may hold: whole numbers where times, ids and counts belong, text where names do.
+
+A database takes a float or a text for a number and compares it in its own way: so it is refused here, before anything
+is stored, alike for every store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from .._errors import BadJob, PywheelError
+from ..jobs import commands as c
+from ..jobs.checks import number
+
+__all__ = ["FURTHEST", "clamped", "in_range", "sound", "storable"]
+
+FURTHEST: Final = 2**62
+"""Times and durations lie within this: two of them can be added in 64 bits."""
+_IDS: Final = 2**63
+
+
+def sound(commands: Sequence[c.Command[Any]], apply: Callable[[Sequence[c.Command[Any]]], list[Any]]) -> list[Any]:
+    """Apply the commands that may be; return the outcomes, a BadJob for each of the others.
+
+    TypeError if one is no command: then nothing was applied.
+    """
+    try:
+        for command in commands:
+            _CHECKS[type(command)](command)
+    except (PywheelError, KeyError):
+        return _some(commands, apply)
+    return apply(commands)
+
+
+def _some(commands: Sequence[c.Command[Any]], apply: Callable[[Sequence[c.Command[Any]]], list[Any]]) -> list[Any]:
+    outcomes: list[Any] = []
+    for command in commands:
+        check = _CHECKS.get(type(command))
+        if check is None:
+            raise TypeError(f"a store applies commands, not {type(command).__name__}")
+        try:
+            outcomes.append(check(command))
+        except PywheelError as refusal:
+            outcomes.append(refusal)
+    good = iter(apply([command for command, refusal in zip(commands, outcomes, strict=True) if refusal is None]))
+    return [next(good) if refusal is None else refusal for refusal in outcomes]
+
+
+def in_range(id: int) -> bool:
+    """Whether a job may have this id: a number of 64 bits."""
+    return 0 < id < _IDS
+
+
+def clamped(number: int) -> int:
+    """Return the nearest number that 64 bits can hold."""
+    return min(max(number, -_IDS), _IDS - 1)
+
+
+def storable(error: str | None) -> str | None:
+    """Return what is kept of an error's text: what UTF-8 cannot hold is escaped, or the nack would come to nothing."""
+    if error is None or error.isascii():
+        return error
+    return error.encode("utf-8", "backslashreplace").decode()
+
+
+# ---- single values --------------------------------------------------------------------------------------------------
+
+
+def _bad(name: str, value: Any) -> BadJob:
+    return BadJob(f"{name} must be a whole number of 62 bits, not {value!r:.40}")
+
+
+def _int(name: str, value: Any) -> None:
+    if type(value) is not int or not -FURTHEST < value < FURTHEST:
+        raise _bad(name, value)
+
+
+def _some_int(name: str, value: Any) -> None:
+    if value is not None:
+        _int(name, value)
+
+
+def _text(name: str, value: Any) -> None:
+    if type(value) is not str:
+        raise BadJob(f"{name} must be a str, not {type(value).__name__}")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise BadJob(f"{name} must be text that UTF-8 can hold, not {value!r:.40}") from None
+
+
+def _ref(ref: Any) -> None:
+    if type(ref) is int:
+        return
+    if type(ref) is not tuple or len(ref) != 2:
+        raise BadJob(f"a job is named by its id or by (topic, key), not by {ref!r:.40}")
+    _text("topic", ref[0])
+    _text("key", ref[1])
+
+
+# ---- commands -------------------------------------------------------------------------------------------------------
+
+
+def _put(put: c.Put) -> None:
+    names: set[str] = set()
+    for topic, body, due, key, ttr, attempts, headers, _, delay, parent in put.jobs:
+        if type(due) is not int or not -FURTHEST < due < FURTHEST:
+            raise _bad("due", due)
+        if type(body) is not bytes:
+            raise BadJob(f"body must be bytes, not {type(body).__name__}")
+        if topic not in names:
+            _text("topic", topic)
+            names.add(topic)
+        if delay is not None or ttr is not None or attempts is not None:
+            _some_int("delay", delay)
+            _some_int("ttr", ttr)
+            _some_int("max_attempts", attempts)
+        if key is not None:
+            _text("key", key)
+        if headers is not None:
+            for name, value in headers.items():
+                _text("the name of a header", name)
+                _text("a header", value)
+        if parent is not None:
+            _receipt(*parent)
+
+
+def _when(command: c.Reschedule | c.Retry) -> None:
+    _ref(command.ref)
+    _int("due", command.due)
+    _some_int("delay", command.delay)
+
+
+def _receipt(id: Any, claims: Any) -> None:
+    if type(id) is not int or type(claims) is not int:
+        raise BadJob(f"a receipt is two whole numbers, not {id!r:.40} and {claims!r:.40}")
+
+
+def _terms(terms: c.Terms) -> None:
+    for name in ("ttr", "max_attempts", "slack", "hold"):
+        _int(name, getattr(terms, name))
+    for delay in terms.backoff:
+        _int("a backoff", delay)
+    number(terms.jitter, "jitter", 0, 1)
+
+
+def _reserve(command: c.Reserve) -> None:
+    _text("topic", command.topic)
+    _text("worker", command.worker)
+    _int("limit", command.limit)
+    _terms(command.terms)
+
+
+def _claim(command: c.Claim) -> None:
+    _text("topic", command.topic)
+    _text("worker", command.worker)
+    _int("begin", command.begin)
+    _int("suspects", command.suspects)
+    _terms(command.terms)
+    if set(map(type, command.ids)) - {int}:
+        raise BadJob("ids must be whole numbers")
+
+
+def _ended(command: c.Ack | c.Release) -> None:
+    if type(command.id) is not int or type(command.claims) is not int:
+        _receipt(command.id, command.claims)
+
+
+def _nack(command: c.Nack) -> None:
+    _receipt(command.id, command.claims)
+    _some_int("delay", command.delay)
+    if command.error is not None and type(command.error) is not str:
+        raise BadJob(f"error must be a str, not {type(command.error).__name__}")
+
+
+def _leased(command: c.Begin | c.Touch) -> None:
+    _receipt(command.id, command.claims)
+    _int("ttr", command.ttr)
+
+
+def _pause(command: c.Pause) -> None:
+    _text("topic", command.topic)
+    if type(command.paused) is not bool:
+        raise BadJob(f"paused must be True or False, not {command.paused!r:.40}")
+
+
+def _purge(command: c.Purge) -> None:
+    _int("age", command.age)
+    _int("limit", command.limit)
+    if command.topic is not None:
+        _text("topic", command.topic)
+
+
+def _announce(command: c.Announce) -> None:
+    _text("worker", command.worker)
+    for topic in command.topics:
+        _text("topic", topic)
+
+
+_CHECKS: Final[dict[type, Callable[[Any], None]]] = {
+    c.Put: _put,
+    c.Cancel: lambda command: _ref(command.ref),
+    c.Reschedule: _when,
+    c.Retry: _when,
+    c.Delete: lambda command: _ref(command.ref),
+    c.Pause: _pause,
+    c.Purge: _purge,
+    c.Reserve: _reserve,
+    c.Claim: _claim,
+    c.Begin: _leased,
+    c.Ack: _ended,
+    c.Nack: _nack,
+    c.Release: _ended,
+    c.Touch: _leased,
+    c.Expire: lambda command: _int("limit", command.limit),
+    c.Announce: _announce,
+}

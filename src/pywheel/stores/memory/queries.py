@@ -1,0 +1,123 @@
+"""Reading a store in memory."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from ...jobs.commands import Ref
+from ...jobs.job import Attempt, Counts, Due, Job, Outcome, State, Topic, shard_of
+from ..checks import clamped
+from ..contract import Filter, Span
+from .state import MemoryState
+
+__all__ = ["MemoryQueries"]
+
+
+class MemoryQueries(MemoryState):
+    """The reading half of the contract."""
+
+    def get(self, ref: Ref) -> Job | None:
+        """Return a job, or None."""
+        with self.lock:
+            self._open()
+            entry = self._find(ref)
+            return self._record(entry) if entry else None
+
+    def jobs(self, filter: Filter, after: int, limit: int) -> list[Job]:
+        """Return jobs by id. O(jobs)."""
+        with self.lock:
+            self._open()
+            return list(
+                islice((job for job in self._after(filter, after) if _fits(job, filter)), max(clamped(limit), 0))
+            )
+
+    def _after(self, filter: Filter, after: int) -> Iterator[Job]:
+        """Yield the jobs behind an id that may be meant."""
+        ids = (
+            self._jobs
+            if filter.topic is None or filter.key is None
+            else self._named.get((filter.topic, filter.key), ())
+        )
+        return (self._record(self._jobs[id]) for id in ids if id > after)
+
+    def counts(self) -> dict[str, Counts]:
+        """Return the counts of each topic. O(topics + running jobs)."""
+        with self.lock:
+            self._open()
+            tally = {name: dict(self._tally[name]) for name in sorted(self._paused)}
+            for entry in self._running.values():
+                states = tally[entry.new.topic]
+                states[State.DELAYED] -= 1
+                states[self._record(entry).state] += 1
+            return {name: Counts(*states.values()) for name, states in tally.items()}
+
+    def topics(self) -> list[Topic]:
+        """Return all topics, by name."""
+        with self.lock:
+            self._open()
+            return [Topic(name, paused) for name, paused in sorted(self._paused.items())]
+
+    def history(self, id: int) -> list[Attempt]:
+        """Return what was tried with a job."""
+        with self.lock:
+            self._open()
+            entry = self._jobs.get(id)
+            if entry is None or entry.run is None:
+                return list(entry.history) if entry else []
+            run = entry.run
+            over = self.clock.wall() >= run.lease
+            ended, outcome = (run.lease, Outcome.LOST) if over else (None, None)
+            return [
+                *entry.history,
+                Attempt(run.claim, run.attempt, entry.started, ended, outcome, entry.worker, None),
+            ]
+
+    def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
+        """Return delayed jobs, span by span, by (due, id)."""
+        with self.lock:
+            self._open()
+            limit = clamped(limit)
+            found: list[Due] = []
+            for topic, shards, after, until in spans:
+                if len(found) >= limit:
+                    break
+                if not self._paused.get(topic):
+                    due = self._due.get(topic, [])
+                    part = due[bisect_right(due, after) : bisect_right(due, (until, self._last))]
+                    mine = (Due(when, id, topic) for when, id in part if shards >> shard_of(id) & 1)
+                    found += islice(mine, limit - len(found))
+            return found
+
+    def first_dues(self, topics: Sequence[str], after: int) -> list[int | None]:
+        """Return the earliest due time above `after` of each topic."""
+        with self.lock:
+            self._open()
+            return [min(self._dues(topic, after), default=None) for topic in topics]
+
+    def _dues(self, topic: str, after: int) -> list[int]:
+        """Return due times above `after`: the earliest of the delayed jobs, and all of those whose lease is over."""
+        due = self._due.get(topic, [])
+        at = bisect_right(due, (after, self._last))
+        found = [when for when, _ in due[at : at + 1]]
+        records = (self._record(entry) for entry in self._running.values() if entry.new.topic == topic)
+        return found + [job.due for job in records if job.state is State.DELAYED and job.due > after]
+
+    def next_lease(self) -> int | None:
+        """Return when the earliest lease is over."""
+        with self.lock:
+            self._open()
+            return min((entry.run.lease for entry in self._running.values() if entry.run), default=None)
+
+
+def _fits(job: Job, filter: Filter) -> bool:
+    """Whether a filter means this job."""
+    return (
+        filter.topic in (None, job.topic)
+        and filter.state in (None, job.state)
+        and filter.key in (None, job.key)
+        and (filter.due_from is None or job.due >= filter.due_from)
+        and (filter.due_until is None or job.due <= filter.due_until)
+        and (filter.error is None or filter.error in (job.last_error or ""))
+    )

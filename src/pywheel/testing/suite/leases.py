@@ -1,0 +1,144 @@
+"""Leases that are over: what became of their jobs is so at once, whether or not anybody has looked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...jobs.commands import Ack, Begin, Cancel, Claim, Delete, Expire, Nack, Purge, Release, Reschedule, Retry, Touch
+from ...jobs.job import Attempt, Counts, Due, Outcome, State
+from .base import FAR, NOW, TERMS, StoreTests
+
+__all__ = ["LeaseTests"]
+
+
+class LeaseTests(StoreTests):
+    """Leases that are over: what became of their jobs is so at once, whether or not anybody has looked."""
+
+    def lose(self, **more: Any) -> int:
+        """Return a job whose lease is over, with nobody having looked."""
+        id = self.put(**more)
+        self.reserve()
+        self.pass_time(1_000)
+        return id
+
+    def test_a_settlement_after_the_lease_is_refused(self) -> None:
+        id = self.lose()
+        assert self.apply(Touch(id, 1, 9)) is False
+        assert self.apply(Begin(id, 1, 9)) is False
+        assert self.apply(Nack(id, 1, 0)) is None
+        assert self.apply(Release(id, 1)) is False
+        assert self.apply(Ack(id, 1)) is False
+
+    def test_a_lost_lease_is_delivered_again_and_the_winner_stands(self) -> None:
+        id = self.lose()
+        second = self.one()
+        assert (second.attempt, second.due, second.claims) == (2, NOW + 1_000, 2)
+        assert self.apply(Ack(id, 1)) is False
+        assert self.apply(Ack(second.id, second.claims)) is True
+
+    def test_a_claim_takes_a_lost_lease(self) -> None:
+        id = self.lose()
+        claimed = self.claim(id, begin=1)
+        assert [(job.id, job.attempt, job.claims) for job in claimed.jobs] == [(id, 2, 2)]
+
+    def test_readers_see_a_lease_that_is_over_as_over(self) -> None:
+        id = self.lose()
+        assert self.state(id) is State.DELAYED
+        assert self.job(id).due == NOW + 1_000
+        assert self.counts() == Counts(delayed=1)
+        assert self.listed(state=State.DELAYED) == [id]
+        assert self.listed(topic="t", state=State.DELAYED) == [id]
+        assert self.listed(state=State.RUNNING) == []
+        assert self.store.first_dues(["t"], NOW + 999) == [NOW + 1_000]
+        assert self.store.history(id) == [Attempt(1, 1, NOW, NOW + 1_000, Outcome.LOST, "w", None)]
+
+    def test_a_window_lists_a_lost_lease_once_it_was_expired(self) -> None:
+        id = self.lose()
+        assert self.window() == []
+        assert self.apply(Expire(10)) == (1, None)
+        assert self.window() == [Due(NOW + 1_000, id, "t")]
+
+    def test_a_lost_lease_can_be_cancelled(self) -> None:
+        id = self.put()
+        self.reserve()
+        assert self.apply(Cancel(id)) is False
+        self.pass_time(1_000)
+        assert self.apply(Cancel(id)) is True
+        assert [row.outcome for row in self.store.history(id)] == [Outcome.LOST, Outcome.CANCELLED]
+
+    def test_a_lost_lease_can_be_rescheduled_deleted_and_retried(self) -> None:
+        assert self.apply(Reschedule(self.lose(), FAR)) is True
+        assert self.apply(Delete(self.lose())) is True
+        dead = self.lose(max_attempts=1)
+        assert self.apply(Retry(dead, FAR)) is True
+        assert self.counts() == Counts(delayed=2)
+
+    def test_lost_leases_spend_attempts(self) -> None:
+        id = self.put()
+        for _ in range(3):
+            self.reserve()
+            self.pass_time(1_000)
+        assert self.state(id) is State.DEAD
+        assert self.counts() == Counts(dead=1)
+        assert self.listed(topic="t", state=State.DEAD) == self.listed(state=State.DEAD) == [id]
+        assert self.listed(topic="t", state=State.DELAYED) == []
+        assert self.store.first_dues(["t"], 0) == [None]
+        assert self.reserve() == []
+
+    def test_a_purge_forgets_one_that_is_dead_by_its_lease(self) -> None:
+        id = self.lose(max_attempts=1)
+        self.pass_time(10)
+        assert self.apply(Purge(State.DEAD, 11, None, 10)) == 0
+        assert self.apply(Purge(State.DEAD, 10, None, 10)) == 1
+        assert self.store.get(id) is None
+
+    def test_an_expiry_leaves_what_readers_saw(self) -> None:
+        ids = [self.put(max_attempts=1 + n % 3) for n in range(6)]
+        self.claim(*ids, begin=4, terms=TERMS._replace(backoff=(70,)))
+        self.pass_time(1_500)
+        before = [(self.store.get(id), self.store.history(id)) for id in ids], self.store.counts()
+        assert self.apply(Expire(100)).ended == 6
+        assert ([(self.store.get(id), self.store.history(id)) for id in ids], self.store.counts()) == before
+
+    def test_expire_ends_no_more_than_asked(self) -> None:
+        for _ in range(5):
+            self.put()
+        self.reserve()
+        self.pass_time(1_000)
+        assert [self.apply(Expire(2)).ended for _ in range(4)] == [2, 2, 1, 0]
+        assert len(self.window()) == 5
+
+    def test_expire_says_when_the_next_lease_ends(self) -> None:
+        assert self.apply(Expire(10)) == (0, None)
+        first, second = self.put(ttr=300), self.put(ttr=500)
+        self.claim(first, second, begin=2)
+        assert self.apply(Expire(10)) == (0, NOW + 300)
+        self.pass_time(300)
+        assert self.apply(Expire(10)) == (1, NOW + 500)
+        assert self.apply(Touch(second, 1, 1_000)) is True
+        assert self.apply(Expire(10)) == (0, NOW + 1_300)
+
+    def test_the_next_lease_is_never_later_than_the_truth(self) -> None:
+        first, second, third = self.put(ttr=300), self.put(ttr=500), self.put()
+        for begin, id in ((1, first), (1, second), (0, third)):
+            self.apply(Claim("t", (id,), TERMS, "w", begin))
+            lease = min(job.lease_until or FAR for job in map(self.job, (first, second, third)))
+            assert (self.store.next_lease() or FAR) <= lease
+        self.apply(Touch(third, 1, 5))
+        assert (self.store.next_lease() or FAR) <= NOW + 5
+        self.pass_time(5)
+        self.apply(Expire(10))
+        assert (self.store.next_lease() or FAR) <= NOW + 300
+
+    def test_the_next_lease_comes_closer_to_the_truth_by_an_expiry(self) -> None:
+        assert self.store.next_lease() is None
+        id = self.put()
+        self.reserve()
+        self.apply(Touch(id, 1, 5_000))
+        self.pass_time(1_500)
+        assert self.apply(Expire(10)) == (0, NOW + 5_000)
+        assert self.store.next_lease() == NOW + 5_000
+        self.apply(Ack(id, 1))
+        self.pass_time(4_000)
+        assert self.apply(Expire(10)) == (0, None)
+        assert self.store.next_lease() is None

@@ -1,0 +1,176 @@
+"""Who is there, who is told what, and when a paused topic is quiet."""
+
+from __future__ import annotations
+
+import threading
+
+from ...jobs.commands import Announce, Expire, Nack, Pause, Release, Reschedule, Retry
+from ...jobs.job import Due, shard_of
+from ...stores.ownership import owners
+from .base import FAR, NOW, StoreTests
+
+__all__ = ["WorkerTests"]
+
+
+class WorkerTests(StoreTests):
+    """Who is there, who is told what, and when a paused topic is quiet."""
+
+    # ---- presence ---------------------------------------------------------------------------------------------------
+
+    def test_workers_have_ids_of_their_own_that_begin_with_their_name(self) -> None:
+        notifiers = [self.notifier(name="w") for _ in range(3)]
+        assert len({notifier.worker for notifier in notifiers}) == 3
+        assert all(notifier.worker.startswith("w") for notifier in notifiers)
+
+    def test_members_are_those_that_have_announced_topics(self) -> None:
+        first, second, mute = self.notifier("a", "b"), self.notifier("b"), self.notifier()
+        found = {member.worker: member.topics for member in mute.members()}
+        assert found == {first.worker: frozenset("ab"), second.worker: frozenset("b")}
+        assert [member.worker for member in first.members()] == sorted(found)
+        self.apply(Announce(first.worker, ("c",)))
+        self.apply(Announce(second.worker, ()))
+        assert [(member.worker, member.topics) for member in second.members()] == [(first.worker, frozenset("c"))]
+
+    def test_who_closes_is_gone(self) -> None:
+        first, second = self.notifier("t"), self.notifier("t")
+        second.wait(0)
+        first.close()
+        first.close()
+        assert second.wait(5)
+        assert [member.worker for member in second.members()] == [second.worker]
+
+    def test_an_announcement_wakes_the_others(self) -> None:
+        first = self.notifier("t")
+        first.wait(0)
+        self.notifier("u")
+        assert first.wait(5)
+
+    def test_a_beat_tells_the_others_whether_one_is_behind(self) -> None:
+        first, second = self.notifier("t"), self.notifier("t")
+        first.beat(NOW - 7)
+        second.beat(0)
+        assert {member.worker: member.behind for member in first.members()} == {first.worker: NOW - 7, second.worker: 0}
+        assert all(member.silent < 5 for member in first.members())
+
+    # ---- waking -----------------------------------------------------------------------------------------------------
+
+    def test_a_wake_ends_a_wait_without_a_ring(self) -> None:
+        notifier = self.notifier()
+        notifier.wake()
+        assert not notifier.wait(60)
+
+    def test_one_worker_may_ring_another(self) -> None:
+        first, second = self.notifier("t"), self.notifier("t")
+        first.wait(0)
+        second.ring(first.worker)
+        assert first.wait(60)
+        second.ring("nobody")
+
+    # ---- hints ------------------------------------------------------------------------------------------------------
+
+    def test_changes_within_a_horizon_are_hinted_and_ring(self) -> None:
+        notifier = self.notifier("t", horizon=NOW + 100)
+        notifier.hints()
+        near, far = self.put(due=NOW + 100), self.put(due=NOW + 101)
+        assert notifier.wait(5)
+        assert notifier.hints() == ([Due(NOW + 100, near, "t")], False)
+        self.apply(Reschedule(far, NOW + 50))
+        self.apply(Reschedule(near, FAR))
+        assert notifier.hints() == ([Due(NOW + 50, far, "t"), Due(FAR, near, "t")], False)
+        assert notifier.hints() == ([], False)
+
+    def test_nothing_is_hinted_before_a_horizon_is_published(self) -> None:
+        notifier = self.notifier("t")
+        notifier.hints()
+        self.put()
+        assert notifier.hints() == ([], False)
+
+    def test_what_comes_back_is_hinted(self) -> None:
+        ids = [self.put() for _ in range(4)]
+        notifier = self.notifier("t", horizon=FAR)
+        jobs = self.reserve()
+        notifier.hints()
+        self.apply(Nack(jobs[0].id, 1, 5))
+        self.apply(Nack(jobs[1].id, 1, None))
+        self.apply(Release(jobs[2].id, 1))
+        self.apply(Retry(jobs[1].id, NOW + 5))
+        self.pass_time(1_000)
+        self.apply(Expire(10))
+        hints = notifier.hints()
+        assert {due.id for due in hints.due} == set(ids)
+        assert not hints.reload
+
+    def test_what_was_deferred_or_taken_meanwhile_is_not_hinted_as_it_was(self) -> None:
+        notifier = self.notifier("t", horizon=FAR)
+        notifier.hints()
+        gone, moved = self.put(), self.put(due=FAR)
+        self.reserve()
+        self.apply(Reschedule(moved, FAR - 1))
+        assert set(notifier.hints().due) == {Due(FAR - 1, moved, "t")}
+        assert gone != moved
+
+    def test_each_worker_hears_of_the_shards_that_it_owns(self) -> None:
+        workers = [self.notifier("t", horizon=FAR) for _ in range(2)]
+        other = self.notifier("u", horizon=FAR)
+        for notifier in self.notifiers:
+            notifier.beat(0)
+            notifier.hints()
+        ids = [self.put() for _ in range(64)]
+        table = owners("t", [notifier.worker for notifier in workers])
+        for notifier in workers:
+            mine = [id for id in ids if table[shard_of(id)] == notifier.worker]
+            assert [due.id for due in notifier.hints().due] == mine
+        assert other.hints().due == []
+
+    def test_a_pause_and_a_resumption_make_workers_read_again(self) -> None:
+        self.put()
+        notifier = self.notifier("t", horizon=NOW)
+        for paused in (True, False):
+            notifier.wait(0)
+            notifier.hints()
+            self.apply(Pause("t", paused))
+            assert notifier.wait(5)
+            assert notifier.hints().reload
+            assert not notifier.hints().reload
+            self.apply(Pause("t", paused))
+            assert not notifier.hints().reload
+
+    # ---- quiet ------------------------------------------------------------------------------------------------------
+
+    def test_a_paused_topic_is_quiet_once_all_its_workers_say_so(self) -> None:
+        first, second, other = self.notifier("t"), self.notifier("t", "u"), self.notifier("u")
+        for notifier in self.notifiers:
+            notifier.beat(0)
+        self.apply(Pause("t", paused=True))
+        assert not self.store.quiet("t", 0)
+        for notifier in (first, second):
+            assert not self.store.quiet("t", 0.01)
+            notifier.beat(0)
+            assert notifier.hints().reload
+            notifier.quiet()
+        assert self.store.quiet("t", 0)
+        assert other.hints().reload
+
+    def test_what_was_said_before_a_pause_does_not_count(self) -> None:
+        notifier = self.notifier("t")
+        notifier.beat(0)
+        notifier.hints()
+        self.apply(Pause("t", paused=True))
+        notifier.quiet()
+        assert not self.store.quiet("t", 0)
+
+    def test_a_topic_without_workers_is_quiet_at_once(self) -> None:
+        self.apply(Pause("t", paused=True))
+        assert self.store.quiet("t", 0)
+
+    def test_who_waits_for_quiet_is_told_as_soon_as_it_is(self) -> None:
+        notifier = self.notifier("t")
+        notifier.beat(0)
+        self.apply(Pause("t", paused=True))
+        results: list[bool] = []
+        thread = threading.Thread(target=lambda: results.append(self.store.quiet("t", 60)))
+        thread.start()
+        notifier.hints()
+        notifier.quiet()
+        thread.join(30)
+        assert results == [True]
