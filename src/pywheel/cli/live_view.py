@@ -34,10 +34,10 @@ class LiveView:
         self._tally = Tally()
         queue.events.listen(self._tally)
         self._console = Console()
-        self._live = Live(get_renderable=self.render, console=self._console, refresh_per_second=_FRAMES)
         self._began = time.monotonic()
         self._count_at = 0.0
         self._rows: list[tuple[Any, ...]] = []
+        self._live = Live(get_renderable=self.render, console=self._console, refresh_per_second=_FRAMES)
 
     def __enter__(self) -> Self:
         self._live.start(refresh=True)
