@@ -16,12 +16,16 @@ from setuptools import Distribution, Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
-CORE = "pywheel.core"
+CORE, TIMERS = "pywheel.core", "pywheel.timers"
 WHEEL = f"{CORE}._wheel"
-MODULES = (WHEEL, "pywheel.timers._timers", "pywheel.timers._loop")  # each from the .pyx named as its last part
+MODULES = (WHEEL, f"{TIMERS}._timers", f"{TIMERS}._loop")  # each from the .pyx named as its last part
 ROOT = Path(__file__).resolve().parent
 SOURCES = Path("src", "wheel")
-HEADERS = sorted(path.name for path in (ROOT / SOURCES).glob("*.pxd"))
+CLOCK = "clock.pxd"
+HEADERS = {  # of each package, which the others cimport them from; the core has no clock
+    CORE: sorted(path.name for path in (ROOT / SOURCES).glob("*.pxd") if path.name != CLOCK),
+    TIMERS: [CLOCK],
+}
 
 DIRECTIVES = {
     "language_level": "3",
@@ -68,14 +72,14 @@ def compiler_options(compiler: str, sanitizers: str) -> tuple[list[str], list[st
 def stage(directory: Path, module: str) -> Path:
     """Lay the sources out under the names they cimport each other by; return the module's staged .pyx."""
     shutil.rmtree(directory, ignore_errors=True)
-    core = directory.joinpath(*CORE.split("."))
     source = directory.joinpath(*module.split(".")).with_suffix(".pyx")
-    for package in {core, source.parent}:
-        package.mkdir(parents=True, exist_ok=True)
-        for parent in (package, package.parent):
+    for package in {CORE, module.rpartition(".")[0]}:  # for the core's own module, the core alone
+        folder = directory.joinpath(*package.split("."))
+        folder.mkdir(parents=True)
+        for parent in (folder, folder.parent):
             (parent / "__init__.pxd").touch()
-    for name in HEADERS:
-        shutil.copyfile(ROOT / SOURCES / name, core / name)
+        for name in HEADERS[package]:
+            shutil.copyfile(ROOT / SOURCES / name, folder / name)
     shutil.copyfile(ROOT / SOURCES / source.name, source)
     return source
 
@@ -112,11 +116,13 @@ class BuildNative(build_ext):
 
 
 class BuildPython(build_py):
-    """Install the .pxd files beside the extension, so that others can cimport them."""
+    """Install the .pxd files in their packages, so that others can cimport them."""
 
     def _get_data_files(self) -> list[tuple[str, str, str, list[str]]]:
-        target = Path(self.build_lib, *CORE.split("."))
-        return [*super()._get_data_files(), (CORE, str(SOURCES), str(target), HEADERS)]
+        files = super()._get_data_files()
+        for package, headers in HEADERS.items():
+            files.append((package, str(SOURCES), str(Path(self.build_lib, *package.split("."))), headers))
+        return files
 
 
 def native(module: str, macros: dict[str, str] | None = None, *, optional: bool = False) -> Extension:

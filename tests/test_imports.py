@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "timers": {"core"},
     "jobs": set(),
     "stores": {"jobs"},
-    "client": {"stores", "jobs"},
+    "client": {"stores", "jobs", "observe"},  # a queue logs unless told otherwise
     "worker": {"stores", "jobs", "core"},
     "observe": {"jobs"},
     "cli": {"client", "worker", "stores", "jobs", "observe", "__init__"},

@@ -152,10 +152,15 @@ Listener: TypeAlias = Callable[[Event], object]
 
 
 class Events:
-    """Tells every listener. `listeners` may be empty: then whoever would tell need not even make the event."""
+    """Tells every listener.
 
-    def __init__(self, listeners: Iterable[Listener] = ()) -> None:
+    `listeners` hear of everything; while there are none, whoever would tell of what happens with each job need not even
+    make the event. `log` hears of what is rare, whether or not there are listeners.
+    """
+
+    def __init__(self, listeners: Iterable[Listener] = (), log: Listener | None = None) -> None:
         self.listeners: tuple[Listener, ...] = tuple(listeners)
+        self._log = log
 
     def listen(self, listener: Listener) -> None:
         """Tell one more listener from now on."""
@@ -163,7 +168,7 @@ class Events:
 
     def tell(self, event: Event) -> None:
         """Call every listener. Never raises an Exception."""
-        for listener in self.listeners:
+        for listener in self.listeners if self._log is None else (self._log, *self.listeners):
             try:
                 listener(event)
             except Exception:  # whatever a listener does wrong, the jobs go on

@@ -31,9 +31,9 @@ from libc.math cimport INFINITY, isnan, nextafter
 from libc.stdint cimport uint32_t, uint64_t, uintptr_t
 
 from pywheel.core._wheel cimport TimingWheel
-from pywheel.core.advance cimport wheel_advance_some, wheel_pop
-from pywheel.core.arena cimport arena_find, is_live
-from pywheel.core.bits cimport DIGIT_BITS, SLOT_MASK, ctz, next_bit, unlikely
+from pywheel.core.advance cimport is_behind, next_occupied, wheel_advance_some, wheel_pop
+from pywheel.core.arena cimport arena_find, live_nodes, next_live, walk_t
+from pywheel.core.bits cimport DIGIT_BITS, SLOT_MASK, unlikely
 from pywheel.core.levels cimport wheel_t
 from pywheel.core.schedule cimport wheel_remove, wheel_schedule
 
@@ -373,13 +373,12 @@ cdef class WheelScheduling:
     @property
     def _scheduled(self):
         """The handles of the pending timers by time, as a new list. O(n log n)."""
-        cdef const wheel_t *w = &self.timers.wheel
-        cdef uint32_t index
+        cdef walk_t walk
         handles = []
         with critical_section(self.timers):
-            for index in range(1, w.arena.used):
-                if is_live(w.arena.nodes + index):
-                    handles.append(<object><PyObject *><uintptr_t>w.arena.nodes[index].payload)
+            walk = live_nodes(&self.timers.wheel.arena)
+            while next_live(&walk):
+                handles.append(<object><PyObject *><uintptr_t>walk.node.payload)
         handles.sort(key=attrgetter("_when"))
         return handles
 
@@ -477,21 +476,18 @@ cdef class WheelScheduling:
     cdef double earliest(self) noexcept:
         """The time to look again: at or before the earliest `when`; infinity without timers. O(levels)."""
         cdef wheel_t *w = &self.timers.wheel
-        cdef double found = self.early
-        cdef uint32_t rest = w.in_use
-        cdef uint64_t here
-        cdef int l, distance
-        if w.live == 0:
-            return INFINITY
-        if w.ready_live or w.cursor <= w.now:
-            return -INFINITY
-        while rest:
-            l = ctz(rest)
-            rest &= rest - 1
-            here = (w.cursor >> DIGIT_BITS * l) + (l > 0)
-            distance = next_bit(w.level[l].occupied, <int>(here & SLOT_MASK))
-            if distance >= 0:
-                found = min(found, self.earliest_of(l, here + distance))
+        cdef double found
+        cdef uint32_t rest
+        cdef uint64_t number
+        cdef int l
+        with critical_section(self.timers):
+            if w.live == 0:
+                return INFINITY
+            if is_behind(w):
+                return -INFINITY
+            found, rest = self.early, w.in_use
+            while next_occupied(w, &rest, &l, &number):
+                found = min(found, self.earliest_of(l, number))
         return found
 
     cdef double earliest_of(self, int level, uint64_t number) noexcept:

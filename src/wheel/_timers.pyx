@@ -17,11 +17,11 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 
 from pywheel.core._wheel cimport TimingWheel
 from pywheel.core.advance cimport wheel_advance, wheel_next_deadline, wheel_pop
-from pywheel.core.arena cimport GEN_BITS, arena_find, is_live
+from pywheel.core.arena cimport GEN_BITS, arena_find, live_nodes, next_live, walk_t
 from pywheel.core.bits cimport prefetch
-from pywheel.core.clock cimport HAS_CLOCK, first_ns, monotonic_ns
 from pywheel.core.levels cimport NEVER, wheel_t
 from pywheel.core.schedule cimport wheel_move, wheel_remove, wheel_schedule
+from pywheel.timers.clock cimport HAS_CLOCK, first_ns, monotonic_ns
 
 from pywheel._errors import WheelFull
 from pywheel.core._wheel import TimingWheel as _TimingWheel
@@ -383,15 +383,14 @@ cdef class Driver:
 
     def pending(self):
         """Return the timers that are to be called, by deadline. O(n log n)."""
-        cdef wheel_t *w = &self.wheel.wheel
-        cdef uint32_t index
+        cdef walk_t walk
         cdef list deadlines = [], stamps = [], timers = []
         with critical_section(self.wheel):
-            for index in range(1, w.arena.used):
-                if is_live(w.arena.nodes + index):
-                    deadlines.append(w.arena.nodes[index].deadline)
-                    stamps.append(w.arena.nodes[index].stamp >> GEN_BITS)
-                    timers.append(<object><PyObject *><uintptr_t>w.arena.nodes[index].payload)
+            walk = live_nodes(&self.wheel.wheel.arena)
+            while next_live(&walk):
+                deadlines.append(walk.node.deadline)
+                stamps.append(walk.node.stamp >> GEN_BITS)
+                timers.append(<object><PyObject *><uintptr_t>walk.node.payload)
         return [timer for _, _, timer in sorted(zip(deadlines, stamps, timers))]
 
     def next_deadline(self):

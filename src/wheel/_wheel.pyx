@@ -28,7 +28,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from pywheel._errors import WheelFull
 from pywheel.core import _arguments as arguments
 
-from pywheel.core.arena cimport INDEX_LIMIT, arena_find, arena_handle, is_live
+from pywheel.core.arena cimport INDEX_LIMIT, arena_find, arena_handle, live_nodes, next_live, walk_t
 from pywheel.core.bits cimport unlikely
 from pywheel.core.check cimport wheel_check
 from pywheel.core.advance cimport wheel_advance, wheel_next_deadline, wheel_peek, wheel_pop
@@ -178,11 +178,10 @@ cdef void end(KeyWheel self, PyThreadState *released) noexcept:
 
 cdef void release(_Wheel self, wheel_t *old) noexcept:
     """Release the items of a detached wheel in index order, and its memory."""
-    cdef uint32_t index
+    cdef walk_t walk = live_nodes(&old.arena)
     if isinstance(self, TimingWheel):
-        for index in range(1, old.arena.used):
-            if is_live(old.arena.nodes + index):
-                Py_DECREF(<PyObject *><uintptr_t>old.arena.nodes[index].payload)
+        while next_live(&walk):
+            Py_DECREF(<PyObject *><uintptr_t>walk.node.payload)
     wheel_free(old)
 
 
@@ -345,13 +344,13 @@ cdef class _Wheel:
 
     def __iter__(self):
         """Iterate over the handles of the timers pending at the moment of the call, in no particular order. O(n)."""
-        cdef uint32_t index
+        cdef walk_t walk
         cdef list handles = []
         with critical_section(self):
             enter(self)
-            for index in range(1, self.wheel.arena.used):
-                if is_live(self.wheel.arena.nodes + index):
-                    handles.append(arena_handle(&self.wheel.arena, index))
+            walk = live_nodes(&self.wheel.arena)
+            while next_live(&walk):
+                handles.append(arena_handle(&self.wheel.arena, walk.index))
         return iter(handles)
 
     def __sizeof__(self):
@@ -878,13 +877,12 @@ cdef size_t offset = <size_t>(<char *>&_any.wheel - <char *><PyObject *>_any)
 
 cdef int traverse(PyObject *self, visitproc visit, void *arg) noexcept:
     cdef const wheel_t *w = <wheel_t *>(<char *>self + offset)
-    cdef uint32_t index
+    cdef walk_t walk = live_nodes(&w.arena)
     cdef int stop
-    for index in range(1, w.arena.used):
-        if is_live(w.arena.nodes + index):
-            stop = visit(<PyObject *><uintptr_t>w.arena.nodes[index].payload, arg)
-            if stop:
-                return stop
+    while next_live(&walk):
+        stop = visit(<PyObject *><uintptr_t>walk.node.payload, arg)
+        if stop:
+            return stop
     return traverse_attributes(self, visit, arg)
 
 

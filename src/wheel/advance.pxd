@@ -82,22 +82,32 @@ cdef inline bint move_cursor(wheel_t *w, uint64_t tick, uint64_t *quota) noexcep
     return True
 
 
+cdef inline bint next_occupied(wheel_t *w, uint32_t *levels, int *level, uint64_t *number) noexcept nogil:
+    """Take the lowest of `levels`, at first in_use, that has an occupied slot; False if none is left.
+
+    Write the level, and the first such slot's number: the slot starts at tick number << DIGIT_BITS * level.
+    """
+    cdef uint64_t here
+    cdef int l, distance
+    while levels[0]:
+        l = ctz(levels[0])
+        levels[0] &= levels[0] - 1
+        here = (w.cursor >> DIGIT_BITS * l) + (l > 0)           # invariant a
+        distance = next_bit(w.level[l].occupied, <int>(here & SLOT_MASK))
+        if distance >= 0:
+            level[0], number[0] = l, here + distance
+            return True
+        w.in_use ^= <uint32_t>1 << l
+    return False
+
+
 cdef inline uint64_t next_event(wheel_t *w) noexcept nogil:
     """The first tick at which an occupied slot starts, of any level; NEVER if all are empty. O(levels)."""
-    cdef uint64_t earliest = NEVER, here, start
+    cdef uint64_t earliest = NEVER, number
     cdef uint32_t rest = w.in_use
-    cdef int l, distance
-    while rest:
-        l = ctz(rest)
-        rest &= rest - 1
-        here = (w.cursor >> DIGIT_BITS * l) + (l > 0)
-        distance = next_bit(w.level[l].occupied, <int>(here & SLOT_MASK))
-        if distance < 0:
-            w.in_use ^= <uint32_t>1 << l
-            continue
-        start = (here + distance) << DIGIT_BITS * l
-        if start < earliest:
-            earliest = start
+    cdef int l
+    while next_occupied(w, &rest, &l, &number):
+        earliest = min(earliest, number << DIGIT_BITS * l)
     return earliest
 
 
@@ -199,10 +209,15 @@ cdef inline uint64_t wheel_pop(wheel_t *w, uint64_t *payloads, uint64_t n) noexc
     return popped
 
 
+cdef inline bint is_behind(const wheel_t *w) noexcept nogil:
+    """Whether the last wheel_advance has left something to collect, or to hand out."""
+    return w.cursor <= w.now or w.ready_live != 0
+
+
 cdef inline uint64_t wheel_next_deadline(wheel_t *w) noexcept nogil:
     """A tick no later than the earliest deadline and no earlier than now; NEVER if nothing is pending. O(levels)."""
     if w.live == 0:
         return NEVER
-    if w.cursor <= w.now or w.ready_live or w.level[0].weight[OVERDUE]:
+    if is_behind(w) or w.level[0].weight[OVERDUE]:
         return w.now
     return next_event(w)

@@ -22,6 +22,7 @@ cdef extern from *:
       #else
         #define pywheel_prefetch(p) _mm_prefetch((const char *)(p), _MM_HINT_T0)
       #endif
+      #define pywheel_likely(x) (x)
       #define pywheel_unlikely(x) (x)
     #else
       #define pywheel_ctz(x) __builtin_ctzll(x)
@@ -30,6 +31,7 @@ cdef extern from *:
           __builtin_prefetch(p, 1);
           __asm__ __volatile__("");     /* or GCC takes a function that only prefetches for one without effect */
       }
+      #define pywheel_likely(x) __builtin_expect(!!(x), 1)
       #define pywheel_unlikely(x) __builtin_expect(!!(x), 0)
     #endif
     #if defined(__linux__)
@@ -50,6 +52,7 @@ cdef extern from *:
     int ctz "pywheel_ctz"(uint64_t x) noexcept nogil            # x != 0
     int msb "pywheel_msb"(uint64_t x) noexcept nogil            # x != 0
     void prefetch "pywheel_prefetch"(const void *p) noexcept nogil
+    bint likely "pywheel_likely"(bint x) noexcept nogil
     bint unlikely "pywheel_unlikely"(bint x) noexcept nogil
 
 cdef extern from "Python.h" nogil:

@@ -1,4 +1,5 @@
-# The system's monotonic clock, and seconds as whole nanoseconds; as pywheel/timers/_seconds.py has it, in C.
+# The system's monotonic clock, and seconds as whole nanoseconds; as pywheel/timers/_seconds.py has it, in C. It is the
+# timers': the core has no clock.
 
 from libc.math cimport ceil, floor
 from libc.stdint cimport int64_t, uint64_t

@@ -6,7 +6,7 @@
 
 from libc.stdint cimport uint32_t, uint64_t
 
-from pywheel.core.arena cimport GEN_BITS, arena_give, arena_take, gen_mask, is_live, node_t
+from pywheel.core.arena cimport GEN_BITS, arena_give, arena_take, gen_mask, live_nodes, next_live, node_t, walk_t
 from pywheel.core.bits cimport PyMem_RawFree, PyMem_RawMalloc, unlikely
 from pywheel.core.levels cimport (OVERDUE, SEQ_LIMIT, add_levels, fan_out, level_of, place, push, unlink, wheel_t)
 from pywheel.core.sort cimport pair_t, sort_pairs
@@ -15,16 +15,14 @@ from pywheel.core.sort cimport pair_t, sort_pairs
 cdef inline int renumber(wheel_t *w) noexcept nogil:
     """Give the live timers the sequence numbers 1 .. live in the order they have; -1 if memory is out."""
     cdef uint64_t n = 0, i
-    cdef uint32_t index
+    cdef walk_t walk = live_nodes(&w.arena)
     cdef node_t *node
     cdef pair_t *pairs = <pair_t *>PyMem_RawMalloc(2 * w.live * sizeof(pair_t) + 1)
     if pairs == NULL:
         return -1
-    for index in range(1, w.arena.used):
-        node = w.arena.nodes + index
-        if is_live(node):
-            pairs[n].high, pairs[n].low = node.stamp >> GEN_BITS, index
-            n += 1
+    while next_live(&walk):
+        pairs[n].high, pairs[n].low = walk.node.stamp >> GEN_BITS, walk.index
+        n += 1
     sort_pairs(pairs, n, pairs + n)
     for i in range(n):
         node = w.arena.nodes + pairs[i].low

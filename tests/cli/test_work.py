@@ -12,7 +12,7 @@ from rich.console import Console
 from pywheel import BadJob, JobQueue
 from pywheel.cli import live_view, reload
 from pywheel.cli.live_view import LiveView
-from pywheel.cli.work import Terms, _Drain, _ready, load
+from pywheel.cli.work import Terms, _Drain, _ready, _run
 from pywheel.events import JobEnded, JobGivenBack, JobsPut, JobStarted, LeaseLost, WorkerDrains
 from pywheel.jobs import Counts, Job, Outcome, State
 from tests.jobs.waiting import until
@@ -39,36 +39,16 @@ def job(id):
 # ---- which queue ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("target", "message"),
-    [
-        ("shop_of_a_test", "names no queue"),
-        ("shop_of_a_test:qeue", "did you mean queue?"),
-        ("shop_of_a_test:__name__", "is no JobQueue"),
-        ("no_such_module:queue", "there is no module no_such_module"),
-        ("shop_of_a_test_two:queue", "there is no module"),
-        (":queue", "names no queue"),
-    ],
-)
-def test_what_names_no_queue_is_refused(shop, target, message):
-    with pytest.raises(BadJob, match=message):
-        load(target)
+def test_what_is_no_queue_is_refused(shop):
+    shop.other = types.SimpleNamespace(store=None, handlers={})
+    with pytest.raises(BadJob, match="is no JobQueue"):
+        _ready("shop_of_a_test:other", TERMS)
 
 
-def test_a_module_that_misses_another_shows_its_own_error(tmp_path, monkeypatch):
-    (tmp_path / "breaks_in_a_test.py").write_text("import no_such_thing")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    with pytest.raises(ModuleNotFoundError, match="no_such_thing"):
-        load("breaks_in_a_test:queue")
-
-
-def test_only_the_topics_that_are_wanted_are_handled(shop):
-    assert list(_ready("shop_of_a_test:queue", TERMS).handlers) == ["mail", "close"]
-    queue = _ready("shop_of_a_test:queue", TERMS._replace(topics=("mail",)))
-    assert list(queue.handlers) == ["mail"]
-    with pytest.raises(BadJob, match="no handler of 'mial', did you mean mail"):
-        _ready("shop_of_a_test:queue", TERMS._replace(topics=("mial",)))
+def test_a_topic_without_a_handler_is_refused_before_anything_is_said(shop, capsys):
+    with pytest.raises(BadJob, match="no handler for mial"):
+        _run(shop.queue, TERMS._replace(topics=("mial",)))
+    assert capsys.readouterr().err == ""
 
 
 def test_another_store_is_that_of_the_handlers_puts_too(shop, tmp_path, monkeypatch):

@@ -18,6 +18,7 @@ wheel = pywheel.KeyWheel()
 handles = [wheel.schedule(tick, tick) for tick in range(7)]
 wheel.cancel(handles[3])
 assert client.pending(wheel) == len(wheel) == 6
+assert client.due(0.1) == 100_000_000
 print("driven")
 """
 

@@ -1,6 +1,7 @@
 """What is in the distributions, and what is not."""
 
 import importlib.metadata
+import re
 import tarfile
 import zipfile
 from pathlib import PurePosixPath
@@ -12,7 +13,10 @@ from tests.packaging.tools import ROOT, python, run
 pytestmark = pytest.mark.packaging
 
 COMPILED = {".so", ".pyd", ".c", ".o", ".pyc"}
-HEADERS = {path.name for path in (ROOT / "src" / "wheel").glob("*.pxd")}
+HEADERS = {
+    f"pywheel/{'timers' if path.name == 'clock.pxd' else 'core'}/{path.name}"
+    for path in (ROOT / "src" / "wheel").glob("*.pxd")
+}
 STATEMENTS = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src" / "pywheel").rglob("*.sql")}
 MODULES = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src" / "pywheel").rglob("*.py")}
 
@@ -62,10 +66,19 @@ def test_a_wheel_has_the_types(any_wheel):
     assert {"pywheel/py.typed", "pywheel/core/_wheel.pyi"} <= names(any_wheel)
 
 
-def test_a_wheel_has_every_pxd_beside_the_extension(any_wheel):
-    expected = {f"pywheel/core/{name}" for name in HEADERS}
-    assert {"pywheel/core/levels.pxd", "pywheel/core/_wheel.pxd"} <= expected
-    assert {name for name in names(any_wheel) if name.endswith(".pxd")} == expected
+def test_a_wheel_has_every_pxd_in_its_package_and_the_clock_in_that_of_the_timers(any_wheel):
+    assert {"pywheel/core/levels.pxd", "pywheel/core/_wheel.pxd", "pywheel/timers/clock.pxd"} <= HEADERS
+    assert {name for name in names(any_wheel) if name.endswith(".pxd")} == HEADERS
+
+
+def test_the_native_core_uses_nothing_of_the_timers(wheel):
+    """Neither the headers, which others compile, nor the module's own source, which is not in the wheel."""
+    with zipfile.ZipFile(wheel) as content:
+        core = [name for name in content.namelist() if name.startswith("pywheel/core/") and name.endswith(".pxd")]
+        sources = [content.read(name).decode() for name in core]
+    sources.append((ROOT / "src" / "wheel" / "_wheel.pyx").read_text(encoding="utf-8"))
+    uses = re.compile(r"^ *(?:from|c?import) (pywheel\.\w+)", re.MULTILINE)
+    assert {layer for source in sources for layer in uses.findall(source)} == {"pywheel.core", "pywheel._errors"}
 
 
 def test_a_wheel_has_no_sources_to_compile(any_wheel):

@@ -110,7 +110,7 @@ def test_a_put_from_another_process_rings(tmp_path):
 
 def test_a_worker_survives_a_store_that_goes_away_and_keeps_its_acks(live_queue, metrics, caplog):
     store = FaultyStore(live_queue.store)
-    queue = JobQueue(store, metrics=metrics)
+    queue = JobQueue(store, listeners=[metrics])
     gate, started = threading.Event(), threading.Event()
 
     @queue.handler("t", ttr=600)
@@ -140,7 +140,7 @@ def test_an_ack_that_was_committed_but_not_answered_is_no_second_delivery(live_q
             failed.append(True)
             raise OSError("the answer got lost")
 
-    queue = JobQueue(FaultyStore(live_queue.store, fault), metrics=metrics)
+    queue = JobQueue(FaultyStore(live_queue.store, fault), listeners=[metrics])
     queue.handler("t")(lambda job: seen.append(job.id))
     with working(queue):
         first = live_queue.put("t")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
-import sys
-from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
@@ -15,12 +12,14 @@ from .._errors import BadJob
 from ..client.queue import JobQueue
 from ..events import Event, JobEnded, JobGivenBack, JobStarted, LeaseLost, WorkerDrains
 from ..jobs.durations import Duration, duration
-from ..observe.log import log
-from .options import absolute, did_you_mean, span, span_or_none
+from ..worker.loading import load
+from ..worker.worker import Worker
+from .live_view import LiveView
+from .options import absolute, span, span_or_none
 from .output import note, on_terminal
 from .reload import Watch, begin_again, wait_for_mending
 
-__all__ = ["load", "work"]
+__all__ = ["work"]
 
 
 class Terms(NamedTuple):
@@ -77,61 +76,31 @@ def _reloading(target: str, terms: Terms) -> None:
     begin_again()
 
 
-def load(target: str) -> JobQueue:
-    """Return the queue that ``module:name`` names; the working directory is searched too. BadJob if there is none."""
-    module_name, _, name = target.partition(":")
-    if not module_name or not name:
-        raise BadJob(f"{target[:80]!r} names no queue: write it like shop.jobs:queue")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise
-        raise BadJob(f"there is no module {error.name}: run this where it can be imported") from error
-    queue = getattr(module, name, None)
-    if not isinstance(queue, JobQueue):
-        known = [key for key, value in vars(module).items() if isinstance(value, JobQueue)]
-        raise BadJob(f"{name[:80]} in {module_name} is no JobQueue{did_you_mean(name, known)}")
-    return queue
-
-
 def _ready(target: str, terms: Terms) -> JobQueue:
-    """Return the queue, on its store, with the handlers that are wanted."""
+    """Return the queue, on the store that is wanted."""
     queue = load(target)
-    for topic in terms.topics:
-        if topic not in queue.handlers:
-            near = did_you_mean(topic, queue.handlers)
-            raise BadJob(f"{target} has no handler of {topic[:80]!r}{near or ': it has ' + ', '.join(queue.handlers)}")
-    if terms.topics:
-        queue.handlers = {topic: queue.handlers[topic] for topic in terms.topics}
+    if not isinstance(queue, JobQueue):
+        raise BadJob(f"{target[:80]} is no JobQueue")
     if terms.store is not None:
         queue.use(absolute(terms.store))
     return queue
 
 
 def _run(queue: JobQueue, terms: Terms, watch: Watch | None = None) -> None:
-    """Run one worker in this process until it is told to stop. Several processes of these need a supervisor."""
-    from ..worker import Worker  # the other commands need not wait for it
-
-    note(f"pywheel: working on {queue.store.url}, topics {', '.join(sorted(queue.handlers))}")
+    """Run one worker in this process until it is told to stop."""
+    worker = Worker(queue, topics=terms.topics or None, grace=terms.grace, keep=terms.keep)
+    note(f"pywheel: working on {queue.store.url}, topics {', '.join(sorted(terms.topics or queue.handlers))}")
     elsewhere = os.environ.get("PYWHEEL_STORE")
     if terms.store is None and elsewhere and absolute(elsewhere) != queue.store.url:
         note("pywheel: PYWHEEL_STORE names another store; it counts here with --store only")
     queue.events.listen(_Drain())
-    worker = Worker(queue, grace=terms.grace, keep=terms.keep)
     if watch is not None:
         watch.start(worker.stop)
     if terms.live:
-        from .live_view import LiveView
-
         with LiveView(queue):
             worker.run()
         return
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
-    queue.events.listen(log)
     worker.run()
 
 

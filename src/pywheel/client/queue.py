@@ -14,6 +14,7 @@ from ..jobs.durations import Duration, duration
 from ..jobs.handler import Handler
 from ..jobs.job import Job
 from ..jobs.retry import DEFAULT, RetryPolicy
+from ..observe.log import log
 from ..stores.contract import Store
 from ..stores.open import open as open_store
 from .async_batches import AsyncBatches
@@ -59,7 +60,7 @@ class JobQueue(Puts, ByReference, ByFilter, Claims):
     ) -> None:
         self.max_body = whole(max_body, "max_body", MOST)
         self.store = _opened(url, clock, create=create)
-        self.events = Events(listeners)
+        self.events = Events(listeners, log)
         self.handlers: dict[str, Handler] = {}
         self._batches = AsyncBatches(self.store, self._applied)
 

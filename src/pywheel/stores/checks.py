@@ -58,10 +58,12 @@ def clamped(number: int) -> int:
 
 
 def storable(error: str | None) -> str | None:
-    """Return what is kept of an error's text: what UTF-8 cannot hold is escaped, or the nack would come to nothing."""
-    if error is None or error.isascii():
-        return error
-    return error.encode("utf-8", "backslashreplace").decode()
+    """Return what is kept of an error's text: what some database cannot hold is escaped, or the nack would be refused."""
+    if error is None:
+        return None
+    if "\0" in error:
+        error = error.replace("\0", "\\x00")
+    return error if error.isascii() else error.encode("utf-8", "backslashreplace").decode()
 
 
 # ---- single values --------------------------------------------------------------------------------------------------

@@ -7,11 +7,15 @@ rescan. It never loses or repeats one.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ..jobs.job import Due
 
-__all__ = ["Hints", "Member", "Notifier"]
+__all__ = ["SILENT", "Hints", "Member", "Notifier"]
+
+SILENT: Final = 1.0
+"""Seconds without a beat after which a worker counts as none of the owners, unless all are silent. Others may take its
+shards over once it has been silent for longer, not sooner. It reads all again when it goes on: `Hints.reload`."""
 
 
 class Hints(NamedTuple):
@@ -27,7 +31,7 @@ class Member(NamedTuple):
     worker: str
     topics: frozenset[str]
     silent: float  # seconds since it last showed that it works
-    behind: int  # the due time of a job that it has no room for, ms; 0 if it keeps up
+    behind: int  # since when jobs are due there that it has no room for, ms; 0 if it keeps up; -1 if it is just full
 
 
 class Notifier(ABC):
@@ -50,7 +54,11 @@ class Notifier(ABC):
 
     @abstractmethod
     def members(self) -> tuple[Member, ...]:
-        """Return all workers that have announced topics, this one too, by name. Without a query unless one came or went."""
+        """Return all workers that have announced topics, this one too, by name. Without a query unless one came or went.
+
+        Silent ones are among them, until they are gone for long. A worker that misses itself was taken for gone: it
+        announces its topics again.
+        """
 
     @abstractmethod
     def hints(self) -> Hints:

@@ -1,283 +1,354 @@
 """The dispatcher: one loop that turns due times into running handlers, and ends of handlers into acks.
 
-Each step is one transaction at most: what finished since the last step, what the keeper and the janitor have to do,
-and the next claims. It is the only one in the worker that talks to the store, so handlers never wait for a commit.
+Each step is one transaction at most: what finished since the last step, leases, chores, and the next claims. It is the
+only one in the worker that talks to the store, so handlers never wait for a commit.
 """
 
 from __future__ import annotations
 
-import logging
-import time
-import traceback
-from collections import Counter, deque
-from collections.abc import Callable, Iterator
+import random
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from .._errors import BadBody
+from .._errors import StoreClosed
 from ..clock import Clock
-from ..jobs.commands import Ack, Claim, Nack, Op, Release
-from ..jobs.handler import GiveUp, Handler, RetryLater
-from ..jobs.job import Job, State
-from ..observe.log import about, event
-from ..observe.metrics import Metrics
-from ..stores.contract import Listener, Store
-from .janitor import Janitor
-from .leases import LeaseKeeper
-from .pools import Finished, Outside, Pool
-from .topics import Lane
-from .window import Window
+from ..events import (
+    BacklogSeen,
+    ClockStepped,
+    Events,
+    JobsClaimed,
+    PoolStuck,
+    StoreBack,
+    StoreFailed,
+)
+from ..jobs.commands import Announce, Claim, Claimed, Command
+from ..jobs.handler import Handler
+from ..jobs.lifecycle import LOST_BEGUN
+from ..stores.contract import Span, Store
+from ..stores.notifier import Notifier
+from .leases import Lease, Leases
+from .ownership import OVERDUE, Ownership
+from .pools import Outside, Pool
+from .pruning import Pruning
+from .recovery import Recovery
+from .settling import Settling
+from .suspects import Suspects
+from .topics import Topic
+from .window import PAGE, Window, Windows
 
 __all__ = ["Dispatcher"]
 
-_LONGEST_SLEEP: Final = 1.0  # seconds; by then a step of the wall clock is noticed
-_STEP: Final = 0.25  # seconds that the wall clock may differ from what it should show before it counts as stepped
-_LINGER: Final = 0.001  # seconds to wait for more ends of handlers while others are at work: larger commits
-_ENOUGH: Final = 64
-_ERROR_LENGTH: Final = 4_000
-_BACKOFF: Final = (0.05, 5.0)  # seconds between tries while the store is away: first, longest
+MAX_BYTES: Final = 64 << 20
+_TOLERANCE: Final = 0.05  # seconds by which the wall clock may be off what it should show; less does no harm
+_TOGETHER: Final = 160  # claims in a step beside other topics: one that becomes due meanwhile waits for milliseconds
+_ALONE: Final = 1_000
+_AGAIN: Final = 0.01  # seconds before jobs are claimed again that could not be claimed
+_SETTLE: Final = 0.01  # seconds that an ack may wait for others while more jobs are handled
+_BACKOFF: Final = (0.05, 1.0)  # seconds between tries while the store is away: first, longest
 
 
 class Dispatcher:
-    """Steps through the life of a worker. `step` and `sleep` are called in turn, by one thread."""
+    """Steps through the life of a worker. `step` and `sleep` are called in turn, by one thread.
+
+    pool        makes the pool of a handler
+    keep        how long finished jobs are kept, in ms; None for ever
+    max_bytes   how many bytes of bodies may be in the pools
+    """
 
     def __init__(
         self,
         store: Store,
-        listener: Listener,
-        handlers: dict[str, Handler],
+        notifier: Notifier,
+        handlers: Mapping[str, Handler],
         pool: Callable[[Handler, Outside], Pool],
-        metrics: Metrics,
+        events: Events,
+        *,
         keep: int | None = None,
+        max_bytes: int = MAX_BYTES,
     ) -> None:
         self._store = store
-        self._listener = listener
+        self._notifier = notifier
         self._clock: Clock = store.clock
-        self._metrics = metrics
-        outside = Outside(self._done, self._holds, self._clock, metrics)
-        self.lanes = {topic: Lane(handler, pool(handler, outside)) for topic, handler in handlers.items()}
-        self._window = Window(store, listener, tuple(handlers), self._clock)
-        self._keeper = LeaseKeeper(handlers.values())
-        self._janitor = Janitor(listener.worker, keep)
-        self._finished: deque[Finished] = deque()
-        self._unsettled: list[tuple[Op, Job]] = []  # ends of claims that the store does not know yet
-        self._asleep = False
-        self._rung = False
+        self._events = events
+        self._max_bytes = max_bytes
+        self._leases = Leases()
+        self._suspects = Suspects()
+        self._settling = Settling(store, notifier, self._leases, self._suspects, events)
+        outside = Outside(self._settling.done, self._clock, events)
+        self.topics = {
+            name: Topic(handler, pool(handler, outside), Window(name, _room(handler)))
+            for name, handler in handlers.items()
+        }
+        self._most = _ALONE if len(handlers) == 1 else _TOGETHER
+        self._windows = Windows(store, notifier, [topic.window for topic in self.topics.values()])
+        self._ownership = Ownership(notifier, handlers)
+        self._recovery = Recovery(store)
+        self._pruning = Pruning(keep)
+        self._rung = True
         self._failures = 0
-        self._offset = self._clock.wall() / 1000 - self._clock.time()
+        self._turn = 0
+        self._fed: set[Topic] = set()  # with jobs in their pools
+        self._offset = self._read_offset()
         self.draining = False
-
-    # ---- from the pools ---------------------------------------------------------------------------------------------
-
-    def _done(self, finished: Finished) -> None:
-        """Note that a handler ended. From any thread."""
-        self._finished.append(finished)
-        if self._asleep:
-            self._asleep = False
-            self._listener.wake()
-
-    def _holds(self, job: Job) -> bool:
-        return self._keeper.holds(job, self._clock.wall())
 
     # ---- one step ---------------------------------------------------------------------------------------------------
 
     def step(self) -> bool:
-        """Do all there is to do now, in one transaction; return whether the store took it."""
+        """Do all there is to do now, in one transaction; return whether the store took it. StoreClosed: it never will."""
         try:
-            now = self._clock.wall()
-            self._watch_clock()
-            if self._listener.stirred():
-                self._janitor.again()
-            if self._rung:
-                if self._window.read_hints():
-                    self._janitor.again()
-                self._rung = False
-            if not self.draining:
-                self._look_ahead(now)
-            self._commit(now)
+            self._look()
+            self._commit(self._clock.wall())
+        except StoreClosed:
+            raise
         except Exception as error:  # noqa: BLE001  (whatever it is, the claims of this worker must be ended)
             self._failures += 1
             self._rung = True
-            self._metrics.count("store_error", "")
-            event(logging.ERROR, "store_error", error=error, failures=self._failures, unsettled=len(self._unsettled))
+            self._events.tell(StoreFailed(error, self._failures, len(self._settling)))
             return False
         if self._failures:
-            event(logging.WARNING, "store_back", failures=self._failures)
+            self._events.tell(StoreBack(self._failures))
             self._failures = 0
         return True
 
-    def _look_ahead(self, now: int) -> None:
-        if self._janitor.epochs:
-            self._window.load(now)
-        for id, topic in self._window.due(now):
-            self.lanes[topic].ready.append(id)
+    def announce(self) -> None:
+        """Say which topics are handled here; none while draining. StoreError.
+
+        What was put before is read afterwards: until then nobody was told of it.
+        """
+        topics = () if self.draining else tuple(self.topics)
+        self._store.apply([Announce(self._notifier.worker, topics)])
+        self._rung = True
+        for topic in self.topics.values():
+            self._windows.again(topic.window)
+
+    def _look(self) -> None:
+        """See what has changed outside: the clock, the other workers, the jobs."""
+        self._watch_clock()
+        now, monotonic = self._clock.wall(), self._clock.time()
+        if monotonic >= self._ownership.look_at or self._rung:
+            self._look_round(now, monotonic)
+        if self._rung:
+            paused = self._windows.hear()
+            self._rung = False
+            if paused:
+                self._take_back_paused()
+                self._notifier.quiet()
+        for topic in self._leases.stuck(monotonic):
+            back = topic.stuck()
+            self._settling.give_back(back)
+            self._events.tell(PoolStuck(topic.name, len(back)))
+        if not self.draining:
+            self._windows.read(now)
+            self._windows.advance(now)
+
+    def _look_round(self, now: int, monotonic: float) -> None:
+        """See who else is there, which leases end, and which jobs of others are overdue."""
+        changed = self._ownership.look(monotonic, self._behind())
+        self._recovery.look()
+        if self.draining:
+            return
+        if changed:
+            for window in self._windows.by_topic.values():
+                self._windows.own(window, self._ownership.shards(window.topic))
+        spare = [name for name, topic in self.topics.items() if not topic.behind and topic.begin]
+        rescues = self._ownership.rescues(spare, now)
+        if rescues:
+            spans = [Span(name, shards, (-1, 0), now - OVERDUE) for name, shards in rescues.items()]
+            self._windows.also(self._store.windows(spans, PAGE))
+
+    def _behind(self) -> int:
+        """Return since when jobs are due here that are not claimed; -1 if no more could be; else 0."""
+        late = min((topic.behind for topic in self.topics.values() if topic.behind), default=0)
+        return late or -(not any(topic.begin for topic in self.topics.values()))
+
+    def _take_back_paused(self) -> None:
+        """Give back what waits in the pools of paused topics."""
+        paused = {topic.name for topic in self._store.topics() if topic.paused}
+        for name in paused & self.topics.keys():
+            self._settling.give_back(self.topics[name].stuck())
+            self._windows.drop(self.topics[name].window)
 
     def _commit(self, now: int) -> None:
-        """Settle, keep, clean and claim."""
-        self._settle()
-        unsettled = self._unsettled
-        ops: list[Op] = [op for op, _ in unsettled]
-        touches = self._renewals(now)
-        chores = [] if self.draining else self._janitor.ops(now)
-        claims = [] if self.draining else self._claims()
-        ops += [*touches, *chores, *claims]
-        if not ops:
+        """Settle, renew, clean and claim."""
+        asked = self._clock.time()
+        settling = self._settling.commands(asked, self._most)
+        renewals = self._leases.begins(asked) + self._leases.renewals(asked)
+        expire = [] if self.draining else self._recovery.commands(now, in_charge=self._ownership.recovers)
+        purges = [] if self.draining else self._pruning.commands(now, len(settling))
+        claims = [] if self.draining else self._claims(asked)
+        commands: list[Command[Any]] = [
+            *settling,
+            *map(Leases.command, renewals),
+            *expire,
+            *purges,
+            *claims,
+        ]
+        if not commands:
             return
         try:
-            outcomes = iter(self._store.apply(ops))
+            outcomes = iter(self._store.apply(commands))
         except BaseException:
             for claim in claims:
-                self.lanes[claim.topic].ready.extendleft(reversed(claim.ids))
+                self._windows.return_ids(self.topics[claim.topic].window, claim.ids)
             raise
-        self._unsettled = []
-        self._learn(unsettled, outcomes)
-        for touch in touches:
-            if next(outcomes):
-                self._keeper.renewed(now, touch)
-        shards = [self._janitor.learn(now, op, next(outcomes)) for op in chores]
+        self._settling.learn(outcomes)
+        self._renewed(renewals, outcomes, asked)
+        for _ in expire:
+            self._recovery.learn(next(outcomes))
+        for purge in purges:
+            self._pruning.learn(now, purge, next(outcomes))
         for claim in claims:
-            self._claimed(claim, next(outcomes))
-        if any(shards):
-            self._reload()
+            self._claimed(claim, next(outcomes), asked)
+        self._windows.feed()
 
-    def _claims(self) -> list[Claim]:
-        wanted = (lane.claim(self._listener.worker, self._janitor.epochs) for lane in self.lanes.values() if lane.ready)
-        return [claim for claim in wanted if claim is not None]
+    # ---- claims -----------------------------------------------------------------------------------------------------
 
-    def _claimed(self, claim: Claim, jobs: list[Job]) -> None:
-        for id in claim.ids:
-            self._window.settled(id)
-        if jobs:
-            self._keeper.hold(self.lanes[claim.topic].handler, jobs)
-            self._janitor.expect(min([job.lease_until or 0 for job in jobs]))
-            self._metrics.count("claimed", claim.topic, len(jobs))
-            self.lanes[claim.topic].feed(jobs, self._clock.time())
-        self._metrics.observe("backlog", claim.topic, len(self.lanes[claim.topic].ready))
-
-    def _renewals(self, now: int) -> list[Any]:
-        monotonic = self._clock.time()
-        if not len(self._keeper) or monotonic < self._keeper.look_at:
+    def _claims(self, now: float) -> list[Claim]:
+        """Return the commands that claim what is due and has room, each topic first in its turn."""
+        windows = list(self._windows.ready)
+        if not windows:
             return []
-        waiting = {(job.id, job.claims) for lane in self.lanes.values() for job in lane.pool.peek()}
-        return self._keeper.renewals(now, monotonic, waiting)
+        self._turn = (self._turn + 1) % len(windows)
+        claims: list[Claim] = []
+        most, trial = self._most, self._suspects.room(now)
+        bytes_left = self._max_bytes - self._leases.bytes
+        for window in windows[self._turn :] + windows[: self._turn]:
+            topic = self.topics[window.topic]
+            room = min(topic.room(now, bytes_left), most)
+            ids = window.take(room) if room > 0 else ()
+            if ids:
+                claims.append(Claim(topic.name, ids, topic.terms, self._notifier.worker, topic.begin, trial))
+                most -= len(ids)
+                bytes_left -= len(ids) * topic.body
+                trial = 0
+            self._backlog(topic)
+        return claims
 
-    # ---- ends of claims ---------------------------------------------------------------------------------------------
+    def _backlog(self, topic: Topic) -> None:
+        """Note since when jobs are due that are not claimed."""
+        window = topic.window
+        if not window.ready:
+            del self._windows.ready[window]
+        if window.ready or window.full:
+            topic.behind = topic.behind or self._clock.wall()
+        else:
+            topic.behind = 0
+        if self._events.listeners:
+            self._events.tell(BacklogSeen(topic.name, len(window.ready)))
 
-    def _settle(self) -> None:
-        """Turn what finished into commands."""
-        monotonic = self._clock.time()
-        while self._finished:
-            job, error, handled = self._finished.popleft()
-            lane = self.lanes[job.topic]
-            lane.finished(monotonic)
-            if not handled:
-                self._lost(job)
-            elif error is None:
-                self._unsettled.append((Ack(job.id, job.claims), job))
+    def _claimed(self, claim: Claim, outcome: Claimed, asked: float) -> None:
+        topic = self.topics[claim.topic]
+        if outcome.paused:
+            self._windows.drop(topic.window)
+            return
+        left = {job.id for job in outcome.left}
+        for id in claim.ids:
+            if id not in left:
+                topic.window.settled(id)
+        if outcome.left:
+            self._leave(topic, outcome)
+        if not outcome.jobs:
+            return
+        leases = [Lease(job, topic, asked, begun=number < outcome.begun) for number, job in enumerate(outcome.jobs)]
+        self._leases.add(leases)
+        for job in outcome.jobs:
+            if job.lost == LOST_BEGUN:
+                self._suspects.tried((job.id, job.claims), asked)
+        if self._events.listeners:
+            self._events.tell(JobsClaimed(topic.name, len(leases)))
+        topic.feed(leases, self._clock.time())
+        self._fed.add(topic)
+
+    def _leave(self, topic: Topic, outcome: Claimed) -> None:
+        """Wait again for jobs that may not be claimed now: too soon by an estimate, or to be tried alone."""
+        self._windows.put_back(topic.window, outcome.left)
+        if not outcome.jobs:
+            topic.waits = True
+            topic.retry_at = self._clock.time() + _AGAIN
+
+    def _renewed(self, renewals: list[Lease], outcomes: Iterator[Any], asked: float) -> None:
+        for lease in renewals:
+            if next(outcomes):
+                self._leases.begin(lease, asked)
             else:
-                self._unsettled.append((self._failure(lane.handler, job, error), job))
-
-    def _lost(self, job: Job) -> None:
-        self._keeper.settled(job)
-        self._metrics.count("lease_lost", job.topic)
-        event(logging.WARNING, "lease_lost", **about(job))
-
-    def _failure(self, handler: Handler, job: Job, error: BaseException) -> Nack:
-        delay: int | None = handler.retry.delay(job.attempt)
-        if isinstance(error, RetryLater):
-            delay = error.delay
-        elif isinstance(error, GiveUp | BadBody):
-            delay = None
-        text = "".join(traceback.format_exception_only(error)).strip()[-_ERROR_LENGTH:]
-        event(logging.WARNING, "attempt_failed", **about(job), error_text=text[:200])
-        return Nack(job.id, job.claims, delay, text.encode("utf-8", "replace").decode())
-
-    def _learn(self, unsettled: list[tuple[Op, Job]], outcomes: Iterator[Any]) -> None:
-        """Take in how claims ended; most of them well."""
-        done: Counter[str] = Counter()
-        for op, job in unsettled:
-            outcome = next(outcomes)
-            self._keeper.settled(job)
-            if outcome is True and isinstance(op, Ack):
-                done[job.topic] += 1
-            elif isinstance(op, Release):
-                self._metrics.count("released", job.topic)
-            elif outcome in (False, None):
-                self._lost(job)
-            elif outcome is State.DEAD:
-                self._metrics.count("dead", job.topic)
-                event(logging.ERROR, "job_dead", **about(job))
-            else:
-                self._metrics.count("retried", job.topic)
-        for topic, count in done.items():
-            self._metrics.count("done", topic, count)
+                self._settling.lost(lease)
 
     # ---- time -------------------------------------------------------------------------------------------------------
 
+    def _read_offset(self) -> tuple[float, float]:
+        """Return between which two values wall clock less monotonic clock lies, whatever came between the readings."""
+        before = self._clock.time()
+        wall = self._clock.wall()
+        after = self._clock.time()
+        return wall / 1000 - after, (wall + 1) / 1000 - before
+
     def _watch_clock(self) -> None:
         """Begin anew if the wall clock was stepped: what was due at its old time is not what is due at its new one."""
-        offset = self._clock.wall() / 1000 - self._clock.time()
-        if abs(offset - self._offset) > _STEP:
-            event(logging.WARNING, "clock_stepped", seconds=round(offset - self._offset, 3))
-            self._janitor.again()
-            self._reload()
-        self._offset = offset
-
-    def _reload(self) -> None:
-        for lane in self.lanes.values():
-            lane.ready.clear()
-        self._window.shards = frozenset(self._janitor.epochs)
-        self._window.reset()
+        low, high = self._offset
+        self._offset = self._read_offset()
+        step = max(self._offset[0] - high, 0.0) - max(low - self._offset[1], 0.0)
+        if abs(step) > _TOLERANCE:
+            self._events.tell(ClockStepped(round(step, 3)))
+            self._windows.reset()
+            self._pruning.again()
+            self._rung = True
 
     def timeout(self) -> float:
         """Return for how many seconds there is nothing to do, unless somebody wakes it."""
         if self._failures:
             first, longest = _BACKOFF
-            return float(min(first * 2 ** min(self._failures - 1, 20), longest))
-        if self._finished:
+            pause = min(first * 2 ** min(self._failures - 1, 20), longest)
+            return float(pause * random.uniform(0.5, 1))
+        if self._settling.waiting:
             return 0.0
-        times = [_LONGEST_SLEEP]
+        now = self._clock.time()
+        times = [self._ownership.look_at - now]
+        look_at = self._leases.look_at(now)
+        if look_at is not None:
+            times.append(look_at - now)
         if not self.draining:
-            deadline = self._window.next_deadline()
-            wall = self._janitor.next if deadline is None else min(deadline, self._janitor.next)
-            times.append(self._clock.until(wall))
-            if any(lane.ready and lane.room and lane.pool.waiting == 0 for lane in self.lanes.values()):
-                return 0.0
-        if len(self._keeper):
-            times.append(self._keeper.look_at - self._clock.time())
+            walls = [
+                self._windows.next_deadline(),
+                self._recovery.due_at(in_charge=self._ownership.recovers),
+                self._pruning.due_at,
+            ]
+            times += [self._clock.until(wall) for wall in walls if wall is not None]
+            times += self._due_again(now)
+        self._fed = {topic for topic in self._fed if topic.inside}
+        for topic in self._fed:
+            if topic.pool.waiting:
+                times.append(min(_SETTLE, (topic.pool.tend(now) or now + _SETTLE) - now))
         return max(min(times), 0.0)
 
-    def sleep(self) -> None:
-        """Wait until there is something to do."""
-        timeout = self.timeout()
-        self._asleep = True
-        try:
-            if self._finished and not self._failures:  # it came before the flag was up
-                timeout = 0.0
-            self._rung |= self._listener.wait(timeout)
-        finally:
-            self._asleep = False
-        if 0 < len(self._finished) < _ENOUGH and any(lane.pool.waiting for lane in self.lanes.values()):
-            time.sleep(_LINGER)
+    def _due_again(self, now: float) -> list[float]:
+        """Return in how many seconds jobs that are ready can be claimed."""
+        left = self._max_bytes - self._leases.bytes
+        topics = [self.topics[window.topic] for window in self._windows.ready]
+        return [max(topic.retry_at - now, 0.0) for topic in topics if topic.room(topic.retry_at, left) > 0]
+
+    def sleep(self, longest: float = 1.0) -> None:
+        """Wait until there is something to do, or so many seconds."""
+        with self._settling.wakes(min(self.timeout(), longest), whatever=not self._failures) as timeout:
+            self._rung |= self._notifier.wait(timeout)
 
     # ---- the end ----------------------------------------------------------------------------------------------------
 
-    @property
-    def busy(self) -> bool:
-        """Whether handlers run, or ended without the store knowing."""
-        return bool(self._unsettled or self._finished or any(lane.held for lane in self.lanes.values()))
+    def busy(self, only: type[Pool] = Pool) -> bool:
+        """Whether handlers run, in pools of a kind, or ended without the store knowing."""
+        return bool(len(self._settling)) or any(isinstance(lease.topic.pool, only) for lease in self._leases)
 
     def drain(self) -> None:
         """Claim nothing more, and give back what was not started, unspent."""
         self.draining = True
-        for lane in self.lanes.values():
-            for job in lane.pool.take_back():
-                lane.held -= 1
-                self._unsettled.append((Release(job.id, job.claims), job))
+        for topic in self.topics.values():
+            self._settling.give_back(topic.stuck())
 
-    def abandon(self) -> list[Job]:
-        """Give back all that still runs, unspent; return it. To be followed by one more `step`."""
-        self._settle()
-        known = {(job.id, job.claims) for _, job in self._unsettled}
-        left = [job for job in self._keeper.jobs() if (job.id, job.claims) not in known]
-        self._unsettled += [(Release(job.id, job.claims), job) for job in left]
-        return left
+    def abandon(self) -> list[Lease]:
+        """Return what still runs; from now on each settles itself when its handler ends."""
+        self._settling.alone = True
+        return [lease for lease in self._leases if lease.started is not None and not lease.ended]
+
+
+def _room(handler: Handler) -> int:
+    """Return how many jobs a window shall know: what the pool may hold, several times over."""
+    return min(max(8 * handler.concurrency, 4 * _ALONE), 20_000)

@@ -1,74 +1,130 @@
-"""The lease keeper: renews the leases of claimed jobs that still wait in a pool, and of handlers that ask for it.
+"""The claims of this worker: which of them have begun, and whose lease must be renewed.
 
-So a job's ttr begins about when its handler does, and a process that dies keeps nothing.
+A claim is *held* while its job waits in a pool, and *begins* when its handler does. A held job that does not start in
+time is given back. So a lease measures the handler alone, and a hung handler holds its own job only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
 
-from ..jobs.commands import Touch
-from ..jobs.handler import Handler
+from ..jobs.commands import Begin, Touch
 from ..jobs.job import Job
 
-__all__ = ["LeaseKeeper"]
+if TYPE_CHECKING:
+    from .topics import Topic
 
-LOOK: Final = 1.0  # seconds between looks, or a quarter of the shortest ttr
-_SHORTEST: Final = 0.02
+__all__ = ["HOLD", "Lease", "Leases", "slack"]
+
+HOLD: Final = 1_000
+"""ms that a claim is held by the store. A worker that is stopped or dies delays what it has not started by that much."""
+_START: Final = 0.5  # seconds after the claim in which a held job may start: the rest of HOLD is for its Begin
+_BEGIN: Final = 0.05  # seconds that a handler runs before the store is told: quick ones are settled by then
+_STUCK: Final = 0.4  # seconds that a held job waits before it is given back
+_LOOK: Final = 0.25
 
 
-class LeaseKeeper:
-    """Knows every claim of this worker until it is settled. Only the dispatcher uses it."""
+def slack(ttr: int) -> int:
+    """Return how many ms a lease is longer than its ttr: for the ways from the store to the handler and back."""
+    return min(max(ttr // 4, 50), 500)
 
-    def __init__(self, handlers: Iterable[Handler]) -> None:
-        self._held: dict[tuple[int, int], _Held] = {}
-        ttrs = [handler.ttr / 4000 for handler in handlers]
-        self._every = max(min([LOOK, *ttrs]), _SHORTEST)
-        self.look_at = 0.0
+
+class Lease:
+    """One claim, from the store's answer until it is settled. Times are those of the monotonic clock, in seconds."""
+
+    __slots__ = ("begun", "claimed", "ended", "error", "handled", "job", "start_by", "started", "topic", "until")
+
+    def __init__(self, job: Job, topic: Topic, claimed: float, *, begun: bool) -> None:
+        self.job = job
+        self.topic = topic
+        self.claimed = claimed  # before the store was asked
+        self.begun = begun  # as the store knows it
+        self.until = claimed + (self.ttr if begun else HOLD) / 1000
+        self.start_by = self.until if begun else claimed + _START
+        self.started: float | None = None
+        self.ended = 0.0
+        self.error: BaseException | None = None
+        self.handled = True  # False: it came too late to start
+
+    @property
+    def ttr(self) -> int:
+        """How long the store shall lease it from now on, in ms."""
+        ttr = self.job.ttr or self.topic.handler.ttr
+        return ttr + slack(ttr)
+
+
+class Leases:
+    """All claims that are not settled. Only the dispatcher uses it."""
+
+    def __init__(self) -> None:
+        self._all: dict[tuple[int, int], Lease] = {}
+        self._held: dict[tuple[int, int], Lease] = {}
+        self._kept: dict[tuple[int, int], Lease] = {}
+        self.bytes = 0
+        """The bodies of all of them."""
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._all)
 
-    def hold(self, handler: Handler, jobs: Iterable[Job]) -> None:
-        """Begin to know of claims."""
-        for job in jobs:
-            self._held[job.id, job.claims] = _Held(job, handler)
+    def __iter__(self) -> Iterator[Lease]:
+        return iter(list(self._all.values()))
 
-    def settled(self, job: Job) -> None:
+    def add(self, leases: Iterable[Lease]) -> None:
+        """Take claims in."""
+        for lease in leases:
+            name = lease.job.id, lease.job.claims
+            self._all[name] = lease
+            self.bytes += len(lease.job.body)
+            if not lease.begun:
+                self._held[name] = lease
+            if lease.topic.handler.keep_lease:
+                self._kept[name] = lease
+
+    def settled(self, lease: Lease) -> None:
         """Forget a claim."""
-        self._held.pop((job.id, job.claims), None)
+        name = lease.job.id, lease.job.claims
+        if self._all.pop(name, None) is not None:
+            self.bytes -= len(lease.job.body)
+            self._held.pop(name, None)
+            self._kept.pop(name, None)
 
-    def jobs(self) -> list[Job]:
-        """Return all jobs that are held."""
-        return [held.job for held in self._held.values()]
+    def begins(self, now: float) -> list[Lease]:
+        """Return the claims whose handlers have begun without the store knowing, and go on."""
+        if not self._held:
+            return []
+        held = list(self._held.values())
+        return [
+            lease for lease in held if lease.started is not None and not lease.ended and now - lease.started >= _BEGIN
+        ]
 
-    def holds(self, job: Job, now: int) -> bool:
-        """Whether a claim's lease goes on, as far as is known here. From any thread."""
-        held = self._held.get((job.id, job.claims))
-        return held is not None and now < held.until
+    def stuck(self, now: float) -> set[Topic]:
+        """Return the topics in whose pools a held job has waited for too long."""
+        held = self._held.values()
+        return {lease.topic for lease in held if lease.started is None and now - lease.claimed >= _STUCK}
 
-    def renewals(self, now: int, monotonic: float, waiting: set[tuple[int, int]]) -> list[Touch]:
-        """Return what is to be renewed now: of those that wait or ask for it, what has less than half its time left."""
-        self.look_at = monotonic + self._every
-        ops = []
-        for name, held in self._held.items():
-            ttr = held.job.ttr or held.handler.ttr
-            if held.until - now < ttr // 2 and (held.handler.keep_lease or name in waiting):
-                ops.append(Touch(*name, ttr))
-        return ops
+    def renewals(self, now: float) -> list[Lease]:
+        """Return the claims of handlers that keep their lease, with less than half of it left."""
+        return [
+            lease for lease in self._kept.values() if lease.begun and lease.until - now < max(lease.ttr / 2000, _LOOK)
+        ]
 
-    def renewed(self, now: int, touch: Touch) -> None:
-        """Note that the store has renewed a lease."""
-        held = self._held.get((touch.id, touch.claims))
-        if held is not None:
-            held.until = now + touch.ttr
+    def begin(self, lease: Lease, asked: float) -> None:
+        """Note that the store has leased a claim anew, having been asked then."""
+        lease.begun = True
+        lease.until = asked + lease.ttr / 1000
+        self._held.pop((lease.job.id, lease.job.claims), None)
 
+    def look_at(self, now: float) -> float | None:
+        """Return when to look again; None without claims."""
+        if self._held:
+            return now + _BEGIN / 2
+        if not self._kept:
+            return None
+        return max(min(lease.until - lease.ttr / 2000 for lease in self._kept.values()), now + 0.02)
 
-class _Held:
-    __slots__ = ("handler", "job", "until")
-
-    def __init__(self, job: Job, handler: Handler) -> None:
-        self.job = job
-        self.handler = handler
-        self.until = job.lease_until or 0
+    @staticmethod
+    def command(lease: Lease) -> Begin | Touch:
+        """Return what the store is asked, for a claim that has begun or goes on."""
+        kind = Touch if lease.begun else Begin
+        return kind(lease.job.id, lease.job.claims, lease.ttr)

@@ -1,62 +1,79 @@
-"""One topic in a worker: what is due, the pool that handles it, and how much the pool may hold."""
+"""One topic in a worker: what of it is due, the pool that handles it, and how much the pool may hold."""
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final
 
-from ..jobs.commands import Claim
 from ..jobs.handler import Handler
-from ..jobs.job import Job
+from .leases import HOLD, Lease, slack
 from .pools import Pool
+from .window import Window
 
-__all__ = ["Lane"]
+__all__ = ["Topic"]
 
 _MOST: Final = 1_000
 """Jobs claimed beyond what runs: as many as keep quick handlers busy during a commit."""
 _GROWTH: Final = 8
 _QUICK: Final = 0.05  # seconds
 _SLOW: Final = 0.2
+_BODY: Final = 1 << 20  # bytes that a body is taken for before any was seen
 
 
-class Lane:
-    """A slow topic fills its own lane only."""
+class Topic:
+    """A slow topic fills its own pool only, and a large backlog of it stays in the store."""
 
-    def __init__(self, handler: Handler, pool: Pool) -> None:
+    def __init__(self, handler: Handler, pool: Pool, window: Window) -> None:
         self.handler = handler
+        self.name = handler.topic
         self.pool = pool
-        self.ready: deque[int] = deque()  # ids that are due and not claimed
-        self.held = 0  # jobs in the pool, running or waiting
+        self.window = window
+        self.terms = handler.terms._replace(slack=slack(handler.ttr), hold=HOLD)
+        self.inside = 0  # jobs in the pool, running or waiting
+        self.waits = False  # for a place to begin at once: what is ready may not be held
+        self.retry_at = 0.0  # when to claim again what could not be claimed
+        self.behind = 0  # since when jobs are due that are not claimed, wall clock in ms; 0 if there are none
         self._buffer = 0  # jobs that may wait in the pool
         self._fed_at = 0.0
+        self.body = _BODY  # bytes of a usual body; grows at once, shrinks slowly
 
     @property
-    def room(self) -> int:
-        """How many jobs may be claimed now."""
-        return max(self.handler.concurrency + self._buffer - self.held, 0)
+    def begin(self) -> int:
+        """How many jobs would begin at once."""
+        return max(self.handler.concurrency - self.inside, 0)
 
-    def claim(self, worker: str, epochs: dict[int, int]) -> Claim | None:
-        """Return the command that claims what there is room for; those ids are no longer ready."""
-        if not self.ready or not self.room:
-            return None
-        if self.pool.waiting > self._buffer // 2:
-            return None  # enough for now; larger claims are cheaper
-        ids = tuple(self.ready.popleft() for _ in range(min(self.room, len(self.ready))))
-        return Claim(ids, self.handler.topic, self.handler.terms, worker, epochs)
+    def room(self, now: float, bytes_left: int) -> int:
+        """Return how many jobs may be claimed now."""
+        begin = self.begin
+        if now < self.retry_at or (not begin and (self.waits or self.pool.waiting > self._buffer // 2)):
+            return 0  # enough for now; larger claims are cheaper
+        room = begin if self.waits else self.handler.concurrency + self._buffer - self.inside
+        if bytes_left < room * self.body:
+            return max(bytes_left // self.body, 1 if self.inside == 0 else 0)
+        return room
 
-    def feed(self, jobs: list[Job], monotonic: float) -> None:
+    def feed(self, leases: list[Lease], now: float) -> None:
         """Give claimed jobs to the pool."""
-        self.held += len(jobs)
-        self._fed_at = monotonic
-        self.pool.feed(jobs)
+        self.inside += len(leases)
+        self._fed_at = now
+        largest = max(len(lease.job.body) for lease in leases)
+        self.body = max(largest, (7 * self.body + largest) // 8, 64)
+        self.pool.feed(leases)
 
-    def finished(self, monotonic: float) -> None:
+    def left(self, now: float) -> None:
         """Count a job that left the pool; when the pool runs dry, let it hold more if it was quick, less if slow."""
-        self.held -= 1
-        if self.held == 0 and self._fed_at:
-            took = monotonic - self._fed_at
+        self.inside -= 1
+        self.waits = False
+        if self.inside == 0 and self._fed_at:
+            took = now - self._fed_at
             self._fed_at = 0.0
             if took < _QUICK:
                 self._buffer = min(max(_GROWTH * self._buffer, self.handler.concurrency), _MOST)
             elif took > _SLOW:
                 self._buffer //= 2
+
+    def stuck(self) -> list[Lease]:
+        """Take back what waits in the pool, and let nothing wait there for now."""
+        self._buffer = 0
+        back = self.pool.take_back()
+        self.inside -= len(back)
+        return back

@@ -1,143 +1,311 @@
-"""The near future of a worker's shards: a wheel of (due, id), fed from the store in pages and by hints.
+"""The near future of a worker's topics: a wheel of (due, id), fed from the store in pages and by hints.
 
 The *horizon* is what this worker tells others: of changes up to there it wants hints. It is published before the store
-is read, so that a job put meanwhile is either read or hinted. Beyond what was read nothing is known, and need not be:
-it is read half a span before it is due. When nothing is near, the window sleeps until shortly before the first job
-beyond it; once in a while all is read again, in case a hint was lost.
+is read, so that a job put meanwhile is either read or hinted. Each topic has a window of its own, bounded: what is
+beyond it waits in the store and is read when there is room. A topic with nothing near sleeps until shortly before its
+first job; once in a while each is read from the beginning, in case a hint was lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import deque
+from collections.abc import Iterable
 from typing import Final
 
-from ..clock import Clock
 from ..core import KeyWheel
 from ..jobs.job import Due, shard_of
-from ..stores.contract import Listener, Store
+from ..stores.contract import Span, Store
+from ..stores.notifier import Notifier
 
-__all__ = ["Window"]
+__all__ = ["Window", "Windows"]
 
-SPAN: Final = 5_000  # ms that are read ahead
-RESCAN: Final = 60_000  # ms after which all is read again
-PAGE: Final = 300  # jobs in one read: what is due meanwhile waits for some milliseconds at most
-ENOUGH: Final = 4_000  # jobs known, from which on more are read only as they go
-MOST: Final = 20_000  # jobs known at a time; more wait in the store
+SPAN: Final = 5_000  # ms that are read ahead; more with very many topics
+RESCAN: Final = 60_000  # ms after which a topic is read from the beginning
+PAGE: Final = 500  # jobs in one read: what is due meanwhile waits for some milliseconds at most
+TOPICS: Final = 500  # topics in one read
+_A_TOPIC: Final = 12  # ms of span for each topic
+_BUSY: Final = 500  # hints within a second from which on it is cheaper to read more often than to be told
 _START: Final = (-1, 0)
 _LAST_ID: Final = 2**63 - 1
 
 
 class Window:
-    """Which jobs are due when. Only the dispatcher uses it."""
+    """What is known of one topic. `room` is how many jobs it may know."""
 
-    def __init__(self, store: Store, listener: Listener, topics: Collection[str], clock: Clock) -> None:
+    __slots__ = ("_cursor", "full", "known", "queued", "read_at", "ready", "rescan_at", "room", "shards", "topic")
+
+    def __init__(self, topic: str, room: int) -> None:
+        self.topic = topic
+        self.room = room
+        self.shards = 0
+        self.known: dict[int, int] = {}  # id: handle in the wheel, or 0 once it is due
+        self.ready: deque[int] = deque()  # ids that are due and not claimed, in order, and perhaps some that are not
+        self.full = False  # the store has more than was read
+        self.read_at = 0
+        self.rescan_at = 0
+        self.queued = False
+        self._cursor = _START
+
+    def again(self) -> None:
+        """Read from the beginning at the next turn."""
+        self._cursor = _START
+        self.full = True
+        self.rescan_at = 0
+
+    @property
+    def hungry(self) -> bool:
+        """Whether there is more to be read, and room for it."""
+        return self.full and 2 * len(self.known) < self.room
+
+    def span(self, until: int) -> Span:
+        """Return what is to be read next."""
+        return Span(self.topic, self.shards, self._cursor, until)
+
+    def has_read(self, last: Due | None, until: int) -> None:
+        """Note how far it was read: up to a job, after which there may be more, or all."""
+        self.full = last is not None
+        self._cursor = (until, _LAST_ID) if last is None else (last.due, last.id)
+
+    def covers(self, job: Due) -> bool:
+        """Whether a job lies in what was read; otherwise it will be read."""
+        return not self.full or (job.due, job.id) <= self._cursor
+
+    def take(self, most: int) -> tuple[int, ...]:
+        """Return ids that are due, no longer ready; they stay known until `settled` or `put_back`."""
+        ids = []
+        while self.ready and len(ids) < most:
+            id = self.ready.popleft()
+            if self.known.get(id) == 0:  # not claimed, cancelled or moved meanwhile
+                ids.append(id)
+        return tuple(ids)
+
+    def settled(self, id: int) -> None:
+        """Forget a job: it has been claimed, or is no longer to be had."""
+        self.known.pop(id, None)
+
+
+class Windows:
+    """The windows of all topics, one wheel for all. Only the dispatcher uses it."""
+
+    def __init__(self, store: Store, notifier: Notifier, windows: Iterable[Window]) -> None:
         self._store = store
-        self._listener = listener
-        self._topics = topics
-        self._clock = clock
-        self.shards: Collection[int] = ()
-        listener.publish(0)  # from here on it hears of what concerns all
-        self._hints = store.hints(-1).cursor
+        self._notifier = notifier
+        self.by_topic = {window.topic: window for window in windows}
+        self.ready: dict[Window, None] = {}
+        """The windows with jobs that are due."""
+        self._span = min(max(SPAN, _A_TOPIC * len(self.by_topic)), RESCAN)
+        self._to_read: deque[Window] = deque()
+        self._told = 0  # hints since `_told_at`
+        self._told_at = 0
+        self._often = 0  # until when windows are read often
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything, and have it read again: after a step of the clock, or when shards changed hands."""
-        self._wheel = KeyWheel(self._clock.wall())
-        self._known: dict[int, tuple[int, str]] = {}  # id: handle, or 0 once it is due; and topic
-        self._again()
+        """Forget everything, and have it read again: after a step of the clock."""
+        now = self._store.clock.wall()
+        self._now = now
+        self._wheel = KeyWheel(max(now, 0))
+        self._topic_of: dict[int, Window] = {}
+        self.ready.clear()
+        self._next_read = 0
+        for window in self.by_topic.values():
+            window.known.clear()
+            window.ready.clear()
+            self.again(window)
 
-    def _again(self) -> None:
-        """Read from the beginning at the next turn."""
-        self._cursor = _START
-        self._full = False
-        self._behind = False
-        self._rescan_at = self.load_at = 0
-        self._quiet = False
+    def again(self, window: Window) -> None:
+        """Read a window from the beginning, soon."""
+        window.again()
+        self._queue(window)
+
+    def own(self, window: Window, shards: int) -> None:
+        """Own these shards of a topic from now on: read those that are new, forget those that went."""
+        gained, window.shards = shards & ~window.shards, shards
+        for id in [id for id, handle in window.known.items() if handle and not shards >> shard_of(id) & 1]:
+            self._forget(window, id)
+        if gained:
+            self.again(window)
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._topic_of)
 
-    def settled(self, id: int) -> None:
-        """Forget a job that was due: it has been claimed, or is no longer to be had."""
-        self._known.pop(id, None)
+    # ---- time -------------------------------------------------------------------------------------------------------
 
-    def due(self, now: int) -> list[tuple[int, str]]:
-        """Return (id, topic) of the jobs that have become due, in order."""
-        found = []
-        for id in self._wheel.advance(now):
-            topic = self._known[id][1]
-            self._known[id] = (0, topic)
-            found.append((id, topic))
-        return found
+    def advance(self, now: int) -> None:
+        """Make ready what has become due. The clock may have gone back a little."""
+        self._now = max(now, self._now)
+        for id in self._wheel.advance(self._now):
+            window = self._topic_of.pop(id)
+            window.known[id] = 0
+            window.ready.append(id)
+            self.ready[window] = None
 
     def next_deadline(self) -> int | None:
-        """Return when to look again for due jobs, or for more of them."""
+        """Return when something becomes due, or is to be read."""
         first = self._wheel.next_deadline()
-        return self.load_at if first is None else min(first, self.load_at)
+        read = 0 if self._to_read else self._next_read
+        return read if first is None else min(first, read)
+
+    # ---- what is due ------------------------------------------------------------------------------------------------
+
+    def put_back(self, window: Window, left: Iterable[Due]) -> None:
+        """Wait again for jobs that were taken and not claimed."""
+        back = []
+        for job in left:
+            if job.due > self._now:
+                window.settled(job.id)
+                self._wait_for(window, job)
+            elif window.known.get(job.id) == 0:
+                back.append(job.id)
+        self.return_ids(window, back)
+
+    def return_ids(self, window: Window, ids: Iterable[int]) -> None:
+        """Make ids ready again, before all others."""
+        window.ready.extendleft(reversed(list(ids)))
+        if window.ready:
+            self.ready[window] = None
+
+    def drop(self, window: Window) -> None:
+        """Forget all of a topic: it is paused. It is read again when a hint or a rescan says so."""
+        for id in list(window.known):
+            self._forget(window, id)
+        window.ready.clear()
+        self.ready.pop(window, None)
+        window.has_read(None, self._now)
+
+    def also(self, jobs: Iterable[Due]) -> None:
+        """Take in jobs that are overdue with others."""
+        for job in jobs:
+            window = self.by_topic[job.topic]
+            if job.id not in window.known:
+                window.known[job.id] = 0
+                window.ready.append(job.id)
+                self.ready[window] = None
 
     # ---- feeding ----------------------------------------------------------------------------------------------------
 
-    def read_hints(self) -> bool:
-        """Take in what others changed; return whether that was more than jobs: shards may have to change hands."""
-        hints = self._store.hints(self._hints)
-        self._hints = hints.cursor
+    def hear(self) -> bool:
+        """Take in what others changed; return whether topics were paused or resumed, or hints are missing."""
+        hints = self._notifier.hints()
         if hints.reload:
-            self._again()
+            for window in self.by_topic.values():
+                self.again(window)
+        self._count(len(hints.due))
         for job in hints.due:
-            if job.topic in self._topics and shard_of(job.id) in self.shards:
-                self._wait_for(job)
-        if hints.due and self._quiet:
-            self.load_at = 0
-        if len(self._known) > MOST and not self._behind:
-            self._behind = True  # hints are worth nothing now: all is read again when there is room
-            self._listener.publish(0)
+            window = self.by_topic.get(job.topic)
+            if window is not None and window.covers(job):
+                self._wait_for(window, job)
+                if len(window.known) > 2 * window.room:
+                    self._shrink(window)
         return hints.reload
 
-    def load(self, now: int) -> None:
-        """Read more from the store if it is time to, or if what was read is running out."""
-        if self._behind:
-            if len(self._known) > MOST // 2:
-                self.load_at = now + SPAN
-                return
-            self._again()
-        if now < self.load_at and not (self._full and len(self._known) < ENOUGH):
+    def read(self, now: int) -> None:
+        """Read one page from the store, if something is to be read."""
+        if now >= self._next_read:
+            for window in self.by_topic.values():
+                if now >= window.read_at:
+                    self._queue(window)
+        if not self._to_read:
+            self._next_read = self._earliest()
             return
-        if now >= self._rescan_at:
-            self._cursor = _START
-            self._rescan_at = now + RESCAN
-        self._listener.publish(now + RESCAN + SPAN)
-        until = now + SPAN
-        page = self._store.window(self._topics, self.shards, self._cursor, until, PAGE)
+        self._notifier.publish(now + RESCAN + self._span)
+        until = now + self._span
+        windows = [self._to_read.popleft() for _ in range(min(len(self._to_read), TOPICS))]
+        for window in windows:
+            window.queued = False
+            if now >= window.rescan_at:
+                window.again()
+                window.rescan_at = now + RESCAN - 37 * len(self._to_read) % (RESCAN // 4)  # not all at once
+        try:
+            self._read(windows, now, until)
+        except BaseException:
+            for window in windows:
+                self._queue(window)
+            raise
+        if not self._to_read:
+            self._next_read = self._earliest()
+            self._notifier.publish(max(until, self._latest() + self._span // 2))
+
+    def _read(self, windows: list[Window], now: int, until: int) -> None:
+        page = self._store.windows([window.span(until) for window in windows], PAGE)
+        found: dict[str, Due] = {}
         for job in page:
-            self._wait_for(job)
-        self._full = len(page) == PAGE
-        if self._full:
-            self._cursor = (page[-1].due, page[-1].id)
-            self._busy(now, until)
-        else:
-            self._cursor = (until, _LAST_ID)
-            self._rest(now, until, len(page))
+            found[job.topic] = job
+            self._wait_for(self.by_topic[job.topic], job)
+        cut = page[-1].topic if len(page) == PAGE else None
+        idle = []
+        for number, window in enumerate(windows):
+            if window.topic == cut:
+                window.has_read(page[-1], until)
+                window.read_at = until
+                for other in windows[number + 1 :]:
+                    self._queue(other)
+                if window.hungry:
+                    self._queue(window)
+                break
+            window.has_read(None, until)
+            window.read_at = now + self._span // 2
+            if window.topic not in found:
+                idle.append(window)
+        self._rest(idle, now, until)
 
-    def _busy(self, now: int, until: int) -> None:
-        self._quiet = False
-        self.load_at = now if self._full and len(self._known) < ENOUGH else now + SPAN // 2
-        self._listener.publish(until)
+    def _rest(self, idle: list[Window], now: int, until: int) -> None:
+        """Let windows with nothing near sleep until shortly before their first job."""
+        if not idle or now < self._often:
+            return
+        firsts = self._store.first_dues([window.topic for window in idle], until)
+        for window, first in zip(idle, firsts, strict=True):
+            wake = window.rescan_at if first is None else min(first - self._span // 2, window.rescan_at)
+            window.read_at = max(wake, window.read_at)
 
-    def _rest(self, now: int, until: int, found: int) -> None:
-        """Sleep as long as nothing is near."""
-        first = self._store.first_due(self._topics, until)
-        sleep = self._rescan_at if first is None else min(first - SPAN // 2, self._rescan_at)
-        if found or sleep < now + SPAN // 2:
-            self._busy(now, until)
-        else:
-            self._quiet = True
-            self.load_at = sleep
-            self._listener.publish(sleep + SPAN)
+    def feed(self) -> None:
+        """Read more of the windows that run low."""
+        for window in list(self.ready):
+            if window.hungry:
+                self._queue(window)
 
-    def _wait_for(self, job: Due) -> None:
+    def _queue(self, window: Window) -> None:
+        if not window.queued:
+            window.queued = True
+            self._to_read.append(window)
+
+    def _earliest(self) -> int:
+        """Return when to read next; with many topics a little later, for several of them at once."""
+        first = min((window.read_at for window in self.by_topic.values()), default=2**62)
+        return first + len(self.by_topic) // 20
+
+    def _latest(self) -> int:
+        return max((window.read_at for window in self.by_topic.values()), default=0)
+
+    def _count(self, hints: int) -> None:
+        """Note how much one is told; if that is much, read often and publish a near horizon for a while."""
+        self._told += hints
+        if self._now - self._told_at >= 1_000:
+            if self._told > _BUSY:
+                self._often = self._now + RESCAN // 2
+                self._next_read = 0
+                for window in self.by_topic.values():
+                    window.read_at = min(window.read_at, self._now + self._span // 2)
+            self._told, self._told_at = 0, self._now
+
+    def _shrink(self, window: Window) -> None:
+        """Forget what was hinted beyond all room: it is read again in order."""
+        for id in list(window.known):
+            if window.known[id]:
+                self._forget(window, id)
+        self.again(window)
+
+    def _forget(self, window: Window, id: int) -> None:
+        handle = window.known.pop(id)
+        if handle:
+            self._wheel.cancel(handle)
+            del self._topic_of[id]
+
+    def _wait_for(self, window: Window, job: Due) -> None:
         """Wait for a job, or wait anew."""
-        known = self._known.get(job.id)
-        if known is None:
-            self._known[job.id] = (self._wheel.schedule(job.due, job.id), job.topic)
-        elif known[0]:
-            self._wheel.reschedule(known[0], job.due)
+        known = window.known.get(job.id)
+        if known:
+            self._wheel.reschedule(known, max(job.due, 0))
+        elif known is None or job.due > self._now:  # one that is ready and was moved to later leaves what is ready
+            window.known[job.id] = self._wheel.schedule(max(job.due, 0), job.id)
+            self._topic_of[job.id] = window

@@ -1,89 +1,129 @@
-"""The worker: the handlers of a queue at work in this process, until they are told to stop."""
+"""The worker: the handlers of a program at work in this process, until they are told to stop."""
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol
 
-from .._errors import BadJob, StoreError
-from ..jobs.commands import Leave
+from .._errors import BadJob, StoreClosed, StoreError
+from ..events import Events, WorkerDrains, WorkerStarted, WorkerStopped
+from ..jobs.commands import Release
 from ..jobs.durations import Duration, duration
 from ..jobs.handler import Handler, is_async
-from ..observe.log import about, event
-from ..observe.metrics import Metrics
 from ..stores.contract import Store
-from .dispatcher import Dispatcher
-from .pools import AsyncPool, Loop, Outside, Pool, ThreadPool
+from .dispatcher import MAX_BYTES, Dispatcher
+from .leases import Lease
+from .pools import AsyncPool, Loop, Outside, Pool, ThreadPool, Threads
 
-__all__ = ["Worker"]
+__all__ = ["Program", "Worker"]
 
+_LOGGER: Final = logging.getLogger("pywheel.jobs")
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_MOST_THREADS: Final = 1_024
+_CANCELLED: Final = 1.0  # seconds that cancelled tasks have to end
+_LOOK: Final = 0.05  # seconds between looks at what still runs
 
 
 class Program(Protocol):
-    """What a worker works for: a JobQueue, or anything that has its store, its handlers and its metrics."""
+    """What a worker works for: a JobQueue, or anything with its store, its handlers and its events."""
 
-    store: Store
-    handlers: dict[str, Handler]
-    metrics: Metrics
+    @property
+    def store(self) -> Store: ...  # noqa: D102
+    @property
+    def handlers(self) -> Mapping[str, Handler]: ...  # noqa: D102
+    @property
+    def events(self) -> Events: ...  # noqa: D102
 
 
 class Worker:
-    """Runs the handlers of `queue`. Any number of workers, in any number of processes, may share a store.
+    """Runs the handlers of a program, a JobQueue. Any number of workers, in any number of processes, may share a store.
 
-    grace   how long handlers may go on after `stop`; what is not finished then goes back without spending an attempt
-    keep    how long done and cancelled jobs and their history are kept; None for ever. Dead jobs are kept until purged
-    name    for the history; otherwise host and process
+    Args:
+        program: whose handlers run, on whose store.
+        topics: the topics to work on; all that have a handler unless told.
+        grace: how long handlers may go on after `stop`.
+        keep: how long done and cancelled jobs and their history are kept; None for ever. Dead jobs stay until purged.
+        name: for the history; host and process unless told.
+        max_bytes: how many bytes of bodies may wait for their handlers.
+        pulse: called at each turn of the dispatcher, as ``pulse(ready=bool)``: for whoever watches that it goes on.
+
+    Raises:
+        BadJob: there is no handler, or none for one of the topics.
+        StoreError: the store cannot be used.
     """
 
     def __init__(
-        self, queue: Program, *, grace: Duration = 30, keep: Duration | None = None, name: str | None = None
+        self,
+        program: Program,
+        *,
+        topics: Collection[str] | None = None,
+        grace: Duration = 30,
+        keep: Duration | None = None,
+        name: str | None = None,
+        max_bytes: int = MAX_BYTES,
+        pulse: Callable[..., None] | None = None,
     ) -> None:
-        if not queue.handlers:
-            raise BadJob("the queue has no handlers: register one with @queue.handler(topic)")
-        self.queue = queue
-        self.name = name or f"{socket.gethostname()}:{os.getpid()}"
+        self.program = program
+        self._pulse = pulse or _silent
+        self.store = program.store
+        handlers = _chosen(program.handlers, topics)
         self._grace = duration(grace, "grace") / 1000
-        self._keep = None if keep is None else duration(keep, "keep")
+        kept = None if keep is None else duration(keep, "keep")
+        self._events = program.events
         self._loop = Loop()
+        most = sum(handler.concurrency for handler in handlers.values() if not is_async(handler.function))
+        self._threads = Threads(min(max(most, 1), _MOST_THREADS))
         self._stopping = threading.Event()
-        self._listener = queue.store.listen(self.name)
+        self._notifier = self.store.notifier(name or f"{socket.gethostname()}:{os.getpid()}")
         try:
             self.dispatcher = Dispatcher(
-                queue.store, self._listener, dict(queue.handlers), self._pool, queue.metrics, self._keep
+                self.store, self._notifier, handlers, self._pool, self._events, keep=kept, max_bytes=max_bytes
             )
         except BaseException:
-            self._listener.close()
+            self._notifier.close()
             raise
         self._thread: threading.Thread | None = None
+
+    @property
+    def name(self) -> str:
+        """The worker's id: its name, and what tells it from the others of that name."""
+        return self._notifier.worker
 
     def _pool(self, handler: Handler, outside: Outside) -> Pool:
         if is_async(handler.function):
             return AsyncPool(handler, outside, self._loop)
-        return ThreadPool(handler, outside)
+        return ThreadPool(handler, outside, self._threads, self._loop)
+
+    # ---- life -------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Work until `stop`, or, in the main thread, until SIGTERM or SIGINT; a second signal ends the grace period."""
+        """Work until `stop`, or, in the main thread, until SIGTERM or SIGINT; a second signal ends the grace period.
+
+        Raises:
+            StoreClosed: the store was closed meanwhile.
+        """
         with self._signals():
             try:
-                event(logging.INFO, "worker_started", worker=self._listener.worker, store=self.queue.store.url)
-                while not self._stopping.is_set():
-                    self.dispatcher.step()
-                    if not self._stopping.is_set():
-                        self.dispatcher.sleep()
+                self._work()
                 self._drain()
+            except StoreClosed:
+                if not self._stopping.is_set():
+                    _LOGGER.error("the store was closed under its worker: stop the worker first")
+                    raise
             finally:
                 self._end()
 
     def start(self) -> None:
-        """Work in a daemon thread of its own."""
-        self._thread = threading.Thread(target=self.run, name="pywheel-worker", daemon=True)
+        """Work in a daemon thread of its own. RuntimeError: the system has no thread left."""
+        self._thread = threading.Thread(target=self._run_quietly, name="pywheel-worker", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -91,7 +131,7 @@ class Worker:
         if self._stopping.is_set():
             self._grace = 0.0
         self._stopping.set()
-        self._listener.wake()
+        self._notifier.wake()
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait for the end of a worker that was started; return whether it has come."""
@@ -100,26 +140,60 @@ class Worker:
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
+    def _run_quietly(self) -> None:
+        with suppress(StoreClosed):
+            self.run()
+
+    def _work(self) -> None:
+        self._events.tell(WorkerStarted(self.name, self.store.url))
+        announced = self._announce()
+        while not self._stopping.is_set():
+            if self.dispatcher.step() and not announced:
+                announced = self._announce()
+            self._pulse(ready=announced)
+            if not self._stopping.is_set():
+                self.dispatcher.sleep()
+
+    def _announce(self) -> bool:
+        try:
+            self.dispatcher.announce()
+        except StoreClosed:
+            raise
+        except StoreError as error:
+            _LOGGER.warning("the worker cannot be announced yet: %s", error)
+            return False
+        return True
+
     def _drain(self) -> None:
-        clock, dispatcher = self.queue.store.clock, self.dispatcher
-        began = clock.time()
-        dispatcher.drain()
-        event(logging.INFO, "worker_drains", worker=self._listener.worker, grace=self._grace)
-        while dispatcher.busy and clock.time() - began < self._grace:
-            dispatcher.step()
-            self._listener.wait(min(max(self._grace - (clock.time() - began), 0), 0.05))
-        for job in dispatcher.abandon():
-            event(logging.WARNING, "job_given_back", **about(job))
-        dispatcher.step()
+        """Let handlers finish. The others hear at once that this worker takes nothing more."""
+        self.dispatcher.drain()
+        self._announce()
+        self._events.tell(WorkerDrains(self.name, self._grace))
+        began = time.monotonic()
+        self._settle(lambda: self._grace - (time.monotonic() - began))
+        for topic in self.dispatcher.topics.values():
+            topic.pool.cancel()
+        self._settle(lambda: _CANCELLED + self._grace - (time.monotonic() - began), only=AsyncPool)
+        left = self.dispatcher.abandon()
+        self.dispatcher.step()
+        if left:
+            _LOGGER.warning("%d handlers go on beyond their grace", len(left))
+            atexit.register(_give_back, self.store, left, os.getpid())
+
+    def _settle(self, seconds: Callable[[], float], only: type[Pool] = Pool) -> None:
+        """Settle what ends until nothing runs, or no time is left."""
+        self.dispatcher.step()
+        while self.dispatcher.busy(only) and seconds() > 0:
+            self.dispatcher.sleep(min(seconds(), _LOOK))
+            self.dispatcher.step()
+            self._pulse(ready=True)
 
     def _end(self) -> None:
-        for lane in self.dispatcher.lanes.values():
-            lane.pool.stop()
+        for topic in self.dispatcher.topics.values():
+            topic.pool.stop()
         self._loop.stop()
-        with suppress(StoreError):
-            self.queue.store.apply([Leave(self._listener.worker)])
-        self._listener.close()
-        event(logging.INFO, "worker_stopped", worker=self._listener.worker)
+        self._notifier.close()
+        self._events.tell(WorkerStopped(self.name))
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -137,3 +211,27 @@ class Worker:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _silent(**_: object) -> None:
+    """Tell nobody."""
+
+
+def _chosen(handlers: Mapping[str, Handler], topics: Collection[str] | None) -> dict[str, Handler]:
+    """Return the handlers of these topics, or all. BadJob without any."""
+    if not handlers:
+        raise BadJob("there are no handlers: register one with @queue.handler(topic)")
+    if topics is None:
+        return dict(handlers)
+    unknown = sorted(set(topics) - set(handlers))
+    if unknown or not topics:
+        raise BadJob(f"no handler for {', '.join(unknown)[:200] or 'no topic'}: there are {', '.join(handlers)[:400]}")
+    return {topic: handlers[topic] for topic in topics}
+
+
+def _give_back(store: Store, leases: list[Lease], process: int) -> None:
+    """Give back, unspent, what still runs when the process ends. Until then nobody else may run it."""
+    left = [Release(lease.job.id, lease.job.claims) for lease in leases if not lease.ended]
+    if left and os.getpid() == process:
+        with suppress(StoreError):
+            store.apply(left)

@@ -1,12 +1,13 @@
 """Another project's module, which drives the wheel by cimport."""
 
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from pywheel.core._wheel cimport KeyWheel
 from pywheel.core.advance cimport wheel_advance, wheel_next_deadline, wheel_pop
 from pywheel.core.arena cimport arena_find
 from pywheel.core.levels cimport NEVER, wheel_free, wheel_init, wheel_t
 from pywheel.core.schedule cimport wheel_move, wheel_remove, wheel_schedule
+from pywheel.timers.clock cimport first_ns
 
 
 cdef uint64_t drive(uint64_t *expired, uint64_t room) noexcept nogil:
@@ -36,6 +37,14 @@ def run():
     with nogil:
         count = drive(expired, 8)
     return [expired[i] for i in range(count)]
+
+
+def due(double seconds):
+    """The first nanosecond by which so many seconds have passed, as the timers count it: the core has no clock."""
+    cdef int64_t ns
+    with nogil:
+        ns = first_ns(seconds)
+    return ns
 
 
 def pending(KeyWheel wheel):

@@ -1,250 +1,184 @@
-"""How processes on one file wake each other: a small shared page that says who wants to hear of what, and sockets.
-
-The page holds the *horizon* of every listener: it cares about due times up to there. After a commit the writer reads
-it and sends a datagram to those concerned. What changed stands in the store; a bell carries nothing, so none can be
-lost that matters: a full queue means that the listener has not yet looked.
-"""
+"""The ear of one worker: its slot in the page, its bell, and the hints that are addressed to it."""
 
 from __future__ import annotations
 
-import mmap
-import os
-import select
-import socket
-import threading
+import json
 import time
-from contextlib import suppress
-from pathlib import Path
-from typing import Final
+from secrets import randbits
+from typing import TYPE_CHECKING, Final
 
-from ..._errors import StoreError
-from ..contract import Listener
-from .write_lock import LOCKS
+from ..._errors import StoreClosed, StoreError
+from ...jobs.job import Due
+from ..notifier import Hints, Member, Notifier
+from .audience import nonce_of
+from .bell import Bell
+from .presence_page import BEHIND, HEARTBEAT, HORIZON, NONCE, QUIET, RELOAD, RUNG, SILENT, USED
 
-if LOCKS:
-    import fcntl
+if TYPE_CHECKING:
+    from .presence import Presence, Rows
 
 __all__ = ["SqliteNotifier"]
 
-_SLOTS: Final = 64
-_RELOAD: Final = 0  # word 0 of the page counts the times when hints alone do not tell all
-_USED: Final = 1  # word 1: slots from here on were never used
-_FIRST: Final = 2  # then the horizons, then the heartbeats
-_NOBODY: Final = -1
-_POLL: Final = 0.02  # seconds between looks where there are no Unix datagrams
-_LOOK: Final = 1.0  # seconds between looks at who else is there, a socket each
-_STOPPED: Final = 15_000  # ms without a heartbeat after which a worker counts as gone
-_LONGEST_ADDRESS: Final = 100  # bytes; the system's limit is 104 or 108
-_RING: Final = b"r"  # somebody else changed something
-_KNOCK: Final = b"k"  # the worker wakes itself
-
-DATAGRAMS: Final = LOCKS and hasattr(socket, "AF_UNIX")
+_LOOK: Final = 0.25  # seconds between looks whether its bell can be found
 
 
-class SqliteNotifier:
-    """The page of one store's file, and a socket to ring from."""
+class SqliteNotifier(Notifier):
+    """One thread uses it, the worker's; `wake`, `ring` and `close` may come from any."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        name = Path(f"{path}-window")
-        self._file = os.open(name, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
-        size = 8 * (_FIRST + 2 * _SLOTS)
-        if os.fstat(self._file).st_size < size:
-            self._lock()
-            if os.fstat(self._file).st_size < size:
-                os.write(self._file, bytes(8 * _FIRST) + b"\xff" * 16 * _SLOTS)
-            self._unlock()
-        self._map = mmap.mmap(self._file, size)
-        self._page = memoryview(self._map).cast("q")
-        self._listeners: list[SqliteListener] = []
-        self._folder = -1
-        self._socket: socket.socket | None = None
-        if DATAGRAMS:
-            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            self._socket.setblocking(False)
-
-    def horizon(self) -> int:
-        """Return the furthest horizon of all listeners, -1 without any."""
-        page = self._page
-        used = page[_USED]
-        if used < 2:
-            return page[_FIRST] if used else _NOBODY  # no slice: on the way of every put
-        return max(page[_FIRST : _FIRST + used])
-
-    @property
-    def reloads(self) -> int:
-        """How often hints alone did not tell all."""
-        return self._page[_RELOAD]
-
-    def reload(self) -> None:
-        """Say that hints alone do not tell all. Two at once may count as one: the number differs all the same."""
-        self._page[_RELOAD] += 1
-
-    def ring(self, due: int) -> None:
-        """Wake everybody whose horizon is at or after `due`."""
-        if self._socket is None:
-            return
-        for slot, horizon in enumerate(self._page[_FIRST : _FIRST + self._page[_USED]]):
-            if horizon >= due:
-                try:
-                    self._socket.sendto(_RING, self._address(slot))
-                except BlockingIOError:
-                    pass  # it has not looked yet since the last one
-                except (ConnectionRefusedError, FileNotFoundError):
-                    self._page[_FIRST + slot] = _NOBODY
-
-    def knock(self, slot: int) -> None:
-        """Wake one listener."""
-        if self._socket is not None:
-            self._socket.sendto(_KNOCK, self._address(slot))
-
-    def beat(self, slot: int) -> None:
-        """Note that a listener runs: all processes of a host share the monotonic clock."""
-        self._page[_FIRST + _SLOTS + slot] = time.monotonic_ns() // 1_000_000
-
-    def running(self) -> frozenset[int]:
-        """Return the slots whose listeners run."""
-        return frozenset(slot for slot in range(self._page[_USED]) if self.runs(slot))
-
-    def runs(self, slot: int) -> bool:
-        """Whether a listener runs: it listens, and its last heartbeat is recent. A stopped process does not run."""
-        age = time.monotonic_ns() // 1_000_000 - self._page[_FIRST + _SLOTS + slot]
-        return 0 <= age < _STOPPED and self.alive(slot)
-
-    def alive(self, slot: int) -> bool:
-        """Whether somebody listens at a slot; True if that cannot be known."""
-        if self._socket is None:
-            return True
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
-            try:
-                probe.connect(self._address(slot))
-            except (ConnectionRefusedError, FileNotFoundError):
-                return False
-            return True
-
-    def listen(self, name: str) -> SqliteListener:
-        """Take a free slot. StoreError if there is none."""
-        self._lock()
-        try:
-            for slot in range(_SLOTS):
-                if not DATAGRAMS and self._page[_FIRST + slot] != _NOBODY:
-                    continue
-                if DATAGRAMS and self.alive(slot):
-                    continue
-                self._page[_FIRST + slot] = _NOBODY
-                self.beat(slot)
-                self._page[_USED] = max(self._page[_USED], slot + 1)
-                listener = SqliteListener(self, slot, name, self._bind(slot))
-                self._listeners.append(listener)
-                return listener
-        finally:
-            self._unlock()
-        raise StoreError(f"{_SLOTS} workers listen to this store already: stop one first")
-
-    def publish(self, slot: int, horizon: int) -> None:
-        """Set a listener's horizon."""
-        self._page[_FIRST + slot] = horizon
-
-    def forget(self, slot: int) -> None:
-        """Free a slot."""
-        self._page[_FIRST + slot] = _NOBODY
-        with suppress(FileNotFoundError):
-            Path(f"{self._path}-bell-{slot}").unlink()
-
-    def close(self) -> None:
-        """Close the page, the socket and the listeners."""
-        for listener in self._listeners:
-            listener.close()
-        self._page.release()
-        self._map.close()
-        if self._socket is not None:
-            self._socket.close()
-        for file in (self._file, self._folder):
-            if file >= 0:
-                os.close(file)
-        self._folder = -1
-
-    def _bind(self, slot: int) -> socket.socket | None:
-        if not DATAGRAMS:
-            return None
-        with suppress(FileNotFoundError):
-            Path(f"{self._path}-bell-{slot}").unlink()
-        ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        ear.bind(self._address(slot))
-        ear.setblocking(False)
-        return ear
-
-    def _address(self, slot: int) -> str:
-        """Return a path that fits into an address, however deep the folder is."""
-        address = f"{self._path}-bell-{slot}"
-        if len(os.fsencode(address)) <= _LONGEST_ADDRESS:
-            return address
-        if self._folder < 0:
-            self._folder = os.open(Path(self._path).parent, os.O_RDONLY | os.O_CLOEXEC)
-        return f"/proc/self/fd/{self._folder}/{Path(address).name}"
-
-    def _lock(self) -> None:
-        if LOCKS:
-            fcntl.flock(self._file, fcntl.LOCK_EX)
-
-    def _unlock(self) -> None:
-        if LOCKS:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
-
-
-class SqliteListener(Listener):
-    """The ear of one worker: a bound socket for other processes and threads alike."""
-
-    def __init__(self, bells: SqliteNotifier, slot: int, name: str, ear: socket.socket | None) -> None:
-        self.worker = f"{name}@{slot}"
-        self._notifier = bells
-        self._slot = slot
-        self._ear = ear
-        self._event = threading.Event()  # where there are no datagrams
+    def __init__(self, presence: Presence, name: str, rows: Rows) -> None:
+        self._presence = presence
+        self._rows = rows
+        self._nonce = randbits(48) | 1 << 47
         self._closed = False
-        self._peers = bells.running()
-        self._looked = time.monotonic()
+        self._horizon = -1
+        self._reload = False
+        self._look_at = 0.0
+        self._bell = Bell(presence.ringer, presence.database)
+        self._after: int = rows("hints_end", ())[0][0]
+        self._seen = self._after  # nothing was claimed yet, so nothing of what was paused until now can start
+        self._page, self._slot = presence.take(self._nonce, -1)
+        self._settle()
+        self.worker = f"{name}@{self._slot}.{self._nonce:x}"
 
-    def stirred(self) -> bool:
-        now = time.monotonic()
-        if now - self._looked < _LOOK:
-            return False
-        self._looked = now
-        self._notifier.beat(self._slot)
-        before, self._peers = self._peers, self._notifier.running()
-        return before != self._peers
+    def _settle(self) -> None:
+        """Begin with a slot."""
+        words, slot = self._page.words, self._slot
+        words[HORIZON + slot] = self._horizon
+        words[QUIET + slot] = self._seen
+        self._token = words[RELOAD + slot]
+        self._bell.bind(slot)
+        self._presence.stir()
+
+    def _over(self) -> bool:
+        return self._closed or self._presence.closed
+
+    # ---- what it says -----------------------------------------------------------------------------------------------
 
     def publish(self, horizon: int) -> None:
-        self._notifier.publish(self._slot, horizon)
+        """Set the horizon."""
+        self._horizon = horizon
+        if not self._over() and self._page.words[NONCE + self._slot] == self._nonce:
+            self._page.words[HORIZON + self._slot] = horizon
+
+    def beat(self, behind: int) -> None:
+        """Note the time; a few times a second look whether the others can still find this worker."""
+        if self._over():
+            return
+        presence = self._presence
+        presence.look()
+        if presence.page is not self._page or self._page.words[NONCE + self._slot] != self._nonce:
+            self._move()
+        words, slot, now = self._page.words, self._slot, presence.now()
+        silent = now - words[HEARTBEAT + slot] > SILENT
+        words[HEARTBEAT + slot] = now
+        words[BEHIND + slot] = behind
+        if silent and not self._alone():
+            self._read_all()  # what it owns may have been another's meanwhile, hints included
+        if (moment := time.monotonic()) >= self._look_at:
+            self._look_at = moment + _LOOK
+            if not self._bell.hangs():
+                self._bell.bind(slot)
+
+    def _alone(self) -> bool:
+        """Whether no other worker was there that could have been taken for the owner."""
+        roster = self._presence._roster
+        return (
+            roster is not None
+            and roster.holds(self._page)
+            and all(one.nonce == self._nonce or one.slot < 0 for one in roster.members)
+        )
+
+    def _move(self) -> None:
+        """Take a slot again: the page was made anew, or this worker was silent for so long that it lost its slot."""
+        try:
+            self._page, self._slot = self._presence.take(self._nonce, self._slot)
+        except StoreError:
+            return  # not now: it tries again with the next beat
+        self._settle()
+        self._read_all()
+
+    def _read_all(self) -> None:
+        self._reload = True
+        self._page.words[RUNG + self._slot] = 1
+
+    def ring(self, worker: str) -> None:
+        """Wake another worker."""
+        nonce, likely = nonce_of(worker)
+        if nonce and not self._over() and (slot := self._presence.page.find(nonce, likely)) >= 0:
+            self._presence.ring([slot])
+
+    def quiet(self) -> None:
+        """Say that nothing starts here any more of what was paused when `hints` said so."""
+        if not self._over():
+            self._page.words[QUIET + self._slot] = self._seen
+
+    # ---- what it hears ----------------------------------------------------------------------------------------------
+
+    def members(self) -> tuple[Member, ...]:
+        """Return all workers that have announced topics and are not gone, by name."""
+        self._open()
+        presence = self._presence
+        roster = presence.roster(self._rows)
+        words = roster.page.words
+        used, now = words[USED], presence.now()
+        beats = words[HEARTBEAT : HEARTBEAT + used].tolist()
+        behind = words[BEHIND : BEHIND + used].tolist()
+        return tuple(
+            [
+                Member(worker, topics, max(now - beats[slot], 0) / 1000, behind[slot])
+                for worker, topics, _, slot in roster.members
+                if slot >= 0
+            ]
+        )
+
+    def hints(self) -> Hints:
+        """Return what changed since the last call. One query of one row."""
+        self._open()
+        token, reload = self._page.words[RELOAD + self._slot], self._reload
+        self._reload = False
+        try:
+            [(first, last, pauses, due)] = self._rows("hints_for", {"after": self._after, "slot": self._slot})
+        except BaseException:
+            self._reload = reload
+            raise
+        gap = first is not None and first > self._after + 1
+        reload |= gap or pauses > 0 or token != self._token
+        self._token = token
+        self._after = last or self._after
+        if reload:
+            self._seen = self._after
+        return Hints([Due(*found) for found in json.loads(due)], reload)
 
     def wait(self, seconds: float) -> bool:
-        if self._ear is None:
-            self._event.wait(min(seconds, _POLL))
-            self._event.clear()
-            return True
-        # select counts microseconds where poll rounds up to the next millisecond; it cannot see beyond 1023 files.
-        if self._ear.fileno() < 1024:
-            select.select([self._ear], [], [], max(seconds, 0))
-        else:
-            poll = select.poll()
-            poll.register(self._ear, select.POLLIN)
-            poll.poll(max(seconds, 0) * 1000)
-        rung = False
-        with suppress(BlockingIOError):
-            while True:
-                rung |= self._ear.recv(1) == _RING
-        return rung
+        """Return when rung or woken, or after so many seconds."""
+        if self._over():
+            return False
+        rung = self._page.words[RUNG + self._slot]
+        self._bell.wait(0 if rung else seconds)
+        words, at = self._page.words, RUNG + self._slot
+        rung = words[at]
+        words[at] = 0  # before hints are read: what rings from here on is a ring of its own
+        return rung != 0
 
     def wake(self) -> None:
-        if self._ear is None:
-            self._event.set()
-        elif not self._closed:
-            with suppress(OSError):  # full: it wakes anyhow
-                self._notifier.knock(self._slot)
+        """End a wait."""
+        self._bell.wake()
+
+    # ---- life -------------------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        if self._over():
+            raise StoreClosed("the store was closed, or its worker has stopped: open another one")
 
     def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            if self._ear is not None:
-                self._ear.close()
-            self._notifier.forget(self._slot)
+        """Free the slot, and take the bell down."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._presence.closed:  # in a forked child: they are the parent's
+            return
+        words = self._page.words
+        self._bell.close()
+        if words[NONCE + self._slot] == self._nonce:
+            words[NONCE + self._slot] = 0
+            self._presence.stir()

@@ -7,19 +7,26 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Collection, Sequence
-from itertools import repeat
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from operator import itemgetter
+from typing import Any, Final, TypeVar
 
+from ...jobs import lifecycle
 from ...jobs.commands import Ref
-from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
+from ...jobs.job import Attempt, Counts, Due, Job, Outcome, State, Topic
+from ...jobs.lifecycle import Run
+from ..checks import clamped, in_range
+from ..contract import Filter, Span
 from .connection import connect, translated
+from .lists import listed
 from .statements import SQL
 from .transaction import FINISHED, OUTCOMES
 
 __all__ = ["Reader"]
 
-_CHUNK = 200
+T = TypeVar("T")
+_END: Final = 2**63 - 1
 
 
 class Reader:
@@ -29,150 +36,156 @@ class Reader:
         self._path = path
         self._lock = threading.Lock()
         self._connection = connect(path, read_only=True)
+        self._numbers: dict[str, int] = {}  # of topics, which never change
 
     def close(self) -> None:
         """Close the connection."""
         with self._lock:
             self._connection.close()
 
-    def _rows(self, name: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[Any]:
-        with translated(self._path), self._lock:
+    def rows(self, name: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[Any]:
+        """Run a statement and return all its rows."""
+        with self._lock, self._translated():
             return self._connection.execute(SQL[name], parameters).fetchall()
+
+    def _at_one_time(self, read: Callable[[Callable[..., list[Any]]], T]) -> T:
+        """Return what `read` makes of several statements' rows, all of one moment."""
+        with self._lock, self._translated():
+            self._connection.execute("BEGIN")
+            try:
+                return read(lambda name, parameters=(): self._connection.execute(SQL[name], parameters).fetchall())
+            finally:
+                self._connection.execute("COMMIT")
+
+    def _translated(self) -> AbstractContextManager[None]:
+        return translated(self._path)
+
+    def _topic(self, name: str) -> int | None:
+        """Return the number of a topic, None if there is none."""
+        number = self._numbers.get(name)
+        if number is None:
+            for [number] in self.rows("topic_id", (name,)):
+                self._numbers[name] = number
+        return number
 
     # ---- jobs -----------------------------------------------------------------------------------------------------
 
     def get(self, ref: Ref, now: int) -> Job | None:
         """Return a job as it is at `now`."""
         if isinstance(ref, int):
-            id: int | None = ref if abs(ref) < 2**63 else 0
-        else:
-            found = self._rows("id_of_key", {"topic": ref[0], "key": ref[1]})
-            id = found[0][0] if found else None
-        rows = self._rows("get", (id,)) if id is not None else []
-        return _job(rows[0], now) if rows else None
+            jobs = self._among(self.rows, [ref], now) if in_range(ref) else []
+            return jobs[0] if jobs else None
+        topic = self._topic(ref[0])
+        return None if topic is None else self._at_one_time(lambda rows: self._of_key(rows, topic, ref[1], now))
 
-    def jobs(self, topic: str | None, state: State | None, after: int, limit: int, now: int) -> list[Job]:
+    def _of_key(self, rows: Callable[..., list[Any]], topic: int, key: str, now: int) -> Job | None:
+        holders = self._among(rows, [id for [id] in rows("id_of_holder", (topic, key))], now)
+        if holders and holders[0].state.live:
+            return holders[0]
+        old = [id for [id] in rows("old_of_key", {"topic": topic, "key": key, "now": now})]
+        finished = [job for job in holders + self._among(rows, old, now) if not job.state.live]
+        return max(finished, key=itemgetter(0), default=None)
+
+    def _among(self, rows: Callable[..., list[Any]], ids: Sequence[int], now: int) -> list[Job]:
+        """Return the jobs with these ids, in their order."""
+        return [_job(row, now) for row in rows("get", (json.dumps(ids),))] if ids else []
+
+    def jobs(self, filter: Filter, after: int, limit: int, now: int) -> list[Job]:
         """Return jobs by id."""
-        names = [(number, name) for number, name, _ in self._rows("topics") if topic in (None, name)]
-        found: list[Job] = []
-        for number, _ in names:
-            found += self._of_topic(number, state, after, limit, now)
-        return sorted(found, key=lambda job: job.id)[:limit]
+        topic = None if filter.topic is None else self._topic(filter.topic)
+        if topic is None and filter.topic is not None:
+            return []
+        return self._at_one_time(
+            lambda rows: listed(rows, lambda ids: self._among(rows, ids, now), filter, topic, after, limit, now)
+        )
 
-    def _of_topic(self, topic: int, state: State | None, after: int, limit: int, now: int) -> list[Job]:
-        """Return jobs of one topic: pages of candidates, of which a lease that is over may rule some out."""
-        found: list[Job] = []
-        for name, *more in _candidates(state):
-            start = after
-            part: list[Job] = []
-            while len(part) < limit and (ids := self._rows(name, (start, topic, *more, _CHUNK))):
-                start = ids[-1][0]
-                jobs = (self.get(id, now) for [id] in ids)
-                part += [job for job in jobs if job and state in (None, job.state)]
-            found += part[:limit]
-        return sorted(found, key=lambda job: job.id)[:limit]
-
-    def history(self, id: int) -> list[Attempt]:
+    def history(self, id: int, now: int) -> list[Attempt]:
         """Return what was tried with a job."""
-        rows = self._rows("history", (id,)) + self._rows("running_attempt", (id,))
+        if not in_range(id):
+            return []
+        ended, running = self._at_one_time(lambda rows: (rows("history", (id,)), rows("running_attempt", (id,))))
         return [
-            Attempt(claim, attempt, started, ended, None if outcome is None else OUTCOMES[outcome], worker, error)
-            for claim, attempt, started, ended, outcome, worker, error in rows
+            Attempt(claim, attempt, started, ended, OUTCOMES[outcome], worker, error)
+            for claim, attempt, started, ended, outcome, worker, error in ended
+        ] + [
+            Attempt(claim, attempt, started, *((None, None) if now < lease else (lease, Outcome.LOST)), worker, None)
+            for claim, attempt, started, lease, worker in running
         ]
 
     # ---- numbers --------------------------------------------------------------------------------------------------
 
     def counts(self, now: int) -> dict[str, Counts]:
-        """Return the counts of each topic, all of one moment. O(jobs), some nanoseconds each."""
-        with translated(self._path), self._lock:
-            self._connection.execute("BEGIN")
-            try:
-                topics, live, finished, running = (
-                    self._connection.execute(SQL[name], parameters).fetchall()
-                    for name, parameters in (
-                        ("topics", ()),
-                        ("count_live", ()),
-                        ("count_finished", ()),
-                        ("count_running", {"now": now}),
-                    )
-                )
-            finally:
-                self._connection.execute("COMMIT")
-        tally = {number: dict.fromkeys(State, 0) for number, _, _ in topics}
-        for topic, count in live:
-            tally[topic][State.DELAYED] += count
-        for topic, state, count in finished:
-            tally[topic][FINISHED[state]] += count
-        for topic, over, spent, count in running:
-            tally[topic][State.DELAYED] -= count
-            tally[topic][(State.DEAD if spent else State.DELAYED) if over else State.RUNNING] += count
-        return {name: Counts(*tally[number].values()) for number, name, _ in topics}
+        """Return the counts of each topic, all of one moment. O(topics + running jobs)."""
+        topics, tail, running = self._at_one_time(
+            lambda rows: (rows("topic_counts"), rows("count_tail", (_END,)), rows("count_running", {"now": now}))
+        )
+        tally = {
+            number: [name, {State.DELAYED: live, State.RUNNING: 0, **dict(zip(FINISHED, finished, strict=True))}]
+            for number, name, _, live, *finished in json.loads(topics[0][0])
+        }
+        for topic, count in tail:
+            tally[topic][1][State.DELAYED] += count
+        for topic, begun, over, spent, count in running:
+            # As far as `lifecycle` asks, all of them are like this one.
+            run = Run(0, spent, bool(begun), now if over else now + 1, 1, 0)
+            tally[topic][1][State.DELAYED] -= count
+            tally[topic][1][lifecycle.seen(run, now)] += count
+        return {name: Counts(*(states[state] for state in State)) for name, states in tally.values()}
 
     def topics(self) -> list[Topic]:
         """Return all topics."""
-        return [Topic(name, bool(paused)) for _, name, paused in self._rows("topics")]
+        return [Topic(name, bool(paused)) for _, name, paused in self.rows("topics")]
 
     # ---- time -----------------------------------------------------------------------------------------------------
 
-    def next_due(self) -> int | None:
-        """Return the earliest time at which something more could be claimed."""
-        times = [
-            self.first_due([name for _, name, _ in self._rows("topics")], -(2**62)),
-            self._rows("first_lease")[0][0],
+    def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
+        """Return delayed jobs, span by span, by (due, id)."""
+        known = [
+            (number, shards, *map(clamped, after), clamped(until))
+            for topic, shards, after, until in spans
+            if (number := self._topic(topic)) is not None
         ]
-        return min((time for time in times if time is not None), default=None)
+        names = [span.topic for span in spans if span.topic in self._numbers]
+        asked = {"spans": json.dumps(known), "limit": max(clamped(limit), 0)}
+        dues, ids, places = map(json.loads, self.rows("windows", asked)[0])
+        return list(map(Due, dues, ids, [names[place] for place in places]))
 
-    def first_due(self, topics: Collection[str], after: int) -> int | None:
-        """Return the earliest due time above `after`."""
-        times = [row[0] for topic in topics for row in self._rows("first_due", (topic, after))]
-        return min(times, default=None)
+    def first_dues(self, topics: Sequence[str], after: int, now: int) -> list[int | None]:
+        """Return the earliest due time above `after` of each topic."""
+        numbers = [self._topic(topic) for topic in topics]
+        asked = {"topics": json.dumps(numbers), "after": clamped(after), "now": now}
+        dues, runs = map(json.loads, self.rows("first_dues", asked)[0])
+        for topic, claim, attempt, begun, lease, max_attempts, backoff, due in runs:
+            ending = lifecycle.lost(Run(claim, attempt, bool(begun), lease, max_attempts, backoff))
+            again = due if ending.due is None else ending.due
+            if ending.state is State.DELAYED and again > after:
+                dues = [
+                    again if number == topic and (first is None or again < first) else first
+                    for number, first in zip(numbers, dues, strict=True)
+                ]
+        return dues
 
-    def window(
-        self, topics: Collection[str], shards: Collection[int], after: tuple[int, int], until: int, limit: int
-    ) -> list[Due]:
-        """Return delayed jobs by (due, id)."""
-        mask = sum(1 << shard for shard in shards)
-        found: list[Due] = []
-        for topic in topics:
-            span = {"topic": topic, "after": after[0], "id": after[1], "until": until, "shards": mask, "limit": limit}
-            # One row: between two of them, busy handlers would take the interpreter for milliseconds.
-            [(dues, ids)] = self._rows("window", span)
-            found += map(Due, json.loads(dues), json.loads(ids), repeat(topic))
-        return sorted(found)[:limit]
-
-    def hint_cursor(self) -> int:
-        """Return the cursor behind all hints."""
-        return int(self._rows("hint_cursor")[0][0])
-
-    def hints(self, cursor: int) -> list[tuple[int, int, int | None, str | None]]:
-        """Return (sequence, job, due, topic) of later hints; without due if the job is not delayed now."""
-        return self._rows("hints", (cursor,))
-
-
-def _candidates(state: State | None) -> list[tuple[Any, ...]]:
-    """Return the statements that find ids, and their further parameters, for jobs that may be in a state."""
-    if state is None:
-        return [("ids_of_topic",)]
-    if state is State.DELAYED:
-        return [("ids_live",)]
-    if state is State.RUNNING:
-        return [("ids_running",)]
-    finished = ("ids_finished", FINISHED.index(state))
-    return [finished, ("ids_running",)] if state is State.DEAD else [finished]
+    def next_lease(self) -> int | None:
+        """Return when the earliest lease is over."""
+        lease: int | None = self.rows("first_lease")[0][0]
+        return lease
 
 
 def _job(row: Sequence[Any], now: int) -> Job:
     """Return the record, with a lease that is over taken as expired."""
-    id, topic, body, due, created, finished, key, ttr, limit, headers, claims, forgiven, *run, error = row
-    claim, attempt, lease, patience, backoff = run
+    id, topic, body, due, created, finished, key, ttr, limit, headers, claims, forgiven, lost, *claim, error = row
     state = State.DELAYED if finished is None else FINISHED[finished]
-    claims = claim or claims or 0
-    if claim and now < lease:
-        state = State.RUNNING
-    elif claim and attempt >= patience:
-        state = State.DEAD
-    elif claim:
-        due = lease + backoff
+    claims, forgiven, lost, lease = claims or 0, forgiven or 0, lost or 0, None
+    if claim[0] is not None:
+        run = Run(*claim)
+        claims = run.claim
+        if now < run.lease:
+            state, lease = State.RUNNING, run.lease
+        else:
+            ending = lifecycle.lost(run)
+            state, lost = ending.state, ending.lost
+            forgiven += not ending.spent
+            due = due if ending.due is None else ending.due
     return Job(
         id,
         topic,
@@ -185,7 +198,8 @@ def _job(row: Sequence[Any], now: int) -> Job:
         limit,
         json.loads(headers) if headers else {},
         claims,
-        claims - (forgiven or 0),
-        lease if state is State.RUNNING else None,
+        lifecycle.attempts(claims, forgiven),
+        lease,
         error,
+        lost,
     )

@@ -6,52 +6,59 @@ import errno
 import os
 import sqlite3
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-from ..._errors import StoreError, StoreFull, StoreReadOnly
+from ..._errors import StoreClosed, StoreError, StoreFull, StoreReadOnly
 from ...clock import Clock, MonotonicClock
 from ...jobs import commands as o
-from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
-from ..contract import Hints, Listener, Store
+from ...jobs.job import Attempt, Counts, Due, Job, Topic, shard_of
+from ..checks import sound
+from ..contract import Filter, Span, Store
 from ..group_commit import GroupCommit
-from .commands import claims, manage, puts, shards
+from ..notifier import Notifier
+from .commands import announce, claims, endings, manage, puts
 from .connection import NO_ROOM, connect, ours, translated, upgrade
-from .notifier import SqliteNotifier
+from .presence import Presence
 from .queries import Reader
-from .transaction import Batch, Names
+from .statements import SQL
+from .transaction import Names, Transaction
 from .write_lock import WriteLock
 
 __all__ = ["SqliteStore"]
 
-_Apply = Callable[[Batch, Any], list[Any]]
+_Apply = Callable[[Transaction, Any], list[Any]]
 _APPLY: dict[type, _Apply] = {
     o.Put: puts.put,
     o.Cancel: manage.cancel,
     o.Reschedule: manage.reschedule,
     o.Retry: manage.retry,
-    o.Reserve: claims.reserve,
-    o.Claim: claims.claim,
-    o.Ack: claims.ack,
-    o.Nack: claims.nack,
-    o.Release: claims.release,
-    o.Touch: claims.touch,
-    o.Expire: claims.expire,
+    o.Delete: manage.delete,
     o.Pause: manage.pause,
     o.Purge: manage.purge,
-    o.Leave: shards.leave,
+    o.Reserve: claims.reserve,
+    o.Claim: claims.claim,
+    o.Begin: claims.begin,
+    o.Touch: claims.touch,
+    o.Ack: endings.ack,
+    o.Nack: endings.nack,
+    o.Release: endings.release,
+    o.Expire: endings.expire,
+    o.Announce: announce.announce,
 }
 
 
 class SqliteStore(Store):
     """Jobs in a file: WAL, synchronous=FULL, so what was applied survives the loss of power.
 
-    Beside the file lie ``-wal`` and ``-shm`` of SQLite, ``-gate`` and ``-turn`` (who writes next), ``-window`` and
-    ``-bell-*`` (who wants to be woken); all but ``-wal`` hold nothing that lasts.
+    Beside the file lie ``-wal`` and ``-shm`` of SQLite, ``-gate`` and ``-turn`` (who writes next), ``-workers`` and
+    ``-bell-*`` (who is there and wants to be woken); all but ``-wal`` hold nothing that lasts.
     """
+
+    durability = "fsync"
 
     def __init__(self, path: str | Path, *, clock: Clock | None = None) -> None:
         self.path = os.path.abspath(path)  # noqa: PTH100  (resolving links would lose the name that others use)
@@ -62,7 +69,7 @@ class SqliteStore(Store):
         self._forked = False
         self._topics = Names("topic_id", "topic_add")
         self._workers = Names("worker_id", "worker_add")
-        self._apply: dict[type, _Apply] = {**_APPLY, o.Hold: self._hold}
+        self._apply = _APPLY
         self._group_commit = GroupCommit(self._transact, lambda error: not isinstance(error, StoreError))
         self._connection = connect(self.path)
         parts: list[Any] = [self._connection]
@@ -71,8 +78,8 @@ class SqliteStore(Store):
                 parts.append(write_lock := _beside(self.path, WriteLock))
                 self._write_lock: WriteLock = write_lock
                 self._in_turn(lambda: upgrade(self._connection, self.path))
-                parts.append(notifier := _beside(self.path, SqliteNotifier))
-                self._notifier: SqliteNotifier = notifier
+                parts.append(presence := _beside(self.path, self._presence_of))
+                self._presence: Presence = presence
                 self._reader = Reader(self.path)
             _STORES.add(self)
         except BaseException:
@@ -82,11 +89,11 @@ class SqliteStore(Store):
 
     # ---- writing --------------------------------------------------------------------------------------------------
 
-    def apply(self, ops: Sequence[o.Op]) -> list[Any]:
+    def apply(self, ops: Sequence[o.Command[Any]]) -> list[Any]:
         """Apply commands in order; see the contract. Threads that come meanwhile share one commit."""
         if self._over is not None:
-            raise StoreError(self._over)
-        return self._group_commit.apply(ops)
+            raise StoreClosed(self._over)
+        return sound(ops, self._group_commit.apply) if ops else []
 
     def _in_turn(self, action: Callable[[], Any]) -> Any:
         try:
@@ -95,16 +102,17 @@ class SqliteStore(Store):
         finally:
             self._write_lock.leave()
 
-    def _transact(self, ops: Sequence[o.Op]) -> list[Any]:
+    def _transact(self, ops: Sequence[o.Command[Any]]) -> list[Any]:
         """Apply the commands of one or more callers; wake whom it concerns."""
         try:
             try:
                 self._write_lock.enter()
-                now, horizon = self.clock.wall(), self._notifier.horizon()
-                alone = puts.put_alone(self._connection, ops[0], now, self._topics, horizon) if len(ops) == 1 else None
+                now, alone = self.clock.wall(), None
+                if len(ops) == 1:
+                    alone = puts.put_alone(self._connection, ops[0], now, self._topics, self._presence.furthest)
                 if alone is None:
-                    batch = Batch(self._connection, now, self._topics, self._workers, horizon)
-                    outcomes = self._commit(batch, ops)
+                    transaction = Transaction(self._connection, now, self._topics, self._workers, self._presence)
+                    outcomes = self._commit(transaction, ops)
             except BaseException:
                 self._roll_back()
                 raise
@@ -114,51 +122,32 @@ class SqliteStore(Store):
             raise ours(error, self.path) from error
         # The bells after the commit: then a horizon that moved meanwhile is seen here, or the one who moved it sees it.
         if alone is not None:
-            id, due = alone
-            self._missed(due)
+            id, topic, due = alone
+            self._presence.missed(topic, shard_of(id), due)
             return [[id]]
-        self._tell(batch)
+        transaction.tell()
         return outcomes
 
-    def _commit(self, batch: Batch, ops: Sequence[o.Op]) -> list[Any]:
+    def _commit(self, transaction: Transaction, ops: Sequence[o.Command[Any]]) -> list[Any]:
         self._connection.execute("BEGIN IMMEDIATE")
         if len(ops) == 1:
-            outcomes = self._apply[type(ops[0])](batch, ops)
+            outcomes = self._apply[type(ops[0])](transaction, ops)
         else:
             outcomes = []
             for kind, same in groupby(ops, type):
-                outcomes += self._apply[kind](batch, list(same))
-        if batch.hinted:
-            batch.store_hints()
-        self._connection.execute("COMMIT")
+                outcomes += self._apply[kind](transaction, list(same))
+        transaction.commit()
         return outcomes
 
     def _roll_back(self) -> None:
         self._topics.forget()
         self._workers.forget()
+        self._presence.forget()
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
-    def _tell(self, batch: Batch) -> None:
-        """Ring for what is in somebody's window now."""
-        if batch.first_beyond is not None:
-            self._missed(batch.first_beyond)
-        if batch.first_hinted is not None:
-            self._notifier.ring(batch.first_hinted)
-
-    def _missed(self, due: int) -> None:
-        """Have windows read again if one of them reached out to this due time while it was stored without a hint."""
-        if due <= self._notifier.horizon():
-            self._notifier.reload()
-            self._notifier.ring(due)
-
-    def _hold(self, batch: Batch, ops: Sequence[o.Hold]) -> list[dict[int, int]]:
-        return shards.hold(batch, ops, self._dead)
-
-    def _dead(self, worker: str, asking: str) -> bool:
-        """Whether a worker of this host is known not to run: its slot is silent, or belongs to the one who asks."""
-        slot = worker.rpartition("@")[2]
-        return slot == asking.rpartition("@")[2] or (slot.isdecimal() and not self._notifier.runs(int(slot)))
+    def _presence_of(self, path: str) -> Presence:
+        return Presence(path, self.clock, lambda name, values: self._connection.execute(SQL[name], values).fetchall())
 
     # ---- reading --------------------------------------------------------------------------------------------------
 
@@ -167,10 +156,10 @@ class SqliteStore(Store):
         self._open()
         return self._reader.get(ref, self.clock.wall())
 
-    def jobs(self, topic: str | None, state: State | None, after: int, limit: int) -> list[Job]:
+    def jobs(self, filter: Filter, after: int, limit: int) -> list[Job]:
         """Return jobs by id."""
         self._open()
-        return self._reader.jobs(topic, state, after, limit, self.clock.wall())
+        return self._reader.jobs(filter, after, limit, self.clock.wall())
 
     def counts(self) -> dict[str, Counts]:
         """Return the counts of each topic."""
@@ -185,45 +174,34 @@ class SqliteStore(Store):
     def history(self, id: int) -> list[Attempt]:
         """Return what was tried with a job."""
         self._open()
-        return self._reader.history(id)
+        return self._reader.history(id, self.clock.wall())
 
-    def next_due(self) -> int | None:
-        """Return the earliest time at which something more could be claimed."""
+    def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
+        """Return delayed jobs, span by span, by (due, id)."""
         self._open()
-        return self._reader.next_due()
+        return self._reader.windows(spans, limit)
 
-    def window(
-        self, topics: Collection[str], shards: Collection[int], after: tuple[int, int], until: int, limit: int
-    ) -> list[Due]:
-        """Return delayed jobs by (due, id)."""
+    def first_dues(self, topics: Sequence[str], after: int) -> list[int | None]:
+        """Return the earliest due time above `after` of each topic."""
         self._open()
-        return self._reader.window(topics, shards, after, until, limit)
+        return self._reader.first_dues(topics, after, self.clock.wall())
 
-    def first_due(self, topics: Collection[str], after: int) -> int | None:
-        """Return the earliest due time above `after`."""
+    def next_lease(self) -> int | None:
+        """Return when some lease may be over at the earliest."""
         self._open()
-        return self._reader.first_due(topics, after)
-
-    def hints(self, cursor: int) -> Hints:
-        """Return what changed since `cursor`."""
-        self._open()
-        if cursor < 0:
-            return Hints(_join(self._notifier.reloads, self._reader.hint_cursor()), [], reload=False)
-        reloads, sequence = _split(cursor)
-        missed = self._notifier.reloads
-        rows = self._reader.hints(sequence)
-        gap = bool(rows) and rows[0][0] != sequence + 1
-        stirred = any(job == 0 for _, job, _, _ in rows)
-        due = [Due(due, job, topic) for _, job, due, topic in rows if due is not None and topic is not None]
-        last = rows[-1][0] if rows else sequence
-        return Hints(_join(missed, last), due, gap or stirred or missed & _MASK != reloads)
+        return self._presence.next_lease()
 
     # ---- life -----------------------------------------------------------------------------------------------------
 
-    def listen(self, name: str) -> Listener:
-        """Return a new listener."""
+    def notifier(self, name: str) -> Notifier:
+        """Return a new notifier."""
         self._open()
-        return self._notifier.listen(name)
+        return self._presence.notifier(name, self._reader.rows)
+
+    def quiet(self, topic: str, seconds: float) -> bool:
+        """Return once nothing starts any more that was claimed before the pause; False after so long."""
+        self._open()
+        return self._presence.quiet(topic, seconds, self._reader.rows)
 
     def close(self) -> None:
         """Close the file. Idempotent."""
@@ -235,11 +213,11 @@ class SqliteStore(Store):
                 self._reader.close()
                 self._connection.close()
             self._write_lock.close()
-            self._notifier.close()
+            self._presence.close()
 
     def _open(self) -> None:
         if self._over is not None:
-            raise StoreError(self._over)
+            raise StoreClosed(self._over)
 
 
 _CLOSED: Final = "this store is closed: open another one"
@@ -254,19 +232,6 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
-
-
-_BITS = 40
-_MASK = (1 << 20) - 1
-
-
-def _join(reloads: int, sequence: int) -> int:
-    """Pack what a listener has seen into one cursor."""
-    return (reloads & _MASK) << _BITS | sequence
-
-
-def _split(cursor: int) -> tuple[int, int]:
-    return cursor >> _BITS, cursor & ((1 << _BITS) - 1)
 
 
 def _beside(path: str, kind: Callable[[str], Any]) -> Any:

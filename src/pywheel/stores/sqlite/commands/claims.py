@@ -1,87 +1,80 @@
-"""Claiming jobs, and ending claims: ack, nack, release, touch, and leases that are over."""
+"""Claiming jobs, and making their leases longer."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from ....jobs.commands import Ack, Claim, Expire, Expired, Nack, Release, Reserve, Touch
-from ....jobs.job import SHARDS, Job, Outcome, State
-from ..transaction import FINISHED, OUTCOMES, Batch
+from ....jobs import lifecycle
+from ....jobs.commands import Begin, Claim, Claimed, Reserve, Touch
+from ....jobs.job import Due, Job, State
+from ...checks import in_range
+from ..transaction import Transaction
+from .endings import held, settle_all_lost, settle_lost
 
-__all__ = ["ack", "claim", "expire", "nack", "release", "reserve", "settle_lost", "touch"]
+__all__ = ["begin", "claim", "reserve", "touch"]
 
-_DEAD = FINISHED.index(State.DEAD)
 _RUNNING = State.RUNNING
-_ALL = -1
 
 
-class _Run(NamedTuple):
-    job: int
-    claim: int
-    attempt: int
-    started: int
-    lease: int
-    max_attempts: int
-    backoff: int
-    worker: int
-
-    def row(self, ended: int, outcome: Outcome, error: str | None = None) -> tuple[Any, ...]:
-        """Return the row of history."""
-        return (
-            self.job,
-            self.claim,
-            self.attempt,
-            self.started,
-            ended,
-            OUTCOMES.index(outcome),
-            self.worker,
-            error,
-        )
-
-
-# ---- claiming -----------------------------------------------------------------------------------------------------
-
-
-def reserve(batch: Batch, ops: Sequence[Reserve]) -> list[list[Job]]:
+def reserve(transaction: Transaction, commands: Sequence[Reserve]) -> list[list[Job]]:
     """Claim what is due in a topic."""
-    _end_lost(batch, batch.rows("runs_over", (batch.now, _ALL)))
+    settle_all_lost(transaction)
     outcomes = []
-    for op in ops:
-        topic = batch.row("open_topic", (op.topic,))
-        found = batch.rows("due_of_topic", (topic[0], batch.now, op.limit)) if topic else []
-        outcomes.append(_start(batch, found, op))
+    for command in commands:
+        topic = transaction.row("topic_state", (command.topic,))
+        open = topic is not None and not topic[1] and command.limit > 0
+        rows = transaction.rows("due_of_topic", (topic[0], transaction.now, command.limit)) if open else []
+        outcomes.append(_start(transaction, rows, len(rows), command))
     return outcomes
 
 
-def claim(batch: Batch, ops: Sequence[Claim]) -> list[list[Job]]:
-    """Claim known jobs, as far as they are in shards that the worker still holds."""
-    outcomes = []
-    for op in ops:
-        held = {shard for shard, epoch in batch.rows("my_shards", (op.worker,)) if op.epochs.get(shard) == epoch}
-        ids = op.ids if len(held) == SHARDS else [id for id in op.ids if id % SHARDS in held]
-        topic = batch.row("open_topic", (op.topic,)) if ids else None
-        found = batch.rows("due_among", (json.dumps(ids), topic[0], batch.now)) if topic else []
-        if len(found) > 1:
-            found = sorted({row[0]: row for row in found}.values(), key=lambda row: (row[2], row[0]))
-        outcomes.append(_start(batch, found, op))
-    return outcomes
+def claim(transaction: Transaction, commands: Sequence[Claim]) -> list[Claimed]:
+    """Claim known jobs, as far as they may be."""
+    return [_claim(transaction, command) for command in commands]
 
 
-def _start(batch: Batch, found: list[Any], op: Reserve | Claim) -> list[Job]:
-    """Claim the rows found. One statement for all: between two, other threads would get in."""
-    if not found:
+def _claim(transaction: Transaction, command: Claim) -> Claimed:
+    topic = transaction.row("topic_state", (command.topic,))
+    if topic is None or topic[1]:
+        return Claimed([], 0, [], paused=topic is not None)
+    now = transaction.now
+    rows = _delayed(transaction, [*dict.fromkeys(filter(in_range, command.ids))], topic[0])
+    rows.sort(key=lambda row: (row[2], row[0]))
+    ready = [row for row in rows if row[2] <= now]
+    choice = lifecycle.choose([row[10] or 0 for row in ready], command.begin, command.suspects)
+    left = [ready[place] for place in choice.left] + rows[len(ready) :]
+    jobs = _start(transaction, [ready[place] for place in choice.taken], choice.begun, command)
+    return Claimed(jobs, choice.begun, [Due(row[2], row[0], command.topic) for row in left], paused=False)
+
+
+def _delayed(transaction: Transaction, ids: list[int], topic: int) -> list[Any]:
+    """Return the rows of those that are delayed, without the last column; those whose lease is over are settled."""
+    if not ids:
         return []
-    (ttr, most, backoff), topic, now, jobs = op.terms, op.topic, batch.now, []
-    for id, body, due, created, key, own_ttr, limit, headers, claims, forgiven, error in found:
+    found = transaction.rows("due_among", {"ids": json.dumps(ids), "topic": topic, "now": transaction.now})
+    rows = [row for row in found if row[-1] is None]
+    lost = [row[0] for row in found if row[-1] is not None and row[-1] <= transaction.now]
+    for id in lost:
+        settle_lost(transaction, id)
+    return rows + (_delayed(transaction, lost, topic) if lost else [])
+
+
+def _start(transaction: Transaction, rows: list[Any], begun: int, command: Reserve | Claim) -> list[Job]:
+    """Claim the rows found; so many begin. One statement for all: between two, other threads would get in."""
+    if not rows:
+        return []
+    (ttr, most, backoff, jitter, slack, hold), now = command.terms, transaction.now
+    jobs: list[Job] = []
+    for number, (id, body, due, created, key, own_ttr, limit, headers, claims, forgiven, lost, error, *_) in enumerate(
+        rows
+    ):
         claim = (claims or 0) + 1
-        known = json.loads(headers) if headers else {}
-        lease = now + (own_ttr or ttr)
         jobs.append(
             Job(
                 id,
-                topic,
+                command.topic,
                 body,
                 due,
                 created,
@@ -89,130 +82,62 @@ def _start(batch: Batch, found: list[Any], op: Reserve | Claim) -> list[Job]:
                 key,
                 own_ttr,
                 limit,
-                known,
+                json.loads(headers) if headers else {},
                 claim,
-                claim - (forgiven or 0),
-                lease,
+                lifecycle.attempts(claim, forgiven or 0),
+                now + ((own_ttr or ttr) + slack if number < begun else hold),
                 error,
+                lost or 0,
             )
         )
-    batch.run(
+    transaction.run(
         "start",
         {
             "now": now,
             "ttr": ttr,
+            "slack": slack,
+            "hold": hold,
+            "begun": begun,
             "max_attempts": most,
             "first": backoff[0] if backoff else 0,
             "last": backoff[-1] if backoff else 0,
             "backoff": json.dumps(backoff),
-            "worker": batch.workers.number(batch.connection, op.worker),
+            "jitter": jitter,
+            "worker": transaction.workers.number(transaction.connection, command.worker),
             "ids": json.dumps([job.id for job in jobs]),
         },
     )
+    transaction.leased(min(job.lease_until for job in jobs if job.lease_until is not None))
     return jobs
 
 
-# ---- ending claims --------------------------------------------------------------------------------------------------
+# ---- leases ---------------------------------------------------------------------------------------------------------
 
 
-def _held(batch: Batch, ops: Sequence[Nack | Release | Touch]) -> list[_Run | None]:
-    """Return the claim of each command, None where it is not held; a second command on one claim comes too late."""
-    if len(ops) == 1:
-        found = batch.rows("run_of", (ops[0].id,))
-    else:
-        found = batch.rows("runs_among", (json.dumps(list({op.id for op in ops})),))
-    now = batch.now
-    runs = {(row[0], row[1]): _Run._make(row) for row in found if now < row[4]}
-    return [runs.pop((op.id, op.claims), None) for op in ops]
-
-
-def ack(batch: Batch, ops: Sequence[Ack]) -> list[bool]:
-    """Make running jobs done; many by as few statements as one."""
-    ids = json.dumps([op.id for op in ops])
-    jobs, claims = map(json.loads, batch.row("held_among", (ids, batch.now)))
-    held = dict(zip(jobs, claims, strict=True))
-    outcomes = []
-    done = []
-    for id, claim in ops:
-        outcomes.append(held.get(id) == claim)
-        if outcomes[-1]:
-            del held[id]  # a second ack of the same claim comes too late
-            done.append(id)
-    if done:
-        ids = json.dumps(done)
-        batch.run("record_done", (batch.now, ids))
-        batch.run("finish_done", (ids,))
-        batch.run("end_runs", (ids,))
-    return outcomes
-
-
-def nack(batch: Batch, ops: Sequence[Nack]) -> list[State | None]:
-    """End claims without success."""
-    outcomes: list[State | None] = []
-    for op, run in zip(ops, _held(batch, ops), strict=True):
-        if run is None:
-            outcomes.append(None)
-            continue
-        due = None if op.delay is None or run.attempt >= run.max_attempts else batch.now + op.delay
-        outcomes.append(_fail(batch, run, due, Outcome.FAILED, op.error))
-    return outcomes
-
-
-def release(batch: Batch, ops: Sequence[Release]) -> list[bool]:
-    """Give claims back, unspent."""
-    held = _held(batch, ops)
-    for run in filter(None, held):
-        batch.run("end_run", (run.job,))
-        batch.run("record", run.row(batch.now, Outcome.RELEASED))
-        batch.run("give_back", (run.claim, run.job))
-        batch.changed(run.job, batch.row("due_of", (run.job,))[0])
-    return [run is not None for run in held]
-
-
-def touch(batch: Batch, ops: Sequence[Touch]) -> list[bool]:
+def touch(transaction: Transaction, commands: Sequence[Touch]) -> list[bool]:
     """Let leases end later."""
-    outcomes = []
-    for op in ops:  # one by one: a claim may be touched twice
-        [run] = _held(batch, [op])
-        if run is not None:
-            batch.run("touch", (batch.now + op.ttr, op.id))
-        outcomes.append(run is not None)
+    return _lease(transaction, commands, "lease")
+
+
+def begin(transaction: Transaction, commands: Sequence[Begin]) -> list[bool]:
+    """Note that handlers have begun with held jobs."""
+    return _lease(transaction, commands, "begin")
+
+
+def _lease(transaction: Transaction, commands: Sequence[Touch | Begin], statement: str) -> list[bool]:
+    """Give claims new leases. Of several for one claim the last counts, unless an earlier one has ended it."""
+    now = transaction.now
+    leases: dict[int, int] = {}
+    outcomes: list[bool] = []
+    for command, claim in zip(commands, held(transaction, commands), strict=True):
+        outcomes.append(claim is not None and leases.get(command.id, now + 1) > now)
+        if outcomes[-1]:
+            leases[command.id] = now + command.ttr
+    if leases:
+        if len(leases) == 1:
+            [(id, lease)] = leases.items()
+            transaction.run(f"{statement}_one", (lease, id))
+        else:
+            transaction.run(statement, (json.dumps(list(leases.items())),))
+        transaction.leased(min(leases.values()))
     return outcomes
-
-
-def _fail(batch: Batch, run: _Run, due: int | None, outcome: Outcome, error: str | None = None) -> State:
-    """End a claim: due again then, or dead if that is None."""
-    batch.run("end_run", (run.job,))
-    batch.run("record", run.row(batch.now, outcome, error))
-    if due is None:
-        batch.run("finish", (_DEAD, run.claim, run.job))
-        return State.DEAD
-    batch.run("again", {"id": run.job, "due": due, "claims": run.claim})
-    batch.changed(run.job, due)
-    return State.DELAYED
-
-
-# ---- leases that are over -------------------------------------------------------------------------------------------
-
-
-def expire(batch: Batch, ops: Sequence[Expire]) -> list[Expired]:
-    """End the claims whose lease is over."""
-    outcomes = []
-    for op in ops:
-        lost = _end_lost(batch, batch.rows("runs_over", (batch.now, op.limit)))
-        named = [(id, batch.row("topic_of", (id,))[0], state) for id, state in lost]
-        outcomes.append(Expired(named, batch.row("next_lease", (batch.now,))[0]))
-    return outcomes
-
-
-def settle_lost(batch: Batch, id: int) -> bool:
-    """End the claim of one job if its lease is over; return whether it was."""
-    return bool(_end_lost(batch, [row for row in batch.rows("run_of", (id,)) if row[4] <= batch.now]))
-
-
-def _end_lost(batch: Batch, rows: list[Any]) -> list[tuple[int, State]]:
-    ended = []
-    for run in map(_Run._make, rows):
-        due = None if run.attempt >= run.max_attempts else run.lease + run.backoff
-        ended.append((run.job, _fail(batch, run, due, Outcome.LOST)))
-    return ended

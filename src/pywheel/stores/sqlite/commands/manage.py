@@ -1,104 +1,186 @@
-"""Changing jobs by hand: cancel, reschedule, retry, pause, purge."""
+"""Changing jobs by hand: cancel, reschedule, retry, delete, pause, purge."""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...._errors import JobExists
-from ....jobs.commands import Cancel, Pause, Purge, Ref, Reschedule, Retry
-from ....jobs.job import Outcome
-from ..transaction import FINISHED, OUTCOMES, Batch
-from .claims import settle_lost
+from ....jobs import lifecycle
+from ....jobs.commands import Cancel, Delete, Pause, Purge, Ref, Reschedule, Retry
+from ....jobs.job import State
+from ...checks import clamped, in_range
+from ..tally import CANCELLED, LIVE
+from ..transaction import FINISHED, Transaction
+from .endings import settle_all_lost, settle_lost
 
-__all__ = ["cancel", "pause", "purge", "reschedule", "retry"]
-
-_CANCELLED = OUTCOMES.index(Outcome.CANCELLED)
+__all__ = ["cancel", "delete", "pause", "purge", "reschedule", "retry"]
 
 
-def _find(batch: Batch, ref: Ref) -> tuple[int, Any]:
-    """Return a job's id and its row of `state_of`, with a lease that is over settled; the row is None without a job."""
+class _Found(NamedTuple):
+    """A job to be changed, with a lease that is over settled."""
+
+    id: int
+    state: int | None  # as the column has it
+    due: int
+    claims: int
+    topic: int
+    key: str | None
+    running: int
+
+    @property
+    def delayed(self) -> bool:
+        """Whether it waits."""
+        return self.state is None and not self.running
+
+    @property
+    def counted(self) -> int:
+        """Which of the counts it belongs to."""
+        return LIVE if self.state is None else self.state + 1
+
+
+def _find(transaction: Transaction, ref: Ref) -> _Found | None:
+    """Return the job that is meant."""
     if isinstance(ref, int):
-        id: int | None = ref
-    else:
-        found = batch.row("id_of_key", {"topic": ref[0], "key": ref[1]})
-        id = found[0] if found else None
-    if id is None:
-        return 0, None
-    row = batch.row("state_of", (id,))
-    if row and row[5] and settle_lost(batch, id):
-        row = batch.row("state_of", (id,))
-    return id, row
+        return _settled(transaction, ref)
+    row = transaction.row("topic_id", (ref[0],))
+    if row is None:
+        return None
+    holder = _holder(transaction, row[0], ref[1])
+    if holder is not None:
+        return holder
+    for [id] in transaction.rows("old_of_key", {"topic": row[0], "key": ref[1], "now": transaction.now}):
+        found = _settled(transaction, id)
+        if found is not None and found.state is not None:
+            return found
+    return None
 
 
-def _is_delayed(row: Any) -> bool:
-    return row is not None and row[0] is None and not row[5]
+def _settled(transaction: Transaction, id: int) -> _Found | None:
+    row = transaction.row("job_state", (id,)) if in_range(id) else None
+    if row and row[5] and settle_lost(transaction, id):
+        row = transaction.row("job_state", (id,))
+    return _Found(id, *row) if row else None
 
 
-def cancel(batch: Batch, ops: Sequence[Cancel]) -> list[bool]:
+def _holder(transaction: Transaction, topic: int, key: str) -> _Found | None:
+    """Return the live job that has a key."""
+    row = transaction.row("key_holder", (topic, key))
+    found = _settled(transaction, row[0]) if row else None
+    return found if found is not None and found.state is None else None
+
+
+# ---- one job --------------------------------------------------------------------------------------------------------
+
+
+def cancel(transaction: Transaction, commands: Sequence[Cancel]) -> list[bool]:
     """Make delayed jobs cancelled."""
-    outcomes = []
-    for op in ops:
-        id, row = _find(batch, op.ref)
-        outcomes.append(_is_delayed(row))
-        if outcomes[-1]:
-            batch.run("cancel", (id,))
-            batch.run("record", (id, row[2] + 1, 0, None, batch.now, _CANCELLED, None, None))
-    return outcomes
+    return [_cancel(transaction, _find(transaction, command.ref)) for command in commands]
 
 
-def reschedule(batch: Batch, ops: Sequence[Reschedule]) -> list[bool]:
+def _cancel(transaction: Transaction, found: _Found | None) -> bool:
+    if found is None or not found.delayed:
+        return False
+    transaction.run("cancel", (found.id,))
+    transaction.run("record_cancelled", (found.id, found.claims + 1, transaction.now, found.topic))
+    transaction.tally.moved(found.topic, LIVE, CANCELLED)
+    return True
+
+
+def reschedule(transaction: Transaction, commands: Sequence[Reschedule]) -> list[bool]:
     """Give delayed jobs another due time."""
     outcomes = []
-    for op in ops:
-        id, row = _find(batch, op.ref)
-        outcomes.append(_is_delayed(row))
-        if outcomes[-1]:
-            batch.run("reschedule", {"id": id, "due": op.due})
-            batch.changed(id, min(row[1], op.due))
+    for command in commands:
+        found = _find(transaction, command.ref)
+        outcomes.append(found is not None and found.delayed)
+        if found is not None and found.delayed:
+            due = lifecycle.due(transaction.now, command.due, command.delay)
+            transaction.run("reschedule", {"id": found.id, "due": due})
+            transaction.changed(found.id, found.topic, min(found.due, due))
     return outcomes
 
 
-def retry(batch: Batch, ops: Sequence[Retry]) -> list[bool | JobExists]:
+def retry(transaction: Transaction, commands: Sequence[Retry]) -> list[bool | JobExists]:
     """Make finished jobs delayed again."""
-    outcomes: list[bool | JobExists] = []
-    for op in ops:
-        id, row = _find(batch, op.ref)
-        if row is None or row[0] is None:
-            outcomes.append(False)
-            continue
-        holder = batch.row("key_holder", (row[3], row[4])) if row[4] is not None else None
-        if holder:
-            outcomes.append(JobExists(f"job {holder[0]} has this key now and is live", holder[0]))
-            continue
-        batch.run("retry", {"id": id, "due": op.due})
-        batch.changed(id, op.due)
-        outcomes.append(True)
+    return [_retry(transaction, command) for command in commands]
+
+
+def _retry(transaction: Transaction, command: Retry) -> bool | JobExists:
+    found = _find(transaction, command.ref)
+    if found is None or found.state is None:
+        return False
+    holder = None if found.key is None else _holder(transaction, found.topic, found.key)
+    if holder is not None:
+        return JobExists(f"job {holder.id} has this key now and is live", holder.id)
+    due = lifecycle.due(transaction.now, command.due, command.delay)
+    transaction.run("keep_history", (found.id,))
+    transaction.run("retry", {"id": found.id, "due": due})
+    transaction.tally.moved(found.topic, found.counted, LIVE)
+    transaction.changed(found.id, found.topic, due)
+    return True
+
+
+def delete(transaction: Transaction, commands: Sequence[Delete]) -> list[bool]:
+    """Forget jobs that are not running."""
+    outcomes = []
+    for command in commands:
+        found = _find(transaction, command.ref)
+        outcomes.append(found is not None and not found.running)
+        if found is not None and not found.running:
+            _forget(transaction, [found.id], [found.topic], found.counted)
     return outcomes
 
 
-def pause(batch: Batch, ops: Sequence[Pause]) -> list[bool]:
+# ---- many -----------------------------------------------------------------------------------------------------------
+
+
+def pause(transaction: Transaction, commands: Sequence[Pause]) -> list[bool]:
     """Pause and resume topics."""
     outcomes = []
-    for op in ops:
-        changed = batch.run("pause", {"topic": batch.topic(op.topic), "paused": int(op.paused)}) > 0
-        if changed and batch.horizon >= 0:
-            batch.changed(0, 0)
-        outcomes.append(changed)
+    for command in commands:
+        topic = transaction.topic(command.topic)
+        outcomes.append(transaction.run("pause", {"topic": topic, "paused": int(command.paused)}) > 0)
+        if outcomes[-1]:
+            transaction.reload(topic)
     return outcomes
 
 
-def purge(batch: Batch, ops: Sequence[Purge]) -> list[int]:
+def purge(transaction: Transaction, commands: Sequence[Purge]) -> list[int]:
     """Forget finished jobs."""
-    return [0 if op.state.live else _purge(batch, op) for op in ops]
+    return [0 if command.state not in FINISHED else _purge(transaction, command) for command in commands]
 
 
-def _purge(batch: Batch, op: Purge) -> int:
-    topics = [row[0] for row in batch.rows("topics")] if op.topic is None else [batch.topic(op.topic)]
-    gone: list[tuple[int]] = []
-    for topic in topics:
-        room = op.limit - len(gone)
-        gone += batch.rows("purgeable", (topic, FINISHED.index(op.state), op.before, room))
-    batch.run_many("purge", gone)
-    batch.run_many("purge_history", gone)
-    return len(gone)
+def _purge(transaction: Transaction, command: Purge) -> int:
+    topic = None
+    if command.topic is not None:
+        row = transaction.row("topic_id", (command.topic,))
+        if row is None:
+            return 0
+        topic = row[0]
+    if command.state is State.DEAD:
+        settle_all_lost(transaction)
+    span: dict[str, Any] = {
+        "topic": topic,
+        "state": FINISHED.index(command.state),
+        "until": transaction.now - command.age,
+        "limit": max(clamped(command.limit), 0),
+    }
+    statement = "purgeable_dead" if command.state is State.DEAD else "purgeable"
+    ids, topics = map(json.loads, transaction.row(statement, span))
+    if ids:
+        _forget(transaction, ids, topics, FINISHED.index(command.state) + 1)
+    return len(ids)
+
+
+def _forget(transaction: Transaction, ids: list[int], topics: list[int], counted: int) -> None:
+    """Drop jobs and their history. The one with the highest id stays as a ghost, so that it is not used again."""
+    transaction.tally.fold(transaction.connection)
+    for topic, jobs in Counter(topics).items():
+        transaction.tally.moved(topic, counted, None, jobs)
+    gone = (json.dumps(ids),)
+    transaction.run("forget_history", gone)
+    if transaction.run("forget", gone) < len(ids):
+        transaction.run("make_ghost", gone)
+    transaction.run("drop_ghosts")

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
 
 from ...._errors import JobExists
-from ....jobs.commands import Op, Put
+from ....jobs import lifecycle
+from ....jobs.commands import Command, Put
 from ....jobs.job import NewJob
 from ..statements import SQL
-from ..transaction import Batch, Names
-from .claims import settle_lost
+from ..tally import TAIL, Tally
+from ..transaction import Names, Transaction
+from .endings import settle_lost
 
 __all__ = ["put", "put_alone"]
 
@@ -20,150 +24,241 @@ __all__ = ["put", "put_alone"]
 _SOME: Final = 25
 
 
-def _rows(statement: str) -> list[str]:
-    """Return the statement that inserts n rows, for each n."""
-    into, _, row = statement.partition(" VALUES ")
-    return [f"{into} VALUES {', '.join([row] * count)}" for count in range(_SOME + 1)]
+def _rows(statement: str, row: str) -> list[str]:
+    """Return the statement that has a row of values n times, for each n."""
+    return [statement.replace(row, ", ".join([row] * count)) for count in range(_SOME + 1)]
 
 
-_PUT: Final = _rows(SQL["put"])
-_PUT_PLAIN: Final = _rows(SQL["put_plain"])
+_PUT: Final = _rows(SQL["put"], "(?, ?, ?, ?, ?, ?, ?, ?)")
+_PUT_PLAIN: Final = _rows(SQL["put_plain"], "(?, ?, ?, ?)")
+_HOLDERS: Final = _rows(SQL["key_holders"], "(?, ?)")
+
+_Name = tuple[int, str]  # a topic, by number, and a key
 
 
-def put(batch: Batch, ops: Sequence[Put]) -> list[Any]:
+def put_alone(
+    connection: sqlite3.Connection, command: Command[Any], now: int, topics: Names, furthest: Callable[[int], int]
+) -> tuple[int, int, int] | None:
+    """Store a single job by one statement, its own transaction; return id, topic and due time. None if it takes more.
+
+    `furthest` says up to which due time somebody wants a hint of a topic's jobs.
+    """
+    if type(command) is not Put or len(command.jobs) != 1:
+        return None
+    name, body, due, key, ttr, limit, headers, _, delay, _ = command.jobs[0]
+    topic = topics.known(name)
+    if topic is None or key is not None or ttr is not None or limit is not None or headers is not None:
+        return None
+    if delay is not None:
+        due = now + delay
+    if due <= furthest(topic):
+        return None
+    last = connection.execute(_PUT_PLAIN[1], (topic, due, due - now, body)).lastrowid
+    assert last is not None
+    if last % TAIL == 0:
+        _count_tail(connection)
+    return last, topic, due
+
+
+def _count_tail(connection: sqlite3.Connection) -> None:
+    """Count what was put alone; should that fail, it is done later."""
+    with suppress(sqlite3.Error):
+        connection.execute("BEGIN IMMEDIATE")
+        Tally().fold(connection)
+        connection.execute("COMMIT")
+    if connection.in_transaction:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+
+
+def put(transaction: Transaction, commands: Sequence[Put]) -> list[Any]:
     """Store the jobs of many callers."""
-    jobs = ops[0].jobs if len(ops) == 1 else [job for op in ops for job in op.jobs]
-    plain = _plain(jobs)
-    if not plain and _keyed(jobs):
-        return [_put_keyed(batch, op.jobs) for op in ops]
-    ids = _insert(batch, jobs, plain=plain)
-    if len(ops) == 1:
+    jobs = commands[0].jobs if len(commands) == 1 else [job for command in commands for job in command.jobs]
+    if any(job[3] is not None for job in jobs):
+        return _Keyed(transaction, jobs).put(commands)
+    ids = _insert(transaction, jobs)
+    if len(commands) == 1:
         return [ids]
     outcomes = []
     at = 0
-    for op in ops:
-        outcomes.append(ids[at : at + len(op.jobs)])
-        at += len(op.jobs)
+    for command in commands:
+        outcomes.append(ids[at : at + len(command.jobs)])
+        at += len(command.jobs)
     return outcomes
 
 
-def put_alone(connection: sqlite3.Connection, op: Op, now: int, topics: Names, horizon: int) -> tuple[int, int] | None:
-    """Store a single job by one statement, its own transaction; return id and due time. None if it takes more."""
-    if type(op) is not Put or len(op.jobs) != 1:
+# ---- with keys ------------------------------------------------------------------------------------------------------
+
+
+class _Holder(NamedTuple):
+    """The live job that has a key."""
+
+    id: int
+    due: int
+    claim: int | None  # while it is running
+
+
+class _Keyed:
+    """Puts of jobs of which some have keys: all or none of each caller's, and the new ones by few statements."""
+
+    def __init__(self, transaction: Transaction, jobs: Sequence[NewJob]) -> None:
+        self._transaction = transaction
+        self._topics = {name: transaction.topic(name) for name in {job.topic for job in jobs}}
+        self._holders = self._find({(self._topics[job.topic], job.key) for job in jobs if job.key is not None})
+        self._waiting: list[tuple[NewJob, list[int], int]] = []  # with its place among the ids of its caller
+        self._waiting_names: set[_Name] = set()
+
+    def put(self, commands: Sequence[Put]) -> list[Any]:
+        """Return the ids of each caller's jobs, or why there are none."""
+        outcomes: list[Any] = []
+        for command in commands:
+            if self._waiting_names and any(self._name(job) in self._waiting_names for job in command.jobs):
+                self._flush()
+            refusal = self._refusal(command.jobs)
+            outcomes.append(refusal or self._store(command.jobs))
+        self._flush()
+        return outcomes
+
+    def _name(self, job: NewJob) -> _Name | None:
+        return None if job.key is None else (self._topics[job.topic], job.key)
+
+    def _find(self, names: Iterable[_Name]) -> dict[_Name, _Holder]:
+        """Return the jobs that have these keys, with leases that are over settled."""
+        holders: dict[_Name, _Holder] = {}
+        names, over = list(names), []
+        for at in range(0, len(names), _SOME):
+            part = names[at : at + _SOME]
+            values = [value for name in part for value in name]
+            for topic, key, id, due, claim, lease in self._transaction.connection.execute(_HOLDERS[len(part)], values):
+                holders[topic, key] = _Holder(id, due, claim)
+                if claim is not None and lease <= self._transaction.now:
+                    over.append((topic, key))
+        for name in over:
+            settle_lost(self._transaction, holders.pop(name).id)
+        return holders | self._find(over) if over else holders
+
+    def _refusal(self, jobs: Sequence[NewJob]) -> JobExists | None:
+        """Return why the jobs of a caller cannot be stored."""
+        seen: set[_Name] = set()
+        for job in jobs:
+            name = self._name(job)
+            if name is None or job.key is None:
+                continue
+            if name in seen:
+                if not job.replace:
+                    return JobExists(f"two of the jobs put have the key {job.key[:80]!r}", 0)
+                continue
+            seen.add(name)
+            holder = self._holders.get(name)
+            if holder is not None and not _yields(holder, job):
+                return JobExists(f"job {holder.id} has the key {job.key[:80]!r} already and is live", holder.id)
         return None
-    job = op.jobs[0]
-    topic = topics.known(job.topic)
-    if topic is None or job.due <= horizon or not _plain(op.jobs):
-        return None
-    last = connection.execute(_PUT_PLAIN[1], (topic, job.due, job.due - now, job.body)).lastrowid
-    assert last is not None
-    return last, job.due
+
+    def _store(self, jobs: Sequence[NewJob]) -> list[int]:
+        """Store a caller's jobs, or have them wait for `_flush`; return their ids, which are there after it."""
+        ids = [0] * len(jobs)
+        for place, job in enumerate(jobs):
+            name = self._name(job)
+            if name in self._waiting_names:
+                self._flush()
+            holder = None if name is None else self._holders.get(name)
+            if holder is not None and holder.claim is None:
+                ids[place] = self._replace(holder, job)
+                continue
+            if holder is not None:
+                self._transaction.run("pass_key", (holder.id,))
+            self._waiting.append((job, ids, place))
+            if name is not None:
+                self._waiting_names.add(name)
+        return ids
+
+    def _flush(self) -> None:
+        """Store the jobs that wait."""
+        jobs = [job for job, _, _ in self._waiting]
+        for id, (job, ids, place) in zip(_insert(self._transaction, jobs), self._waiting, strict=True):
+            ids[place] = id
+            name = self._name(job)
+            if name is not None:
+                due = lifecycle.due(self._transaction.now, job.due, job.delay)
+                self._holders[name] = _Holder(id, due, None)
+        self._waiting.clear()
+        self._waiting_names.clear()
+
+    def _replace(self, holder: _Holder, job: NewJob) -> int:
+        due = lifecycle.due(self._transaction.now, job.due, job.delay)
+        self._transaction.run(
+            "replace",
+            {
+                "id": holder.id,
+                "due": due,
+                "ttr": job.ttr,
+                "max_attempts": job.max_attempts,
+                "headers": _headers(job.headers),
+                "body": job.body,
+            },
+        )
+        topic = self._topics[job.topic]
+        self._transaction.changed(holder.id, topic, min(holder.due, due))
+        if job.key is not None:
+            self._holders[topic, job.key] = holder._replace(due=due)
+        return holder.id
 
 
-def _plain(jobs: Sequence[NewJob]) -> bool:
-    """Whether they have only what every job has."""
-    for _, _, _, key, ttr, limit, headers, _ in jobs:
-        if key is not None or ttr is not None or limit is not None or headers is not None:
-            return False
-    return True
+def _yields(holder: _Holder, job: NewJob) -> bool:
+    """Whether the job that has the key takes the new values, or hands the key on."""
+    return job.replace if holder.claim is None else job.parent == (holder.id, holder.claim)
 
 
-def _keyed(jobs: Sequence[NewJob]) -> bool:
-    """Whether one of the jobs has a key."""
-    return any(job.key is not None for job in jobs)
+# ---- the rows -------------------------------------------------------------------------------------------------------
 
 
-def _put_keyed(batch: Batch, jobs: Sequence[NewJob]) -> list[int] | JobExists:
-    """Store the jobs of one caller, or none."""
-    holders = _holders(batch, jobs)
-    if isinstance(holders, JobExists):
-        return holders
-    ids = []
-    for job in jobs:
-        named = None if job.key is None else (job.topic, job.key)
-        if named in holders:
-            ids.append(_replace(batch, holders[named], job))
-        else:
-            ids += _insert(batch, [job], plain=False)
-            if named is not None:
-                holders[named] = ids[-1]
-    return ids
-
-
-def _holders(batch: Batch, jobs: Sequence[NewJob]) -> dict[tuple[str, str] | None, int] | JobExists:
-    """Return the live jobs that will take new values, by topic and key; or why not."""
-    holders: dict[tuple[str, str] | None, int] = {}
-    seen: set[tuple[str, str]] = set()
-    for job in jobs:
-        if job.key is None:
-            continue
-        name = (job.topic, job.key)
-        if name in seen and not job.replace:
-            return JobExists(f"two of the jobs put have the key {job.key[:80]!r}", 0)
-        seen.add(name)
-        holder = _holder(batch, job)
-        if holder is None:
-            continue
-        if not job.replace or batch.row("run_of", (holder,)):
-            return JobExists(f"job {holder} has the key {job.key[:80]!r} already and is live", holder)
-        holders[name] = holder
-    return holders
-
-
-def _holder(batch: Batch, job: NewJob) -> int | None:
-    """Return the live job that has the key."""
-    name = (batch.topic(job.topic), job.key)
-    row = batch.row("key_holder", name)
-    if row and settle_lost(batch, row[0]):
-        row = batch.row("key_holder", name)
-    return row[0] if row else None
-
-
-def _insert(batch: Batch, jobs: Sequence[NewJob], *, plain: bool) -> list[int]:
+def _insert(transaction: Transaction, jobs: Sequence[NewJob]) -> list[int]:
     if not jobs:
         return []
-    now, execute = batch.now, batch.connection.execute
-    topics = {name: batch.topic(name) for name in {job.topic for job in jobs}}
+    now, execute = transaction.now, transaction.connection.execute
+    plain = all(job[3] is job[4] is job[5] is job[6] is None for job in jobs)
+    topics = {name: transaction.topic(name) for name in {job[0] for job in jobs}}
+    dues = [job[2] if job[8] is None else now + job[8] for job in jobs]
     statements, values = (_PUT_PLAIN, _plain_values) if plain else (_PUT, _all_values)
     for at in range(0, len(jobs), _SOME):
         part = jobs[at : at + _SOME]
-        last = execute(statements[len(part)], values(part, topics, now)).lastrowid
+        last = execute(statements[len(part)], values(part, dues[at : at + _SOME], topics, now)).lastrowid
     assert last is not None
     ids = list(range(last - len(jobs) + 1, last + 1))  # in turn, as no one else writes meanwhile
-    batch.changed_many(ids, [job.due for job in jobs])
+    _tell(transaction, jobs, ids, dues, topics)
     return ids
 
 
-def _plain_values(jobs: Sequence[NewJob], topics: Mapping[str, int], now: int) -> list[Any]:
+def _tell(
+    transaction: Transaction, jobs: Sequence[NewJob], ids: list[int], dues: list[int], topics: Mapping[str, int]
+) -> None:
+    """Note what was put: for the counts, and for those who wait for it."""
+    if len(topics) == 1:
+        [topic] = topics.values()
+        transaction.tally.put(ids[0], Counter({topic: len(jobs)}))
+        transaction.changed_many(ids, topic, dues)
+        return
+    by_topic: dict[str, list[int]] = {name: [] for name in topics}
+    for place, job in enumerate(jobs):
+        by_topic[job[0]].append(place)
+    transaction.tally.put(ids[0], Counter({topics[name]: len(places) for name, places in by_topic.items()}))
+    for name, places in by_topic.items():
+        transaction.changed_many([ids[place] for place in places], topics[name], [dues[place] for place in places])
+
+
+def _plain_values(jobs: Sequence[NewJob], dues: Sequence[int], topics: Mapping[str, int], now: int) -> list[Any]:
     values: list[Any] = []
-    for name, body, due, _, _, _, _, _ in jobs:
-        values += (topics[name], due, due - now, body)
+    for job, due in zip(jobs, dues, strict=True):
+        values += (topics[job[0]], due, due - now, job[1])
     return values
 
 
-def _all_values(jobs: Sequence[NewJob], topics: Mapping[str, int], now: int) -> list[Any]:
+def _all_values(jobs: Sequence[NewJob], dues: Sequence[int], topics: Mapping[str, int], now: int) -> list[Any]:
     values: list[Any] = []
-    for name, body, due, key, ttr, limit, headers, _ in jobs:
-        values += (topics[name], due, due - now, ttr, limit, key, headers and _headers(headers), body)
+    for (name, body, _, key, ttr, limit, headers, *_), due in zip(jobs, dues, strict=True):
+        values += (topics[name], due, due - now, ttr, limit, key, _headers(headers), body)
     return values
 
 
-def _replace(batch: Batch, id: int, job: NewJob) -> int:
-    [before] = batch.row("due_of", (id,))
-    batch.run(
-        "replace",
-        {
-            "id": id,
-            "due": job.due,
-            "ttr": job.ttr,
-            "max_attempts": job.max_attempts,
-            "headers": _headers(job.headers) if job.headers else None,
-            "body": job.body,
-        },
-    )
-    batch.changed(id, min(before, job.due))
-    return id
-
-
-def _headers(headers: Mapping[str, str]) -> str:
-    return json.dumps(dict(headers), separators=(",", ":"))
+def _headers(headers: Mapping[str, str] | None) -> str | None:
+    return json.dumps(dict(headers), separators=(",", ":")) if headers else None

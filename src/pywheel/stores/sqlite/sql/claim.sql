@@ -1,8 +1,8 @@
--- name: open_topic
-SELECT id FROM topic WHERE name = ? AND NOT paused
+-- name: topic_state
+SELECT id, paused FROM topic WHERE name = ?
 
 -- name: due_of_topic
-SELECT j.id, j.body, j.due, j.due - j.ahead, j.key, j.ttr, j.max_attempts, j.headers, j.claims, j.forgiven,
+SELECT j.id, j.body, j.due, j.due - j.ahead, j.key, j.ttr, j.max_attempts, j.headers, j.claims, j.forgiven, j.lost,
     CASE WHEN j.claims IS NOT NULL THEN
         (SELECT h.error FROM history h WHERE h.job = j.id AND h.error IS NOT NULL ORDER BY h.claim DESC LIMIT 1)
     END
@@ -13,20 +13,26 @@ ORDER BY j.due, j.id
 LIMIT ?
 
 -- name: due_among
-SELECT j.id, j.body, j.due, j.due - j.ahead, j.key, j.ttr, j.max_attempts, j.headers, j.claims, j.forgiven,
+SELECT j.id, CASE WHEN j.due <= :now THEN j.body END, j.due, j.due - j.ahead, j.key, j.ttr, j.max_attempts, j.headers,
+    j.claims, j.forgiven, j.lost,
     CASE WHEN j.claims IS NOT NULL THEN
         (SELECT h.error FROM history h WHERE h.job = j.id AND h.error IS NOT NULL ORDER BY h.claim DESC LIMIT 1)
-    END
-FROM json_each(?) e CROSS JOIN job j ON j.id = e.value
-WHERE j.topic = ? AND j.state IS NULL AND j.due <= ?
-    AND NOT EXISTS (SELECT 1 FROM run r WHERE r.job = j.id)
+    END,
+    r.lease
+FROM json_each(:ids) e CROSS JOIN job j ON j.id = e.value LEFT JOIN run r ON r.job = j.id
+WHERE j.topic = :topic AND j.state IS NULL
 
+-- The attempt, the lease and the backoff are those of `Terms` and `lifecycle.backoff`; a test compares them.
 -- name: start
-INSERT INTO run (job, claim, attempt, started, lease, max_attempts, backoff, worker)
-SELECT j.id, coalesce(j.claims, 0) + 1, coalesce(j.claims, 0) + 1 - coalesce(j.forgiven, 0), :now,
-    :now + coalesce(nullif(j.ttr, 0), :ttr), coalesce(nullif(j.max_attempts, 0), :max_attempts),
-    CASE WHEN j.claims IS NULL THEN :first
-        ELSE coalesce(:backoff ->> (coalesce(j.claims, 0) - coalesce(j.forgiven, 0)), :last) END,
+INSERT INTO run (job, topic, claim, attempt, begun, started, lease, max_attempts, backoff, worker)
+SELECT j.id, j.topic, coalesce(j.claims, 0) + 1, coalesce(j.claims, 0) + 1 - coalesce(j.forgiven, 0), e.key < :begun, :now,
+    :now + CASE WHEN e.key < :begun THEN coalesce(nullif(j.ttr, 0), :ttr) + :slack ELSE :hold END,
+    coalesce(nullif(j.max_attempts, 0), :max_attempts),
+    max(cast(round(
+        CASE WHEN j.claims IS NULL THEN :first
+            ELSE coalesce(:backoff ->> (coalesce(j.claims, 0) - coalesce(j.forgiven, 0)), :last) END
+        * (1 + :jitter * random() / 9223372036854775808.0)
+    ) AS INTEGER), 0),
     :worker
 FROM json_each(:ids) e CROSS JOIN job j ON j.id = e.value
 

@@ -1,63 +1,59 @@
--- name: id_of_key
-SELECT id FROM job
-WHERE topic = (SELECT id FROM topic WHERE name = :topic) AND key = :key AND state IS NULL
-UNION ALL
-SELECT max(id) FROM job
-WHERE topic = (SELECT id FROM topic WHERE name = :topic) AND key = :key AND state IS NOT NULL
-LIMIT 1
+-- name: old_of_key
+SELECT j.id FROM job j INDEXED BY job_old_key
+WHERE j.topic = :topic AND j.key = :key AND j.key IS NOT NULL AND (j.state IS NOT NULL OR j.passed IS NOT NULL)
+    AND (j.state IS NOT NULL OR EXISTS (SELECT 1 FROM run r WHERE r.job = j.id AND r.lease <= :now))
+ORDER BY j.id DESC LIMIT 20
 
--- name: state_of
+-- name: job_state
 SELECT j.state, j.due, coalesce(j.claims, 0), j.topic, j.key, EXISTS (SELECT 1 FROM run r WHERE r.job = j.id)
-FROM job j WHERE j.id = ?
+FROM job j WHERE j.id = ? AND j.topic <> 0
 
 -- name: cancel
 UPDATE job SET state = 1, claims = coalesce(claims, 0) + 1, forgiven = coalesce(forgiven, 0) + 1 WHERE id = ?
+
+-- name: record_cancelled
+INSERT INTO history (job, claim, attempt, ended, outcome, topic) VALUES (?, ?, 0, ?, 1, ?)
 
 -- name: reschedule
 UPDATE job SET due = :due, ahead = ahead + :due - due WHERE id = :id
 
 -- name: retry
-UPDATE job SET state = NULL, due = :due, ahead = ahead + :due - due, forgiven = claims WHERE id = :id
+UPDATE job SET state = NULL, due = :due, ahead = ahead + :due - due, forgiven = claims, lost = NULL, passed = NULL
+WHERE id = :id
+
+-- name: keep_history
+UPDATE history SET topic = NULL WHERE job = ? AND topic IS NOT NULL
 
 -- name: pause
 UPDATE topic SET paused = :paused WHERE id = :topic AND paused <> :paused
 
 -- name: purgeable
-SELECT j.id FROM job j
-WHERE j.topic = ? AND j.state = ?
-    AND (SELECT h.ended FROM history h WHERE h.job = j.id ORDER BY h.claim DESC LIMIT 1) <= ?
-LIMIT ?
+SELECT json_group_array(job), json_group_array(topic) FROM (
+    SELECT h.job, h.topic
+    FROM topic t CROSS JOIN history h INDEXED BY history_ended ON h.topic = t.id
+        CROSS JOIN job j ON j.id = h.job
+    WHERE (:topic IS NULL OR t.id = :topic) AND h.topic IS NOT NULL AND h.outcome = :state AND h.ended <= :until
+        AND j.state = :state
+    LIMIT :limit
+)
 
--- name: purge
-DELETE FROM job WHERE id = ?
+-- name: purgeable_dead
+SELECT json_group_array(job), json_group_array(topic) FROM (
+    SELECT j.id AS job, j.topic
+    FROM topic t CROSS JOIN job j INDEXED BY job_finished ON j.topic = t.id
+    WHERE (:topic IS NULL OR t.id = :topic) AND j.state = :state
+        AND (SELECT h.ended FROM history h WHERE h.job = j.id ORDER BY h.claim DESC LIMIT 1) <= :until
+    LIMIT :limit
+)
 
--- name: purge_history
-DELETE FROM history WHERE job = ?
+-- name: forget
+DELETE FROM job WHERE id IN (SELECT value FROM json_each(?)) AND id <> (SELECT max(id) FROM job)
 
--- name: join
-INSERT INTO member (worker, until) VALUES (?, ?) ON CONFLICT (worker) DO UPDATE SET until = excluded.until
+-- name: forget_history
+DELETE FROM history WHERE job IN (SELECT value FROM json_each(?))
 
--- name: members
-SELECT worker, until FROM member
+-- name: make_ghost
+UPDATE job SET topic = 0, state = 3, key = NULL, headers = NULL, body = x'' WHERE id IN (SELECT value FROM json_each(?))
 
--- name: member
-SELECT until FROM member WHERE worker = ?
-
--- name: part
-DELETE FROM member WHERE worker = ?
-
--- name: shards
-SELECT id, worker, epoch, until FROM shard
-
--- name: my_shards
-SELECT id, epoch FROM shard WHERE worker = ?
-
--- name: set_shard
-INSERT INTO shard (id, worker, epoch, until) VALUES (?, ?, ?, ?)
-ON CONFLICT (id) DO UPDATE SET worker = excluded.worker, epoch = excluded.epoch, until = excluded.until
-
--- name: renew_shards
-UPDATE shard SET until = ? WHERE worker = ?
-
--- name: leave_shards
-UPDATE shard SET worker = NULL WHERE worker = ?
+-- name: drop_ghosts
+DELETE FROM job WHERE topic = 0 AND state = 3 AND id <> (SELECT max(id) FROM job)

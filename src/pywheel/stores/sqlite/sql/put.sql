@@ -10,12 +10,31 @@ INSERT INTO job (topic, due, ahead, ttr, max_attempts, key, headers, body) VALUE
 -- name: put_plain
 INSERT INTO job (topic, due, ahead, body) VALUES (?, ?, ?, ?)
 
+-- name: key_holders
+SELECT n.column1, n.column2, j.id, j.due, r.claim, r.lease
+FROM (VALUES (?, ?)) n CROSS JOIN job j INDEXED BY job_live_key ON j.topic = n.column1 AND j.key = n.column2
+    LEFT JOIN run r ON r.job = j.id
+WHERE j.key IS NOT NULL AND j.state IS NULL AND j.passed IS NULL
+
 -- name: key_holder
-SELECT id FROM job WHERE topic = ? AND key = ? AND state IS NULL
+SELECT j.id FROM job j INDEXED BY job_live_key
+WHERE j.topic = ? AND j.key = ? AND j.key IS NOT NULL AND j.state IS NULL AND j.passed IS NULL
+
+-- name: pass_key
+UPDATE job SET passed = 1 WHERE id = ?
 
 -- name: replace
 UPDATE job SET due = :due, ahead = ahead + :due - due, ttr = :ttr, max_attempts = :max_attempts, headers = :headers, body = :body
 WHERE id = :id
+
+-- name: count_tail
+SELECT topic, count(*) FROM job WHERE id > (SELECT job FROM counted) AND id < ? AND topic <> 0 GROUP BY topic
+
+-- name: count
+UPDATE topic SET live = live + ?, done = done + ?, cancelled = cancelled + ?, dead = dead + ? WHERE id = ?
+
+-- name: counted
+UPDATE counted SET job = (SELECT max(id) FROM job) WHERE job <> (SELECT max(id) FROM job)
 
 -- name: hint
 INSERT INTO hint (job) VALUES (?)

@@ -1,52 +1,60 @@
 -- name: runs_among
-SELECT r.job, r.claim, r.attempt, r.started, r.lease, r.max_attempts, r.backoff, r.worker
-FROM json_each(?) e CROSS JOIN run r ON r.job = e.value
+SELECT r.job, r.topic, r.claim, r.attempt, r.begun, r.lease, r.max_attempts, r.backoff, j.due
+FROM json_each(?) e CROSS JOIN run r ON r.job = e.value CROSS JOIN job j ON j.id = r.job
 
 -- name: run_of
-SELECT r.job, r.claim, r.attempt, r.started, r.lease, r.max_attempts, r.backoff, r.worker
-FROM run r WHERE r.job = ?
+SELECT r.job, r.topic, r.claim, r.attempt, r.begun, r.lease, r.max_attempts, r.backoff, j.due
+FROM run r CROSS JOIN job j ON j.id = r.job WHERE r.job = ?
 
 -- name: runs_over
-SELECT r.job, r.claim, r.attempt, r.started, r.lease, r.max_attempts, r.backoff, r.worker
-FROM run r WHERE r.lease <= ? LIMIT ?
+SELECT r.job, r.topic, r.claim, r.attempt, r.begun, r.lease, r.max_attempts, r.backoff, j.due
+FROM run r CROSS JOIN job j ON j.id = r.job WHERE r.lease <= ? ORDER BY r.lease LIMIT ?
 
 -- name: next_lease
 SELECT min(lease) FROM run WHERE lease > ?
 
--- name: end_run
-DELETE FROM run WHERE job = ?
-
--- name: record
-INSERT INTO history (job, claim, attempt, started, ended, outcome, worker, error) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+-- name: held_among
+SELECT json_group_array(r.job), json_group_array(r.claim), json_group_array(r.topic)
+FROM json_each(?) e CROSS JOIN run r ON r.job = e.value WHERE r.lease > ?
 
 -- name: record_done
-INSERT INTO history (job, claim, attempt, started, ended, outcome, worker)
-SELECT r.job, r.claim, r.attempt, r.started, ?, 0, r.worker FROM json_each(?) e CROSS JOIN run r ON r.job = e.value
+INSERT INTO history (job, claim, attempt, started, ended, outcome, worker, topic)
+SELECT r.job, r.claim, r.attempt, r.started, ?, 0, r.worker, r.topic FROM json_each(?) e CROSS JOIN run r ON r.job = e.value
 
 -- name: finish_done
-UPDATE job SET state = 0, claims = r.claim FROM json_each(?) e CROSS JOIN run r ON r.job = e.value WHERE job.id = r.job
+UPDATE job SET state = 0, claims = r.claim, lost = NULL
+FROM json_each(?) e CROSS JOIN run r ON r.job = e.value WHERE job.id = r.job
 
 -- name: end_runs
 DELETE FROM run WHERE job IN (SELECT value FROM json_each(?))
 
--- name: held_among
-SELECT json_group_array(r.job), json_group_array(r.claim)
-FROM json_each(?) e CROSS JOIN run r ON r.job = e.value WHERE r.lease > ?
+-- The rows of these: job, ended, outcome, error, state, due, unspent, lost.
+-- name: record_ended
+INSERT INTO history (job, claim, attempt, started, ended, outcome, worker, error)
+SELECT r.job, r.claim, r.attempt, r.started, e.value ->> 1, e.value ->> 2, r.worker, e.value ->> 3
+FROM json_each(?) e CROSS JOIN run r ON r.job = e.value ->> 0
 
--- name: finish
-UPDATE job SET state = ?, claims = ? WHERE id = ?
+-- name: end_claims
+UPDATE job SET
+    state = e.value ->> 4,
+    due = coalesce(e.value ->> 5, due),
+    ahead = ahead + coalesce(e.value ->> 5, due) - due,
+    claims = r.claim,
+    forgiven = CASE WHEN e.value ->> 6 THEN coalesce(forgiven, 0) + 1 ELSE forgiven END,
+    lost = e.value ->> 7
+FROM json_each(?) e CROSS JOIN run r ON r.job = e.value ->> 0 WHERE job.id = r.job
 
--- name: again
-UPDATE job SET due = :due, ahead = ahead + :due - due, claims = :claims WHERE id = :id
+-- name: end_runs_of
+DELETE FROM run WHERE job IN (SELECT value ->> 0 FROM json_each(?))
 
--- name: give_back
-UPDATE job SET claims = ?, forgiven = coalesce(forgiven, 0) + 1 WHERE id = ?
+-- name: lease
+UPDATE run SET lease = e.value ->> 1 FROM json_each(?) e WHERE run.job = e.value ->> 0
 
--- name: due_of
-SELECT due FROM job WHERE id = ?
+-- name: begin
+UPDATE run SET lease = e.value ->> 1, begun = 1 FROM json_each(?) e WHERE run.job = e.value ->> 0
 
--- name: topic_of
-SELECT t.name FROM job j JOIN topic t ON t.id = j.topic WHERE j.id = ?
-
--- name: touch
+-- name: lease_one
 UPDATE run SET lease = ? WHERE job = ?
+
+-- name: begin_one
+UPDATE run SET lease = ?, begun = 1 WHERE job = ?

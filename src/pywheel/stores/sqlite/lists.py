@@ -1,0 +1,133 @@
+"""Lists of jobs by a filter: what comes back is what it costs, whatever else is stored.
+
+There is no index of live jobs by id, as each put would pay for it. A piece of the jobs themselves is looked through
+first, behind where the list begins: mostly it has enough. If not, the jobs that are wanted are few, or far away, and
+their index by due time is read whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from heapq import merge
+from itertools import islice
+from typing import Any, Final
+
+from ...jobs.job import Job, State
+from ..checks import clamped
+from ..contract import Filter
+from .transaction import FINISHED
+
+__all__ = ["fits", "listed"]
+
+_PAGE: Final = 200  # candidates, at least
+_PIECE: Final = 10_000  # ids that are looked through
+_LAST: Final = 2**63 - 1
+
+Rows = Callable[[str, dict[str, Any]], list[Any]]
+
+
+def listed(
+    rows: Rows,
+    jobs: Callable[[Sequence[int]], list[Job]],
+    filter: Filter,
+    topic: int | None,
+    after: int,
+    limit: int,
+    now: int,
+) -> list[Job]:
+    """Return up to `limit` jobs behind an id. `rows` runs a statement, `jobs` returns records by id."""
+    after, limit = clamped(after), min(clamped(limit), 2**31)
+    span = {"topic": topic, "after": after, "now": now, "key": filter.key}
+    found: list[Job] = []
+    while len(found) < limit:
+        span["limit"] = min(max(limit - len(found), _PAGE), 10 * _PAGE)
+        ids = _candidates(rows, filter, span)
+        found += [job for job in jobs(ids) if fits(job, filter)]
+        if len(ids) < span["limit"]:
+            break
+        span["after"] = ids[-1]
+    return found[: max(limit, 0)]
+
+
+def fits(job: Job, filter: Filter) -> bool:
+    """Whether a filter means this job."""
+    return (
+        filter.topic in (None, job.topic)
+        and filter.state in (None, job.state)
+        and filter.key in (None, job.key)
+        and (filter.due_from is None or job.due >= filter.due_from)
+        and (filter.due_until is None or job.due <= filter.due_until)
+        and (filter.error is None or filter.error in (job.last_error or ""))
+    )
+
+
+def _candidates(rows: Rows, filter: Filter, span: dict[str, Any]) -> list[int]:
+    """Return up to `limit` ids of jobs that may be meant, by id; fewer only if there are no more."""
+    if filter.key is not None:
+        return _ids(rows, "ids_of_key", span)
+    match filter.state:
+        case None if span["topic"] is None:
+            return _ids(rows, "ids_between", {**span, "until": _LAST})
+        case None:
+            return _of_topic(rows, span)
+        case State.DELAYED:
+            return _live(rows, span)
+        case State.RUNNING:
+            return _ids(rows, "ids_running", {**span, "over": 0})
+        case State.DEAD:
+            return _first_of(span, _finished(rows, State.DEAD, span), _ids(rows, "ids_running", {**span, "over": 1}))
+        case state:
+            return _finished(rows, state, span)
+
+
+def _ids(rows: Rows, name: str, span: dict[str, Any]) -> list[int]:
+    ids: list[int] = json.loads(rows(name, span)[0][0])
+    return ids
+
+
+def _first_of(span: dict[str, Any], *sources: list[int]) -> list[int]:
+    """Return the first ids of several lists."""
+    return list(islice(merge(*sources), span["limit"]))
+
+
+def _of_topic(rows: Rows, span: dict[str, Any]) -> list[int]:
+    """Return the ids of a topic's jobs, in whatever state."""
+    near, complete = _piece(rows, "ids_between_of_topic", span)
+    if complete:
+        return near
+    finished = [_finished(rows, state, span) for state in FINISHED]
+    live = _ids(rows, "ids_live", {**span, "now": -_LAST})  # no lease is over then: all that are running too
+    running = _ids(rows, "ids_running", {**span, "over": 0, "now": -_LAST})
+    return _first_of(span, live, running, *finished)
+
+
+def _live(rows: Rows, span: dict[str, Any]) -> list[int]:
+    """Return the ids of jobs that are not finished, and not running."""
+    near, complete = _piece(rows, "ids_between_live", span)
+    return near if complete else _ids(rows, "ids_live", span)
+
+
+def _piece(rows: Rows, name: str, span: dict[str, Any]) -> tuple[list[int], bool]:
+    """Look through the jobs that follow; return the ids found, and whether they are enough or all there are."""
+    until = min(span["after"], _LAST - _PIECE) + _PIECE
+    found = _ids(rows, name, {**span, "until": until})
+    return found, len(found) >= span["limit"] or until >= rows("highest_id", {})[0][0]
+
+
+def _finished(rows: Rows, state: State, span: dict[str, Any]) -> list[int]:
+    """Return the ids of jobs that are finished so. Those that come first are of the topics whose first come first."""
+    span = {**span, "state": FINISHED.index(state)}
+    if span["topic"] is not None:
+        return _ids(rows, "ids_finished", span)
+    found: list[int] = []
+    for first, topic in _firsts(rows, span):
+        if len(found) == span["limit"] and first > found[-1]:
+            break
+        found = _first_of(span, found, _ids(rows, "ids_finished", {**span, "topic": topic}))
+    return found
+
+
+def _firsts(rows: Rows, span: dict[str, Any]) -> Iterator[tuple[int, int]]:
+    """Yield for each topic the first of its jobs, in their order, and the topic."""
+    yield from json.loads(rows("firsts_finished", span)[0][0])

@@ -1,0 +1,38 @@
+-- name: member_set
+INSERT INTO member (worker, topics) VALUES (?, ?) ON CONFLICT (worker) DO UPDATE SET topics = excluded.topics
+
+-- name: member_remove
+DELETE FROM member WHERE worker = ?
+
+-- name: roster
+SELECT json_group_array(json_array(worker, json(topics))) FROM member
+
+-- name: topic_name
+SELECT name FROM topic WHERE id = ?
+
+-- name: hint_one
+INSERT INTO hint (slot, job) VALUES (?, ?)
+
+-- name: hint_many
+INSERT INTO hint (slot, job) SELECT value ->> 0, value ->> 1 FROM json_each(?)
+
+-- name: hint_last
+SELECT last_insert_rowid()
+
+-- name: hints_trim
+DELETE FROM hint WHERE seq <= ?
+
+-- name: hints_end
+SELECT coalesce(max(seq), 0) FROM hint
+
+-- name: hints_for
+SELECT (SELECT min(seq) FROM hint), (SELECT max(seq) FROM hint),
+    (SELECT count(*) FROM hint WHERE seq > :after AND slot = -1),
+    (SELECT json_group_array(json_array(j.due, j.id, t.name))
+        FROM (SELECT DISTINCT job FROM hint WHERE seq > :after AND slot = :slot) h
+            CROSS JOIN job j ON j.id = h.job CROSS JOIN topic t ON t.id = j.topic
+        WHERE j.state IS NULL AND NOT EXISTS (SELECT 1 FROM run r WHERE r.job = j.id))
+
+-- name: pause_of
+SELECT t.paused, (SELECT max(seq) FROM hint WHERE slot = -1 AND job IN (0, t.id)), (SELECT min(seq) FROM hint)
+FROM topic t WHERE t.name = ?

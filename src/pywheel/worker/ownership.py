@@ -1,0 +1,78 @@
+"""Which shards this worker owns, whom it sees beside itself, and whose overdue jobs it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from ..stores.notifier import Member, Notifier
+from ..stores.ownership import ALL, owners, shards_of
+
+__all__ = ["FORLORN", "OVERDUE", "Ownership"]
+
+OVERDUE: Final = 250
+"""ms after which a due job of an owner without room is taken by the one that is next and has some."""
+FORLORN: Final = 1_000
+"""ms after which it is taken by any worker with room."""
+_BESIDE: Final = 0.25  # seconds between looks while others are there
+_ALONE: Final = 0.5
+_GONE: Final = 0.75  # seconds of silence after which a worker's shards go to the others
+_RECOVERY: Final = ""  # the topic whose first shard's owner ends lost leases for all
+
+
+class Ownership:
+    """What follows from the list of workers. Only the dispatcher uses it."""
+
+    def __init__(self, notifier: Notifier, topics: Collection[str]) -> None:
+        self._notifier = notifier
+        self._topics = frozenset(topics)
+        self.look_at = 0.0
+        self._members: tuple[Member, ...] = ()
+        self._there: dict[str, frozenset[str]] = {}  # the topics of those that are not gone, this worker among them
+
+    def look(self, now: float, behind: int) -> bool:
+        """Show that this worker works, and see who else does; return whether that has changed."""
+        self._notifier.beat(behind)
+        self._members = self._notifier.members()
+        me = self._notifier.worker
+        there = {m.worker: m.topics for m in self._members if m.silent <= _GONE or m.worker == me}
+        there[me] = self._topics
+        self.look_at = now + (_ALONE if len(there) == 1 else _BESIDE)
+        changed, self._there = there != self._there, there
+        return changed
+
+    def shards(self, topic: str) -> int:
+        """Return the mask of this worker's shards of a topic."""
+        return shards_of(self._notifier.worker, topic, self._handling(topic))
+
+    def rescues(self, topics: Iterable[str], now: int) -> dict[str, int]:
+        """Return for each topic the mask of shards whose overdue jobs this worker takes, as their owners have no room.
+
+        They are divided among those that have some, so that no two go after the same jobs; for a while. `topics` are
+        those for which this worker has room.
+        """
+        me = self._notifier.worker
+        late = {m.worker: m.behind for m in self._members if 0 < m.behind < now - OVERDUE and m.worker != me}
+        late = {worker: since for worker, since in late.items() if worker in self._there}
+        if not late:
+            return {}
+        full = {member.worker for member in self._members if member.behind and member.worker != me}
+        anybody = min(late.values()) < now - FORLORN
+        found = {}
+        for topic in topics:
+            handling = self._handling(topic)
+            if late.keys().isdisjoint(handling):
+                continue
+            theirs = sum(1 << shard for shard, owner in enumerate(owners(topic, handling)) if owner in late)
+            mine = ALL if anybody else shards_of(me, topic, [name for name in handling if name not in full])
+            if theirs & mine:
+                found[topic] = theirs & mine
+        return found
+
+    @property
+    def recovers(self) -> bool:
+        """Whether it is this worker that ends the leases that are over."""
+        return owners(_RECOVERY, tuple(self._there))[0] == self._notifier.worker
+
+    def _handling(self, topic: str) -> list[str]:
+        return [worker for worker, topics in self._there.items() if topic in topics]

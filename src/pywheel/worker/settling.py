@@ -1,0 +1,124 @@
+"""Settling: how claims end, in this worker and then in the store."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+from .._errors import StoreError
+from ..events import Events, JobEnded, JobGivenBack, LeaseLost
+from ..jobs.commands import Ack, Command, Nack, Release
+from ..jobs.handler import ending
+from ..jobs.job import Outcome, State
+from ..stores.contract import Store
+from ..stores.notifier import Notifier
+from .leases import Lease, Leases
+from .suspects import Suspects
+
+__all__ = ["Settling"]
+
+_ENOUGH: Final = 64  # ends of handlers for which a commit is worth while, though more are under way
+
+
+class Settling:
+    """Takes ends of handlers from any thread, and keeps them until the store knows. The rest is for the dispatcher."""
+
+    def __init__(self, store: Store, notifier: Notifier, leases: Leases, suspects: Suspects, events: Events) -> None:
+        self._store = store
+        self._notifier = notifier
+        self._leases = leases
+        self._suspects = suspects
+        self._events = events
+        self._finished: deque[Lease] = deque()
+        self._unsettled: list[tuple[Command[Any], Lease]] = []  # ends of claims that the store does not know yet
+        self._asleep = False
+        self.alone = False
+        """Whether the dispatcher has gone: then each handler's end goes to the store by itself."""
+
+    def __len__(self) -> int:
+        return len(self._unsettled) + len(self._finished)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether handlers have ended since the last step."""
+        return bool(self._finished)
+
+    # ---- from the pools ---------------------------------------------------------------------------------------------
+
+    def done(self, lease: Lease) -> None:
+        """Note that a job left its pool. From any thread."""
+        if self.alone:
+            self._settle_alone(lease)
+            return
+        self._finished.append(lease)
+        if self._asleep and (len(self._finished) >= _ENOUGH or not lease.topic.pool.waiting):
+            self._asleep = False
+            self._notifier.wake()
+
+    @contextmanager
+    def wakes(self, timeout: float, *, whatever: bool) -> Iterator[float]:
+        """Let ends of handlers wake the dispatcher; give how long it may sleep."""
+        self._asleep = True
+        try:
+            yield 0.0 if whatever and self._finished else timeout  # it came before the flag was up
+        finally:
+            self._asleep = False
+
+    def _settle_alone(self, lease: Lease) -> None:
+        with suppress(StoreError):
+            self._store.apply([self._command(lease)])
+
+    # ---- to the store -----------------------------------------------------------------------------------------------
+
+    def give_back(self, leases: Iterable[Lease]) -> None:
+        """Give claims back, unspent, at the next step."""
+        self._unsettled += [(Release(lease.job.id, lease.job.claims), lease) for lease in leases]
+
+    def commands(self, now: float, most: int) -> list[Command[Any]]:
+        """Return the commands that settle what has ended; their outcomes go to `learn`."""
+        while self._finished and len(self._unsettled) < most:
+            lease = self._finished.popleft()
+            lease.topic.left(now)
+            self._unsettled.append((self._command(lease), lease))
+        return [command for command, _ in self._unsettled]
+
+    def _command(self, lease: Lease) -> Command[Any]:
+        if not lease.handled:
+            return Release(lease.job.id, lease.job.claims)
+        if lease.error is None:
+            return Ack(lease.job.id, lease.job.claims)
+        return ending(lease.topic.handler, lease.job, lease.error)
+
+    def learn(self, outcomes: Iterator[Any]) -> None:
+        """Take in how claims ended; most of them well."""
+        unsettled, self._unsettled = self._unsettled, []
+        telling = bool(self._events.listeners)
+        for command, lease in unsettled:
+            outcome = next(outcomes)
+            job = lease.job
+            if job.lost:
+                self._suspects.cleared((job.id, job.claims))
+            self._leases.settled(lease)
+            if not telling and outcome is True:
+                continue  # as most of them are
+            if outcome in (False, None):
+                self._events.tell(LeaseLost(job))
+            elif isinstance(command, Release):
+                self._events.tell(JobGivenBack(job))
+            else:
+                self._events.tell(_ended(command, lease, outcome))
+
+    def lost(self, lease: Lease) -> None:
+        """Forget a claim that is over: somebody else has the job, or will."""
+        self._leases.settled(lease)
+        self._suspects.cleared((lease.job.id, lease.job.claims))
+        self._events.tell(LeaseLost(lease.job))
+
+
+def _ended(command: Command[Any], lease: Lease, outcome: Any) -> JobEnded:
+    seconds = lease.ended - (lease.started or lease.ended)
+    if isinstance(command, Nack):
+        return JobEnded(lease.job, Outcome.FAILED, outcome, seconds, command.error)
+    return JobEnded(lease.job, Outcome.DONE, State.DONE, seconds, None)

@@ -1,0 +1,41 @@
+"""Jobs that may have killed their process are started one at a time, so that they take no one with them again.
+
+Whoever was running when a process died is a suspect, the culprit among them. While no two suspects run together, a
+culprit can hit only jobs that were never hit before: nobody loses two attempts to it. Once a process has survived
+several suspects it takes more at a time, doubling, so that what died with a whole host is not handled one by one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["Suspects"]
+
+_TRIAL: Final = 0.25  # seconds after which a suspect that still runs is taken for harmless
+_SINGLY: Final = 16  # so many are tried one by one
+
+
+class Suspects:
+    """Who is on trial. Only the dispatcher uses it."""
+
+    def __init__(self) -> None:
+        self._until: dict[tuple[int, int], float] = {}
+        self._survived = 0
+
+    def __len__(self) -> int:
+        return len(self._until)
+
+    def room(self, now: float) -> int:
+        """Return how many more may be claimed."""
+        for name in [name for name, until in self._until.items() if until <= now]:
+            self.cleared(name)
+        return max((1 << self._survived // _SINGLY) - len(self._until), 0)
+
+    def tried(self, name: tuple[int, int], now: float) -> None:
+        """Note that a suspect begins."""
+        self._until[name] = now + _TRIAL
+
+    def cleared(self, name: tuple[int, int]) -> None:
+        """Note that a suspect has ended, or goes on for long."""
+        if self._until.pop(name, None) is not None and self._survived < 10 * _SINGLY:
+            self._survived += 1

@@ -1,0 +1,317 @@
+"""A world in one thread: clients, a store that fails, workers that crash, stop, drain and come back, a clock by hand.
+
+Everything follows from the seed. What is checked is the accounting of a queue: all that was put is delivered, nothing
+early, nothing after a confirmed cancel, extra deliveries only for attempts that failed or leases that were lost, and
+no due job waits for long while a worker that handles its topic has room.
+"""
+
+import random
+from collections import Counter
+from datetime import timedelta
+
+from pywheel import Fixed, JobQueue, ManualClock, StoreError
+from pywheel.events import Events
+from pywheel.jobs import State
+from pywheel.stores import open
+from pywheel.stores.contract import Filter
+from pywheel.testing import FaultyStore
+from pywheel.worker.dispatcher import Dispatcher
+from pywheel.worker.pools import Pool
+
+NOW = 1_700_000_000_000
+HOUR = 3_600
+TOPICS = ("a", "b", "c")
+TTR = 2.0  # seconds
+PATIENCE = 2.0  # seconds that a due job may wait while somebody has room for it
+TROUBLE = 1.6  # seconds after a fault of the store in which its workers may be away
+
+
+class StillPool(Pool):
+    """A pool without threads: a handler that starts ends when the world's clock says so."""
+
+    def __init__(self, handler, outside, world):
+        super().__init__(handler, outside)
+        self.world = world
+        self.running = {}  # lease: when it ends, by the monotonic clock
+
+    @property
+    def free(self):
+        return self.handler.concurrency - len(self.running)
+
+    def feed(self, leases):
+        self._queue.extend(leases)
+        self.start()
+
+    def start(self):
+        while self._queue and self.free > 0:
+            lease = self._queue.popleft()
+            if self._starts(lease):
+                self.running[lease] = self._clock.time() + self.world.started(lease)
+
+    def end(self):
+        now = self._clock.time()
+        for lease in [lease for lease, end in self.running.items() if end <= now]:
+            del self.running[lease]
+            lease.error = ValueError("boom") if self.world.fails() else None
+            self.world.ended(lease)
+            self._ended(lease)
+        self.start()
+
+
+class SimulatedWorker:
+    """A dispatcher, and what the world does to it."""
+
+    def __init__(self, world, topics):
+        self.world = world
+        handlers = {topic: world.queue.handlers[topic] for topic in topics}
+        self.notifier = world.store.notifier("w")
+        self.dispatcher = Dispatcher(
+            world.store,
+            self.notifier,
+            handlers,
+            lambda handler, outside: StillPool(handler, outside, world),
+            Events(),
+        )
+        self.topics = topics
+        self.announced = False
+        self.stopped_until = 0.0
+        self.draining = False
+
+    def turn(self):
+        """Work until there is nothing to do at this moment."""
+        if self.world.clock.time() < self.stopped_until:
+            return
+        for _ in range(20):
+            if not self.announced:
+                try:
+                    self.dispatcher.announce()
+                    self.announced = True
+                except StoreError:
+                    return
+            self.dispatcher._rung |= self.notifier.wait(0)
+            for topic in self.dispatcher.topics.values():
+                topic.pool.end()
+            if not self.dispatcher.step():
+                self.world.troubled()
+                return
+            if self.dispatcher.timeout() > 0:
+                return
+
+    def has_room(self, topic):
+        there = self.announced and not self.draining and self.world.clock.time() >= self.stopped_until
+        return there and topic in self.topics and self.dispatcher.topics[topic].pool.free > 0
+
+    def drain(self):
+        self.draining = True
+        self.dispatcher.drain()
+        self.announced = False
+
+
+class World:
+    """The store, the workers, and what the outside was told."""
+
+    def __init__(self, seed, url):
+        self.random = random.Random(seed)
+        self.clock = ManualClock(wall=NOW)
+        self.failing = 0.0
+        self.trouble_until = 0.0
+        self.calm = False
+        self.store = FaultyStore(open(url, clock=self.clock), self.fault)
+        self.queue = JobQueue(self.store)
+        for topic in TOPICS:
+            self.queue.handler(topic, concurrency=3, ttr=TTR, retry=Fixed("500ms", attempts=10_000))(print)
+        self.due = {}  # id: the earliest due time that the outside may count on
+        self.unsure = set()  # ids whose last change was not answered
+        self.cancelled = set()
+        self.delivered, self.spare = Counter(), Counter()
+        self.waited = Counter()  # id: seconds that it was due, not claimed, and somebody had room
+        self.longest = 0.0
+        self.workers = [SimulatedWorker(self, TOPICS[:2]), SimulatedWorker(self, TOPICS)]
+
+    def fault(self, when, commands):
+        if self.failing and self.random.random() < self.failing:
+            self.troubled()
+            raise StoreError(f"failed {when}")
+
+    def troubled(self):
+        self.trouble_until = self.clock.time() + TROUBLE
+
+    # ---- what handlers do -------------------------------------------------------------------------------------------
+
+    def started(self, lease):
+        """Account for a delivery; return how long it takes."""
+        job = lease.job
+        self.delivered[job.id] += 1
+        assert job.id not in self.cancelled, f"job {job.id} was cancelled"
+        assert job.due <= self.clock.wall() , f"job {job.id} is early"
+        if job.id in self.due and job.attempt == 1:
+            assert self.due[job.id] <= job.due, f"job {job.id} is early"
+        return 0 if self.calm else self.random.choice([0, 0, 0, 0.01, 0.3, 0.9 * TTR, 0.9 * TTR, 1.5 * TTR, 20])
+
+    def fails(self):
+        return not self.calm and self.random.random() < 0.15
+
+    def ended(self, lease):
+        """Whatever is no ack in time allows one more delivery."""
+        self.spare[lease.job.id] += lease.error is not None or self.clock.time() >= lease.until
+
+    # ---- what may happen --------------------------------------------------------------------------------------------
+
+    def put(self):
+        delay = self.random.choice([0, 0, 0.001, 0.5, 5, 60, self.random.randrange(100)])
+        try:
+            id = self.queue.put(self.random.choice(TOPICS), delay=delay)
+        except StoreError:
+            return  # perhaps stored: such a job may be delivered, and need not
+        self.due[id] = self.clock.wall() + int(delay * 1000)
+
+    def put_many(self):
+        topic = self.random.choice(TOPICS)
+        try:
+            ids = self.queue.put_many(self.queue.job(topic) for _ in range(self.random.randrange(30)))
+        except StoreError:
+            return
+        self.due.update(dict.fromkeys(ids, self.clock.wall()))
+
+    def cancel(self):
+        if self.due:
+            id = self.random.choice(list(self.due))
+            try:
+                if self.queue.cancel(id):
+                    self.cancelled.add(id)
+            except StoreError:
+                self.unsure.add(id)
+
+    def reschedule(self):
+        if self.due:
+            id = self.random.choice(list(self.due))
+            due = self.clock.wall() + self.random.randrange(30_000)
+            try:
+                if self.queue.reschedule(id, (due - self.clock.wall()) / 1000):
+                    self.due[id] = due
+                    self.waited.pop(id, None)
+            except StoreError:
+                self.due[id] = min(due, self.due[id])
+
+    def crash(self):
+        """A worker dies: what it holds will be lost. Somebody starts another one, perhaps with other topics."""
+        worker = self.random.choice(self.workers)
+        self.forgive(worker)
+        self.workers.remove(worker)
+        worker.notifier._presence.notifiers.pop(worker.notifier.worker, None)  # nobody says goodbye
+        self.workers.append(SimulatedWorker(self, self.some_topics()))
+
+    def stop(self):
+        """A worker is stopped, as by SIGSTOP, or by a machine that swaps."""
+        worker = self.random.choice(self.workers)
+        worker.stopped_until = self.clock.time() + self.random.choice([0.3, 1.5, 10])
+        self.forgive(worker)
+
+    def drain(self):
+        """A worker is told to go, and another one comes."""
+        worker = self.random.choice([worker for worker in self.workers if not worker.draining] or self.workers)
+        worker.drain()
+        self.workers.append(SimulatedWorker(self, self.some_topics()))
+        gone = [w for w in self.workers if w.draining and not w.dispatcher.busy()]
+        for worker in gone:
+            worker.notifier.close()
+            self.workers.remove(worker)
+
+    def some_topics(self):
+        """Every topic has a worker, whatever is drawn."""
+        return TOPICS if self.random.random() < 0.5 else tuple(self.random.sample(TOPICS, 2))
+
+    def forgive(self, worker):
+        for lease in worker.dispatcher._leases:
+            self.spare[lease.job.id] += 1
+
+    def step_clock(self):
+        seconds = self.random.choice([-HOUR, HOUR, -5, 5, -0.02, 0.02, -0.2])
+        self.clock.step(seconds)
+        for worker in self.workers:  # a lease that ends at once is a lease lost; one that lasts an hour more is not
+            self.forgive(worker)
+        self.waited.clear()
+
+    def trouble(self):
+        self.failing = self.random.choice([0.0, 0.0, 0.3])
+        self.forgive_all()
+
+    def forgive_all(self):
+        """A claim or an ack that was not answered may cost a delivery."""
+        for worker in self.workers:
+            self.forgive(worker)
+
+    # ---- time -------------------------------------------------------------------------------------------------------
+
+    def turn(self):
+        for worker in self.workers:
+            worker.turn()
+        if self.failing:
+            self.forgive_all()
+
+    def pass_time(self, seconds):
+        """Let time pass in steps that a machine would take, with everybody at work."""
+        while seconds > 0:
+            step = min(seconds, 0.1)
+            self.account(step)
+            self.clock.advance(timedelta(seconds=step))
+            self.turn()
+            seconds -= step
+
+    def account(self, seconds):
+        """Count for how long due jobs have waited though somebody had room."""
+        roomy = {topic for topic in TOPICS if any(worker.has_room(topic) for worker in self.workers)}
+        if not roomy or self.clock.time() < self.trouble_until:
+            self.waited.clear()
+            return
+        waiting = Counter()
+        for job in self.store.inner.jobs(Filter(state=State.DELAYED, due_until=self.clock.wall()), 0, 1_000):
+            if job.topic in roomy:
+                waiting[job.id] = self.waited[job.id] + seconds
+        self.waited = waiting
+        self.longest = max(waiting.values(), default=self.longest)
+        assert self.longest <= PATIENCE, f"job {max(waiting, key=waiting.get)} waits while somebody has room"
+
+    def run(self, steps):
+        actions = [self.put] * 8 + [self.put_many, self.cancel, self.reschedule, self.trouble]
+        actions += [self.crash, self.stop, self.drain]
+        for _ in range(steps):
+            self.random.choice(actions)()
+            if self.random.random() < 0.02:
+                self.step_clock()
+            self.turn()
+            self.pass_time(self.random.choice([0, 0.001, 0.01, 0.1, 0.5]))
+
+    def finish(self):
+        """Let all that is left be delivered: no more faults, and time passes."""
+        self.failing = 0.0
+        self.calm = True
+        self.workers.append(SimulatedWorker(self, TOPICS))
+        for _ in range(400):
+            self.pass_time(0.5)
+            if not any(count.delayed or count.running for count in self.queue.counts().values()):
+                return
+            if self.random.random() < 0.2:
+                self.clock.jump(900)
+                self.waited.clear()
+        raise AssertionError(f"jobs are left: {self.queue.counts()}")
+
+    def check(self):
+        """Compare what the outside was told with what the store has."""
+        jobs = {id: self.queue.get(id) for id in self.due}
+        lost = [id for id, job in jobs.items() if not self.delivered[id] and job.state is not State.CANCELLED]
+        wrong = [id for id, job in jobs.items() if job.state not in (State.DONE, State.CANCELLED)]
+        known = self.cancelled | self.unsure
+        uncalled = [id for id, job in jobs.items() if job.state is State.CANCELLED and id not in known]
+        extra = {id: n - 1 for id, n in self.delivered.items() if n - 1 > self.spare[id]}
+        assert (lost, wrong, uncalled, extra) == ([], [], [], {})
+
+
+def play(seed, url, steps):
+    """Run one history to its end; whatever is wrong is an AssertionError."""
+    world = World(seed, url)
+    world.run(steps)
+    world.finish()
+    world.check()
+    world.store.close()
+    return world

@@ -1,0 +1,158 @@
+"""Several workers on one store: work goes where there is room, and nobody's death, pause or slowness holds it."""
+
+import contextlib
+import threading
+import time
+
+import pytest
+
+from pywheel import Fixed, JobQueue, Worker
+from pywheel.jobs import Counts, State
+from pywheel.stores import open
+from tests.jobs.waiting import finished, until
+
+
+@pytest.fixture
+def store(url):
+    with open(url) as store:
+        yield store
+
+
+@contextlib.contextmanager
+def crew(store, *handlers, **options):
+    """Let a worker for each dict of handlers, by topic, work on a queue of its own on one store."""
+    workers = []
+    for topics in handlers:
+        queue = JobQueue(store)
+        for topic, (function, terms) in topics.items():
+            queue.handler(topic, **terms)(function)
+        workers.append(Worker(queue, **{"grace": 60, **options}))
+    for worker in workers:
+        worker.start()
+    try:
+        yield workers
+    finally:
+        for worker in workers:
+            worker.stop()
+        for worker in workers:
+            assert worker.join(60)
+
+
+def nothing(job):
+    pass
+
+
+def test_workers_with_different_topics_hold_no_job_of_each_other_up(store):
+    """Ownership among all workers would leave half of each topic's jobs to one that has no handler for it."""
+    queue = JobQueue(store)
+    with crew(store, {"a": (nothing, {})}, {"b": (nothing, {})}) as (a, b):
+        until(lambda: len(a._notifier.members()) == 2)
+        ids = queue.put_many(queue.job(topic, delay=n / 1000) for n in range(100) for topic in "ab")
+        for id in ids:
+            assert finished(queue, id).state is State.DONE
+    assert queue.counts() == {"a": Counts(done=100), "b": Counts(done=100)}
+
+
+@pytest.mark.parametrize("number", [5, 40])
+def test_as_many_long_jobs_as_workers_run_at_the_same_time(store, number):
+    """Each worker handles one at a time. Whoever owns two of them cannot: another takes it."""
+    queue = JobQueue(store)
+    together = threading.Barrier(number)
+    with crew(store, *[{"t": (lambda job: together.wait(60), {"concurrency": 1})}] * number) as workers:
+        until(lambda: len(workers[0]._notifier.members()) == number)
+        for id in queue.put_many(queue.job("t") for _ in range(number)):
+            assert finished(queue, id).state is State.DONE
+
+
+def test_a_hung_handler_keeps_no_other_job(store):
+    """What waits behind it goes to the other worker; the hung one is lost at its ttr, and done there."""
+    queue = JobQueue(store)
+    gate, hung = threading.Event(), []
+
+    def hang(job):
+        hung.append(job.id)
+        gate.wait(60)
+
+    terms = {"concurrency": 1, "ttr": 1, "retry": Fixed(0)}
+    ids = queue.put_many(queue.job("t") for _ in range(100))
+    with crew(store, {"t": (hang, terms)}):
+        until(lambda: hung)
+        with crew(store, {"t": (nothing, terms)}):
+            for id in ids:
+                assert finished(queue, id).state is State.DONE
+        assert len(hung) == 1
+        gate.set()
+
+
+def test_a_worker_that_drains_leaves_new_jobs_to_the_others_at_once(store):
+    queue = JobQueue(store)
+    gate, started = threading.Event(), threading.Event()
+
+    def hold(job):
+        started.set()
+        gate.wait(60)
+
+    with crew(store, {"long": (hold, {}), "t": (nothing, {})}) as [first]:
+        long = queue.put("long")
+        assert started.wait(60)
+        with crew(store, {"t": (nothing, {})}):
+            first.stop()
+            until(lambda: len(first._notifier.members()) == 1)
+            for id in queue.put_many(queue.job("t") for _ in range(64)):
+                assert finished(queue, id).state is State.DONE
+            assert queue.get(long).state is State.RUNNING
+            gate.set()
+
+
+def test_a_dead_consumers_job_is_due_again_though_nobody_else_knows_it(store):
+    """A `reserve()` loop that dies leaves a lease that no worker gave."""
+    queue = JobQueue(store)
+    id = queue.put("t")
+    with crew(store, {"t": (nothing, {})}) as [worker]:
+        queue.pause("t")
+        queue.resume("t")
+        finished(queue, id)
+        other = queue.put("u")
+        [job] = queue.reserve("u", ttr=0.3, retry=Fixed(0))
+        assert job.id == other
+        until(lambda: queue.history(other)[0].outcome is not None, limit=10)
+        assert worker.join(0) is False
+    assert queue.get(other).state is State.DELAYED
+
+
+def test_after_a_pause_returned_nothing_starts_and_what_waited_goes_back(store):
+    queue = JobQueue(store)
+    starts = []
+
+    def slow(job):
+        starts.append(time.monotonic())
+        time.sleep(0.001)
+
+    with crew(store, *[{"t": (slow, {"concurrency": 2})}] * 2):
+        queue.put_many(queue.job("t") for _ in range(2_000))
+        until(lambda: len(starts) > 200)
+        assert queue.pause("t")
+        paused = time.monotonic()
+        until(lambda: queue.counts()["t"].running == 0)
+        late = [start - paused for start in starts if start > paused]
+        assert queue.counts()["t"].done == len(starts)
+        queue.resume("t")
+        until(lambda: queue.counts()["t"].done == 2_000)
+    assert late == []
+    assert len(starts) == 2_000
+
+
+def test_stopping_a_worker_that_shares_its_jobs_runs_none_of_them_twice(store):
+    queue = JobQueue(store)
+    runs = []
+
+    def handle(job):
+        runs.append(job.id)
+        time.sleep(0.002)
+
+    with crew(store, {"t": (handle, {"concurrency": 4})}):
+        with crew(store, {"t": (handle, {"concurrency": 4})}):
+            ids = queue.put_many(queue.job("t") for _ in range(600))
+            until(lambda: len(runs) > 100)
+        until(lambda: queue.counts()["t"].done == 600)
+    assert sorted(runs) == ids

@@ -1,0 +1,114 @@
+"""Topics do not hinder each other, and a job waits for nothing but its due time and a place to run."""
+
+import threading
+import time
+
+import pytest
+
+from pywheel import Fixed
+from pywheel.jobs import Outcome, State
+from tests.jobs.waiting import finished, until, working
+
+
+@pytest.mark.parametrize("when", ["before", "while it works"])
+def test_a_large_backlog_of_a_slow_topic_does_not_hold_up_another(live_queue, when):
+    gate = threading.Event()
+    live_queue.handler("slow", concurrency=2)(lambda job: gate.wait(0.01))
+    live_queue.handler("quick")(lambda job: None)
+
+    def fill():
+        for _ in range(10):
+            live_queue.put_many(live_queue.job("slow") for _ in range(1_000))
+
+    if when == "before":
+        fill()
+    with working(live_queue) as worker:
+        if when != "before":
+            fill()
+        for n in range(50):
+            assert finished(live_queue, live_queue.put("quick", n, delay=0.01)).state is State.DONE
+        assert live_queue.counts()["slow"].delayed > 1_000, "the backlog was gone: this showed nothing"
+        assert len(worker.dispatcher._windows) < 10_000
+        gate.set()
+        worker.stop()
+
+
+def test_a_handler_that_takes_most_of_its_ttr_loses_no_job_at_any_backlog(live_queue, metrics):
+    """A job that waits in the pool is not on its own lease."""
+    live_queue.handler("t", concurrency=4, ttr=0.5, retry=Fixed(0))(lambda job: time.sleep(0.4))
+    ids = live_queue.put_many(live_queue.job("t") for _ in range(24))
+    with working(live_queue):
+        for id in ids:
+            finished(live_queue, id)
+    assert [attempt.outcome for id in ids for attempt in live_queue.history(id)] == [Outcome.DONE] * 24
+    assert metrics.total("lease_lost") == 0
+
+
+def test_a_due_job_that_waits_for_room_and_is_moved_comes_at_its_new_time(live_queue):
+    gate, seen = threading.Event(), []
+
+    def handle(job):
+        seen.append(job.id)
+        gate.wait(60)
+
+    live_queue.handler("t", concurrency=1)(handle)
+    with working(live_queue):
+        first = live_queue.put("t")
+        until(lambda: seen)
+        moved = live_queue.put("t")
+        last = live_queue.put("t")
+        assert live_queue.reschedule(moved, 1)
+        gate.set()
+        assert finished(live_queue, moved).state is State.DONE
+    assert seen == [first, last, moved]
+
+
+def test_topics_share_their_threads(live_queue):
+    before = threading.active_count()
+    for n in range(200):
+        live_queue.handler(f"t{n}", concurrency=8)(lambda job: None)
+    with working(live_queue):
+        ids = live_queue.put_many(live_queue.job(f"t{n % 200}", delay=n / 1000) for n in range(600))
+        for id in ids:
+            finished(live_queue, id)
+        assert threading.active_count() - before < 50
+
+
+def test_what_a_pool_holds_is_bounded_by_bytes(live_queue):
+    gate, held = threading.Event(), []
+    live_queue.handler("t", concurrency=1)(lambda job: gate.wait(60) and None)
+    with working(live_queue, max_bytes=1 << 20) as worker:
+        live_queue.put_many(live_queue.job("t") for _ in range(100))  # quick and small: the pool may hold many
+        gate.set()
+        until(lambda: live_queue.counts()["t"].done == 100)
+        gate.clear()
+        live_queue.put_many(live_queue.job("t", b"x" * (1 << 18)) for _ in range(40))
+        until(lambda: live_queue.counts()["t"].running)
+        held.append(worker.dispatcher._leases.bytes)
+        gate.set()
+        until(lambda: live_queue.counts()["t"].done == 140)
+    assert held[0] <= 2 << 20
+
+
+def test_what_finished_is_forgotten_as_fast_as_jobs_finish(live_queue):
+    live_queue.handler("t")(lambda job: None)
+    with working(live_queue, keep=0.05):
+        for _ in range(5):
+            live_queue.put_many(live_queue.job("t") for _ in range(1_000))
+        until(lambda: live_queue.counts()["t"].delayed == 0 and sum(live_queue.counts()["t"]) <= 1)
+
+
+def test_a_thread_that_cannot_be_started_only_delays_a_job(live_queue, monkeypatch):
+    refused, start = [], threading.Thread.start
+
+    def refuse(thread):
+        if thread.name == "pywheel-handlers" and len(refused) < 3:
+            refused.append(thread)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    live_queue.handler("t")(lambda job: None)
+    with working(live_queue):
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        assert finished(live_queue, live_queue.put("t")).state is State.DONE
+    assert len(refused) == 3
