@@ -106,6 +106,11 @@ class Supervisor:
         return sum((worker.counts for worker in self.workers), Counter(self._gone))
 
     @property
+    def stopping(self) -> bool:
+        """Whether it was told to stop."""
+        return self._stopping > 0
+
+    @property
     def late(self) -> list[float]:
         """How late the latest jobs started, in seconds, sorted: a sample, with the largest of each report."""
         return sorted(self._late)
