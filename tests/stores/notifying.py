@@ -5,11 +5,11 @@ import time
 from contextlib import contextmanager
 
 from pywheel.clock import MonotonicClock
+from pywheel.jobs.commands import Announce
 from pywheel.stores.sqlite.commands.announce import announce
 from pywheel.stores.sqlite.presence import Presence
 from pywheel.stores.sqlite.statements import MIGRATIONS, SQL
 from pywheel.stores.sqlite.transaction import Names, Transaction
-from pywheel.jobs.commands import Announce
 
 LIMIT = 60.0  # seconds: only ends a hang
 

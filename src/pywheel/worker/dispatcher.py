@@ -94,7 +94,7 @@ class Dispatcher:
     # ---- one step ---------------------------------------------------------------------------------------------------
 
     def step(self) -> bool:
-        """Do all there is to do now, in one transaction; return whether the store took it. StoreClosed: it never will."""
+        """Do all there is to do now, in one transaction; return whether the store took it. StoreClosed."""
         try:
             self._look()
             self._commit(self._clock.wall())
