@@ -76,7 +76,8 @@ def put(transaction: Transaction, commands: Sequence[Put]) -> list[Any]:
     """Store the jobs of many callers."""
     jobs = commands[0].jobs if len(commands) == 1 else [job for command in commands for job in command.jobs]
     if [job[3] for job in jobs].count(None) < len(jobs):
-        return _Keyed(transaction, jobs).put(commands)
+        alone = _put_one(transaction, jobs[0]) if len(jobs) == 1 else None
+        return _Keyed(transaction, jobs).put(commands) if alone is None else [alone]
     ids = _insert(transaction, jobs)
     if len(commands) == 1:
         return [ids]
@@ -86,6 +87,21 @@ def put(transaction: Transaction, commands: Sequence[Put]) -> list[Any]:
         outcomes.append(ids[at : at + len(command.jobs)])
         at += len(command.jobs)
     return outcomes
+
+
+def _put_one(transaction: Transaction, job: NewJob) -> list[int] | None:
+    """Store a single job whose key is free; None if it is not. The short way for the commonest put with a key."""
+    name, body, due, key, ttr, limit, headers, _, delay, _ = job
+    topic, now = transaction.topic(name), transaction.now
+    if transaction.row("key_holder", (topic, key)) is not None:
+        return None
+    due = lifecycle.due(now, due, delay)
+    values = (topic, due, due - now, ttr, limit, key, headers and _headers(headers), body)
+    id = transaction.connection.execute(_PUT[1], values).lastrowid
+    assert id is not None
+    transaction.tally.put(id, id, ((topic, 1),))
+    transaction.changed(id, topic, due)
+    return [id]
 
 
 # ---- with keys ------------------------------------------------------------------------------------------------------
