@@ -25,7 +25,7 @@ class Host:
             self.connection.executescript(";".join(["BEGIN", *MIGRATIONS, "COMMIT"]))
         self.queries = 0
         self.topics, self.workers = Names("topic_id", "topic_add"), Names("worker_id", "worker_add")
-        self.presence = Presence(self.path, clock or MonotonicClock(), self.rows)
+        self.presence = Presence(self.path, clock or MonotonicClock(), self.read)
 
     def _connected(self):
         connection = sqlite3.connect(self.path, isolation_level=None, timeout=LIMIT, check_same_thread=False)
@@ -55,7 +55,6 @@ class Host:
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
             self.topics.forget()
-            self.presence.forget()
             raise
 
     @contextmanager
@@ -83,7 +82,7 @@ class Host:
 
     def notifier(self, *topics, name="w"):
         """A worker that handles topics and has read all until now."""
-        notifier = self.presence.notifier(name, self.read)
+        notifier = self.presence.notifier(name)
         if topics:
             self.announce(notifier.worker, *topics)
         settle(notifier)
