@@ -353,7 +353,8 @@ def test_an_expiry_that_was_rolled_back_raises_nothing(host):
             transaction.expired(900)
             raise ZeroDivisionError
 
-    pytest.raises(ZeroDivisionError, fails)
+    with pytest.raises(ZeroDivisionError):
+        fails()
     assert host.presence.next_lease() == 700
 
 

@@ -336,7 +336,8 @@ def test_closing_while_another_thread_uses_it_touches_no_descriptor_of_others(pa
             thread.join(LIMIT)
         for end in ends:
             end.setblocking(False)
-            pytest.raises(BlockingIOError, end.recv, 1)
+            with pytest.raises(BlockingIOError):
+                end.recv(1)
         for end in ends:
             end.close()
         host.close()
