@@ -13,8 +13,6 @@ from ..client.queue import JobQueue
 from ..events import Event, JobEnded, JobGivenBack, JobStarted, LeaseLost, WorkerDrains
 from ..jobs.durations import Duration, duration
 from ..worker.loading import load
-from ..worker.worker import Worker
-from .live_view import LiveView
 from .options import absolute, span, span_or_none
 from .output import note, on_terminal
 from .reload import Watch, begin_again, wait_for_mending
@@ -88,6 +86,9 @@ def _ready(target: str, terms: Terms) -> JobQueue:
 
 def _run(queue: JobQueue, terms: Terms, watch: Watch | None = None) -> None:
     """Run one worker in this process until it is told to stop."""
+    from ..worker import Worker  # the other commands need not wait for these
+    from .live_view import LiveView
+
     worker = Worker(queue, topics=terms.topics or None, grace=terms.grace, keep=terms.keep)
     note(f"pywheel: working on {queue.store.url}, topics {', '.join(sorted(terms.topics or queue.handlers))}")
     elsewhere = os.environ.get("PYWHEEL_STORE")
