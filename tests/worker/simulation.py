@@ -143,7 +143,7 @@ class World:
         job = lease.job
         self.delivered[job.id] += 1
         assert job.id not in self.cancelled, f"job {job.id} was cancelled"
-        assert job.due <= self.clock.wall() , f"job {job.id} is early"
+        assert job.due <= self.clock.wall(), f"job {job.id} is early"
         if job.id in self.due and job.attempt == 1:
             assert self.due[job.id] <= job.due, f"job {job.id} is early"
         return 0 if self.calm else self.random.choice([0, 0, 0, 0.01, 0.3, 0.9 * TTR, 0.9 * TTR, 1.5 * TTR, 20])

@@ -35,7 +35,7 @@ class Report:
         if isinstance(event, JobStarted):
             self._late.append(event.late)
         elif isinstance(event, JobsClaimed):
-            self._counts["claimed"] += event.count
+            self._counts["claimed"] += event.jobs
         elif isinstance(event, JobEnded):
             self._counts[event.state if event.outcome == "done" else f"failed {event.state}"] += 1
         elif isinstance(event, LeaseLost):

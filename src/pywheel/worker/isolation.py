@@ -38,7 +38,7 @@ class HandlerFailed(PywheelError):
 
 
 class Isolated:
-    """Calls a handler's function in a child process. From many threads; each call takes a child that is idle, or a new one."""
+    """Calls a handler's function in a child process. From many threads; each call takes an idle child, or a new one."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler

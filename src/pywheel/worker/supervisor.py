@@ -77,7 +77,8 @@ class WorkerProcess:
 
     def drain(self) -> None:
         """Tell it to end; told again, it does so at once."""
-        self.drains_since = self.drains_since or time.monotonic()
+        if self.drains_since is None:
+            self.drains_since = time.monotonic()
         self.tell(signal.SIGTERM)
 
     def tell(self, number: int) -> None:

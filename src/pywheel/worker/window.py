@@ -72,7 +72,7 @@ class Window:
 
     def take(self, most: int) -> tuple[int, ...]:
         """Return ids that are due, no longer ready; they stay known until `settled` or `put_back`."""
-        ids = []
+        ids: list[int] = []
         while self.ready and len(ids) < most:
             id = self.ready.popleft()
             if self.known.get(id) == 0:  # not claimed, cancelled or moved meanwhile
@@ -192,11 +192,11 @@ class Windows:
                 self.again(window)
         self._count(len(hints.due))
         for job in hints.due:
-            window = self.by_topic.get(job.topic)
-            if window is not None and window.covers(job):
-                self._wait_for(window, job)
-                if len(window.known) > 2 * window.room:
-                    self._shrink(window)
+            known = self.by_topic.get(job.topic)
+            if known is not None and known.covers(job):
+                self._wait_for(known, job)
+                if len(known.known) > 2 * known.room:
+                    self._shrink(known)
         return hints.reload
 
     def read(self, now: int) -> None:

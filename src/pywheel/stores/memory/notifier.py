@@ -11,13 +11,13 @@ from typing import Final
 from ..._errors import StoreClosed
 from ...clock import Clock
 from ...jobs.job import Due, shard_of
-from ..notifier import Hints, Member, Notifier
+from ..notifier import SILENT, Hints, Member, Notifier
 from ..ownership import owners
 
 __all__ = ["MemoryNotifier", "Presence"]
 
 _HINTS_KEPT: Final = 10_000
-_SILENT: Final = 1.0  # seconds after which a worker that does not beat owns nothing
+
 _LOOK: Final = 0.02  # seconds between looks at who has fallen silent
 
 
@@ -59,7 +59,7 @@ class Presence:
 
     def owner(self, id: int, topic: str) -> str | None:
         """Return who owns the shard of a job: of those that handle its topic, and are not silent."""
-        table = owners(topic, [w for w, names in self.topics.items() if topic in names and self.silent(w) <= _SILENT])
+        table = owners(topic, [w for w, names in self.topics.items() if topic in names and self.silent(w) <= SILENT])
         return table[shard_of(id)] if table else None
 
     def changed(self, id: int, topic: str, due: int) -> None:
@@ -93,7 +93,7 @@ class Presence:
         if since is None:
             return False
         return all(
-            notifier.stopped >= since or (self.silent(worker) > _SILENT and not held(worker))
+            notifier.stopped >= since or (self.silent(worker) > SILENT and not held(worker))
             for worker, notifier in self.notifiers.items()
             if topic in self.topics.get(worker, ())
         )

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["Presence", "Rows"]
 
 Rows = Callable[[str, Sequence[Any] | dict[str, Any]], list[Any]]
-"""Runs a statement by its name and returns all its rows."""
+"""Runs a statement by its name and returns all its rows, on a connection that only reads: of what is committed."""
 
 _LOOK: Final = 0.25  # seconds between looks whether the page is still the file of its name
 _HELD: Final = 3_000  # ms of silence after which a worker cannot begin any more with what it held: Terms.hold is less
@@ -52,16 +52,15 @@ class Presence:
     """The workers on one database, as this process sees them. From any thread."""
 
     def __init__(self, database: str, clock: Clock, rows: Rows) -> None:
-        """`rows` reads on the connection that writes, to be used by whoever has the turn."""
         self.database = database
         self.closed = False
         self.ringer = Ringer(database)
         self.lock = threading.RLock()
         self._clock = clock
-        self._rows = rows
+        self.rows = rows
         self._roster: Roster | None = None
         self._audiences: dict[int, Audience] = {}
-        self._names: dict[int, str | None] = {}
+        self._names: dict[int, str] = {}  # they never change
         self._look_at = time.monotonic() + _LOOK
         self._notifiers: weakref.WeakSet[SqliteNotifier] = weakref.WeakSet()
         self.page = Page(database, self.now())
@@ -108,21 +107,24 @@ class Presence:
 
     # ---- who is there -----------------------------------------------------------------------------------------------
 
-    def roster(self, rows: Rows) -> Roster:
+    def roster(self) -> Roster:
         """Return all who announced topics. No query unless somebody came or went."""
         page, roster = self.page, self._roster
         if roster is None or not roster.holds(page):
             version = page.words[VERSION]
-            roster = self._roster = Roster(page, version, rows("roster", ())[0][0])
+            roster = self._roster = Roster(page, version, self.rows("roster", ())[0][0])
         return roster
 
-    def audience(self, topic: int) -> Audience:
-        """Return who hears of a topic now. To be called by whoever has the turn."""
+    def audience(self, topic: int, uncommitted: str | None = None) -> Audience:
+        """Return who hears of a topic now, by its number; `uncommitted` is its name if it may be new."""
         self.look()
         now = self.now()
         audience = self._audiences.get(topic)
         if audience is None or not audience.holds(self.page, now):
-            audience = self._audiences[topic] = Audience(self._name(topic), self.roster(self._rows), now)
+            name = self._name(topic)
+            audience = Audience(name or uncommitted, self.roster(), now)
+            if name is not None:
+                self._audiences[topic] = audience
         return audience
 
     def furthest(self, topic: int) -> int:
@@ -152,13 +154,13 @@ class Presence:
         if not topic:
             return self.page.taken()
         name = self._name(topic)
-        return [one.slot for one in self.roster(self._rows).members if one.slot >= 0 and name in one.topics]
+        return [one.slot for one in self.roster().members if one.slot >= 0 and name in one.topics]
 
     def _name(self, topic: int) -> str | None:
-        if topic not in self._names:
-            found = self._rows("topic_name", (topic,))
-            self._names[topic] = found[0][0] if found else None
-        return self._names[topic]
+        name = self._names.get(topic)
+        if name is None and (found := self.rows("topic_name", (topic,))):
+            name = self._names[topic] = found[0][0]
+        return name
 
     def gone(self, worker: str) -> bool:
         """Whether a worker has closed, or has been silent for very long, or its process has ended."""
@@ -166,15 +168,9 @@ class Presence:
         slot = self.page.find(nonce, likely) if nonce else -1
         return self.page.gone(slot, self.now()) if slot >= 0 else self.page.absent(self.now())
 
-    def forget(self) -> None:
-        """Know nobody any more: what was read may have been rolled back."""
-        self._roster = None
-        self._audiences.clear()
-        self._names.clear()
-
     # ---- pauses -----------------------------------------------------------------------------------------------------
 
-    def quiet(self, topic: str, seconds: float, rows: Rows) -> bool:
+    def quiet(self, topic: str, seconds: float) -> bool:
         """Return once nothing starts any more that was claimed before the pause; False after so long, or if resumed."""
         until = time.monotonic() + seconds
         pause, longest = _PAUSES
@@ -182,13 +178,13 @@ class Presence:
         while True:
             if self.closed:
                 raise StoreClosed("the store was closed meanwhile: open another one")
-            found = rows("pause_of", (topic,))
+            found = self.rows("pause_of", (topic,))
             if not found or not found[0][0]:
                 return False
             _, paused, oldest = found[0]
             since = paused or oldest or 0
             if there is None:  # who comes later has read that it is paused
-                there = [(one.nonce, one.slot) for one in self.roster(rows).members if topic in one.topics]
+                there = [(one.nonce, one.slot) for one in self.roster().members if topic in one.topics]
             if all(self._still(nonce, slot, since) for nonce, slot in there):
                 return True
             left = until - time.monotonic()
@@ -233,12 +229,12 @@ class Presence:
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
-    def notifier(self, name: str, rows: Rows) -> SqliteNotifier:
+    def notifier(self, name: str) -> SqliteNotifier:
         """Return a notifier for a new worker. StoreError if all slots are taken."""
         from .notifier import SqliteNotifier
 
         self.look(at_once=True)
-        notifier = SqliteNotifier(self, name, rows)
+        notifier = SqliteNotifier(self, name)
         self._notifiers.add(notifier)
         return notifier
 
@@ -262,13 +258,15 @@ class Presence:
         """The same in a forked child, unnoticed by the others: slots and bells are the parent's."""
         self.lock = threading.RLock()
         self._part()
-        self.ringer = Ringer(self.database)
+        for notifier in list(self._notifiers):
+            notifier.after_fork()
         self.ringer.close()
 
     def _part(self) -> None:
         self.closed = True
         self.page = NoPage()
-        self.forget()
+        self._roster = None
+        self._audiences.clear()
 
 
 _PRESENCES: Final[weakref.WeakSet[Presence]] = weakref.WeakSet()

@@ -168,7 +168,7 @@ class Page:
             words[HEARTBEAT + slot] = now
             words[USED] = max(used, slot + 1)
             words[NONCE + slot] = nonce
-            return slot
+            return int(slot)
 
     def gone(self, slot: int, now: int) -> bool:
         """Whether the worker of a slot has been silent for very long, or its process is known to have ended.

@@ -33,6 +33,7 @@ class Names:
     def __init__(self, find: str, add: str) -> None:
         self._find, self._add = SQL[find], SQL[add]
         self._known: dict[str, int] = {}
+        self._names: dict[int, str] = {}
 
     def number(self, connection: sqlite3.Connection, name: str) -> int:
         """Return the number of a name; a new one is stored."""
@@ -42,15 +43,21 @@ class Names:
                 connection.execute(self._find, (name,)).fetchone() or connection.execute(self._add, (name,)).fetchone()
             )
             number = self._known[name] = row[0]
+            self._names[number] = name
         return number
 
     def known(self, name: str) -> int | None:
         """Return the number of a name if it is at hand; it is committed then, outside a transaction."""
         return self._known.get(name)
 
+    def name(self, number: int) -> str | None:
+        """Return the name of a number if it is at hand."""
+        return self._names.get(number)
+
     def forget(self) -> None:
         """Know no number any more: some may have been rolled back."""
         self._known.clear()
+        self._names.clear()
 
 
 class _Said:
@@ -155,7 +162,7 @@ class Transaction:
             _beyond(said, slot, earliest)
 
     def _heard(self, topic: int) -> _Said:
-        said = self._said[topic] = _Said(self.presence.audience(topic))
+        said = self._said[topic] = _Said(self.presence.audience(topic, self.topics.name(topic)))
         return said
 
     def reload(self, topic: int = 0) -> None:

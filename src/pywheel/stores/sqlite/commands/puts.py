@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
@@ -31,9 +30,11 @@ def _rows(statement: str, row: str) -> list[str]:
 
 _PUT: Final = _rows(SQL["put"], "(?, ?, ?, ?, ?, ?, ?, ?)")
 _PUT_PLAIN: Final = _rows(SQL["put_plain"], "(?, ?, ?, ?)")
-_HOLDERS: Final = _rows(SQL["key_holders"], "(?, ?)")
+_HOLDERS: Final = _rows(SQL["key_holders"], "(?, ?, ?)")
 
-_Name = tuple[int, str]  # a topic, by number, and a key
+_PLAIN: Final = (None, None, None, None)  # neither key, ttr, max_attempts nor headers
+
+_Name = tuple[str, str]  # a topic and a key
 
 
 def put_alone(
@@ -74,8 +75,9 @@ def _count_tail(connection: sqlite3.Connection) -> None:
 def put(transaction: Transaction, commands: Sequence[Put]) -> list[Any]:
     """Store the jobs of many callers."""
     jobs = commands[0].jobs if len(commands) == 1 else [job for command in commands for job in command.jobs]
-    if any(job[3] is not None for job in jobs):
-        return _Keyed(transaction, jobs).put(commands)
+    if [job[3] for job in jobs].count(None) < len(jobs):
+        alone = _put_one(transaction, jobs[0]) if len(jobs) == 1 else None
+        return _Keyed(transaction, jobs).put(commands) if alone is None else [alone]
     ids = _insert(transaction, jobs)
     if len(commands) == 1:
         return [ids]
@@ -85,6 +87,21 @@ def put(transaction: Transaction, commands: Sequence[Put]) -> list[Any]:
         outcomes.append(ids[at : at + len(command.jobs)])
         at += len(command.jobs)
     return outcomes
+
+
+def _put_one(transaction: Transaction, job: NewJob) -> list[int] | None:
+    """Store a single job whose key is free; None if it is not. The short way for the commonest put with a key."""
+    name, body, due, key, ttr, limit, headers, _, delay, _ = job
+    topic, now = transaction.topic(name), transaction.now
+    if transaction.row("key_holder", (topic, key)) is not None:
+        return None
+    due = lifecycle.due(now, due, delay)
+    values = (topic, due, due - now, ttr, limit, key, headers and _headers(headers), body)
+    id = transaction.connection.execute(_PUT[1], values).lastrowid
+    assert id is not None
+    transaction.tally.put(id, id, ((topic, 1),))
+    transaction.changed(id, topic, due)
+    return [id]
 
 
 # ---- with keys ------------------------------------------------------------------------------------------------------
@@ -103,8 +120,8 @@ class _Keyed:
 
     def __init__(self, transaction: Transaction, jobs: Sequence[NewJob]) -> None:
         self._transaction = transaction
-        self._topics = {name: transaction.topic(name) for name in {job.topic for job in jobs}}
-        self._holders = self._find({(self._topics[job.topic], job.key) for job in jobs if job.key is not None})
+        self._topics = self._numbers({job.topic for job in jobs if job.key is not None})
+        self._holders = self._find({(job.topic, job.key) for job in jobs if job.key is not None})
         self._waiting: list[tuple[NewJob, list[int], int]] = []  # with its place among the ids of its caller
         self._waiting_names: set[_Name] = set()
 
@@ -112,27 +129,34 @@ class _Keyed:
         """Return the ids of each caller's jobs, or why there are none."""
         outcomes: list[Any] = []
         for command in commands:
-            if self._waiting_names and any(self._name(job) in self._waiting_names for job in command.jobs):
+            if self._waiting_names and any(_name(job) in self._waiting_names for job in command.jobs):
                 self._flush()
             refusal = self._refusal(command.jobs)
             outcomes.append(refusal or self._store(command.jobs))
         self._flush()
         return outcomes
 
-    def _name(self, job: NewJob) -> _Name | None:
-        return None if job.key is None else (self._topics[job.topic], job.key)
+    def _numbers(self, names: Iterable[str]) -> dict[str, int]:
+        """Return the numbers of those topics that there are: a put that is refused makes none."""
+        numbers = {}
+        for name in names:
+            number = self._transaction.topics.known(name)
+            row = self._transaction.row("topic_id", (name,)) if number is None else (number,)
+            if row is not None:
+                numbers[name] = row[0]
+        return numbers
 
     def _find(self, names: Iterable[_Name]) -> dict[_Name, _Holder]:
         """Return the jobs that have these keys, with leases that are over settled."""
         holders: dict[_Name, _Holder] = {}
-        names, over = list(names), []
+        names, over = [name for name in names if name[0] in self._topics], []
         for at in range(0, len(names), _SOME):
             part = names[at : at + _SOME]
-            values = [value for name in part for value in name]
-            for topic, key, id, due, claim, lease in self._transaction.connection.execute(_HOLDERS[len(part)], values):
-                holders[topic, key] = _Holder(id, due, claim)
+            values = [value for place, name in enumerate(part) for value in (place, self._topics[name[0]], name[1])]
+            for place, id, due, claim, lease in self._transaction.connection.execute(_HOLDERS[len(part)], values):
+                holders[part[place]] = _Holder(id, due, claim)
                 if claim is not None and lease <= self._transaction.now:
-                    over.append((topic, key))
+                    over.append(part[place])
         for name in over:
             settle_lost(self._transaction, holders.pop(name).id)
         return holders | self._find(over) if over else holders
@@ -141,7 +165,7 @@ class _Keyed:
         """Return why the jobs of a caller cannot be stored."""
         seen: set[_Name] = set()
         for job in jobs:
-            name = self._name(job)
+            name = _name(job)
             if name is None or job.key is None:
                 continue
             if name in seen:
@@ -158,7 +182,7 @@ class _Keyed:
         """Store a caller's jobs, or have them wait for `_flush`; return their ids, which are there after it."""
         ids = [0] * len(jobs)
         for place, job in enumerate(jobs):
-            name = self._name(job)
+            name = _name(job)
             if name in self._waiting_names:
                 self._flush()
             holder = None if name is None else self._holders.get(name)
@@ -177,7 +201,7 @@ class _Keyed:
         jobs = [job for job, _, _ in self._waiting]
         for id, (job, ids, place) in zip(_insert(self._transaction, jobs), self._waiting, strict=True):
             ids[place] = id
-            name = self._name(job)
+            name = _name(job)
             if name is not None:
                 due = lifecycle.due(self._transaction.now, job.due, job.delay)
                 self._holders[name] = _Holder(id, due, None)
@@ -197,11 +221,14 @@ class _Keyed:
                 "body": job.body,
             },
         )
-        topic = self._topics[job.topic]
-        self._transaction.changed(holder.id, topic, min(holder.due, due))
+        self._transaction.changed(holder.id, self._transaction.topic(job.topic), min(holder.due, due))
         if job.key is not None:
-            self._holders[topic, job.key] = holder._replace(due=due)
+            self._holders[job.topic, job.key] = holder._replace(due=due)
         return holder.id
+
+
+def _name(job: NewJob) -> _Name | None:
+    return None if job.key is None else (job.topic, job.key)
 
 
 def _yields(holder: _Holder, job: NewJob) -> bool:
@@ -216,9 +243,9 @@ def _insert(transaction: Transaction, jobs: Sequence[NewJob]) -> list[int]:
     if not jobs:
         return []
     now, execute = transaction.now, transaction.connection.execute
-    plain = all(job[3] is job[4] is job[5] is job[6] is None for job in jobs)
+    plain = [job[3:7] for job in jobs].count(_PLAIN) == len(jobs)
     topics = {name: transaction.topic(name) for name in {job[0] for job in jobs}}
-    dues = [job[2] if job[8] is None else now + job[8] for job in jobs]
+    dues = [due if delay is None else now + delay for _, _, due, _, _, _, _, _, delay, _ in jobs]
     statements, values = (_PUT_PLAIN, _plain_values) if plain else (_PUT, _all_values)
     for at in range(0, len(jobs), _SOME):
         part = jobs[at : at + _SOME]
@@ -235,21 +262,21 @@ def _tell(
     """Note what was put: for the counts, and for those who wait for it."""
     if len(topics) == 1:
         [topic] = topics.values()
-        transaction.tally.put(ids[0], Counter({topic: len(jobs)}))
+        transaction.tally.put(ids[0], ids[-1], [(topic, len(jobs))])
         transaction.changed_many(ids, topic, dues)
         return
     by_topic: dict[str, list[int]] = {name: [] for name in topics}
     for place, job in enumerate(jobs):
         by_topic[job[0]].append(place)
-    transaction.tally.put(ids[0], Counter({topics[name]: len(places) for name, places in by_topic.items()}))
+    transaction.tally.put(ids[0], ids[-1], [(topics[name], len(places)) for name, places in by_topic.items()])
     for name, places in by_topic.items():
         transaction.changed_many([ids[place] for place in places], topics[name], [dues[place] for place in places])
 
 
 def _plain_values(jobs: Sequence[NewJob], dues: Sequence[int], topics: Mapping[str, int], now: int) -> list[Any]:
     values: list[Any] = []
-    for job, due in zip(jobs, dues, strict=True):
-        values += (topics[job[0]], due, due - now, job[1])
+    for (name, body, *_), due in zip(jobs, dues):  # noqa: B905  (as long as each other; a step for each job)
+        values += (topics[name], due, due - now, body)
     return values
 
 

@@ -11,8 +11,8 @@ INSERT INTO job (topic, due, ahead, ttr, max_attempts, key, headers, body) VALUE
 INSERT INTO job (topic, due, ahead, body) VALUES (?, ?, ?, ?)
 
 -- name: key_holders
-SELECT n.column1, n.column2, j.id, j.due, r.claim, r.lease
-FROM (VALUES (?, ?)) n CROSS JOIN job j INDEXED BY job_live_key ON j.topic = n.column1 AND j.key = n.column2
+SELECT n.column1, j.id, j.due, r.claim, r.lease
+FROM (VALUES (?, ?, ?)) n CROSS JOIN job j INDEXED BY job_live_key ON j.topic = n.column2 AND j.key = n.column3
     LEFT JOIN run r ON r.job = j.id
 WHERE j.key IS NOT NULL AND j.state IS NULL AND j.passed IS NULL
 
