@@ -74,6 +74,7 @@ def test_a_deleted_page_is_made_anew_and_all_come_together_again(path, host, oth
     workers_of(path).unlink()
     a.beat(0)  # makes it anew, and marks the old one
     assert workers_of(path).exists()
+    assert host.presence.lease_unknown()
     b.beat(0)  # sees the mark, though it is not yet time to look
     assert host.presence.page._identity == other.presence.page._identity
     for worker in (a, b):
@@ -83,7 +84,6 @@ def test_a_deleted_page_is_made_anew_and_all_come_together_again(path, host, oth
     settled(a, b)
     put = [other.put(1) for _ in range(SHARDS)]
     assert [ids(worker.hints()) for worker in (a, b)] == by_owner(put, [a, b])
-    assert host.presence.lease_unknown()
 
 
 def test_a_putter_that_still_has_the_deleted_page_tells_who_has_left_it(path, host, other, monkeypatch):
