@@ -276,16 +276,18 @@ def two_users(folder):
     path.touch()
     os.chown(path, 5001, 4242)
     path.chmod(0o660)
-    with child("-c", SHARED, path, 4242, 5001) as first, child("-c", SHARED, path, 4242, 5002) as second:
-        for one in (first, second):
-            assert one.stdout.readline().startswith("w@")
+    with ExitStack() as stack:
+        users = []
+        for user in (5001, 5002):
+            users.append(stack.enter_context(child("-c", SHARED, path, 4242, user)))
+            assert users[-1].stdout.readline().startswith("w@")
         for name in (workers_of(path), bell_of(path, 0), bell_of(path, 1)):
             assert mode_of(name) == 0o660
             assert name.stat().st_gid == 4242
         host = Host(path)
         for _ in range(2 * SHARDS):
             host.put(1)
-        heard = [one.stdout.readline() for one in (first, second)]
+        heard = [one.stdout.readline() for one in users]
         assert heard == ["heard\n", "heard\n"]
         host.close()
 
