@@ -26,7 +26,9 @@ def owners(topic: str, workers: Collection[str]) -> tuple[str, ...]:
     if not workers:
         return ()
     table = _table(frozenset(workers))
-    turn = crc32(topic.encode("utf-8", "surrogatepass")) % SHARDS  # else one worker had the same part of each
+    turn = (
+        crc32(topic.encode("utf-8", "surrogatepass")) % SHARDS
+    )  # or one worker would have the same part of each topic
     return table[turn:] + table[:turn]
 
 
