@@ -64,9 +64,9 @@ class SqliteNotifier(Notifier):
             return
         presence = self._presence
         presence.look()
-        if presence.page is not self._page or self._page.words[NONCE + self._slot] != self._nonce:
-            if not self._move():
-                return  # not now: it tries again with the next beat
+        lost = presence.page is not self._page or self._page.words[NONCE + self._slot] != self._nonce
+        if lost and not self._move():
+            return  # not now: it tries again with the next beat
         words, slot, now = self._page.words, self._slot, presence.now()
         silent = now - words[HEARTBEAT + slot] > SILENT
         words[HEARTBEAT + slot] = now
