@@ -58,7 +58,7 @@ def test_a_backoff_goes_by_the_attempt_within_its_jitter(delays, attempt, jitter
         assert wait == 0
         return
     base = delays[min(max(attempt, 1), len(delays)) - 1]
-    assert 0 <= wait
+    assert wait >= 0
     assert base * (1 - jitter) - 1 <= wait <= base * (1 + jitter) + 1
     assert lifecycle.backoff(delays, attempt, 0, draw) == base
 

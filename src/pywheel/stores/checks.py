@@ -58,7 +58,7 @@ def clamped(number: int) -> int:
 
 
 def storable(error: str | None) -> str | None:
-    """Return what is kept of an error's text: what some database cannot hold is escaped, or the nack would be refused."""
+    """Return what is kept of an error's text. What some database cannot hold is escaped, not refused with the nack."""
     if error is None:
         return None
     if "\0" in error:

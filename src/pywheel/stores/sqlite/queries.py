@@ -105,13 +105,15 @@ class Reader:
         if not in_range(id):
             return []
         ended, running = self._at_one_time(lambda rows: (rows("history", (id,)), rows("running_attempt", (id,))))
-        return [
+        attempts = [
             Attempt(claim, attempt, started, ended, OUTCOMES[outcome], worker, error)
             for claim, attempt, started, ended, outcome, worker, error in ended
-        ] + [
-            Attempt(claim, attempt, started, *((None, None) if now < lease else (lease, Outcome.LOST)), worker, None)
-            for claim, attempt, started, lease, worker in running
         ]
+        for claim, attempt, started, lease, worker in running:
+            over = now >= lease
+            lost = Outcome.LOST if over else None
+            attempts.append(Attempt(claim, attempt, started, lease if over else None, lost, worker, None))
+        return attempts
 
     # ---- numbers --------------------------------------------------------------------------------------------------
 
@@ -158,6 +160,7 @@ class Reader:
         """Return the earliest due time above `after` of each topic."""
         numbers = [self._topic(topic) for topic in topics]
         asked = {"topics": json.dumps(numbers), "after": clamped(after), "now": now}
+        dues: list[int | None]
         dues, runs = map(json.loads, self.rows("first_dues", asked)[0])
         for topic, claim, attempt, begun, lease, max_attempts, backoff, due in runs:
             ending = lifecycle.lost(Run(claim, attempt, bool(begun), lease, max_attempts, backoff))

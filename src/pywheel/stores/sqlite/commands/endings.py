@@ -96,7 +96,9 @@ def ack(transaction: Transaction, commands: Sequence[Ack]) -> list[bool]:
 
 def nack(transaction: Transaction, commands: Sequence[Nack]) -> list[State | None]:
     """End claims without success."""
-    now, ended, outcomes = transaction.now, [], []
+    now = transaction.now
+    ended: list[Ended] = []
+    outcomes: list[State | None] = []
     for command, claim in zip(commands, _held_once(transaction, commands), strict=True):
         if claim is None:
             outcomes.append(None)
