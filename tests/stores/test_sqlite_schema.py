@@ -1,4 +1,4 @@
-"""What the file holds: the upgrade of an old one, sums that are kept, ids that are not used again, rules that SQL has."""
+"""What the file holds: upgrades of old ones, sums that are kept, ids that are not used again, rules that SQL has."""
 
 import sqlite3
 from datetime import timedelta
@@ -13,10 +13,8 @@ from pywheel.jobs.commands import Terms
 from pywheel.jobs.job import Counts
 from pywheel.stores import Filter, open
 from pywheel.stores.sqlite import connection
-from pywheel.stores.sqlite.commands.claims import claim
 from pywheel.stores.sqlite.statements import SQL
 from pywheel.stores.sqlite.tally import TAIL
-from pywheel.stores.sqlite.transaction import Names, Transaction
 
 NOW = 1_700_000_000_000
 
@@ -44,14 +42,18 @@ def old_file(path):
         INSERT INTO topic (id, name) VALUES (1, 't'), (2, 'u'), (3, 'empty');
         INSERT INTO worker (id, name) VALUES (1, 'w');
         INSERT INTO job (id, topic, due, ahead, state, claims, forgiven, key, body) VALUES
-            (1, 1, {NOW}, 5, NULL, NULL, NULL, 'k', CAST('delayed' AS BLOB)), (2, 1, {NOW}, 5, NULL, 1, NULL, NULL, CAST('running' AS BLOB)),
-            (3, 1, {NOW}, 5, 0, 1, NULL, NULL, CAST('done' AS BLOB)), (4, 1, {NOW}, 5, 1, 1, 1, NULL, CAST('cancelled' AS BLOB)),
-            (5, 1, {NOW}, 5, 2, 3, NULL, 'k', CAST('dead' AS BLOB)), (6, 2, {NOW}, 5, NULL, 1, 1, NULL, CAST('retried' AS BLOB)),
-            (9, 1, {NOW}, 5, 0, 1, NULL, NULL, CAST('purged' AS BLOB));
+            (1, 1, {NOW}, 5, NULL, NULL, NULL, 'k', CAST('delayed' AS BLOB)),
+            (2, 1, {NOW}, 5, NULL, 1, NULL, NULL, CAST('running' AS BLOB)),
+            (3, 1, {NOW}, 5, 0, 1, NULL, NULL, CAST('done' AS BLOB)),
+            (4, 1, {NOW}, 5, 1, 1, 1, NULL, CAST('cancelled' AS BLOB)),
+            (5, 1, {NOW}, 5, 2, 3, NULL, 'k', CAST('dead' AS BLOB)),
+            (6, 2, {NOW}, 5, NULL, 1, 1, NULL, CAST('retried' AS BLOB)),
+            (9, 1, {NOW}, 5, 0, 1, NULL, NULL, x'');
         DELETE FROM job WHERE id = 9;
         INSERT INTO run VALUES (2, 2, 2, {NOW}, {NOW + 1000}, 3, 70, 1);
         INSERT INTO history VALUES (2, 1, 1, {NOW}, {NOW}, 2, 1, 'boom'), (3, 1, 1, {NOW}, {NOW}, 0, 1, NULL),
-            (4, 1, 0, NULL, {NOW}, 1, NULL, NULL), (5, 3, 3, {NOW}, {NOW}, 2, 1, 'bad'), (6, 1, 1, {NOW}, {NOW}, 0, 1, NULL);
+            (4, 1, 0, NULL, {NOW}, 1, NULL, NULL), (5, 3, 3, {NOW}, {NOW}, 2, 1, 'bad'),
+            (6, 1, 1, {NOW}, {NOW}, 0, 1, NULL);
         INSERT INTO shard VALUES (0, 'w', 1, 0);
     """)
     old.close()
@@ -171,15 +173,13 @@ def test_a_claim_is_stored_as_lifecycle_has_it(store, claims, forgiven, ttr, lim
         forgiven = None
     forgiven = forgiven and min(forgiven, claims)
     raw = store._connection
-    raw.execute("BEGIN")
+    for table in ("run", "job", "topic"):
+        raw.execute(f"DELETE FROM {table}")
     raw.execute("INSERT INTO topic (id, name) VALUES (1, 't')")
     row = (NOW, claims, forgiven, ttr, limit)
     raw.execute("INSERT INTO job VALUES (7, 1, ?, 0, NULL, ?, ?, NULL, NULL, ?, ?, NULL, NULL, x'')", row)
-    terms = Terms(1_000, 3, tuple(delays), jitter, 30, 200)
-    transaction = Transaction(raw, NOW, Names("topic_id", "topic_add"), Names("worker_id", "worker_add"), -1)
-    [claimed] = claim(transaction, [c.Claim("t", (7,), terms, "w", int(begun))])
+    claimed = apply(store, c.Claim("t", (7,), Terms(1_000, 3, tuple(delays), jitter, 30, 200), "w", int(begun)))
     stored = raw.execute("SELECT claim, attempt, begun, lease, max_attempts, backoff FROM run").fetchone()
-    raw.execute("ROLLBACK")
     [job] = claimed.jobs
     attempt = lifecycle.attempts((claims or 0) + 1, forgiven or 0)
     lease = NOW + ((ttr or 1_000) + 30 if begun else 200)
