@@ -9,7 +9,6 @@ from typing import Any
 from ....jobs import lifecycle
 from ....jobs.commands import Begin, Claim, Claimed, Reserve, Touch
 from ....jobs.job import Due, Job, State
-from ...checks import in_range
 from ..transaction import Transaction
 from .endings import held, settle_all_lost, settle_lost
 
@@ -40,7 +39,7 @@ def _claim(transaction: Transaction, command: Claim) -> Claimed:
     if topic is None or topic[1]:
         return Claimed([], 0, [], paused=topic is not None)
     now = transaction.now
-    rows = _delayed(transaction, [*dict.fromkeys(filter(in_range, command.ids))], topic[0])
+    rows = _delayed(transaction, list(dict.fromkeys(command.ids)), topic[0])
     rows.sort(key=lambda row: (row[2], row[0]))
     ready = [row for row in rows if row[2] <= now]
     choice = lifecycle.choose([row[10] or 0 for row in ready], command.begin, command.suspects)
@@ -65,9 +64,9 @@ def _start(transaction: Transaction, rows: list[Any], begun: int, command: Reser
     """Claim the rows found; so many begin. One statement for all: between two, other threads would get in."""
     if not rows:
         return []
-    (ttr, most, backoff, jitter, slack, hold), now = command.terms, transaction.now
+    (ttr, most, backoff, jitter, slack, hold), now, attempts = command.terms, transaction.now, lifecycle.attempts
     jobs: list[Job] = []
-    for number, (id, body, due, created, key, own_ttr, limit, headers, claims, forgiven, lost, error, *_) in enumerate(
+    for number, (id, body, due, created, key, own_ttr, limit, headers, claims, forgiven, lost, error, _) in enumerate(
         rows
     ):
         claim = (claims or 0) + 1
@@ -84,7 +83,7 @@ def _start(transaction: Transaction, rows: list[Any], begun: int, command: Reser
                 limit,
                 json.loads(headers) if headers else {},
                 claim,
-                lifecycle.attempts(claim, forgiven or 0),
+                attempts(claim, forgiven or 0),
                 now + ((own_ttr or ttr) + slack if number < begun else hold),
                 error,
                 lost or 0,
