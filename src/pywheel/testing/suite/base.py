@@ -117,6 +117,11 @@ class StoreTests(ABC):
         """Return the delayed jobs of a topic."""
         return self.store.windows([Span(topic, shards, START, until)], limit)
 
+    def first_due(self, after: int, topic: str = "t", shards: int = ALL) -> int | None:
+        """Return when the first of a topic's jobs beyond a time is due."""
+        [due] = self.store.first_dues([Span(topic, shards, START, after)])
+        return due
+
     def state(self, id: int) -> State:
         """Return the state of a job."""
         return self.job(id).state

@@ -180,7 +180,8 @@ class Pair:
             assert store.get(("a", key)) == (mine and self.job(mine))
         for mine_id, id in self.ids.items():
             assert store.history(id) == model.history(mine_id)
-        assert store.first_dues(TOPICS, NOW) == model.first_dues(TOPICS, NOW)
+        beyond = [Span(topic, ALL, START, NOW) for topic in TOPICS]
+        assert store.first_dues(beyond) == model.first_dues(beyond)
         lease = model.next_lease()
         assert lease is None or (store.next_lease() or 0) <= lease
         for either in (model, store):
