@@ -87,9 +87,9 @@ class StoreTests(ABC):
         [job] = self.reserve(**more)
         return job
 
-    def claim(self, *ids: int, begin: int = 0, suspects: int = 1, terms: Terms = TERMS) -> Claimed:
+    def claim(self, *ids: int, begin: int = 0, terms: Terms = TERMS, **more: Any) -> Claimed:
         """Claim jobs of the topic t."""
-        return self.apply(Claim("t", ids, terms, "w", begin, suspects))
+        return self.apply(Claim("t", ids, terms, "w", begin, **more))
 
     def held(self, id: int, **more: Any) -> Job:
         """Claim one job, without beginning."""

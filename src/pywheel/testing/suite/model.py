@@ -118,7 +118,8 @@ class Pair:
 
     def claim(self) -> tuple[c.Command[Any], c.Command[Any]]:
         ids = [self.random.randrange(len(self.ids) + 1) for _ in range(self.random.choice((1, 5, 20)))]
-        rest = (self.terms(), "w", self.random.randrange(4), self.random.randrange(3))
+        most = self.random.choice((0, 1, 3, 10**6))
+        rest = (self.terms(), "w", self.random.randrange(4), self.random.randrange(3), most)
         topic = self.random.choice(TOPICS)
         return c.Claim(topic, tuple(ids), *rest), c.Claim(topic, tuple(map(self.theirs, ids)), *rest)
 
