@@ -145,7 +145,7 @@ class SqliteStore(Store):
             self._connection.execute("ROLLBACK")
 
     def _presence_of(self, path: str) -> Presence:
-        return Presence(path, self.clock, lambda name, values: self._reader._rows(name, values))
+        return Presence(path, self.clock, lambda name, values: self._reader.rows(name, values))
 
     # ---- reading --------------------------------------------------------------------------------------------------
 
