@@ -166,6 +166,7 @@ def _claim(command: c.Claim) -> None:
     _text("worker", command.worker)
     _int("begin", command.begin)
     _int("suspects", command.suspects)
+    _int("bytes", command.bytes)
     _terms(command.terms)
     if set(map(type, command.ids)) - {int}:
         raise BadJob("ids must be whole numbers")

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from ...jobs import lifecycle
 from ...jobs.commands import Ref
-from ...jobs.job import Attempt, Counts, Due, Job, Outcome, State, Topic
+from ...jobs.job import Attempt, Counts, Due, Job, Outcome, State, Topic, shard_of
 from ...jobs.lifecycle import Run
 from ..checks import clamped, in_range
 from ..contract import Filter, Span
@@ -28,6 +28,7 @@ __all__ = ["Reader"]
 
 T = TypeVar("T")
 _END: Final = 2**63 - 1
+_OTHERS: Final = 255  # jobs of other shards that `first_dues` passes over
 
 
 class Reader:
@@ -156,20 +157,20 @@ class Reader:
             jobs = sorted([*zip(places, dues, ids, strict=True), *jobs])[:most]
         return [Due(due, id, spans[place].topic) for place, due, id in jobs]
 
-    def first_dues(self, topics: Sequence[str], after: int, now: int) -> list[int | None]:
-        """Return the earliest due time above `after` of each topic."""
-        numbers = [self._topic(topic) for topic in topics]
-        asked = {"topics": json.dumps(numbers), "after": clamped(after), "now": now}
+    def first_dues(self, spans: Sequence[Span], now: int) -> list[int | None]:
+        """Return the earliest due time beyond each span."""
+        asked = [(self._topic(topic), shards, clamped(until)) for topic, shards, _, until in spans]
+        found = self.rows("first_dues", {"spans": json.dumps(asked), "most": _OTHERS, "now": now})
         dues: list[int | None]
-        dues, runs = map(json.loads, self.rows("first_dues", asked)[0])
-        for topic, claim, attempt, begun, lease, max_attempts, backoff, due in runs:
+        dues, runs = map(json.loads, found[0])
+        for job, topic, claim, attempt, begun, lease, max_attempts, backoff, due in runs:
             ending = lifecycle.lost(Run(claim, attempt, bool(begun), lease, max_attempts, backoff))
             again = due if ending.due is None else ending.due
-            if ending.state is State.DELAYED and again > after:
-                dues = [
-                    again if number == topic and (first is None or again < first) else first
-                    for number, first in zip(numbers, dues, strict=True)
-                ]
+            if ending.state is State.DELAYED:
+                for place, (number, shards, until) in enumerate(asked):
+                    if number == topic and shards >> shard_of(job) & 1 and again > until:
+                        first = dues[place]
+                        dues[place] = again if first is None else min(again, first)
         return dues
 
     def next_lease(self) -> int | None:

@@ -13,15 +13,19 @@ WHERE j.topic = ? AND j.state IS NULL AND j.due <= ?
 ORDER BY j.due, j.id
 LIMIT ?
 
+-- Bodies that are longer than :small are fetched once it is known which jobs are claimed: `body_of`.
 -- name: due_among
-SELECT j.id, CASE WHEN j.due <= :now THEN j.body END, j.due, j.due - j.ahead, j.key, j.ttr, j.max_attempts, j.headers,
+SELECT j.id, CASE WHEN j.due <= :now AND length(j.body) <= :small THEN j.body END, j.due, j.due - j.ahead, j.key, j.ttr, j.max_attempts, j.headers,
     j.claims, j.forgiven, j.lost,
     CASE WHEN j.claims IS NOT NULL THEN
         (SELECT h.error FROM history h WHERE h.job = j.id AND h.error IS NOT NULL ORDER BY h.claim DESC LIMIT 1)
     END,
-    r.lease
+    length(j.body), r.lease
 FROM json_each(:ids) e CROSS JOIN job j ON j.id = e.value LEFT JOIN run r ON r.job = j.id
 WHERE j.topic = :topic AND j.state IS NULL
+
+-- name: body_of
+SELECT body FROM job WHERE id = ?
 
 -- The attempt, the lease and the backoff are those of `Terms` and `lifecycle.backoff`; a test compares them.
 -- name: start

@@ -51,16 +51,27 @@ SELECT * FROM (
     )
 )
 
+-- A span: topic, shards, due after which. Behind :most jobs of other shards it is the due time of the next job,
+-- whosesoever that is. The innermost SELECT is read only as far as the first that fits.
 -- name: first_dues
 SELECT
     (SELECT json_group_array((
-        SELECT j.due FROM job j INDEXED BY job_due
-        WHERE j.topic = e.value AND j.state IS NULL AND j.due > :after
-            AND NOT EXISTS (SELECT 1 FROM run r WHERE r.job = j.id)
-        ORDER BY j.due LIMIT 1
-    )) FROM json_each(:topics) e),
-    (SELECT json_group_array(json_array(r.topic, r.claim, r.attempt, r.begun, r.lease, r.max_attempts, r.backoff, j.due))
-        FROM run r CROSS JOIN job j ON j.id = r.job WHERE r.lease <= :now)
+        SELECT coalesce(
+            (SELECT due FROM (
+                SELECT j.due, j.id FROM job j INDEXED BY job_due
+                WHERE j.topic = s.value ->> 0 AND j.state IS NULL AND j.due > s.value ->> 2
+                    AND NOT EXISTS (SELECT 1 FROM run r WHERE r.job = j.id)
+                ORDER BY j.due LIMIT :most
+            ) WHERE ((s.value ->> 1) >> (id & 31)) & 1 LIMIT 1),
+            (SELECT j.due FROM job j INDEXED BY job_due
+                WHERE j.topic = s.value ->> 0 AND j.state IS NULL AND j.due > s.value ->> 2
+                    AND NOT EXISTS (SELECT 1 FROM run r WHERE r.job = j.id)
+                ORDER BY j.due LIMIT 1 OFFSET :most)
+        )
+    )) FROM json_each(:spans) s),
+    (SELECT json_group_array(json_array(
+            r.job, r.topic, r.claim, r.attempt, r.begun, r.lease, r.max_attempts, r.backoff, j.due
+        )) FROM run r CROSS JOIN job j ON j.id = r.job WHERE r.lease <= :now)
 
 -- name: first_lease
 SELECT min(lease) FROM run
