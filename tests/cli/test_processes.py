@@ -1,9 +1,12 @@
 """The command in a process of its own: completion, a missing extra, a worker, the demo."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import threading
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +15,7 @@ from pywheel.jobs import State
 from tests.isolated.child import environment, run
 from tests.jobs.waiting import until
 
+POSIX = pytest.mark.skipif(os.name == "nt", reason="signals and shells of POSIX")
 MODULE = """
 from pywheel import JobQueue
 queue = JobQueue({url!r})
@@ -42,30 +46,162 @@ def test_nothing_given_shows_the_help():
     assert "Exit codes" in result.stdout
 
 
-@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+@contextlib.contextmanager
+def work(folder, source, *arguments, **variables):
+    """Run ``pywheel work shop:queue`` with a program; yield its process."""
+    (folder / "shop.py").write_text(source)
+    command = [sys.executable, "-m", "pywheel.cli", "work", "shop:queue", *arguments]
+    variables = {"PYWHEEL_STORE": None, "PYTHONDONTWRITEBYTECODE": "1", **variables}
+    process = subprocess.Popen(
+        command, cwd=folder, env=environment(**variables), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def seen(stream):
+    """Return a list to which a thread adds each line that comes."""
+    lines = []
+
+    def read():
+        for line in stream:
+            lines.append(line)  # noqa: PERF402  (as it comes)
+
+    threading.Thread(target=read, daemon=True).start()
+    return lines
+
+
+@POSIX
 @pytest.mark.parametrize("view", ["--live", "--no-live"])
 def test_work_runs_the_handlers_of_a_module_until_it_is_told_to_stop(tmp_path, view):
     url = f"sqlite:///{tmp_path}/jobs.db"
-    (tmp_path / "shop.py").write_text(MODULE.format(url=url))
-    command = [sys.executable, "-m", "pywheel.cli", "work", "shop:queue", view]
-    with JobQueue(url) as queue:
+    with JobQueue(url) as queue, work(tmp_path, MODULE.format(url=url), view) as process:
         id = queue.put("t")
-        process = subprocess.Popen(
-            command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        try:
+        until(lambda: queue.get(id).state is State.DONE)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert f"handled {id}" in out
+    assert "Traceback" not in err
+
+
+@POSIX
+def test_work_says_which_store_it_works_on_and_another_one_can_be_given(tmp_path):
+    other = f"sqlite:///{tmp_path}/other.db"
+    source = MODULE.format(url="sqlite:///jobs.db")
+    with JobQueue(other) as queue:
+        id = queue.put("t")
+        with work(tmp_path, source, "--store", "sqlite:///other.db") as process:
             until(lambda: queue.get(id).state is State.DONE)
             process.send_signal(signal.SIGTERM)
-            out, err = process.communicate(timeout=60)
-        finally:
-            process.kill()
-            process.wait()
-    assert process.returncode == 0, err
-    assert f"handled {id}".encode() in out
-    assert b"Traceback" not in err
+            assert f"working on {other}, topics t" in process.communicate(timeout=60)[1]
+    with work(tmp_path, source, PYWHEEL_STORE=other) as process:
+        lines = seen(process.stderr)
+        until(lambda: len(lines) >= 2)
+    assert f"working on sqlite:///{tmp_path}/jobs.db, topics t" in lines[0]
+    assert "PYWHEEL_STORE names another store" in lines[1]
 
 
-@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+SLOW = """
+import time
+from pathlib import Path
+from pywheel import JobQueue
+queue = JobQueue({url!r})
+@queue.handler("t")
+def handle(job):
+    Path(f"began{{job.id}}").touch()
+    while not Path("go").exists():
+        time.sleep(0.01)
+"""
+
+
+@POSIX
+@pytest.mark.parametrize("impatient", [False, True])
+def test_ctrl_c_says_what_it_waits_for_and_a_second_one_ends_it(tmp_path, impatient):
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    with JobQueue(url) as queue, work(tmp_path, SLOW.format(url=url), "--grace", "50") as process:
+        ids = queue.put_many([queue.job("t", ttr="5m") for _ in range(2)])
+        lines = seen(process.stderr)
+        until(lambda: all((tmp_path / f"began{id}").exists() for id in ids))
+        process.send_signal(signal.SIGINT)
+        until(lambda: any("draining" in line for line in lines))
+        if impatient:
+            process.send_signal(signal.SIGINT)
+        else:
+            (tmp_path / "go").touch()
+        process.wait(60)
+        assert queue.get(ids[0]).state is (State.DELAYED if impatient else State.DONE)
+    said = "".join(lines)
+    assert "2 handlers under way, 50 s for them; Ctrl-C once more ends it" in said
+    assert "Traceback" not in said
+
+
+@POSIX
+def test_work_begins_again_when_a_source_changes_and_waits_for_one_that_is_broken(tmp_path):
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    source = MODULE.format(url=url)
+    with JobQueue(url) as queue, work(tmp_path, source, "--reload", "--no-live") as process:
+        out, err = seen(process.stdout), seen(process.stderr)
+
+        def says(word):
+            id = queue.put("t")
+            until(lambda: f"{word} {id}\n" in out)
+
+        says("handled")
+        (tmp_path / "shop.py").write_text(source.replace("handled", "treated"))
+        until(lambda: any("shop.py has changed" in line for line in err))
+        says("treated")
+        (tmp_path / "shop.py").write_text("(")
+        until(lambda: any("waiting for a change" in line for line in err))
+        (tmp_path / "shop.py").write_text(source.replace("handled", "minded"))
+        says("minded")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+
+
+# ---- pipes ----------------------------------------------------------------------------------------------------------
+
+
+@POSIX
+def test_a_list_whose_reader_has_seen_enough_ends_without_a_word(tmp_path):
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    with JobQueue(url) as queue:
+        queue.put_many([queue.job("t", b"x" * 1_000) for _ in range(2_000)])
+    for option in ("", "--json"):
+        command = f"{sys.executable} -m pywheel.cli list -n 2000 {option} -s {url} | head -c 9; echo ${{PIPESTATUS[0]}}"
+        result = subprocess.run(["bash", "-c", command], env=environment(), capture_output=True, timeout=60, check=True)
+        assert result.stderr == b""
+        assert result.stdout[9:] == b"0\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_put_whose_answer_cannot_be_written_has_happened_and_says_so(tmp_path):
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    with Path("/dev/full").open("wb") as full:
+        command = [sys.executable, "-m", "pywheel.cli", "put", "t", "-s", url]
+        result = subprocess.run(
+            command, env=environment(), stdout=full, stderr=subprocess.PIPE, timeout=60, check=False
+        )
+    assert result.returncode == 3
+    assert result.stderr.startswith(b"pywheel: the output cannot be written: No space left")
+    with JobQueue(url) as queue:
+        assert queue.counts()["t"].delayed == 1
+
+
+@POSIX
+def test_a_closed_output_is_not_the_stores_file(tmp_path):
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    for closed in (">&-", "<&- >&- 2>&-"):
+        command = f"{sys.executable} -m pywheel.cli put t 7 -s {url} {closed}"
+        subprocess.run(["sh", "-c", command], env=environment(), timeout=60, check=True)
+    with JobQueue(url) as queue:
+        assert [job.json() for job in queue.list()] == [7, 7]
+
+
+@POSIX
 def test_the_demo_accounts_for_every_job():
     result = run("-m", "pywheel.cli", "demo", "--jobs", "400", "--seconds", "1")
     assert result.returncode == 0, result.stdout + result.stderr
@@ -81,7 +217,7 @@ def test_the_demo_accounts_for_every_job():
     assert "answered" in result.stdout
 
 
-@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+@POSIX
 def test_an_interrupted_demo_leaves_no_process_behind(tmp_path):
     command = [sys.executable, "-m", "pywheel.cli", "demo", "--jobs", "2000", "--seconds", "60"]
     process = subprocess.Popen(
@@ -100,8 +236,6 @@ def test_an_interrupted_demo_leaves_no_process_behind(tmp_path):
 
 def workers_in(folder):
     """Return the processes whose command line names the folder."""
-    from pathlib import Path
-
     found = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:

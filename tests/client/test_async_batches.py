@@ -7,23 +7,18 @@ import threading
 
 import pytest
 
-from pywheel import JobQueue, StoreError
+from pywheel import JobQueue, StoreClosed, StoreError
+from pywheel.events import JobsPut
 from pywheel.jobs import Counts
-from pywheel.observe import Silent
 from pywheel.testing import FaultyStore
 from tests.jobs.waiting import until
-
-
-class Grumpy(Silent):
-    def count(self, name, topic, amount=1):
-        1 / (topic != "b")
 
 
 def commits_of(queue):
     """Return the list of how many commands each commit had."""
     sizes = []
     apply = queue.store.apply
-    queue.store.apply = lambda ops: sizes.append(len(ops)) or apply(ops)
+    queue.store.apply = lambda commands: sizes.append(len(commands)) or apply(commands)
     return sizes
 
 
@@ -43,12 +38,12 @@ def test_what_tasks_ask_for_again_goes_along_in_one_commit(queue):
 def test_what_comes_during_a_commit_shares_the_next(queue):
     commits = commits_of(queue)
     gate, apply = threading.Event(), queue.store.apply
-    queue.store.apply = lambda ops: gate.wait(60) and apply(ops)
+    queue.store.apply = lambda commands: gate.wait(60) and apply(commands)
 
     async def program():
-        first = queue.aput("t")
+        first = asyncio.create_task(queue.aput("t"))
         await asyncio.sleep(0.01)
-        later = [queue.aput("t") for _ in range(5)]
+        later = [asyncio.create_task(queue.aput("t")) for _ in range(5)]
         await asyncio.sleep(0.01)
         gate.set()
         await asyncio.gather(first, *later)
@@ -83,29 +78,99 @@ def test_a_store_that_fails_fails_each_of_them_and_works_again(queue):
         return failed, await queue.aput("t")
 
     failed, id = asyncio.run(program())
-    assert [type(error) for error in failed] == [StoreError] * 3
+    assert len(failed) == 3
+    assert all(isinstance(error, StoreError) for error in failed)
     assert queue.get(id)
 
 
-def test_metrics_that_raise_fail_their_own_put_alone(queue):
-    queue.metrics = Grumpy()
+def test_what_was_put_is_told_once_a_topic_and_a_listener_that_raises_hurts_nobody(queue, caplog):
+    seen = []
+    queue.events.listen(lambda event: 1 / 0)
+    queue.events.listen(seen.append)
 
     async def program():
-        return await asyncio.gather(*(queue.aput(topic) for topic in "abc"), return_exceptions=True)
+        await asyncio.gather(*(queue.aput(topic) for topic in "abba"), queue.aput_many([queue.job("a")] * 3))
 
-    first, second, third = asyncio.run(program())
-    assert isinstance(second, ZeroDivisionError)
-    assert first != third
+    asyncio.run(program())
+    until(lambda: len(seen) == 2)
+    assert sorted(seen) == [JobsPut("a", 5), JobsPut("b", 2)]
+    assert "a listener failed" in caplog.text
 
 
 def test_after_close_it_says_so(queue):
     async def program():
         await queue.aput("t")
         queue.close()
-        with pytest.raises(StoreError, match="closed"):
+        with pytest.raises(StoreClosed, match="closed"):
             await queue.aput("t")
 
     asyncio.run(program())
+    with pytest.raises(StoreClosed):
+        queue.put("t")
+    queue.close()
+
+
+def test_close_while_tasks_put_gives_each_a_result_or_an_error(url):
+    async def program():
+        with JobQueue(url) as queue:
+            putting = [asyncio.create_task(queue.aput("t", n)) for n in range(500)]
+            await asyncio.sleep(0)
+            while not any(task.done() for task in putting):
+                await asyncio.sleep(0.001)
+            closing = asyncio.create_task(asyncio.to_thread(queue.close))
+            putting += [asyncio.create_task(queue.aput("t", n)) for n in range(500)]
+            results = await asyncio.wait_for(asyncio.gather(*putting, return_exceptions=True), 60)
+            await closing
+            return results
+
+    results = asyncio.run(program())
+    assert {type(result) for result in results} <= {int, StoreClosed}
+    assert int in map(type, results)
+
+
+def put_for_ever(queue, ended):
+    try:
+        while True:
+            queue.put("t")
+    except BaseException as error:
+        ended.append(error)
+
+
+def test_close_while_threads_put_gives_each_a_result_or_an_error(url):
+    for _ in range(10):
+        queue, ended = JobQueue(url), []
+        threads = [threading.Thread(target=put_for_ever, args=(queue, ended)) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        queue.put("u")
+        queue.close()
+        for thread in threads:
+            thread.join(60)
+        assert [type(error) for error in ended] == [StoreClosed] * 6
+
+
+def test_a_listener_may_close_the_queue(url):
+    queue = JobQueue(url)
+    queue.events.listen(lambda event: queue._batches.close())
+
+    async def program():
+        return await asyncio.wait_for(asyncio.gather(*(queue.aput("t") for _ in range(5))), 60)
+
+    assert len(asyncio.run(program())) == 5
+    until(lambda: queue._batches._closed)
+    with pytest.raises(StoreClosed):
+        asyncio.run(program())
+    queue.close()
+
+
+def test_many_may_close_at_once(url):
+    queue = JobQueue(url)
+
+    async def program():
+        await queue.aput("t")
+        await asyncio.gather(*(asyncio.to_thread(queue.close) for _ in range(8)))
+
+    asyncio.run(asyncio.wait_for(program(), 60))
 
 
 def test_a_closed_queue_leaves_no_thread_behind(url):
@@ -126,10 +191,10 @@ def test_a_closed_queue_leaves_no_thread_behind(url):
 def test_a_loop_that_ended_during_a_commit_holds_nobody_up(queue):
     gate, begun, apply = threading.Event(), threading.Event(), queue.store.apply
 
-    def slow(ops):
+    def slow(commands):
         begun.set()
         gate.wait(60)
-        return apply(ops)
+        return apply(commands)
 
     queue.store.apply = slow
 
@@ -147,24 +212,87 @@ def test_a_loop_that_ended_during_a_commit_holds_nobody_up(queue):
     assert queue.counts() == {"t": Counts(delayed=2)}
 
 
+# ---- cancelled ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_a_cancelled_areserve_strands_no_job(queue, turns):
+    """Whenever it is cancelled: before it was sent, meanwhile, or when the jobs are there and the task is not on."""
+    ids = [queue.put("t") for _ in range(3)]
+
+    async def program():
+        task = asyncio.create_task(queue.areserve("t", 2))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        got = await asyncio.gather(task, return_exceptions=True)
+        return got[0]
+
+    got = asyncio.run(program())
+    if isinstance(got, asyncio.CancelledError):
+        assert queue.counts() == {"t": Counts(delayed=3)}
+        assert [job.attempt for job in queue.reserve("t", 5)] == [1, 1, 1]
+    else:
+        assert [job.id for job in got] == ids[:2]
+
+
+def test_an_areserve_that_is_cancelled_when_its_jobs_have_come_gives_them_back(queue):
+    queue.put("t")
+
+    async def program():
+        task = asyncio.create_task(queue.areserve("t"))
+        await asyncio.sleep(0)
+        end = queue._batches._end
+        queue._batches._end = lambda *args: (end(*args), task.cancel(), task.cancel())
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(program())
+    assert queue.counts() == {"t": Counts(delayed=1)}
+
+
+def test_an_areserve_that_is_cut_off_by_the_end_of_its_loop_gives_its_jobs_back(queue):
+    queue.put("t")
+    gate, begun, apply = threading.Event(), threading.Event(), queue.store.apply
+
+    def slow(commands):
+        begun.set()
+        gate.wait(60)
+        return apply(commands)
+
+    queue.store.apply = slow
+
+    async def program():
+        task = asyncio.create_task(queue.areserve("t"))
+        await asyncio.to_thread(begun.wait, 60)
+        threading.Timer(0.05, gate.set).start()
+        return task
+
+    asyncio.run(program())
+    assert queue.counts() == {"t": Counts(delayed=1)}
+
+
+# ---- fork -----------------------------------------------------------------------------------------------------------
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_forked_child_gets_an_error_and_does_not_hang(tmp_path):
-    with JobQueue(f"sqlite:///{tmp_path}/jobs.db") as queue:
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_the_batches_of_a_forked_child_are_its_own(queue):
+    """Whatever the parent's thread and its locks were about; the store's own part is tested with the store."""
 
-        async def program():
-            return await queue.aput("t")
+    async def program():
+        return await queue.aput("t")
 
-        def child(results):
-            try:
-                asyncio.run(program())
-            except StoreError as error:
-                results.put(str(error))
+    def child(results):
+        queue.store.apply = lambda commands: [[4711] for _ in commands]
+        results.put(asyncio.run(asyncio.wait_for(program(), 30)))
 
-        asyncio.run(program())
-        context = multiprocessing.get_context("fork")
-        results = context.Queue()
+    asyncio.run(program())
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    with queue._batches._mutex:  # as if another thread had it at the moment of the fork
         process = context.Process(target=child, args=(results,))
         process.start()
-        assert "before a fork" in results.get(timeout=60)
-        process.join()
-        assert asyncio.run(program())
+    assert results.get(timeout=60) == 4711
+    process.join(60)
+    assert asyncio.run(program())

@@ -1,14 +1,17 @@
 """The producer's side, and programs with a loop of their own."""
 
 import asyncio
+import contextvars
 import inspect
 import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pywheel import BadBody, BadJob, Fixed, JobExists, JobQueue, NoSuchJob
+from pywheel import BadBody, BadJob, Fixed, JobExists, JobQueue, ManualClock, NoSuchJob, StoreError
 from pywheel.jobs import Counts, State
+from pywheel.jobs.handler import current_job
+from pywheel.testing import run_due
 from tests.jobs.fixtures import NOW
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -20,6 +23,8 @@ def test_a_delay_or_a_moment_says_when_a_job_is_due(queue):
         queue.put("t", delay=1.5): NOW + 1_500,
         queue.put("t", delay="30m"): NOW + 1_800_000,
         queue.put("t", delay=timedelta(hours=48)): NOW + 172_800_000,
+        queue.put("t", delay=-5): NOW,
+        queue.put_many([queue.job("t", delay=2)])[0]: NOW + 2_000,
         queue.put("t", at=datetime.fromtimestamp(NOW / 1000 + 7, UTC)): NOW + 7_000,
     }
     assert {id: queue.get(id).due for id in dues} == dues
@@ -71,12 +76,14 @@ def test_the_limit_is_a_mebibyte_unless_set(queue):
         ("t", {"key": ""}),
         ("t", {"key": 5}),
         ("t", {"key": "\udfff"}),
-        ("t", {"delay": -1}),
+        ("t", {"delay": float("nan")}),
+        ("t", {"delay": True}),
         ("t", {"delay": "soon"}),
         ("t", {"delay": 1, "at": datetime.now(UTC)}),
         ("t", {"at": datetime(2030, 1, 1)}),
         ("t", {"ttr": -1}),
         ("t", {"max_attempts": 0}),
+        ("t", {"max_attempts": 2**64}),
         ("t", {"traceparent": "nonsense"}),
         ("t", {"headers": {"a": 1}}),
     ],
@@ -119,16 +126,19 @@ def test_a_job_is_named_by_id_record_or_key(queue):
 
 
 def test_unknown_jobs_are_said_to_be_so(queue):
-    for ref in (5, 10**30, -1, ("t", "k")):
+    for ref in (5, 0, 2**63 - 1, ("t", "k")):
         with pytest.raises(NoSuchJob):
             queue.get(ref)
         with pytest.raises(NoSuchJob):
             queue.history(ref)
         assert queue.cancel(ref) is False
         assert queue.retry(ref) is False
-    for ref in ("7", 1.5, None, True, ("t",)):
-        with pytest.raises(BadJob):
-            queue.cancel(ref)
+        assert queue.reschedule(ref, 5) is False
+        assert queue.delete(ref) is False
+    for ref in ("7", 1.5, None, True, ("t",), 2**63, 10**400_000, -1):
+        for method in (queue.get, queue.history, queue.cancel, queue.retry, queue.delete):
+            with pytest.raises(BadJob):
+                method(ref)
 
 
 def test_a_loop_of_ones_own_reserves_and_settles(queue, clock):
@@ -190,18 +200,125 @@ def test_puts_are_counted(queue, metrics):
     assert metrics.counters["put", "u"] == 1
 
 
+def test_a_listener_that_raises_cannot_hurt_a_put(queue, caplog):
+    queue.events.listen(lambda event: 1 / 0)
+    assert queue.get(queue.put("t"))
+    assert queue.put_many([queue.job("t")])
+    assert "a listener failed at JobsPut" in caplog.text
+
+
+def test_a_queue_takes_a_clock_that_stands_still(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with JobQueue("memory:", clock=ManualClock(wall=NOW)) as queue:
+        assert queue.get(queue.put("t", delay=1)).due == NOW + 1_000
+
+
+@pytest.mark.parametrize("words", [{"max_body": 0}, {"max_body": "1k"}])
+def test_a_queue_that_makes_no_sense_is_refused(url, words):
+    with pytest.raises(BadJob):
+        JobQueue(url, **words)
+
+
+def test_a_store_brings_its_clock(queue, clock):
+    with pytest.raises(BadJob, match="clock of its own"):
+        JobQueue(queue.store, clock=clock)
+
+
+# ---- a handler that puts its successor ------------------------------------------------------------------------------
+
+
+def test_the_running_job_is_the_parent_of_a_put_with_its_topic_and_key(queue):
+    puts, apply = [], queue.store.apply
+    queue.put("daily", key="report")
+    [job] = queue.reserve("daily")
+    queue.store.apply = lambda commands: puts.extend(commands[0].jobs) or [[1]]
+    context = contextvars.copy_context()
+    context.run(current_job.set, job)
+    context.run(queue.put, "daily", key="report")
+    context.run(queue.put, "daily", key="other")
+    context.run(queue.put, "other", key="report")
+    context.run(queue.put, "daily")
+    queue.put("daily", key="report")
+    queue.store.apply = apply
+    assert [put.parent for put in puts] == [(job.id, job.claims), None, None, None, None]
+
+
+def test_a_handler_puts_its_successor_under_its_own_key(queue, clock):
+    @queue.handler("daily")
+    def report(job):
+        queue.put("daily", {"day": job.json()["day"] + 1}, key="report", delay="1d")
+
+    queue.put("daily", {"day": 1}, key="report")
+    for day in range(1, 5):
+        assert run_due(queue) == 1
+        assert queue.get(("daily", "report")).json() == {"day": day + 1}
+        clock.advance(timedelta(days=1))
+    assert queue.counts() == {"daily": Counts(delayed=1, done=4)}
+
+
 # ---- asyncio --------------------------------------------------------------------------------------------------------
 
 
-def test_every_method_has_an_awaitable_twin():
-    names = [name for name, value in inspect.getmembers(JobQueue, inspect.isfunction) if not name.startswith("_")]
-    plain = {"job", "handler", "run", "close"}
-    assert {f"a{name}" for name in names if not name.startswith("a") or name == "ack"} - {
-        f"a{name}" for name in plain
-    } <= set(names)
-    for name in set(names) - plain:
+def test_a_handler_that_is_delivered_again_finds_its_successor_there(queue, clock):
+    """The recipe of the guide: whatever happens, there is one job of tomorrow."""
+    found = []
+
+    @queue.handler("daily", retry=Fixed("1s"))
+    def report(job):
+        try:
+            queue.put("daily", key="report", delay="1d")
+        except JobExists as error:
+            found.append(error.id)
+        if job.attempt == 1:
+            raise ValueError("after it had put its successor")
+
+    first = queue.put("daily", key="report")
+    assert run_due(queue) == 1
+    successor = queue.get(("daily", "report")).id
+    assert successor != first
+    clock.advance(1)
+    assert run_due(queue) == 1
+    assert found == [successor]
+    assert queue.counts() == {"daily": Counts(delayed=1, done=1)}
+
+
+def test_a_program_lends_its_queue_to_a_test(url, tmp_path):
+    with JobQueue(url) as queue:
+        handled = []
+        queue.handler("t")(lambda job: handled.append(job.json()))
+        queue.put("t", "earnest")
+        clock = ManualClock(wall=NOW)
+        queue.use("memory:", clock=clock)
+        queue.put("t", "test", delay=5)
+        clock.advance(5)
+        assert run_due(queue) == 1
+        assert handled == ["test"]
+        with pytest.raises(StoreError):
+            queue.use("nonsense:")
+        assert asyncio.run(queue.aput("t"))
+
+
+def test_every_method_has_a_twin_that_is_a_coroutine_function():
+    names = {name for name, _ in inspect.getmembers(JobQueue, inspect.isfunction) if not name.startswith("_")}
+    plain = {"job", "handler", "use", "close"}
+    twins = {name for name in names if name[0] == "a" and name[1:] in names}
+    assert {name[1:] for name in twins} == names - twins - plain
+    for name in names:
         assert getattr(JobQueue, name).__doc__, name
-        assert getattr(JobQueue, name).__name__ == name
+        assert inspect.iscoroutinefunction(getattr(JobQueue, name)) is (name in twins), name
+
+
+def test_a_twin_takes_what_its_method_takes():
+    for name in ("put", "put_many", "reserve", "nack", "reschedule", "purge"):
+        method, twin = (inspect.signature(getattr(JobQueue, n)) for n in (name, f"a{name}"))
+        assert list(method.parameters.values()) == list(twin.parameters.values())
+
+
+def test_a_twin_can_be_a_task(queue):
+    async def program():
+        return await asyncio.create_task(queue.aput("t"))
+
+    assert queue.get(asyncio.run(program()))
 
 
 def test_the_twins_do_the_same(queue):
@@ -227,7 +344,7 @@ def test_the_twins_do_the_same(queue):
 def test_the_puts_of_one_turn_share_a_transaction(queue):
     calls = []
     apply = queue.store.apply
-    queue.store.apply = lambda ops: calls.append(len(ops)) or apply(ops)
+    queue.store.apply = lambda commands: calls.append(len(commands)) or apply(commands)
 
     async def program():
         return await asyncio.gather(*(queue.aput("t", n) for n in range(50)))

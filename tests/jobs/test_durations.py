@@ -1,12 +1,14 @@
 import math
 from datetime import UTC, datetime, timedelta, timezone
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pywheel import BadJob, PywheelError
-from pywheel.jobs.durations import LONGEST, duration, moment
+from pywheel._seconds import signed_ns
+from pywheel.jobs.durations import LONGEST, delay_ms, duration, moment
 
 
 @pytest.mark.parametrize(
@@ -25,19 +27,43 @@ from pywheel.jobs.durations import LONGEST, duration, moment
         ("1w", 604_800_000),
         (timedelta(days=2), 172_800_000),
         (timedelta(microseconds=1), 1),
+        (Fraction(1, 3), 334),
+        ("0s", 0),
+        ("0.1s 0.2s", 300),
     ],
 )
 def test_a_duration_is_understood_and_rounded_up(value, expected):
-    assert duration(value) == expected
+    assert duration(value, "ttr") == delay_ms(value) == expected
+
+
+@pytest.mark.parametrize("value", [-1, -0.5, -1e9, timedelta(days=-1), -(10**400)])
+def test_a_negative_delay_means_due_at_once_and_a_negative_ttr_means_nothing(value):
+    assert delay_ms(value) == 0
+    with pytest.raises(BadJob, match="ttr must not be negative"):
+        duration(value, "ttr")
+
+
+@pytest.mark.parametrize("value", [10**400, 147 * 366 * 86_400.0, timedelta(days=147 * 366), "54000d", "1" * 400 + "s"])
+def test_jobs_and_timers_have_the_same_longest_duration(value):
+    assert LONGEST == 2**62 // 10**6
+    for parse in (delay_ms, lambda value: duration(value, "ttr")):
+        with pytest.raises(BadJob, match="146 years"):
+            parse(value)
+
+
+@given(st.floats(min_value=0, max_value=2e5))
+def test_the_quick_way_of_a_float_is_the_way_of_all_numbers(seconds):
+    """To the nanosecond that both let go."""
+    exact = signed_ns(seconds, "delay")
+    assert exact - 2 <= delay_ms(seconds) * 1_000_000 < exact + 1_000_000 + 2
 
 
 @pytest.mark.parametrize(
     "value",
     [
-        -1,
-        -0.5,
         math.nan,
         math.inf,
+        -math.inf,
         1e300,
         "",
         "30",
@@ -55,7 +81,9 @@ def test_a_duration_is_understood_and_rounded_up(value, expected):
 )
 def test_what_is_no_duration_is_refused_in_one_line(value):
     with pytest.raises(BadJob) as caught:
-        duration(value)
+        duration(value, "ttr")
+    with pytest.raises(BadJob):
+        delay_ms(value)
     assert isinstance(caught.value, PywheelError)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 200
@@ -63,7 +91,7 @@ def test_what_is_no_duration_is_refused_in_one_line(value):
 
 @given(st.floats(min_value=0, max_value=LONGEST / 1000, allow_nan=False))
 def test_a_duration_is_never_shortened(seconds):
-    assert duration(seconds) >= seconds * 1000 - 1e-6 * max(seconds, 1)
+    assert duration(seconds, "ttr") >= seconds * 1000 - 1e-6 * max(seconds, 1)
 
 
 def test_a_moment_is_the_same_in_every_time_zone():

@@ -32,7 +32,7 @@ def test_exponential_grows_by_its_factor_up_to_its_limit():
 
 
 def test_exponential_does_not_overflow_at_any_attempt():
-    policy = Exponential("1ms", factor=1000, longest="285000d", attempts=10_000)
+    policy = Exponential("1ms", factor=1000, longest="50000d", attempts=10_000)
     assert max(policy.delays) <= LONGEST
     assert policy.delay(10**9) <= LONGEST
 
@@ -54,6 +54,7 @@ def test_jitter_spreads_around_the_delay(attempt, jitter, draw):
     [
         (Ladder, ["5 apples"], {}),
         (Ladder, [-1], {}),
+        (Ladder, [True], {}),
         (Ladder, [1], {"jitter": 2}),
         (Fixed, [1], {"attempts": 0}),
         (Fixed, [1], {"attempts": True}),

@@ -1,46 +1,180 @@
-"""What the commands print: tables for people, JSON for programs, errors in one line."""
+"""What the commands print: tables for people, tab-separated lines for pipes, JSON for programs, errors in one line."""
 
 from __future__ import annotations
 
 import base64
 import json
+import os
 import sys
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final, Protocol
 
+from rich.cells import cell_len
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 from ..jobs.job import Attempt, Job
 
-__all__ = ["attempt_record", "emit", "fail", "job_record", "short_body", "table", "when"]
+__all__ = [
+    "attempt_record",
+    "body_text",
+    "due_time",
+    "emit",
+    "emit_pairs",
+    "emit_rows",
+    "fail",
+    "job_record",
+    "note",
+    "on_terminal",
+    "progress",
+    "sound_streams",
+    "table",
+    "when",
+]
 
-_LONGEST = 60  # characters of a body in a table
+
+def sound_streams() -> None:
+    """Make the standard streams fit to be written to, whatever the shell gave.
+
+    A descriptor that is closed would go to the next file that is opened, such as the store's: what is printed would
+    land there. What a stream's encoding has no character for is written with a backslash.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "w", encoding="utf-8", closefd=False))  # noqa: SIM115  (until the end)
+        with suppress(AttributeError, ValueError):  # a stream of a test
+            getattr(sys, name).reconfigure(errors="backslashreplace")
 
 
-def emit(value: Any, *, as_json: bool, text: str | Table) -> None:
-    """Print a value as JSON, or a text or table that says the same."""
+def on_terminal() -> bool:
+    """Whether a person reads the output."""
+    return sys.stdout.isatty()
+
+
+_GAP: Final = 2  # columns between those of a table
+_SHORT: Final = 20  # the width of a time
+_FEW: Final = 10
+
+# ---- results --------------------------------------------------------------------------------------------------------
+
+
+def emit(record: Any, *, as_json: bool, text: str) -> None:
+    """Print a record as JSON, or a text that says the same."""
+    print(json.dumps(record, ensure_ascii=True) if as_json else text)
+
+
+def emit_rows(titles: Sequence[str], rows: Iterable[Sequence[Any]], records: Any, *, as_json: bool) -> None:
+    """Print records as JSON, or rows: as a table on a terminal, else line by line, with tabs, nothing cut."""
     if as_json:
-        print(json.dumps(value, ensure_ascii=True))
-    elif isinstance(text, Table):
-        Console(highlight=False).print(text)
+        print(json.dumps(records, ensure_ascii=True))
+    elif on_terminal():
+        Console(highlight=False).print(table(*_with_content(titles, rows)))
     else:
-        print(text)
+        for row in (titles, *rows):
+            print("\t".join(_printable(str(cell)) for cell in row))
+
+
+def emit_pairs(pairs: Mapping[str, Any], record: Any, *, as_json: bool) -> None:
+    """Print a record as JSON, or its names and values."""
+    if as_json:
+        print(json.dumps(record, ensure_ascii=True))
+    elif on_terminal():
+        shown = Table(show_header=False, box=None, pad_edge=False)
+        for name, value in pairs.items():
+            shown.add_row(Text(name, style="bold"), Text(_printable(str(value))))
+        Console(highlight=False).print(shown)
+    else:
+        for name, value in pairs.items():
+            print(f"{name}\t{_printable(str(value))}")
 
 
 def fail(message: str) -> None:
     """Print an error in one line."""
-    print(f"pywheel: {' '.join(message.split())}", file=sys.stderr)
+    note(f"pywheel: {' '.join(message.split())}")
+
+
+def note(line: str) -> None:
+    """Print what is not the result, where it does not get into a pipe."""
+    with suppress(OSError):  # nobody listens
+        print(line, file=sys.stderr, flush=True)
+
+
+def _with_content(titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> tuple[list[str], list[list[Any]]]:
+    """Leave out columns in which nothing stands: there is more room for the others."""
+    lines = list(rows)
+    kept = [place for place in range(len(titles)) if not lines or any(str(line[place]) for line in lines)]
+    return [titles[place] for place in kept], [[line[place] for place in kept] for line in lines]
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
-    """Return a table; nothing in it is taken as markup."""
-    result = Table(*titles, box=None, pad_edge=False, header_style="bold")
-    for row in rows:
-        result.add_row(*(Text(_printable(str(cell))) for cell in row))
+    """Return a table, a line a row, cut to the terminal's width; nothing in it is taken as markup.
+
+    Long columns are cut first: numbers, states and times stay whole beside a body.
+    """
+    lines = [[_printable(str(cell)) for cell in row] for row in rows]
+    wanted = [max(map(cell_len, column)) for column in zip(titles, *lines, strict=True)]
+    widths = _cut(wanted, Console().width - _GAP * (len(wanted) - 1))
+    result = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
+    for title, width in zip(titles, widths, strict=True):
+        result.add_column(title, no_wrap=True, overflow="ellipsis", width=width)
+    for line in lines:
+        result.add_row(*map(Text, line))
     return result
+
+
+def _cut(wanted: list[int], room: int) -> list[int]:
+    """Return how wide columns may be: those of a time's length as wanted, if the others get some."""
+    for kept, least in ((_SHORT, _FEW), (0, 1)):
+        for longest in range(max(wanted), least - 1, -1):
+            widths = [width if width <= kept else min(width, longest) for width in wanted]
+            if sum(widths) <= room:
+                return widths
+    return widths
+
+
+# ---- long work ------------------------------------------------------------------------------------------------------
+
+
+_MOMENT: Final = 0.3  # seconds
+
+
+class Shown(Protocol):
+    """Shows how far it is."""
+
+    def __call__(self, done: int) -> object:
+        """Show that so many are done."""
+
+
+@contextmanager
+def progress(what: str, total: int | None = None) -> Iterator[Shown]:
+    """Show how far work is that takes longer than a moment, on a terminal; it is gone afterwards."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    bars = Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+    task = bars.add_task(what, total=total)
+    late = threading.Timer(_MOMENT, bars.start)
+    late.daemon = True
+    late.start()
+    try:
+        yield lambda done: bars.update(task, completed=done)
+    finally:
+        late.cancel()
+        late.join()
+        bars.stop()
+
+
+# ---- records --------------------------------------------------------------------------------------------------------
+
+_CUT: Final = 200  # characters of a body on a terminal; the table cuts further
 
 
 def when(milliseconds: int | None) -> str:
@@ -51,6 +185,12 @@ def when(milliseconds: int | None) -> str:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
     except (ValueError, OverflowError, OSError):  # beyond the year 9999
         return f"{milliseconds} ms"
+
+
+def due_time(milliseconds: int) -> str:
+    """Return a time for a table: on a terminal without what few people look at."""
+    text = when(milliseconds)
+    return f"{text[:10]} {text[11:19]}Z" if on_terminal() and text.endswith("+00:00") else text
 
 
 def job_record(job: Job) -> dict[str, Any]:
@@ -69,12 +209,15 @@ def attempt_record(attempt: Attempt) -> dict[str, Any]:
     return attempt._asdict()
 
 
-def short_body(job: Job) -> str:
-    """Return the beginning of a body."""
-    text = job.body[: 4 * _LONGEST].decode("utf-8", "replace")
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+def body_text(job: Job) -> str:
+    """Return a body as text; for a terminal, its beginning."""
+    body = job.body[: 4 * _CUT] if on_terminal() else job.body
+    text = body.decode("utf-8", "replace")
+    return text[:_CUT] if on_terminal() else text
 
 
 def _printable(text: str) -> str:
-    """Return a text without characters that would move the cursor."""
+    """Return a text without characters that would move the cursor, or be taken for the end of a cell."""
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)

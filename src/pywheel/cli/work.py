@@ -1,91 +1,125 @@
-"""``pywheel work``: a worker from a module, and a live view of it."""
+"""``pywheel work``: a worker from a module."""
 
 from __future__ import annotations
 
-import importlib
 import logging
-import sys
-import time
-from pathlib import Path
-from typing import Any
+import os
+from typing import Annotated, NamedTuple
 
-from rich.console import Console, Group
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
+import typer
 
-from .._errors import BadJob, StoreError
+from .._errors import BadJob
 from ..client.queue import JobQueue
-from ..jobs.job import State
-from ..observe.metrics import Tally
-from ..worker.worker import Worker
-from .output import table
+from ..events import Event, JobEnded, JobGivenBack, JobStarted, LeaseLost, WorkerDrains
+from ..jobs.durations import Duration, duration
+from ..worker.loading import load
+from .options import absolute, span, span_or_none
+from .output import note, on_terminal
+from .reload import Watch, begin_again, wait_for_mending
 
-__all__ = ["load", "run_worker"]
-
-_COUNT_EVERY = 2.0  # seconds between counts: they cost a look at every job
+__all__ = ["work"]
 
 
-def load(target: str) -> JobQueue:
-    """Return the queue that ``module:name`` names; the working directory is searched too. BadJob if there is none."""
-    module_name, _, name = target.partition(":")
-    if not module_name or not name:
-        raise BadJob(f"{target[:80]!r} names no queue: write it like shop.jobs:queue")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+class Terms(NamedTuple):
+    """How to work."""
+
+    store: str | None
+    topics: tuple[str, ...]  # none: all
+    grace: Duration
+    keep: Duration | None
+    live: bool
+
+
+def work(
+    target: Annotated[str, typer.Argument(help="The queue, as module:name.", metavar="MODULE:QUEUE")],
+    store: Annotated[
+        str | None, typer.Option("--store", "-s", help="Work on this store, instead of the queue's own.")
+    ] = None,
+    topics: Annotated[str | None, typer.Option(help="Only these, with commas between them.")] = None,
+    grace: Annotated[str, typer.Option(help="How long handlers may go on after SIGTERM or Ctrl-C.")] = "30s",
+    keep: Annotated[
+        str | None, typer.Option(help="How long done and cancelled jobs are kept; for ever if not given.")
+    ] = None,
+    reload: Annotated[bool, typer.Option("--reload", help="Begin again when the program's sources change.")] = False,
+    live: Annotated[
+        bool | None, typer.Option(help="Show counts and lateness; on a terminal it does by itself.")
+    ] = None,
+) -> None:
+    """Run the handlers of a queue until SIGTERM or Ctrl-C.
+
+    It then starts nothing more, waits for the handlers that run, and gives back what they have not finished by the
+    end of the grace. A second signal ends the grace.
+    """
+    named = tuple(part.strip() for part in topics.split(",") if part.strip()) if topics is not None else ()
+    shown = on_terminal() if live is None else live
+    terms = Terms(store, named, span(grace), span_or_none(keep), shown)
+    duration(terms.grace, "--grace")
+    if reload:
+        _reloading(target, terms)
+    else:
+        _run(_ready(target, terms), terms)
+
+
+def _reloading(target: str, terms: Terms) -> None:
+    """Work; when a source changes, drain and begin again. A program that cannot be loaded is waited for."""
     try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not module_name.startswith(error.name):
-            raise
-        raise BadJob(f"there is no module {error.name}: run this where it can be imported") from error
-    queue = getattr(module, name, None)
+        queue = _ready(target, terms)
+    except Exception as error:  # noqa: BLE001  (whatever is wrong with it: somebody is mending it)
+        wait_for_mending(error)
+    else:
+        watch = Watch()
+        _run(queue, terms, watch)
+        if watch.changed is None:
+            return
+    begin_again()
+
+
+def _ready(target: str, terms: Terms) -> JobQueue:
+    """Return the queue, on the store that is wanted."""
+    queue = load(target)
     if not isinstance(queue, JobQueue):
-        raise BadJob(f"{name[:80]} in {module_name} is no JobQueue")
+        raise BadJob(f"{target[:80]} is no JobQueue")
+    if terms.store is not None:
+        queue.use(absolute(terms.store))
     return queue
 
 
-def run_worker(target: str, grace: str, keep: str | None, *, live: bool) -> None:
-    """Run a worker until it is told to stop."""
-    queue = load(target)
-    if not live:
-        logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
-        Worker(queue, grace=grace, keep=keep).run()
+def _run(queue: JobQueue, terms: Terms, watch: Watch | None = None) -> None:
+    """Run one worker in this process until it is told to stop."""
+    from ..worker import Worker  # the other commands need not wait for these
+    from .live_view import LiveView
+
+    worker = Worker(queue, topics=terms.topics or None, grace=terms.grace, keep=terms.keep)
+    note(f"pywheel: working on {queue.store.url}, topics {', '.join(sorted(terms.topics or queue.handlers))}")
+    elsewhere = os.environ.get("PYWHEEL_STORE")
+    if terms.store is None and elsewhere and absolute(elsewhere) != queue.store.url:
+        note("pywheel: PYWHEEL_STORE names another store; it counts here with --store only")
+    queue.events.listen(_Drain())
+    if watch is not None:
+        watch.start(worker.stop)
+    if terms.live:
+        with LiveView(queue):
+            worker.run()
         return
-    tally = Tally()
-    queue.metrics = tally
-    worker = Worker(queue, grace=grace, keep=keep)
-    view = _View(queue, tally)
-    with Live(get_renderable=view.render, console=Console(), refresh_per_second=4, transient=False):
-        worker.run()
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    worker.run()
 
 
-class _View:
-    """Counts of the store, and what this worker did."""
+class _Drain:
+    """Says what is waited for after the first signal."""
 
-    def __init__(self, queue: JobQueue, tally: Tally) -> None:
-        self._queue = queue
-        self._tally = tally
-        self._began = time.monotonic()
-        self._counted = 0.0
-        self._rows: list[tuple[Any, ...]] = []
+    def __init__(self) -> None:
+        self._under_way: set[tuple[int, int]] = set()
 
-    def render(self) -> Group:
-        """Return what is to be seen now."""
-        now = time.monotonic()
-        if now - self._counted > _COUNT_EVERY:
-            self._counted = now
-            try:
-                self._rows = [(topic[:40], *states) for topic, states in self._queue.counts().items()]
-            except StoreError as error:
-                self._rows = [(str(error)[:60], "", "", "", "", "")]
-        return Group(table(("topic", *State), self._rows), Text(), self._numbers())
-
-    def _numbers(self) -> Table:
-        tally = self._tally
-        totals = [str(tally.total(name)) for name in ("claimed", "done", "retried", "dead", "lease_lost")]
-        parts = [tally.percentile("lateness", part) for part in (0.5, 0.99, 1.0)]
-        lateness = " / ".join("-" if part is None else f"{1000 * part:.1f}" for part in parts)
-        titles = ("claimed", "done", "retried", "dead", "leases lost", "late p50 / p99 / max, ms", "seconds")
-        return table(titles, [(*totals, lateness, f"{time.monotonic() - self._began:.0f}")])
+    def __call__(self, event: Event) -> None:
+        match event:
+            case JobStarted(job=job):
+                self._under_way.add((job.id, job.claims))
+            case JobEnded(job=job) | JobGivenBack(job) | LeaseLost(job):
+                self._under_way.discard((job.id, job.claims))
+            case WorkerDrains(grace=grace):
+                count = len(self._under_way)
+                handlers = f"{count} handler{'s' if count != 1 else ''} under way, {grace:g} s for them"
+                note(f"pywheel: draining, {handlers if count else 'no handler is under way'}; Ctrl-C once more ends it")
+            case _:
+                pass

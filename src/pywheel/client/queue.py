@@ -59,12 +59,7 @@ class JobQueue(Puts, ByReference, ByFilter, Claims):
         listeners: Iterable[Listener] = (),
     ) -> None:
         self.max_body = whole(max_body, "max_body", MOST)
-        if isinstance(url, Store):
-            if clock is not None:
-                raise BadJob("a store has a clock of its own: give the clock to the store")
-            self.store = url
-        else:
-            self.store = open_store(url, clock=clock, create=create)
+        self.store = _opened(url, clock, create=create)
         self.events = Events(listeners, log)
         self.handlers: dict[str, Handler] = {}
         self._batches = AsyncBatches(self.store, self._applied)
@@ -111,6 +106,16 @@ class JobQueue(Puts, ByReference, ByFilter, Claims):
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
+    def use(self, url: str | Store, *, clock: Clock | None = None, create: bool = True) -> None:
+        """Go over to another store, and close the one before; the handlers stay.
+
+        For tests of a program that has made its queue: ``shop.queue.use("memory:", clock=clock)``. To be called
+        while nobody else uses the queue. Errors as when a queue is made; then it keeps its store.
+        """
+        store = _opened(url, clock, create=create)
+        self.close()
+        self.store, self._batches = store, AsyncBatches(store, self._applied)
+
     def close(self) -> None:
         """Close the queue and its store. Idempotent. What is under way ends; later calls raise StoreClosed."""
         self._batches.close()
@@ -123,3 +128,11 @@ class JobQueue(Puts, ByReference, ByFilter, Claims):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _opened(url: str | Store, clock: Clock | None, *, create: bool) -> Store:
+    if not isinstance(url, Store):
+        return open_store(url, clock=clock, create=create)
+    if clock is not None:
+        raise BadJob("a store has a clock of its own: give the clock to the store")
+    return url

@@ -81,6 +81,9 @@ def due(now: int, due: int, delay: int | None) -> int:
 
 def choose(lost: Sequence[int], begin: int, suspects: int) -> Choice:
     """Choose from due jobs, in their order, what is claimed, by what their last claims came to: `Claim` says how."""
+    begin, suspects = max(begin, 0), max(suspects, 0)
+    if not any(lost):
+        return Choice(list(range(len(lost))), min(begin, len(lost)), [])
     taken: list[int] = []
     left: list[int] = []
     begun = 0

@@ -26,7 +26,7 @@ def run_due(queue: JobQueue, limit: int | None = None) -> int:
     a ManualClock, advance it and call this again.
 
     Raises:
-        RuntimeError: it was called from a coroutine. There, give it a thread: ``await asyncio.to_thread(run_due, queue)``.
+        RuntimeError: a coroutine called it. There: ``await asyncio.to_thread(run_due, queue)``.
         StoreError: the store failed.
     """
     if asyncio._get_running_loop() is not None:

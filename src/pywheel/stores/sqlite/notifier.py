@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Final
 from ..._errors import StoreClosed, StoreError
 from ...jobs.job import Due
 from ..notifier import Hints, Member, Notifier
-from .audience import nonce_of
 from .bell import Bell
 from .presence_page import BEHIND, HEARTBEAT, HORIZON, NONCE, QUIET, RELOAD, RUNG, SILENT, USED
 
 if TYPE_CHECKING:
-    from .presence import Presence, Rows
+    from .presence import Presence
 
 __all__ = ["SqliteNotifier"]
 
@@ -25,16 +24,15 @@ _LOOK: Final = 0.25  # seconds between looks whether its bell can be found
 class SqliteNotifier(Notifier):
     """One thread uses it, the worker's; `wake`, `ring` and `close` may come from any."""
 
-    def __init__(self, presence: Presence, name: str, rows: Rows) -> None:
+    def __init__(self, presence: Presence, name: str) -> None:
         self._presence = presence
-        self._rows = rows
         self._nonce = randbits(48) | 1 << 47
         self._closed = False
         self._horizon = -1
         self._reload = False
         self._look_at = 0.0
         self._bell = Bell(presence.ringer, presence.database)
-        self._after: int = rows("hints_end", ())[0][0]
+        self._after: int = presence.rows("hints_end", ())[0][0]
         self._seen = self._after  # nothing was claimed yet, so nothing of what was paused until now can start
         self._page, self._slot = presence.take(self._nonce, -1)
         self._settle()
@@ -47,7 +45,7 @@ class SqliteNotifier(Notifier):
         words[QUIET + slot] = self._seen
         self._token = words[RELOAD + slot]
         self._bell.bind(slot)
-        self._presence.stir()
+        self._presence.stir((slot,))
 
     def _over(self) -> bool:
         return self._closed or self._presence.closed
@@ -103,8 +101,7 @@ class SqliteNotifier(Notifier):
 
     def ring(self, worker: str) -> None:
         """Wake another worker."""
-        nonce, likely = nonce_of(worker)
-        if nonce and not self._over() and (slot := self._presence.page.find(nonce, likely)) >= 0:
+        if not self._over() and (slot := self._presence.slot(worker)) >= 0:
             self._presence.ring([slot])
 
     def quiet(self) -> None:
@@ -118,7 +115,7 @@ class SqliteNotifier(Notifier):
         """Return all workers that have announced topics and are not gone, by name."""
         self._open()
         presence = self._presence
-        roster = presence.roster(self._rows)
+        roster = presence.roster()
         words = roster.page.words
         used, now = words[USED], presence.now()
         beats = words[HEARTBEAT : HEARTBEAT + used].tolist()
@@ -137,7 +134,7 @@ class SqliteNotifier(Notifier):
         token, reload = self._page.words[RELOAD + self._slot], self._reload
         self._reload = False
         try:
-            [(first, last, pauses, due)] = self._rows("hints_for", {"after": self._after, "slot": self._slot})
+            [(first, last, pauses, due)] = self._presence.rows("hints_for", {"after": self._after, "slot": self._slot})
         except BaseException:
             self._reload = reload
             raise
@@ -175,10 +172,15 @@ class SqliteNotifier(Notifier):
         if self._closed:
             return
         self._closed = True
-        if self._presence.closed:  # in a forked child: they are the parent's
+        if self._presence.closed:  # in a forked child: the slot is the parent's
             return
         words = self._page.words
         self._bell.close()
         if words[NONCE + self._slot] == self._nonce:
             words[NONCE + self._slot] = 0
             self._presence.stir()
+
+    def after_fork(self) -> None:
+        """Let go of the bell in a forked child: it is the parent's."""
+        self._closed = True
+        self._bell.let_go()

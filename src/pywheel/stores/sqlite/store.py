@@ -24,7 +24,6 @@ from .commands import announce, claims, endings, manage, puts
 from .connection import NO_ROOM, connect, ours, translated, upgrade
 from .presence import Presence
 from .queries import Reader
-from .statements import SQL
 from .transaction import Names, Transaction
 from .write_lock import WriteLock
 
@@ -142,12 +141,11 @@ class SqliteStore(Store):
     def _roll_back(self) -> None:
         self._topics.forget()
         self._workers.forget()
-        self._presence.forget()
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
     def _presence_of(self, path: str) -> Presence:
-        return Presence(path, self.clock, lambda name, values: self._connection.execute(SQL[name], values).fetchall())
+        return Presence(path, self.clock, lambda name, values: self._reader.rows(name, values))
 
     # ---- reading --------------------------------------------------------------------------------------------------
 
@@ -196,12 +194,12 @@ class SqliteStore(Store):
     def notifier(self, name: str) -> Notifier:
         """Return a new notifier."""
         self._open()
-        return self._presence.notifier(name, self._reader.rows)
+        return self._presence.notifier(name)
 
     def quiet(self, topic: str, seconds: float) -> bool:
         """Return once nothing starts any more that was claimed before the pause; False after so long."""
         self._open()
-        return self._presence.quiet(topic, seconds, self._reader.rows)
+        return self._presence.quiet(topic, seconds)
 
     def close(self) -> None:
         """Close the file. Idempotent."""

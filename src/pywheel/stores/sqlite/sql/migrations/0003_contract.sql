@@ -36,7 +36,8 @@ DROP TABLE job;
 ALTER TABLE job_new RENAME TO job;
 
 CREATE INDEX job_due ON job (topic, due) WHERE state IS NULL;
-CREATE INDEX job_finished ON job (topic, state) WHERE state IS NOT NULL;
+-- Done jobs stand in the index of their history alone.
+CREATE INDEX job_finished ON job (topic, state) WHERE state >= 1;
 -- Who has the key, and who had it.
 CREATE UNIQUE INDEX job_live_key ON job (topic, key) WHERE key IS NOT NULL AND state IS NULL AND passed IS NULL;
 CREATE INDEX job_old_key ON job (topic, key) WHERE key IS NOT NULL AND (state IS NOT NULL OR passed IS NOT NULL);

@@ -1,0 +1,175 @@
+"""Commands about the store itself: what it is, who works on it, its room, copies of it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from .. import __version__, implementation
+from .._errors import BadJob, StoreError
+from ..client.queue import JobQueue
+from ..stores.contract import Store as JobStore
+from .options import DEFAULT_STORE, AsJson, No, Store, existing
+from .output import emit, emit_pairs, emit_rows, progress
+
+__all__ = ["backup", "check", "info", "vacuum", "version", "version_line", "workers"]
+
+_PAGES: Final = 2_000  # given back in one turn: some milliseconds, in which nobody else writes
+_WORKER: Final = re.compile(r"(?P<host>.*):(?P<process>[0-9]+)(?![0-9])")
+
+
+def version_line() -> str:
+    """Return which pywheel this is."""
+    return f"pywheel {__version__} ({implementation}), Python {platform.python_version()}, {sys.executable}"
+
+
+def version(as_json: AsJson = False) -> None:
+    """Print the version, and which implementation of the wheel runs."""
+    record = {"version": __version__, "implementation": implementation, "python": platform.python_version()}
+    emit(record, as_json=as_json, text=version_line())
+
+
+def info(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+    """Say which store this is, what it promises, how large it is, and what runs here."""
+    with existing(store) as queue:
+        found = queue.store
+        path = getattr(found, "path", None)
+        record: dict[str, Any] = {
+            "store": found.url,
+            "path": path,
+            "schema": None if path is None else _schema(path),
+            "durability": found.durability,
+            "size": _size(path),
+            "wal": _size(path, "-wal"),
+            "topics": len(queue.topics()),
+            "workers": len(_members(queue)),
+            "version": __version__,
+            "implementation": implementation,
+            "python": platform.python_version(),
+            "sqlite": sqlite3.sqlite_version,
+        }
+    shown = {name: "" if value is None else value for name, value in record.items()}
+    shown |= {name: f"{record[name]:,} bytes" for name in ("size", "wal") if record[name] is not None}
+    emit_pairs(shown, record, as_json=as_json)
+
+
+def _size(path: str | None, suffix: str = "") -> int | None:
+    try:
+        return None if path is None else os.stat(path + suffix).st_size  # noqa: PTH116
+    except FileNotFoundError:
+        return 0
+
+
+def _schema(path: str) -> int | None:
+    """Return which version of the schema the file has."""
+    try:
+        with closing(sqlite3.connect(f"{Path(path).as_uri()}?mode=ro", uri=True)) as connection:
+            [[number]] = connection.execute("PRAGMA user_version").fetchall()
+    except sqlite3.Error:  # the store itself says what is wrong with it
+        return None
+    return int(number)
+
+
+def workers(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+    """List the workers that are there: where, for which topics, and how they do.
+
+    "silent" is how many seconds ago a worker last showed that it works; "behind" how late the oldest job is that it
+    has no room for.
+    """
+    with existing(store) as queue:
+        members, now = _members(queue), queue.store.clock.wall()
+    records = []
+    for member in members:
+        named = _WORKER.match(member.worker)
+        late = max((now - member.behind) / 1000, 0.0) if member.behind else 0.0
+        records.append(
+            {
+                "worker": member.worker,
+                "host": named["host"] if named else None,
+                "process": int(named["process"]) if named else None,
+                "topics": sorted(member.topics),
+                "silent": round(member.silent, 3),
+                "behind": round(late, 3),
+            }
+        )
+    rows = [
+        (
+            r["host"] or r["worker"],
+            r["process"] or "",
+            f"{r['silent']:.1f}",
+            f"{r['behind']:.1f}",
+            " ".join(r["topics"]),
+        )
+        for r in records
+    ]
+    emit_rows(("host", "process", "silent", "behind", "topics"), rows, records, as_json=as_json)
+
+
+def _members(queue: JobQueue) -> tuple[Any, ...]:
+    with closing(queue.store.notifier("look")) as ear:
+        return ear.members()
+
+
+def vacuum(
+    store: Store = DEFAULT_STORE,
+    rewrite: Annotated[
+        bool, typer.Option("--rewrite", help="Write the whole file anew: nobody can write meanwhile.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Give the room of purged jobs back to the system, in small steps beside running workers; print how much.
+
+    A file made by pywheel 0.1 gives nothing back until it was rewritten once.
+    """
+    with existing(store) as queue:
+        before = _size(getattr(queue.store, "path", None)) or 0
+        with progress("giving back") as shown:
+            if rewrite:
+                _able(queue.store, "rewrite")()
+            give, pages = _able(queue.store, "vacuum"), 0
+            while given := give(_PAGES):
+                pages += given
+                shown(pages)
+    after = _size(getattr(queue.store, "path", None)) or 0
+    emit({"pages": pages, "size": after, "before": before}, as_json=as_json, text=f"{before:,} bytes, now {after:,}")
+
+
+def backup(
+    file: Annotated[Path, typer.Argument(help="A new file; it is a store like this one.")],
+    store: Store = DEFAULT_STORE,
+    as_json: AsJson = False,
+) -> None:
+    """Copy all jobs as they are now into a new file, while others work."""
+    if file.exists():
+        raise BadJob(f"{file} exists: give the name of a new file")
+    with existing(store) as queue, progress("copying"):
+        _able(queue.store, "backup")(file)
+    path = str(file.absolute())
+    emit({"path": path, "size": _size(path)}, as_json=as_json, text=f"copied to {path}")
+
+
+def check(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+    """Look for damage in the store's file. Exit code 1: there is some."""
+    with existing(store) as queue, progress("checking"):
+        found = _able(queue.store, "check")()
+    if found and not as_json:
+        raise No("; ".join(found))
+    emit({"damage": found}, as_json=as_json, text="no damage found")
+    if found:
+        raise typer.Exit(1)
+
+
+def _able(store: JobStore, method: str) -> Any:
+    """Return a method that not every store has."""
+    able = getattr(store, method, None)
+    if able is None:
+        raise StoreError(f"{store.url} has no {method}")
+    return able

@@ -1,0 +1,229 @@
+"""Commands about many jobs, and about topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from .._errors import BadJob
+from ..client.queue import JobQueue
+from ..jobs.durations import duration
+from ..jobs.job import Job, State
+from .options import (
+    DEFAULT_STORE,
+    AsJson,
+    DryRun,
+    DueFrom,
+    DueUntil,
+    Error,
+    InTopic,
+    Key,
+    No,
+    Store,
+    Yes,
+    ask_first,
+    between,
+    did_you_mean,
+    existing,
+    opened,
+    span,
+)
+from .output import body_text, due_time, emit, emit_rows, job_record, note, on_terminal, progress
+
+__all__ = ["cancel_many", "counts", "delete_many", "list_jobs", "pause", "purge", "resume", "retry_many"]
+
+_BATCH = 2_000  # jobs in one transaction of a purge
+
+
+def list_jobs(
+    store: Store = DEFAULT_STORE,
+    topic: InTopic = None,
+    state: Annotated[State | None, typer.Option(help="In this state only.")] = None,
+    key: Key = None,
+    due_from: DueFrom = None,
+    due_until: DueUntil = None,
+    error: Error = None,
+    after: Annotated[int, typer.Option(help="With an id above this one.")] = 0,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="So many at most.")] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List jobs by id."""
+    words: dict[str, Any] = {"key": key, "error": error, **between(due_from, due_until)}
+    with existing(store) as queue:
+        jobs = queue.list(topic, state, **words, after=after, limit=limit)
+    titles = ("id", "topic", "key", "state", "due", "attempt", "body", "error")
+    emit_rows(titles, map(_row, jobs), [job_record(job) for job in jobs], as_json=as_json)
+    if on_terminal() and len(jobs) == limit:
+        note(f"there may be more: --after {jobs[-1].id}")
+
+
+def _row(job: Job) -> tuple[Any, ...]:
+    error = job.last_error or ""
+    return job.id, job.topic, job.key or "", job.state, due_time(job.due), job.attempt, body_text(job), error
+
+
+# ---- changes of many ------------------------------------------------------------------------------------------------
+
+
+def cancel_many(
+    store: Store = DEFAULT_STORE,
+    topic: InTopic = None,
+    key: Key = None,
+    due_from: DueFrom = None,
+    due_until: DueUntil = None,
+    error: Error = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Cancel all delayed jobs that the options mean; print how many."""
+    words = {"topic": topic, "key": key, "error": error, **between(due_from, due_until)}
+    _bulk(store, "cancel", "cancelled", JobQueue.cancel_many, words, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+def retry_many(
+    store: Store = DEFAULT_STORE,
+    topic: InTopic = None,
+    state: Annotated[State, typer.Option(help="dead, cancelled or done.")] = State.DEAD,
+    key: Key = None,
+    due_from: DueFrom = None,
+    due_until: DueUntil = None,
+    error: Error = None,
+    delay: Annotated[str, typer.Option("--delay", "-d", help="From now.")] = "0s",
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make all finished jobs that the options mean delayed again, the dead ones unless told; print how many."""
+    words = {"topic": topic, "state": state, "key": key, "error": error, "delay": span(delay)}
+    words |= between(due_from, due_until)
+    _bulk(store, "retry", "retried", JobQueue.retry_many, words, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+def delete_many(
+    store: Store = DEFAULT_STORE,
+    topic: InTopic = None,
+    state: Annotated[State | None, typer.Option(help="In this state only; any but running.")] = None,
+    key: Key = None,
+    due_from: DueFrom = None,
+    due_until: DueUntil = None,
+    error: Error = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Forget all jobs that the options mean and that are not running, and their history; print how many."""
+    words = {"topic": topic, "state": state, "key": key, "error": error, **between(due_from, due_until)}
+    _bulk(store, "delete", "deleted", JobQueue.delete_many, words, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+def _bulk(
+    store: str,
+    what: str,
+    done: str,
+    method: Callable[..., int],
+    words: dict[str, Any],
+    *,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    with existing(store) as queue:
+        count = None
+        if dry_run or not yes:
+            with progress("counting") as shown:
+                count = method(queue, **words, dry_run=True, progress=shown)
+        if not dry_run:
+            ask_first(what, count or 0, yes=yes)
+            with progress(what, count) as shown:
+                count = method(queue, **words, progress=shown)
+    _emit_count(done, count or 0, dry_run=dry_run, as_json=as_json)
+
+
+def _emit_count(done: str, count: int, *, dry_run: bool, as_json: bool) -> None:
+    text = f"{count} would be {done}" if dry_run else f"{count} {done}"
+    emit({done: count} | ({"dry_run": True} if dry_run else {}), as_json=as_json, text=text)
+
+
+def purge(
+    store: Store = DEFAULT_STORE,
+    state: Annotated[State, typer.Option(help="done, dead or cancelled.")] = State.DONE,
+    older_than: Annotated[str, typer.Option(help="That ended so long ago: 7d, 12h; a number is seconds.")] = "0s",
+    topic: InTopic = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Forget finished jobs and their history; print how many."""
+    if state.live:
+        raise BadJob(f"only finished jobs are purged, those that are done, dead or cancelled, not {state}")
+    age, total = duration(span(older_than), "--older-than"), 0
+    with existing(store) as queue:
+        if dry_run or not yes:
+            total = _ended(queue, state, age, topic)
+        if not dry_run:
+            ask_first("forget", total, yes=yes)
+            with progress("forget", total or None) as shown:
+                total = 0
+                while gone := queue.purge(state, older_than=age / 1000, topic=topic, limit=_BATCH):
+                    total += gone
+                    shown(total)
+    _emit_count("purged", total, dry_run=dry_run, as_json=as_json)
+
+
+def _ended(queue: JobQueue, state: State, age: int, topic: str | None) -> int:
+    """Return how many jobs ended in a state so long ago. O(topics) if any age will do, else O(jobs in that state)."""
+    if age == 0:
+        return sum(getattr(states, state) for name, states in queue.counts().items() if topic in (None, name))
+    count = after = 0
+    latest = queue.store.clock.wall() - age
+    with progress("counting") as shown:
+        while page := queue.list(topic, state, after=after, limit=500):
+            after = page[-1].id
+            ends = [queue.store.history(job.id)[-1:] for job in page]
+            count += sum(bool(last) and (last[0].ended or 0) <= latest for last in ends)
+            shown(count)
+    return count
+
+
+# ---- topics ---------------------------------------------------------------------------------------------------------
+
+
+def counts(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+    """Count the jobs of each topic by state."""
+    with existing(store) as queue:
+        found = queue.counts()
+        paused = {topic.name for topic in queue.topics() if topic.paused}
+    records = {topic: {**states._asdict(), "paused": topic in paused} for topic, states in found.items()}
+    rows = [(topic, *states, "paused" if topic in paused else "") for topic, states in found.items()]
+    emit_rows(("topic", *State, "paused"), rows, records, as_json=as_json)
+
+
+def pause(
+    topic: str,
+    store: Store = DEFAULT_STORE,
+    create: Annotated[bool, typer.Option("--create", help="Also a topic that nothing was put to yet.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let no job of a topic start until it is resumed. When this returns, nothing of it starts any more."""
+    with opened(store) if create else existing(store) as queue:
+        if not create:
+            _known(queue, topic, "; --create pauses it all the same")
+        changed = queue.pause(topic)
+    emit({"changed": changed}, as_json=as_json, text="paused" if changed else "paused already")
+
+
+def resume(topic: str, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+    """Let the jobs of a paused topic start again."""
+    with existing(store) as queue:
+        _known(queue, topic, "")
+        changed = queue.resume(topic)
+    emit({"changed": changed}, as_json=as_json, text="resumed" if changed else "not paused")
+
+
+def _known(queue: JobQueue, topic: str, otherwise: str) -> None:
+    known = [known.name for known in queue.topics()]
+    if topic not in known:
+        raise No(f"there is no topic {topic[:80]!r}{did_you_mean(topic, known) or otherwise}")

@@ -1,0 +1,160 @@
+"""Commands about one job."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .._errors import BadJob
+from .options import (
+    DEFAULT_STORE,
+    AsJson,
+    At,
+    Delay,
+    OfTopic,
+    Ref,
+    Store,
+    answer,
+    existing,
+    moment,
+    opened,
+    reference,
+    span,
+    span_or_none,
+)
+from .output import attempt_record, emit, emit_pairs, emit_rows, job_record, when
+
+__all__ = ["cancel", "delete", "history", "put", "reschedule", "retry", "show"]
+
+_NOT = "no such job, or it is not"
+
+
+def put(
+    topic: Annotated[str, typer.Argument(help="The topic.")],
+    body: Annotated[
+        str | None, typer.Argument(help="The body, as JSON; or - for what comes on standard input, as it is.")
+    ] = None,
+    store: Store = DEFAULT_STORE,
+    text: Annotated[bool, typer.Option("--text", help="The body is text as it is, no JSON.")] = False,
+    file: Annotated[Path | None, typer.Option(help="The body is what this file holds, as it is.")] = None,
+    delay: Delay = None,
+    at: At = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="Unique among the live jobs of the topic.")] = None,
+    replace: Annotated[bool, typer.Option(help="Let a delayed job with this key take these values.")] = False,
+    ttr: Annotated[str | None, typer.Option(help="How long a handler may run.")] = None,
+    max_attempts: Annotated[int | None, typer.Option(help="How often it is tried in all.")] = None,
+    traceparent: Annotated[str | None, typer.Option(help="W3C trace context.", envvar="TRACEPARENT")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put a job; print its id. It is durable then."""
+    content, due = _content(body, file, text=text), moment(at)
+    with opened(store) as queue:
+        id = queue.put(
+            topic,
+            content,
+            delay=span_or_none(delay),
+            at=due,
+            key=key,
+            replace=replace,
+            ttr=span_or_none(ttr),
+            max_attempts=max_attempts,
+            traceparent=traceparent,
+        )
+    emit({"id": id}, as_json=as_json, text=str(id))
+
+
+def _content(body: str | None, file: Path | None, *, text: bool) -> bytes:
+    """Return the bytes of a body. BadJob for an argument that is no JSON and does not say that it is text."""
+    if file is not None:
+        if body is not None:
+            raise BadJob("give a body or --file, not both")
+        try:
+            return file.read_bytes()
+        except OSError as error:
+            raise BadJob(f"--file {file} cannot be read: {error.strerror}") from error
+    if body == "-" and not text:
+        return b"" if sys.stdin is None else sys.stdin.buffer.read()
+    if body is None:
+        return b"" if text else b"null"
+    content = body.encode("utf-8", "surrogateescape")
+    if not text:
+        try:
+            json.loads(content)
+        except (ValueError, RecursionError):
+            raise BadJob(
+                f"{body[:60]!r} is no JSON: quote it like '\"text\"', or give --text to put it as it is"
+            ) from None
+    return content
+
+
+def show(job: Ref, store: Store = DEFAULT_STORE, topic: OfTopic = None, as_json: AsJson = False) -> None:
+    """Show a job."""
+    ref = reference(job, topic)
+    with existing(store) as queue:
+        found = queue.get(ref)
+    record = job_record(found)
+    times = {name: when(record[name]) for name in ("due", "created", "lease_until")}
+    shown = {name: "" if value is None else value for name, value in {**record, **times}.items()}
+    emit_pairs(shown, record, as_json=as_json)
+
+
+def cancel(job: Ref, store: Store = DEFAULT_STORE, topic: OfTopic = None, as_json: AsJson = False) -> int:
+    """Cancel a delayed job. Exit code 1: it is not delayed."""
+    ref = reference(job, topic)
+    with existing(store) as queue:
+        done = queue.cancel(ref)
+    return answer(done, as_json=as_json, yes="cancelled", no=f"not cancelled: {_NOT} delayed")
+
+
+def reschedule(
+    job: Ref,
+    store: Store = DEFAULT_STORE,
+    topic: OfTopic = None,
+    delay: Delay = None,
+    at: At = None,
+    as_json: AsJson = False,
+) -> int:
+    """Give a delayed job another due time. Exit code 1: it is not delayed."""
+    ref, due = reference(job, topic), moment(at)
+    with existing(store) as queue:
+        done = queue.reschedule(ref, span_or_none(delay), at=due)
+    return answer(done, as_json=as_json, yes="rescheduled", no=f"not rescheduled: {_NOT} delayed")
+
+
+def retry(
+    job: Ref,
+    store: Store = DEFAULT_STORE,
+    topic: OfTopic = None,
+    delay: Annotated[str, typer.Option("--delay", "-d", help="From now.")] = "0s",
+    as_json: AsJson = False,
+) -> int:
+    """Make a finished job delayed again, with all its attempts. Exit code 1: it is not finished."""
+    ref = reference(job, topic)
+    with existing(store) as queue:
+        done = queue.retry(ref, span(delay))
+    return answer(done, as_json=as_json, yes="delayed again", no=f"not retried: {_NOT} finished")
+
+
+def delete(job: Ref, store: Store = DEFAULT_STORE, topic: OfTopic = None, as_json: AsJson = False) -> int:
+    """Forget a job and its history. Exit code 1: there is none, or it is running."""
+    ref = reference(job, topic)
+    with existing(store) as queue:
+        done = queue.delete(ref)
+    return answer(done, as_json=as_json, yes="deleted", no="not deleted: no such job, or it is running")
+
+
+def history(job: Ref, store: Store = DEFAULT_STORE, topic: OfTopic = None, as_json: AsJson = False) -> None:
+    """Show what was tried with a job."""
+    ref = reference(job, topic)
+    with existing(store) as queue:
+        attempts = queue.history(ref)
+    rows = [
+        (a.attempt, when(a.started), when(a.ended), a.outcome or "running", a.worker or "", a.error or "")
+        for a in attempts
+    ]
+    titles = ("attempt", "started", "ended", "outcome", "worker", "error")
+    emit_rows(titles, rows, [attempt_record(attempt) for attempt in attempts], as_json=as_json)

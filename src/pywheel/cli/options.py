@@ -1,0 +1,147 @@
+"""What the commands have in common: the store, a job's name, filters, durations, and when to ask first."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import sys
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Final
+from urllib.parse import quote
+
+import typer
+
+from .._errors import BadJob, PywheelError
+from ..client.queue import JobQueue
+from ..jobs.durations import LONGEST, Duration, delay_ms
+from .output import emit, on_terminal
+
+NO, USAGE, STORE = 1, 2, 3
+DEFAULT_STORE: Final = "sqlite:///jobs.db"
+_PLAIN: Final = re.compile(r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?", re.ASCII)
+_ID: Final = re.compile(r"[0-9]{1,19}", re.ASCII)
+
+
+class No(PywheelError):
+    """The answer is no: exit code 1."""
+
+
+Store = Annotated[
+    str,
+    typer.Option(
+        "--store", "-s", envvar="PYWHEEL_STORE", help="Address, such as sqlite:///jobs.db.", show_default=True
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Ref = Annotated[str, typer.Argument(help="The job's id; or, with --topic, its key.", metavar="JOB")]
+OfTopic = Annotated[str | None, typer.Option("--topic", "-t", help="JOB is a key of this topic.")]
+Delay = Annotated[
+    str | None, typer.Option("--delay", "-d", help="From now: 30s, 10m, 1h 30m, 2d; a number is seconds.")
+]
+At = Annotated[str | None, typer.Option(help="When, as ISO 8601 with a time zone, instead of a delay.")]
+
+InTopic = Annotated[str | None, typer.Option("--topic", "-t", help="Of this topic only.")]
+Key = Annotated[str | None, typer.Option("--key", "-k", help="With this key only.")]
+DueFrom = Annotated[str | None, typer.Option(help="Due then or later: ISO 8601, or from now, such as 1h or -1d.")]
+DueUntil = Annotated[str | None, typer.Option(help="Due then or sooner.")]
+Error = Annotated[str | None, typer.Option(help="Whose last error contains this text.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say how many it would be; change nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+# ---- the store ------------------------------------------------------------------------------------------------------
+
+
+def absolute(url: str) -> str:
+    """Return the address of a store as it is whatever the working directory is."""
+    path = url.removeprefix("sqlite:///")
+    if path in (url, "") or path.startswith("/"):
+        return url
+    return f"sqlite:///{quote(os.getcwd(), safe='/')}/{path}"  # noqa: PTH109  (text)
+
+
+def opened(store: str) -> JobQueue:
+    """Return the queue of a store, which is made if it is not there."""
+    return JobQueue(absolute(store))
+
+
+def existing(store: str) -> JobQueue:
+    """Return the queue of a store that is there. NotAStore if it is not."""
+    return JobQueue(absolute(store), create=False)
+
+
+# ---- what is meant --------------------------------------------------------------------------------------------------
+
+
+def reference(job: str, topic: str | None) -> int | tuple[str, str]:
+    """Return what a job is called by."""
+    if topic is not None:
+        return topic, job
+    if not _ID.fullmatch(job):
+        raise BadJob(f"{job[:80]!r} is no id: give a number, or a key with --topic")
+    return int(job)
+
+
+def span(text: str) -> Duration:
+    """Return a duration: a plain number is seconds."""
+    return float(text) if _PLAIN.fullmatch(text) else text
+
+
+def span_or_none(text: str | None) -> Duration | None:
+    """Return a duration, if there is one."""
+    return None if text is None else span(text)
+
+
+def moment(text: str | None) -> datetime | None:
+    """Return a time, if there is one."""
+    if text is None:
+        return None
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise BadJob(f"{text[:60]!r} is no time: write it like 2030-01-31T12:00:00+01:00") from None
+
+
+def bound(text: str | None, name: str) -> datetime | None:
+    """Return a time, or one so far from now, if there is one."""
+    if text is None or re.match(r"[0-9]{4}-?[0-9W]", text):
+        return moment(text)
+    back = text.startswith("-")
+    away = timedelta(milliseconds=min(delay_ms(span(text.lstrip("-")), name), LONGEST))
+    try:
+        return datetime.now(UTC) - away if back else datetime.now(UTC) + away
+    except OverflowError:
+        raise BadJob(f"{name} {text[:60]!r} is too far away") from None
+
+
+def between(due_from: str | None, due_until: str | None) -> dict[str, Any]:
+    """Return these two words of a filter."""
+    return {"due_from": bound(due_from, "--due-from"), "due_until": bound(due_until, "--due-until")}
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of a message about a name that is not known."""
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f", did you mean {near[0][:80]}?" if near else ""
+
+
+# ---- changes --------------------------------------------------------------------------------------------------------
+
+
+def answer(done: bool, *, as_json: bool, yes: str, no: str) -> int:
+    """Print whether a command changed anything; return the exit code."""
+    emit({"changed": done}, as_json=as_json, text=yes if done else no)
+    return 0 if done else NO
+
+
+def ask_first(what: str, count: int, *, yes: bool) -> None:
+    """Have a person confirm a change of many jobs. In a pipe nobody can: there it wants --yes."""
+    if yes or count == 0:
+        return
+    jobs = f"{count:,} job{'s' if count != 1 else ''}"
+    if not (on_terminal() and sys.stdin is not None and sys.stdin.isatty()):
+        raise BadJob(f"this would {what} {jobs}: give --yes, or --dry-run to look first")
+    if not typer.confirm(f"{what} {jobs}?", err=True):
+        raise No("nothing was changed")

@@ -1,0 +1,56 @@
+"""Commands within this process: quick, and their streams can be looked at."""
+
+import json
+import sys
+
+import pytest
+
+from pywheel import JobQueue
+from pywheel.cli.app import run
+
+
+@pytest.fixture
+def url(tmp_path, monkeypatch):
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    monkeypatch.setenv("PYWHEEL_STORE", url)
+    return url
+
+
+@pytest.fixture
+def call(url, monkeypatch, capsys):
+    """Run a command; return exit code, output, errors."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["pywheel", *map(str, arguments)])
+        code = run()
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def says(call):
+    """Run a command that succeeds, with --json; return what it says."""
+
+    def says(*arguments):
+        code, out, err = call(*arguments, "--json")
+        assert (code, err) == (0, "")
+        return json.loads(out)
+
+    return says
+
+
+@pytest.fixture
+def queue(url):
+    with JobQueue(url) as queue:
+        yield queue
+
+
+@pytest.fixture
+def terminal(monkeypatch, capsys):
+    """A terminal of 100 columns on all three streams."""
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("TERM", "xterm")
+    for kind in {type(sys.stdin), type(sys.stdout), type(sys.stderr)}:
+        monkeypatch.setattr(kind, "isatty", lambda stream: True, raising=False)

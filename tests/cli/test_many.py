@@ -1,0 +1,97 @@
+"""Commands that change many jobs ask first, and say how many."""
+
+import sys
+
+import pytest
+
+from pywheel import Fixed, JobQueue
+from pywheel.jobs import Counts
+
+
+def die(queue, topic, error):
+    [job] = queue.reserve(topic, retry=Fixed(1, attempts=1))
+    queue.nack(job, error=error)
+
+
+def test_filters_are_those_of_the_client(says, queue):
+    for n in range(3):
+        queue.put("a", key=f"k{n}", delay=n * 3600)
+    queue.put("b")
+    die(queue, "b", "HTTPError: 502")
+    assert [record["key"] for record in says("list", "--key", "k1")] == ["k1"]
+    assert [record["key"] for record in says("list", "-t", "a", "--due-from", "30m")] == ["k1", "k2"]
+    assert [record["key"] for record in says("list", "--due-until", "90m", "-t", "a")] == ["k0", "k1"]
+    assert says("list", "--due-until", "-1d") == []
+    assert says("list", "--due-from", "2100-01-01T00:00:00Z") == []
+    assert [record["topic"] for record in says("list", "--error", "502")] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("command", "what", "counts"),
+    [
+        (["cancel-many", "-t", "t"], "cancelled", Counts(cancelled=3, dead=2)),
+        (["retry-many", "-t", "t"], "retried", Counts(delayed=5)),
+        (["delete-many", "-t", "t", "--state", "delayed"], "deleted", Counts(dead=2)),
+        (["purge", "-t", "t", "--state", "dead"], "purged", Counts(delayed=3)),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else None,
+)
+def test_many_are_changed_after_a_look_and_a_yes(says, call, queue, command, what, counts):
+    for _ in range(2):
+        queue.put("t")
+        die(queue, "t", "no")
+    queue.put_many([queue.job("t") for _ in range(3)])
+    queue.put("other")
+    before = queue.counts()
+    count = says(*command, "--dry-run")[what]
+    assert count == {"cancelled": 3, "deleted": 3}.get(what, 2)
+    code, out, err = call(*command)
+    assert (code, out) == (2, "")
+    assert f"{count} jobs: give --yes" in err
+    assert queue.counts() == before
+    assert says(*command, "--yes") == {what: count}
+    assert queue.counts() == {**before, "t": counts}
+    assert call(*command, "-y")[1] == f"0 {what}\n"
+
+
+@pytest.mark.parametrize("answer", ["y\n", "n\n"])
+def test_on_a_terminal_a_person_is_asked_with_the_number(call, queue, terminal, monkeypatch, answer):
+    queue.put_many([queue.job("t") for _ in range(1_234)])
+    asked = []
+    monkeypatch.setattr("typer.confirm", lambda question, **words: asked.append(question) or answer == "y\n")
+    code, out, _ = call("cancel-many", "-t", "t")
+    assert asked == ["cancel 1,234 jobs?"]
+    assert (code, queue.counts()["t"].cancelled) == ((0, 1_234) if answer == "y\n" else (1, 0))
+    assert ("1234 cancelled" in out) is (answer == "y\n")
+
+
+def test_a_purge_by_age_counts_first_what_is_old_enough(says, queue):
+    queue.put_many([queue.job("t") for _ in range(3)])
+    for job in queue.reserve("t", 2):
+        queue.ack(job)
+    assert says("purge", "--older-than", "1h", "--dry-run")["purged"] == 0
+    assert says("purge", "--older-than", "0.001", "--dry-run")["purged"] == 2
+    assert says("purge", "--dry-run", "-t", "other")["purged"] == 0
+
+
+def test_an_interrupt_gives_no_traceback(call, queue, monkeypatch):
+    def interrupted(*args, **words):
+        raise KeyboardInterrupt
+
+    queue.put("t")
+    monkeypatch.setattr(JobQueue, "cancel_many", interrupted)
+    code, _, err = call("cancel-many", "--yes")
+    assert code == 130
+    assert "Traceback" not in err
+
+
+def test_many_in_a_pipe_is_refused_though_the_output_is_a_terminal(call, queue, terminal, monkeypatch):
+    queue.put("t")
+    monkeypatch.setattr(type(sys.stdin), "isatty", lambda stream: False)
+    assert call("cancel-many")[0] == 2
+
+
+def test_a_page_that_is_full_says_how_to_go_on(call, queue, terminal):
+    queue.put_many([queue.job("t") for _ in range(3)])
+    assert "--after 2" in call("list", "-n", 2)[2]
+    assert call("list", "-n", 4)[2] == ""

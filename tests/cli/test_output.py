@@ -1,0 +1,120 @@
+"""Tables for people, lines for pipes; streams that are full, closed, or know few characters."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pywheel.cli.app import app
+from tests.isolated.child import environment, run
+
+LONG = "x" * 300
+STYLE = re.compile(r"\x1b\[[0-9;]*m")
+FULL = Path("/dev/full")
+
+
+def test_in_a_pipe_lines_have_tabs_and_nothing_is_cut(call, queue):
+    queue.put(LONG, {"order": LONG}, key="a\tb\nc")
+    out = call("list")[1]
+    titles, row = out.splitlines()
+    assert titles.split("\t") == ["id", "topic", "key", "state", "due", "attempt", "body", "error"]
+    cells = row.split("\t")
+    assert (cells[1], cells[2], cells[6]) == (LONG, "a\\x09b\\x0ac", f'{{"order":"{LONG}"}}')
+    assert f"topic\t{LONG}\n" in call("show", 1)[1]
+    assert call("counts")[1].splitlines()[1].split("\t") == [LONG, "1", "0", "0", "0", "0", ""]
+
+
+def test_on_a_terminal_a_table_is_cut_to_its_width_and_short_columns_stay(call, queue, terminal):
+    queue.put(LONG, {"order": LONG})
+    titles, row = STYLE.sub("", call("list")[1]).splitlines()
+    assert len(row) <= 100
+    assert titles.split() == ["id", "topic", "state", "due", "attempt", "body"]  # those in which something stands
+    assert [cell[:9] for cell in row.split()] == [
+        "1",
+        "xxxxxxxxx",
+        "delayed",
+        *(part[:9] for part in row.split()[3:6]),
+        '{"order":',
+    ]
+    assert re.search(r" [0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}Z ", row)
+    assert "xx\N{HORIZONTAL ELLIPSIS}" in row
+    assert max(map(len, STYLE.sub("", call("counts")[1]).splitlines())) <= 100
+
+
+def test_names_that_would_move_the_cursor_are_shown_harmless(call, queue, terminal):
+    queue.put("t\x1b[2J", b"\x1b[31m", key="\a")
+    out = call("list")[1]
+    assert "\x1b" not in STYLE.sub("", out)
+    assert "\a" not in out
+
+
+def test_every_command_that_prints_has_json():
+    without = {"work", "demo"}
+    for command in app.registered_commands:
+        name = command.name or command.callback.__name__
+        assert ("as_json" in command.callback.__annotations__) is (name not in without), name
+
+
+def test_every_command_says_what_it_does_and_the_main_ones_show_it():
+    for command in app.registered_commands:
+        name = command.name or command.callback.__name__
+        result = run("-m", "pywheel.cli", name, "--help") if name in ("put", "list", "work", "purge") else None
+        assert command.callback.__doc__, name
+        if result is not None:
+            assert "Examples:" in result.stdout
+            assert f"  pywheel {name}" in result.stdout
+
+
+def test_the_version_can_be_asked_for_as_of_any_program():
+    from pywheel import __version__, implementation
+
+    result = run("-m", "pywheel.cli", "--version")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith(f"pywheel {__version__} ({implementation}), Python 3.")
+
+
+# ---- streams --------------------------------------------------------------------------------------------------------
+
+
+def pipe(*arguments, **words):
+    return subprocess.Popen(
+        [sys.executable, "-m", "pywheel.cli", *arguments], env=environment(), stderr=subprocess.PIPE, **words
+    )
+
+
+@pytest.mark.parametrize("arguments", [["version"], ["--help"], ["--version"], ["version", "--json"], []], ids=str)
+def test_a_reader_that_has_gone_is_no_error(arguments):
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb") as output, pipe(*arguments, stdout=output) as process:
+        err = process.communicate(timeout=60)[1]
+    assert (process.returncode, err) == (0, b"")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("arguments", [["version"], ["--help"], ["version", "--json"]], ids=str)
+def test_an_output_that_is_full_is_an_error_of_its_own(arguments):
+    with FULL.open("wb") as output, pipe(*arguments, stdout=output) as process:
+        err = process.communicate(timeout=60)[1]
+    assert process.returncode == 3
+    assert err.startswith(b"pywheel: the output cannot be written: No space left")
+    assert err.count(b"\n") == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a shell of POSIX")
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_do_no_harm(tmp_path, closed):
+    """A closed descriptor would be the store's: what is printed would land in its file."""
+    command = f'"{sys.executable}" -m pywheel.cli version {closed}'
+    result = subprocess.run(["sh", "-c", command], env=environment(), capture_output=True, timeout=60, check=False)
+    assert result.returncode == 0
+    assert b"Traceback" not in result.stderr
+
+
+def test_characters_that_the_encoding_lacks_are_written_with_a_backslash():
+    result = run("-m", "pywheel.cli", "show", "\N{SNOWMAN}", PYTHONIOENCODING="ascii")
+    assert result.returncode == 2
+    assert result.stderr == "pywheel: '\\u2603' is no id: give a number, or a key with --topic\n"

@@ -1,0 +1,173 @@
+"""``pywheel work`` up to the worker: which queue, which store, which topics; what it says; its view; its reload."""
+
+import io
+import os
+import sys
+import types
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from pywheel import BadJob, JobQueue
+from pywheel.cli import live_view, reload
+from pywheel.cli.live_view import LiveView
+from pywheel.cli.work import Terms, _Drain, _ready, _run
+from pywheel.events import JobEnded, JobGivenBack, JobsPut, JobStarted, LeaseLost, WorkerDrains
+from pywheel.jobs import Counts, Job, Outcome, State
+from tests.jobs.waiting import until
+
+TERMS = Terms(None, (), 30, None, False)
+
+
+@pytest.fixture
+def shop(monkeypatch):
+    """A program with a queue in memory."""
+    module = types.ModuleType("shop_of_a_test")
+    module.queue = JobQueue("memory:")
+    for topic in ("mail", "close"):
+        module.queue.handler(topic)(print)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    with module.queue:
+        yield module
+
+
+def job(id):
+    return Job(id=id, topic="t", body=b"", due=0, created=0, state=State.RUNNING)
+
+
+# ---- which queue ----------------------------------------------------------------------------------------------------
+
+
+def test_what_is_no_queue_is_refused(shop):
+    shop.other = types.SimpleNamespace(store=None, handlers={})
+    with pytest.raises(BadJob, match="is no JobQueue"):
+        _ready("shop_of_a_test:other", TERMS)
+
+
+def test_a_topic_without_a_handler_is_refused_before_anything_is_said(shop, capsys):
+    with pytest.raises(BadJob, match="no handler for mial"):
+        _run(shop.queue, TERMS._replace(topics=("mial",)))
+    assert capsys.readouterr().err == ""
+
+
+def test_another_store_is_that_of_the_handlers_puts_too(shop, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    queue = _ready("shop_of_a_test:queue", TERMS._replace(store="sqlite:///other.db"))
+    assert queue is shop.queue
+    assert queue.store.url == f"sqlite:///{tmp_path}/other.db"
+    assert queue.put("mail") == 1
+
+
+# ---- what it says ---------------------------------------------------------------------------------------------------
+
+
+def test_a_drain_says_how_many_handlers_are_under_way(capsys):
+    drain = _Drain()
+    for id in range(1, 7):
+        drain(JobStarted(job(id), 0.0))
+    drain(JobEnded(job(1), Outcome.DONE, State.DONE, 0.1, None))
+    drain(JobGivenBack(job(2)))
+    drain(LeaseLost(job(3)))
+    drain(WorkerDrains("w", 30.0))
+    said = capsys.readouterr().err
+    assert "3 handlers under way, 30 s for them" in said
+    assert "Ctrl-C once more ends it" in said
+
+
+def test_a_drain_of_nothing_says_so(capsys):
+    _Drain()(WorkerDrains("w", 1.5))
+    assert "no handler is under way" in capsys.readouterr().err
+
+
+# ---- the live view --------------------------------------------------------------------------------------------------
+
+
+class Asked:
+    """A queue that counts how often it is asked."""
+
+    def __init__(self, topics=3, takes=0.0):
+        self.calls, self.listeners, self.takes, self.now = 0, [], takes, 1_000.0
+        self.events = types.SimpleNamespace(listen=self.listeners.append)
+        self.found = {f"t{n:03}": Counts(delayed=n % 2) for n in range(topics)}
+
+    def counts(self):
+        self.calls += 1
+        self.now += self.takes
+        return self.found
+
+
+def view_of(queue, monkeypatch):
+    monkeypatch.setattr(live_view, "time", types.SimpleNamespace(monotonic=lambda: queue.now))
+    return LiveView(queue)
+
+
+def shown(view):
+    out = io.StringIO()
+    Console(file=out, width=120).print(view.render())
+    return out.getvalue()
+
+
+def test_the_view_counts_every_two_seconds_however_often_it_is_drawn(monkeypatch):
+    queue = Asked()
+    view = view_of(queue, monkeypatch)
+    for _ in range(100):
+        queue.now += 0.1
+        shown(view)
+    assert 5 <= queue.calls <= 6
+
+
+def test_a_store_that_counts_slowly_is_asked_a_hundredth_of_the_time(monkeypatch):
+    queue = Asked(takes=1.0)
+    view = view_of(queue, monkeypatch)
+    for _ in range(1_000):
+        queue.now += 0.5
+        shown(view)
+    assert queue.calls <= 7
+
+
+def test_many_topics_do_not_push_the_numbers_off_the_screen(monkeypatch):
+    queue = Asked(topics=500)
+    view = view_of(queue, monkeypatch)
+    queue.listeners[0](JobsPut("t", 1))
+    text = shown(view)
+    assert len(text.splitlines()) < 30
+    assert "and 480 more topics" in text
+    assert "t001" in text
+    assert "t000" not in text
+    assert "late p50 / p99 / max" in text
+
+
+# ---- reload ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_sources_of_the_program_are_watched_and_no_others():
+    files = reload.project_files()
+    assert Path(__file__).resolve() in files
+    assert not [file for file in files if "site-packages" in file.parts or file.parent.name == "json"]
+    assert Path(reload.__file__).resolve() not in files
+
+
+def test_a_changed_source_is_told_once(monkeypatch, tmp_path, capsys):
+    source, told = tmp_path / "shop.py", []
+    source.write_text("")
+    monkeypatch.setattr(reload, "project_files", lambda: {source})
+    monkeypatch.setattr(reload, "_EVERY", 0.001)
+    watch = reload.Watch()
+    watch.start(lambda: told.append(watch.changed))
+    os.utime(source, (1, 1))
+    until(lambda: told)
+    assert told == [source]
+    until(lambda: "shop.py has changed" in capsys.readouterr().err)
+
+
+def test_a_program_that_cannot_be_loaded_is_waited_for(monkeypatch, tmp_path, capsys):
+    import threading
+
+    source = tmp_path / "shop.py"
+    source.write_text("(")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(reload, "_EVERY", 0.001)
+    threading.Timer(0.05, os.utime, (source, (1, 1))).start()
+    reload.wait_for_mending(SyntaxError("never closed"))
+    assert "SyntaxError: never closed" in capsys.readouterr().err

@@ -1,0 +1,180 @@
+"""What can be a handler, what it may return, and how its end settles the job."""
+
+import asyncio
+import functools
+import inspect
+
+import pytest
+
+from pywheel import BadBody, BadJob, Fixed, GiveUp, Ladder, RetryLater
+from pywheel.jobs import DEFAULT, Job, RetryPolicy, State
+from pywheel.jobs.commands import Ack, Nack
+from pywheel.jobs.handler import Handler, ending, is_async, rest_of
+
+JOB = Job(id=7, topic="t", body=b"", due=0, created=0, state=State.RUNNING, claims=3, attempt=2)
+
+
+def handler(function=print, retry=DEFAULT, **changes):
+    return Handler("t", function, **{"concurrency": 1, "ttr": 1_000, "retry": retry, "keep_lease": False, **changes})
+
+
+async def coroutine(job):
+    pass
+
+
+def generator(job):
+    yield job
+
+
+async def async_generator(job):
+    yield job
+
+
+def called(function):
+    """Return an object that can be called, and does what the function does."""
+    return type("Called", (), {"__call__": staticmethod(function)})()
+
+
+WRAPS = {
+    "itself": lambda function: function,
+    "partial": functools.partial,
+    "object": called,
+    "both": lambda function: functools.partial(called(function)),
+}
+HIDDEN = {
+    "lambda": lambda job: coroutine(job),
+    "wrapper": functools.wraps(print)(lambda job: coroutine(job)),
+}
+
+
+# ---- functions ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("generator", [generator, async_generator])
+@pytest.mark.parametrize("wrap", WRAPS)
+def test_a_generator_function_is_refused_where_it_can_be_seen(generator, wrap):
+    with pytest.raises(BadJob, match="generator"):
+        handler(WRAPS[wrap](generator))
+
+
+@pytest.mark.parametrize("wrap", WRAPS)
+def test_a_coroutine_function_is_known_through_partials_and_objects(wrap):
+    assert is_async(WRAPS[wrap](coroutine))
+    assert not is_async(WRAPS[wrap](print))
+
+
+@pytest.mark.parametrize("hidden", HIDDEN)
+def test_what_a_hidden_coroutine_function_returns_is_left_to_await(hidden):
+    rest = rest_of(handler(HIDDEN[hidden]).function(JOB))
+    assert inspect.isawaitable(rest)
+    rest.close()
+
+
+@pytest.mark.parametrize("result", [None, 0, [], "text"])
+def test_plain_results_leave_nothing(result):
+    assert rest_of(result) is None
+
+
+@pytest.mark.parametrize("generator", [generator, async_generator])
+def test_a_generator_that_came_back_is_an_error_that_says_so(generator):
+    with pytest.raises(TypeError, match=r"generator.*nothing of it was run"):
+        rest_of((lambda job: generator(job))(JOB))
+
+
+def test_a_future_is_left_to_await():
+    async def program():
+        future = asyncio.get_running_loop().create_future()
+        assert rest_of(future) is future
+
+    asyncio.run(program())
+
+
+@pytest.mark.parametrize(
+    "changes", [{"concurrency": 0}, {"concurrency": True}, {"ttr": 0}, {"function": 5}, {"retry": 5}, {"retry": Ladder}]
+)
+def test_a_handler_that_makes_no_sense_is_refused(changes):
+    with pytest.raises(BadJob):
+        handler(**changes)
+
+
+# ---- endings --------------------------------------------------------------------------------------------------------
+
+
+def test_a_handler_that_returned_is_acked():
+    assert ending(handler(), JOB, None) == Ack(7, 3)
+
+
+def test_a_failed_attempt_waits_as_the_policy_says():
+    assert ending(handler(retry=Ladder("5s", "9s")), JOB, ValueError("no")) == Nack(7, 3, 9_000, "ValueError: no")
+
+
+@pytest.mark.parametrize(("error", "delay"), [(GiveUp("x"), None), (BadBody("x"), None), (RetryLater("7s"), 7_000)])
+def test_some_errors_say_themselves_what_follows(error, delay):
+    assert ending(handler(), JOB, error).delay == delay
+
+
+def test_later_may_be_at_once():
+    assert ending(handler(), JOB, RetryLater(-5)).delay == 0
+
+
+def test_an_error_is_kept_in_characters_that_every_store_has():
+    text = ending(handler(), JOB, ValueError("\ud800\0" + "x" * 10_000)).error
+    assert len(text) == 4_000
+    text = ending(handler(), JOB, ValueError("\ud800\0")).error
+    assert text == "ValueError: ?\\0"
+
+
+class Policy(RetryPolicy):
+    """A policy of somebody's own, without `delays`."""
+
+    max_attempts = 5
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def delay(self, attempt):
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def test_a_policy_of_ones_own_is_asked():
+    own = handler(retry=Policy(1_234))
+    assert ending(own, JOB, ValueError("no")).delay == 1_234
+    assert own.terms.max_attempts == 5
+    assert own.terms.backoff == DEFAULT.delays
+
+
+@pytest.mark.parametrize(
+    "answer", [1.5, "5s", -1, None, True, 2**63, float("nan"), ZeroDivisionError("by zero")], ids=repr
+)
+def test_a_policy_that_answers_nonsense_is_named_and_the_default_holds(answer):
+    settled = ending(handler(retry=Policy(answer)), JOB, ValueError("no"))
+    assert settled.error.startswith("ValueError: no (the retry policy Policy ")
+    assert 0.9 * DEFAULT.delays[1] <= settled.delay <= 1.1 * DEFAULT.delays[1]
+
+
+@pytest.mark.parametrize("most", [0, 1.5, None, "3", True])
+def test_a_policy_that_does_not_say_how_often_is_refused(most):
+    policy = Policy(0)
+    policy.max_attempts = most
+    with pytest.raises(BadJob, match="max_attempts of Policy"):
+        handler(retry=policy)
+
+
+def test_a_policy_of_ones_own_needs_no_constructor():
+    class Nightly(RetryPolicy):
+        max_attempts = 30
+
+        def delay(self, attempt):
+            return 86_400_000
+
+    own = handler(retry=Nightly())
+    assert (own.terms.max_attempts, own.terms.backoff) == (30, DEFAULT.delays)
+    assert ending(own, JOB, ValueError("no")).delay == 86_400_000
+    assert handler(retry=Ladder()).terms.backoff == ()
+
+
+def test_terms_are_those_of_the_policy():
+    terms = handler(retry=Fixed("2s", attempts=3, jitter=0.5)).terms
+    assert (terms.ttr, terms.max_attempts, terms.backoff, terms.jitter) == (1_000, 3, (2_000, 2_000), 0.5)

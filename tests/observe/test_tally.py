@@ -1,0 +1,126 @@
+"""A listener that counts, in bounded memory."""
+
+import math
+import sys
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pywheel import Tally
+from pywheel.events import (
+    BacklogSeen,
+    JobEnded,
+    JobGivenBack,
+    JobsClaimed,
+    JobsPut,
+    JobStarted,
+    LeaseLost,
+    StoreBack,
+    StoreFailed,
+)
+from pywheel.jobs import Job, Outcome, State
+from pywheel.observe import Histogram
+
+
+def job(topic):
+    return Job(id=1, topic=topic, body=b"", due=0, created=0, state=State.RUNNING)
+
+
+def test_events_become_counters_by_topic():
+    tally = Tally()
+    for event in (
+        JobsPut("a", 3),
+        JobsPut("b", 1),
+        JobsClaimed("a", 2),
+        JobEnded(job("a"), Outcome.DONE, State.DONE, 0.1, None),
+        JobEnded(job("a"), Outcome.FAILED, State.DELAYED, 0.1, "no"),
+        JobEnded(job("a"), Outcome.FAILED, State.DEAD, 0.1, "no"),
+        JobGivenBack(job("a")),
+        LeaseLost(job("b")),
+        StoreFailed(OSError(), 1, 0),
+        StoreBack(1),
+    ):
+        tally(event)
+    assert dict(tally.counters) == {
+        ("put", "a"): 3,
+        ("put", "b"): 1,
+        ("claimed", "a"): 2,
+        ("done", "a"): 1,
+        ("retried", "a"): 1,
+        ("dead", "a"): 1,
+        ("released", "a"): 1,
+        ("lease_lost", "b"): 1,
+        ("store_error", ""): 1,
+    }
+    assert (tally.total("put"), tally.total("put", "b"), tally.total("put", "c")) == (4, 1, 0)
+    assert tally.count("run_time") == tally.count("run_time", "a") == 3
+
+
+def test_a_gauge_keeps_the_latest_value_and_sums_topics():
+    tally = Tally()
+    for topic, count in (("a", 7), ("a", 5), ("b", 2)):
+        tally(BacklogSeen(topic, count))
+    assert (tally.gauge("backlog", "a"), tally.gauge("backlog"), tally.gauge("backlog", "c")) == (5, 7, 0)
+    assert tally.percentile("backlog", 0.5) is None
+
+
+def test_percentiles_are_of_a_topic_or_of_all():
+    tally = Tally()
+    for n in range(100):
+        tally(JobStarted(job("a"), n / 1000))
+        tally(JobStarted(job("b"), 100 + n))
+    assert 0.05 <= tally.percentile("lateness", 0.51, "a") <= 0.06
+    assert tally.percentile("lateness", 1, "a") == 0.099
+    assert 0.098 <= tally.percentile("lateness", 0.5) <= 0.1091
+    assert tally.percentile("lateness", 1) == 199
+    assert tally.percentile("lateness", 0.5, "c") is None
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(0, 1))
+def test_a_percentile_is_never_too_small_and_at_most_a_bucket_too_large(values, part):
+    histogram = Histogram()
+    for value in values:
+        histogram.add(value)
+    exact = sorted(values)[max(math.ceil(part * len(values)), 1) - 1]
+    assert exact * (1 - 1e-9) <= histogram.percentile(part) <= max(exact * 2 ** (1 / 8) * (1 + 1e-9), 1e-6)
+
+
+@pytest.mark.parametrize("value", [-5.0, 0.0, 1e-300, 1e300])
+def test_values_beyond_the_buckets_are_counted(value):
+    histogram = Histogram()
+    histogram.add(value)
+    assert histogram.count == 1
+    assert histogram.percentile(0.5) == value
+
+
+def test_half_a_million_jobs_take_no_more_memory_than_a_thousand():
+    """And reading a percentile costs by the buckets: the live view does it four times a second."""
+
+    def size(count):
+        tally = Tally()
+        for n in range(count):
+            tally(JobStarted(started, n / 1000))
+        histogram = tally._histograms["lateness", "t"]
+        return sys.getsizeof(histogram._buckets), len(histogram._buckets)
+
+    started = job("t")
+    assert size(1_000) == size(500_000)
+    assert size(1)[1] < 500
+
+
+def test_threads_lose_no_event():
+    tally = Tally()
+
+    def tell():
+        for _ in range(5_000):
+            tally(JobStarted(started, 0.001))
+
+    started = job("t")
+    threads = [threading.Thread(target=tell) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert tally.count("lateness") == 20_000

@@ -1,0 +1,165 @@
+"""Running what is due in a test, without a worker."""
+
+import asyncio
+import threading
+
+import pytest
+
+from pywheel import Fixed, GiveUp, JobQueue, Ladder, ManualClock, RetryLater, Tally
+from pywheel.jobs import State
+from pywheel.testing import run_due
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+def tally():
+    return Tally()
+
+
+@pytest.fixture
+def queue(clock, tally):
+    with JobQueue("memory:", clock=clock, listeners=[tally]) as queue:
+        yield queue
+
+
+def test_it_handles_what_is_due_now_by_due_time_in_this_thread(queue, clock):
+    seen = []
+
+    @queue.handler("a")
+    def handle(job):
+        seen.append((job.json(), threading.current_thread()))
+
+    queue.handler("b")(handle)
+    for topic, n in (("b", 3), ("a", 1), ("b", 2), ("a", 60)):
+        queue.put(topic, n, delay=n)
+    queue.put("nobody's", delay=0)
+    assert run_due(queue) == 0
+    clock.advance(5)
+    assert run_due(queue) == 3
+    assert seen == [(n, threading.current_thread()) for n in (1, 2, 3)]
+    assert run_due(queue) == 0
+
+
+def test_a_limit_holds(queue):
+    queue.handler("t")(lambda job: None)
+    queue.put_many([queue.job("t") for _ in range(5)])
+    assert [run_due(queue, 0), run_due(queue, 2), run_due(queue, 9)] == [0, 2, 3]
+
+
+def test_what_handlers_put_that_is_due_is_handled_too(queue):
+    @queue.handler("t")
+    def handle(job):
+        if job.json():
+            queue.put("t", job.json() - 1)
+
+    queue.put("t", 4)
+    assert run_due(queue) == 5
+
+
+def test_a_failed_attempt_climbs_the_ladder(queue, clock, tally):
+    @queue.handler("t", retry=Ladder("5s", "1m"))
+    def handle(job):
+        raise ValueError(f"attempt {job.attempt}")
+
+    id = queue.put("t")
+    assert run_due(queue) == 1
+    assert queue.get(id).last_error == "ValueError: attempt 1"
+    assert run_due(queue) == 0
+    clock.advance(5)
+    assert run_due(queue) == 1
+    clock.advance(60)
+    assert run_due(queue) == 1
+    assert queue.get(id).state is State.DEAD
+    assert {name: count for (name, _), count in tally.counters.items()} == {"put": 1, "retried": 2, "dead": 1}
+    assert tally.count("run_time") == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "state"), [(GiveUp("no"), State.DEAD), (RetryLater("1h"), State.DELAYED), (SystemExit(), State.DELAYED)]
+)
+def test_what_a_handler_raises_has_the_last_word(queue, error, state):
+    @queue.handler("t", retry=Fixed(9))
+    def handle(job):
+        raise error
+
+    id = queue.put("t")
+    assert run_due(queue) == 1
+    assert queue.get(id).state is state
+
+
+HANDLED = []
+
+
+async def coroutine(job):
+    await asyncio.sleep(0)
+    HANDLED.append(job.id)
+
+
+def generator(job):
+    yield HANDLED.append(job.id)
+
+
+@pytest.mark.parametrize("function", [coroutine, lambda job: coroutine(job)], ids=["plain", "hidden"])
+def test_coroutines_are_awaited_however_they_are_hidden(queue, function):
+    HANDLED.clear()
+    queue.handler("t")(function)
+    id = queue.put("t")
+    assert run_due(queue) == 1
+    assert [id] == HANDLED
+    assert queue.get(id).state is State.DONE
+
+
+def test_a_hidden_generator_is_a_failed_attempt_and_never_done(queue):
+    queue.handler("t", retry=Fixed(9))(lambda job: generator(job))
+    id = queue.put("t")
+    assert run_due(queue) == 1
+    assert queue.get(id).state is State.DELAYED
+    assert "generator" in queue.get(id).last_error
+
+
+def test_a_coroutine_may_put_its_successor(queue):
+    @queue.handler("t")
+    async def handle(job):
+        await queue.aput("t", key="k", delay="1d")
+
+    first = queue.put("t", key="k")
+    assert run_due(queue) == 1
+    assert queue.get(first).state is State.DONE
+    assert queue.get(("t", "k")).state is State.DELAYED
+
+
+def test_a_paused_topic_is_left_alone(queue):
+    queue.handler("a")(lambda job: None)
+    queue.handler("b")(lambda job: None)
+    queue.put("a")
+    queue.put("b")
+    queue.pause("a")
+    assert run_due(queue) == 1
+    assert queue.counts()["a"].delayed == 1
+
+
+def test_what_is_meant_for_the_test_itself_gets_through(queue):
+    @queue.handler("t")
+    def handle(job):
+        pytest.fail("seen")
+
+    id = queue.put("t")
+    with pytest.raises(pytest.fail.Exception, match="seen"):
+        run_due(queue)
+    assert queue.get(id).state is State.DELAYED
+
+
+def test_a_coroutine_is_told_to_use_a_thread(queue):
+    queue.handler("t")(coroutine)
+    queue.put("t")
+
+    async def program():
+        with pytest.raises(RuntimeError, match="to_thread"):
+            run_due(queue)
+        return await asyncio.to_thread(run_due, queue)
+
+    assert asyncio.run(program()) == 1
