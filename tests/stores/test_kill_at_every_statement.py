@@ -10,7 +10,7 @@ import pytest
 from pywheel.jobs import State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.commands import Terms
-from pywheel.stores import open
+from pywheel.stores import Filter, open
 from pywheel.testing import ManualClock
 from tests.isolated.child import environment
 from tests.stores.crash_child import NOW
@@ -34,7 +34,7 @@ def run_child(url, ledger, at):
 def check(url, told, begun):
     """Compare what the store holds with what the process was told before it died."""
     with open(url, clock=ManualClock(wall=NOW)) as store:
-        jobs = {job.id: job for job in store.jobs(None, None, 0, 100)}
+        jobs = {job.id: job for job in store.jobs(Filter(), 0, 100)}
         for number in range(3):
             name = f"put-{number}"
             expected = [2 * number + 1, 2 * number + 2]
@@ -62,11 +62,11 @@ def check(url, told, begun):
 def deliver_the_rest(store, before):
     """All that is live is delivered exactly once more; nothing else is."""
     store.clock.step(timedelta(milliseconds=NOW + 10**9 - store.clock.wall()))
-    live = sorted(store.jobs(None, State.DELAYED, 0, 100), key=lambda job: job.id)
+    live = sorted(store.jobs(Filter(state=State.DELAYED), 0, 100), key=lambda job: job.id)
     [jobs] = store.apply([ops.Reserve("t", 100, Terms(10, 9), "w")]) if before else [[]]
     assert sorted(job.id for job in jobs) == [job.id for job in live]
     assert all(store.apply([ops.Ack(job.id, job.claims) for job in jobs]))
-    assert all(not job.state.live for job in store.jobs(None, None, 0, 100))
+    assert all(not job.state.live for job in store.jobs(Filter(), 0, 100))
 
 
 @pytest.mark.parametrize("part", range(5))

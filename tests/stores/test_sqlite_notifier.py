@@ -34,6 +34,15 @@ def other(path, clock, host):
     other.close()
 
 
+def run(host, **values):
+    """Insert a claim that is running."""
+    columns = [row[1] for row in host.connection.execute("PRAGMA table_info(run)")]
+    host.connection.execute(
+        f"INSERT INTO run ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
+        [values.get(name, 1) for name in columns],
+    )
+
+
 # ---- rings and hints ------------------------------------------------------------------------------------------------
 
 
@@ -164,11 +173,7 @@ def test_a_hint_names_no_job_that_is_finished_or_running(host):
     worker.publish(FAR)
     done, running, left = [host.put(1) for _ in range(3)]
     host.connection.execute("UPDATE job SET state = 0 WHERE id = ?", (done,))
-    columns = [row[1] for row in host.connection.execute("PRAGMA table_info(run)")]
-    host.connection.execute(
-        f"INSERT INTO run ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
-        [running if name == "job" else 1 for name in columns],
-    )
+    run(host, job=running)
     [due] = worker.hints().due
     assert due == (1, left, "t")
 
@@ -320,14 +325,14 @@ def test_a_wake_is_no_ring(host):
 # ---- leases ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_next_lease_is_not_known_until_somebody_expired(host, other):
-    assert host.presence.next_lease() == 0
+def test_the_next_lease_is_read_once_for_a_new_page(host, other):
+    run(host, lease=500)
+    assert host.presence.next_lease() == 500
     with host.transaction() as transaction:
-        transaction.leased(500)
-    assert host.presence.next_lease() == 0
-    with host.transaction() as transaction:
-        transaction.expired(500)
-    assert other.presence.next_lease() == 500
+        transaction.leased(700)
+    before = host.queries + other.queries
+    assert host.presence.next_lease() == other.presence.next_lease() == 500
+    assert host.queries + other.queries == before
 
 
 def test_the_next_lease_is_lowered_by_a_lease_and_raised_by_an_expiry(host, other):

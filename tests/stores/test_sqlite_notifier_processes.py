@@ -108,7 +108,7 @@ def test_two_hundred_workers(path):
     with host.transaction() as transaction:
         for worker in workers:
             transaction.run("member_set", (worker.worker, '["t"]'))
-        transaction.announced()
+        transaction.announced([])
     for worker in workers:
         worker.publish(FAR)
     settled(*workers)

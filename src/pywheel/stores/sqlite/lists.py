@@ -2,7 +2,7 @@
 
 Cancelled and dead jobs have an index by id, jobs with a key one by key. Live and done jobs, mostly many, have none by
 id, as each put and ack would pay for it. So the jobs themselves are looked through, from where the list begins, in
-pieces; and if these were more jobs than there are of the wanted kind, an index that holds all of the kind is read.
+pieces; and once that is dearer than an index that holds all of the wanted kind, this is read.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ __all__ = ["fits", "listed"]
 
 _PAGE: Final = 200  # candidates, at least
 _PIECE: Final = 10_000  # jobs that are looked through first
+_DEARER: Final = 4  # so many entries of an index are read in the time of one job
 _LAST: Final = 2**63 - 1
 
 Rows = Callable[[str, dict[str, Any]], list[Any]]
@@ -99,7 +100,7 @@ def _of_topic(rows: Rows, span: dict[str, Any]) -> list[int]:
     if complete:
         return near
     anyhow = {**span, "now": -_LAST}  # no lease is over then
-    kinds = ("ids_live", "ids_running", "ids_done")
+    kinds = ("ids_live_of_topic", "ids_running", "ids_done")
     finished = [_finished(rows, state, span) for state in (State.CANCELLED, State.DEAD)]
     return _first_of(span, *(_ids(rows, kind, {**anyhow, "over": 0}) for kind in kinds), *finished)
 
@@ -107,7 +108,7 @@ def _of_topic(rows: Rows, span: dict[str, Any]) -> list[int]:
 def _live(rows: Rows, span: dict[str, Any]) -> list[int]:
     """Return the ids of jobs that are not finished, and not running."""
     near, complete = _look(rows, "ids_between_live", span, lambda live, _: live)
-    return near if complete else _ids(rows, "ids_live", span)
+    return near if complete else _ids(rows, "ids_live" if span["topic"] is None else "ids_live_of_topic", span)
 
 
 def _done(rows: Rows, span: dict[str, Any]) -> list[int]:
@@ -129,7 +130,7 @@ def _look(rows: Rows, name: str, span: dict[str, Any], kind: Callable[[float, fl
         if len(found) == span["limit"]:
             return found, True
         after, size = until, 2 * size
-        if after < last and size > kind(live, done):
+        if after < last and _DEARER * size > kind(live, done):
             return found, False
     return found, True
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 from ..._errors import StoreClosed, StoreError
 from ...jobs.job import Due
 from ..notifier import Hints, Member, Notifier
-from .audience import nonce_of
 from .bell import Bell
 from .presence_page import BEHIND, HEARTBEAT, HORIZON, NONCE, QUIET, RELOAD, RUNG, SILENT, USED
 
@@ -46,7 +45,7 @@ class SqliteNotifier(Notifier):
         words[QUIET + slot] = self._seen
         self._token = words[RELOAD + slot]
         self._bell.bind(slot)
-        self._presence.stir()
+        self._presence.stir((slot,))
 
     def _over(self) -> bool:
         return self._closed or self._presence.closed
@@ -102,8 +101,7 @@ class SqliteNotifier(Notifier):
 
     def ring(self, worker: str) -> None:
         """Wake another worker."""
-        nonce, likely = nonce_of(worker)
-        if nonce and not self._over() and (slot := self._presence.page.find(nonce, likely)) >= 0:
+        if not self._over() and (slot := self._presence.slot(worker)) >= 0:
             self._presence.ring([slot])
 
     def quiet(self) -> None:

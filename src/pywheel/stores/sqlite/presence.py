@@ -10,7 +10,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from secrets import randbits
 from typing import TYPE_CHECKING, Any, Final
@@ -29,6 +29,7 @@ from .presence_page import (
     RELOAD,
     RETIRED,
     SLOTS,
+    UNKNOWN,
     VERSION,
     NoPage,
     Page,
@@ -85,14 +86,14 @@ class Presence:
             old.words[RETIRED] = 1  # before the new one is used: who still uses the old one sees it from here on
             with suppress(StoreError):  # not now: it looks again
                 self.page = Page(self.database, self.now())
-                self.page.words[LEASE] = 0  # leases may have been given by the old one
+                self.page.words[LEASE] = UNKNOWN  # leases may have been given in the old one
                 self._roster = None
 
-    def stir(self) -> None:
-        """Say that somebody came or went, once that can be read in the store; wake all."""
+    def stir(self, unasked: Collection[int] = ()) -> None:
+        """Say that somebody came or went, once that can be read in the store; wake all but these slots."""
         page = self.page
         page.words[VERSION] = randbits(62)  # not + 1: two who count at once would make one change of two
-        self.ring(page.taken())
+        self.ring(slot for slot in page.taken() if slot not in unasked)
 
     def ring(self, slots: Iterable[int]) -> None:
         """Wake workers."""
@@ -162,10 +163,14 @@ class Presence:
             name = self._names[topic] = found[0][0]
         return name
 
+    def slot(self, worker: str) -> int:
+        """Return the slot of a worker, -1 if it has none."""
+        nonce, likely = nonce_of(worker)
+        return self.page.find(nonce, likely) if nonce else -1
+
     def gone(self, worker: str) -> bool:
         """Whether a worker has closed, or has been silent for very long, or its process has ended."""
-        nonce, likely = nonce_of(worker)
-        slot = self.page.find(nonce, likely) if nonce else -1
+        slot = self.slot(worker)
         return self.page.gone(slot, self.now()) if slot >= 0 else self.page.absent(self.now())
 
     # ---- pauses -----------------------------------------------------------------------------------------------------
@@ -206,8 +211,10 @@ class Presence:
     # ---- leases -----------------------------------------------------------------------------------------------------
 
     def next_lease(self) -> int | None:
-        """Return when a lease may be over at the earliest; 0 if that is not known."""
-        lease = self.page.words[LEASE]
+        """Return when a lease may be over at the earliest. One query, if no transaction has found it out yet."""
+        lease: int | None = self.page.words[LEASE]
+        if lease == UNKNOWN:
+            lease = self.rows("lease_first", ())[0][0]
         return None if lease == NO_LEASE else lease
 
     def leased(self, until: int) -> None:
@@ -217,14 +224,17 @@ class Presence:
         if until < words[LEASE]:
             words[LEASE] = until
 
-    @property
     def leases(self) -> int:
-        """What `expired` asks for, as it is in the transaction that ends leases."""
-        return self.page.words[LEASED]
+        """Return what `expired` asks for, as it is in the transaction that ends leases."""
+        return int(self.page.words[LEASED])
+
+    def lease_unknown(self) -> bool:
+        """Whether a transaction has to find out the next lease: the page is new."""
+        return bool(self.page.words[LEASE] == UNKNOWN)
 
     def expired(self, next_lease: int | None, leases: int) -> None:
         """Note the earliest end of a lease, as it was when so many had been given. In a later transaction's turn."""
-        if self.leases == leases:
+        if self.leases() == leases:
             self.page.words[LEASE] = NO_LEASE if next_lease is None else next_lease
 
     # ---- life -------------------------------------------------------------------------------------------------------

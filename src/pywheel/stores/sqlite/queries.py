@@ -9,6 +9,7 @@ import json
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from itertools import repeat
 from operator import itemgetter
 from typing import Any, Final, TypeVar
 
@@ -119,18 +120,16 @@ class Reader:
         topics, tail, running = self._at_one_time(
             lambda rows: (rows("topic_counts"), rows("count_tail", (_END,)), rows("count_running", {"now": now}))
         )
-        tally = {
-            number: [name, {State.DELAYED: live, State.RUNNING: 0, **dict(zip(FINISHED, finished, strict=True))}]
-            for number, name, _, live, *finished in json.loads(topics[0][0])
-        }
+        numbers, names, live, done, dead, cancelled = map(json.loads, topics[0])
+        counts = dict(zip(numbers, map(Counts, live, repeat(0), done, dead, cancelled), strict=True))
         for topic, count in tail:
-            tally[topic][1][State.DELAYED] += count
+            counts[topic] = _plus(counts[topic], State.DELAYED, count)
         for topic, begun, over, spent, count in running:
             # As far as `lifecycle` asks, all of them are like this one.
             run = Run(0, spent, bool(begun), now if over else now + 1, 1, 0)
-            tally[topic][1][State.DELAYED] -= count
-            tally[topic][1][lifecycle.seen(run, now)] += count
-        return {name: Counts(*(states[state] for state in State)) for name, states in tally.values()}
+            without = _plus(counts[topic], State.DELAYED, -count)
+            counts[topic] = _plus(without, lifecycle.seen(run, now), count)
+        return dict(zip(names, counts.values(), strict=True))
 
     def topics(self) -> list[Topic]:
         """Return all topics."""
@@ -169,6 +168,10 @@ class Reader:
         """Return when the earliest lease is over."""
         lease: int | None = self.rows("first_lease")[0][0]
         return lease
+
+
+def _plus(counts: Counts, state: State, jobs: int) -> Counts:
+    return counts._replace(**{state.value: getattr(counts, state.value) + jobs})
 
 
 def _job(row: Sequence[Any], now: int) -> Job:

@@ -103,7 +103,7 @@ class Transaction:
         self._said: dict[int, _Said] = {}
         self._hints: list[tuple[int, int]] = []  # slot, job
         self._paused: list[int] = []
-        self._announced = False
+        self._announced: list[str] | None = None
         self._leased = False
         self._expired = False
         self._next_lease: int | None = None
@@ -169,9 +169,9 @@ class Transaction:
         """Note that a topic, by number, was paused or resumed: all who handle it read again. 0 is any topic."""
         self._paused.append(topic)
 
-    def announced(self) -> None:
-        """Note that workers came, went, or handle other topics."""
-        self._announced = True
+    def announced(self, workers: list[str]) -> None:
+        """Note that workers handle other topics, or none any more: all others look."""
+        self._announced = workers
 
     def leased(self, until: int) -> None:
         """Note that a lease now ends then."""
@@ -193,7 +193,9 @@ class Transaction:
         hints = self._hints + [(_ALL, topic) for topic in self._paused]
         if hints:
             self._store_hints(hints)
-        leases = self.presence.leases
+        if not self._expired and self.presence.lease_unknown():
+            self.expired(self.row("lease_first")[0])
+        leases = self.presence.leases()
         self.connection.execute("COMMIT")
         if self._expired:
             self._raise_lease(leases)
@@ -223,8 +225,8 @@ class Transaction:
         try:
             if self._leased:
                 presence.look(at_once=True)  # in a page that nobody uses any more, nobody would find the lease
-            if self._announced:
-                presence.stir()
+            if self._announced is not None:
+                presence.stir([presence.slot(worker) for worker in self._announced])
             rung = {slot for slot, _ in self._hints}
             for topic, said in self._said.items():
                 rung |= self._missed(said, presence.audience(topic))

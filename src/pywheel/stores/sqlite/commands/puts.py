@@ -76,7 +76,7 @@ def put(transaction: Transaction, commands: Sequence[Put]) -> list[Any]:
     """Store the jobs of many callers."""
     jobs = commands[0].jobs if len(commands) == 1 else [job for command in commands for job in command.jobs]
     if [job[3] for job in jobs].count(None) < len(jobs):
-        alone = _put_one(transaction, jobs[0]) if len(jobs) == 1 else None
+        alone = _put_one(transaction, jobs[0]) if len(commands) == len(jobs) == 1 else None
         return _Keyed(transaction, jobs).put(commands) if alone is None else [alone]
     ids = _insert(transaction, jobs)
     if len(commands) == 1:

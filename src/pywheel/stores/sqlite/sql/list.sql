@@ -32,8 +32,15 @@ SELECT json_group_array(id) FROM (
 
 -- name: ids_live
 SELECT json_group_array(id) FROM (
-    SELECT j.id FROM topic t CROSS JOIN job j INDEXED BY job_due ON j.topic = t.id
-    WHERE (:topic IS NULL OR t.id = :topic) AND j.state IS NULL AND j.id > :after
+    SELECT j.id FROM job j INDEXED BY job_due
+    WHERE j.state IS NULL AND j.id > :after AND j.id NOT IN (SELECT r.job FROM run r WHERE r.lease > :now)
+    ORDER BY j.id LIMIT :limit
+)
+
+-- name: ids_live_of_topic
+SELECT json_group_array(id) FROM (
+    SELECT j.id FROM job j INDEXED BY job_due
+    WHERE j.topic = :topic AND j.state IS NULL AND j.id > :after
         AND NOT EXISTS (SELECT 1 FROM run r WHERE r.job = j.id AND r.lease > :now)
     ORDER BY j.id LIMIT :limit
 )

@@ -33,6 +33,9 @@ SELECT (SELECT min(seq) FROM hint), (SELECT max(seq) FROM hint),
             CROSS JOIN job j ON j.id = h.job CROSS JOIN topic t ON t.id = j.topic
         WHERE j.state IS NULL AND NOT EXISTS (SELECT 1 FROM run r WHERE r.job = j.id))
 
+-- name: lease_first
+SELECT min(lease) FROM run
+
 -- name: pause_of
 SELECT t.paused, (SELECT max(seq) FROM hint WHERE slot = -1 AND job IN (0, t.id)), (SELECT min(seq) FROM hint)
 FROM topic t WHERE t.name = ?

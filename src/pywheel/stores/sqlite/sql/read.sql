@@ -8,7 +8,9 @@ FROM json_each(?) e CROSS JOIN job j ON j.id = e.value CROSS JOIN topic t ON t.i
     LEFT JOIN run r ON r.job = j.id
 
 -- name: topic_counts
-SELECT json_group_array(json_array(id, name, paused, live, done, cancelled, dead)) FROM (SELECT * FROM topic ORDER BY name)
+SELECT json_group_array(id), json_group_array(name), json_group_array(live), json_group_array(done), json_group_array(dead),
+    json_group_array(cancelled)
+FROM (SELECT * FROM topic ORDER BY name)
 
 -- name: topics
 SELECT id, name, paused FROM topic ORDER BY name
