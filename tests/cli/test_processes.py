@@ -162,6 +162,19 @@ def test_work_begins_again_when_a_source_changes_and_waits_for_one_that_is_broke
         assert process.wait(60) == 0
 
 
+@POSIX
+def test_work_keeps_several_processes_alive_and_drains_them_all(tmp_path):
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    with JobQueue(url) as queue, work(tmp_path, MODULE.format(url=url), "--processes", "2") as process:
+        ids = queue.put_many([queue.job("t") for _ in range(20)])
+        until(lambda: queue.counts()["t"].done == len(ids))
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert f"2 processes working on {url}, topics t" in err
+    assert out.count("handled") == len(ids)
+
+
 # ---- pipes ----------------------------------------------------------------------------------------------------------
 
 

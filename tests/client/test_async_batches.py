@@ -1,6 +1,7 @@
 """What the tasks of a loop ask for within one turn goes to the store together."""
 
 import asyncio
+import gc
 import multiprocessing
 import os
 import threading
@@ -186,6 +187,20 @@ def test_a_closed_queue_leaves_no_thread_behind(url):
         asyncio.run(program())
         assert len(turns()) == before + 1
     until(lambda: len(turns()) == before)
+
+
+def test_a_queue_that_nobody_closed_leaves_no_thread_behind():
+    async def program(queue):
+        await queue.aput("t")
+        queue.events.listen(print)
+
+    before = threading.active_count()
+    queue = JobQueue("memory:")
+    asyncio.run(program(queue))
+    assert threading.active_count() == before + 1
+    del queue
+    gc.collect()
+    until(lambda: threading.active_count() == before)
 
 
 def test_a_loop_that_ended_during_a_commit_holds_nobody_up(queue):

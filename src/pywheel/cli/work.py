@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Annotated, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import typer
 
@@ -13,11 +13,13 @@ from ..client.queue import JobQueue
 from ..events import Event, JobEnded, JobGivenBack, JobStarted, LeaseLost, WorkerDrains
 from ..jobs.durations import Duration, duration
 from ..worker.loading import load
-from .options import absolute, span, span_or_none
+from .options import absolute, did_you_mean, span, span_or_none
 from .output import note, on_terminal
 from .reload import Watch, begin_again, wait_for_mending
 
 __all__ = ["work"]
+
+_LINES: Final = "%(asctime)s %(levelname)s %(message)s"
 
 
 class Terms(NamedTuple):
@@ -40,6 +42,9 @@ def work(
     keep: Annotated[
         str | None, typer.Option(help="How long done and cancelled jobs are kept; for ever if not given.")
     ] = None,
+    processes: Annotated[
+        int, typer.Option(min=1, help="So many workers, kept alive; SIGHUP replaces them one by one.")
+    ] = 1,
     reload: Annotated[bool, typer.Option("--reload", help="Begin again when the program's sources change.")] = False,
     live: Annotated[
         bool | None, typer.Option(help="Show counts and lateness; on a terminal it does by itself.")
@@ -54,10 +59,24 @@ def work(
     shown = on_terminal() if live is None else live
     terms = Terms(store, named, span(grace), span_or_none(keep), shown)
     duration(terms.grace, "--grace")
-    if reload:
+    if processes > 1:
+        if reload or store is not None:
+            raise BadJob("--reload and --store are for one process")
+        _supervised(target, terms, processes)
+    elif reload:
         _reloading(target, terms)
     else:
         _run(_ready(target, terms), terms)
+
+
+def _supervised(target: str, terms: Terms, processes: int) -> None:
+    """Keep some processes with a worker each alive. What is wrong with the program is said before any begins."""
+    from ..worker.supervisor import Supervisor
+
+    with _ready(target, terms) as queue:
+        _say_where(queue, terms, f"{processes} processes working")
+    logging.basicConfig(format=_LINES, level=logging.INFO)
+    Supervisor(target, processes, grace=terms.grace, keep=terms.keep, topics=list(terms.topics) or None).run()
 
 
 def _reloading(target: str, terms: Terms) -> None:
@@ -75,13 +94,24 @@ def _reloading(target: str, terms: Terms) -> None:
 
 
 def _ready(target: str, terms: Terms) -> JobQueue:
-    """Return the queue, on the store that is wanted."""
+    """Return the queue, on the store that is wanted. BadJob if it cannot do what is wanted."""
     queue = load(target)
     if not isinstance(queue, JobQueue):
         raise BadJob(f"{target[:80]} is no JobQueue")
+    for topic in terms.topics:
+        if topic not in queue.handlers:
+            known = did_you_mean(topic, queue.handlers) or f": there are {', '.join(queue.handlers)[:400]}"
+            raise BadJob(f"{target[:80]} has no handler for {topic[:80]!r}{known}")
     if terms.store is not None:
         queue.use(absolute(terms.store))
     return queue
+
+
+def _say_where(queue: JobQueue, terms: Terms, who: str) -> None:
+    note(f"pywheel: {who} on {queue.store.url}, topics {', '.join(sorted(terms.topics or queue.handlers))}")
+    elsewhere = os.environ.get("PYWHEEL_STORE")
+    if terms.store is None and elsewhere and absolute(elsewhere) != queue.store.url:
+        note("pywheel: PYWHEEL_STORE names another store; it counts here with --store only")
 
 
 def _run(queue: JobQueue, terms: Terms, watch: Watch | None = None) -> None:
@@ -90,10 +120,7 @@ def _run(queue: JobQueue, terms: Terms, watch: Watch | None = None) -> None:
     from .live_view import LiveView
 
     worker = Worker(queue, topics=terms.topics or None, grace=terms.grace, keep=terms.keep)
-    note(f"pywheel: working on {queue.store.url}, topics {', '.join(sorted(terms.topics or queue.handlers))}")
-    elsewhere = os.environ.get("PYWHEEL_STORE")
-    if terms.store is None and elsewhere and absolute(elsewhere) != queue.store.url:
-        note("pywheel: PYWHEEL_STORE names another store; it counts here with --store only")
+    _say_where(queue, terms, "working")
     queue.events.listen(_Drain())
     if watch is not None:
         watch.start(worker.stop)
@@ -101,7 +128,7 @@ def _run(queue: JobQueue, terms: Terms, watch: Watch | None = None) -> None:
         with LiveView(queue):
             worker.run()
         return
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    logging.basicConfig(format=_LINES, level=logging.INFO)
     worker.run()
 
 
