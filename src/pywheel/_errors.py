@@ -7,7 +7,9 @@ __all__ = [
     "NoSuchJob",
     "NotAStore",
     "PywheelError",
+    "StoreAway",
     "StoreBusy",
+    "StoreClosed",
     "StoreCorrupt",
     "StoreError",
     "StoreFull",
@@ -53,6 +55,14 @@ class NoSuchJob(PywheelError, LookupError):
 
 class StoreError(PywheelError):
     """The store could not do it; nothing of the call was stored, unless it says otherwise."""
+
+
+class StoreAway(StoreError):
+    """The store cannot be reached: a server does not answer, or a connection to it broke."""
+
+
+class StoreClosed(StoreError):
+    """The store was closed: open another one."""
 
 
 class StoreBusy(StoreError):

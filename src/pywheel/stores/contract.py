@@ -62,12 +62,15 @@ class Listener(ABC):
 class Store(ABC):
     """A durable set of jobs, shared by all threads, and if it can, by many processes and hosts.
 
-    Every method is safe to call from any thread. All of them raise StoreError (StoreBusy, StoreFull, StoreReadOnly,
-    StoreCorrupt) when the store cannot do it; then nothing has changed, unless the connection broke while a commit was
-    under way: then either all of the call has happened or nothing.
+    Every method is safe to call from any thread. All of them raise StoreError (StoreAway, StoreBusy, StoreClosed,
+    StoreFull, StoreReadOnly, StoreCorrupt, StoreTooNew) when the store cannot do it; then nothing has changed, unless
+    the connection broke while a commit was under way: then either all of the call has happened or nothing. None waits
+    for longer than a time limit of the store's.
     """
 
     url: str
+    durability: str
+    """What an outcome survives: "fsync" the loss of power, "everysec" that but for a second, "memory" nothing."""
     clock: Clock
     """The store's clock: it judges what is due and which lease is over. A server's store takes its server's time."""
 
@@ -76,8 +79,8 @@ class Store(ABC):
         """Apply commands in order, in one transaction, durably; return the outcome of each.
 
         An outcome is what the command's class says, or an exception that is a PywheelError: then that command has
-        changed nothing, and the others have happened. When this returns, all of it survives the loss of power. Several
-        callers may share one transaction. A reader sees all of it or nothing.
+        changed nothing, and the others have happened. When this returns, all of it is durable as `durability` says.
+        Several callers may share one transaction. A reader sees all of it or nothing.
         """
 
     @abstractmethod
@@ -135,9 +138,13 @@ class Store(ABC):
     def listen(self, name: str) -> Listener:
         """Return a new listener for a worker whose name begins with `name`. Its horizon is at the beginning of time."""
 
+    def vacuum(self, pages: int) -> int:  # noqa: ARG002
+        """Give the room of up to so many pages of purged jobs back to the system; return how many were."""
+        return 0
+
     @abstractmethod
     def close(self) -> None:
-        """Let go of everything. Idempotent; other methods then raise StoreError."""
+        """Let go of everything. Idempotent; waits for a commit under way; other methods then raise StoreClosed."""
 
     def __enter__(self) -> Self:
         return self

@@ -23,6 +23,7 @@ class FaultyStore(Store):
     def __init__(self, store: Store, fault: Callable[[str, Sequence[Op]], None] | None = None) -> None:
         self.inner = store
         self.url = store.url
+        self.durability = store.durability
         self.clock = store.clock
         self.fault = fault
         self.away = False
@@ -78,6 +79,10 @@ class FaultyStore(Store):
     def listen(self, name: str) -> Listener:
         """Return a new listener."""
         return self._there().listen(name)
+
+    def vacuum(self, pages: int) -> int:
+        """Give room back."""
+        return self._there().vacuum(pages)
 
     def close(self) -> None:
         """Close the store behind."""

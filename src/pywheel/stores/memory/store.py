@@ -19,6 +19,8 @@ __all__ = ["MemoryStore"]
 class MemoryStore(MemoryCommands, Store):
     """Jobs in dicts. Lost with the process; the worker's and the queue's behaviour is that of a durable store."""
 
+    durability = "memory"
+
     def __init__(self, url: str = "memory:", *, clock: Clock | None = None) -> None:
         super().__init__(url, clock or MonotonicClock())
 

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sqlite3
+import threading
+import time
 import weakref
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from urllib.parse import quote
 
-from ..._errors import StoreError, StoreFull, StoreReadOnly
+from ..._errors import StoreClosed, StoreError
 from ...clock import Clock, MonotonicClock
 from ...jobs import commands as o
 from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
 from ..contract import Hints, Listener, Store
-from ..group_commit import GroupCommit
+from ..group_commit import Commit, GroupCommit
 from .commands import claims, manage, puts, shards
-from .connection import NO_ROOM, connect, ours, translated, upgrade
+from .connection import BUSY_SECONDS, FOREIGN, ours
+from .database import CLOSED, ORDINARY, Database, leave_alone
 from .notifier import SqliteNotifier
 from .queries import Reader
+from .side_files import open_beside, side_errors
 from .transaction import Batch, Names
-from .write_lock import WriteLock
 
 __all__ = ["SqliteStore"]
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 _Apply = Callable[[Batch, Any], list[Any]]
 _APPLY: dict[type, _Apply] = {
@@ -49,79 +55,81 @@ _APPLY: dict[type, _Apply] = {
 class SqliteStore(Store):
     """Jobs in a file: WAL, synchronous=FULL, so what was applied survives the loss of power.
 
-    Beside the file lie ``-wal`` and ``-shm`` of SQLite, ``-gate`` and ``-turn`` (who writes next), ``-window`` and
-    ``-bell-*`` (who wants to be woken); all but ``-wal`` hold nothing that lasts.
+    Beside the file lie ``-wal`` and ``-shm`` of SQLite, ``-lock`` (who writes next), ``-window`` and ``-bell-*`` (who
+    wants to be woken); all but ``-wal`` hold nothing that lasts. They are where the file is, not where links to it are.
     """
 
-    def __init__(self, path: str | Path, *, clock: Clock | None = None) -> None:
-        self.path = os.path.abspath(path)  # noqa: PTH100  (resolving links would lose the name that others use)
-        self.url = f"sqlite:///{self.path}"
+    durability = "fsync"
+
+    def __init__(self, path: str | Path, *, clock: Clock | None = None, create: bool = True) -> None:
+        self.path = os.path.realpath(path)
+        self.url = f"sqlite:///{quote(os.fsencode(self.path))}"
         self.clock = clock or MonotonicClock()
-        self._over: str | None = None
-        """Why it cannot be used any more."""
         self._forked = False
+        """Whether this is a child that has not used the store yet."""
+        self._closed = False
         self._topics = Names("topic_id", "topic_add")
         self._workers = Names("worker_id", "worker_add")
         self._apply: dict[type, _Apply] = {**_APPLY, o.Hold: self._hold}
-        self._group_commit = GroupCommit(self._transact, lambda error: not isinstance(error, StoreError))
-        self._connection = connect(self.path)
-        parts: list[Any] = [self._connection]
+        self._group_commit = GroupCommit(self._transact, _separate, BUSY_SECONDS)
+        self._database = Database(self.path, create=create, forget=self._forget)
         try:
-            with translated(self.path):
-                parts.append(write_lock := _beside(self.path, WriteLock))
-                self._write_lock: WriteLock = write_lock
-                self._in_turn(lambda: upgrade(self._connection, self.path))
-                parts.append(notifier := _beside(self.path, SqliteNotifier))
-                self._notifier: SqliteNotifier = notifier
-                self._reader = Reader(self.path)
-            _STORES.add(self)
+            self._database.open(time.monotonic() + BUSY_SECONDS)
+            self._notifier = self._new_notifier()
         except BaseException:
-            for part in parts:
-                part.close()
+            self._database.close()
             raise
+        _STORES.add(self)
 
     # ---- writing --------------------------------------------------------------------------------------------------
 
     def apply(self, ops: Sequence[o.Op]) -> list[Any]:
         """Apply commands in order; see the contract. Threads that come meanwhile share one commit."""
-        if self._over is not None:
-            raise StoreError(self._over)
-        return self._group_commit.apply(ops)
-
-    def _in_turn(self, action: Callable[[], Any]) -> Any:
         try:
-            self._write_lock.enter()
-            return action()
-        finally:
-            self._write_lock.leave()
-
-    def _transact(self, ops: Sequence[o.Op]) -> list[Any]:
-        """Apply the commands of one or more callers; wake whom it concerns."""
-        try:
-            try:
-                self._write_lock.enter()
-                now, horizon = self.clock.wall(), self._notifier.horizon()
-                alone = puts.put_alone(self._connection, ops[0], now, self._topics, horizon) if len(ops) == 1 else None
-                if alone is None:
-                    batch = Batch(self._connection, now, self._topics, self._workers, horizon)
-                    outcomes = self._commit(batch, ops)
-            except BaseException:
-                self._roll_back()
-                raise
-            finally:
-                self._write_lock.leave()
-        except sqlite3.Error as error:
+            return self._group_commit.apply(ops)
+        except FOREIGN as error:
             raise ours(error, self.path) from error
+        finally:
+            if self._database.over:
+                self.close()  # what a signal handler closed in the middle of this
+
+    def _transact(self, ops: Sequence[o.Op], until: float, commit: Commit | None) -> list[Any]:
+        """Apply the commands of one or more callers; wake whom it concerns."""
+        if self._forked:
+            self._renew()
+        if commit is not None:
+            commit.stored = False
+        outcomes, told = self._database.write(until, self._work, ops, commit)
         # The bells after the commit: then a horizon that moved meanwhile is seen here, or the one who moved it sees it.
-        if alone is not None:
-            id, due = alone
-            self._missed(due)
-            return [[id]]
-        self._tell(batch)
+        try:
+            if isinstance(told, int):
+                self._missed(told)
+            else:
+                self._tell(told)
+        except OSError as error:
+            if isinstance(error, TimeoutError):  # a signal handler's; sockets that do not wait have none
+                raise
         return outcomes
 
-    def _commit(self, batch: Batch, ops: Sequence[o.Op]) -> list[Any]:
-        self._connection.execute("BEGIN IMMEDIATE")
+    def _work(
+        self, connection: sqlite3.Connection, ops: Sequence[o.Op], commit: Commit | None
+    ) -> tuple[list[Any], int | Batch]:
+        """Apply the commands in a transaction; return the outcomes, and whom it concerns: a due time, or a batch."""
+        now, horizon = self.clock.wall(), self._notifier.horizon()
+        if len(ops) == 1 and (alone := puts.put_alone(connection, ops[0], now, self._topics, horizon)) is not None:
+            id, due = alone
+            return [[id]], due
+        batch = Batch(connection, now, self._topics, self._workers, horizon)
+        try:
+            return self._commit(batch, ops, commit), batch
+        except BaseException as error:
+            if commit is not None:
+                done = commit.outcomes is not None and not connection.in_transaction
+                commit.stored = done and not isinstance(error, sqlite3.Error)
+            raise
+
+    def _commit(self, batch: Batch, ops: Sequence[o.Op], commit: Commit | None) -> list[Any]:
+        batch.connection.execute("BEGIN IMMEDIATE")
         if len(ops) == 1:
             outcomes = self._apply[type(ops[0])](batch, ops)
         else:
@@ -130,14 +138,15 @@ class SqliteStore(Store):
                 outcomes += self._apply[kind](batch, list(same))
         if batch.hinted:
             batch.store_hints()
-        self._connection.execute("COMMIT")
+        if commit is not None:
+            commit.outcomes = outcomes
+        batch.connection.execute("COMMIT")
         return outcomes
 
-    def _roll_back(self) -> None:
+    def _forget(self) -> None:
+        """Know no numbers of names any more: some may have been rolled back."""
         self._topics.forget()
         self._workers.forget()
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
 
     def _tell(self, batch: Batch) -> None:
         """Ring for what is in somebody's window now."""
@@ -164,54 +173,46 @@ class SqliteStore(Store):
 
     def get(self, ref: o.Ref) -> Job | None:
         """Return a job, or None."""
-        self._open()
-        return self._reader.get(ref, self.clock.wall())
+        return self._read(Reader.get, ref, self.clock.wall())
 
     def jobs(self, topic: str | None, state: State | None, after: int, limit: int) -> list[Job]:
         """Return jobs by id."""
-        self._open()
-        return self._reader.jobs(topic, state, after, limit, self.clock.wall())
+        return self._read(Reader.jobs, topic, state, after, limit, self.clock.wall())
 
     def counts(self) -> dict[str, Counts]:
         """Return the counts of each topic."""
-        self._open()
-        return self._reader.counts(self.clock.wall())
+        return self._read(Reader.counts, self.clock.wall())
 
     def topics(self) -> list[Topic]:
         """Return all topics, by name."""
-        self._open()
-        return self._reader.topics()
+        return self._read(Reader.topics)
 
     def history(self, id: int) -> list[Attempt]:
         """Return what was tried with a job."""
-        self._open()
-        return self._reader.history(id)
+        return self._read(Reader.history, id)
 
     def next_due(self) -> int | None:
         """Return the earliest time at which something more could be claimed."""
-        self._open()
-        return self._reader.next_due()
+        return self._read(Reader.next_due)
 
     def window(
         self, topics: Collection[str], shards: Collection[int], after: tuple[int, int], until: int, limit: int
     ) -> list[Due]:
         """Return delayed jobs by (due, id)."""
-        self._open()
-        return self._reader.window(topics, shards, after, until, limit)
+        return self._read(Reader.window, topics, shards, after, until, limit)
 
     def first_due(self, topics: Collection[str], after: int) -> int | None:
         """Return the earliest due time above `after`."""
-        self._open()
-        return self._reader.first_due(topics, after)
+        return self._read(Reader.first_due, topics, after)
 
     def hints(self, cursor: int) -> Hints:
         """Return what changed since `cursor`."""
         self._open()
         if cursor < 0:
-            return Hints(_join(self._notifier.reloads, self._reader.hint_cursor()), [], reload=False)
+            return Hints(_join(self._notifier.reloads, self._read(Reader.hint_cursor)), [], reload=False)
         reloads, sequence = _split(cursor)
         missed = self._notifier.reloads
-        rows = self._reader.hints(sequence)
+        rows = self._read(Reader.hints, sequence)
         gap = bool(rows) and rows[0][0] != sequence + 1
         stirred = any(job == 0 for _, job, _, _ in rows)
         due = [Due(due, job, topic) for _, job, due, topic in rows if due is not None and topic is not None]
@@ -226,34 +227,93 @@ class SqliteStore(Store):
         return self._notifier.listen(name)
 
     def close(self) -> None:
-        """Close the file. Idempotent."""
-        if self._over == _CLOSED:
+        """Close the file, after the transaction under way, if any. Idempotent; all else raises StoreClosed then."""
+        self._database.over = True
+        if self._closed:
             return
-        self._over = _CLOSED
-        if not self._forked:  # a forked child leaves its parent's connections alone
-            with suppress(StoreError), translated(self.path):
-                self._reader.close()
-                self._connection.close()
-            self._write_lock.close()
-            self._notifier.close()
+        try:
+            if self._group_commit.pause(_CLOSING_SECONDS) and not self._closed:
+                self._closed = True
+                with suppress(StoreError):
+                    self._database.close()
+                if not self._forked:  # else it is the parent's
+                    self._notifier.close()
+        finally:
+            self._group_commit.resume()
+
+    @property
+    def _connection(self) -> sqlite3.Connection:
+        """The connection that writes, for tests and measurements."""
+        return self._database.connection
+
+    def _read(self, method: Callable[Concatenate[Reader, _P], _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        return self._database.read(method, *args, **kwargs)
 
     def _open(self) -> None:
-        if self._over is not None:
-            raise StoreError(self._over)
+        """Raise StoreClosed if it is; in a forked child, open what was the parent's anew."""
+        if self._database.over:
+            raise StoreClosed(CLOSED)
+        if self._forked:
+            self._renew()
+
+    def _renew(self) -> None:
+        with _RENEWING:
+            if self._forked:
+                self._notifier = self._new_notifier()
+                self._forked = False
+
+    def _new_notifier(self) -> SqliteNotifier:
+        os.close(open_beside(self.path, "window", 0))  # with the right mode
+        with side_errors(self.path):
+            return SqliteNotifier(self.path)
+
+    def _before_fork(self) -> None:
+        if self._group_commit.pause(BUSY_SECONDS):
+            self._database.before_fork()
+
+    def _after_fork_in_parent(self) -> None:
+        self._database.after_fork_in_parent()
+        self._group_commit.resume()
+
+    def _after_fork_in_child(self) -> None:
+        if not self._forked:
+            leave_alone(self._notifier)  # its files and sockets are the parent's too
+        self._forked = True
+        self._group_commit.renew()
+        self._database.after_fork_in_child()
 
 
-_CLOSED: Final = "this store is closed: open another one"
+_CLOSING_SECONDS: Final = 2 * BUSY_SECONDS
+_RENEWING: Final = threading.RLock()
 _STORES: Final[weakref.WeakSet[SqliteStore]] = weakref.WeakSet()
+_paused: list[SqliteStore] = []
 
 
-def _after_fork() -> None:
+def _separate(error: BaseException) -> bool:
+    """Whether one caller's commands may be the reason: a value that SQLite does not take."""
+    return isinstance(error, ORDINARY) and not isinstance(error, StoreError)
+
+
+def _before_fork() -> None:
+    _paused[:] = _STORES
+    for store in _paused:
+        store._before_fork()
+
+
+def _after_fork_in_parent() -> None:
+    for store in _paused:
+        store._after_fork_in_parent()
+    _paused.clear()
+
+
+def _after_fork_in_child() -> None:
     for store in _STORES:
-        store._forked = True
-        store._over = store._over or "this store was opened before a fork: open another one in the child"
+        store._after_fork_in_child()
+    _paused.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 
 
 _BITS = 40
@@ -267,15 +327,3 @@ def _join(reloads: int, sequence: int) -> int:
 
 def _split(cursor: int) -> tuple[int, int]:
     return cursor >> _BITS, cursor & ((1 << _BITS) - 1)
-
-
-def _beside(path: str, kind: Callable[[str], Any]) -> Any:
-    """Open the files beside the database; they need the same permissions as SQLite's own."""
-    try:
-        return kind(path)
-    except PermissionError as error:
-        raise StoreReadOnly(f"{path}: cannot write {error.filename}: mend the permissions of the folder") from error
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StoreFull(NO_ROOM.format(path=path)) from error
-        raise StoreError(f"{path}: the files beside it cannot be used: {error}") from error

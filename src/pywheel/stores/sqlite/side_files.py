@@ -1,0 +1,88 @@
+"""The files beside the database: whoever may write the database may write them, and nobody else.
+
+They have its mode and its owner, whatever the umask and the user of who makes them, as SQLite's own ``-wal`` has.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from ..._errors import NotAStore, StoreError, StoreFull, StoreReadOnly
+
+__all__ = ["NO_ROOM", "open_beside", "side_errors"]
+
+NO_ROOM: Final = "{path}: no room on the disk: free some, the jobs stored before are intact"
+_FLAGS: Final = (
+    os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)  # root must not be led to another file
+)
+_TRIES: Final = 20
+_PAUSE: Final = 0.005  # seconds: somebody has made the file, and gives it its mode at this moment
+
+
+def open_beside(database: str, name: str, size: int) -> int:
+    """Return a descriptor of ``<database>-<name>``, at least `size` bytes long; a new file is made of zeros.
+
+    StoreReadOnly if this user may not write it, StoreFull if there is no room for it.
+    """
+    with side_errors(database):
+        file = _open(f"{database}-{name}")
+        try:
+            _give(file, database)
+            missing = size - os.fstat(file).st_size
+            if missing > 0:
+                os.pwrite(file, bytes(missing), size - missing)  # written, not skipped: there is room for it
+        except BaseException:
+            os.close(file)
+            raise
+        return file
+
+
+def _open(path: str) -> int:
+    """Open a file or make it. An existing one without O_CREAT: that is refused in folders such as /tmp."""
+    for _ in range(_TRIES):
+        try:
+            return os.open(path, _FLAGS)
+        except FileNotFoundError:
+            with suppress(FileExistsError):
+                return os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
+        except PermissionError:
+            time.sleep(_PAUSE)
+    return os.open(path, _FLAGS)
+
+
+def _give(file: int, database: str) -> None:
+    """Give a file the mode and the owner of the database, as far as this user may."""
+    if not hasattr(os, "fchown"):
+        return
+    ours, theirs = os.fstat(file), os.stat(database)  # noqa: PTH116  (a name, as everywhere in this folder)
+    if (ours.st_uid, ours.st_gid) != (theirs.st_uid, theirs.st_gid):
+        owner = theirs.st_uid if os.geteuid() == 0 else -1
+        with suppress(PermissionError):
+            os.fchown(file, owner, theirs.st_gid)
+    if stat.S_IMODE(ours.st_mode) != (mode := stat.S_IMODE(theirs.st_mode) & 0o666):
+        with suppress(PermissionError):
+            os.fchmod(file, mode)
+
+
+@contextmanager
+def side_errors(database: str) -> Iterator[None]:
+    """Raise the system's errors as ours, which say how to mend it."""
+    try:
+        yield
+    except OSError as error:
+        match error.errno:
+            case errno.EACCES | errno.EPERM | errno.EROFS | errno.ELOOP:
+                name = error.filename or f"the files beside {database}"
+                raise StoreReadOnly(f"{database}: cannot write {name}: mend the permissions") from error
+            case errno.ENOSPC | errno.EDQUOT:
+                raise StoreFull(NO_ROOM.format(path=database)) from error
+            case errno.ENOENT | errno.ENOTDIR:
+                raise NotAStore(f"{database} cannot be opened: it, or its folder, is not there") from error
+            case _:
+                raise StoreError(f"{database}: the files beside it cannot be used: {error}") from error
