@@ -13,13 +13,15 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from .._errors import StoreBusy, StoreError
 from ..jobs.commands import Op
-from .interrupts import runs_below
+from .interrupts import Interruptible
 
 __all__ = ["Commit", "GroupCommit"]
+
+_R = TypeVar("_R")
 
 _LOOK: Final = 0.05  # seconds: a wake-up that an interrupt prevented comes so much later
 _UNKNOWN: Final = "the commit was interrupted: whether it happened is not known"
@@ -38,7 +40,7 @@ class Commit:
         self.outcomes: list[Any] | None = None
         """Of all commands. A store sets it before it commits."""
         self.stored: bool | None = False
-        """Whether all has happened, or nothing; None if that is not known. A store that is interrupted sets it."""
+        """Whether all has happened, or nothing; None if that is not known, which a store sets before it commits."""
         self.error: BaseException | None = None
         self.over = False  # nothing above will change any more
 
@@ -69,7 +71,7 @@ class _Call:
         return self in self.commit.calls[self.at : self.at + 1]
 
 
-class GroupCommit:
+class GroupCommit(Interruptible):
     """Runs `transact(ops, until, commit)` for many threads, one at a time, with the commands of all who wait.
 
     It returns the outcomes; `commit` is None for a single caller, else it says there how it ended if it is interrupted.
@@ -96,14 +98,15 @@ class GroupCommit:
 
     def apply(self, ops: Sequence[Op]) -> list[Any]:
         """Return the outcomes of the commands, once a transaction with them is durable. StoreBusy after the limit."""
+        self.entry = object()
         token = self._token
-        if token._is_owned() and not self._forgotten():  # type: ignore[attr-defined]
-            raise StoreBusy("this thread is writing to the store already: a signal handler cannot write too")
+        if token._is_owned():  # type: ignore[attr-defined]
+            self._refuse_within_itself()
         until = time.monotonic() + self._limit
         # Twice: a signal handler that raises may end the first one at any point, even before its first step.
         try:
             try:
-                if not self._waiting and token.acquire(blocking=False):
+                if not self._waiting and token.acquire(blocking=False) and token is self._token:
                     return self._transact(ops, until, None)
                 return self._share(_Call(ops, until))
             finally:
@@ -111,25 +114,43 @@ class GroupCommit:
         finally:
             self._give()
 
-    def pause(self, limit: float) -> bool:
-        """Let no commit begin until `resume`; return whether none is under way, after up to `limit` seconds.
+    def alone(self, action: Callable[..., _R], *args: Any) -> _R:
+        """Return what `action` does while nothing is committed. StoreBusy after the limit."""
+        self.entry = object()
+        self._refuse_within_itself()
+        until = time.monotonic() + self._limit
+        try:
+            try:
+                while not self._take_token(_LOOK) and not self.take_over("_token"):
+                    if time.monotonic() >= until:
+                        raise StoreBusy(f"others kept the store busy for {self._limit:g} s: try again")
+                return action(*args)
+            finally:
+                self._give()
+        finally:
+            self._give()
 
-        False at once if it is this thread's own, interrupted by a signal handler.
-        """
-        if self._token._is_owned() and not self._forgotten():  # type: ignore[attr-defined]
-            return False
-        return self._token.acquire(timeout=limit)
+    def pause(self) -> bool:
+        """Let no commit begin until `resume`; return whether that was possible within the limit. For forks."""
+        return not self._token._is_owned() and self._token.acquire(timeout=self._limit)  # type: ignore[attr-defined]
 
     def resume(self) -> None:
-        """Let commits begin again, after a `pause` by this thread."""
+        """Let commits begin again, after this thread paused them."""
         self._give()
 
-    def _forgotten(self) -> bool:
-        """Give back a token that this thread was interrupted in giving back. False if it is still needed."""
-        if runs_below(GroupCommit.apply, self):
-            return False
-        self._give()
-        return True
+    def _refuse_within_itself(self) -> None:
+        """Raise StoreBusy if this thread commits already, and was interrupted by a signal handler.
+
+        If it was interrupted in giving back the token, give it back.
+        """
+        if self._token._is_owned():  # type: ignore[attr-defined]
+            if self.entered_again():
+                raise StoreBusy("this thread is writing to the store already: a signal handler cannot write too")
+            self._give()
+
+    def _take_token(self, seconds: float) -> bool:
+        token = self._token
+        return token.acquire(timeout=seconds) and token is self._token
 
     def _give(self) -> None:
         """Give the token back, and let the next one lead. Does nothing without it; may be interrupted, and repeated."""
@@ -140,6 +161,8 @@ class GroupCommit:
             for heir in list(self._waiting)[:1] if self._waiting else ():
                 self._heir = heir
                 heir.wake()
+
+    holders = (apply, alone)
 
     # ---- many callers ---------------------------------------------------------------------------------------------
 
@@ -156,7 +179,8 @@ class GroupCommit:
                         return commit.outcomes[call.start : call.start + len(call.ops)]
                     call.commit = None
                     self._waiting[call] = None
-                if not (patient and self._heir not in (None, call)) and self._token.acquire(blocking=False):
+                hopeful = not patient or self._heir in (None, call)
+                if hopeful and (self._take_token(0) or (not patient and self.take_over("_token"))):
                     self._lead(call)
                     continue
                 left = call.until - time.monotonic()
@@ -224,7 +248,6 @@ class GroupCommit:
     def _serve(self, commit: Commit) -> None:
         """Run all calls in one transaction, and note how it ended. Raises what is this thread's own: an interrupt."""
         calls = commit.calls
-        commit.stored = None
         try:
             commit.outcomes = self._transact([op for call in calls for op in call.ops], commit.until, commit)
             commit.stored = True

@@ -232,11 +232,12 @@ class Database:
     def _discard(self) -> None:
         """Close the connection that writes; what it had not committed is rolled back."""
         self._forget()
-        connection, self._connection = self._connection, None
-        self._clean = True
-        if connection is not None:
+        self._clean = False
+        if self._connection is not None:
             with translated(self.path):
-                connection.close()
+                self._connection.close()
+        self._connection = None  # not before it is closed: an interrupt would leave its transaction open
+        self._clean = True
 
     def close(self) -> None:
         """Let go of everything. For who has paused all writing; reads under way end, and then close what they used."""

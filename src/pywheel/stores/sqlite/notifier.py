@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from ..._errors import StoreError
+from ..._errors import StoreClosed, StoreError
 from ..contract import Listener
 from .write_lock import LOCKS
 
@@ -34,6 +34,7 @@ _NOBODY: Final = -1
 _POLL: Final = 0.02  # seconds between looks where there are no Unix datagrams
 _LOOK: Final = 1.0  # seconds between looks at who else is there, a socket each
 _STOPPED: Final = 15_000  # ms without a heartbeat after which a worker counts as gone
+_CLOSING: Final = 5.0  # seconds that closing waits for who listens
 _LONGEST_ADDRESS: Final = 100  # bytes; the system's limit is 104 or 108
 _RING: Final = b"r"  # somebody else changed something
 _KNOCK: Final = b"k"  # the worker wakes itself
@@ -148,7 +149,7 @@ class SqliteNotifier:
     def forget(self, slot: int) -> None:
         """Free a slot."""
         self._page[_FIRST + slot] = _NOBODY
-        with suppress(FileNotFoundError):
+        with suppress(OSError):  # it is gone already, or the folder cannot be written any more
             Path(f"{self._path}-bell-{slot}").unlink()
 
     def close(self) -> None:
@@ -202,10 +203,12 @@ class SqliteListener(Listener):
         self._ear = ear
         self._event = threading.Event()  # where there are no datagrams
         self._closed = False
+        self._waits = threading.RLock()  # held while it waits; RLocks may be had by signal handlers too
         self._peers = bells.running()
         self._looked = time.monotonic()
 
     def stirred(self) -> bool:
+        self._open()
         now = time.monotonic()
         if now - self._looked < _LOOK:
             return False
@@ -215,9 +218,21 @@ class SqliteListener(Listener):
         return before != self._peers
 
     def publish(self, horizon: int) -> None:
+        self._open()
         self._notifier.publish(self._slot, horizon)
 
     def wait(self, seconds: float) -> bool:
+        with self._waits:
+            if not self._closed:
+                return self._wait(seconds)
+        time.sleep(min(max(seconds, 0), _POLL))  # whoever waits in a loop learns from the store that it is closed
+        return False
+
+    def _open(self) -> None:
+        if self._closed:
+            raise StoreClosed("this listener, or its store, is closed: open another one")
+
+    def _wait(self, seconds: float) -> bool:
         if self._ear is None:
             self._event.wait(min(seconds, _POLL))
             self._event.clear()
@@ -244,7 +259,11 @@ class SqliteListener(Listener):
 
     def close(self) -> None:
         if not self._closed:
+            self.wake()
             self._closed = True
-            if self._ear is not None:
-                self._ear.close()
+            # Never close the socket under a thread that waits on it: its number may soon be another file's.
+            if self._waits.acquire(timeout=_CLOSING):
+                if self._ear is not None:
+                    self._ear.close()
+                self._waits.release()
             self._notifier.forget(self._slot)

@@ -17,11 +17,13 @@ from urllib.parse import quote
 from ..._errors import StoreClosed, StoreError
 from ...clock import Clock, MonotonicClock
 from ...jobs import commands as o
+from ...jobs.checks import whole
 from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
 from ..contract import Hints, Listener, Store
 from ..group_commit import Commit, GroupCommit
+from . import maintenance
 from .commands import claims, manage, puts, shards
-from .connection import BUSY_SECONDS, FOREIGN, ours
+from .connection import BUSY_SECONDS, FOREIGN, ours, translated
 from .database import CLOSED, ORDINARY, Database, leave_alone
 from .notifier import SqliteNotifier
 from .queries import Reader
@@ -97,8 +99,6 @@ class SqliteStore(Store):
         """Apply the commands of one or more callers; wake whom it concerns."""
         if self._forked:
             self._renew()
-        if commit is not None:
-            commit.stored = False
         outcomes, told = self._database.write(until, self._work, ops, commit)
         # The bells after the commit: then a horizon that moved meanwhile is seen here, or the one who moved it sees it.
         try:
@@ -123,9 +123,8 @@ class SqliteStore(Store):
         try:
             return self._commit(batch, ops, commit), batch
         except BaseException as error:
-            if commit is not None:
-                done = commit.outcomes is not None and not connection.in_transaction
-                commit.stored = done and not isinstance(error, sqlite3.Error)
+            if commit is not None and commit.stored is None:
+                commit.stored = not connection.in_transaction and not isinstance(error, sqlite3.Error)
             raise
 
     def _commit(self, batch: Batch, ops: Sequence[o.Op], commit: Commit | None) -> list[Any]:
@@ -139,8 +138,10 @@ class SqliteStore(Store):
         if batch.hinted:
             batch.store_hints()
         if commit is not None:
-            commit.outcomes = outcomes
+            commit.outcomes, commit.stored = outcomes, None
         batch.connection.execute("COMMIT")
+        if commit is not None:
+            commit.stored = True
         return outcomes
 
     def _forget(self) -> None:
@@ -219,6 +220,39 @@ class SqliteStore(Store):
         last = rows[-1][0] if rows else sequence
         return Hints(_join(missed, last), due, gap or stirred or missed & _MASK != reloads)
 
+    # ---- the file -------------------------------------------------------------------------------------------------
+
+    def vacuum(self, pages: int) -> int:
+        """Give up to so many pages of 2 KiB that purged jobs left back to the system; return how many were.
+
+        In one turn to write, some microseconds a page. 0 for a file made by pywheel 0.1: it uses the room again, but
+        keeps it until `rewrite`.
+        """
+        return self._alone(maintenance.vacuum, whole(pages, "the number of pages", 2**31 - 1))
+
+    def rewrite(self) -> None:
+        """Write the file anew, without free room. O(jobs): nobody can write meanwhile, and it takes as much disk."""
+        self._alone(maintenance.rewrite)
+
+    def backup(self, path: str | Path) -> None:
+        """Copy all jobs as they are now into a new file, a store like this one, while others write. O(jobs).
+
+        StoreError if the file exists already.
+        """
+        self._open()
+        maintenance.backup(self.path, os.path.realpath(path))
+
+    def check(self) -> list[str]:
+        """Return what is wrong with the file, [] if nothing is. O(file); others may read and write meanwhile."""
+        return self._read(lambda reader: maintenance.check(reader._connection))
+
+    def _alone(self, work: Callable[..., _R], *args: Any) -> _R:
+        """Return what `work(connection, ...)` does between the commits of this process, in a turn to write."""
+        with translated(self.path):
+            until = time.monotonic() + BUSY_SECONDS
+            result: _R = self._group_commit.alone(self._database.write, until, work, *args)
+            return result
+
     # ---- life -----------------------------------------------------------------------------------------------------
 
     def listen(self, name: str) -> Listener:
@@ -229,17 +263,16 @@ class SqliteStore(Store):
     def close(self) -> None:
         """Close the file, after the transaction under way, if any. Idempotent; all else raises StoreClosed then."""
         self._database.over = True
-        if self._closed:
-            return
-        try:
-            if self._group_commit.pause(_CLOSING_SECONDS) and not self._closed:
-                self._closed = True
-                with suppress(StoreError):
-                    self._database.close()
-                if not self._forked:  # else it is the parent's
-                    self._notifier.close()
-        finally:
-            self._group_commit.resume()
+        if not self._closed:
+            with suppress(StoreError):  # busy: then the call that is under way closes it when it ends
+                self._group_commit.alone(self._shut)
+
+    def _shut(self) -> None:
+        if not self._closed:
+            self._database.close()
+            self._closed = True
+            if not self._forked:  # else it is the parent's
+                self._notifier.close()
 
     @property
     def _connection(self) -> sqlite3.Connection:
@@ -268,7 +301,7 @@ class SqliteStore(Store):
             return SqliteNotifier(self.path)
 
     def _before_fork(self) -> None:
-        if self._group_commit.pause(BUSY_SECONDS):
+        if self._group_commit.pause():
             self._database.before_fork()
 
     def _after_fork_in_parent(self) -> None:
@@ -283,7 +316,6 @@ class SqliteStore(Store):
         self._database.after_fork_in_child()
 
 
-_CLOSING_SECONDS: Final = 2 * BUSY_SECONDS
 _RENEWING: Final = threading.RLock()
 _STORES: Final[weakref.WeakSet[SqliteStore]] = weakref.WeakSet()
 _paused: list[SqliteStore] = []

@@ -27,7 +27,7 @@ from ctypes import addressof, c_char
 from typing import Any, Final, TypeVar
 
 from ..._errors import StoreBusy
-from ..interrupts import runs_below
+from ..interrupts import Interruptible
 from . import futex
 from .side_files import open_beside
 
@@ -57,7 +57,7 @@ _shared: Final[dict[tuple[int, int], WriteLock]] = {}
 _mutex = threading.RLock()
 
 
-class WriteLock:
+class WriteLock(Interruptible):
     """The turn of one file, within this process and among all. `shared` gives it; who got it closes it."""
 
     def __init__(self, database: str) -> None:
@@ -137,8 +137,9 @@ class WriteLock:
 
         Also if this thread has the turn already, and a signal handler asks for another one.
         """
-        if self._inner._is_owned() and not self._forgotten():  # type: ignore[attr-defined]
-            raise StoreBusy(f"{self._database}: this thread is writing already: a signal handler cannot write too")
+        self.entry = object()
+        if self._inner._is_owned():  # type: ignore[attr-defined]
+            self._refuse_within_itself()
         # Twice: a signal handler that raises may end the first `leave` at any point, even before its first step.
         try:
             try:
@@ -149,12 +150,13 @@ class WriteLock:
         finally:
             self.leave()
 
-    def _forgotten(self) -> bool:
-        """Give back a turn that this thread was interrupted in giving back. False if it still has it."""
-        if runs_below(WriteLock.run, self):
-            return False
+    holders = (run,)
+
+    def _refuse_within_itself(self) -> None:
+        """Raise StoreBusy if this thread has the turn. If it was interrupted in giving it back, give it back."""
+        if self.entered_again():
+            raise StoreBusy(f"{self._database}: this thread is writing already: a signal handler cannot write too")
         self.leave()
-        return True
 
     def leave(self) -> None:
         """Let the next one have its turn. Does nothing without it; may be interrupted, and called again."""
@@ -173,7 +175,8 @@ class WriteLock:
 
     def _enter(self, until: float) -> None:
         """Wait for the turn."""
-        if self._queued or not self._inner.acquire(blocking=False):
+        inner = self._inner
+        if self._queued or not inner.acquire(blocking=False) or inner is not self._inner:
             self._queue(until)
         if not LOCKS:
             return
@@ -187,15 +190,26 @@ class WriteLock:
     def _queue(self, until: float) -> None:
         """Wait for the threads of this process, through their gate."""
         try:
-            if not self._door.acquire(timeout=_left(until)):
-                raise self._busy("other threads of this process")
+            self._obtain("_door", until)
             self._queued = True
-            if not self._inner.acquire(timeout=_left(until)):
-                raise self._busy("another thread of this process")
+            self._obtain("_inner", until)
         finally:
             self._queued = False  # who waits at the door says so again
             while self._door._is_owned():  # type: ignore[attr-defined]
                 self._door.release()
+
+    def _obtain(self, name: str, until: float) -> None:
+        """Take one of the two locks."""
+        while True:
+            lock = getattr(self, name)
+            if lock.acquire(timeout=min(_LOOK, _left(until))):
+                if lock is getattr(self, name):
+                    return
+                lock.release()
+            elif self.take_over(name):
+                return
+            elif time.monotonic() >= until:
+                raise self._busy("another thread of this process")
 
     def _wait(self, until: float) -> None:
         """Wait for other processes, in the gate."""
