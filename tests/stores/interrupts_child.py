@@ -17,7 +17,8 @@ from pywheel.stores import open
 
 URL, PUTS, SEED = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 draw = random.Random(SEED)
-told, errors, nested = [], [], 0
+told, errors, interrupted, busy, nested = [], [], [], [], []
+raises = 0
 
 
 class Interrupt(Exception):
@@ -38,44 +39,40 @@ def work(store, count):
 
 
 def handler(number, frame):
-    global nested
+    while frame.f_code is not put.__code__:
+        frame = frame.f_back
+        if frame is None:
+            return  # between two puts of the main thread
     if draw.random() < 0.2:
         try:
             told.append(put(store))  # a handler may use the store too: it is told, or StoreBusy
         except StoreBusy:
-            nested += 1
+            nested.append(1)
     raise Interrupt
 
 
 faulthandler.dump_traceback_later(100, exit=True)
 store = open(URL)
 signal.signal(signal.SIGALRM, handler)
+
 threads = [threading.Thread(target=work, args=(store, PUTS // 2)) for _ in range(2)]
 for thread in threads:
     thread.start()
-interrupted = busy = 0
+
+
 for _ in range(PUTS):
+    signal.setitimer(signal.ITIMER_REAL, draw.choice((1e-5, 1e-4, 1e-3)) * draw.random() + 1e-6, 2e-5)
     try:
-        try:
-            signal.setitimer(signal.ITIMER_REAL, draw.choice((1e-6, 1e-5, 1e-4, 3e-4)) * draw.random() + 1e-6, 2e-5)
-            told.append(put(store))
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+        told.append(put(store))
     except Interrupt:
-        interrupted += 1
+        interrupted.append(1)
     except StoreBusy:
-        busy += 1
-while True:
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, signal.SIG_IGN)
-        break
-    except Interrupt:
-        pass
+        busy.append(1)
+signal.setitimer(signal.ITIMER_REAL, 0)
 for thread in threads:
     thread.join()
 after = [put(store) for _ in range(3)]
 missing = [id for id in [*told, *after] if store.get(id) is None]
 twice = len(told) - len(set(told))
 store.close()
-print(json.dumps([missing, twice, errors, interrupted, busy, nested, len(told)]))
+print(json.dumps([missing, twice, errors, len(interrupted), len(busy), len(nested), len(told)]))

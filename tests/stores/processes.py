@@ -15,14 +15,13 @@ CHILD = str(Path(__file__).with_name("store_child.py"))
 class Process:
     """Another process: each call of a method is an order to it, and returns its answer."""
 
-    def __init__(self, path, **options):
+    def __init__(self, path):
         self.running = subprocess.Popen(
             [sys.executable, CHILD, f"sqlite:///{path}"],
             env=environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            **options,
         )
 
     def __getattr__(self, name):
@@ -51,9 +50,9 @@ class Process:
 
 
 @contextlib.contextmanager
-def process(path, **options):
-    """Run another process on the store at `path`; options as of Popen."""
-    other = Process(path, **options)
+def process(path):
+    """Run another process on the store at `path`."""
+    other = Process(path)
     try:
         yield other
     finally:

@@ -13,10 +13,11 @@ import time
 from pywheel import PywheelError
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
-from pywheel.stores import open
+from pywheel.stores import open, sqlite
 from pywheel.stores.sqlite.write_lock import WriteLock
 
 URL = sys.argv[1]
+STORE = sqlite.store.SqliteStore  # imported while the interpreter's files may be read
 
 
 class Orders:
@@ -24,6 +25,12 @@ class Orders:
 
     store = None
     lock = None
+
+    def become(self, user, group, umask):
+        os.umask(int(umask))
+        os.setgroups([])
+        os.setgid(int(group))
+        os.setuid(int(user))
 
     def open(self):
         self.store = open(URL)

@@ -139,7 +139,7 @@ class Store(ABC):
         """Return a new listener for a worker whose name begins with `name`. Its horizon is at the beginning of time."""
 
     def vacuum(self, pages: int) -> int:  # noqa: ARG002
-        """Give the room of up to so many pages of purged jobs back to the system; return how many were."""
+        """Give the room of about so many pages of purged jobs back to the system; return how many were."""
         return 0
 
     @abstractmethod

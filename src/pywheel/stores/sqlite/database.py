@@ -32,6 +32,7 @@ _LOOK: Final = 0.25  # seconds between looks whether the files are still where t
 _IDLE: Final = 4  # readers kept
 _FORK_SECONDS: Final = 1.0  # that a fork waits for reads under way
 _NAP: Final = 0.001
+_UNKNOWN: Final = (0, 0)  # the identity of a file that was never opened
 CLOSED: Final = "this store is closed: open another one"
 
 
@@ -55,7 +56,7 @@ class Database:
         self._release: weakref.finalize[..., Any] | None = None
         self._visits = -1
         self._look_at = 0.0
-        self._identity = (0, 0)
+        self._identity = _UNKNOWN
         self._idle: list[Reader] = []
         self._reads: dict[object, None] = {}  # under way
         self._forking = False
@@ -144,12 +145,14 @@ class Database:
     def _read(self, method: Callable[Concatenate[Reader, _P], _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
         if self.over:
             raise StoreClosed(CLOSED)
+        look = time.monotonic() >= self._look_at
         try:
             reader = self._idle.pop()
         except IndexError:
+            self._same()  # else SQLite would make a new file
             reader = Reader(self.path)
         try:
-            if time.monotonic() >= self._look_at:
+            if look:
                 self._look(reader._connection)
             found = method(reader, *args, **kwargs)
         except BaseException:
@@ -184,6 +187,8 @@ class Database:
         return self._opened(until) if connection is None else connection
 
     def _opened(self, until: float) -> sqlite3.Connection:
+        if self._identity != _UNKNOWN:
+            self._same()  # else SQLite would make a new file
         connection = connect(self.path)
         try:
             if self._lock is None:
@@ -211,6 +216,7 @@ class Database:
 
     def _look(self, connection: sqlite3.Connection) -> None:
         """Raise if this is not the file that was opened, or has a newer version."""
+        self._look_at = 0.0
         self._same()
         with translated(self.path):
             check_version(connection, self.path)
@@ -223,7 +229,7 @@ class Database:
         except OSError as error:
             raise StoreError(f"{self.path} was deleted while it was open: bring it back, or open another") from error
         identity = found.st_dev, found.st_ino
-        if self._identity not in ((0, 0), identity):
+        if self._identity not in (_UNKNOWN, identity):
             raise StoreError(f"{self.path} was replaced by another file while it was open: open it again")
         return identity
 

@@ -20,9 +20,9 @@ _REST: Final = 0.001  # seconds between steps, for others
 
 
 def vacuum(connection: sqlite3.Connection, pages: int) -> int:
-    """Give up to `pages` free pages back; return how many were. 0 for a file made before pywheel did this."""
+    """Give about `pages` free pages back; return how many were. 0 for a file made before pywheel did this."""
     [[before]] = connection.execute("PRAGMA page_count").fetchall()
-    connection.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
+    connection.executescript(f"PRAGMA incremental_vacuum({pages})")  # `execute` would give back a single one
     [[after]] = connection.execute("PRAGMA page_count").fetchall()
     return int(before - after)
 

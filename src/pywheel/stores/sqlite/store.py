@@ -223,7 +223,7 @@ class SqliteStore(Store):
     # ---- the file -------------------------------------------------------------------------------------------------
 
     def vacuum(self, pages: int) -> int:
-        """Give up to so many pages of 2 KiB that purged jobs left back to the system; return how many were.
+        """Give about so many pages of 2 KiB that purged jobs left back to the system; return how many were.
 
         In one turn to write, some microseconds a page. 0 for a file made by pywheel 0.1: it uses the room again, but
         keeps it until `rewrite`.
