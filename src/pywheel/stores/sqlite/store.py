@@ -120,12 +120,7 @@ class SqliteStore(Store):
             id, due = alone
             return [[id]], due
         batch = Batch(connection, now, self._topics, self._workers, horizon)
-        try:
-            return self._commit(batch, ops, commit), batch
-        except BaseException as error:
-            if commit is not None and commit.stored is None:
-                commit.stored = not connection.in_transaction and not isinstance(error, sqlite3.Error)
-            raise
+        return self._commit(batch, ops, commit), batch
 
     def _commit(self, batch: Batch, ops: Sequence[o.Op], commit: Commit | None) -> list[Any]:
         batch.connection.execute("BEGIN IMMEDIATE")
@@ -137,11 +132,20 @@ class SqliteStore(Store):
                 outcomes += self._apply[kind](batch, list(same))
         if batch.hinted:
             batch.store_hints()
-        if commit is not None:
-            commit.outcomes, commit.stored = outcomes, None
-        batch.connection.execute("COMMIT")
-        if commit is not None:
-            commit.stored = True
+        if commit is None:
+            batch.connection.execute("COMMIT")
+            return outcomes
+        # Between the end of COMMIT and what is noted below nothing is called: there no signal handler can come in.
+        commit.outcomes, commit.stored = outcomes, None
+        try:
+            batch.connection.execute("COMMIT")
+        except sqlite3.Error:
+            commit.stored = False
+            raise
+        except BaseException:
+            commit.stored = not batch.connection.in_transaction
+            raise
+        commit.stored = True
         return outcomes
 
     def _forget(self) -> None:
