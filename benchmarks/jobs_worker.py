@@ -7,11 +7,28 @@ from __future__ import annotations
 
 import json
 import resource
+import sqlite3
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from pywheel import JobQueue, Tally, Worker
+
+
+def _trace(count: Callable[[str], None]) -> None:
+    """Have every statement of the stores opened from now on counted."""
+    from pywheel.stores.sqlite import connection, database, queries
+
+    connect = connection.connect
+
+    def traced(path: str, **options: bool) -> sqlite3.Connection:
+        made = connect(path, **options)
+        made.set_trace_callback(count)
+        return made
+
+    for module in (database, queries):
+        module.connect = traced  # type: ignore[attr-defined]
 
 
 def main(url: str, report: str) -> None:
@@ -20,10 +37,13 @@ def main(url: str, report: str) -> None:
     tally = Tally()
     statements = [0]
     first: list[float] = []
-    queue = JobQueue(url, metrics=tally)
 
     def count(statement: str) -> None:
         statements[0] += 1
+
+    if report.endswith("idle.json"):
+        _trace(count)
+    queue = JobQueue(url, metrics=tally)
 
     @queue.handler("t", concurrency=8)
     def handle(job: object) -> None:
@@ -31,9 +51,6 @@ def main(url: str, report: str) -> None:
             first.append(time.time() - began)
             Path(f"{report}.first").write_text(str(first[0]))
 
-    if report.endswith("idle.json"):
-        queue.store._connection.set_trace_callback(count)  # type: ignore[attr-defined]
-        queue.store._reader._connection.set_trace_callback(count)  # type: ignore[attr-defined]
     worker = Worker(queue)
     worker.start()
     Path(f"{report}.ready").touch()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from benchmarks.job_peers.record import record
-from pywheel import Job, JobQueue, Worker
+from pywheel import Job, JobQueue
 
 queue = JobQueue(os.environ["JOBS_URL"])
 

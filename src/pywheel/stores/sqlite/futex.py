@@ -30,13 +30,16 @@ def _find() -> Callable[..., Any] | None:
     if sys.platform != "linux" or platform.machine() not in _CALLS or ctypes.sizeof(ctypes.c_void_p) != 8:
         return None
     try:
-        return ctypes.CDLL(None).syscall
+        syscall = ctypes.CDLL(None).syscall
     except (OSError, AttributeError):
         return None
+    syscall.argtypes = [ctypes.c_long, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p]
+    syscall.restype = ctypes.c_long
+    return syscall
 
 
 _SYSCALL: Final = _find()
-_FUTEX: Final = ctypes.c_long(_CALLS.get(platform.machine(), 0))
+_FUTEX: Final = _CALLS.get(platform.machine(), 0)
 
 
 def wait(address: int, seen: int, seconds: float) -> None:
@@ -45,10 +48,10 @@ def wait(address: int, seen: int, seconds: float) -> None:
         time.sleep(min(_NAP, seconds))
         return
     span = _TimeSpec(int(seconds), int(seconds % 1 * 1e9))
-    _SYSCALL(_FUTEX, ctypes.c_void_p(address), ctypes.c_int(_WAIT), ctypes.c_uint32(seen), ctypes.byref(span), None, 0)
+    _SYSCALL(_FUTEX, address, _WAIT, seen, ctypes.addressof(span))
 
 
 def wake(address: int) -> None:
     """Wake all that wait at `address`, in any process."""
     if _SYSCALL is not None:
-        _SYSCALL(_FUTEX, ctypes.c_void_p(address), ctypes.c_int(_WAKE), ctypes.c_int(_ALL), None, None, 0)
+        _SYSCALL(_FUTEX, address, _WAKE, _ALL, None)
