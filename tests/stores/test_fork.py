@@ -160,3 +160,40 @@ assert queue.put("t", b"x") == 2
 print("well")
 """,
     )
+
+
+def test_a_signal_handler_may_fork_in_the_middle_of_a_put(path):
+    run(
+        path,
+        """
+import signal
+
+codes = []
+
+def child():
+    assert queue.put("t", b"child") > 0
+    queue.close()
+
+signal.signal(signal.SIGUSR1, lambda *_: codes.append(in_child(child_later)))
+
+def child_later():
+    os.execv(sys.executable, [sys.executable, "-c", "pass"])
+
+wall, left = queue.store.clock.wall, [1]
+
+def interrupted():
+    if left and queue.store._group_commit._token._is_owned():
+        left.pop()
+        signal.raise_signal(signal.SIGUSR1)
+    return wall()
+
+queue.put("t", b"x")
+queue.store.clock.wall = interrupted
+assert queue.put("t", b"x") == 2
+queue.store.clock.wall = wall
+assert queue.put("t", b"x") == 3
+assert codes == [0]
+assert in_child(child) == 0
+print("well")
+""",
+    )

@@ -70,6 +70,8 @@ class SqliteStore(Store):
         self._forked = False
         """Whether this is a child that has not used the store yet."""
         self._closed = False
+        self._paused = False  # while a fork is under way
+        self._renewing = threading.RLock()
         self._topics = Names("topic_id", "topic_add")
         self._workers = Names("worker_id", "worker_add")
         self._apply: dict[type, _Apply] = {**_APPLY, o.Hold: self._hold}
@@ -294,7 +296,7 @@ class SqliteStore(Store):
             self._renew()
 
     def _renew(self) -> None:
-        with _RENEWING:
+        with self._renewing:
             if self._forked:
                 self._notifier = self._new_notifier()
                 self._forked = False
@@ -305,22 +307,24 @@ class SqliteStore(Store):
             return SqliteNotifier(self.path)
 
     def _before_fork(self) -> None:
-        if self._group_commit.pause():
+        self._paused = self._group_commit.pause()
+        if self._paused:
             self._database.before_fork()
 
     def _after_fork_in_parent(self) -> None:
-        self._database.after_fork_in_parent()
-        self._group_commit.resume()
+        if self._paused:  # else a signal handler forked in the middle of this thread's own commit
+            self._database.after_fork_in_parent()
+            self._group_commit.resume()
 
     def _after_fork_in_child(self) -> None:
         if not self._forked:
             leave_alone(self._notifier)  # its files and sockets are the parent's too
         self._forked = True
+        self._renewing = threading.RLock()
         self._group_commit.renew()
         self._database.after_fork_in_child()
 
 
-_RENEWING: Final = threading.RLock()
 _STORES: Final[weakref.WeakSet[SqliteStore]] = weakref.WeakSet()
 _paused: list[SqliteStore] = []
 
