@@ -74,7 +74,8 @@ def upgrade(connection: sqlite3.Connection, path: str, *, create: bool) -> None:
 
 def check_version(connection: sqlite3.Connection, path: str) -> None:
     """Raise StoreTooNew if a newer pywheel has upgraded the file meanwhile."""
-    [version] = connection.execute("PRAGMA user_version").fetchone()
+    with translated(path):
+        [version] = connection.execute("PRAGMA user_version").fetchone()
     if version > len(MIGRATIONS):
         raise _too_new(path, version)
 

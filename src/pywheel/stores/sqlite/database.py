@@ -55,7 +55,8 @@ class Database:
         self._lock: WriteLock | None = None
         self._release: weakref.finalize[..., Any] | None = None
         self._visits = -1
-        self._look_at = 0.0
+        self._look_at = 0.0  # when to look again at the database
+        self._lock_look_at = 0.0  # and at the lock file: only writers do
         self._identity = _UNKNOWN
         self._idle: list[Reader] = []
         self._reads: dict[object, None] = {}  # under way
@@ -89,9 +90,12 @@ class Database:
     ) -> _R:
         lock, now = self._lock, time.monotonic()
         assert lock is not None
-        if now >= self._look_at or self._visits != lock.visits:
+        if now >= self._lock_look_at:
             if not lock.in_place():
                 raise _MovedError
+            self._look(connection)
+            self._visits, self._lock_look_at = lock.visits, now + _LOOK
+        elif self._visits != lock.visits:  # somebody else had the turn, and may have upgraded the file
             self._look(connection)
             self._visits = lock.visits
         if self._hurried or until - now < BUSY_SECONDS / 2:
@@ -206,7 +210,7 @@ class Database:
         """Take part in the turns of the lock file that is there now, or make it."""
         lock = WriteLock.shared(self.path)
         self._let_go()
-        self._lock, self._visits = lock, -1
+        self._lock, self._visits, self._lock_look_at = lock, -1, 0.0
         self._release = weakref.finalize(self, lock.close)
         self._release.atexit = False
 
@@ -218,8 +222,7 @@ class Database:
         """Raise if this is not the file that was opened, or has a newer version."""
         self._look_at = 0.0
         self._same()
-        with translated(self.path):
-            check_version(connection, self.path)
+        check_version(connection, self.path)
         self._look_at = time.monotonic() + _LOOK
 
     def _same(self) -> tuple[int, int]:
@@ -272,7 +275,7 @@ class Database:
         self._connection, self._clean = None, True
         self._idle, self._reads = [], {}
         self._forking = False
-        self._look_at, self._visits = 0.0, -1
+        self._look_at, self._lock_look_at, self._visits = 0.0, 0.0, -1
         self._forget()
 
 
