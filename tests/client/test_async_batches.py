@@ -311,3 +311,24 @@ def test_the_batches_of_a_forked_child_are_its_own(queue):
     assert results.get(timeout=60) == 4711
     process.join(60)
     assert asyncio.run(program())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_a_forked_child_puts_as_its_parent_does(tmp_path):
+    with JobQueue(f"sqlite:///{tmp_path}/jobs.db") as queue:
+
+        async def program():
+            return await queue.aput("t")
+
+        def child(results):
+            results.put(asyncio.run(program()))
+
+        asyncio.run(program())
+        context = multiprocessing.get_context("fork")
+        results = context.Queue()
+        process = context.Process(target=child, args=(results,))
+        process.start()
+        assert results.get(timeout=60) == 2
+        process.join()
+        assert asyncio.run(program()) == 3

@@ -11,7 +11,7 @@ from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
 from pywheel.jobs.commands import Terms
 from pywheel.stores import open
-from pywheel.stores.sqlite import store as module
+from pywheel.stores.sqlite import database as module
 
 NOW = 1_700_000_000_000
 TERMS = Terms(10**9, 2)

@@ -58,7 +58,9 @@ class Host:
         transaction = Transaction(self.connection, 0, self.topics, self.workers, self.presence)
         try:
             yield transaction
-            transaction.commit()
+            transaction.finish()
+            self.connection.execute("COMMIT")
+            transaction.committed()
         except BaseException:
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")

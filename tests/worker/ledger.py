@@ -16,7 +16,7 @@ were. Times at which the topic was paused, or the machine gave the watchdog no t
 import json
 import os
 import time
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import defaultdict
 from pathlib import Path
 
@@ -43,7 +43,14 @@ class Pen:
     def note(self, word, **facts):
         """Write a line; return the time that it bears."""
         wall = time.time() * 1000
-        line = {"word": word, "wall": wall, "mono": time.monotonic() * 1000, "pid": os.getpid(), "by": self.name, **facts}
+        line = {
+            "word": word,
+            "wall": wall,
+            "mono": time.monotonic() * 1000,
+            "pid": os.getpid(),
+            "by": self.name,
+            **facts,
+        }
         os.write(self._file, json.dumps(line).encode() + b"\n")
         return wall
 
@@ -253,7 +260,9 @@ class Accounts:
         for line in self.words["ask"]:
             if line["what"] == "reschedule" and (line["by"], line["n"], line["at"]) not in answered:
                 perhaps[line["id"]] += 1
-        cancelled = {line["id"]: line["wall"] for line in self.words["told"] if line["what"] == "cancel" and line["outcome"]}
+        cancelled = {
+            line["id"]: line["wall"] for line in self.words["told"] if line["what"] == "cancel" and line["outcome"]
+        }
         for id, starts in self.starts.items():
             first = min(at for at, _ in due[id]) if due[id] else 0
             for line in starts:
@@ -268,7 +277,9 @@ class Accounts:
                 life = self.lives.get(line["pid"])
                 if id in cancelled and line["wall"] > cancelled[id]:
                     if life is None or not life.stopped(row.started if row else 0, line["wall"]):
-                        self.blame("cancelled", f"job {id} began {line['wall'] - cancelled[id]:.0f} ms after its cancel")
+                        self.blame(
+                            "cancelled", f"job {id} began {line['wall'] - cancelled[id]:.0f} ms after its cancel"
+                        )
 
     # ---- claims -----------------------------------------------------------------------------------------------------
 
@@ -309,7 +320,9 @@ class Accounts:
             excused |= longest(self.starved, row.started, row.ended)[0] > 0
             if not excused:
                 took = f"after {end - line['wall']:.0f} ms, claimed {line['wall'] - row.started:.0f} ms before"
-                self.blame("lost lease", f"job {id} lost claim {row.claim} of {row.worker} though it ended {took}: {row}")
+                self.blame(
+                    "lost lease", f"job {id} lost claim {row.claim} of {row.worker} though it ended {took}: {row}"
+                )
 
     def _pauses(self):
         """What was paused does not start."""
@@ -360,7 +373,9 @@ class Accounts:
             topic: less(less(union(found), self.paused.get(topic, [])), self.starved) for topic, found in rooms.items()
         }
         for id, job in self.jobs.items():
-            moved = [line["wall"] for line in self.words["told"] if line.get("id") == id and line["what"] == "reschedule"]
+            moved = [
+                line["wall"] for line in self.words["told"] if line.get("id") == id and line["what"] == "reschedule"
+            ]
             dues = {line["claims"]: line["due"] for line in self.starts.get(id, ())}
             before, lost = None, 0
             for row in self.history[id]:
@@ -389,7 +404,18 @@ class Accounts:
         """Return what happened in a time and shortly before."""
         said = [
             (line["wall"], word, line.get("who") or line.get("topic") or "")
-            for word in ("kills", "stops", "continues", "drains", "pauses", "resumes", "dies", "ready", "deletes", "busy")
+            for word in (
+                "kills",
+                "stops",
+                "continues",
+                "drains",
+                "pauses",
+                "resumes",
+                "dies",
+                "ready",
+                "deletes",
+                "busy",
+            )
             for line in self.words[word]
             if begin - 1500 <= line["wall"] <= end
         ]

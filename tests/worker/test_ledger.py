@@ -45,7 +45,13 @@ class Storm:
     # ---- processes --------------------------------------------------------------------------------------------------
 
     def start(self, script, *arguments, url=True):
-        command = [sys.executable, str(HERE / script), *([self.url] if url else []), str(self.path), *map(str, arguments)]
+        command = [
+            sys.executable,
+            str(HERE / script),
+            *([self.url] if url else []),
+            str(self.path),
+            *map(str, arguments),
+        ]
         with open(self.folder / "errors.txt", "ab") as errors:
             process = subprocess.Popen(command, env=environment(), stderr=errors)
         self.processes.append(process)

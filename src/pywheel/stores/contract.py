@@ -123,6 +123,10 @@ class Store(ABC):
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
+    def vacuum(self, pages: int) -> int:  # noqa: ARG002
+        """Give the room of about so many pages of purged jobs back to the system; return how many were."""
+        return 0
+
     @abstractmethod
     def close(self) -> None:
         """Let go of everything, once what is under way has ended. Idempotent; other methods then raise StoreClosed."""

@@ -24,6 +24,7 @@ class FaultyStore(Store):
     def __init__(self, store: Store, fault: Callable[[str, Sequence[Command[Any]]], None] | None = None) -> None:
         self.inner = store
         self.url = store.url
+        self.durability = store.durability
         self.clock = store.clock
         self.durability = store.durability
         self.fault = fault
@@ -78,6 +79,10 @@ class FaultyStore(Store):
     def quiet(self, topic: str, seconds: float) -> bool:
         """Return once nothing starts any more that was claimed before the pause."""
         return self._there().quiet(topic, seconds)
+
+    def vacuum(self, pages: int) -> int:
+        """Give room back."""
+        return self._there().vacuum(pages)
 
     def close(self) -> None:
         """Close the store behind."""
