@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 SANITIZED := $(VENV)-sanitized
 PEERS := $(VENV)-peers
 NATIVE := $(wildcard src/wheel/*) setup.py pyproject.toml
+# As many workers as processors; one that has nothing left takes from another. ARGS="-n 0": all in one process.
+PARALLEL := -n auto --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test asyncio crash bench bench-jobs bench-jobs-peers lint format types sanitize package clean
@@ -35,7 +37,7 @@ demo: $(VENV)/demo.group $(VENV)/native
 	@$(BIN)/python -m pywheel.cli demo
 
 test: $(VENV)/test.group $(VENV)/native
-	@$(BIN)/python -m pytest -m "not packaging" $(ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) -m "not packaging" $(ARGS)
 
 crash: $(VENV)/test.group $(VENV)/native
 	@PYWHEEL_CRASHES=$${PYWHEEL_CRASHES:-100} PYWHEEL_SIMULATIONS=$${PYWHEEL_SIMULATIONS:-300} \
@@ -76,7 +78,8 @@ sanitize: export PYWHEEL_SANITIZE = address,undefined
 sanitize: $(SANITIZED)/test.group $(SANITIZED)/package
 	@LD_PRELOAD="$$(for name in libasan.so libubsan.so libstdc++.so.6; do gcc -print-file-name=$$name; done | paste -sd :)" \
 	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
-	PYTHONMALLOC=malloc PYWHEEL_REQUIRE_NATIVE=1 $(SANITIZED)/bin/python -m pytest --capture=sys -k "not pure" tests/core $(ARGS)
+	PYTHONMALLOC=malloc PYWHEEL_REQUIRE_NATIVE=1 $(SANITIZED)/bin/python -m pytest $(PARALLEL) --capture=sys -k "not pure" \
+	tests/core $(ARGS)
 
 package: $(VENV)/package.group $(VENV)/native
 	@$(BIN)/python -m pytest tests/packaging $(ARGS)

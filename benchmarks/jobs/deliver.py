@@ -88,7 +88,7 @@ def beside_a_producer(folder: Path, count: int = 3_000) -> dict[str, Any]:
 def drain(folder: Path, count: int) -> float:
     """Return jobs a second of a backlog: claims and acks durable, history kept, handlers in a pool of 8."""
     tally = Tally()
-    with JobQueue(f"sqlite:///{folder}/drain{count}.db", metrics=tally) as queue:
+    with JobQueue(f"sqlite:///{folder}/drain{count}.db", listeners=[tally]) as queue:
         queue.handler("t", concurrency=8)(lambda job: None)
         for _ in range(count // 1_000):
             queue.put_many([queue.job("t", BODY) for _ in range(1_000)])

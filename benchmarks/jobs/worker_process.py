@@ -13,16 +13,22 @@ import time
 from pathlib import Path
 
 from benchmarks.resident import resident_bytes
-from pywheel import JobQueue, Tally, Worker
+from pywheel import JobQueue, Worker
+from pywheel.events import Event, JobStarted
 
 
 def main(url: str, report: str) -> None:
     """Work until told to stop."""
     began = time.time()
-    tally = Tally()
+    lateness: list[float] = []
     statements = [0]
     first: list[float] = []
-    queue = JobQueue(url, metrics=tally)
+
+    def note(event: Event) -> None:
+        if isinstance(event, JobStarted):
+            lateness.append(event.late)
+
+    queue = JobQueue(url, listeners=[note])
 
     def count(statement: str) -> None:
         statements[0] += 1
@@ -54,8 +60,7 @@ def main(url: str, report: str) -> None:
     cpu, asked = time.process_time() - idle[0], statements[0] - idle[2]
     worker.stop()
     worker.join()
-    late = sorted(value for (name, _), values in tally.values.items() if name == "lateness" for value in values)
-    result = {"late": late, "idle_seconds": seconds, "cpu": cpu, "queries": asked, "rss": resident_bytes()}
+    result = {"late": sorted(lateness), "idle_seconds": seconds, "cpu": cpu, "queries": asked, "rss": resident_bytes()}
     Path(report).write_text(json.dumps(result))
 
 

@@ -39,21 +39,21 @@ class JobsPut(NamedTuple):
     """Jobs of a topic were stored, durably."""
 
     topic: str
-    count: int
+    jobs: int  # how many
 
 
 class JobsClaimed(NamedTuple):
     """A worker claimed jobs of a topic."""
 
     topic: str
-    count: int
+    jobs: int  # how many
 
 
 class BacklogSeen(NamedTuple):
     """So many jobs of a topic are due, known to this worker, and not claimed."""
 
     topic: str
-    count: int
+    jobs: int  # how many
 
 
 class JobStarted(NamedTuple):
@@ -89,7 +89,7 @@ class PoolStuck(NamedTuple):
     """The handlers of a topic make no progress; what waited for them went back to the store."""
 
     topic: str
-    count: int
+    jobs: int  # how many
 
 
 class StoreFailed(NamedTuple):

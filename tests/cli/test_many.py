@@ -89,3 +89,9 @@ def test_many_in_a_pipe_is_refused_though_the_output_is_a_terminal(call, queue, 
     queue.put("t")
     monkeypatch.setattr(type(sys.stdin), "isatty", lambda stream: False)
     assert call("cancel-many")[0] == 2
+
+
+def test_a_page_that_is_full_says_how_to_go_on(call, queue, terminal):
+    queue.put_many([queue.job("t") for _ in range(3)])
+    assert "--after 2" in call("list", "-n", 2)[2]
+    assert call("list", "-n", 4)[2] == ""

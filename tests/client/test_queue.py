@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pywheel import BadBody, BadJob, Fixed, JobExists, JobQueue, ManualClock, NoSuchJob
+from pywheel import BadBody, BadJob, Fixed, JobExists, JobQueue, ManualClock, NoSuchJob, StoreError
 from pywheel.jobs import Counts, State
 from pywheel.jobs.handler import current_job
 from pywheel.testing import run_due
@@ -156,6 +156,13 @@ def test_a_loop_of_ones_own_reserves_and_settles(queue, clock):
     assert [attempt.error for attempt in queue.history(second)] == ["late"]
 
 
+def test_what_was_not_claimed_cannot_be_settled(queue):
+    id = queue.put("t")
+    for settle in (queue.ack, queue.nack, queue.release, queue.touch):
+        with pytest.raises(BadJob, match="give the job that reserve returned, not int"):
+            settle(id)
+
+
 def test_lists_counts_and_purge(queue, clock):
     for topic in ("a", "b"):
         for _ in range(3):
@@ -257,6 +264,45 @@ def test_a_handler_puts_its_successor_under_its_own_key(queue, clock):
 
 
 # ---- asyncio --------------------------------------------------------------------------------------------------------
+
+
+def test_a_handler_that_is_delivered_again_finds_its_successor_there(queue, clock):
+    """The recipe of the guide: whatever happens, there is one job of tomorrow."""
+    found = []
+
+    @queue.handler("daily", retry=Fixed("1s"))
+    def report(job):
+        try:
+            queue.put("daily", key="report", delay="1d")
+        except JobExists as error:
+            found.append(error.id)
+        if job.attempt == 1:
+            raise ValueError("after it had put its successor")
+
+    first = queue.put("daily", key="report")
+    assert run_due(queue) == 1
+    successor = queue.get(("daily", "report")).id
+    assert successor != first
+    clock.advance(1)
+    assert run_due(queue) == 1
+    assert found == [successor]
+    assert queue.counts() == {"daily": Counts(delayed=1, done=1)}
+
+
+def test_a_program_lends_its_queue_to_a_test(url, tmp_path):
+    with JobQueue(url) as queue:
+        handled = []
+        queue.handler("t")(lambda job: handled.append(job.json()))
+        queue.put("t", "earnest")
+        clock = ManualClock(wall=NOW)
+        queue.use("memory:", clock=clock)
+        queue.put("t", "test", delay=5)
+        clock.advance(5)
+        assert run_due(queue) == 1
+        assert handled == ["test"]
+        with pytest.raises(StoreError):
+            queue.use("nonsense:")
+        assert asyncio.run(queue.aput("t"))
 
 
 def test_every_method_has_a_twin_that_is_a_coroutine_function():

@@ -4,10 +4,13 @@ import hashlib
 import importlib.util
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from functools import cache
 from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
@@ -47,16 +50,25 @@ def _load(library: Path) -> ModuleType:
 @cache
 def _built(name: str, macros: tuple[tuple[str, int], ...]) -> Path:
     folder = BUILDS / f"{name}-{_fingerprint(macros)}"
-    if not folder.exists():
-        for stale in BUILDS.glob(f"{name}-*"):
-            shutil.rmtree(stale, ignore_errors=True)
-        BUILDS.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=BUILDS) as scratch:
-            library = _compile(Path(scratch), macros)
-            (Path(scratch) / "module").mkdir()
-            shutil.copy(library, Path(scratch) / "module")
-            (Path(scratch) / "module").replace(folder)
+    BUILDS.mkdir(parents=True, exist_ok=True)
+    with _alone(name):
+        if not folder.exists():
+            for stale in BUILDS.glob(f"{name}-*"):
+                shutil.rmtree(stale, ignore_errors=True)
+            with tempfile.TemporaryDirectory(dir=BUILDS) as scratch:
+                library = _compile(Path(scratch), macros)
+                (Path(scratch) / "module").mkdir()
+                shutil.copy(library, Path(scratch) / "module")
+                (Path(scratch) / "module").replace(folder)
     return next(folder.iterdir())
+
+
+@contextmanager
+def _alone(name: str) -> Iterator[None]:
+    """Let one process build while the others wait for what it built. SQLite's lock goes with its process, anywhere."""
+    with closing(sqlite3.connect(BUILDS / f"lock.{name}", timeout=600)) as lock:
+        lock.execute("BEGIN EXCLUSIVE")
+        yield
 
 
 def _compile(folder: Path, macros: tuple[tuple[str, int], ...]) -> Path:

@@ -162,6 +162,19 @@ def test_a_policy_that_does_not_say_how_often_is_refused(most):
         handler(retry=policy)
 
 
+def test_a_policy_of_ones_own_needs_no_constructor():
+    class Nightly(RetryPolicy):
+        max_attempts = 30
+
+        def delay(self, attempt):
+            return 86_400_000
+
+    own = handler(retry=Nightly())
+    assert (own.terms.max_attempts, own.terms.backoff) == (30, DEFAULT.delays)
+    assert ending(own, JOB, ValueError("no")).delay == 86_400_000
+    assert handler(retry=Ladder()).terms.backoff == ()
+
+
 def test_terms_are_those_of_the_policy():
     terms = handler(retry=Fixed("2s", attempts=3, jitter=0.5)).terms
     assert (terms.ttr, terms.max_attempts, terms.backoff, terms.jitter) == (1_000, 3, (2_000, 2_000), 0.5)

@@ -1,5 +1,7 @@
 """CPython's own tests of asyncio, run on our loop: python -m tests.timers.cpython_asyncio [native] [pure] [test_x ...]
 
+The implementations are tested side by side, each in a process of its own.
+
 Every loop that those tests make has our scheduling: the default loop, BaseEventLoop, and the bases for selectors and
 proactors. A test that fails is run again on asyncio's own loop, and counts if it passes there. Exits with 0 if none
 counts, or if this Python comes without its tests.
@@ -18,7 +20,9 @@ import tempfile
 import unittest
 from asyncio import base_events, proactor_events, selector_events
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import repeat
 from pathlib import Path
 
 PACKAGE = "test.test_asyncio"
@@ -49,21 +53,24 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     implementations = [name for name in SCHEDULING if name in arguments] or list(SCHEDULING)
     modules = [name for name in arguments if name not in SCHEDULING] or MODULES
-    return int(sum(judge(name, modules) for name in implementations) > 0)
+    with ThreadPoolExecutor(len(implementations)) as pool:
+        verdicts = list(pool.map(judge, implementations, repeat(modules)))
+    print(*(report for _, report in verdicts), sep="\n")
+    return int(any(bad for bad, _ in verdicts))
 
 
-def judge(implementation: str, modules: Sequence[str]) -> bool:
-    """Whether a test fails on our loop that passes on asyncio's; say which."""
+def judge(implementation: str, modules: Sequence[str]) -> tuple[bool, str]:
+    """Return whether a test fails on our loop that passes on asyncio's, and a report that says which."""
     count, failed = in_a_process(implementation, modules)
     expected = sorted(name for name in failed if name in WHITE_BOX)
     others = sorted(set(failed) - set(expected))
     stock = in_a_process("stock", others)[1] if others else {}
     ours = [name for name in others if name not in stock]
-    print(f"{implementation}: {count} tests, {len(ours)} fail", end="")
-    print(f", {len(expected)} are about asyncio's heap, {len(others) - len(ours)} fail on asyncio's own loop too")
+    known = f"{len(expected)} are about asyncio's heap, {len(others) - len(ours)} fail on asyncio's own loop too"
+    report = [f"{implementation}: {count} tests, {len(ours)} fail, {known}"]
     for name in ours:
-        print("=" * 100, f"{implementation}: {name}", failed[name], sep="\n")
-    return bool(ours) or not count
+        report += ["=" * 100, f"{implementation}: {name}", failed[name]]
+    return bool(ours) or not count, "\n".join(report)
 
 
 def in_a_process(scheduling: str, names: Sequence[str]) -> tuple[int, dict[str, str]]:

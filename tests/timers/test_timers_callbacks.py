@@ -283,7 +283,7 @@ def test_a_coroutine_function_as_callback_is_an_error_without_a_warning(guarded,
     assert "AsyncTimers" in str(error)
 
 
-@pytest.mark.parametrize("value", [1, "text", True, object()], ids=repr)
+@pytest.mark.parametrize("value", [1, "text", True, object()], ids=["1", "text", "True", "object"])
 def test_what_a_callback_returns_does_not_matter(guarded, errors, value):
     guarded.call_later(0, lambda: value)
     assert guarded.run_due() == 1

@@ -86,15 +86,17 @@ def test_each_timer_is_called_or_cancelled_once(pywheel):
 
 
 def test_a_timer_that_several_threads_reset_while_its_callback_runs_is_in_the_wheel_once(pywheel):
-    bench, lengths = Bench(pywheel, THREADS), []
+    bench, lengths, called = Bench(pywheel, THREADS), [], threading.Event()
 
     def callback():
         lengths.append(len(bench.timers))
+        called.set()
         timer.reset(0)
 
     timer = bench.timers.call_later(0, callback)
 
     def reset():
+        assert called.wait(60)  # or all of it might be over before the driver's first turn
         for number in range(TIMERS):
             timer.reset(number % 3 / 1000)
             timer.when(), timer.active(), timer.callback, timer.args

@@ -3,8 +3,12 @@
 import contextlib
 from datetime import timedelta
 
-from pywheel import Worker
+import pytest
+
+from pywheel import JobQueue, ManualClock, Worker
+from pywheel.events import ClockStepped, StoreFailed
 from pywheel.jobs import State
+from tests.jobs.fixtures import NOW
 from tests.jobs.waiting import until
 
 HOUR = 3_600_000
@@ -69,3 +73,45 @@ def test_time_that_passes_without_a_step_is_none(queue, clock):
             handled(queue, queue.put("t"))
             clock.advance(timedelta(milliseconds=HOUR // 4))
         handled(queue, id)
+
+
+def test_small_steps_back_are_no_trouble(queue, clock):
+    """Less than what counts as a step: what was due a moment ago may not be so now."""
+    failed = []
+    queue.events.listen(lambda event: failed.append(event) if isinstance(event, StoreFailed) else None)
+    with working(queue) as seen:
+        for _ in range(50):
+            ids = [queue.put("t"), queue.put("t", delay=0.02)]
+            clock.step(-0.04)
+            clock.advance(0.05)
+            clock.step(-0.01)
+            clock.advance(0.05)
+            for id in ids:
+                handled(queue, id)
+    assert failed == []
+    assert len(seen) == 100
+
+
+class SlowClock(ManualClock):
+    """A clock on a machine so busy that a minute passes between any two looks at it."""
+
+    def wall(self):
+        self.jump(60)
+        return super().wall()
+
+
+@pytest.mark.parametrize(
+    ("kind", "seconds", "expected"), [(SlowClock, 0, []), (ManualClock, 60, [60]), (ManualClock, -7200, [-7200])]
+)
+def test_a_step_is_told_from_a_busy_machine(kind, seconds, expected):
+    clock = kind(wall=NOW)
+    stepped = []
+    listener = lambda event: stepped.append(event.seconds) if isinstance(event, ClockStepped) else None  # noqa: E731
+    with JobQueue("memory:", clock=clock, listeners=[listener]) as queue:
+        queue.handler("t")(print)
+        dispatcher = Worker(queue).dispatcher
+        for _ in range(20):
+            dispatcher.step()
+        clock.step(seconds)
+        dispatcher.step()
+    assert stepped == pytest.approx(expected, abs=0.1)

@@ -30,7 +30,7 @@ from .options import (
     opened,
     span,
 )
-from .output import body_text, emit, emit_rows, job_record, progress, when
+from .output import body_text, due_time, emit, emit_rows, job_record, note, on_terminal, progress
 
 __all__ = ["cancel_many", "counts", "delete_many", "list_jobs", "pause", "purge", "resume", "retry_many"]
 
@@ -55,11 +55,13 @@ def list_jobs(
         jobs = queue.list(topic, state, **words, after=after, limit=limit)
     titles = ("id", "topic", "key", "state", "due", "attempt", "body", "error")
     emit_rows(titles, map(_row, jobs), [job_record(job) for job in jobs], as_json=as_json)
+    if on_terminal() and len(jobs) == limit:
+        note(f"there may be more: --after {jobs[-1].id}")
 
 
 def _row(job: Job) -> tuple[Any, ...]:
     error = job.last_error or ""
-    return job.id, job.topic, job.key or "", job.state, when(job.due), job.attempt, body_text(job), error
+    return job.id, job.topic, job.key or "", job.state, due_time(job.due), job.attempt, body_text(job), error
 
 
 # ---- changes of many ------------------------------------------------------------------------------------------------

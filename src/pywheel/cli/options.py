@@ -140,7 +140,8 @@ def ask_first(what: str, count: int, *, yes: bool) -> None:
     """Have a person confirm a change of many jobs. In a pipe nobody can: there it wants --yes."""
     if yes or count == 0:
         return
+    jobs = f"{count:,} job{'s' if count != 1 else ''}"
     if not (on_terminal() and sys.stdin is not None and sys.stdin.isatty()):
-        raise BadJob(f"this would {what} {count:,} jobs: give --yes, or --dry-run to look first")
-    if not typer.confirm(f"{what} {count:,} jobs?", err=True):
+        raise BadJob(f"this would {what} {jobs}: give --yes, or --dry-run to look first")
+    if not typer.confirm(f"{what} {jobs}?", err=True):
         raise No("nothing was changed")

@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -22,6 +23,7 @@ from ..jobs.job import Attempt, Job
 __all__ = [
     "attempt_record",
     "body_text",
+    "due_time",
     "emit",
     "emit_pairs",
     "emit_rows",
@@ -60,6 +62,8 @@ def on_terminal() -> bool:
 
 
 _GAP: Final = 2  # columns between those of a table
+_SHORT: Final = 20  # the width of a time
+_FEW: Final = 10
 
 # ---- results --------------------------------------------------------------------------------------------------------
 
@@ -74,7 +78,7 @@ def emit_rows(titles: Sequence[str], rows: Iterable[Sequence[Any]], records: Any
     if as_json:
         print(json.dumps(records, ensure_ascii=True))
     elif on_terminal():
-        Console(highlight=False).print(table(titles, rows))
+        Console(highlight=False).print(table(*_with_content(titles, rows)))
     else:
         for row in (titles, *rows):
             print("\t".join(_printable(str(cell)) for cell in row))
@@ -105,26 +109,43 @@ def note(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
+def _with_content(titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> tuple[list[str], list[list[Any]]]:
+    """Leave out columns in which nothing stands: there is more room for the others."""
+    lines = list(rows)
+    kept = [place for place in range(len(titles)) if not lines or any(str(line[place]) for line in lines)]
+    return [titles[place] for place in kept], [[line[place] for place in kept] for line in lines]
+
+
 def table(titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
     """Return a table, a line a row, cut to the terminal's width; nothing in it is taken as markup.
 
-    The widest columns are cut first: numbers, states and times stay whole beside a long body.
+    Long columns are cut first: numbers, states and times stay whole beside a body.
     """
     lines = [[_printable(str(cell)) for cell in row] for row in rows]
-    widths = [max(map(cell_len, column)) for column in zip(titles, *lines, strict=True)]
-    room = Console().width - _GAP * (len(widths) - 1)
-    widest = max(widths)
-    while widest > 1 and sum(min(width, widest) for width in widths) > room:
-        widest -= 1
+    wanted = [max(map(cell_len, column)) for column in zip(titles, *lines, strict=True)]
+    widths = _cut(wanted, Console().width - _GAP * (len(wanted) - 1))
     result = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
     for title, width in zip(titles, widths, strict=True):
-        result.add_column(title, no_wrap=True, overflow="ellipsis", width=min(width, widest))
+        result.add_column(title, no_wrap=True, overflow="ellipsis", width=width)
     for line in lines:
         result.add_row(*map(Text, line))
     return result
 
 
+def _cut(wanted: list[int], room: int) -> list[int]:
+    """Return how wide columns may be: those of a time's length as wanted, if the others get some."""
+    for kept, least in ((_SHORT, _FEW), (0, 1)):
+        for longest in range(max(wanted), least - 1, -1):
+            widths = [width if width <= kept else min(width, longest) for width in wanted]
+            if sum(widths) <= room:
+                return widths
+    return widths
+
+
 # ---- long work ------------------------------------------------------------------------------------------------------
+
+
+_MOMENT: Final = 0.3  # seconds
 
 
 class Shown(Protocol):
@@ -136,12 +157,19 @@ class Shown(Protocol):
 
 @contextmanager
 def progress(what: str, total: int | None = None) -> Iterator[Shown]:
-    """Show how far long work is, on a terminal; it is gone afterwards."""
+    """Show how far work is that takes longer than a moment, on a terminal; it is gone afterwards."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     bars = Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
-    with bars:
-        task = bars.add_task(what, total=total)
+    task = bars.add_task(what, total=total)
+    late = threading.Timer(_MOMENT, bars.start)
+    late.daemon = True
+    late.start()
+    try:
         yield lambda done: bars.update(task, completed=done)
+    finally:
+        late.cancel()
+        late.join()
+        bars.stop()
 
 
 # ---- records --------------------------------------------------------------------------------------------------------
@@ -157,6 +185,12 @@ def when(milliseconds: int | None) -> str:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
     except (ValueError, OverflowError, OSError):  # beyond the year 9999
         return f"{milliseconds} ms"
+
+
+def due_time(milliseconds: int) -> str:
+    """Return a time for a table: on a terminal without what few people look at."""
+    text = when(milliseconds)
+    return f"{text[:10]} {text[11:19]}Z" if on_terminal() and text.endswith("+00:00") else text
 
 
 def job_record(job: Job) -> dict[str, Any]:

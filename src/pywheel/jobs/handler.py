@@ -108,7 +108,9 @@ class Handler:
     def terms(self) -> Terms:
         """On what terms its jobs are claimed."""
         policy = self.retry
-        delays = getattr(policy, "delays", DEFAULT.delays)  # a class of somebody's own may have none
+        delays = getattr(policy, "delays", ())
+        if not delays and policy.max_attempts > 1:  # a class of somebody's own, which computes them
+            delays = DEFAULT.delays
         return Terms(self.ttr, policy.max_attempts, delays, getattr(policy, "jitter", 0.0))
 
 

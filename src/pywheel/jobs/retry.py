@@ -25,7 +25,7 @@ class RetryPolicy:
     is written into the job's error, and the delay is DEFAULT's. After a lost lease its `delays` count, or DEFAULT's.
     """
 
-    def __init__(self, delays: tuple[int, ...], jitter: float) -> None:
+    def __init__(self, delays: tuple[int, ...] = (), jitter: float = 0.0) -> None:
         self.delays = delays
         """In ms, one for each retry."""
         self.jitter = number(jitter, "jitter", 0, 1)

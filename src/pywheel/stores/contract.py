@@ -40,9 +40,10 @@ class Span(NamedTuple):
 class Store(ABC):
     """A durable set of jobs, shared by all threads, and if it can, by many processes and hosts.
 
-    Every method is safe to call from any thread. Each returns or raises within the store's time limit. All of them raise
+    Every method is safe to call from any thread. Each returns or raises within the store's time limit. Each raises
     StoreError (StoreBusy, StoreFull, StoreReadOnly, StoreCorrupt, StoreAway, StoreClosed) when the store cannot do it;
-    then nothing has changed. If the connection broke while a commit was under way, all of the call has happened or nothing.
+    then nothing has changed. If the connection broke while a commit was under way, all of the call has happened, or
+    nothing.
     """
 
     url: str
@@ -77,7 +78,7 @@ class Store(ABC):
 
     @abstractmethod
     def counts(self) -> dict[str, Counts]:
-        """Return the counts of each topic that was ever put to, paused or resumed, by name. O(topics + running jobs)."""
+        """Return the counts of each topic that was ever put to or paused, by name. O(topics + running jobs)."""
 
     @abstractmethod
     def topics(self) -> list[Topic]:
@@ -98,25 +99,33 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def first_dues(self, topics: Sequence[str], after: int) -> list[int | None]:
-        """Return for each topic the earliest due time above `after` of its delayed jobs, whatever the shard; or None."""
+    def first_dues(self, spans: Sequence[Span]) -> list[int | None]:
+        """Return for each span when the first delayed job of its shards is due beyond it (due > until), or None.
+
+        It may be earlier than the truth if hundreds of jobs of other shards come before. It is never later.
+        O(spans x log jobs).
+        """
 
     @abstractmethod
     def next_lease(self) -> int | None:
-        """Return when some lease may be over at the earliest, None if there is none. Cheap: no query where it can be known.
+        """Return when some lease may be over at the earliest, None if there is none. No query where it can be known.
 
-        It may be earlier than the truth, never later for leases that were given before this was called.
+        It may be earlier than the truth. It is never later, for leases that were given before this was called.
         """
 
     @abstractmethod
     def notifier(self, name: str) -> Notifier:
-        """Return a new notifier for a worker whose id shall begin with `name`. Its horizon is at the beginning of time."""
+        """Return a new notifier for a worker whose id begins with `name`. Its horizon is at the beginning of time."""
 
     @abstractmethod
     def quiet(self, topic: str, seconds: float) -> bool:
-        """Return once no worker can start a job of a paused topic that it claimed before the pause; False after so long."""
+        """Return once no worker can start a job of a paused topic that it claimed before; False after so long."""
 
     # ---- life -------------------------------------------------------------------------------------------------------
+
+    def vacuum(self, pages: int) -> int:  # noqa: ARG002
+        """Give the room of about so many pages of purged jobs back to the system; return how many were."""
+        return 0
 
     @abstractmethod
     def close(self) -> None:

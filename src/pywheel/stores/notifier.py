@@ -54,7 +54,7 @@ class Notifier(ABC):
 
     @abstractmethod
     def members(self) -> tuple[Member, ...]:
-        """Return all workers that have announced topics, this one too, by name. Without a query unless one came or went.
+        """Return all workers that have announced topics, this one too, by name. No query unless one came or went.
 
         Silent ones are among them, until they are gone for long. A worker that misses itself was taken for gone: it
         announces its topics again.
@@ -64,16 +64,17 @@ class Notifier(ABC):
     def hints(self) -> Hints:
         """Return what changed since the last call, within what this worker published, in the shards that it owns.
 
-        Every put, reschedule, retry, nack, release or expiry that is applied after `publish(horizon)` returned, and whose
-        old or new due time is at most that horizon, comes with some later call, or `reload` is set. A hint may name a
-        job that has changed since, or come twice.
+        Every put, reschedule, retry, nack, release or expiry that is applied after `publish(horizon)` returned, and
+        whose old or new due time is at most that horizon, comes with some later call, or `reload` is set. A hint may
+        name a job that has changed since, or come twice.
         """
 
     @abstractmethod
     def wait(self, seconds: float) -> bool:
         """Return when rung or woken, or after so many seconds; at once if that was since the last wait.
 
-        It may return early. True if there may be new hints or members; False if certainly not, or if only `wake` was called.
+        It may return early. True if there may be new hints or members. False if certainly not, or if only `wake` was
+        called.
         """
 
     @abstractmethod
@@ -86,7 +87,7 @@ class Notifier(ABC):
 
     @abstractmethod
     def quiet(self) -> None:
-        """Say that nothing starts here any more of the topics that were paused before the last `hints` with `reload`."""
+        """Say that nothing starts here of the topics that were paused before the last `hints` with `reload`."""
 
     @abstractmethod
     def close(self) -> None:

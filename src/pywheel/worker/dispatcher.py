@@ -85,6 +85,7 @@ class Dispatcher:
         self._recovery = Recovery(store)
         self._pruning = Pruning(keep)
         self._rung = True
+        self._announced = False
         self._failures = 0
         self._turn = 0
         self._fed: set[Topic] = set()  # with jobs in their pools
@@ -94,7 +95,7 @@ class Dispatcher:
     # ---- one step ---------------------------------------------------------------------------------------------------
 
     def step(self) -> bool:
-        """Do all there is to do now, in one transaction; return whether the store took it. StoreClosed: it never will."""
+        """Do all there is to do now, in one transaction; return whether the store took it. StoreClosed."""
         try:
             self._look()
             self._commit(self._clock.wall())
@@ -117,6 +118,7 @@ class Dispatcher:
         """
         topics = () if self.draining else tuple(self.topics)
         self._store.apply([Announce(self._notifier.worker, topics)])
+        self._announced = not self.draining
         self._rung = True
         for topic in self.topics.values():
             self._windows.again(topic.window)
@@ -147,6 +149,8 @@ class Dispatcher:
         self._recovery.look()
         if self.draining:
             return
+        if self._announced and self._ownership.missed:
+            self.announce()  # it was stopped for so long that the others have taken it for gone
         if changed:
             for window in self._windows.by_topic.values():
                 self._windows.own(window, self._ownership.shards(window.topic))
@@ -158,6 +162,9 @@ class Dispatcher:
 
     def _behind(self) -> int:
         """Return since when jobs are due here that are not claimed; -1 if no more could be; else 0."""
+        for topic in self.topics.values():
+            if topic.behind and not topic.window.ready and not topic.window.full:
+                topic.behind = 0
         late = min((topic.behind for topic in self.topics.values() if topic.behind), default=0)
         return late or -(not any(topic.begin for topic in self.topics.values()))
 
@@ -212,14 +219,14 @@ class Dispatcher:
         claims: list[Claim] = []
         most, trial = self._most, self._suspects.room(now)
         bytes_left = self._max_bytes - self._leases.bytes
+        share = max(bytes_left // min(len(windows), most), 0)
         for window in windows[self._turn :] + windows[: self._turn]:
             topic = self.topics[window.topic]
             room = min(topic.room(now, bytes_left), most)
             ids = window.take(room) if room > 0 else ()
             if ids:
-                claims.append(Claim(topic.name, ids, topic.terms, self._notifier.worker, topic.begin, trial))
+                claims.append(Claim(topic.name, ids, topic.terms, self._notifier.worker, topic.begin, trial, share))
                 most -= len(ids)
-                bytes_left -= len(ids) * topic.body
                 trial = 0
             self._backlog(topic)
         return claims

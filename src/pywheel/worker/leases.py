@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["HOLD", "Lease", "Leases", "slack"]
 
 HOLD: Final = 1_000
-"""ms that a claim is held by the store. A worker that is stopped or dies delays what it has not started by that much."""
+"""ms that a claim is held by the store: so much later comes what a worker has not started that is stopped or dies."""
 _START: Final = 0.5  # seconds after the claim in which a held job may start: the rest of HOLD is for its Begin
 _BEGIN: Final = 0.05  # seconds that a handler runs before the store is told: quick ones are settled by then
 _STUCK: Final = 0.4  # seconds that a held job waits before it is given back

@@ -70,6 +70,11 @@ class Ownership:
         return found
 
     @property
+    def missed(self) -> bool:
+        """Whether this worker is not among those that are known to the store."""
+        return all(member.worker != self._notifier.worker for member in self._members)
+
+    @property
     def recovers(self) -> bool:
         """Whether it is this worker that ends the leases that are over."""
         return owners(_RECOVERY, tuple(self._there))[0] == self._notifier.worker

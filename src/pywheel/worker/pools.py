@@ -45,8 +45,9 @@ class Pool(ABC):
     def feed(self, leases: list[Lease]) -> None:
         """Take claimed jobs. Only the dispatcher calls this."""
 
-    def tend(self, now: float) -> float | None:
+    def tend(self, now: float) -> float | None:  # noqa: ARG002  (a pool that needs no tending)
         """See to it that what waits goes on; return when to call again, None if there is no need. By the dispatcher."""
+        return None
 
     @property
     def waiting(self) -> int:

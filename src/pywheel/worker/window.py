@@ -72,7 +72,7 @@ class Window:
 
     def take(self, most: int) -> tuple[int, ...]:
         """Return ids that are due, no longer ready; they stay known until `settled` or `put_back`."""
-        ids = []
+        ids: list[int] = []
         while self.ready and len(ids) < most:
             id = self.ready.popleft()
             if self.known.get(id) == 0:  # not claimed, cancelled or moved meanwhile
@@ -192,11 +192,11 @@ class Windows:
                 self.again(window)
         self._count(len(hints.due))
         for job in hints.due:
-            window = self.by_topic.get(job.topic)
-            if window is not None and window.covers(job):
-                self._wait_for(window, job)
-                if len(window.known) > 2 * window.room:
-                    self._shrink(window)
+            known = self.by_topic.get(job.topic)
+            if known is not None and known.covers(job):
+                self._wait_for(known, job)
+                if len(known.known) > 2 * known.room:
+                    self._shrink(known)
         return hints.reload
 
     def read(self, now: int) -> None:
@@ -253,7 +253,7 @@ class Windows:
         """Let windows with nothing near sleep until shortly before their first job."""
         if not idle or now < self._often:
             return
-        firsts = self._store.first_dues([window.topic for window in idle], until)
+        firsts = self._store.first_dues([window.span(until) for window in idle])
         for window, first in zip(idle, firsts, strict=True):
             wake = window.rescan_at if first is None else min(first - self._span // 2, window.rescan_at)
             window.read_at = max(wake, window.read_at)

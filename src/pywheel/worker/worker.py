@@ -121,7 +121,6 @@ class Worker:
                 self._drain()
             except StoreClosed:
                 if not self._stopping.is_set():
-                    _LOGGER.error("the store was closed under its worker: stop the worker first")
                     raise
             finally:
                 self._end()
@@ -146,8 +145,10 @@ class Worker:
         return not self._thread.is_alive()
 
     def _run_quietly(self) -> None:
-        with suppress(StoreClosed):
+        try:
             self.run()
+        except StoreClosed as error:
+            _LOGGER.error("the worker ends: %s; stop it before you close its queue", error)  # noqa: TRY400
 
     def _work(self) -> None:
         self._events.tell(WorkerStarted(self.name, self.store.url))

@@ -154,7 +154,15 @@ class Bell:
         """Take the bell down, and let a wait return. The sockets are closed when nobody uses them any more."""
         self._closed = True
         self._drop()
-        self.wake()
+        with suppress(OSError):
+            self._waker.shutdown(socket.SHUT_WR)  # the end of a stream is there for every wait, not for one
+
+    def let_go(self) -> None:
+        """Close the sockets in a forked child, and leave the name to the parent."""
+        self._closed = True
+        for end in (self._ear, self._waker, self._woken):
+            if end is not None:
+                end.close()
 
     def _drop(self) -> None:
         if self._ear is not None:

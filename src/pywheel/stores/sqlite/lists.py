@@ -1,8 +1,8 @@
-"""Lists of jobs by a filter: what comes back is what it costs, whatever else is stored.
+"""Lists of jobs by a filter.
 
-There is no index of live jobs by id, as each put would pay for it. A piece of the jobs themselves is looked through
-first, behind where the list begins: mostly it has enough. If not, the jobs that are wanted are few, or far away, and
-their index by due time is read whole.
+Cancelled and dead jobs have an index by id, jobs with a key one by key. Live and done jobs, mostly many, have none by
+id, as each put and ack would pay for it. So the jobs themselves are looked through, from where the list begins, in
+pieces; and once that is dearer than an index that holds all of the wanted kind, this is read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from .transaction import FINISHED
 __all__ = ["fits", "listed"]
 
 _PAGE: Final = 200  # candidates, at least
-_PIECE: Final = 10_000  # ids that are looked through
+_PIECE: Final = 10_000  # jobs that are looked through first
+_DEARER: Final = 4  # so many entries of an index are read in the time of one job
 _LAST: Final = 2**63 - 1
 
 Rows = Callable[[str, dict[str, Any]], list[Any]]
@@ -38,13 +39,13 @@ def listed(
 ) -> list[Job]:
     """Return up to `limit` jobs behind an id. `rows` runs a statement, `jobs` returns records by id."""
     after, limit = clamped(after), min(clamped(limit), 2**31)
-    span = {"topic": topic, "after": after, "now": now, "key": filter.key}
+    span: dict[str, Any] = {"topic": topic, "after": after, "now": now, "key": filter.key}
     found: list[Job] = []
     while len(found) < limit:
-        span["limit"] = min(max(limit - len(found), _PAGE), 10 * _PAGE)
+        size = span["limit"] = min(max(limit - len(found), _PAGE), 10 * _PAGE)
         ids = _candidates(rows, filter, span)
         found += [job for job in jobs(ids) if fits(job, filter)]
-        if len(ids) < span["limit"]:
+        if len(ids) < size:
             break
         span["after"] = ids[-1]
     return found[: max(limit, 0)]
@@ -73,6 +74,8 @@ def _candidates(rows: Rows, filter: Filter, span: dict[str, Any]) -> list[int]:
             return _of_topic(rows, span)
         case State.DELAYED:
             return _live(rows, span)
+        case State.DONE:
+            return _done(rows, span)
         case State.RUNNING:
             return _ids(rows, "ids_running", {**span, "over": 0})
         case State.DEAD:
@@ -93,30 +96,47 @@ def _first_of(span: dict[str, Any], *sources: list[int]) -> list[int]:
 
 def _of_topic(rows: Rows, span: dict[str, Any]) -> list[int]:
     """Return the ids of a topic's jobs, in whatever state."""
-    near, complete = _piece(rows, "ids_between_of_topic", span)
+    near, complete = _look(rows, "ids_between_of_topic", span, lambda live, done: live + done)
     if complete:
         return near
-    finished = [_finished(rows, state, span) for state in FINISHED]
-    live = _ids(rows, "ids_live", {**span, "now": -_LAST})  # no lease is over then: all that are running too
-    running = _ids(rows, "ids_running", {**span, "over": 0, "now": -_LAST})
-    return _first_of(span, live, running, *finished)
+    anyhow = {**span, "now": -_LAST}  # no lease is over then
+    kinds = ("ids_live_of_topic", "ids_running", "ids_done")
+    finished = [_finished(rows, state, span) for state in (State.CANCELLED, State.DEAD)]
+    return _first_of(span, *(_ids(rows, kind, {**anyhow, "over": 0}) for kind in kinds), *finished)
 
 
 def _live(rows: Rows, span: dict[str, Any]) -> list[int]:
     """Return the ids of jobs that are not finished, and not running."""
-    near, complete = _piece(rows, "ids_between_live", span)
-    return near if complete else _ids(rows, "ids_live", span)
+    near, complete = _look(rows, "ids_between_live", span, lambda live, _: live)
+    return near if complete else _ids(rows, "ids_live" if span["topic"] is None else "ids_live_of_topic", span)
 
 
-def _piece(rows: Rows, name: str, span: dict[str, Any]) -> tuple[list[int], bool]:
-    """Look through the jobs that follow; return the ids found, and whether they are enough or all there are."""
-    until = min(span["after"], _LAST - _PIECE) + _PIECE
-    found = _ids(rows, name, {**span, "until": until})
-    return found, len(found) >= span["limit"] or until >= rows("highest_id", {})[0][0]
+def _done(rows: Rows, span: dict[str, Any]) -> list[int]:
+    """Return the ids of jobs that are done."""
+    near, complete = _look(rows, "ids_between_done", span, lambda _, done: done)
+    return near if complete else _ids(rows, "ids_done", span)
+
+
+def _look(rows: Rows, name: str, span: dict[str, Any], kind: Callable[[float, float], float]) -> tuple[list[int], bool]:
+    """Look through the jobs that follow, as long as these are no more than the index of the kind would hold.
+
+    Return the ids found, and whether they are enough or all there are.
+    """
+    [(last, live, done)] = rows("sizes", span)
+    after, size, found = span["after"], _PIECE, list[int]()
+    while after < last:
+        until = min(after + size, last)
+        found += _ids(rows, name, {**span, "after": after, "until": until, "limit": span["limit"] - len(found)})
+        if len(found) == span["limit"]:
+            return found, True
+        after, size = until, 2 * size
+        if after < last and _DEARER * size > kind(live, done):
+            return found, False
+    return found, True
 
 
 def _finished(rows: Rows, state: State, span: dict[str, Any]) -> list[int]:
-    """Return the ids of jobs that are finished so. Those that come first are of the topics whose first come first."""
+    """Return the ids of cancelled or dead jobs. Those that come first are of the topics whose first come first."""
     span = {**span, "state": FINISHED.index(state)}
     if span["topic"] is not None:
         return _ids(rows, "ids_finished", span)

@@ -10,7 +10,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from secrets import randbits
 from typing import TYPE_CHECKING, Any, Final
@@ -29,6 +29,7 @@ from .presence_page import (
     RELOAD,
     RETIRED,
     SLOTS,
+    UNKNOWN,
     VERSION,
     NoPage,
     Page,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["Presence", "Rows"]
 
 Rows = Callable[[str, Sequence[Any] | dict[str, Any]], list[Any]]
-"""Runs a statement by its name and returns all its rows."""
+"""Runs a statement by its name and returns all its rows, on a connection that only reads: of what is committed."""
 
 _LOOK: Final = 0.25  # seconds between looks whether the page is still the file of its name
 _HELD: Final = 3_000  # ms of silence after which a worker cannot begin any more with what it held: Terms.hold is less
@@ -52,16 +53,15 @@ class Presence:
     """The workers on one database, as this process sees them. From any thread."""
 
     def __init__(self, database: str, clock: Clock, rows: Rows) -> None:
-        """`rows` reads on the connection that writes, to be used by whoever has the turn."""
         self.database = database
         self.closed = False
         self.ringer = Ringer(database)
         self.lock = threading.RLock()
         self._clock = clock
-        self._rows = rows
+        self.rows = rows
         self._roster: Roster | None = None
         self._audiences: dict[int, Audience] = {}
-        self._names: dict[int, str | None] = {}
+        self._names: dict[int, str] = {}  # they never change
         self._look_at = time.monotonic() + _LOOK
         self._notifiers: weakref.WeakSet[SqliteNotifier] = weakref.WeakSet()
         self.page = Page(database, self.now())
@@ -83,17 +83,20 @@ class Presence:
             old = self.page
             if self.closed or old.current():
                 return
-            old.words[RETIRED] = 1  # before the new one is used: who still uses the old one sees it from here on
             with suppress(StoreError):  # not now: it looks again
-                self.page = Page(self.database, self.now())
-                self.page.words[LEASE] = 0  # leases may have been given by the old one
-                self._roster = None
+                page = Page(self.database, self.now())
+                page.words[LEASE] = UNKNOWN  # leases may have been given in the old one
+                old.words[RETIRED] = 1  # before the new one is used: who still uses the old one sees it from here on
+                self.page = page
 
-    def stir(self) -> None:
-        """Say that somebody came or went, once that can be read in the store; wake all."""
-        page = self.page
-        page.words[VERSION] = randbits(62)  # not + 1: two who count at once would make one change of two
-        self.ring(page.taken())
+    def moved(self) -> None:
+        """Say that somebody came or went, once that can be read in the store or in the page."""
+        self.page.words[VERSION] = randbits(62)  # not + 1: two who count at once would make one change of two
+
+    def stir(self, unasked: Collection[int] = ()) -> None:
+        """Say the same, and wake all but these slots."""
+        self.moved()
+        self.ring(slot for slot in self.page.taken() if slot not in unasked)
 
     def ring(self, slots: Iterable[int]) -> None:
         """Wake workers."""
@@ -108,27 +111,29 @@ class Presence:
 
     # ---- who is there -----------------------------------------------------------------------------------------------
 
-    def roster(self, rows: Rows) -> Roster:
+    def roster(self) -> Roster:
         """Return all who announced topics. No query unless somebody came or went."""
         page, roster = self.page, self._roster
         if roster is None or not roster.holds(page):
             version = page.words[VERSION]
-            roster = self._roster = Roster(page, version, rows("roster", ())[0][0])
+            roster = self._roster = Roster(page, version, self.rows("roster", ())[0][0])
         return roster
 
-    def audience(self, topic: int) -> Audience:
-        """Return who hears of a topic now. To be called by whoever has the turn."""
+    def audience(self, topic: int, uncommitted: str | None = None) -> Audience:
+        """Return who hears of a topic now, by its number; `uncommitted` is its name if it may be new."""
         self.look()
         now = self.now()
         audience = self._audiences.get(topic)
         if audience is None or not audience.holds(self.page, now):
-            audience = self._audiences[topic] = Audience(self._name(topic), self.roster(self._rows), now)
+            name = self._name(topic)
+            audience = Audience(name or uncommitted, self.roster(), now)
+            if name is not None:
+                self._audiences[topic] = audience
         return audience
 
     def furthest(self, topic: int) -> int:
         """Return the furthest horizon of those who hear of a topic, -1 without any."""
-        words = self.page.words
-        return max([words[HORIZON + slot] for slot in self.audience(topic).some], default=-1)
+        return self.audience(topic).furthest()
 
     def missed(self, topic: int, shard: int, due: int) -> None:
         """Tell the owner of a job that was stored without a hint, if its horizon has reached out to there meanwhile."""
@@ -152,29 +157,27 @@ class Presence:
         if not topic:
             return self.page.taken()
         name = self._name(topic)
-        return [one.slot for one in self.roster(self._rows).members if one.slot >= 0 and name in one.topics]
+        return [one.slot for one in self.roster().members if one.slot >= 0 and name in one.topics]
 
     def _name(self, topic: int) -> str | None:
-        if topic not in self._names:
-            found = self._rows("topic_name", (topic,))
-            self._names[topic] = found[0][0] if found else None
-        return self._names[topic]
+        name = self._names.get(topic)
+        if name is None and (found := self.rows("topic_name", (topic,))):
+            name = self._names[topic] = found[0][0]
+        return name
+
+    def slot(self, worker: str) -> int:
+        """Return the slot of a worker, -1 if it has none."""
+        nonce, likely = nonce_of(worker)
+        return self.page.find(nonce, likely) if nonce else -1
 
     def gone(self, worker: str) -> bool:
         """Whether a worker has closed, or has been silent for very long, or its process has ended."""
-        nonce, likely = nonce_of(worker)
-        slot = self.page.find(nonce, likely) if nonce else -1
+        slot = self.slot(worker)
         return self.page.gone(slot, self.now()) if slot >= 0 else self.page.absent(self.now())
-
-    def forget(self) -> None:
-        """Know nobody any more: what was read may have been rolled back."""
-        self._roster = None
-        self._audiences.clear()
-        self._names.clear()
 
     # ---- pauses -----------------------------------------------------------------------------------------------------
 
-    def quiet(self, topic: str, seconds: float, rows: Rows) -> bool:
+    def quiet(self, topic: str, seconds: float) -> bool:
         """Return once nothing starts any more that was claimed before the pause; False after so long, or if resumed."""
         until = time.monotonic() + seconds
         pause, longest = _PAUSES
@@ -182,13 +185,13 @@ class Presence:
         while True:
             if self.closed:
                 raise StoreClosed("the store was closed meanwhile: open another one")
-            found = rows("pause_of", (topic,))
+            found = self.rows("pause_of", (topic,))
             if not found or not found[0][0]:
                 return False
             _, paused, oldest = found[0]
             since = paused or oldest or 0
             if there is None:  # who comes later has read that it is paused
-                there = [(one.nonce, one.slot) for one in self.roster(rows).members if topic in one.topics]
+                there = [(one.nonce, one.slot) for one in self.roster().members if topic in one.topics]
             if all(self._still(nonce, slot, since) for nonce, slot in there):
                 return True
             left = until - time.monotonic()
@@ -210,8 +213,10 @@ class Presence:
     # ---- leases -----------------------------------------------------------------------------------------------------
 
     def next_lease(self) -> int | None:
-        """Return when a lease may be over at the earliest; 0 if that is not known."""
-        lease = self.page.words[LEASE]
+        """Return when a lease may be over at the earliest. One query, if no transaction has found it out yet."""
+        lease: int | None = self.page.words[LEASE]
+        if lease == UNKNOWN:
+            lease = self.rows("lease_first", ())[0][0]
         return None if lease == NO_LEASE else lease
 
     def leased(self, until: int) -> None:
@@ -221,24 +226,27 @@ class Presence:
         if until < words[LEASE]:
             words[LEASE] = until
 
-    @property
     def leases(self) -> int:
-        """What `expired` asks for, as it is in the transaction that ends leases."""
-        return self.page.words[LEASED]
+        """Return what `expired` asks for, as it is in the transaction that ends leases."""
+        return int(self.page.words[LEASED])
+
+    def lease_unknown(self) -> bool:
+        """Whether a transaction has to find out the next lease: the page is new."""
+        return bool(self.page.words[LEASE] == UNKNOWN)
 
     def expired(self, next_lease: int | None, leases: int) -> None:
         """Note the earliest end of a lease, as it was when so many had been given. In a later transaction's turn."""
-        if self.leases == leases:
+        if self.leases() == leases:
             self.page.words[LEASE] = NO_LEASE if next_lease is None else next_lease
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
-    def notifier(self, name: str, rows: Rows) -> SqliteNotifier:
+    def notifier(self, name: str) -> SqliteNotifier:
         """Return a notifier for a new worker. StoreError if all slots are taken."""
         from .notifier import SqliteNotifier
 
         self.look(at_once=True)
-        notifier = SqliteNotifier(self, name, rows)
+        notifier = SqliteNotifier(self, name)
         self._notifiers.add(notifier)
         return notifier
 
@@ -262,13 +270,15 @@ class Presence:
         """The same in a forked child, unnoticed by the others: slots and bells are the parent's."""
         self.lock = threading.RLock()
         self._part()
-        self.ringer = Ringer(self.database)
+        for notifier in list(self._notifiers):
+            notifier.after_fork()
         self.ringer.close()
 
     def _part(self) -> None:
         self.closed = True
         self.page = NoPage()
-        self.forget()
+        self._roster = None
+        self._audiences.clear()
 
 
 _PRESENCES: Final[weakref.WeakSet[Presence]] = weakref.WeakSet()

@@ -46,6 +46,7 @@ __all__ = [
     "RUNG",
     "SILENT",
     "SLOTS",
+    "UNKNOWN",
     "USED",
     "VERSION",
     "Page",
@@ -55,13 +56,14 @@ SLOTS: Final = 512
 SILENT: Final = round(notifier.SILENT * 1_000)  # ms without a heartbeat
 GONE: Final = 60_000  # ms without a heartbeat after which a slot may be given to another worker
 NO_LEASE: Final = 2**63 - 1
+UNKNOWN: Final = 0  # as a new page has it
 
 # Single words.
 _FORMAT: Final = 0
 RETIRED: Final = 1  # this is no longer the file of its name
 _BORN: Final = 2  # when the file was made, in ms of the monotonic clock
 VERSION: Final = 3  # another number after each change of who is there
-LEASE: Final = 4  # no lease is over before; 0: not known. Written only under the database's lock
+LEASE: Final = 4  # no lease is over before; or NO_LEASE, or UNKNOWN. Raised only under the database's lock
 LEASED: Final = 5  # counts what lowered it, or would have
 USED: Final = 6  # slots from here on were never used
 
@@ -168,7 +170,7 @@ class Page:
             words[HEARTBEAT + slot] = now
             words[USED] = max(used, slot + 1)
             words[NONCE + slot] = nonce
-            return slot
+            return int(slot)
 
     def gone(self, slot: int, now: int) -> bool:
         """Whether the worker of a slot has been silent for very long, or its process is known to have ended.

@@ -33,6 +33,7 @@ class Names:
     def __init__(self, find: str, add: str) -> None:
         self._find, self._add = SQL[find], SQL[add]
         self._known: dict[str, int] = {}
+        self._names: dict[int, str] = {}
 
     def number(self, connection: sqlite3.Connection, name: str) -> int:
         """Return the number of a name; a new one is stored."""
@@ -42,15 +43,21 @@ class Names:
                 connection.execute(self._find, (name,)).fetchone() or connection.execute(self._add, (name,)).fetchone()
             )
             number = self._known[name] = row[0]
+            self._names[number] = name
         return number
 
     def known(self, name: str) -> int | None:
         """Return the number of a name if it is at hand; it is committed then, outside a transaction."""
         return self._known.get(name)
 
+    def name(self, number: int) -> str | None:
+        """Return the name of a number if it is at hand."""
+        return self._names.get(number)
+
     def forget(self) -> None:
         """Know no number any more: some may have been rolled back."""
         self._known.clear()
+        self._names.clear()
 
 
 class _Said:
@@ -73,6 +80,7 @@ class Transaction:
         "_expired",
         "_hints",
         "_leased",
+        "_leases",
         "_next_lease",
         "_paused",
         "_said",
@@ -96,8 +104,9 @@ class Transaction:
         self._said: dict[int, _Said] = {}
         self._hints: list[tuple[int, int]] = []  # slot, job
         self._paused: list[int] = []
-        self._announced = False
+        self._announced: list[str] | None = None
         self._leased = False
+        self._leases = 0  # given, as it was before the commit
         self._expired = False
         self._next_lease: int | None = None
 
@@ -146,7 +155,7 @@ class Transaction:
             return
         said = self._said.get(topic) or self._heard(topic)
         earliest = min(dues)
-        if any(earliest <= said.words[HORIZON + slot] for slot in said.audience.some):
+        if earliest <= said.audience.furthest():
             for id, due in zip(ids, dues, strict=True):
                 self.changed(id, topic, due)
             return
@@ -155,16 +164,16 @@ class Transaction:
             _beyond(said, slot, earliest)
 
     def _heard(self, topic: int) -> _Said:
-        said = self._said[topic] = _Said(self.presence.audience(topic))
+        said = self._said[topic] = _Said(self.presence.audience(topic, self.topics.name(topic)))
         return said
 
     def reload(self, topic: int = 0) -> None:
         """Note that a topic, by number, was paused or resumed: all who handle it read again. 0 is any topic."""
         self._paused.append(topic)
 
-    def announced(self) -> None:
-        """Note that workers came, went, or handle other topics."""
-        self._announced = True
+    def announced(self, workers: list[str]) -> None:
+        """Note that workers handle other topics, or none any more: all others look."""
+        self._announced = workers
 
     def leased(self, until: int) -> None:
         """Note that a lease now ends then."""
@@ -180,16 +189,20 @@ class Transaction:
 
     # ---- the end ----------------------------------------------------------------------------------------------------
 
-    def commit(self) -> None:
-        """Write counts and hints, and commit."""
+    def finish(self) -> None:
+        """Write counts and hints. The commit comes next."""
         self.tally.store(self.connection)
         hints = self._hints + [(_ALL, topic) for topic in self._paused]
         if hints:
             self._store_hints(hints)
-        leases = self.presence.leases
-        self.connection.execute("COMMIT")
+        if not self._expired and self.presence.lease_unknown():
+            self.expired(self.row("lease_first")[0])
+        self._leases = self.presence.leases()
+
+    def committed(self) -> None:
+        """Say when the next lease ends, now that it is sure. Still in the turn."""
         if self._expired:
-            self._raise_lease(leases)
+            self._raise_lease(self._leases)
 
     def _store_hints(self, hints: list[tuple[int, int]]) -> None:
         """Write hints, and now and then drop those that all have read, or will not miss."""
@@ -216,8 +229,8 @@ class Transaction:
         try:
             if self._leased:
                 presence.look(at_once=True)  # in a page that nobody uses any more, nobody would find the lease
-            if self._announced:
-                presence.stir()
+            if self._announced is not None:
+                presence.stir([presence.slot(worker) for worker in self._announced])
             rung = {slot for slot, _ in self._hints}
             for topic, said in self._said.items():
                 rung |= self._missed(said, presence.audience(topic))

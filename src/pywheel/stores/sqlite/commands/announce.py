@@ -19,9 +19,9 @@ def announce(transaction: Transaction, commands: Sequence[Announce]) -> list[Non
             transaction.run("member_set", (command.worker, json.dumps(topics)))
         else:
             transaction.run("member_remove", (command.worker,))
-    said = {command.worker for command in commands}
+    said = [command.worker for command in commands]
     for worker, _ in json.loads(transaction.row("roster")[0]):
         if worker not in said and transaction.presence.gone(worker):
             transaction.run("member_remove", (worker,))
-    transaction.announced()
+    transaction.announced(said)
     return [None for _ in commands]

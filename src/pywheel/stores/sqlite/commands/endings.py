@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -72,19 +73,20 @@ def _held_once(transaction: Transaction, commands: Sequence[Nack | Release]) -> 
 
 def ack(transaction: Transaction, commands: Sequence[Ack]) -> list[bool]:
     """Make running jobs done; many by as few statements as one."""
-    asked = json.dumps([command.id for command in commands if in_range(command.id)])
+    asked = json.dumps([command.id for command in commands])
     jobs, claims, topics = map(json.loads, transaction.row("held_among", (asked, transaction.now)))
-    there = {job: (claim, topic) for job, claim, topic in zip(jobs, claims, topics, strict=True)}
+    there = dict(zip(jobs, claims, strict=True))
+    topic_of = dict(zip(jobs, topics, strict=True))
     outcomes: list[bool] = []
     done: list[int] = []
     for command in commands:
-        claim, topic = there.get(command.id, (None, 0))
-        outcomes.append(claim == command.claims)
+        outcomes.append(there.get(command.id) == command.claims)
         if outcomes[-1]:
             del there[command.id]  # a second ack of the same claim comes too late
             done.append(command.id)
-            transaction.tally.moved(topic, LIVE, DONE)
     if done:
+        for topic, count in Counter(map(topic_of.__getitem__, done)).items():
+            transaction.tally.moved(topic, LIVE, DONE, count)
         ids = json.dumps(done)
         transaction.run("record_done", (transaction.now, ids))
         transaction.run("finish_done", (ids,))
@@ -94,7 +96,9 @@ def ack(transaction: Transaction, commands: Sequence[Ack]) -> list[bool]:
 
 def nack(transaction: Transaction, commands: Sequence[Nack]) -> list[State | None]:
     """End claims without success."""
-    now, ended, outcomes = transaction.now, [], []
+    now = transaction.now
+    ended: list[Ended] = []
+    outcomes: list[State | None] = []
     for command, claim in zip(commands, _held_once(transaction, commands), strict=True):
         if claim is None:
             outcomes.append(None)

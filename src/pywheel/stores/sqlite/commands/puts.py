@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
@@ -74,8 +73,9 @@ def _count_tail(connection: sqlite3.Connection) -> None:
 def put(transaction: Transaction, commands: Sequence[Put]) -> list[Any]:
     """Store the jobs of many callers."""
     jobs = commands[0].jobs if len(commands) == 1 else [job for command in commands for job in command.jobs]
-    if any(job[3] is not None for job in jobs):
-        return _Keyed(transaction, jobs).put(commands)
+    if [job[3] for job in jobs].count(None) < len(jobs):
+        alone = _put_one(transaction, jobs[0]) if len(commands) == len(jobs) == 1 else None
+        return _Keyed(transaction, jobs).put(commands) if alone is None else [alone]
     ids = _insert(transaction, jobs)
     if len(commands) == 1:
         return [ids]
@@ -85,6 +85,21 @@ def put(transaction: Transaction, commands: Sequence[Put]) -> list[Any]:
         outcomes.append(ids[at : at + len(command.jobs)])
         at += len(command.jobs)
     return outcomes
+
+
+def _put_one(transaction: Transaction, job: NewJob) -> list[int] | None:
+    """Store a single job whose key is free; None if it is not. The short way for the commonest put with a key."""
+    name, body, due, key, ttr, limit, headers, _, delay, _ = job
+    topic, now = transaction.topic(name), transaction.now
+    if transaction.row("key_holder", (topic, key)) is not None:
+        return None
+    due = lifecycle.due(now, due, delay)
+    values = (topic, due, due - now, ttr, limit, key, headers and _headers(headers), body)
+    id = transaction.connection.execute(_PUT[1], values).lastrowid
+    assert id is not None
+    transaction.tally.put(id, id, ((topic, 1),))
+    transaction.changed(id, topic, due)
+    return [id]
 
 
 # ---- with keys ------------------------------------------------------------------------------------------------------
@@ -226,9 +241,12 @@ def _insert(transaction: Transaction, jobs: Sequence[NewJob]) -> list[int]:
     if not jobs:
         return []
     now, execute = transaction.now, transaction.connection.execute
-    plain = all(job[3] is job[4] is job[5] is job[6] is None for job in jobs)
+    plain, dues = True, []
+    for _, _, due, key, ttr, limit, headers, _, delay, _ in jobs:
+        dues.append(due if delay is None else now + delay)
+        if key is not None or ttr is not None or limit is not None or headers is not None:
+            plain = False
     topics = {name: transaction.topic(name) for name in {job[0] for job in jobs}}
-    dues = [job[2] if job[8] is None else now + job[8] for job in jobs]
     statements, values = (_PUT_PLAIN, _plain_values) if plain else (_PUT, _all_values)
     for at in range(0, len(jobs), _SOME):
         part = jobs[at : at + _SOME]
@@ -245,13 +263,13 @@ def _tell(
     """Note what was put: for the counts, and for those who wait for it."""
     if len(topics) == 1:
         [topic] = topics.values()
-        transaction.tally.put(ids[0], Counter({topic: len(jobs)}))
+        transaction.tally.put(ids[0], ids[-1], [(topic, len(jobs))])
         transaction.changed_many(ids, topic, dues)
         return
     by_topic: dict[str, list[int]] = {name: [] for name in topics}
     for place, job in enumerate(jobs):
         by_topic[job[0]].append(place)
-    transaction.tally.put(ids[0], Counter({topics[name]: len(places) for name, places in by_topic.items()}))
+    transaction.tally.put(ids[0], ids[-1], [(topics[name], len(places)) for name, places in by_topic.items()])
     for name, places in by_topic.items():
         transaction.changed_many([ids[place] for place in places], topics[name], [dues[place] for place in places])
 

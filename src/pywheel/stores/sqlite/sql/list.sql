@@ -23,18 +23,39 @@ SELECT json_group_array(id) FROM (
     ORDER BY j.id LIMIT :limit
 )
 
+-- name: ids_between_done
+SELECT json_group_array(id) FROM (
+    SELECT j.id FROM job j NOT INDEXED
+    WHERE j.id > :after AND j.id <= :until AND j.state = 0 AND (:topic IS NULL OR j.topic = :topic)
+    ORDER BY j.id LIMIT :limit
+)
+
 -- name: ids_live
 SELECT json_group_array(id) FROM (
-    SELECT j.id FROM topic t CROSS JOIN job j INDEXED BY job_due ON j.topic = t.id
-    WHERE (:topic IS NULL OR t.id = :topic) AND j.state IS NULL AND j.id > :after
+    SELECT j.id FROM job j INDEXED BY job_due
+    WHERE j.state IS NULL AND j.id > :after AND j.id NOT IN (SELECT r.job FROM run r WHERE r.lease > :now)
+    ORDER BY j.id LIMIT :limit
+)
+
+-- name: ids_live_of_topic
+SELECT json_group_array(id) FROM (
+    SELECT j.id FROM job j INDEXED BY job_due
+    WHERE j.topic = :topic AND j.state IS NULL AND j.id > :after
         AND NOT EXISTS (SELECT 1 FROM run r WHERE r.job = j.id AND r.lease > :now)
     ORDER BY j.id LIMIT :limit
+)
+
+-- name: ids_done
+SELECT json_group_array(job) FROM (
+    SELECT h.job FROM topic t CROSS JOIN history h INDEXED BY history_ended ON h.topic = t.id
+    WHERE (:topic IS NULL OR t.id = :topic) AND h.topic IS NOT NULL AND h.outcome = 0 AND h.job > :after
+    ORDER BY h.job LIMIT :limit
 )
 
 -- name: ids_finished
 SELECT json_group_array(id) FROM (
     SELECT j.id FROM job j INDEXED BY job_finished
-    WHERE j.topic = :topic AND j.state = :state AND j.id > :after
+    WHERE j.topic = :topic AND j.state = :state AND j.state >= 1 AND j.id > :after
     ORDER BY j.id LIMIT :limit
 )
 
@@ -42,10 +63,10 @@ SELECT json_group_array(id) FROM (
 SELECT json_group_array(json_array(first, topic)) FROM (
     SELECT t.id AS topic, (
         SELECT min(j.id) FROM job j INDEXED BY job_finished
-        WHERE j.topic = t.id AND j.state = :state AND j.id > :after
+        WHERE j.topic = t.id AND j.state = :state AND j.state >= 1 AND j.id > :after
     ) AS first
     FROM topic t
-    WHERE CASE :state WHEN 0 THEN t.done WHEN 1 THEN t.cancelled ELSE t.dead END > 0 AND first IS NOT NULL
+    WHERE CASE :state WHEN 1 THEN t.cancelled ELSE t.dead END > 0 AND first IS NOT NULL
     ORDER BY first LIMIT :limit
 )
 
@@ -69,5 +90,5 @@ SELECT json_group_array(id) FROM (
     ORDER BY 1 LIMIT :limit
 )
 
--- name: highest_id
-SELECT coalesce(max(id), 0) FROM job
+-- name: sizes
+SELECT (SELECT coalesce(max(id), 0) FROM job), total(live), total(done) FROM topic WHERE :topic IS NULL OR id = :topic

@@ -41,7 +41,7 @@ SELECT json_group_array(job), json_group_array(topic) FROM (
 SELECT json_group_array(job), json_group_array(topic) FROM (
     SELECT j.id AS job, j.topic
     FROM topic t CROSS JOIN job j INDEXED BY job_finished ON j.topic = t.id
-    WHERE (:topic IS NULL OR t.id = :topic) AND j.state = :state
+    WHERE (:topic IS NULL OR t.id = :topic) AND j.state = :state AND j.state >= 1
         AND (SELECT h.ended FROM history h WHERE h.job = j.id ORDER BY h.claim DESC LIMIT 1) <= :until
     LIMIT :limit
 )
@@ -56,4 +56,4 @@ DELETE FROM history WHERE job IN (SELECT value FROM json_each(?))
 UPDATE job SET topic = 0, state = 3, key = NULL, headers = NULL, body = x'' WHERE id IN (SELECT value FROM json_each(?))
 
 -- name: drop_ghosts
-DELETE FROM job WHERE topic = 0 AND state = 3 AND id <> (SELECT max(id) FROM job)
+DELETE FROM job WHERE topic = 0 AND state = 3 AND state >= 1 AND id <> (SELECT max(id) FROM job)

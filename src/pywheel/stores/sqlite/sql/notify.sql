@@ -29,9 +29,12 @@ SELECT coalesce(max(seq), 0) FROM hint
 SELECT (SELECT min(seq) FROM hint), (SELECT max(seq) FROM hint),
     (SELECT count(*) FROM hint WHERE seq > :after AND slot = -1),
     (SELECT json_group_array(json_array(j.due, j.id, t.name))
-        FROM (SELECT DISTINCT job FROM hint WHERE seq > :after AND slot = :slot) h
+        FROM (SELECT job FROM hint WHERE seq > :after AND slot = :slot GROUP BY job ORDER BY min(seq)) h
             CROSS JOIN job j ON j.id = h.job CROSS JOIN topic t ON t.id = j.topic
         WHERE j.state IS NULL AND NOT EXISTS (SELECT 1 FROM run r WHERE r.job = j.id))
+
+-- name: lease_first
+SELECT min(lease) FROM run
 
 -- name: pause_of
 SELECT t.paused, (SELECT max(seq) FROM hint WHERE slot = -1 AND job IN (0, t.id)), (SELECT min(seq) FROM hint)

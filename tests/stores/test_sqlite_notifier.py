@@ -1,0 +1,313 @@
+"""Wake-ups and presence of the SQLite store: who is rung, who reads which hint, and who is there."""
+
+import threading
+
+import pytest
+
+from pywheel.clock import ManualClock
+from pywheel.jobs.job import SHARDS
+from tests.stores.notifying import FAR, LIMIT, Host, by_owner, ids, run, settle, settled
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "jobs.db"
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+def host(path, clock):
+    host = Host(path, clock)
+    yield host
+    host.close()
+
+
+@pytest.fixture
+def other(path, clock, host):
+    """The same file, opened once more: as another process would."""
+    other = Host(path, clock)
+    yield other
+    other.close()
+
+
+# ---- rings and hints ------------------------------------------------------------------------------------------------
+
+
+def test_only_the_owner_is_rung_and_gets_the_hint(host, other):
+    workers = [host.notifier("t"), other.notifier("t"), host.notifier("t")]
+    settled(*workers)
+    for worker in workers:
+        worker.publish(FAR)
+    put = [other.put(10) for _ in range(2 * SHARDS)]
+    owned = by_owner(put, workers)
+    assert all(owned)
+    for worker, mine in zip(workers, owned, strict=True):
+        assert worker.wait(0) is True
+        assert ids(worker.hints()) == mine
+        assert worker.wait(0) is False
+        assert worker.hints() == ([], False)
+
+
+def test_one_job_rings_one_of_many(host):
+    workers = [host.notifier("t") for _ in range(20)]
+    settled(*workers)
+    for worker in workers:
+        worker.publish(FAR)
+    host.put(10)
+    assert [worker.wait(0) for worker in workers].count(True) == 1
+
+
+def test_a_worker_of_another_topic_is_not_rung(host):
+    mine, theirs = host.notifier("t"), host.notifier("u")
+    settled(mine, theirs)
+    mine.publish(FAR)
+    theirs.publish(FAR)
+    id = host.put(10, "t")
+    assert theirs.wait(0) is False
+    assert mine.wait(0) is True
+    assert ids(mine.hints()) == {id}
+
+
+def test_nobody_is_rung_and_no_hint_is_written_beyond_the_horizon_or_without_a_worker(host):
+    worker = host.notifier("t")
+    worker.publish(100)
+    host.put(101)
+    host.put(1, "nobody")
+    assert worker.wait(0) is False
+    assert host.rows("hints_end", ()) == [(0,)]
+    assert host.furthest() == 100
+    assert host.furthest("nobody") == -1
+
+
+def test_a_horizon_that_moves_during_the_commit_causes_a_reload(host):
+    worker = host.notifier("t")
+    worker.publish(100)
+    with host.begun() as transaction:
+        id, number = host.insert(transaction, "t", 200)
+        transaction.changed(id, number, 200)
+        worker.publish(300)
+    assert worker.wait(0) is False
+    transaction.tell()
+    assert worker.wait(0) is True
+    assert worker.hints() == ([], True)
+    assert worker.hints() == ([], False)
+
+
+def test_a_put_alone_looks_again_after_its_commit(host):
+    worker = host.notifier("t")
+    host.put(1)
+    settle(worker)
+    worker.publish(100)
+    host.presence.missed(1, 0, 101)
+    assert worker.wait(0) is False
+    host.presence.missed(1, 0, 100)
+    assert worker.wait(0) is True
+    assert worker.hints().reload
+
+
+def test_many_jobs_at_once_are_told_to_their_owners(host):
+    workers = [host.notifier("t") for _ in range(3)]
+    settled(*workers)
+    for worker in workers:
+        worker.publish(100)
+    with host.transaction() as transaction:
+        put = [host.insert(transaction, "t", due) for due in range(0, 200, 2)]
+        transaction.changed_many([id for id, _ in put], put[0][1], range(0, 200, 2))
+    near = [id for (id, _), due in zip(put, range(0, 200, 2), strict=True) if due <= 100]
+    for worker, mine in zip(workers, by_owner(near, workers), strict=True):
+        assert ids(worker.hints()) == mine
+
+
+def test_a_worker_that_comes_while_a_put_commits_reads_again(host, other):
+    """It may have read its shards before the commit; the putter knew only the owner before it."""
+    first = host.notifier("t")
+    host.put(1)
+    settle(first)
+    first.publish(FAR)
+    with host.begun() as transaction:
+        put = [host.insert(transaction, "t", 10) for _ in range(SHARDS)]
+        number = put[0][1]
+        transaction.changed_many([id for id, _ in put], number, [10] * SHARDS)
+        late = other.presence.notifier("w")
+        late.publish(FAR)
+        # What its Announce does, but for the row: the lock is taken.
+        transaction.run("member_set", (late.worker, '["t"]'))
+        late.hints()
+    late.wait(0)
+    other.presence.stir()
+    late.wait(0)
+    transaction.tell()
+    assert late.wait(0) is True
+    assert late.hints().reload
+
+
+def test_hints_that_were_trimmed_cause_a_reload(host):
+    worker = host.notifier("t")
+    worker.publish(FAR)
+    for _ in range(3):
+        with host.transaction() as transaction:
+            id, number = host.insert(transaction, "t", 1)
+            for _ in range(6_000):
+                transaction.changed(id, number, 1)
+    assert worker.hints().reload
+    assert worker.hints() == ([], False)
+    host.put(1)
+    assert not worker.hints().reload
+
+
+def test_a_hint_names_no_job_that_is_finished_or_running(host):
+    worker = host.notifier("t")
+    worker.publish(FAR)
+    done, running, left = [host.put(1) for _ in range(3)]
+    host.connection.execute("UPDATE job SET state = 0 WHERE id = ?", (done,))
+    run(host, job=running)
+    [due] = worker.hints().due
+    assert due == (1, left, "t")
+
+
+# ---- who is there ---------------------------------------------------------------------------------------------------
+
+
+def test_members_are_those_that_announced_topics(host, other):
+    a, b = host.notifier("t", "u"), other.notifier("t")
+    host.presence.notifier("has not said a thing")
+    a.beat(17)
+    found = {member.worker: member for member in b.members()}
+    assert found.keys() == {a.worker, b.worker}
+    assert found[a.worker].topics == {"t", "u"}
+    assert found[a.worker].behind == 17
+    assert [member.worker for member in b.members()] == sorted(found)
+
+
+def test_every_start_has_an_id_of_its_own(host):
+    first = host.notifier("t")
+    first.close()
+    again = host.notifier("t")
+    assert first.worker != again.worker
+    assert again.worker.startswith("w@0.")
+
+
+def test_members_cost_no_query_unless_one_came_or_went(host, other):
+    worker = host.notifier("t")
+    host.presence.audience(1)
+    worker.members()
+    before = host.queries
+    for _ in range(10):
+        worker.wait(0)
+        worker.beat(0)
+        worker.members()
+    assert host.queries == before
+    other.notifier("t")
+    assert len(worker.members()) == 2
+    assert host.queries == before + 1
+
+
+def test_a_worker_that_announces_nothing_is_out_at_once_and_the_others_are_woken(host, other):
+    a, b = host.notifier("t"), other.notifier("t")
+    settle(a)
+    other.announce(b.worker)
+    assert a.wait(0) is True
+    assert [member.worker for member in a.members()] == [a.worker]
+    a.publish(FAR)
+    b.publish(FAR)
+    put = {host.put(1) for _ in range(SHARDS)}
+    assert ids(a.hints()) == put
+
+
+def test_a_clean_close_is_seen_at_once(host, other):
+    a, b = host.notifier("t"), other.notifier("t")
+    settle(a)
+    b.close()
+    assert a.wait(0) is True
+    assert [member.worker for member in a.members()] == [a.worker]
+
+
+def test_a_silent_worker_owns_nothing_until_it_speaks_again(host, other, clock):
+    """SIGSTOP looks like this: the beats end, the bell and the slot stay."""
+    a, b = host.notifier("t"), other.notifier("t")
+    settled(a, b)
+    a.publish(FAR)
+    b.publish(FAR)
+    clock.advance(1.1)
+    a.beat(0)
+    assert a.hints().reload  # it was silent itself: another might have owned its shards
+    put = {host.put(1) for _ in range(SHARDS)}
+    assert ids(a.hints()) == put
+    b.beat(0)
+    assert b.wait(0) is True
+    assert b.hints().reload
+    put = [host.put(1) for _ in range(SHARDS)]
+    assert [ids(worker.hints()) for worker in (a, b)] == by_owner(put, [a, b])
+
+
+def test_an_owner_that_falls_silent_during_the_commit_is_replaced(host, other, clock):
+    a, b = host.notifier("t"), other.notifier("t")
+    host.put(1)
+    a.publish(FAR)
+    b.publish(FAR)
+    clock.advance(0.9)
+    settled(a, b)
+    with host.begun() as transaction:
+        put = [host.insert(transaction, "t", 1) for _ in range(SHARDS)]
+        transaction.changed_many([id for id, _ in put], put[0][1], [1] * SHARDS)
+        clock.advance(0.05)
+        a.beat(0)
+        clock.advance(0.1)
+    transaction.tell()
+    assert a.wait(0) is True
+    assert a.hints().reload
+
+
+def test_a_worker_alone_is_the_owner_however_rarely_it_beats(host, clock):
+    worker = host.notifier("t")
+    worker.publish(FAR)
+    host.put(1)
+    settle(worker)
+    for _ in range(3):
+        clock.advance(1.5)
+        id = host.put(1)
+        assert worker.hints() == ([(1, id, "t")], False)
+        worker.beat(0)
+        assert worker.wait(0) is True  # of the put
+        assert worker.wait(0) is False
+
+
+def test_the_next_announce_forgets_those_that_are_long_gone(host, other, clock):
+    gone, here = host.notifier("t"), other.notifier("t")
+    clock.advance(61)
+    here.beat(0)
+    assert gone.worker in host.members()
+    other.announce(here.worker, "t", "u")
+    assert gone.worker not in host.members()
+    assert here.worker in host.members()
+
+
+def test_a_foreign_worker_does_no_harm(host, clock):
+    with host.begun() as transaction:
+        transaction.run("member_set", ("somebody", '["t"]'))
+    worker = host.notifier("t")
+    assert [member.worker for member in worker.members()] == [worker.worker]
+    worker.ring("somebody")
+    worker.ring("x@y.z")
+
+
+def test_a_worker_can_be_rung(host, other):
+    a, b = host.notifier("t"), other.notifier("t")
+    settled(a, b)
+    a.ring(b.worker)
+    assert b.wait(LIMIT) is True
+    assert a.wait(0) is False
+
+
+def test_a_wake_is_no_ring(host):
+    worker = host.notifier("t")
+    worker.wake()
+    assert worker.wait(LIMIT) is False
+    thread = threading.Timer(0.05, worker.wake)
+    thread.start()
+    assert worker.wait(LIMIT) is False
+    thread.join()

@@ -1,0 +1,169 @@
+"""Wake-ups and presence across processes: stopped, killed, many."""
+
+import multiprocessing
+import os
+import signal
+import threading
+
+import pytest
+
+from pywheel import StoreError
+from pywheel.clock import ManualClock
+from pywheel.jobs.job import SHARDS
+from pywheel.stores.sqlite import bell, presence_page
+from pywheel.stores.sqlite.presence_page import SLOTS
+from tests.stores.notifying import FAR, LIMIT, Host, by_owner, child, ids, names, settle, settled, until, workers_of
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "jobs.db"
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+def host(path, clock):
+    host = Host(path, clock)
+    yield host
+    host.close()
+
+
+@pytest.fixture
+def other(path, clock, host):
+    """The same file, opened once more: as another process would."""
+    other = Host(path, clock)
+    yield other
+    other.close()
+
+
+# ---- many, and processes --------------------------------------------------------------------------------------------
+
+
+WORKER = """
+import sys, time
+from tests.stores.notifying import *
+host = Host(sys.argv[1])
+worker = host.notifier("t")
+worker.publish(10**9)
+print(worker.worker, flush=True)
+while True:
+    if worker.wait(0.1):
+        for due in worker.hints().due:
+            print(due.id, flush=True)
+    worker.beat(0)
+"""
+
+
+def test_a_stopped_process_is_passed_by_and_reads_again_when_it_goes_on(path):
+    host = Host(path)
+    with child("-c", WORKER, path) as process:
+        worker = process.stdout.readline().strip()
+        mine = host.notifier("t")
+        mine.publish(FAR)
+        stop = threading.Event()
+        beating = threading.Thread(target=lambda: [mine.beat(0) or stop.wait(0.1) for _ in iter(stop.is_set, True)])
+        beating.start()
+        try:
+            until(lambda: {member.worker for member in mine.members()} == {worker, mine.worker})
+            os.kill(process.pid, signal.SIGSTOP)
+            silent = {member.worker: member for member in mine.members()}
+            until(lambda: {m.worker: m for m in mine.members()}[worker].silent > 1.1)
+            assert silent[worker].silent < LIMIT
+            settle(mine)
+            put = {host.put(1) for _ in range(SHARDS)}
+            assert ids(mine.hints()) == put
+            os.kill(process.pid, signal.SIGCONT)
+            until(lambda: {m.worker: m for m in mine.members()}[worker].silent < 0.5)
+            put = [host.put(1) for _ in range(2 * SHARDS)]
+            theirs, _ = [by_owner(put, [type("W", (), {"worker": worker}), mine])[n] for n in (0, 1)]
+            assert {int(process.stdout.readline()) for _ in theirs} == theirs
+        finally:
+            stop.set()
+            beating.join()
+            process.kill()
+    host.close()
+
+
+def test_a_killed_worker_leaves_its_slot_and_its_row_to_the_next(path):
+    host = Host(path)
+    with child("-c", WORKER, path) as process:
+        killed = process.stdout.readline().strip()
+        process.kill()
+    assert killed in host.members()
+    host.presence.page.words[presence_page._BORN] -= 60_000  # all have come over to it long since
+    worker = host.notifier("t")
+    assert worker.worker.startswith("w@0.")
+    assert killed not in host.members()
+    assert [member.worker for member in worker.members()] == [worker.worker]
+    host.close()
+
+
+def test_two_hundred_workers(path):
+    host, other = Host(path), Host(path)
+    workers = [one.presence.notifier("w") for one in (host, other) for _ in range(100)]
+    with host.transaction() as transaction:
+        for worker in workers:
+            transaction.run("member_set", (worker.worker, '["t"]'))
+        transaction.announced([])
+    for worker in workers:
+        worker.publish(FAR)
+    settled(*workers)
+    assert len(set(names(workers))) == 200
+    assert len(workers[0].members()) == 200
+    put = [host.put(1) for _ in range(SHARDS)]
+    for worker in workers:
+        worker.beat(0)
+    rung = [worker.wait(0) for worker in workers]
+    owned = by_owner(put, workers)
+    assert [worker for worker, one in zip(workers, rung, strict=True) if one] == [
+        worker for worker, mine in zip(workers, owned, strict=True) if mine
+    ]
+    for worker, mine in zip(workers, owned, strict=True):
+        assert ids(worker.hints()) == mine
+    host.close()
+    other.close()
+
+
+def test_more_workers_than_slots_are_told_so(path, host, monkeypatch):
+    monkeypatch.setattr(bell, "_DATAGRAMS", False)
+    words = host.presence.page.words
+    for slot in range(SLOTS):
+        words[presence_page.NONCE + slot] = 1
+        words[presence_page._PROCESS + slot] = os.getpid()
+    words[presence_page.USED] = SLOTS
+    with pytest.raises(StoreError, match=f"{SLOTS} workers"):
+        host.presence.notifier("w")
+    words[presence_page.NONCE + 300] = 0
+    assert host.presence.notifier("w").worker.startswith("w@300.")
+
+
+def start(path, barrier, results):
+    host = Host(path)
+    barrier.wait(LIMIT)
+    workers = [host.notifier("t") for _ in range(10)]
+    results.put([worker.worker for worker in workers])
+    barrier.wait(LIMIT)
+    results.put([member.worker for member in workers[0].members()])
+    barrier.wait(LIMIT)
+    host.close()
+
+
+def test_processes_that_start_at_once_get_slots_of_their_own(path):
+    Host(path).close()
+    workers_of(path).unlink()
+    spawn = multiprocessing.get_context("spawn")
+    barrier, results = spawn.Barrier(4), spawn.Queue()
+    children = [spawn.Process(target=start, args=(path, barrier, results)) for _ in range(4)]
+    for one in children:
+        one.start()
+    found = [results.get(timeout=LIMIT) for _ in range(8)]
+    for one in children:
+        one.join(LIMIT)
+        assert one.exitcode == 0
+    workers = sorted(name for some in found if len(some) == 10 for name in some)
+    assert len({name.partition(".")[0] for name in workers}) == 40
+    assert [some for some in found if len(some) != 10] == [workers] * 4
