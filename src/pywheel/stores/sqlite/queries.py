@@ -20,7 +20,7 @@ from ...jobs.lifecycle import Run
 from ..checks import clamped, in_range
 from ..contract import Filter, Span
 from .connection import connect, translated
-from .lists import listed
+from .lists import Rows, listed
 from .statements import SQL
 from .transaction import FINISHED, OUTCOMES
 
@@ -96,9 +96,11 @@ class Reader:
         topic = None if filter.topic is None else self._topic(filter.topic)
         if topic is None and filter.topic is not None:
             return []
-        return self._at_one_time(
-            lambda rows: listed(rows, lambda ids: self._among(rows, ids, now), filter, topic, after, limit, now)
-        )
+
+        def page(choose: Callable[[Rows], list[int]]) -> tuple[list[int], list[Job]]:
+            return self._at_one_time(lambda rows: (ids := choose(rows), self._among(rows, ids, now)))
+
+        return listed(page, filter, topic, after, limit, now)
 
     def history(self, id: int, now: int) -> list[Attempt]:
         """Return what was tried with a job."""
