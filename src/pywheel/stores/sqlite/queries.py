@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import repeat
 from operator import itemgetter
@@ -125,7 +125,9 @@ class Reader:
             lambda rows: (rows("topic_counts"), rows("count_tail", (_END,)), rows("count_running", {"now": now}))
         )
         numbers, names, live, done, dead, cancelled = map(json.loads, topics[0])
-        counts = dict(zip(numbers, map(Counts, live, repeat(0), done, dead, cancelled), strict=True))
+        columns = zip(live, repeat(0), done, dead, cancelled)
+        records: Iterator[Counts] = map(tuple.__new__, repeat(Counts), columns)  # without a call in Python for each
+        counts = dict(zip(numbers, records, strict=True))
         for topic, count in tail:
             counts[topic] = _plus(counts[topic], State.DELAYED, count)
         for topic, begun, over, spent, count in running:
