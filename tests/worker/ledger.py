@@ -10,7 +10,11 @@ told to go, dies, or is stopped, while fewer handlers of the topic are between t
 at once. What was claimed and waits in its pool takes no room here, so that a worker that claims more than it starts is
 not excused. The wait is the longest time without a gap in which a job is to be had and some worker has room for it.
 A handler notes its start some ms after its claim, and its end before its ack: rooms come out a little larger than they
-were. Times at which the topic was paused, or the machine gave the watchdog no turn, are gaps.
+were. Gaps are the times at which the topic was paused, the machine gave the watchdog no turn, or a process that had the
+turn to write was stopped: then no call of any producer is answered until it goes on, and nobody can do anything.
+
+A job whose last claim was lost while its handler ran may have killed its process. Such jobs are tried one after the
+other, so each may wait for those that wait with it.
 """
 
 import json
@@ -29,7 +33,10 @@ LEASE = 1250  # ms: ttr and slack
 BACKOFF = 0.05
 ATTEMPTS = 1000
 PATIENCE = 2_000  # ms that a job may wait while somebody has room, beside the longest of its leases that was lost
+TRIAL = 250  # ms that one who may have killed its process keeps the others of that kind waiting
 AFTER_STARVING = 500  # ms that everybody needs to get going again
+HELD = 300  # ms in which no call was answered: then the file was held
+HITS = 2  # attempts that who is innocent may lose to one who kills its process: see worker.suspects
 NEVER = float("inf")
 
 
@@ -157,6 +164,8 @@ class Accounts:
         self.ends = {(line["id"], line["claims"]): line["wall"] for line in self.words["end"]}
         self.starved = union([(line["since"], line["wall"] + AFTER_STARVING) for line in self.words["starved"]])
         self.lives = self._lives()
+        self.held = self._held()
+        self.excused = union([*self.starved, *self.held])
         self.waits = []
         self.lates = []
         self._puts()
@@ -197,6 +206,17 @@ class Accounts:
                     end = self.ends.get((id, line["claims"]), NEVER)
                     life.runs[line["topic"]].append((line["wall"], min(end, life.died)))
         return lives
+
+    def _held(self):
+        """Return when the file was held by a process that was stopped."""
+        calls = [(line["at"], line["wall"]) for line in self.words["told"]]
+        stops = [stop for life in self.lives.values() for stop in life.stops]
+        found = []
+        for asked, told in calls:
+            if told - asked < HELD or any(asked < other and end < told for other, end in calls):
+                continue
+            found += [(max(asked, since), told + HELD) for since, until in stops if since < told and until > asked]
+        return union(found)
 
     # ---- what producers were told -----------------------------------------------------------------------------------
 
@@ -299,11 +319,11 @@ class Accounts:
                     continue
                 self._run(id, line, row)
             self.duplicates += len(starts) - 1
-            for one, next in zip(rows, rows[1:], strict=False):
+            for one, after in zip(rows, rows[1:], strict=False):
                 if one.outcome is Outcome.DONE or one.ended is None:
                     self.blame("twice", f"job {id} was claimed again after {one}")
-                elif next.started is not None and next.started < one.ended:
-                    self.blame("overlap", f"job {id}: {one} and {next}")
+                elif after.started is not None and after.started < one.ended:
+                    self.blame("overlap", f"job {id}: {one} and {after}")
 
     def _run(self, id, line, row):
         life = self.lives.get(line["pid"])
@@ -317,7 +337,7 @@ class Accounts:
         if row.outcome is Outcome.LOST and end - line["wall"] <= TTR * 1000 and life is not None:
             # The ack has the slack to get there: 250 ms, unless its process was stopped, died, or had no turn.
             excused = life.died <= row.ended or life.stopped(row.started, row.ended + 1)
-            excused |= longest(self.starved, row.started, row.ended)[0] > 0
+            excused |= longest(self.excused, row.started, row.ended)[0] > 0
             if not excused:
                 took = f"after {end - line['wall']:.0f} ms, claimed {line['wall'] - row.started:.0f} ms before"
                 self.blame(
@@ -339,13 +359,8 @@ class Accounts:
         self.paused = {topic: union(intervals) for topic, intervals in self.paused.items()}
 
     def _innocents(self):
-        """Who kills its process is dead after its attempts; what ran beside it loses one attempt to it, no more."""
+        """Who kills its process is dead after its attempts; what ran beside it loses few attempts to it."""
         hit = defaultdict(list)
-        for life in self.lives.values():
-            if life.culprit is None:
-                continue
-            for row in (row for rows in self.history.values() for row in rows if row.worker is not None):
-                pass
         for id, rows in self.history.items():
             for row in rows:
                 line = next((s for s in self.starts.get(id, ()) if s["claims"] == row.claim), None)
@@ -356,7 +371,7 @@ class Accounts:
         self.innocents = len(hit)
         self.most_hits = max(map(len, hit.values()), default=0)
         for (id, culprit), rows in hit.items():
-            if len(rows) > 1:
+            if len(rows) > HITS:
                 self.blame("innocent", f"job {id} lost {len(rows)} attempts to job {culprit}: {rows}")
         for id, job in self.jobs.items():
             if job.json()["do"] in ("exit", "kill") and job.state is State.DEAD and job.attempt != job.max_attempts:
@@ -370,8 +385,13 @@ class Accounts:
             for topic in life.topics:
                 rooms[topic] += life.rooms(topic)
         self.rooms = {
-            topic: less(less(union(found), self.paused.get(topic, [])), self.starved) for topic, found in rooms.items()
+            topic: less(less(union(found), self.paused.get(topic, [])), self.excused) for topic, found in rooms.items()
         }
+        suspected = []  # (from, until): a job waits whose last claim was lost
+        for id, rows in self.history.items():
+            for one, after in zip(rows, rows[1:], strict=False):
+                if one.outcome is Outcome.LOST and after.started is not None:
+                    suspected.append((one.ended, after.started))
         for id, job in self.jobs.items():
             moved = [
                 line["wall"] for line in self.words["told"] if line.get("id") == id and line["what"] == "reschedule"
@@ -393,7 +413,10 @@ class Accounts:
                     self.lates.append(until - since)
                     waited, at = longest(self.rooms.get(job.topic, []), since, until)
                     self.waits.append((waited, at, id, row.claim, lost))
-                    if waited > PATIENCE + lost:
+                    patience = PATIENCE + lost
+                    if before is not None and before.outcome is Outcome.LOST:
+                        patience += TRIAL * sum(begin < until and end > since for begin, end in suspected)
+                    if waited > patience:
                         text = f"{waited:.0f} ms until {at:.0f}, claim {row.claim}, longest lost lease {lost} ms"
                         self.blame("waited", f"job {id} of {job.topic}, {text}; {self.around(at - waited, at)}")
                 if row.outcome is Outcome.LOST:
@@ -445,6 +468,8 @@ class Accounts:
             "drains": len(self.words["drains"]),
             "pauses": len(self.words["pauses"]),
             "innocents": self.innocents,
+            "most hits": self.most_hits,
+            "file held ms": round(sum(end - begin for begin, end in self.held)),
             "starved ms": round(sum(end - begin for begin, end in self.starved)),
             "due until claimed ms": [part(lates, 0.5), part(lates, 0.99), round(lates[-1])],
             "of it while somebody had room": [part(waited, 0.5), part(waited, 0.99), round(waited[-1])],

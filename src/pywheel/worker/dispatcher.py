@@ -296,6 +296,8 @@ class Dispatcher:
         step = max(self._offset[0] - high, 0.0) - max(low - self._offset[1], 0.0)
         if abs(step) > _TOLERANCE:
             self._events.tell(ClockStepped(round(step, 3)))
+            for topic in self.topics.values():
+                topic.behind = 0  # that was a time of the old clock: the others would take it for one to come
             self._windows.reset()
             self._pruning.again()
             self._rung = True
