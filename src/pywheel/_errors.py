@@ -48,6 +48,9 @@ class JobExists(PywheelError):
         self.id = id
         """The job that has the key."""
 
+    def __reduce__(self) -> tuple[type["JobExists"], tuple[str, int], dict[str, object]]:
+        return type(self), (str(self), self.id), self.__dict__  # pickled by itself it would forget the id
+
 
 class NoSuchJob(PywheelError, LookupError):
     """No job has this id, or this topic and key."""

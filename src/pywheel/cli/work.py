@@ -4,32 +4,24 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated
 
 import typer
 
 from .._errors import BadJob
 from ..client.queue import JobQueue
 from ..events import Event, JobEnded, JobGivenBack, JobStarted, LeaseLost, WorkerDrains
-from ..jobs.durations import Duration, duration
+from ..jobs.durations import duration
 from ..worker.loading import load
+from ..worker.worker import Worker
+from .live_view import LiveView
 from .options import absolute, did_you_mean, span, span_or_none
 from .output import note, on_terminal
 from .reload import Watch, begin_again, wait_for_mending
+from .supervise import supervise
+from .terms import Terms
 
 __all__ = ["work"]
-
-_LINES: Final = "%(asctime)s %(levelname)s %(message)s"
-
-
-class Terms(NamedTuple):
-    """How to work."""
-
-    store: str | None
-    topics: tuple[str, ...]  # none: all
-    grace: Duration
-    keep: Duration | None
-    live: bool
 
 
 def work(
@@ -43,8 +35,8 @@ def work(
         str | None, typer.Option(help="How long done and cancelled jobs are kept; for ever if not given.")
     ] = None,
     processes: Annotated[
-        int, typer.Option(min=1, help="So many workers, kept alive; SIGHUP replaces them one by one.")
-    ] = 1,
+        int | None, typer.Option(help="Work in so many processes, kept alive; SIGHUP replaces them one by one.")
+    ] = None,
     reload: Annotated[bool, typer.Option("--reload", help="Begin again when the program's sources change.")] = False,
     live: Annotated[
         bool | None, typer.Option(help="Show counts and lateness; on a terminal it does by itself.")
@@ -57,26 +49,14 @@ def work(
     """
     named = tuple(part.strip() for part in topics.split(",") if part.strip()) if topics is not None else ()
     shown = on_terminal() if live is None else live
-    terms = Terms(store, named, span(grace), span_or_none(keep), shown)
+    terms = Terms(store, named, span(grace), span_or_none(keep), shown, processes)
     duration(terms.grace, "--grace")
-    if processes > 1:
-        if reload or store is not None:
-            raise BadJob("--reload and --store are for one process")
-        _supervised(target, terms, processes)
-    elif reload:
+    if reload:
         _reloading(target, terms)
+    elif processes is not None:
+        supervise(target, terms)
     else:
         _run(_ready(target, terms), terms)
-
-
-def _supervised(target: str, terms: Terms, processes: int) -> None:
-    """Keep some processes with a worker each alive. What is wrong with the program is said before any begins."""
-    from ..worker.supervisor import Supervisor
-
-    with _ready(target, terms) as queue:
-        _say_where(queue, terms, f"{processes} processes working")
-    logging.basicConfig(format=_LINES, level=logging.INFO)
-    Supervisor(target, processes, grace=terms.grace, keep=terms.keep, topics=list(terms.topics) or None).run()
 
 
 def _reloading(target: str, terms: Terms) -> None:
@@ -87,14 +67,18 @@ def _reloading(target: str, terms: Terms) -> None:
         wait_for_mending(error)
     else:
         watch = Watch()
-        _run(queue, terms, watch)
+        if terms.processes is None:
+            _run(queue, terms, watch)
+        else:
+            queue.close()  # it is loaded here to know its sources
+            supervise(target, terms, watch)
         if watch.changed is None:
             return
     begin_again()
 
 
 def _ready(target: str, terms: Terms) -> JobQueue:
-    """Return the queue, on the store that is wanted. BadJob if it cannot do what is wanted."""
+    """Return the queue, on the store that is wanted."""
     queue = load(target)
     if not isinstance(queue, JobQueue):
         raise BadJob(f"{target[:80]} is no JobQueue")
@@ -107,20 +91,13 @@ def _ready(target: str, terms: Terms) -> JobQueue:
     return queue
 
 
-def _say_where(queue: JobQueue, terms: Terms, who: str) -> None:
-    note(f"pywheel: {who} on {queue.store.url}, topics {', '.join(sorted(terms.topics or queue.handlers))}")
+def _run(queue: JobQueue, terms: Terms, watch: Watch | None = None) -> None:
+    """Run one worker in this process until it is told to stop."""
+    worker = Worker(queue, topics=terms.topics or None, grace=terms.grace, keep=terms.keep)
+    note(f"pywheel: working on {queue.store.url}, topics {', '.join(sorted(terms.topics or queue.handlers))}")
     elsewhere = os.environ.get("PYWHEEL_STORE")
     if terms.store is None and elsewhere and absolute(elsewhere) != queue.store.url:
         note("pywheel: PYWHEEL_STORE names another store; it counts here with --store only")
-
-
-def _run(queue: JobQueue, terms: Terms, watch: Watch | None = None) -> None:
-    """Run one worker in this process until it is told to stop."""
-    from ..worker import Worker  # the other commands need not wait for these
-    from .live_view import LiveView
-
-    worker = Worker(queue, topics=terms.topics or None, grace=terms.grace, keep=terms.keep)
-    _say_where(queue, terms, "working")
     queue.events.listen(_Drain())
     if watch is not None:
         watch.start(worker.stop)
@@ -128,7 +105,7 @@ def _run(queue: JobQueue, terms: Terms, watch: Watch | None = None) -> None:
         with LiveView(queue):
             worker.run()
         return
-    logging.basicConfig(format=_LINES, level=logging.INFO)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     worker.run()
 
 

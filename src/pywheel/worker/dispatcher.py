@@ -342,7 +342,7 @@ class Dispatcher:
 
     # ---- the end ----------------------------------------------------------------------------------------------------
 
-    def busy(self, only: type[Pool] = Pool) -> bool:
+    def busy(self, only: type[Pool] | tuple[type[Pool], ...] = Pool) -> bool:
         """Whether handlers run, in pools of a kind, or ended without the store knowing."""
         return bool(len(self._settling)) or any(isinstance(lease.topic.pool, only) for lease in self._leases)
 
