@@ -178,3 +178,12 @@ def child(*args):
                 process.kill()
     finally:
         hung.cancel()
+
+
+def run(host, **values):
+    """Insert a claim that is running."""
+    columns = [row[1] for row in host.connection.execute("PRAGMA table_info(run)")]
+    host.connection.execute(
+        f"INSERT INTO run ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
+        [values.get(name, 1) for name in columns],
+    )

@@ -99,8 +99,12 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def first_dues(self, topics: Sequence[str], after: int) -> list[int | None]:
-        """Return for each topic the earliest due time above `after` of its delayed jobs, or None."""
+    def first_dues(self, spans: Sequence[Span]) -> list[int | None]:
+        """Return for each span when the first delayed job of its shards is due beyond it (due > until), or None.
+
+        It may be earlier than the truth if hundreds of jobs of other shards come before. It is never later.
+        O(spans x log jobs).
+        """
 
     @abstractmethod
     def next_lease(self) -> int | None:

@@ -63,9 +63,9 @@ class FaultyStore(Store):
         """Return delayed jobs, span by span, by (due, id)."""
         return self._there().windows(spans, limit)
 
-    def first_dues(self, topics: Sequence[str], after: int) -> list[int | None]:
-        """Return the earliest due time above `after` of each topic."""
-        return self._there().first_dues(topics, after)
+    def first_dues(self, spans: Sequence[Span]) -> list[int | None]:
+        """Return the earliest due time beyond each span."""
+        return self._there().first_dues(spans)
 
     def next_lease(self) -> int | None:
         """Return when some lease may be over at the earliest."""

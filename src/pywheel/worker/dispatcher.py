@@ -219,14 +219,14 @@ class Dispatcher:
         claims: list[Claim] = []
         most, trial = self._most, self._suspects.room(now)
         bytes_left = self._max_bytes - self._leases.bytes
+        share = max(bytes_left // min(len(windows), most), 0)
         for window in windows[self._turn :] + windows[: self._turn]:
             topic = self.topics[window.topic]
             room = min(topic.room(now, bytes_left), most)
             ids = window.take(room) if room > 0 else ()
             if ids:
-                claims.append(Claim(topic.name, ids, topic.terms, self._notifier.worker, topic.begin, trial))
+                claims.append(Claim(topic.name, ids, topic.terms, self._notifier.worker, topic.begin, trial, share))
                 most -= len(ids)
-                bytes_left -= len(ids) * topic.body
                 trial = 0
             self._backlog(topic)
         return claims

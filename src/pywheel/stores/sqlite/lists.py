@@ -39,13 +39,13 @@ def listed(
 ) -> list[Job]:
     """Return up to `limit` jobs behind an id. `rows` runs a statement, `jobs` returns records by id."""
     after, limit = clamped(after), min(clamped(limit), 2**31)
-    span = {"topic": topic, "after": after, "now": now, "key": filter.key}
+    span: dict[str, Any] = {"topic": topic, "after": after, "now": now, "key": filter.key}
     found: list[Job] = []
     while len(found) < limit:
-        span["limit"] = min(max(limit - len(found), _PAGE), 10 * _PAGE)
+        size = span["limit"] = min(max(limit - len(found), _PAGE), 10 * _PAGE)
         ids = _candidates(rows, filter, span)
         found += [job for job in jobs(ids) if fits(job, filter)]
-        if len(ids) < span["limit"]:
+        if len(ids) < size:
             break
         span["after"] = ids[-1]
     return found[: max(limit, 0)]

@@ -179,10 +179,10 @@ class SqliteStore(Store):
         self._open()
         return self._reader.windows(spans, limit)
 
-    def first_dues(self, topics: Sequence[str], after: int) -> list[int | None]:
-        """Return the earliest due time above `after` of each topic."""
+    def first_dues(self, spans: Sequence[Span]) -> list[int | None]:
+        """Return the earliest due time beyond each span."""
         self._open()
-        return self._reader.first_dues(topics, after, self.clock.wall())
+        return self._reader.first_dues(spans, self.clock.wall())
 
     def next_lease(self) -> int | None:
         """Return when some lease may be over at the earliest."""

@@ -153,7 +153,7 @@ class Transaction:
             return
         said = self._said.get(topic) or self._heard(topic)
         earliest = min(dues)
-        if any(earliest <= said.words[HORIZON + slot] for slot in said.audience.some):
+        if earliest <= said.audience.furthest():
             for id, due in zip(ids, dues, strict=True):
                 self.changed(id, topic, due)
             return

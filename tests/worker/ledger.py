@@ -1,0 +1,427 @@
+"""A ledger that processes write, and its accounting.
+
+A line is written by one write to a file that all append to, so it survives whoever wrote it. Three things are compared:
+what producers were told, when handlers began and ended, and the store's history. Times are the wall clock in ms, which
+all processes of a host share; whoever asks for something notes the time before the call and after it.
+
+How long a job waits. A job is *to be had* from when it was due, or its last claim ended, until it was claimed: both are
+the store's own times. A worker *has room* for its topic from its first turn after it has announced itself until it is
+told to go, dies, or is stopped, while fewer handlers of the topic are between their start and their end than it may run
+at once. What was claimed and waits in its pool takes no room here, so that a worker that claims more than it starts is
+not excused. The wait is the longest time without a gap in which a job is to be had and some worker has room for it.
+A handler notes its start some ms after its claim, and its end before its ack: rooms come out a little larger than they
+were. Times at which the topic was paused, or the machine gave the watchdog no turn, are gaps.
+"""
+
+import json
+import os
+import time
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from pathlib import Path
+
+from pywheel.jobs import Outcome, State
+
+__all__ = ["ATTEMPTS", "BACKOFF", "PATIENCE", "TTR", "Accounts", "Pen", "lines"]
+
+TTR = 1.0  # seconds
+LEASE = 1250  # ms: ttr and slack
+BACKOFF = 0.05
+ATTEMPTS = 1000
+PATIENCE = 2_000  # ms that a job may wait while somebody has room, beside the longest of its leases that was lost
+AFTER_STARVING = 500  # ms that everybody needs to get going again
+NEVER = float("inf")
+
+
+class Pen:
+    """Writes lines, each by one call."""
+
+    def __init__(self, path, name):
+        self.name = name
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def note(self, word, **facts):
+        """Write a line; return the time that it bears."""
+        wall = time.time() * 1000
+        line = {"word": word, "wall": wall, "mono": time.monotonic() * 1000, "pid": os.getpid(), "by": self.name, **facts}
+        os.write(self._file, json.dumps(line).encode() + b"\n")
+        return wall
+
+
+def lines(path):
+    """Return what was written, by word."""
+    found = defaultdict(list)
+    for text in Path(path).read_bytes().splitlines():
+        line = json.loads(text)
+        found[line["word"]].append(line)
+    return found
+
+
+# ---- intervals: sorted lists of (from, until) that do not touch ------------------------------------------------------
+
+
+def union(intervals):
+    out = []
+    for begin, end in sorted(intervals):
+        if out and begin <= out[-1][1]:
+            out[-1] = out[-1][0], max(end, out[-1][1])
+        elif end > begin:
+            out.append((begin, end))
+    return out
+
+
+def less(intervals, gaps):
+    """Return the intervals without the gaps; both sorted."""
+    out = []
+    for begin, end in intervals:
+        for gap, over in gaps[max(bisect_left(gaps, (begin,)) - 1, 0) :]:
+            if gap >= end:
+                break
+            if over <= begin:
+                continue
+            if gap > begin:
+                out.append((begin, gap))
+            begin = over
+        if begin < end:
+            out.append((begin, end))
+    return out
+
+
+def longest(intervals, begin, end):
+    """Return the longest part of one that lies between two times, and where it ends."""
+    best = (0.0, begin)
+    for left, right in intervals[max(bisect_left(intervals, (begin,)) - 1, 0) :]:
+        if left >= end:
+            break
+        best = max(best, (min(right, end) - max(left, begin), min(right, end)))
+    return best
+
+
+def crowded(runs, most):
+    """Return when at least `most` of these intervals overlap."""
+    steps = sorted([(begin, 1) for begin, _ in runs] + [(end, -1) for _, end in runs])
+    out, inside, since = [], 0, None
+    for at, step in steps:
+        inside += step
+        if inside >= most and since is None:
+            since = at
+        elif inside < most and since is not None:
+            out.append((since, at))
+            since = None
+    return union(out + ([(since, NEVER)] if since is not None else []))
+
+
+# ---- processes ------------------------------------------------------------------------------------------------------
+
+
+class Life:
+    """A worker process, as the ledger has it."""
+
+    def __init__(self, comes):
+        self.pid, self.topics = comes["pid"], comes["topics"]
+        self.ready = self.end = NEVER  # at work from, until
+        self.died = NEVER  # when nothing of it can go on any more
+        self.culprit = None  # the job that killed it
+        self.told_to_go = NEVER
+        self.stops = []
+        self.runs = defaultdict(list)
+
+    def rooms(self, topic):
+        """Return when it had room for a topic."""
+        full = crowded(self.runs[topic], self.topics[topic])
+        return less(less([(self.ready, self.end)], union(self.stops)), full)
+
+    def stopped(self, begin, end):
+        return any(since < end and until > begin for since, until in self.stops)
+
+
+class Accounts:
+    """All that is to be compared. `wrong` says what does not agree; `report` gives the figures."""
+
+    def __init__(self, path, queue):
+        self.words = lines(path)
+        self.wrong = []
+        self.jobs = {job.id: job for job in queue.list(limit=10**6)}
+        self.history = {id: queue.history(id) for id in self.jobs}
+        self.attempts = {(id, row.claim): row for id, rows in self.history.items() for row in rows}
+        self.starts = defaultdict(list)
+        for line in self.words["start"]:
+            self.starts[line["id"]].append(line)
+        self.ends = {(line["id"], line["claims"]): line["wall"] for line in self.words["end"]}
+        self.starved = union([(line["since"], line["wall"] + AFTER_STARVING) for line in self.words["starved"]])
+        self.lives = self._lives()
+        self.waits = []
+        self.lates = []
+        self._puts()
+        self._times()
+        self._claims()
+        self._pauses()
+        self._innocents()
+        self._waits()
+
+    def blame(self, kind, text):
+        self.wrong.append(f"{kind}: {text}")
+
+    # ---- processes --------------------------------------------------------------------------------------------------
+
+    def _lives(self):
+        lives = {line["pid"]: Life(line) for line in self.words["comes"] if "topics" in line}
+
+        def each(word):
+            return [(lives[pid], line) for line in self.words[word] if (pid := line.get("who", line["pid"])) in lives]
+
+        for life, line in each("ready"):
+            life.ready = line["wall"]
+        for life, line in each("drains"):
+            life.end = life.told_to_go = min(line["wall"], life.end)
+        for life, line in each("kills") + each("dies") + each("stopped"):
+            life.end = min(line["wall"], life.end)
+            life.died = min(line["wall"], life.died)
+            if line["word"] == "dies" and "id" in line:
+                life.culprit = line["id"]
+        stopped = {}
+        for life, line in each("stops"):
+            stopped[life.pid] = line["wall"]
+        for life, line in each("continues"):
+            life.stops.append((line["since"], line["wall"]))
+        for id, found in self.starts.items():
+            for line in found:
+                if (life := lives.get(line["pid"])) is not None:
+                    end = self.ends.get((id, line["claims"]), NEVER)
+                    life.runs[line["topic"]].append((line["wall"], min(end, life.died)))
+        return lives
+
+    # ---- what producers were told -----------------------------------------------------------------------------------
+
+    def _puts(self):
+        """Every put that was confirmed is there once, and every job that is there was put; each came to its end."""
+        told = {}  # (producer, serial): id
+        for line in self.words["told"]:
+            if line["what"] == "put":
+                ids = line["outcome"] if isinstance(line["outcome"], list) else [line["outcome"]]
+                told.update({(line["by"], n): id for (n, _), id in zip(line["jobs"], ids, strict=True)})
+        asked = {(line["by"], n) for line in self.words["ask"] if line["what"] == "put" for n, _ in line["jobs"]}
+        self.confirmed = set(told.values())
+        self.cancelled = {line["id"] for line in self.words["told"] if line["what"] == "cancel" and line["outcome"]}
+        answered = {(line["by"], line["n"]) for word in ("told", "refused", "error") for line in self.words[word]}
+        unsure = {line["id"] for line in self.words["ask"] if line["what"] == "cancel"} - {
+            line["id"] for line in self.words["told"] if line["what"] == "cancel"
+        }
+        replaced = {line["outcome"] for line in self.words["told"] if line.get("replace")}
+        there = defaultdict(list)
+        for job in self.jobs.values():
+            body = job.json()
+            there[body["by"], body["n"]].append(job.id)
+        for name, ids in there.items():
+            if len(ids) > 1:
+                self.blame("put twice", f"{name} is {ids}")
+            if name not in asked:
+                self.blame("unexpected", f"{name} was never put: {ids}")
+            elif name not in told and name in answered:
+                self.blame("unexpected", f"{name} was refused: {ids}")
+        self.unconfirmed = set(self.jobs) - self.confirmed
+        for id in self.confirmed:
+            job = self.jobs.get(id)
+            if job is None:
+                self.blame("lost", f"job {id} is gone")
+            elif job.state is State.CANCELLED:
+                if id not in self.cancelled | unsure:
+                    self.blame("unexpected", f"job {id} is cancelled, and nobody asked for it")
+            elif job.state is State.DONE:
+                done = [row for row in self.history[id] if row.outcome is Outcome.DONE]
+                if len(done) != 1 or (id, done[0].claim) not in self.ends:
+                    self.blame("lost", f"job {id} is done without having been handled")
+            elif job.state is not State.DEAD or job.json()["do"] not in ("exit", "kill"):
+                self.blame("lost", f"job {id} is {job.state} after all")
+        for id in self.starts:
+            if id not in self.jobs:
+                self.blame("unexpected", f"job {id} was started and is not there")
+        self.replaced = replaced
+
+    def _times(self):
+        """Nothing begins before it is due, nor after a confirmed cancel."""
+        due = defaultdict(list)  # id: (when the call returned, the earliest due time from then on), in order
+        for line in self.words["told"]:
+            if line["what"] == "put":
+                ids = line["outcome"] if isinstance(line["outcome"], list) else [line["outcome"]]
+                for (_, delay), id in zip(line["jobs"], ids, strict=True):
+                    due[id].append((line["wall"], line["at"] + delay * 1000))
+            elif line["what"] == "reschedule" and line["outcome"]:
+                due[line["id"]].append((line["wall"], line["at"] + line["delay"] * 1000))
+        perhaps = defaultdict(int)  # a change that was not answered may have happened
+        answered = {(line["by"], line["n"], line["at"]) for line in self.words["told"]}
+        for line in self.words["ask"]:
+            if line["what"] == "reschedule" and (line["by"], line["n"], line["at"]) not in answered:
+                perhaps[line["id"]] += 1
+        cancelled = {line["id"]: line["wall"] for line in self.words["told"] if line["what"] == "cancel" and line["outcome"]}
+        for id, starts in self.starts.items():
+            first = min(at for at, _ in due[id]) if due[id] else 0
+            for line in starts:
+                row = self.attempts.get((id, line["claims"]))
+                if line["wall"] + 1 < line["due"]:
+                    self.blame("early", f"job {id} began {line['due'] - line['wall']:.0f} ms before it was due")
+                if row is not None and row.started is not None and not perhaps[id]:
+                    # Before the first answer came, the first due time held already.
+                    bounds = [bound for at, bound in due[id] if at <= row.started or at == first]
+                    if bounds and row.started + 2 < bounds[-1] and id not in self.replaced:
+                        self.blame("early", f"job {id} was claimed {bounds[-1] - row.started:.0f} ms before it was due")
+                life = self.lives.get(line["pid"])
+                if id in cancelled and line["wall"] > cancelled[id]:
+                    if life is None or not life.stopped(row.started if row else 0, line["wall"]):
+                        self.blame("cancelled", f"job {id} began {line['wall'] - cancelled[id]:.0f} ms after its cancel")
+
+    # ---- claims -----------------------------------------------------------------------------------------------------
+
+    def _claims(self):
+        """Each delivery but the last ended as an attempt that failed or a claim that was lost, and only then came the next."""
+        self.duplicates = 0
+        for id, starts in self.starts.items():
+            rows = self.history.get(id, [])
+            seen = set()
+            for line in starts:
+                if line["claims"] in seen:
+                    self.blame("twice", f"claim {line['claims']} of job {id} began twice")
+                seen.add(line["claims"])
+                row = self.attempts.get((id, line["claims"]))
+                if row is None:
+                    self.blame("unexpected", f"job {id} began without a claim: {line}")
+                    continue
+                self._run(id, line, row)
+            self.duplicates += len(starts) - 1
+            for one, next in zip(rows, rows[1:], strict=False):
+                if one.outcome is Outcome.DONE or one.ended is None:
+                    self.blame("twice", f"job {id} was claimed again after {one}")
+                elif next.started is not None and next.started < one.ended:
+                    self.blame("overlap", f"job {id}: {one} and {next}")
+
+    def _run(self, id, line, row):
+        life = self.lives.get(line["pid"])
+        end = self.ends.get((id, line["claims"]), NEVER)
+        if row.outcome is Outcome.RELEASED and (life is None or life.told_to_go > row.ended):
+            self.blame("released", f"job {id} was given back while its handler ran: {row}")
+        others = [other for other in self.starts[id] if other["claims"] != line["claims"]]
+        for other in others:
+            if line["wall"] < other["wall"] < min(end, row.ended or NEVER):
+                self.blame("overlap", f"job {id} began again while its claim {line['claims']} held: {other}")
+        if row.outcome is Outcome.LOST and end - line["wall"] <= TTR * 1000 and life is not None:
+            # The ack has the slack to get there: 250 ms, unless its process was stopped, died, or had no turn.
+            excused = life.died <= row.ended or life.stopped(row.started, row.ended + 1)
+            excused |= longest(self.starved, row.started, row.ended)[0] > 0
+            if not excused:
+                took = f"after {end - line['wall']:.0f} ms, claimed {line['wall'] - row.started:.0f} ms before"
+                self.blame("lost lease", f"job {id} lost claim {row.claim} of {row.worker} though it ended {took}: {row}")
+
+    def _pauses(self):
+        """What was paused does not start."""
+        self.paused = defaultdict(list)
+        for line in self.words["resumes"]:
+            self.paused[line["topic"]].append((line["asked"], line["wall"]))
+            for starts in self.starts.values():
+                for start in starts:
+                    life = self.lives.get(start["pid"])
+                    if start["topic"] == line["topic"] and line["paused"] < start["wall"] < line["resumed"]:
+                        if life is not None and not life.stopped(line["asked"] - 5000, start["wall"]):
+                            since = start["wall"] - line["paused"]
+                            self.blame("paused", f"job {start['id']} began {since:.0f} ms after its topic was paused")
+        self.paused = {topic: union(intervals) for topic, intervals in self.paused.items()}
+
+    def _innocents(self):
+        """Who kills its process is dead after its attempts; what ran beside it loses one attempt to it, no more."""
+        hit = defaultdict(list)
+        for life in self.lives.values():
+            if life.culprit is None:
+                continue
+            for row in (row for rows in self.history.values() for row in rows if row.worker is not None):
+                pass
+        for id, rows in self.history.items():
+            for row in rows:
+                line = next((s for s in self.starts.get(id, ()) if s["claims"] == row.claim), None)
+                life = self.lives.get(line["pid"]) if line else None
+                if life and life.culprit not in (None, id) and row.outcome is Outcome.LOST:
+                    if self.ends.get((id, row.claim), NEVER) > life.died and row.ended >= life.died:
+                        hit[id, life.culprit].append(row)
+        self.innocents = len(hit)
+        self.most_hits = max(map(len, hit.values()), default=0)
+        for (id, culprit), rows in hit.items():
+            if len(rows) > 1:
+                self.blame("innocent", f"job {id} lost {len(rows)} attempts to job {culprit}: {rows}")
+        for id, job in self.jobs.items():
+            if job.json()["do"] in ("exit", "kill") and job.state is State.DEAD and job.attempt != job.max_attempts:
+                self.blame("poison", f"job {id} is dead after {job.attempt} attempts of {job.max_attempts}")
+
+    # ---- waiting ----------------------------------------------------------------------------------------------------
+
+    def _waits(self):
+        rooms = defaultdict(list)
+        for life in self.lives.values():
+            for topic in life.topics:
+                rooms[topic] += life.rooms(topic)
+        self.rooms = {
+            topic: less(less(union(found), self.paused.get(topic, [])), self.starved) for topic, found in rooms.items()
+        }
+        for id, job in self.jobs.items():
+            moved = [line["wall"] for line in self.words["told"] if line.get("id") == id and line["what"] == "reschedule"]
+            dues = {line["claims"]: line["due"] for line in self.starts.get(id, ())}
+            before, lost = None, 0
+            for row in self.history[id]:
+                due = dues.get(row.claim)
+                if due is None and row.outcome is Outcome.CANCELLED:
+                    due = job.due
+                if due is None and not moved and before is None:
+                    due = next((dues[claim] for claim in sorted(dues) if claim > row.claim), None)
+                since = due
+                if before is not None:
+                    again = {Outcome.FAILED: BACKOFF * 1000, Outcome.LOST: BACKOFF * 1000}.get(before.outcome, 0)
+                    since = max(due or 0, before.ended + (again if due is None else 0))
+                until = row.ended if row.outcome is Outcome.CANCELLED else row.started
+                if since is not None and until is not None and until > since:
+                    self.lates.append(until - since)
+                    waited, at = longest(self.rooms.get(job.topic, []), since, until)
+                    self.waits.append((waited, at, id, row.claim, lost))
+                    if waited > PATIENCE + lost:
+                        text = f"{waited:.0f} ms until {at:.0f}, claim {row.claim}, longest lost lease {lost} ms"
+                        self.blame("waited", f"job {id} of {job.topic}, {text}; {self.around(at - waited, at)}")
+                if row.outcome is Outcome.LOST:
+                    lost = max(lost, row.ended - row.started)
+                before = row
+
+    def around(self, begin, end):
+        """Return what happened in a time and shortly before."""
+        said = [
+            (line["wall"], word, line.get("who") or line.get("topic") or "")
+            for word in ("kills", "stops", "continues", "drains", "pauses", "resumes", "dies", "ready", "deletes", "busy")
+            for line in self.words[word]
+            if begin - 1500 <= line["wall"] <= end
+        ]
+        return ", ".join(f"{word} {who} {at - begin:+.0f}" for at, word, who in sorted(said))
+
+    def report(self):
+        waited = sorted(wait for wait, *_ in self.waits) or [0]
+        lates = sorted(self.lates) or [0]
+
+        def part(values, share):
+            return round(values[min(int(len(values) * share), len(values) - 1)])
+
+        wait, at, id, claim, lost = max(self.waits, default=(0, 0, 0, 0, 0))
+        outcomes = [row.outcome for rows in self.history.values() for row in rows]
+        return {
+            "puts": len(self.confirmed),
+            "unconfirmed": len(self.unconfirmed),
+            "cancelled": len(self.cancelled),
+            "starts": len(self.words["start"]),
+            "again": self.duplicates,
+            "lost leases": outcomes.count(Outcome.LOST),
+            "failed": outcomes.count(Outcome.FAILED),
+            "released": outcomes.count(Outcome.RELEASED),
+            "kills": len(self.words["kills"]),
+            "self-kills": len(self.words["dies"]),
+            "stops": len(self.words["stops"]),
+            "drains": len(self.words["drains"]),
+            "pauses": len(self.words["pauses"]),
+            "innocents": self.innocents,
+            "starved ms": round(sum(end - begin for begin, end in self.starved)),
+            "due until claimed ms": [part(lates, 0.5), part(lates, 0.99), round(lates[-1])],
+            "of it while somebody had room": [part(waited, 0.5), part(waited, 0.99), round(waited[-1])],
+            "the longest": f"job {id} claim {claim}, lost {lost}: {self.around(at - wait, at)}" if id else "",
+            "wrong": len(self.wrong),
+        }

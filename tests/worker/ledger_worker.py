@@ -1,0 +1,88 @@
+"""A worker process for the ledger test: notes each start and end of a handler, and does what the body says.
+
+usage: ledger_worker.py URL LEDGER NAME GRACE TOPIC=CONCURRENCY...
+       ledger_worker.py URL LEDGER NAME reserve TOPIC          claims by hand, and dies now and then
+"""
+
+import asyncio
+import os
+import random
+import signal
+import sys
+import time
+
+from pywheel import Fixed, JobQueue, Worker
+from tests.worker.ledger import ATTEMPTS, BACKOFF, TTR, Pen
+
+url, path, name, grace, *topics = sys.argv[1:]
+pen = Pen(path, name)
+queue = JobQueue(url)
+policy = Fixed(BACKOFF, attempts=ATTEMPTS)
+seconds = {"part": 0.3 * TTR, "most": 0.9 * TTR, "hang": 1.7 * TTR}
+
+
+def began(job):
+    """Note a start; return for how long it runs."""
+    pen.note("start", id=job.id, claims=job.claims, attempt=job.attempt, due=job.due, topic=job.topic)
+    how = job.json()["do"]
+    if how == "exit":
+        pen.note("dies", id=job.id, claims=job.claims)
+        os._exit(1)
+    if how == "kill":
+        pen.note("dies", id=job.id, claims=job.claims)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 0 if how == "hang" and job.attempt > 1 else seconds.get(how, 0)
+
+
+def ended(job):
+    pen.note("end", id=job.id, claims=job.claims)
+    if job.json()["do"] == "raise" and job.attempt <= 2:
+        raise ValueError("as the body says")
+
+
+def handle(job):
+    time.sleep(began(job))
+    ended(job)
+
+
+async def handle_async(job):
+    await asyncio.sleep(began(job))
+    ended(job)
+
+
+def reserve(topic):
+    """Claim and settle jobs until it is killed, or dies of itself with jobs claimed."""
+    pen.note("ready")
+    while True:
+        jobs = queue.reserve(topic, random.randint(1, 3), ttr=TTR, retry=policy)
+        for job in jobs:
+            pen.note("start", id=job.id, claims=job.claims, attempt=job.attempt, due=job.due, topic=topic)
+        if jobs and random.random() < 0.01:
+            pen.note("dies")
+            os._exit(1)
+        for job in jobs:
+            pen.note("end", id=job.id, claims=job.claims)
+            queue.ack(job)
+        time.sleep(0 if jobs else 0.02)
+
+
+announced = False
+
+
+def pulse(*, ready):
+    global announced
+    if ready and not announced:
+        announced = True
+        pen.note("ready")
+
+
+if grace == "reserve":
+    pen.note("comes", topics={topics[0]: 1})
+    reserve(topics[0])
+concurrency = {topic: int(number) for topic, number in (text.split("=") for text in topics)}
+pen.note("comes", topics=concurrency)
+for topic, number in concurrency.items():
+    function = handle_async if topic.startswith("async") else handle
+    queue.handler(topic, concurrency=number, ttr=TTR, retry=policy)(function)
+Worker(queue, grace=float(grace), name=str(os.getpid()), pulse=pulse).run()
+pen.note("stopped")
