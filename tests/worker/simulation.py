@@ -279,7 +279,8 @@ class World:
     def dies(self, worker):
         self.forgive(worker)
         self.workers.remove(worker)
-        worker.notifier._presence.notifiers.pop(worker.notifier.worker, None)  # nobody says goodbye
+        if hasattr(worker.notifier._presence, "notifiers"):
+            worker.notifier._presence.notifiers.pop(worker.notifier.worker, None)  # nobody says goodbye
         self.workers.append(SimulatedWorker(self, TOPICS if self.calm else self.some_topics()))
 
     def stop(self):
