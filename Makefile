@@ -41,7 +41,8 @@ test: $(VENV)/test.group $(VENV)/native
 
 crash: $(VENV)/test.group $(VENV)/native
 	@PYWHEEL_CRASHES=$${PYWHEEL_CRASHES:-100} PYWHEEL_SIMULATIONS=$${PYWHEEL_SIMULATIONS:-300} \
-	$(BIN)/python -m pytest -o faulthandler_timeout=0 tests/jobs/test_crashes.py tests/jobs/test_simulation.py $(ARGS)
+	$(BIN)/python -m pytest -s -o faulthandler_timeout=0 tests/worker/test_ledger.py tests/worker/test_crashes.py \
+	tests/worker/test_simulation.py $(ARGS)
 
 bench-jobs: $(VENV)/bench.group $(VENV)/native
 	@$(BIN)/python -m benchmarks.jobs docs/jobs-benchmarks.md $(ARGS)

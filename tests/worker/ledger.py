@@ -33,8 +33,10 @@ LEASE = 1250  # ms: ttr and slack
 BACKOFF = 0.05
 ATTEMPTS = 1000
 PATIENCE = 2_000  # ms that a job may wait while somebody has room, beside the longest of its leases that was lost
+SILENCE = 750  # ms more for each worker but the first that dies or is stopped meanwhile: each may have been the owner
 TRIAL = 250  # ms that one who may have killed its process keeps the others of that kind waiting
 AFTER_STARVING = 500  # ms that everybody needs to get going again
+SLOW = 100  # ms that a call took: then an ack may come too late for a handler that took nearly all of its ttr
 HELD = 300  # ms in which no call was answered: then the file was held
 HITS = 2  # attempts that who is innocent may lose to one who kills its process: see worker.suspects
 NEVER = float("inf")
@@ -50,7 +52,14 @@ class Pen:
     def note(self, word, **facts):
         """Write a line; return the time that it bears."""
         wall = time.time() * 1000
-        line = {"word": word, "wall": wall, "mono": time.monotonic() * 1000, "pid": os.getpid(), "by": self.name, **facts}
+        line = {
+            "word": word,
+            "wall": wall,
+            "mono": time.monotonic() * 1000,
+            "pid": os.getpid(),
+            "by": self.name,
+            **facts,
+        }
         os.write(self._file, json.dumps(line).encode() + b"\n")
         return wall
 
@@ -159,6 +168,10 @@ class Accounts:
         self.lives = self._lives()
         self.held = self._held()
         self.excused = union([*self.starved, *self.held])
+        self.silences = [line["wall"] for word in ("kills", "dies", "stops") for line in self.words[word]]
+        self.slow = union(
+            [(line["at"], line["wall"]) for line in self.words["told"] if line["wall"] - line["at"] > SLOW]
+        )
         self.waits = []
         self.lates = []
         self._puts()
@@ -273,7 +286,9 @@ class Accounts:
         for line in self.words["ask"]:
             if line["what"] == "reschedule" and (line["by"], line["n"], line["at"]) not in answered:
                 perhaps[line["id"]] += 1
-        cancelled = {line["id"]: line["wall"] for line in self.words["told"] if line["what"] == "cancel" and line["outcome"]}
+        cancelled = {
+            line["id"]: line["wall"] for line in self.words["told"] if line["what"] == "cancel" and line["outcome"]
+        }
         for id, starts in self.starts.items():
             first = min(at for at, _ in due[id]) if due[id] else 0
             for line in starts:
@@ -288,7 +303,9 @@ class Accounts:
                 life = self.lives.get(line["pid"])
                 if id in cancelled and line["wall"] > cancelled[id]:
                     if life is None or not life.stopped(row.started if row else 0, line["wall"]):
-                        self.blame("cancelled", f"job {id} began {line['wall'] - cancelled[id]:.0f} ms after its cancel")
+                        self.blame(
+                            "cancelled", f"job {id} began {line['wall'] - cancelled[id]:.0f} ms after its cancel"
+                        )
 
     # ---- claims -----------------------------------------------------------------------------------------------------
 
@@ -327,9 +344,12 @@ class Accounts:
             # The ack has the slack to get there: 250 ms, unless its process was stopped, died, or had no turn.
             excused = life.died <= row.ended or life.stopped(row.started, row.ended + 1)
             excused |= longest(self.excused, row.started, row.ended)[0] > 0
+            excused |= end < NEVER and longest(self.slow, end, row.ended)[0] > 0
             if not excused:
                 took = f"after {end - line['wall']:.0f} ms, claimed {line['wall'] - row.started:.0f} ms before"
-                self.blame("lost lease", f"job {id} lost claim {row.claim} of {row.worker} though it ended {took}: {row}")
+                self.blame(
+                    "lost lease", f"job {id} lost claim {row.claim} of {row.worker} though it ended {took}: {row}"
+                )
 
     def _pauses(self):
         """What was paused does not start."""
@@ -380,7 +400,9 @@ class Accounts:
                 if one.outcome is Outcome.LOST and after.started is not None:
                     suspected.append((one.ended, after.started))
         for id, job in self.jobs.items():
-            moved = [line["wall"] for line in self.words["told"] if line.get("id") == id and line["what"] == "reschedule"]
+            moved = [
+                line["wall"] for line in self.words["told"] if line.get("id") == id and line["what"] == "reschedule"
+            ]
             dues = {line["claims"]: line["due"] for line in self.starts.get(id, ())}
             before, lost = None, 0
             for row in self.history[id]:
@@ -398,7 +420,8 @@ class Accounts:
                     self.lates.append(until - since)
                     waited, at = longest(self.rooms.get(job.topic, []), since, until)
                     self.waits.append((waited, at, id, row.claim, lost))
-                    patience = PATIENCE + lost
+                    gone = sum(since - SILENCE < at < until for at in self.silences)
+                    patience = PATIENCE + lost + SILENCE * max(gone - 1, 0)
                     if before is not None and before.outcome is Outcome.LOST:
                         patience += TRIAL * sum(begin < until and end > since for begin, end in suspected)
                     if waited > patience:
@@ -412,7 +435,18 @@ class Accounts:
         """Return what happened in a time and shortly before."""
         said = [
             (line["wall"], word, line.get("who") or line.get("topic") or "")
-            for word in ("kills", "stops", "continues", "drains", "pauses", "resumes", "dies", "ready", "deletes", "busy")
+            for word in (
+                "kills",
+                "stops",
+                "continues",
+                "drains",
+                "pauses",
+                "resumes",
+                "dies",
+                "ready",
+                "deletes",
+                "busy",
+            )
             for line in self.words[word]
             if begin - 1500 <= line["wall"] <= end
         ]
@@ -421,6 +455,7 @@ class Accounts:
     def report(self):
         waited = sorted(wait for wait, *_ in self.waits) or [0]
         lates = sorted(self.lates) or [0]
+        calls = sorted(line["wall"] - line["at"] for line in self.words["told"]) or [0]
 
         def part(values, share):
             return round(values[min(int(len(values) * share), len(values) - 1)])
@@ -442,6 +477,7 @@ class Accounts:
             "drains": len(self.words["drains"]),
             "pauses": len(self.words["pauses"]),
             "innocents": self.innocents,
+            "a call took ms": [part(calls, 0.5), part(calls, 0.99), round(calls[-1])],
             "most hits": self.most_hits,
             "file held ms": round(sum(end - begin for begin, end in self.held)),
             "starved ms": round(sum(end - begin for begin, end in self.starved)),

@@ -27,6 +27,9 @@ HOUR = 3_600
 TOPICS = ("a", "b", "c")
 TTR = 2.0  # seconds
 PATIENCE = 2.0  # seconds that a due job may wait while somebody has room for it
+SILENCE = (
+    0.85  # seconds more for each worker that falls silent meanwhile: each may have been the job's owner in its turn
+)
 TROUBLE = 1.6  # seconds after a fault of the store in which its workers may be away
 TRIAL = 0.35  # seconds that a job which may have killed its process keeps the others of that kind waiting, in the first place
 POISON = b"poison"
@@ -278,6 +281,7 @@ class World:
 
     def dies(self, worker):
         self.forgive(worker)
+        self.silent()
         self.workers.remove(worker)
         worker.notifier._presence.notifiers.pop(worker.notifier.worker, None)  # nobody says goodbye
         self.workers.append(SimulatedWorker(self, TOPICS if self.calm else self.some_topics()))
@@ -287,6 +291,10 @@ class World:
         worker = self.random.choice(self.workers)
         worker.stopped_until = self.clock.time() + self.random.choice([0.3, 1.5, 10])
         self.forgive(worker)
+        self.silent()
+
+    def silent(self):
+        self.waited = Counter({id: waited - SILENCE for id, waited in self.waited.items()})
 
     def drain(self):
         """A worker is told to go, and another one comes."""
