@@ -40,7 +40,7 @@ test: $(VENV)/test.group $(VENV)/native
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not packaging" $(ARGS)
 
 crash: $(VENV)/test.group $(VENV)/native
-	@PYWHEEL_CRASHES=$${PYWHEEL_CRASHES:-100} PYWHEEL_SIMULATIONS=$${PYWHEEL_SIMULATIONS:-300} \
+	@PYWHEEL_CRASHES=$${PYWHEEL_CRASHES:-100} PYWHEEL_SIMULATIONS=$${PYWHEEL_SIMULATIONS:-3000} \
 	$(BIN)/python -m pytest -s -o faulthandler_timeout=0 tests/worker/test_ledger.py tests/worker/test_crashes.py \
 	tests/worker/test_simulation.py $(ARGS)
 

@@ -14,7 +14,7 @@ from pywheel import JobExists, JobQueue, ManualClock, StoreError
 from pywheel.events import Events
 from pywheel.jobs import State
 from pywheel.jobs.commands import Pause
-from pywheel.jobs.lifecycle import LOST_BEGUN
+from pywheel.jobs.lifecycle import LOST_BEGUN, LOST_HELD
 from pywheel.jobs.retry import RetryPolicy
 from pywheel.stores import open
 from pywheel.stores.contract import Filter
@@ -31,7 +31,7 @@ SILENCE = (
     0.85  # seconds more for each worker that falls silent meanwhile: each may have been the job's owner in its turn
 )
 TROUBLE = 1.6  # seconds after a fault of the store in which its workers may be away
-TRIAL = 0.35  # seconds that a job which may have killed its process keeps the others of that kind waiting, in the first place
+TRIAL = 0.35  # seconds that a job which may have killed its process keeps the others of that kind waiting, at first
 POISON = b"poison"
 POISONOUS = 4  # attempts that a job has which kills its process
 HITS = 3  # attempts that a neighbour may lose to it, by which time it is tried for longer than any handler here takes
@@ -154,6 +154,7 @@ class World:
         self.delivered, self.spare = Counter(), Counter()
         self.waited = Counter()  # id: seconds that it was due, not claimed, and somebody had room
         self.longest = 0.0
+        self.slow = {topic: self.random.choice([0.05, 0.7]) for topic in TOPICS}  # the part of its jobs that take long
         self.poisons = set()
         self.hits = Counter()  # (job, who killed its process): attempts
         self.workers = [SimulatedWorker(self, TOPICS[:2]), SimulatedWorker(self, TOPICS)]
@@ -174,6 +175,8 @@ class World:
         job = lease.job
         assert job.topic not in worker.paused & self.paused, f"job {job.id} begins, and {job.topic} is paused"
         self.delivered[job.id] += 1
+        held = job.lost == LOST_HELD and not self.spare[job.id]
+        assert not held, f"job {job.id} was lost unstarted, by a worker that went on"
         assert job.id not in self.cancelled, f"job {job.id} was cancelled"
         assert job.due <= self.clock.wall(), f"job {job.id} is early"
         if job.id in self.due and job.attempt == 1:
@@ -182,7 +185,9 @@ class World:
             self.poisons.add(job.id)
             self.poisoned(job, worker)
             raise Killed
-        return 0 if self.calm else self.random.choice([0, 0, 0, 0.01, 0.3, 0.9 * TTR, 0.9 * TTR, 1.5 * TTR, 20])
+        if self.calm or self.random.random() > self.slow[job.topic]:
+            return 0
+        return self.random.choice([0.01, 0.3, 0.9 * TTR, 0.9 * TTR, 1.5 * TTR, 20])
 
     def poisoned(self, job, worker):
         """Account for those that were running beside a job that kills its process."""

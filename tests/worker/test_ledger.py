@@ -53,7 +53,7 @@ class Storm:
             str(self.path),
             *map(str, arguments),
         ]
-        with open(self.folder / "errors.txt", "ab") as errors:
+        with Path(self.folder, "errors.txt").open("ab") as errors:
             process = subprocess.Popen(command, env=environment(), stderr=errors)
         self.processes.append(process)
         return process
