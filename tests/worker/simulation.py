@@ -13,7 +13,7 @@ from datetime import timedelta
 from pywheel import JobExists, JobQueue, ManualClock, StoreError
 from pywheel.events import Events
 from pywheel.jobs import State
-from pywheel.jobs.commands import Pause
+from pywheel.jobs.commands import Claim, Pause
 from pywheel.jobs.lifecycle import LOST_BEGUN, LOST_HELD
 from pywheel.jobs.retry import RetryPolicy
 from pywheel.stores import open
@@ -149,6 +149,7 @@ class World:
         for topic in TOPICS:
             self.queue.handler(topic, concurrency=3, ttr=TTR, retry=Steady())(print)
         self.due = {}  # id: the earliest due time that the outside may count on
+        self.unanswered = set()  # ids that were to be claimed by a command that was not answered
         self.unsure = set()  # ids whose last change was not answered
         self.cancelled = set()
         self.delivered, self.spare = Counter(), Counter()
@@ -163,6 +164,7 @@ class World:
     def fault(self, when, commands):
         if self.failing and self.random.random() < self.failing:
             self.troubled()
+            self.unanswered.update(id for command in commands if isinstance(command, Claim) for id in command.ids)
             raise StoreError(f"failed {when}")
 
     def troubled(self):
@@ -175,7 +177,7 @@ class World:
         job = lease.job
         assert job.topic not in worker.paused & self.paused, f"job {job.id} begins, and {job.topic} is paused"
         self.delivered[job.id] += 1
-        held = job.lost == LOST_HELD and not self.spare[job.id]
+        held = job.lost == LOST_HELD and not self.spare[job.id] and job.id not in self.unanswered
         assert not held, f"job {job.id} was lost unstarted, by a worker that went on"
         assert job.id not in self.cancelled, f"job {job.id} was cancelled"
         assert job.due <= self.clock.wall(), f"job {job.id} is early"
@@ -238,9 +240,9 @@ class World:
         self.due[id] = due
         self.waited.pop(id, None)
 
-    def put_poison(self):
+    def put_poison(self, topic=None):
         try:
-            id = self.queue.put(self.random.choice(TOPICS), POISON, max_attempts=POISONOUS)
+            id = self.queue.put(topic or self.random.choice(TOPICS), POISON, max_attempts=POISONOUS)
         except StoreError:
             return
         self.due[id] = self.clock.wall()
@@ -286,6 +288,7 @@ class World:
 
     def dies(self, worker):
         self.forgive(worker)
+        self.unanswered.update(job.id for job in self.store.inner.jobs(Filter(state=State.RUNNING), 0, 1_000))
         self.silent()
         self.workers.remove(worker)
         worker.notifier._presence.notifiers.pop(worker.notifier.worker, None)  # nobody says goodbye
@@ -400,6 +403,7 @@ class World:
             if not any(count.delayed or count.running for count in self.queue.counts().values()):
                 return
             if self.random.random() < 0.2:
+                self.forgive_all()
                 self.clock.jump(900)
                 self.waited.clear()
         raise AssertionError(f"jobs are left: {self.queue.counts()}")
