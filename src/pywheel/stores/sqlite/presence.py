@@ -122,11 +122,10 @@ class Presence:
     def audience(self, topic: int, uncommitted: str | None = None) -> Audience:
         """Return who hears of a topic now, by its number; `uncommitted` is its name if it may be new."""
         self.look()
-        now = self.now()
         audience = self._audiences.get(topic)
-        if audience is None or not audience.holds(self.page, now):
+        if audience is None or not audience.holds(self.page, self.now):
             name = self._name(topic)
-            audience = Audience(name or uncommitted, self.roster(), now)
+            audience = Audience(name or uncommitted, self.roster(), self.now())
             if name is not None:
                 self._audiences[topic] = audience
         return audience
@@ -138,7 +137,9 @@ class Presence:
     def missed(self, topic: int, shard: int, due: int) -> None:
         """Tell the owner of a job that was stored without a hint, if its horizon has reached out to there meanwhile."""
         try:
-            audience = self.audience(topic)
+            audience = self._audiences.get(topic)  # `furthest` has looked just now
+            if audience is None or not audience.holds(self.page, self.now):
+                audience = self.audience(topic)
             if audience.owners and due <= self.page.words[HORIZON + audience.owners[shard]]:
                 self.reload(audience.owners[shard])
                 self.ring([audience.owners[shard]])
