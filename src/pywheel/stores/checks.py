@@ -115,7 +115,7 @@ def _put(put: c.Put) -> None:
         if type(topic) is not str or topic not in names:
             _text("topic", topic)
             names.add(topic)
-        if key is ttr is attempts is headers is delay is parent is None:
+        if key is None and ttr is None and attempts is None and headers is None and delay is None and parent is None:
             continue
         _more(key, ttr, attempts, headers, delay, parent)
 
