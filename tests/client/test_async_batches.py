@@ -266,6 +266,32 @@ def test_an_areserve_that_is_cancelled_when_its_jobs_have_come_gives_them_back(q
     assert queue.counts() == {"t": Counts(delayed=1)}
 
 
+def test_an_areserve_that_is_cancelled_again_and_again_gives_its_jobs_back(queue):
+    queue.put("t")
+    gate, begun, apply = threading.Event(), threading.Event(), queue.store.apply
+
+    def slow(commands):
+        begun.set()
+        gate.wait(60)
+        return apply(commands)
+
+    queue.store.apply = slow
+
+    async def program():
+        task = asyncio.create_task(queue.areserve("t"))
+        await asyncio.to_thread(begun.wait, 60)
+        for _ in range(3):
+            task.cancel()
+            await asyncio.sleep(0.01)
+            assert not task.done()
+        gate.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(program())
+    assert queue.counts() == {"t": Counts(delayed=1)}
+
+
 def test_an_areserve_that_is_cut_off_by_the_end_of_its_loop_gives_its_jobs_back(queue):
     queue.put("t")
     gate, begun, apply = threading.Event(), threading.Event(), queue.store.apply

@@ -1,17 +1,21 @@
 """A world in one thread: clients, a store that fails, workers that crash, stop, drain and come back, a clock by hand.
 
 Everything follows from the seed. What is checked is the accounting of a queue: all that was put is delivered, nothing
-early, nothing after a confirmed cancel, extra deliveries only for attempts that failed or leases that were lost, and
-no due job waits for long while a worker that handles its topic has room.
+early, nothing after a confirmed cancel, nothing of a paused topic once its worker knows, extra deliveries only for
+attempts that failed or leases that were lost, no due job waits for long while a worker that handles its topic has room,
+and a job that kills its process is dead after its attempts and takes no other with it.
 """
 
 import random
 from collections import Counter
 from datetime import timedelta
 
-from pywheel import Fixed, JobQueue, ManualClock, StoreError
+from pywheel import JobExists, JobQueue, ManualClock, StoreError
 from pywheel.events import Events
 from pywheel.jobs import State
+from pywheel.jobs.commands import Claim, Pause
+from pywheel.jobs.lifecycle import LOST_BEGUN, LOST_HELD
+from pywheel.jobs.retry import RetryPolicy
 from pywheel.stores import open
 from pywheel.stores.contract import Filter
 from pywheel.testing import FaultyStore
@@ -23,15 +27,36 @@ HOUR = 3_600
 TOPICS = ("a", "b", "c")
 TTR = 2.0  # seconds
 PATIENCE = 2.0  # seconds that a due job may wait while somebody has room for it
+SILENCE = (
+    0.85  # seconds more for each worker that falls silent meanwhile: each may have been the job's owner in its turn
+)
 TROUBLE = 1.6  # seconds after a fault of the store in which its workers may be away
+TRIAL = 0.35  # seconds that a job which may have killed its process keeps the others of that kind waiting, at first
+POISON = b"poison"
+POISONOUS = 4  # attempts that a job has which kills its process
+HITS = 3  # attempts that a neighbour may lose to it, by which time it is tried for longer than any handler here takes
+
+
+class Steady(RetryPolicy):
+    """Half a second each time: a policy that says so once, as all its delays go along with each claim."""
+
+    max_attempts = 10_000
+
+    def __init__(self):
+        super().__init__((500,), 0.0)
+
+
+class Killed(BaseException):
+    """A handler ended its process."""
 
 
 class StillPool(Pool):
     """A pool without threads: a handler that starts ends when the world's clock says so."""
 
-    def __init__(self, handler, outside, world):
+    def __init__(self, handler, outside, world, worker):
         super().__init__(handler, outside)
         self.world = world
+        self.worker = worker
         self.running = {}  # lease: when it ends, by the monotonic clock
 
     @property
@@ -46,7 +71,7 @@ class StillPool(Pool):
         while self._queue and self.free > 0:
             lease = self._queue.popleft()
             if self._starts(lease):
-                self.running[lease] = self._clock.time() + self.world.started(lease)
+                self.running[lease] = self._clock.time() + self.world.started(lease, self.worker)
 
     def end(self):
         now = self._clock.time()
@@ -63,13 +88,14 @@ class SimulatedWorker:
 
     def __init__(self, world, topics):
         self.world = world
+        self.paused = set()  # the topics that it knows to be paused
         handlers = {topic: world.queue.handlers[topic] for topic in topics}
         self.notifier = world.store.notifier("w")
         self.dispatcher = Dispatcher(
             world.store,
             self.notifier,
             handlers,
-            lambda handler, outside: StillPool(handler, outside, world),
+            lambda handler, outside: StillPool(handler, outside, world, self),
             Events(),
         )
         self.topics = topics
@@ -94,6 +120,7 @@ class SimulatedWorker:
             if not self.dispatcher.step():
                 self.world.troubled()
                 return
+            self.paused = set(self.world.paused)
             if self.dispatcher.timeout() > 0:
                 return
 
@@ -115,22 +142,29 @@ class World:
         self.clock = ManualClock(wall=NOW)
         self.failing = 0.0
         self.trouble_until = 0.0
+        self.paused = set()
         self.calm = False
         self.store = FaultyStore(open(url, clock=self.clock), self.fault)
         self.queue = JobQueue(self.store)
         for topic in TOPICS:
-            self.queue.handler(topic, concurrency=3, ttr=TTR, retry=Fixed("500ms", attempts=10_000))(print)
+            self.queue.handler(topic, concurrency=3, ttr=TTR, retry=Steady())(print)
         self.due = {}  # id: the earliest due time that the outside may count on
+        self.unanswered = set()  # ids that were to be claimed by a command that was not answered
         self.unsure = set()  # ids whose last change was not answered
         self.cancelled = set()
         self.delivered, self.spare = Counter(), Counter()
         self.waited = Counter()  # id: seconds that it was due, not claimed, and somebody had room
         self.longest = 0.0
+        self.slow = {topic: self.random.choice([0.05, 0.7]) for topic in TOPICS}  # the part of its jobs that take long
+        self.poisons = set()
+        self.hits = Counter()  # (job, who killed its process): attempts
         self.workers = [SimulatedWorker(self, TOPICS[:2]), SimulatedWorker(self, TOPICS)]
+        self.workers += [SimulatedWorker(self, self.some_topics()) for _ in range(self.random.randrange(4))]
 
     def fault(self, when, commands):
         if self.failing and self.random.random() < self.failing:
             self.troubled()
+            self.unanswered.update(id for command in commands if isinstance(command, Claim) for id in command.ids)
             raise StoreError(f"failed {when}")
 
     def troubled(self):
@@ -138,15 +172,32 @@ class World:
 
     # ---- what handlers do -------------------------------------------------------------------------------------------
 
-    def started(self, lease):
+    def started(self, lease, worker):
         """Account for a delivery; return how long it takes."""
         job = lease.job
+        assert job.topic not in worker.paused & self.paused, f"job {job.id} begins, and {job.topic} is paused"
         self.delivered[job.id] += 1
+        held = job.lost == LOST_HELD and not self.spare[job.id] and job.id not in self.unanswered
+        assert not held, f"job {job.id} was lost unstarted, by a worker that went on"
         assert job.id not in self.cancelled, f"job {job.id} was cancelled"
         assert job.due <= self.clock.wall(), f"job {job.id} is early"
         if job.id in self.due and job.attempt == 1:
             assert self.due[job.id] <= job.due, f"job {job.id} is early"
-        return 0 if self.calm else self.random.choice([0, 0, 0, 0.01, 0.3, 0.9 * TTR, 0.9 * TTR, 1.5 * TTR, 20])
+        if job.body == POISON:
+            self.poisons.add(job.id)
+            self.poisoned(job, worker)
+            raise Killed
+        if self.calm or self.random.random() > self.slow[job.topic]:
+            return 0
+        return self.random.choice([0.01, 0.3, 0.9 * TTR, 0.9 * TTR, 1.5 * TTR, 20])
+
+    def poisoned(self, job, worker):
+        """Account for those that were running beside a job that kills its process."""
+        now = self.clock.time()
+        for topic in worker.dispatcher.topics.values():
+            for lease in topic.pool.running:
+                if now < lease.until and lease.job.id != job.id:
+                    self.hits[lease.job.id, job.id] += 1
 
     def fails(self):
         return not self.calm and self.random.random() < 0.15
@@ -173,6 +224,44 @@ class World:
             return
         self.due.update(dict.fromkeys(ids, self.clock.wall()))
 
+    def put_with_key(self):
+        """Put a job with a key: it is refused, or replaces one that waits, or is a new one."""
+        topic, key, delay = self.random.choice(TOPICS), self.random.choice("kl"), self.random.randrange(20)
+        due = self.clock.wall() + delay * 1000
+        try:
+            id = self.queue.put(topic, delay=delay, key=key, replace=self.random.random() < 0.5)
+        except JobExists:
+            return
+        except StoreError:
+            job = self.store.inner.get((topic, key))
+            if job is not None and job.id in self.due:  # perhaps replaced
+                self.due[job.id] = min(due, self.due[job.id])
+            return
+        self.due[id] = due
+        self.waited.pop(id, None)
+
+    def put_poison(self, topic=None):
+        try:
+            id = self.queue.put(topic or self.random.choice(TOPICS), POISON, max_attempts=POISONOUS)
+        except StoreError:
+            return
+        self.due[id] = self.clock.wall()
+
+    def pause(self):
+        """Pause a topic, or let it go on; without waiting for the workers."""
+        topic = self.random.choice(TOPICS)
+        pausing = topic not in self.paused
+        try:
+            self.store.apply([Pause(topic, paused=pausing)])
+        except StoreError:
+            pausing = any(found.name == topic and found.paused for found in self.store.inner.topics())
+        if pausing:
+            self.paused.add(topic)
+        else:
+            self.paused.discard(topic)
+            for worker in self.workers:
+                worker.paused.discard(topic)
+
     def cancel(self):
         if self.due:
             id = self.random.choice(list(self.due))
@@ -195,17 +284,26 @@ class World:
 
     def crash(self):
         """A worker dies: what it holds will be lost. Somebody starts another one, perhaps with other topics."""
-        worker = self.random.choice(self.workers)
+        self.dies(self.random.choice(self.workers))
+
+    def dies(self, worker):
         self.forgive(worker)
+        self.unanswered.update(job.id for job in self.store.inner.jobs(Filter(state=State.RUNNING), 0, 1_000))
+        self.silent()
         self.workers.remove(worker)
-        worker.notifier._presence.notifiers.pop(worker.notifier.worker, None)  # nobody says goodbye
-        self.workers.append(SimulatedWorker(self, self.some_topics()))
+        if hasattr(worker.notifier._presence, "notifiers"):
+            worker.notifier._presence.notifiers.pop(worker.notifier.worker, None)  # nobody says goodbye
+        self.workers.append(SimulatedWorker(self, TOPICS if self.calm else self.some_topics()))
 
     def stop(self):
         """A worker is stopped, as by SIGSTOP, or by a machine that swaps."""
         worker = self.random.choice(self.workers)
         worker.stopped_until = self.clock.time() + self.random.choice([0.3, 1.5, 10])
         self.forgive(worker)
+        self.silent()
+
+    def silent(self):
+        self.waited = Counter({id: waited - SILENCE for id, waited in self.waited.items()})
 
     def drain(self):
         """A worker is told to go, and another one comes."""
@@ -244,8 +342,11 @@ class World:
     # ---- time -------------------------------------------------------------------------------------------------------
 
     def turn(self):
-        for worker in self.workers:
-            worker.turn()
+        for worker in list(self.workers):
+            try:
+                worker.turn()
+            except Killed:
+                self.dies(worker)
         if self.failing:
             self.forgive_all()
 
@@ -261,20 +362,26 @@ class World:
     def account(self, seconds):
         """Count for how long due jobs have waited though somebody had room."""
         roomy = {topic for topic in TOPICS if any(worker.has_room(topic) for worker in self.workers)}
+        roomy -= self.paused
         if not roomy or self.clock.time() < self.trouble_until:
             self.waited.clear()
             return
         waiting = Counter()
-        for job in self.store.inner.jobs(Filter(state=State.DELAYED, due_until=self.clock.wall()), 0, 1_000):
+        due = self.store.inner.jobs(Filter(state=State.DELAYED, due_until=self.clock.wall()), 0, 1_000)
+        suspects = sum(job.lost == LOST_BEGUN for job in due)
+        for job in due:
             if job.topic in roomy:
-                waiting[job.id] = self.waited[job.id] + seconds
+                waited = waiting[job.id] = self.waited[job.id] + seconds
+                self.longest = max(waited, self.longest)
+                # Those that may have killed their process are tried one after the other, longer each time.
+                patience = PATIENCE + (suspects * TRIAL * 4 ** min(max(job.attempt - 1, 0), 3) if job.lost else 0)
+                assert waited <= patience, f"job {job.id} waits while somebody has room"
         self.waited = waiting
-        self.longest = max(waiting.values(), default=self.longest)
-        assert self.longest <= PATIENCE, f"job {max(waiting, key=waiting.get)} waits while somebody has room"
 
     def run(self, steps):
         actions = [self.put] * 8 + [self.put_many, self.cancel, self.reschedule, self.trouble]
-        actions += [self.crash, self.stop, self.drain]
+        actions += [self.crash, self.stop, self.drain, self.put_with_key, self.put_with_key, self.pause]
+        actions += [self.put_poison] * (self.random.random() < 0.3)
         for _ in range(steps):
             self.random.choice(actions)()
             if self.random.random() < 0.02:
@@ -286,25 +393,35 @@ class World:
         """Let all that is left be delivered: no more faults, and time passes."""
         self.failing = 0.0
         self.calm = True
+        for topic in list(self.paused):
+            self.store.apply([Pause(topic, paused=False)])
+        self.paused.clear()
+        for worker in self.workers:
+            worker.paused.clear()
         self.workers.append(SimulatedWorker(self, TOPICS))
         for _ in range(400):
             self.pass_time(0.5)
             if not any(count.delayed or count.running for count in self.queue.counts().values()):
                 return
             if self.random.random() < 0.2:
+                self.forgive_all()
                 self.clock.jump(900)
                 self.waited.clear()
         raise AssertionError(f"jobs are left: {self.queue.counts()}")
 
     def check(self):
         """Compare what the outside was told with what the store has."""
+        self.forgive_all()  # handlers that hang to the end
         jobs = {id: self.queue.get(id) for id in self.due}
         lost = [id for id, job in jobs.items() if not self.delivered[id] and job.state is not State.CANCELLED]
-        wrong = [id for id, job in jobs.items() if job.state not in (State.DONE, State.CANCELLED)]
+        end = {id: State.DEAD if job.body == POISON and id in self.poisons else State.DONE for id, job in jobs.items()}
+        wrong = [id for id, job in jobs.items() if job.state not in (end[id], State.CANCELLED)]
         known = self.cancelled | self.unsure
         uncalled = [id for id, job in jobs.items() if job.state is State.CANCELLED and id not in known]
         extra = {id: n - 1 for id, n in self.delivered.items() if n - 1 > self.spare[id]}
         assert (lost, wrong, uncalled, extra) == ([], [], [], {})
+        assert all(jobs[id].attempt == POISONOUS for id in self.poisons & set(jobs) if end[id] is jobs[id].state)
+        assert max(self.hits.values(), default=0) <= HITS, f"too many attempts were lost to another job: {self.hits}"
 
 
 def play(seed, url, steps):

@@ -37,6 +37,7 @@ class Storm:
         self.processes = []
         self.serial = 0
         self.later = []  # (when, what): what is to be done in some seconds
+        self.calm = False
         self.watchdog = self.start("ledger_watchdog.py", url=False)
         self.producers = [self.producer() for _ in range(3)]
         self.workers = [self.worker() for _ in range(WORKERS)]
@@ -52,7 +53,7 @@ class Storm:
             str(self.path),
             *map(str, arguments),
         ]
-        with open(self.folder / "errors.txt", "ab") as errors:
+        with Path(self.folder, "errors.txt").open("ab") as errors:
             process = subprocess.Popen(command, env=environment(), stderr=errors)
         self.processes.append(process)
         return process
@@ -65,7 +66,9 @@ class Storm:
         return self.start("ledger_producer.py", self.name(), self.draw.randrange(10**6), *TOPICS)
 
     def worker(self, topics=None, grace=None):
-        """Start a worker; every topic is somebody's most of the time."""
+        """Start a worker; every topic is somebody's most of the time, and in the end everybody's."""
+        if self.calm:
+            topics = sorted({topic.name for topic in self.queue.store.topics()} | {*TOPICS} - {"hand"})
         topics = topics or self.draw.sample(TOPICS[:-1], self.draw.randint(1, 4))
         if self.draw.random() < 0.2:
             topics = [*topics, "hand"]
@@ -218,8 +221,8 @@ class Storm:
             producer.terminate()
         for producer in self.producers:
             assert producer.wait(60) == 0
-        topics = [topic.name if hasattr(topic, "name") else topic for topic in self.queue.topics()]
-        self.workers.append(self.worker(sorted({*topics, *TOPICS} - {"hand"})))
+        self.calm = True
+        self.workers.append(self.worker())
         until = time.monotonic() + DRAINED
         while any(count.delayed or count.running for count in self.queue.counts().values()):
             assert time.monotonic() < until, f"jobs are left: {self.queue.counts()}"

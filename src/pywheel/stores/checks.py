@@ -115,9 +115,15 @@ def _put(put: c.Put) -> None:
         if type(topic) is not str or topic not in names:
             _text("topic", topic)
             names.add(topic)
-        if key is ttr is attempts is headers is delay is parent is None:
-            continue
-        _more(key, ttr, attempts, headers, delay, parent)
+        if (
+            key is not None
+            or ttr is not None
+            or attempts is not None
+            or headers is not None
+            or delay is not None
+            or parent is not None
+        ):
+            _more(key, ttr, attempts, headers, delay, parent)
 
 
 def _more(key: Any, ttr: Any, attempts: Any, headers: Any, delay: Any, parent: Any) -> None:

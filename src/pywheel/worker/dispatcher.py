@@ -258,9 +258,10 @@ class Dispatcher:
             return
         leases = [Lease(job, topic, asked, begun=number < outcome.begun) for number, job in enumerate(outcome.jobs)]
         self._leases.add(leases)
-        for job in outcome.jobs:
+        for lease in leases:
+            job = lease.job
             if job.lost == LOST_BEGUN:
-                self._suspects.tried((job.id, job.claims), asked)
+                self._suspects.tried((job.id, job.claims), asked, job.attempt, lease.ttr / 1000)
         if self._events.listeners:
             self._events.tell(JobsClaimed(topic.name, len(leases)))
         topic.feed(leases, self._clock.time())
@@ -296,6 +297,8 @@ class Dispatcher:
         step = max(self._offset[0] - high, 0.0) - max(low - self._offset[1], 0.0)
         if abs(step) > _TOLERANCE:
             self._events.tell(ClockStepped(round(step, 3)))
+            for topic in self.topics.values():
+                topic.behind = 0  # that was a time of the old clock: the others would take it for one to come
             self._windows.reset()
             self._pruning.again()
             self._rung = True

@@ -149,7 +149,10 @@ class Windows:
     # ---- what is due ------------------------------------------------------------------------------------------------
 
     def put_back(self, window: Window, left: Iterable[Due]) -> None:
-        """Wait again for jobs that were taken and not claimed."""
+        """Wait again for jobs that were taken and not claimed.
+
+        Those that are due may not be claimed together with others, and come after all that can be.
+        """
         back = []
         for job in left:
             if job.due > self._now:
@@ -157,7 +160,9 @@ class Windows:
                 self._wait_for(window, job)
             elif window.known.get(job.id) == 0:
                 back.append(job.id)
-        self.return_ids(window, back)
+        window.ready.extend(back)
+        if window.ready:
+            self.ready[window] = None
 
     def return_ids(self, window: Window, ids: Iterable[int]) -> None:
         """Make ids ready again, before all others."""

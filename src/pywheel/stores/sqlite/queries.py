@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import repeat
 from operator import itemgetter
@@ -20,7 +20,7 @@ from ...jobs.lifecycle import Run
 from ..checks import clamped, in_range
 from ..contract import Filter, Span
 from .connection import connect, translated
-from .lists import listed
+from .lists import Rows, listed
 from .statements import SQL
 from .transaction import FINISHED, OUTCOMES
 
@@ -97,9 +97,11 @@ class Reader:
         topic = None if filter.topic is None else self._topic(filter.topic)
         if topic is None and filter.topic is not None:
             return []
-        return self._at_one_time(
-            lambda rows: listed(rows, lambda ids: self._among(rows, ids, now), filter, topic, after, limit, now)
-        )
+
+        def page(choose: Callable[[Rows], list[int]]) -> tuple[list[int], list[Job]]:
+            return self._at_one_time(lambda rows: (ids := choose(rows), self._among(rows, ids, now)))
+
+        return listed(page, filter, topic, after, limit, now)
 
     def history(self, id: int, now: int) -> list[Attempt]:
         """Return what was tried with a job."""
@@ -124,7 +126,9 @@ class Reader:
             lambda rows: (rows("topic_counts"), rows("count_tail", (_END,)), rows("count_running", {"now": now}))
         )
         numbers, names, live, done, dead, cancelled = map(json.loads, topics[0])
-        counts = dict(zip(numbers, map(Counts, live, repeat(0), done, dead, cancelled), strict=True))
+        columns = zip(live, repeat(0), done, dead, cancelled)
+        records: Iterator[Counts] = map(tuple.__new__, repeat(Counts), columns)  # without a call in Python for each
+        counts = dict(zip(numbers, records, strict=True))
         for topic, count in tail:
             counts[topic] = _plus(counts[topic], State.DELAYED, count)
         for topic, begun, over, spent, count in running:
