@@ -1,6 +1,6 @@
 """What `make bench-jobs` runs: every measure of the jobs, as a page.
 
-usage: python -m benchmarks.jobs [PAGE] [--quick] [--only NAME,NAME]
+usage: python -m benchmarks.jobs [PAGE] [--quick] [--only NAME,NAME] [--soak MINUTES]
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ def main() -> None:
     parser.add_argument("page", nargs="?", type=Path)
     parser.add_argument("--quick", action="store_true", help="a tenth of the jobs, each measured once")
     parser.add_argument("--only", default="", help="names of measures")
+    parser.add_argument("--soak", type=float, default=30, metavar="MINUTES", help="how long the soak lasts")
     options = parser.parse_args()
     wanted = set(filter(None, options.only.split(",")))
     rows = []
-    for measure in measures(10 if options.quick else 1):
+    for measure in measures(10 if options.quick else 1, options.soak):
         if wanted and measure.name not in wanted:
             continue
         floors, results = measured(measure, 1 if options.quick else measure.rounds)

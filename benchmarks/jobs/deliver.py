@@ -7,40 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from benchmarks.jobs.floor import BODY
+from benchmarks.jobs.processes import percentiles, start, worker
 from benchmarks.jobs.put import delay, fill
 from pywheel import JobQueue, Tally, Worker
-
-
-def start(url: str, report: Path) -> subprocess.Popen[bytes]:
-    """Start a worker process."""
-    return subprocess.Popen([sys.executable, "-m", "benchmarks.jobs.worker_process", url, str(report)])
-
-
-@contextmanager
-def worker(url: str, report: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a worker process; at the end it writes its report."""
-    process = start(url, report)
-    try:
-        while not Path(f"{report}.ready").exists():
-            time.sleep(0.002)
-        yield process
-        process.send_signal(signal.SIGTERM)
-        process.wait(60)
-    finally:
-        process.kill()
-        process.wait()
-
-
-def percentiles(report: Path) -> dict[str, Any]:
-    """Return the lateness that a worker reports, in ms."""
-    late = json.loads(report.read_text())["late"]
-    return {f"p{part:g}": 1000 * late[min(int(part / 100 * len(late)), len(late) - 1)] for part in (50, 99, 100)}
 
 
 def lateness(folder: Path, count: int) -> dict[str, Any]:
@@ -108,7 +81,7 @@ def idle(folder: Path, stored: int, seconds: float) -> dict[str, float]:
     """Return what a worker costs while all jobs are far."""
     url, report = f"sqlite:///{folder}/idle{stored}.db", folder / f"{stored}idle.json"
     fill(url, stored)
-    with worker(url, report) as process:
+    with worker(url, report, counts=True) as process:
         time.sleep(3)
         process.send_signal(signal.SIGUSR1)  # what follows is counted
         time.sleep(seconds)

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from pywheel import JobQueue
+from pywheel.stores.sqlite.connection import connect
 from pywheel.stores.sqlite.statements import SQL
 
 BODY = b"x" * 128
@@ -16,9 +17,11 @@ class RawInserts:
     """The statement of a put on a bare connection, on a file with the same tables and settings."""
 
     def __init__(self, folder: Path) -> None:
-        self._queue = JobQueue(f"sqlite:///{folder}/floor.db")
-        self._queue.put("t", BODY)
-        self._execute = self._queue.store._connection.execute  # type: ignore[attr-defined]
+        path = f"{folder}/floor.db"
+        with JobQueue(f"sqlite:///{path}") as queue:
+            queue.put("t", BODY)
+        self._connection = connect(path)
+        self._execute = self._connection.execute
         self._draw = random.Random(1)
 
     def insert(self, count: int) -> None:
@@ -32,9 +35,9 @@ class RawInserts:
         now = time.time_ns() // 1_000_000
         rows = [(1, now + self._draw.randrange(5_000, 20_000), 7_000, BODY) for _ in range(count)]
         self._execute("BEGIN IMMEDIATE")
-        self._queue.store._connection.executemany(SQL["put_plain"], rows)  # type: ignore[attr-defined]
+        self._connection.executemany(SQL["put_plain"], rows)
         self._execute("COMMIT")
 
     def close(self) -> None:
         """Close the file."""
-        self._queue.close()
+        self._connection.close()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.jobs import deliver, put
+from benchmarks.jobs import crowds, deliver, put, views
+from benchmarks.jobs.soak import soak
 
 ROUNDS = 5
 
@@ -21,14 +23,23 @@ class Measure(NamedTuple):
     run: Callable[[Path], Any]
 
 
-def measures(part: int) -> list[Measure]:
-    """Return all of them, with a `part`-th of the jobs where there are many."""
-    return [*_puts(), *_sizes(), *_deliveries(part), *_among_many(part)]
+def measures(part: int, minutes: float) -> list[Measure]:
+    """Return all of them, with a `part`-th of the jobs where there are many, and a soak of so many minutes."""
+    return [
+        *_puts(),
+        *_sizes(),
+        *_deliveries(part),
+        *_beside_each_other(part),
+        *_crowds(part),
+        *_among_many(part),
+        *_views(part),
+        *_soak(minutes),
+    ]
 
 
 def _puts() -> list[Measure]:
     return [
-        Measure("one", ROUNDS, ">= 0.90 of the floor", "`put` one by one, a second", put.one_by_one),
+        Measure("one", ROUNDS, ">= 0.85 of the floor", "`put` one by one, a second", put.one_by_one),
         Measure("threads8", ROUNDS, "", "by 8 threads, a second", lambda f: put.by_threads(f, 8)),
         Measure("threads32", ROUNDS, ">= 30 000", "by 32 threads, a second", lambda f: put.by_threads(f, 32)),
         Measure("tasks32", ROUNDS, "", "by 32 asyncio tasks, a second", lambda f: put.by_tasks(f, 32)),
@@ -59,6 +70,64 @@ def _deliveries(part: int) -> list[Measure]:
         Measure("drain5", ROUNDS, ">= 50 000", "drain of 5 000 due, a second", lambda f: deliver.drain(f, 5_000)),
         Measure("drain100", ROUNDS, ">= 25 000", "drain of 100 000 due, a second", lambda f: deliver.drain(f, hundred)),
     ]
+
+
+def _beside_each_other(part: int) -> list[Measure]:
+    hundred, million = 100_000 // part, 1_000_000 // part
+    drain = f"drain of {hundred:,} due, the handler parses JSON and writes a line, by"
+    late = "late, 5 000 topics with handlers, 200 jobs a second, ms"
+    return [
+        Measure(
+            "work1", 3, ">= 22 000", f"{drain} 1 process, a second", lambda f: crowds.drain_by_processes(f, 1, hundred)
+        ),
+        Measure(
+            "work2", 3, ">= 1.6 x that", f"{drain} 2 processes", lambda f: crowds.drain_by_processes(f, 2, hundred)
+        ),
+        Measure(
+            "backlog",
+            1,
+            "p99 <= 10",
+            f"late beside a backlog of {million:,} of another topic, ms",
+            lambda f: crowds.beside_a_backlog(f, million),
+        ),
+        Measure("topics", 1, "p99 <= 10", late, lambda f: crowds.many_topics(f, 5_000)),
+    ]
+
+
+def _crowds(part: int) -> list[Measure]:
+    jobs = 2_000 if part == 1 else 500
+    without = "of 4 workers, ttr 2 s, s: others' jobs late by / its running jobs again after"
+    goal = "unstarted <= 1, again <= 3 s"
+    shared = [
+        Measure(
+            f"crowd{workers}",
+            1,
+            f"<= {most} ms",
+            f"processor time of a job, {workers} workers, ms",
+            lambda f, workers=workers: crowds.processor_time_of_a_job(f, workers, jobs),  # type: ignore[misc]
+        )
+        for workers, most in ((1, 1.4), (16, 2), (40, 2.8))
+    ]
+    return [
+        Measure("killed", 1, goal, f"SIGKILL to one {without}", lambda f: crowds.without_one(f, signal.SIGKILL)),
+        Measure("stopped", 1, goal, f"SIGSTOP to one {without}", lambda f: crowds.without_one(f, signal.SIGSTOP)),
+        *shared,
+        Measure("idle40", 1, "<= 0.05", "40 idle workers, processors", lambda f: crowds.idle_workers(f, 40)),
+    ]
+
+
+def _views(part: int) -> list[Measure]:
+    hundred, many = 100_000 // part, 10_000_000 // part
+    listed = f"the first 50 of {hundred:,} jobs of 5 000 topics, ms"
+    return [
+        Measure("list", 1, "<= 20 ms", listed, lambda f: views.listing(f, 5_000, hundred)),
+        Measure("counts", 1, "<= 5 ms", "`counts()` with many jobs, ms", lambda f: views.counting(f, many)),
+    ]
+
+
+def _soak(minutes: float) -> list[Measure]:
+    title = f"{minutes:g} min of 500 jobs a second, kept for 1 min: after a sixth of it, at the end; late, ms"
+    return [Measure("soak", 1, "nothing grows", title, lambda f: soak(f, minutes))]
 
 
 def _among_many(part: int) -> list[Measure]:

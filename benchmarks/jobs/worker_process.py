@@ -1,66 +1,123 @@
-"""A worker process with a no-op handler; at its end it writes down what it saw.
+"""A worker process; at its end it writes down what it saw.
 
-usage: python -m benchmarks.jobs.worker_process URL REPORT
+usage: python -m benchmarks.jobs.worker_process URL REPORT [OPTIONS]
+
+The options are JSON: `topics`, a list, or how many; `listened`, those whose lateness counts; `handler`, a name from
+`HANDLERS`; `handling` and `working`, what the handler's registration and the worker take; `listens` and `counts`,
+whether it notes lateness and statements; `wait`, a file before which it does not begin.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import signal
+import sqlite3
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from benchmarks.resident import resident_bytes
-from pywheel import JobQueue, Worker
+from pywheel import Fixed, Job, JobQueue, Worker
 from pywheel.events import Event, JobStarted
 
 
-def main(url: str, report: str) -> None:
-    """Work until told to stop."""
+def nothing(report: str) -> Callable[[Job], None]:
+    """Return a handler that does nothing; the first call is written down."""
     began = time.time()
-    lateness: list[float] = []
-    statements = [0]
     first: list[float] = []
 
-    def note(event: Event) -> None:
-        if isinstance(event, JobStarted):
-            lateness.append(event.late)
-
-    queue = JobQueue(url, listeners=[note])
-
-    def count(statement: str) -> None:
-        statements[0] += 1
-
-    @queue.handler("t", concurrency=8)
-    def handle(job: object) -> None:
+    def handle(job: Job) -> None:
         if not first:
             first.append(time.time() - began)
             Path(f"{report}.first").write_text(str(first[0]))
 
-    if report.endswith("idle.json"):
-        queue.store._connection.set_trace_callback(count)  # type: ignore[attr-defined]
-        queue.store._reader._connection.set_trace_callback(count)  # type: ignore[attr-defined]
-    worker = Worker(queue)
-    worker.start()
+    return handle
+
+
+def writes(report: str) -> Callable[[Job], None]:
+    """Return a handler that parses its body, and writes a line of it."""
+    file = os.open(f"{report}.lines", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def handle(job: Job) -> None:
+        os.write(file, b"%d\n" % json.loads(job.body)["order"])
+
+    return handle
+
+
+def runs_and_tells(report: str) -> Callable[[Job], None]:
+    """Return a handler that writes down when it begins, and takes the seconds that its body says."""
+    file = os.open(f"{report}.starts", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def handle(job: Job) -> None:
+        os.write(file, b"%d %f\n" % (job.id, time.time()))
+        time.sleep(float(job.body))
+
+    return handle
+
+
+HANDLERS = {"nothing": nothing, "writes": writes, "runs_and_tells": runs_and_tells}
+
+
+class Statements:
+    """Counts what SQLite is asked, on every connection that is opened from now on."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        connect: Any = sqlite3.connect
+
+        def traced(*arguments: Any, **more: Any) -> sqlite3.Connection:
+            connection: sqlite3.Connection = connect(*arguments, **more)
+            connection.set_trace_callback(self._add)
+            return connection
+
+        sqlite3.connect = traced  # type: ignore[assignment]
+
+    def _add(self, _: str) -> None:
+        self.count += 1
+
+
+def main(url: str, report: str, given: str = "{}") -> None:
+    """Work until told to stop."""
+    options = json.loads(given)
+    statements = Statements() if options.get("counts") else None
+    late: list[float] = []
+    topics = options.get("topics", ["t"])
+    names = topics if isinstance(topics, list) else [f"t{number}" for number in range(topics)]
+    listened = set(options.get("listened", names))
+
+    def listen(event: Event) -> None:
+        if isinstance(event, JobStarted) and event.job.topic in listened:
+            late.append(event.late)
+
+    queue = JobQueue(url, listeners=[listen] if options.get("listens", True) else [])
+    handle = HANDLERS[options.get("handler", "nothing")](report)
+    for topic in names:
+        queue.handler(topic, **{"concurrency": 8, "retry": Fixed(0), **options.get("handling", {})})(handle)
+    worker = Worker(queue, **options.get("working", {}))
     Path(f"{report}.ready").touch()
+    while "wait" in options and not Path(options["wait"]).exists():
+        time.sleep(0.001)
+    worker.start()
     idle = (time.process_time(), time.monotonic(), 0)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
 
     def settled(*_: object) -> None:
         nonlocal idle
-        idle = (time.process_time(), time.monotonic(), statements[0])
+        idle = (time.process_time(), time.monotonic(), statements.count if statements else 0)
 
     signal.signal(signal.SIGUSR1, settled)
     while not stop.wait(1_000):
         pass
     seconds = time.monotonic() - idle[1]
-    cpu, asked = time.process_time() - idle[0], statements[0] - idle[2]
+    cpu, asked = time.process_time() - idle[0], (statements.count if statements else 0) - idle[2]
     worker.stop()
     worker.join()
-    result = {"late": sorted(lateness), "idle_seconds": seconds, "cpu": cpu, "queries": asked, "rss": resident_bytes()}
+    result = {"late": sorted(late), "idle_seconds": seconds, "cpu": cpu, "queries": asked, "rss": resident_bytes()}
     Path(report).write_text(json.dumps(result))
 
 

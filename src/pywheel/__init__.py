@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .jobs import Exponential, Fixed, GiveUp, Job, Ladder, RetryLater, State
     from .observe import Tally
     from .timers import AsyncDelayQueue, AsyncTimers, EventLoop, QueueShutDown
-    from .worker import Worker
+    from .worker import Supervisor, Worker
 
 __all__ = [
     "AsyncDelayQueue",
@@ -72,6 +72,7 @@ __all__ = [
     "StoreFull",
     "StoreReadOnly",
     "StoreTooNew",
+    "Supervisor",
     "TTLDict",
     "Tally",
     "ThreadTimers",
@@ -93,7 +94,7 @@ _LATER: Final = {
     "JobQueue": ".client",
     **dict.fromkeys(("Exponential", "Fixed", "GiveUp", "Job", "Ladder", "RetryLater", "State"), ".jobs"),
     "Tally": ".observe",
-    "Worker": ".worker",
+    **dict.fromkeys(("Supervisor", "Worker"), ".worker"),
 }
 
 

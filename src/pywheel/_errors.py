@@ -48,6 +48,9 @@ class JobExists(PywheelError):
         self.id = id
         """The job that has the key."""
 
+    def __reduce__(self) -> tuple[type["JobExists"], tuple[str, int], dict[str, object]]:
+        return type(self), (str(self), self.id), self.__dict__  # pickled by itself it would forget the id
+
 
 class NoSuchJob(PywheelError, LookupError):
     """No job has this id, or this topic and key."""
@@ -57,16 +60,16 @@ class StoreError(PywheelError):
     """The store could not do it; nothing of the call was stored, unless it says otherwise."""
 
 
-class StoreBusy(StoreError):
-    """Somebody else kept the store locked for too long: try again."""
-
-
 class StoreAway(StoreError):
-    """The store cannot be reached: try again later."""
+    """The store cannot be reached: a server does not answer, or a connection to it broke."""
 
 
 class StoreClosed(StoreError):
-    """The store was closed, or was opened before a fork: open another one."""
+    """The store was closed: open another one."""
+
+
+class StoreBusy(StoreError):
+    """Somebody else kept the store locked for too long: try again."""
 
 
 class StoreFull(StoreError):

@@ -162,6 +162,19 @@ def test_work_begins_again_when_a_source_changes_and_waits_for_one_that_is_broke
         assert process.wait(60) == 0
 
 
+@POSIX
+def test_work_keeps_several_processes_alive_and_drains_them_all(tmp_path):
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    with JobQueue(url) as queue, work(tmp_path, MODULE.format(url=url), "--processes", "2") as process:
+        ids = queue.put_many([queue.job("t") for _ in range(20)])
+        until(lambda: queue.counts()["t"].done == len(ids))
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert f"2 processes working on {url}, topics t" in err
+    assert out.count("handled") == len(ids)
+
+
 # ---- pipes ----------------------------------------------------------------------------------------------------------
 
 
@@ -245,3 +258,66 @@ def workers_in(folder):
         if str(folder).encode() in line:
             found.append(line)
     return found
+
+
+# ---- several worker processes ---------------------------------------------------------------------------------------
+
+
+@POSIX
+@pytest.mark.parametrize("view", ["--live", "--no-live"])
+def test_several_processes_work_and_end_together(tmp_path, view):
+    url = f"sqlite:///{tmp_path}/other.db"
+    source = MODULE.format(url="sqlite:///jobs.db")
+    source = source.replace('print("handled", job.id, flush=True)', 'os.write(1, f"handled {job.id}\\n".encode())')
+    source = "import os\n" + source
+    arguments = ("--processes", "2", "--store", "sqlite:///other.db", "--topics", "t", view)
+    with JobQueue(url) as queue, work(tmp_path, source, *arguments) as process:
+        out, err = seen(process.stdout), seen(process.stderr)
+        until(lambda: any(f"2 processes work on {url}, topics t" in line for line in err))
+        ids = queue.put_many(queue.job("t") for _ in range(200))
+        until(lambda: queue.counts()["t"].done == 200)
+        process.send_signal(signal.SIGHUP)
+        until(lambda: view == "--live" or any("all workers are replaced" in line for line in err))
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    handled = [line.split() for line in out if line.startswith("handled")]
+    assert {int(id) for _, id in handled} == set(ids)
+    assert any("Ctrl-C once more ends it" in line for line in err)
+    assert "Traceback" not in "".join(err)
+
+
+@POSIX
+@pytest.mark.parametrize(
+    ("source", "arguments", "code", "error"),
+    [
+        (MODULE, ("--processes", "0"), 2, "pywheel: processes must be a whole number from 1 to 1000, not 0"),
+        (MODULE, ("--processes", "2", "--topics", "mial"), 2, "pywheel: no handler for mial: there are t"),
+        (MODULE, ("--processes", "2", "--store", "sqlite:////no/such/x.db"), 3, "pywheel: /no/such/x.db cannot be"),
+        ("raise KeyError(7)", ("--processes", "2"), 2, "pywheel: no worker could begin: KeyError: 7"),
+    ],
+)
+def test_several_processes_that_cannot_begin_say_so_once(tmp_path, source, arguments, code, error):
+    with work(tmp_path, source.replace("{url!r}", "'sqlite:///jobs.db'"), *arguments) as process:
+        said = process.communicate(timeout=60)[1]
+    assert process.returncode == code
+    assert next(line for line in said.splitlines() if line.startswith("pywheel:")).startswith(error)
+    assert said.count("pywheel:") == 1
+
+
+@POSIX
+def test_several_processes_begin_again_when_a_source_changes(tmp_path):
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    source = MODULE.format(url=url)
+    with JobQueue(url) as queue, work(tmp_path, source, "--processes", "2", "--reload", "--no-live") as process:
+        out, err = seen(process.stdout), seen(process.stderr)
+
+        def says(word):
+            id = queue.put("t")
+            until(lambda: f"{word} {id}\n" in out)
+
+        says("handled")
+        (tmp_path / "shop.py").write_text(source.replace("handled", "treated"))
+        until(lambda: any("shop.py has changed" in line for line in err))
+        says("treated")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0

@@ -1,6 +1,7 @@
 """What the tasks of a loop ask for within one turn goes to the store together."""
 
 import asyncio
+import gc
 import multiprocessing
 import os
 import threading
@@ -188,6 +189,20 @@ def test_a_closed_queue_leaves_no_thread_behind(url):
     until(lambda: len(turns()) == before)
 
 
+def test_a_queue_that_nobody_closed_leaves_no_thread_behind():
+    async def program(queue):
+        await queue.aput("t")
+        queue.events.listen(print)
+
+    before = threading.active_count()
+    queue = JobQueue("memory:")
+    asyncio.run(program(queue))
+    assert threading.active_count() == before + 1
+    del queue
+    gc.collect()
+    until(lambda: threading.active_count() == before)
+
+
 def test_a_loop_that_ended_during_a_commit_holds_nobody_up(queue):
     gate, begun, apply = threading.Event(), threading.Event(), queue.store.apply
 
@@ -251,6 +266,32 @@ def test_an_areserve_that_is_cancelled_when_its_jobs_have_come_gives_them_back(q
     assert queue.counts() == {"t": Counts(delayed=1)}
 
 
+def test_an_areserve_that_is_cancelled_again_and_again_gives_its_jobs_back(queue):
+    queue.put("t")
+    gate, begun, apply = threading.Event(), threading.Event(), queue.store.apply
+
+    def slow(commands):
+        begun.set()
+        gate.wait(60)
+        return apply(commands)
+
+    queue.store.apply = slow
+
+    async def program():
+        task = asyncio.create_task(queue.areserve("t"))
+        await asyncio.to_thread(begun.wait, 60)
+        for _ in range(3):
+            task.cancel()
+            await asyncio.sleep(0.01)
+            assert not task.done()
+        gate.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(program())
+    assert queue.counts() == {"t": Counts(delayed=1)}
+
+
 def test_an_areserve_that_is_cut_off_by_the_end_of_its_loop_gives_its_jobs_back(queue):
     queue.put("t")
     gate, begun, apply = threading.Event(), threading.Event(), queue.store.apply
@@ -296,3 +337,24 @@ def test_the_batches_of_a_forked_child_are_its_own(queue):
     assert results.get(timeout=60) == 4711
     process.join(60)
     assert asyncio.run(program())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_a_forked_child_puts_as_its_parent_does(tmp_path):
+    with JobQueue(f"sqlite:///{tmp_path}/jobs.db") as queue:
+
+        async def program():
+            return await queue.aput("t")
+
+        def child(results):
+            results.put(asyncio.run(program()))
+
+        asyncio.run(program())
+        context = multiprocessing.get_context("fork")
+        results = context.Queue()
+        process = context.Process(target=child, args=(results,))
+        process.start()
+        assert results.get(timeout=60) == 2
+        process.join()
+        assert asyncio.run(program()) == 3

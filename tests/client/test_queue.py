@@ -156,6 +156,13 @@ def test_a_loop_of_ones_own_reserves_and_settles(queue, clock):
     assert [attempt.error for attempt in queue.history(second)] == ["late"]
 
 
+def test_what_was_not_claimed_cannot_be_settled(queue):
+    id = queue.put("t")
+    for settle in (queue.ack, queue.nack, queue.release, queue.touch):
+        with pytest.raises(BadJob, match="give the job that reserve returned, not int"):
+            settle(id)
+
+
 def test_lists_counts_and_purge(queue, clock):
     for topic in ("a", "b"):
         for _ in range(3):

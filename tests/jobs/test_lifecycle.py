@@ -68,9 +68,12 @@ def test_a_delay_counts_from_now_and_comes_before_a_due_time(now, due, delay):
     assert lifecycle.due(now, due, delay) == (due if delay is None else now + delay)
 
 
-@given(st.lists(st.sampled_from((NEVER_LOST, LOST_HELD, LOST_BEGUN))), st.integers(0, 9), st.integers(0, 4))
+LOST = st.sampled_from((NEVER_LOST, LOST_HELD, LOST_BEGUN))
+
+
+@given(st.lists(LOST), st.integers(0, 9), st.integers(0, 4))
 def test_a_choice_begins_with_a_prefix_and_holds_no_suspect(lost, begin, suspects):
-    taken, begun, left = lifecycle.choose(lost, begin, suspects)
+    taken, begun, left = lifecycle.choose(lost, [1] * len(lost), begin, suspects, len(lost))
     assert sorted(taken + left) == list(range(len(lost)))
     assert taken == sorted(taken)
     assert left == sorted(left)
@@ -82,3 +85,18 @@ def test_a_choice_begins_with_a_prefix_and_holds_no_suspect(lost, begin, suspect
         spent = sum(lost[other] == LOST_BEGUN for other in before) == suspects and lost[place] == LOST_BEGUN
         assert lost[place]
         assert spent or len(before) >= begin
+
+
+@given(st.lists(st.tuples(LOST, st.integers(0, 9))), st.integers(0, 9), st.integers(0, 4), st.integers(-1, 30))
+def test_a_choice_ends_before_it_has_too_many_bytes(jobs, begin, suspects, most):
+    lost, sizes = [job[0] for job in jobs], [job[1] for job in jobs]
+    whole = lifecycle.choose(lost, sizes, begin, suspects, sum(sizes))
+    part = lifecycle.choose(lost, sizes, begin, suspects, most)
+    count = len(part.taken)
+    assert part.taken == whole.taken[:count]
+    assert part.begun == min(begin, count)
+    assert sorted(part.taken + part.left) == list(range(len(jobs)))
+    assert count <= 1 or sum(sizes[place] for place in part.taken) <= most
+    if count < len(whole.taken):
+        assert count > 0
+        assert sum(sizes[place] for place in whole.taken[: count + 1]) > most

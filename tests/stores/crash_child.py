@@ -11,7 +11,7 @@ from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
 from pywheel.jobs.commands import Terms
 from pywheel.stores import open
-from pywheel.stores.sqlite import store as module
+from pywheel.stores.sqlite import database as module
 
 NOW = 1_700_000_000_000
 TERMS = Terms(10**9, 2)
@@ -56,9 +56,13 @@ def main(url, ledger, at):
     jobs = run("claim", ops.Reserve("t", 4, TERMS, "w"))
     run("ack", ops.Ack(jobs[0].id, 1))
     run("nack", ops.Nack(jobs[1].id, 1, 0, "no"))
+    run("successor", ops.Put((NewJob("t", b"next", NOW, "k1", parent=(jobs[2].id, 1)),)))
     run("release", ops.Release(jobs[2].id, 1))
     run("reschedule", ops.Reschedule(6, NOW - 5))
     run("retry", ops.Retry(jobs[0].id, NOW))
+    run("hold", ops.Claim("t", (6,), TERMS, "w", 0))
+    run("begin", ops.Begin(6, 1, 10**9))
+    run("delete", ops.Delete(7))
     store.close()
     os.write(file, b"over\n")
 

@@ -58,7 +58,9 @@ class Host:
         transaction = Transaction(self.connection, 0, self.topics, self.workers, self.presence)
         try:
             yield transaction
-            transaction.commit()
+            transaction.finish()
+            self.connection.execute("COMMIT")
+            transaction.committed()
         except BaseException:
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
@@ -178,3 +180,12 @@ def child(*args):
                 process.kill()
     finally:
         hung.cancel()
+
+
+def run(host, **values):
+    """Insert a claim that is running."""
+    columns = [row[1] for row in host.connection.execute("PRAGMA table_info(run)")]
+    host.connection.execute(
+        f"INSERT INTO run ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
+        [values.get(name, 1) for name in columns],
+    )

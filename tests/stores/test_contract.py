@@ -36,7 +36,8 @@ class TestSqlite(StoreSuite):
         [[counted]] = connection.execute("SELECT job FROM counted")
         found = connection.execute(
             "SELECT t.id, count(j.id) FILTER (WHERE j.state IS NULL AND j.id <= ?),"
-            " count(*) FILTER (WHERE j.state = 0), count(*) FILTER (WHERE j.state = 1), count(*) FILTER (WHERE j.state = 2)"
+            " count(*) FILTER (WHERE j.state = 0), count(*) FILTER (WHERE j.state = 1),"
+            " count(*) FILTER (WHERE j.state = 2)"
             " FROM topic t LEFT JOIN job j ON j.topic = t.id GROUP BY t.id ORDER BY t.id",
             (counted,),
         ).fetchall()

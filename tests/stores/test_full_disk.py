@@ -10,6 +10,7 @@ import pytest
 
 from tests.isolated.child import environment
 
+READ_ONLY = str(Path(__file__).with_name("read_only_child.py"))
 CHILD = str(Path(__file__).with_name("full_disk_child.py"))
 UNSHARE = [shutil.which("unshare") or "unshare", "--user", "--map-root-user", "--mount"]
 MOUNT = 'mount -t tmpfs -o size=4m tmpfs "$1"'
@@ -22,15 +23,18 @@ def may_mount(folder):
         return False
 
 
-@pytest.fixture(scope="module")
-def seen(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("disk")
+def run_on_a_disk(folder, child):
     if not may_mount(folder):
         pytest.skip("no small disk can be mounted here")
-    command = [*UNSHARE, "sh", "-c", f'{MOUNT} && exec "$2" "$3" "$1"', "sh", folder, sys.executable, CHILD]
+    command = [*UNSHARE, "sh", "-c", f'{MOUNT} && exec "$2" "$3" "$1"', "sh", folder, sys.executable, child]
     result = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory):
+    return run_on_a_disk(tmp_path_factory.mktemp("disk"), CHILD)
 
 
 def test_a_put_on_a_full_disk_is_refused_and_says_how_to_mend_it(seen):
@@ -54,3 +58,7 @@ def test_every_job_that_was_told_is_there_and_no_other(seen):
 
 def test_a_new_file_on_a_full_disk_is_refused_by_name(seen):
     assert "no room on the disk" in seen["new_file"]
+
+
+def test_a_disk_that_became_read_only_is_named_so(tmp_path):
+    assert run_on_a_disk(tmp_path, READ_ONLY) == ["StoreReadOnly", "StoreReadOnly"]

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from pywheel import StoreError
+from pywheel import StoreBusy, StoreError
 from pywheel.stores.group_commit import GroupCommit
 
 
@@ -17,7 +17,7 @@ class Recorder:
         self.entered = threading.Event()
         self.fail = {}
 
-    def __call__(self, ops):
+    def __call__(self, ops, until, commit):
         self.commits.append(list(ops))
         self.entered.set()
         if len(self.commits) == 1:
@@ -35,7 +35,7 @@ def recorder():
 
 @pytest.fixture
 def leader(recorder):
-    return GroupCommit(recorder, lambda error: not isinstance(error, StoreError))
+    return GroupCommit(recorder, lambda error: isinstance(error, OverflowError), 60)
 
 
 def run_crowd(leader, recorder, names):
@@ -104,7 +104,7 @@ def test_an_interrupted_leader_tells_the_others_and_hands_on(leader, recorder):
 
 
 def test_many_threads_all_get_their_own_outcome():
-    leader = GroupCommit(lambda ops: [op * 2 for op in ops], lambda error: False)
+    leader = GroupCommit(lambda ops, until, commit: [op * 2 for op in ops], lambda error: False, 60)
     wrong = []
 
     def call(start):
@@ -118,3 +118,89 @@ def test_many_threads_all_get_their_own_outcome():
         thread.join(60)
         assert not thread.is_alive()
     assert wrong == []
+
+
+def test_a_call_that_nobody_begins_with_in_time_is_busy_and_never_happens(recorder):
+    leader = GroupCommit(recorder, lambda error: False, 0.2)
+    busy = []
+
+    def late():
+        try:
+            leader.apply(["late"])
+        except StoreBusy as error:
+            busy.append(error)
+
+    first = threading.Thread(target=leader.apply, args=(["first"],))
+    first.start()
+    assert recorder.entered.wait(60)
+    second = threading.Thread(target=late)
+    second.start()
+    second.join(60)
+    recorder.gate.set()
+    first.join(60)
+    assert len(busy) == 1
+    assert leader.apply(["next"]) == ["done next"]
+    assert recorder.commits == [["first"], ["next"]]
+
+
+def test_a_call_out_of_a_call_of_the_same_thread_is_busy_and_the_outer_one_goes_on():
+    seen = []
+
+    def transact(ops, until, commit):
+        if ops == ["outer"]:
+            try:
+                leader.apply(["inner"])
+            except StoreBusy as error:
+                seen.append(error)
+        return ops
+
+    leader = GroupCommit(transact, lambda error: False, 60)
+    assert leader.apply(["outer"]) == ["outer"]
+    assert len(seen) == 1
+    assert leader.apply(["next"]) == ["next"]
+
+
+def test_a_token_that_was_never_given_back_is_found_by_its_thread(leader, recorder):
+    recorder.gate.set()
+    leader._token.acquire()  # as if signals had ended every attempt to give it back
+    assert leader.apply(["a"]) == ["done a"]
+    assert not leader._token._is_owned()
+
+
+@pytest.mark.parametrize(("stored", "outcome"), [(True, "done b"), (False, "done b"), (None, "StoreError")])
+def test_who_shared_an_interrupted_commit_learns_how_it_ended_or_goes_again(stored, outcome):
+    began, crowd = threading.Event(), threading.Event()
+    commits = []
+
+    def transact(ops, until, commit):
+        commits.append(list(ops))
+        began.set()
+        crowd.wait(60)
+        if commit is not None and "interrupted" in ops:
+            commit.outcomes = [f"done {op}" for op in ops]
+            commit.stored = stored
+            raise KeyboardInterrupt
+        return [f"done {op}" for op in ops]
+
+    leader = GroupCommit(transact, lambda error: False, 60)
+    results = {}
+
+    def call(name):
+        try:
+            results[name] = leader.apply([name])[0]
+        except BaseException as error:
+            results[name] = type(error).__name__
+
+    threads = []
+    for name in ("first", "interrupted", "b"):
+        threads.append(threading.Thread(target=call, args=(name,)))
+        threads[-1].start()
+        assert began.wait(60)
+        while len(leader._waiting) < len(threads) - 1:
+            threading.Event().wait(0.001)
+    crowd.set()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert results == {"first": "done first", "interrupted": "KeyboardInterrupt", "b": outcome}
+    assert sum("b" in ops for ops in commits) == (2 if stored is False else 1)

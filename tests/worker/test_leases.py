@@ -6,6 +6,7 @@ import time
 
 from pywheel import Fixed, JobQueue
 from pywheel.jobs import Outcome, State
+from pywheel.stores.ownership import ALL
 from pywheel.testing import FaultyStore
 from tests.jobs.waiting import finished, state, until, working
 
@@ -66,6 +67,10 @@ def test_a_handler_may_touch_its_job(live_queue):
 # ---- several workers ------------------------------------------------------------------------------------------------
 
 
+def shards(worker):
+    return worker.dispatcher.topics["t"].window.shards
+
+
 def test_two_workers_share_the_jobs_and_each_is_handled_once(tmp_path):
     url = f"sqlite:///{tmp_path}/jobs.db"
     seen = []
@@ -73,7 +78,7 @@ def test_two_workers_share_the_jobs_and_each_is_handled_once(tmp_path):
         for queue in (one, two):
             queue.handler("t")(lambda job: seen.append(job.id))
         with working(one) as first, working(two) as second:
-            until(lambda: len(first.dispatcher._janitor.epochs) == len(second.dispatcher._janitor.epochs) == 8)
+            until(lambda: shards(first) | shards(second) == ALL and not shards(first) & shards(second))
             ids = one.put_many(one.job("t", delay=n / 1000) for n in range(300))
             until(lambda: one.counts()["t"].done == 300)
         assert sorted(seen) == ids
@@ -86,8 +91,8 @@ def test_a_worker_that_goes_leaves_its_shards_to_the_other(tmp_path):
             queue.handler("t")(lambda job: None)
         with working(one) as first:
             with working(two):
-                until(lambda: len(first.dispatcher._janitor.epochs) == 8)
-            until(lambda: len(first.dispatcher._janitor.epochs) == 16)
+                until(lambda: 0 < shards(first) < ALL)
+            until(lambda: shards(first) == ALL)
             ids = one.put_many(one.job("t") for _ in range(32))
             for id in ids:
                 finished(one, id)

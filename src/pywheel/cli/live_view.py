@@ -1,10 +1,10 @@
-"""The live view of ``pywheel work``: counts of the store, and what this worker did."""
+"""The live view of ``pywheel work``: counts of the store, and what its workers did."""
 
 from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -17,7 +17,7 @@ from ..jobs.job import State
 from ..observe.tally import Tally
 from .output import table
 
-__all__ = ["LiveView"]
+__all__ = ["LiveView", "Numbers"]
 
 _FRAMES: Final = 2  # a second
 _SHARE: Final = 0.01  # of the time may be spent with counting
@@ -26,13 +26,27 @@ _ROWS: Final = 20  # topics, where the terminal's height is not known
 _FRAME_LINES: Final = 6  # all but the topics
 
 
-class LiveView:
-    """Shows itself while it is entered. It costs a frame and a few sums, however many jobs there were."""
+class Numbers(Protocol):
+    """What was counted, in `Tally`'s words."""
 
-    def __init__(self, queue: JobQueue) -> None:
+    def total(self, name: str) -> int: ...  # noqa: D102
+    def percentile(self, name: str, part: float) -> float | None: ...  # noqa: D102
+
+
+class LiveView:
+    """Shows itself while it is entered. It costs a frame and a few sums, however many jobs there were.
+
+    Args:
+        queue: whose jobs are counted.
+        numbers: what the workers did; unless given, what happens in this process.
+    """
+
+    def __init__(self, queue: JobQueue, numbers: Numbers | None = None) -> None:
         self._queue = queue
-        self._tally = Tally()
-        queue.events.listen(self._tally)
+        if numbers is None:
+            numbers = tally = Tally()
+            queue.events.listen(tally)
+        self._tally = numbers
         self._console = Console()
         self._began = time.monotonic()
         self._count_at = 0.0

@@ -9,6 +9,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -63,8 +64,11 @@ def project_files() -> set[Path]:
     not_ours = [os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     not_ours.append(os.path.realpath(Path(__file__).parents[1]))
     names = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
-    files = {os.path.realpath(name) for name in names if name}
+    files = {_real(name) for name in names if name}
     return {Path(file) for file in files if not file.startswith(tuple(folder + os.sep for folder in not_ours))}
+
+
+_real = cache(os.path.realpath)  # twice a second, for hundreds of modules
 
 
 def _sources_below(folder: Path) -> set[Path]:

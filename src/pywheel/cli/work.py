@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 
 from .._errors import BadJob
 from ..client.queue import JobQueue
 from ..events import Event, JobEnded, JobGivenBack, JobStarted, LeaseLost, WorkerDrains
-from ..jobs.durations import Duration, duration
+from ..jobs.durations import duration
 from ..worker.loading import load
-from .options import absolute, span, span_or_none
+from ..worker.worker import Worker
+from .live_view import LiveView
+from .options import absolute, did_you_mean, span, span_or_none
 from .output import note, on_terminal
 from .reload import Watch, begin_again, wait_for_mending
+from .supervise import supervise
+from .terms import Terms
 
 __all__ = ["work"]
-
-
-class Terms(NamedTuple):
-    """How to work."""
-
-    store: str | None
-    topics: tuple[str, ...]  # none: all
-    grace: Duration
-    keep: Duration | None
-    live: bool
 
 
 def work(
@@ -39,6 +33,9 @@ def work(
     grace: Annotated[str, typer.Option(help="How long handlers may go on after SIGTERM or Ctrl-C.")] = "30s",
     keep: Annotated[
         str | None, typer.Option(help="How long done and cancelled jobs are kept; for ever if not given.")
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option(help="Work in so many processes, kept alive; SIGHUP replaces them one by one.")
     ] = None,
     reload: Annotated[bool, typer.Option("--reload", help="Begin again when the program's sources change.")] = False,
     live: Annotated[
@@ -52,10 +49,12 @@ def work(
     """
     named = tuple(part.strip() for part in topics.split(",") if part.strip()) if topics is not None else ()
     shown = on_terminal() if live is None else live
-    terms = Terms(store, named, span(grace), span_or_none(keep), shown)
+    terms = Terms(store, named, span(grace), span_or_none(keep), shown, processes)
     duration(terms.grace, "--grace")
     if reload:
         _reloading(target, terms)
+    elif processes is not None:
+        supervise(target, terms)
     else:
         _run(_ready(target, terms), terms)
 
@@ -68,7 +67,11 @@ def _reloading(target: str, terms: Terms) -> None:
         wait_for_mending(error)
     else:
         watch = Watch()
-        _run(queue, terms, watch)
+        if terms.processes is None:
+            _run(queue, terms, watch)
+        else:
+            queue.close()  # it is loaded here to know its sources
+            supervise(target, terms, watch)
         if watch.changed is None:
             return
     begin_again()
@@ -79,6 +82,10 @@ def _ready(target: str, terms: Terms) -> JobQueue:
     queue = load(target)
     if not isinstance(queue, JobQueue):
         raise BadJob(f"{target[:80]} is no JobQueue")
+    for topic in terms.topics:
+        if topic not in queue.handlers:
+            known = did_you_mean(topic, queue.handlers) or f": there are {', '.join(queue.handlers)[:400]}"
+            raise BadJob(f"{target[:80]} has no handler for {topic[:80]!r}{known}")
     if terms.store is not None:
         queue.use(absolute(terms.store))
     return queue
@@ -86,9 +93,6 @@ def _ready(target: str, terms: Terms) -> JobQueue:
 
 def _run(queue: JobQueue, terms: Terms, watch: Watch | None = None) -> None:
     """Run one worker in this process until it is told to stop."""
-    from ..worker import Worker  # the other commands need not wait for these
-    from .live_view import LiveView
-
     worker = Worker(queue, topics=terms.topics or None, grace=terms.grace, keep=terms.keep)
     note(f"pywheel: working on {queue.store.url}, topics {', '.join(sorted(terms.topics or queue.handlers))}")
     elsewhere = os.environ.get("PYWHEEL_STORE")

@@ -47,12 +47,12 @@ class _Order(NamedTuple):
 class AsyncBatches:
     """The turns of every loop that uses one queue. Loops may run in several threads.
 
-    `applied(commands, outcomes)` is called in the thread, after those who asked have been answered.
+    `applied(commands, outcomes)`, a method, is called in the thread, after those who asked have been answered.
     """
 
     def __init__(self, store: Store, applied: _Applied) -> None:
         self._store = store
-        self._applied = applied
+        self._applied = weakref.WeakMethod(applied)  # the queue's own: it goes when its last user does
         self._closed = False
         self._anew()
         _all.add(self)
@@ -64,6 +64,7 @@ class AsyncBatches:
         self._latest: tuple[_LoopRef, _Turn] = (lambda: None, _Turn())
         self._orders: SimpleQueue[_Order | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
+        weakref.finalize(self, self._orders.put, None)  # a queue that nobody closed leaves no thread behind
 
     def add(self, command: Command[R]) -> asyncio.Future[R]:
         """Return a future of the command's outcome, on the running loop."""
@@ -115,7 +116,8 @@ class AsyncBatches:
         if self._closed:
             raise _closed()
         if self._thread is None or not self._thread.is_alive():
-            thread = threading.Thread(target=self._work, args=(self._orders,), name="pywheel-batches", daemon=True)
+            work = (weakref.ref(self), self._store, self._orders)
+            thread = threading.Thread(target=_work, args=work, name="pywheel-batches", daemon=True)
             thread.start()
             self._thread = thread
         self._orders.put(order)
@@ -130,20 +132,6 @@ class AsyncBatches:
                 if order is not None:
                     _answer(self._end, order, _closed())
 
-    def _work(self, orders: SimpleQueue[_Order | None]) -> None:
-        """Carry orders to the store."""
-        while (order := orders.get()) is not None:
-            outcomes: list[Any] | BaseException
-            commands = [command for command, _ in order.wishes]
-            try:
-                outcomes = self._store.apply(commands)
-            except BaseException as error:  # noqa: BLE001  (it goes to those who asked)
-                outcomes = error
-            _answer(self._end, order, outcomes)
-            if not isinstance(outcomes, BaseException):
-                self._applied(commands, outcomes)
-            del order, commands, outcomes  # while this thread waits, it keeps nobody's loop alive
-
     def _end(self, order: _Order, outcomes: list[Any] | BaseException) -> None:
         if isinstance(outcomes, BaseException):
             outcomes = [outcomes] * len(order.wishes)
@@ -156,6 +144,25 @@ class AsyncBatches:
                 future.set_result(outcome)
         # After the tasks that go on now: what they ask for goes along.
         order.loop.call_soon(self._begin, order.loop, order.turn)
+
+
+def _work(of: weakref.ref[AsyncBatches], store: Store, orders: SimpleQueue[_Order | None]) -> None:
+    """Carry orders to the store. Between them it keeps nobody's queue, and nobody's loop, alive."""
+    while (order := orders.get()) is not None:
+        outcomes: list[Any] | BaseException
+        commands = [command for command, _ in order.wishes]
+        try:
+            outcomes = store.apply(commands)
+        except BaseException as error:  # noqa: BLE001  (it goes to those who asked)
+            outcomes = error
+        batches = of()
+        if batches is not None:  # else nobody waits either: who does is in a method of the queue
+            _answer(batches._end, order, outcomes)
+            applied = batches._applied()
+            if applied is not None and not isinstance(outcomes, BaseException):
+                applied(commands, outcomes)
+            del applied
+        del batches, order, commands, outcomes
 
 
 def _answer(end: Callable[[_Order, list[Any] | BaseException], None], order: _Order, outcomes: Any) -> None:

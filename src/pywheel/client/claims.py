@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from .._errors import BadJob
 from ..jobs.checks import name, whole
 from ..jobs.commands import Ack, Nack, Release, Reserve, Terms, Touch
 from ..jobs.durations import Duration, delay_ms, duration
@@ -51,11 +52,11 @@ class Claims(Base):
 
     def ack(self, job: Job) -> bool:
         """Make a claimed job done. False: its lease was lost, the job is or will be delivered again."""
-        return self._do(Ack(job.id, job.claims))
+        return self._do(Ack(*_receipt(job)))
 
     async def aack(self, job: Job) -> bool:
         """`ack`, for asyncio."""
-        return await self._ado(Ack(job.id, job.claims))
+        return await self._ado(Ack(*_receipt(job)))
 
     def nack(self, job: Job, delay: Duration | None = 0, *, error: str | None = None) -> State | None:
         """End a claim without success: delayed again, or dead if no attempt is left or `delay` is None.
@@ -70,19 +71,26 @@ class Claims(Base):
 
     def release(self, job: Job) -> bool:
         """Give a claim back: due as before, no attempt spent. False: its lease was lost, nothing changed."""
-        return self._do(Release(job.id, job.claims))
+        return self._do(Release(*_receipt(job)))
 
     async def arelease(self, job: Job) -> bool:
         """`release`, for asyncio."""
-        return await self._ado(Release(job.id, job.claims))
+        return await self._ado(Release(*_receipt(job)))
 
     def touch(self, job: Job, ttr: Duration = 60) -> bool:
         """Let a claim's lease end `ttr` from now. False: it was lost."""
-        return self._do(Touch(job.id, job.claims, duration(ttr, "ttr", 1)))
+        return self._do(Touch(*_receipt(job), duration(ttr, "ttr", 1)))
 
     async def atouch(self, job: Job, ttr: Duration = 60) -> bool:
         """`touch`, for asyncio."""
-        return await self._ado(Touch(job.id, job.claims, duration(ttr, "ttr", 1)))
+        return await self._ado(Touch(*_receipt(job), duration(ttr, "ttr", 1)))
+
+
+def _receipt(job: Job) -> tuple[int, int]:
+    """Return what names a claim. BadJob for what was not claimed."""
+    if not isinstance(job, Job):
+        raise BadJob(f"give the job that reserve returned, not {type(job).__name__}: its id alone names no claim")
+    return job.id, job.claims
 
 
 def _reserve(topic: str, limit: int, ttr: Duration, retry: RetryPolicy) -> Reserve:
@@ -92,7 +100,7 @@ def _reserve(topic: str, limit: int, ttr: Duration, retry: RetryPolicy) -> Reser
 
 def _nack(job: Job, delay: Duration | None, error: str | None) -> Nack:
     wait = None if delay is None else delay_ms(delay)
-    return Nack(job.id, job.claims, wait, None if error is None else kept(error))
+    return Nack(*_receipt(job), wait, None if error is None else kept(error))
 
 
 async def _uninterrupted(futures: Sequence[asyncio.Future[Any]]) -> None:

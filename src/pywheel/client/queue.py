@@ -77,6 +77,7 @@ class JobQueue(Puts, ByReference, ByFilter, Claims):
         ttr: Duration = 60,
         retry: RetryPolicy = DEFAULT,
         keep_lease: bool = False,
+        isolate: bool = False,
     ) -> Callable[[F], F]:
         """Register the handler of a topic: a function or coroutine function that takes the Job.
 
@@ -89,9 +90,12 @@ class JobQueue(Puts, ByReference, ByFilter, Claims):
             ttr: how long one may run until another worker may have its job.
             retry: when a failed job is tried again, and how often.
             keep_lease: renew the lease for as long as the handler runs and its process lives.
+            isolate: run each job in a child process. It is killed at the ttr, unless the lease is kept; a job that
+                crashes it has failed, and no other one notices. The child imports the handler's module.
 
         Raises:
-            BadJob: the topic has a handler, or an argument makes no sense, such as a generator function.
+            BadJob: the topic has a handler, or an argument makes no sense, such as a generator function, or
+                a lambda that another process cannot find by name.
         """
         named = name(topic, "topic")
         if named in self.handlers:
@@ -99,7 +103,7 @@ class JobQueue(Puts, ByReference, ByFilter, Claims):
         lease = duration(ttr, "ttr", 1)
 
         def register(function: F) -> F:
-            self.handlers[named] = Handler(named, function, concurrency, lease, retry, keep_lease)
+            self.handlers[named] = Handler(named, function, concurrency, lease, retry, keep_lease, isolate)
             return function
 
         return register

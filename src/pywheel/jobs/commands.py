@@ -163,7 +163,8 @@ class Claim(Command[Claimed]):
     By (due, id), each that is delayed and due by now is claimed and its claims grow by one. The first `begin` of them
     begin at once: they are leased for their ttr and have spent an attempt. The others are held for a short time, until
     `Begin`. A job whose last claim was lost (`Job.lost`) is not held: it begins at once or is left. Of those that may
-    have killed their process (`Job.lost` is 2) at most `suspects` are claimed.
+    have killed their process (`Job.lost` is 2) at most `suspects` are claimed. Of the bodies `bytes` are claimed at
+    most: with the first that exceeds them all the rest are left, but one is claimed whatever its size.
     Neither unknown, running and finished jobs nor those of other topics are claimed or left.
     """
 
@@ -173,6 +174,7 @@ class Claim(Command[Claimed]):
     worker: str
     begin: int
     suspects: int = 1
+    bytes: int = 64 << 20
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import traceback
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
@@ -17,7 +18,20 @@ from .durations import delay_ms
 from .job import Job
 from .retry import DEFAULT, RetryPolicy, asked, checked
 
-__all__ = ["GiveUp", "Handler", "RetryLater", "current_job", "ending", "error_text", "is_async", "kept", "rest_of"]
+__all__ = [
+    "GiveUp",
+    "Handler",
+    "RaisedElsewhere",
+    "RetryLater",
+    "by_name",
+    "current_job",
+    "ending",
+    "error_text",
+    "is_async",
+    "kept",
+    "rest_of",
+    "verdict",
+]
 
 current_job: Final[ContextVar[Job | None]] = ContextVar("current_job", default=None)
 """The job whose handler runs in this context. A put with its topic and key takes the key over."""
@@ -36,6 +50,29 @@ class RetryLater(PywheelError):
         super().__init__(message or f"again in {delay}")
         self.delay = delay_ms(delay)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self)._unpickled, (self.args, self.__dict__)
+
+    @classmethod
+    def _unpickled(cls, args: tuple[Any, ...], attributes: dict[str, Any]) -> RetryLater:
+        error = cls.__new__(cls, *args)  # not from its message, which is no delay
+        error.args = args
+        error.__dict__.update(attributes)
+        return error
+
+
+class RaisedElsewhere(PywheelError):
+    """What a handler raised in a process of its own: the text of it, and what becomes of the job."""
+
+    def __init__(self, text: str, final: bool, delay: int | None) -> None:
+        super().__init__(text, final, delay)
+        self.text = text
+        self.final = final
+        self.delay = delay
+
+    def __str__(self) -> str:
+        return self.text
+
 
 @dataclass(frozen=True, slots=True)
 class Handler:
@@ -51,6 +88,7 @@ class Handler:
     ttr: int
     retry: RetryPolicy
     keep_lease: bool
+    isolate: bool = False  # whether each job runs in a process that is killed at its ttr
 
     def __post_init__(self) -> None:
         whole(self.concurrency, "concurrency", 10_000)
@@ -63,6 +101,8 @@ class Handler:
             raise BadJob(
                 f"a handler must not be a generator, which nobody runs: take yield out of {self.function!r:.80}"
             )
+        if self.isolate:
+            by_name(self.function)
 
     @property
     def terms(self) -> Terms:
@@ -77,6 +117,27 @@ class Handler:
 def is_async(function: Callable[..., Any]) -> bool:
     """Whether calling it is known to give a coroutine. A function that only returns one is not: see `rest_of`."""
     return _is(function, inspect.iscoroutinefunction)
+
+
+def by_name(function: Any) -> tuple[str, str]:
+    """Return a function's module and its name there, by which another process finds it.
+
+    Raises:
+        BadJob: it has none, as lambdas, local functions, methods of an instance and partials have not.
+    """
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    wanted = "isolate=True wants a function of a module, which its own process finds by name"
+    if isinstance(name, str) and "<" in name:
+        raise BadJob(f"{wanted}: {name:.200} is a lambda or a local function (a decorator needs functools.wraps)")
+    bound = getattr(function, "__self__", None)
+    if not (isinstance(module, str) and isinstance(name, str) and (bound is None or inspect.ismodule(bound))):
+        raise BadJob(f"{wanted}: {function!r:.200} is none")
+    if module == "__main__":
+        main = sys.modules["__main__"]
+        spec = getattr(main, "__spec__", None)
+        if getattr(main, "__file__", None) is None or (spec and spec.name.rpartition(".")[2] == "__main__"):
+            raise BadJob(f"{wanted}: {name:.200} stands in a __main__ that cannot be imported again")
+    return module, name
 
 
 def _is(function: Any, kind: Callable[[Any], bool]) -> bool:
@@ -104,18 +165,28 @@ def ending(handler: Handler, job: Job, error: BaseException | None) -> Ack | Nac
     """Return the command that settles a claim, after its handler returned, or raised `error`."""
     if error is None:
         return Ack(job.id, job.claims)
-    text, delay = error_text(error), None
-    if isinstance(error, RetryLater):
-        delay = error.delay
-    elif not isinstance(error, GiveUp | BadBody):
+    text = error_text(error)
+    final, delay = verdict(error)
+    if not final and delay is None:
         delay, wrong = asked(handler.retry, job.attempt)
         if wrong is not None:
             text = f"{text} ({wrong:.400})"
     return Nack(job.id, job.claims, delay, kept(text))
 
 
+def verdict(error: BaseException) -> tuple[bool, int | None]:
+    """Return whether what a handler raised makes its job dead, and if not, the delay in ms that it asks for, if any."""
+    if isinstance(error, RaisedElsewhere):
+        return error.final, error.delay
+    if isinstance(error, RetryLater):
+        return False, error.delay
+    return isinstance(error, GiveUp | BadBody), None
+
+
 def error_text(error: BaseException) -> str:
     """Return what an error says, as a traceback ends, as a store keeps it."""
+    if isinstance(error, RaisedElsewhere):
+        return kept(error.text)
     return kept("".join(traceback.format_exception_only(error)).strip())
 
 

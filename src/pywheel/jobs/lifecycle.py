@@ -79,19 +79,25 @@ def due(now: int, due: int, delay: int | None) -> int:
     return due if delay is None else now + delay
 
 
-def choose(lost: Sequence[int], begin: int, suspects: int) -> Choice:
-    """Choose from due jobs, in their order, what is claimed, by what their last claims came to: `Claim` says how."""
+def choose(lost: Sequence[int], sizes: Sequence[int], begin: int, suspects: int, most: int) -> Choice:
+    """Choose from due jobs, in their order, what is claimed, by what their last claims came to: `Claim` says how.
+
+    `sizes` are those of the bodies, of which `most` bytes are claimed.
+    """
     begin, suspects = max(begin, 0), max(suspects, 0)
-    if not any(lost):
+    if not any(lost) and sum(sizes) <= most:  # as it usually is
         return Choice(list(range(len(lost))), min(begin, len(lost)), [])
     taken: list[int] = []
     left: list[int] = []
     begun = 0
-    for place, last in enumerate(lost):
+    for place, (last, size) in enumerate(zip(lost, sizes, strict=True)):
         if last and (begun == begin or (last == LOST_BEGUN and suspects == 0)):
             left.append(place)
             continue
+        if size > most and taken:
+            return Choice(taken, begun, left + list(range(place, len(lost))))
         taken.append(place)
+        most -= size
         begun += begun < begin
         suspects -= last == LOST_BEGUN
     return Choice(taken, begun, left)

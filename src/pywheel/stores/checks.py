@@ -58,7 +58,7 @@ def clamped(number: int) -> int:
 
 
 def storable(error: str | None) -> str | None:
-    """Return what is kept of an error's text: what some database cannot hold is escaped, or the nack would be refused."""
+    """Return what is kept of an error's text. What some database cannot hold is escaped, not refused with the nack."""
     if error is None:
         return None
     if "\0" in error:
@@ -112,21 +112,33 @@ def _put(put: c.Put) -> None:
             raise _bad("due", due)
         if type(body) is not bytes:
             raise BadJob(f"body must be bytes, not {type(body).__name__}")
-        if topic not in names:
+        if type(topic) is not str or topic not in names:
             _text("topic", topic)
             names.add(topic)
-        if delay is not None or ttr is not None or attempts is not None:
-            _some_int("delay", delay)
-            _some_int("ttr", ttr)
-            _some_int("max_attempts", attempts)
-        if key is not None:
-            _text("key", key)
-        if headers is not None:
-            for name, value in headers.items():
-                _text("the name of a header", name)
-                _text("a header", value)
-        if parent is not None:
-            _receipt(*parent)
+        if (
+            key is not None
+            or ttr is not None
+            or attempts is not None
+            or headers is not None
+            or delay is not None
+            or parent is not None
+        ):
+            _more(key, ttr, attempts, headers, delay, parent)
+
+
+def _more(key: Any, ttr: Any, attempts: Any, headers: Any, delay: Any, parent: Any) -> None:
+    """Check what a job may have, and mostly does not."""
+    _some_int("delay", delay)
+    _some_int("ttr", ttr)
+    _some_int("max_attempts", attempts)
+    if key is not None:
+        _text("key", key)
+    if headers is not None:
+        for name, value in headers.items():
+            _text("the name of a header", name)
+            _text("a header", value)
+    if parent is not None:
+        _receipt(*parent)
 
 
 def _when(command: c.Reschedule | c.Retry) -> None:
@@ -160,6 +172,7 @@ def _claim(command: c.Claim) -> None:
     _text("worker", command.worker)
     _int("begin", command.begin)
     _int("suspects", command.suspects)
+    _int("bytes", command.bytes)
     _terms(command.terms)
     if set(map(type, command.ids)) - {int}:
         raise BadJob("ids must be whole numbers")

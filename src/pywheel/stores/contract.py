@@ -99,8 +99,12 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def first_dues(self, topics: Sequence[str], after: int) -> list[int | None]:
-        """Return for each topic the earliest due time above `after` of its delayed jobs, or None."""
+    def first_dues(self, spans: Sequence[Span]) -> list[int | None]:
+        """Return for each span when the first delayed job of its shards is due beyond it (due > until), or None.
+
+        It may be earlier than the truth if hundreds of jobs of other shards come before. It is never later.
+        O(spans x log jobs).
+        """
 
     @abstractmethod
     def next_lease(self) -> int | None:
@@ -118,6 +122,10 @@ class Store(ABC):
         """Return once no worker can start a job of a paused topic that it claimed before; False after so long."""
 
     # ---- life -------------------------------------------------------------------------------------------------------
+
+    def vacuum(self, pages: int) -> int:  # noqa: ARG002
+        """Give the room of about so many pages of purged jobs back to the system; return how many were."""
+        return 0
 
     @abstractmethod
     def close(self) -> None:

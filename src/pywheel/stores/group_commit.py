@@ -2,136 +2,265 @@
 
 While it does, more callers arrive and wait; the first of them leads next, for all of them. The callers that were
 served wake each other in a chain, so that the leader is not held up by waking them all.
+
+Nobody waits for ever: each caller has a time limit, and who waits looks now and then whether it may lead. A leader may
+be ended by a signal handler that raises, at any point (`interrupts`); then the others find out what became of them.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
-from itertools import pairwise
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final, TypeVar
 
+from .._errors import StoreBusy, StoreError
 from ..jobs.commands import Command
+from .interrupts import Interruptible
 
-__all__ = ["GroupCommit"]
+__all__ = ["Commit", "GroupCommit"]
+
+_R = TypeVar("_R")
+
+_LOOK: Final = 0.05  # seconds: a wake-up that an interrupt prevented comes so much later
+_UNKNOWN: Final = "the commit was interrupted: whether it happened is not known"
+
+
+class Commit:
+    """One transaction for several callers, and how it ended."""
+
+    __slots__ = ("calls", "error", "outcomes", "over", "size", "stored", "until")
+
+    def __init__(self) -> None:
+        self.until = float("inf")
+        """The monotonic time at which to give up waiting."""
+        self.calls: list[_Call] = []
+        self.size = 0  # commands
+        self.outcomes: list[Any] | None = None
+        """Of all commands. A store sets it before it commits."""
+        self.stored: bool | None = False
+        """Whether all has happened, or nothing; None if that is not known, which a store sets before it commits."""
+        self.error: BaseException | None = None
+        self.over = False  # nothing above will change any more
 
 
 class _Call:
-    """What one caller wants, and how it ended."""
+    """What one caller wants. It is in `_waiting` until a leader takes it, or the caller gives up."""
 
-    __slots__ = ("error", "gate", "next", "ops", "outcomes")
+    __slots__ = ("alone", "at", "commit", "gate", "ops", "start", "until")
 
-    def __init__(self, ops: Sequence[Command[Any]]) -> None:
+    def __init__(self, ops: Sequence[Command[Any]], until: float) -> None:
         self.ops = ops
-        self.outcomes: list[Any] | None = None
-        self.error: BaseException | None = None
+        self.until = until
+        self.alone = False  # a shared commit failed, maybe because of this call: its next one is its own
+        self.commit: Commit | None = None
+        self.at = 0  # its place among the commit's calls
+        self.start = 0  # and that of its first command
         self.gate = threading.Lock()
-        self.next: _Call | None = None
+        self.gate.acquire()
 
-    @property
-    def settled(self) -> bool:
-        return self.outcomes is not None or self.error is not None
+    def wake(self) -> None:
+        """Let the caller look what became of it."""
+        with suppress(RuntimeError):  # it is awake already
+            self.gate.release()
+
+    def counted_in(self) -> bool:
+        """Whether the commit that took it has it, or was interrupted before."""
+        assert self.commit is not None
+        return self in self.commit.calls[self.at : self.at + 1]
 
 
-class GroupCommit:
-    """Runs `transact(ops) -> outcomes` for many threads, one at a time, with the commands of all who wait.
+class GroupCommit(Interruptible):
+    """Runs `transact(ops, until, commit)` for many threads, one at a time, with the commands of all who wait.
 
-    `separate` says of an error whether it may be due to one caller's commands alone: then each call runs by itself.
+    It returns the outcomes; `commit` is None for a single caller, else it says there how it ended if it is interrupted.
+    `separate` says of an error whether it may be due to one caller's commands: then each call runs by itself. `limit`
+    is the time in seconds after which a caller gives up.
     """
 
     def __init__(
-        self, transact: Callable[[Sequence[Command[Any]]], list[Any]], separate: Callable[[BaseException], bool]
+        self,
+        transact: Callable[[Sequence[Command[Any]], float, Commit | None], list[Any]],
+        separate: Callable[[BaseException], bool],
+        limit: float,
     ) -> None:
         self._transact = transact
         self._separate = separate
-        self._mutex = threading.Lock()
-        self._token = threading.Lock()  # held by the caller who commits, handed on while callers wait
-        self._waiting: list[_Call] = []
-        self._crowd = 1  # callers in the latest commit
+        self._limit = limit
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin anew, in a forked child: the other threads, and what they wanted, are the parent's."""
+        self._token = threading.RLock()  # held by who commits; it knows its owner, and so can be given back twice
+        self._waiting: dict[_Call, None] = {}  # in order of arrival; a call belongs to whoever pops it
+        self._heir: _Call | None = None  # it was woken to lead: others let it, unless it does not come
 
     def apply(self, ops: Sequence[Command[Any]]) -> list[Any]:
-        """Return the outcomes of the commands, once a transaction with them is durable."""
-        if self._crowd == 1 and self._token.acquire(blocking=False):
+        """Return the outcomes of the commands, once a transaction with them is durable. StoreBusy after the limit."""
+        self.entry = object()
+        token = self._token
+        if token._is_owned():  # type: ignore[attr-defined]
+            self._refuse_within_itself()
+        until = time.monotonic() + self._limit
+        # Twice: a signal handler that raises may end the first one at any point, even before its first step.
+        try:
             try:
-                return self._transact(ops)
+                if not self._waiting and token.acquire(blocking=False) and token is self._token:
+                    return self._transact(ops, until, None)
+                return self._share(_Call(ops, until))
             finally:
-                self._wake_heir()
-        call = _Call(ops)
-        with self._mutex:
-            lead = self._token.acquire(blocking=False)
-            if not lead:
-                call.gate.acquire()
-                self._waiting.append(call)
-        if lead:
-            self._lead(call)
-        else:
-            self._follow(call)
-        if call.error is not None:
-            raise call.error
-        assert call.outcomes is not None
-        return call.outcomes
+                self._give()
+        finally:
+            self._give()
 
-    def _follow(self, call: _Call) -> None:
-        """Wait to be served, or to lead."""
-        interrupt: BaseException | None = None
-        while True:
+    def alone(self, action: Callable[..., _R], *args: Any) -> _R:
+        """Return what `action` does while nothing is committed. StoreBusy after the limit."""
+        self.entry = object()
+        self._refuse_within_itself()
+        until = time.monotonic() + self._limit
+        try:
             try:
-                call.gate.acquire()
-                break
-            except BaseException as signal:  # noqa: BLE001  (the call is under way: it ends first)
-                interrupt = signal
-        if not call.settled:
-            self._lead(call)
-        elif call.next is not None:
-            call.next.gate.release()
-        if interrupt is not None:
-            raise interrupt
+                while not self._take_token(_LOOK) and not self.take_over("_token"):
+                    if time.monotonic() >= until:
+                        raise StoreBusy(f"others kept the store busy for {self._limit:g} s: try again")
+                return action(*args)
+            finally:
+                self._give()
+        finally:
+            self._give()
+
+    def pause(self) -> bool:
+        """Let no commit begin until `resume`; return whether that was possible within the limit. For forks."""
+        return not self._token._is_owned() and self._token.acquire(timeout=self._limit)  # type: ignore[attr-defined]
+
+    def resume(self) -> None:
+        """Let commits begin again, after this thread paused them."""
+        self._give()
+
+    def _refuse_within_itself(self) -> None:
+        """Raise StoreBusy if this thread commits already, and was interrupted by a signal handler.
+
+        If it was interrupted in giving back the token, give it back.
+        """
+        if self._token._is_owned():  # type: ignore[attr-defined]
+            if self.entered_again():
+                raise StoreBusy("this thread is writing to the store already: a signal handler cannot write too")
+            self._give()
+
+    def _take_token(self, seconds: float) -> bool:
+        token = self._token
+        return token.acquire(timeout=seconds) and token is self._token
+
+    def _give(self) -> None:
+        """Give the token back, and let the next one lead. Does nothing without it; may be interrupted, and repeated."""
+        token = self._token
+        if token._is_owned():  # type: ignore[attr-defined]
+            while token._is_owned():  # type: ignore[attr-defined]
+                token.release()
+            for heir in list(self._waiting)[:1] if self._waiting else ():
+                self._heir = heir
+                heir.wake()
+
+    holders = (apply, alone)
+
+    # ---- many callers ---------------------------------------------------------------------------------------------
+
+    def _share(self, call: _Call) -> list[Any]:
+        """Wait to be served, or serve all who wait."""
+        patient = True
+        try:
+            self._waiting[call] = None
+            while True:
+                commit = call.commit
+                if commit is not None and commit.over:
+                    if self._decided(call, commit):
+                        assert commit.outcomes is not None
+                        return commit.outcomes[call.start : call.start + len(call.ops)]
+                    call.commit = None
+                    self._waiting[call] = None
+                hopeful = not patient or self._heir in (None, call)
+                if hopeful and (self._take_token(0) or (not patient and self.take_over("_token"))):
+                    self._lead(call)
+                    continue
+                left = call.until - time.monotonic()
+                patient = call.gate.acquire(timeout=min(_LOOK, max(left, 0.001)))
+                if left <= 0:
+                    self._give_up(call)
+        finally:
+            self._waiting.pop(call, None)
+
+    def _give_up(self, call: _Call) -> None:
+        """Raise StoreBusy if nobody has begun with the call; else its outcome is worth more time."""
+        if self._waiting.pop(call, call) is None:
+            raise StoreBusy(f"others kept the store busy for {self._limit:g} s: try again")
+        if time.monotonic() >= call.until + 2 * self._limit:
+            raise StoreError(_UNKNOWN)
+
+    def _decided(self, call: _Call, commit: Commit) -> bool:
+        """Whether a commit that is over has the outcomes of a call. False if it is to go again; raises its error."""
+        for after in commit.calls[call.at + 1 : call.at + 2]:
+            after.wake()
+        if not call.counted_in():
+            return False
+        if commit.error is not None:
+            if isinstance(commit.error, StoreBusy) and time.monotonic() < call.until:
+                return False
+            raise commit.error
+        if commit.stored is None:
+            raise StoreError(_UNKNOWN)
+        return commit.stored
 
     def _lead(self, call: _Call) -> None:
-        """Serve this call and all that wait, then hand on."""
-        with self._mutex:
-            calls = [call, *(other for other in self._waiting if other is not call)]
-            self._waiting = []
-        self._crowd = len(calls)
-        try:
-            self._serve(calls)
-        finally:
-            self._hand_on(calls)
-
-    def _hand_on(self, calls: list[_Call]) -> None:
-        """Let the next caller lead, and those that were served go."""
-        for call in calls:
-            if not call.settled:
-                call.error = RuntimeError("the commit was interrupted: whether it happened is not known")
-        self._wake_heir()
-        if len(calls) > 1:
-            for one, after in pairwise(calls):
-                one.next = after
-            calls[1].gate.release()
-
-    def _wake_heir(self) -> None:
-        with self._mutex:
-            heir = self._waiting[0] if self._waiting else None
-            if heir is None:
-                self._token.release()
-        if heir is not None:
-            heir.gate.release()
-
-    def _serve(self, calls: list[_Call]) -> None:
-        """Run all calls in one transaction; each in its own if one of them may be the reason that this fails."""
-        try:
-            outcomes = self._transact([op for call in calls for op in call.ops] if len(calls) > 1 else calls[0].ops)
-        except BaseException as error:
-            if len(calls) > 1 and self._separate(error):
-                for call in calls:
-                    self._serve([call])
-                return
-            for call in calls:
-                call.error = error
-            if not isinstance(error, Exception):
-                raise
+        """Serve this call and all that wait. With the token."""
+        self._heir = None
+        if call.commit is not None:
+            call.commit.over = True  # whoever led it has gone, without having said so
+            self._give()
             return
-        at = 0
-        for call in calls:
-            call.outcomes = outcomes[at : at + len(call.ops)]
-            at += len(call.ops)
+        commit = Commit()
+        try:
+            try:
+                self._take(commit, call)
+                self._serve(commit)
+            finally:
+                self._end(commit)
+        finally:
+            self._end(commit)
+
+    def _end(self, commit: Commit) -> None:
+        commit.over = True
+        self._give()
+        for call in commit.calls[1:2]:
+            call.wake()
+
+    def _take(self, commit: Commit, first: _Call) -> None:
+        """Count all that wait in, the first one first."""
+        others = [] if first.alone else [call for call in list(self._waiting) if call is not first and not call.alone]
+        for call in [first, *others]:
+            call.commit = commit
+            if self._waiting.pop(call, call) is None:
+                call.at, call.start = len(commit.calls), commit.size
+                commit.size += len(call.ops)
+                commit.until = min(commit.until, call.until)
+                commit.calls.append(call)
+
+    def _serve(self, commit: Commit) -> None:
+        """Run all calls in one transaction, and note how it ended. Raises what is this thread's own: an interrupt."""
+        calls = commit.calls
+        try:
+            commit.outcomes = self._transact([op for call in calls for op in call.ops], commit.until, commit)
+            commit.stored = True
+        except StoreError as error:
+            if commit.stored:
+                raise  # a signal handler's, after the commit
+            commit.stored = False
+            commit.error = error
+        except BaseException as error:
+            if not self._separate(error):
+                raise
+            commit.stored = False
+            if len(calls) == 1:
+                commit.error = error
+            for call in calls:
+                call.alone = True

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from typing import Final
+from urllib.parse import quote, unquote_to_bytes
 
 from .._errors import NotAStore
 from ..clock import Clock
@@ -11,25 +13,52 @@ from .contract import Store
 
 __all__ = ["open"]
 
+_RIGHT: Final = "use sqlite:///jobs.db, sqlite:////var/lib/jobs.db or memory:"
+
 
 def open(url: str, *, clock: Clock | None = None, create: bool = True) -> Store:
     """Open the store at an address: ``sqlite:///relative.db``, ``sqlite:////absolute/path.db`` or ``memory:``.
 
-    A file that does not exist is created, unless `create` is False; one of an older version is upgraded. NotAStore for
-    other addresses and for files that hold something else; StoreError for files that cannot be used.
+    In a path ``%``, ``#`` and ``?`` are written ``%25``, ``%23`` and ``%3F``; a store's `url` has them so. A file that
+    does not exist is created, unless `create` is False; one of an older version is upgraded. NotAStore for other
+    addresses and for files that hold something else; StoreError for files that cannot be used.
     """
     if not isinstance(url, str):
         raise NotAStore(f"the address of a store is a str such as 'sqlite:///jobs.db', not {type(url).__name__}")
-    parts = urlsplit(url)
-    if parts.scheme == "memory":
-        from .memory import MemoryStore
+    scheme, _, rest = url.partition(":")
+    _refuse_options(url, rest)
+    match scheme.lower():
+        case "memory":
+            from .memory import MemoryStore
 
-        return MemoryStore(url, clock=clock)
-    if parts.scheme == "sqlite" and not parts.netloc and len(parts.path) > 1:
-        from .sqlite.store import SqliteStore
+            return MemoryStore(url, clock=clock)
+        case "sqlite":
+            from .sqlite.store import SqliteStore
 
-        path = unquote(parts.path[1:])
-        if not create and not Path(path).exists():
-            raise NotAStore(f"there is no store at {path}: put a job first, or give the right address")
-        return SqliteStore(path, clock=clock)
-    raise NotAStore(f"{url!r} is no address of a store: use sqlite:///jobs.db, sqlite:////var/lib/jobs.db or memory:")
+            path = _path(url, rest)
+            if not create and not Path(path).exists():
+                raise NotAStore(f"there is no store at {path}: put a job first, or give the right address")
+            return SqliteStore(path, clock=clock, create=create)
+    raise NotAStore(f"{url!r} is no address of a store: {_RIGHT}")
+
+
+def _refuse_options(url: str, rest: str) -> None:
+    """Refuse what follows a ? or #: no store knows any, and a name with them in it would be cut off."""
+    before, mark, after = rest.partition("?")
+    if "#" in before:
+        raise NotAStore(f"{url!r}: in an address a # is written %23")
+    if mark:
+        names = ", ".join(repr(option.partition("=")[0]) for option in after.split("&"))
+        raise NotAStore(f"{url!r}: there is no option {names}; if the ? is part of a file's name, write %3F")
+
+
+def _path(url: str, rest: str) -> str:
+    """Return the path in an address of SQLite, without its ``sqlite:``."""
+    slashes = len(rest) - len(rest.lstrip("/"))
+    path = os.fsdecode(unquote_to_bytes(rest[3:]))
+    if slashes < 3 and rest.strip("/"):
+        right = quote(rest.lstrip("/"), safe="/%") if slashes != 1 else quote(rest, safe="/%")
+        raise NotAStore(f"{url!r} is no address of a store: did you mean 'sqlite:///{right}'?")
+    if not path or "\0" in path:
+        raise NotAStore(f"{url!r} is no address of a store: {_RIGHT}")
+    return path

@@ -39,9 +39,16 @@ def shards_of(worker: str, topic: str, workers: Collection[str]) -> int:
 
 @lru_cache(maxsize=64)
 def _table(workers: frozenset[str]) -> tuple[str, ...]:
-    """Return an owner for each of the shards. O(shards x workers)."""
-    seeds = [(crc32(worker.encode()) | crc32(worker.encode(), _MIX & 0xFFFFFFFF) << 32, worker) for worker in workers]
-    return tuple(max((_weight(seed, shard), worker) for seed, worker in seeds)[1] for shard in range(SHARDS))
+    """Return an owner for each of the shards. O(shards x workers), some 100 ns each for workers seen before."""
+    names = list(workers)
+    return tuple(max(zip(weights, names, strict=True))[1] for weights in zip(*map(_weights, names), strict=True))
+
+
+@lru_cache(maxsize=4096)
+def _weights(worker: str) -> tuple[int, ...]:
+    """Return the weight of a worker for each of the shards."""
+    seed = crc32(worker.encode()) | crc32(worker.encode(), _MIX & 0xFFFFFFFF) << 32
+    return tuple(_weight(seed, shard) for shard in range(SHARDS))
 
 
 def _weight(seed: int, shard: int) -> int:

@@ -24,6 +24,7 @@ class FaultyStore(Store):
     def __init__(self, store: Store, fault: Callable[[str, Sequence[Command[Any]]], None] | None = None) -> None:
         self.inner = store
         self.url = store.url
+        self.durability = store.durability
         self.clock = store.clock
         self.durability = store.durability
         self.fault = fault
@@ -63,9 +64,9 @@ class FaultyStore(Store):
         """Return delayed jobs, span by span, by (due, id)."""
         return self._there().windows(spans, limit)
 
-    def first_dues(self, topics: Sequence[str], after: int) -> list[int | None]:
-        """Return the earliest due time above `after` of each topic."""
-        return self._there().first_dues(topics, after)
+    def first_dues(self, spans: Sequence[Span]) -> list[int | None]:
+        """Return the earliest due time beyond each span."""
+        return self._there().first_dues(spans)
 
     def next_lease(self) -> int | None:
         """Return when some lease may be over at the earliest."""
@@ -78,6 +79,10 @@ class FaultyStore(Store):
     def quiet(self, topic: str, seconds: float) -> bool:
         """Return once nothing starts any more that was claimed before the pause."""
         return self._there().quiet(topic, seconds)
+
+    def vacuum(self, pages: int) -> int:
+        """Give room back."""
+        return self._there().vacuum(pages)
 
     def close(self) -> None:
         """Close the store behind."""

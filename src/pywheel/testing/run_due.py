@@ -12,6 +12,8 @@ from ..events import JobEnded, JobStarted
 from ..jobs.commands import Ack, Release, Reserve
 from ..jobs.handler import Handler, current_job, ending, rest_of
 from ..jobs.job import Job, Outcome, State
+from ..stores.contract import Span
+from ..stores.ownership import ALL
 
 __all__ = ["run_due"]
 
@@ -51,7 +53,8 @@ def run_due(queue: JobQueue, limit: int | None = None) -> int:
 
 def _first(queue: JobQueue, topics: tuple[str, ...]) -> str | None:
     """Return the topic whose turn it is."""
-    dues = zip(queue.store.first_dues(topics, -1), topics, strict=True)
+    spans = [Span(topic, ALL, (-1, 0), -1) for topic in topics]
+    dues = zip(queue.store.first_dues(spans), topics, strict=True)
     due = [(due, topic) for due, topic in dues if due is not None and due <= queue.store.clock.wall()]
     return min(due)[1] if due else None
 

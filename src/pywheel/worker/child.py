@@ -6,19 +6,33 @@ usage: python -m pywheel.worker.child TARGET OPTIONS PIPE
 from __future__ import annotations
 
 import json
+import logging
 import os
+import select
+import signal
 import sys
+import threading
 import time
+import traceback
 from collections import Counter
+from contextlib import suppress
+from types import FrameType
 from typing import Any, Final
 
-from ..events import Event, JobEnded, JobsClaimed, JobStarted, LeaseLost
-from .loading import load
+from .._errors import BadJob, StoreError
+from ..events import Event, JobEnded, JobGivenBack, JobsClaimed, JobStarted, LeaseLost
+from ..jobs.handler import error_text
+from ..jobs.job import Outcome, State
+from .loading import LOG_FORMAT, importing, load
+from .process import STOP_NOW
 from .worker import Worker
 
 __all__ = ["main"]
 
 _EVERY: Final = 0.25  # seconds between reports
+_SAMPLES: Final = 50  # latenesses in a report, about
+_TRACE: Final = 2_500  # characters: a report is written whole or not at all if it is shorter than a page
+_HUNG: Final = 10.0  # seconds beyond its grace that a worker without a supervisor has to end
 
 
 class Report:
@@ -29,43 +43,118 @@ class Report:
         self._counts: Counter[str] = Counter()
         self._late: list[float] = []
         self._at = 0.0
+        self.ready = False
+        self.about: dict[str, Any] = {}
+        """What never changes."""
 
     def __call__(self, event: Event) -> None:
         """Count an event."""
-        if isinstance(event, JobStarted):
-            self._late.append(event.late)
-        elif isinstance(event, JobsClaimed):
-            self._counts["claimed"] += event.jobs
-        elif isinstance(event, JobEnded):
-            self._counts[event.state if event.outcome == "done" else f"failed {event.state}"] += 1
-        elif isinstance(event, LeaseLost):
-            self._counts["lost"] += 1
+        match event:
+            case JobStarted(late=late):
+                self._late.append(late)
+            case JobsClaimed(count=count):
+                self._counts["claimed"] += count
+            case JobEnded(outcome=outcome, state=state):
+                dead = "dead" if state is State.DEAD else "retried"
+                self._counts["done" if outcome is Outcome.DONE else dead] += 1
+            case JobGivenBack():
+                self._counts["released"] += 1
+            case LeaseLost():
+                self._counts["lease_lost"] += 1
+            case _:
+                pass
 
     def pulse(self, *, ready: bool) -> None:
         """Report, if it is time to. The supervisor takes a worker that does not for one that stands still."""
-        now = time.monotonic()
-        if now < self._at:
-            return
-        self._at = now + _EVERY
-        late, self._late = sorted(self._late), []
-        line = {"ready": ready, "counts": dict(self._counts), "late": late[:: max(len(late) // 50, 1)]}
-        try:
+        if ready != self.ready or time.monotonic() >= self._at:
+            self.ready = ready
+            self.now()
+
+    def now(self) -> None:
+        """Report."""
+        self._at = time.monotonic() + _EVERY
+        late, self._late = sorted(self._late, reverse=True), []
+        sample = [round(seconds, 5) for seconds in late[:: len(late) // _SAMPLES + 1]]  # the largest is among them
+        self.tell({"ready": self.ready, "counts": dict(self._counts), "late": sample, **self.about})
+
+    def tell(self, line: dict[str, Any]) -> None:
+        """Write a line. If the supervisor does not read, as it is stopped itself, or gone, the line is lost."""
+        with suppress(BlockingIOError, BrokenPipeError):
             os.write(self._pipe, json.dumps(line).encode() + b"\n")
-        except BlockingIOError:
-            pass  # the supervisor does not read: it is stopped itself
-        except BrokenPipeError:
-            os._exit(1)  # it is gone, and whatever starts it again starts workers of its own
 
 
-def main(target: str, options: str, pipe: str) -> None:
-    """Work until told to stop."""
+class _Supervised(Worker):
+    """A worker that drains at the first SIGTERM and takes no notice of others."""
+
+    def stop(self) -> None:
+        if not self._stopping.is_set():
+            super().stop()
+
+    def stop_now(self) -> None:
+        """Drain, and end the grace."""
+        self.stop()
+        super().stop()
+
+
+class _Orphanage(threading.Thread):
+    """Waits for the end of the supervisor: then the worker drains, and ends even if it hangs."""
+
+    def __init__(self, pipe: int) -> None:
+        super().__init__(name="pywheel-orphanage", daemon=True)
+        self._pipe = pipe
+        self.worker: _Supervised | None = None
+        self.grace = 0.0
+
+    def run(self) -> None:
+        poll = select.poll()
+        poll.register(self._pipe, 0)  # told when nobody reads it any more
+        poll.poll()
+        if self.worker is None:  # it imports the program
+            os._exit(1)
+        self.worker.stop()
+        time.sleep(self.grace + _HUNG)
+        os._exit(1)
+
+
+def main(target: str, options: str, pipe: str) -> int:
+    """Work until told to stop; return the exit code: 0, 2 for a program that cannot work so, 3 for its store."""
     os.set_blocking(int(pipe), False)
+    os.set_inheritable(int(pipe), False)
     sys.setswitchinterval(0.001)  # handlers give the dispatcher its turn
-    report = Report(int(pipe))
-    program: Any = load(target)
+    report, orphanage = Report(int(pipe)), _Orphanage(int(pipe))
+    orphanage.start()
+    try:
+        worker = _worker(target, json.loads(options), report)
+    except BaseException as error:  # noqa: BLE001  (sys.exit while it is imported as well)
+        trace = "" if isinstance(error, BadJob | StoreError) else traceback.format_exc()[-_TRACE:]
+        text = str(error) if isinstance(error, BadJob | StoreError) else error_text(error)
+        report.tell({"failed": type(error).__name__, "text": text[-500:], "trace": trace})
+        return 3 if isinstance(error, StoreError) else 2
+
+    def told(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  (what signal.signal calls)
+        worker.stop_now() if number == STOP_NOW else worker.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT, STOP_NOW):  # also after `run`, until the process is no more
+        signal.signal(number, told)
+    orphanage.worker = worker
+    worker.run()
+    report.now()
+    return 0
+
+
+def _worker(target: str, told: dict[str, Any], report: Report) -> _Supervised:
+    """Return the worker, for the program on the store that is wanted."""
+    with importing():
+        program = load(target)
+    if told["log"] is not None:
+        logging.basicConfig(format=LOG_FORMAT, level=told["log"])
+    if told["store"] is not None:
+        program.use(told["store"])
     program.events.listen(report)
-    Worker(program, **json.loads(options), pulse=report.pulse).run()
+    worker = _Supervised(program, **told["options"], pulse=report.pulse)
+    report.about = {"store": program.store.url, "topics": sorted(told["options"].get("topics") or program.handlers)}
+    return worker
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    sys.exit(main(*sys.argv[1:]))

@@ -219,14 +219,14 @@ class Dispatcher:
         claims: list[Claim] = []
         most, trial = self._most, self._suspects.room(now)
         bytes_left = self._max_bytes - self._leases.bytes
+        share = max(bytes_left // min(len(windows), most), 0)
         for window in windows[self._turn :] + windows[: self._turn]:
             topic = self.topics[window.topic]
             room = min(topic.room(now, bytes_left), most)
             ids = window.take(room) if room > 0 else ()
             if ids:
-                claims.append(Claim(topic.name, ids, topic.terms, self._notifier.worker, topic.begin, trial))
+                claims.append(Claim(topic.name, ids, topic.terms, self._notifier.worker, topic.begin, trial, share))
                 most -= len(ids)
-                bytes_left -= len(ids) * topic.body
                 trial = 0
             self._backlog(topic)
         return claims
@@ -343,7 +343,7 @@ class Dispatcher:
 
     # ---- the end ----------------------------------------------------------------------------------------------------
 
-    def busy(self, only: type[Pool] = Pool) -> bool:
+    def busy(self, only: type[Pool] | tuple[type[Pool], ...] = Pool) -> bool:
         """Whether handlers run, in pools of a kind, or ended without the store knowing."""
         return bool(len(self._settling)) or any(isinstance(lease.topic.pool, only) for lease in self._leases)
 

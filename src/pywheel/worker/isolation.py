@@ -1,28 +1,41 @@
 """Handlers in processes of their own: a job that hangs is killed at its ttr, one that crashes takes nobody with it.
 
-A child imports the handler's module, then runs one job after the other. Whatever ends it is a failed attempt.
+A child imports the handler's module, then runs one job after the other; see `isolated`. Whatever ends it while it runs
+one is a failed attempt.
 """
 
 from __future__ import annotations
 
-import asyncio
-import importlib
-import multiprocessing
+import json
+import logging
+import os
+import pickle
 import signal
+import socket
+import subprocess
+import sys
 import threading
-import traceback
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, Final
 
-from .._errors import PywheelError
-from ..jobs.handler import Handler, rest_of
+from .._errors import BadJob, PywheelError
+from ..jobs.handler import Handler, RaisedElsewhere, by_name
 from ..jobs.job import Job
+from .framing import receive, send
+from .leases import Lease
+from .loading import interpreter
+from .pools import Loop, Outside, ThreadPool, Threads
 
-__all__ = ["HandlerDied", "HandlerFailed", "HandlerTimeout", "Isolated"]
+__all__ = ["HandlerDied", "HandlerTimeout", "Isolated", "IsolatedPool"]
 
 _STARTS: Final = 60.0  # seconds that a child may take to import its module
+_LOOK: Final = 1.0  # seconds between looks whether a child that says nothing is there
+_TRIES: Final = 20  # children that may turn out to have ended, before a job counts as failed
+_ENDS: Final = 0.5  # seconds that idle children have to end by themselves
+_BOOT: Final = "import sys; sys.path.append(sys.argv.pop(1)); from pywheel.worker.isolated import main; main()"
 
 
 class HandlerTimeout(PywheelError):
@@ -30,125 +43,271 @@ class HandlerTimeout(PywheelError):
 
 
 class HandlerDied(PywheelError):
-    """The process of a handler ended while it ran."""
+    """The process of a handler ended while it ran, or before it could."""
 
 
-class HandlerFailed(PywheelError):
-    """What a handler raised in a process of its own, as text; `cause` names its class."""
+class IsolatedPool(ThreadPool):
+    """Threads that wait for children. What runs past the grace is killed and given back: nothing of it goes on."""
+
+    def __init__(self, handler: Handler, outside: Outside, threads: Threads, loop: Loop, program: object) -> None:
+        super().__init__(handler, outside, threads, loop)
+        self._isolated = Isolated(handler, program)
+
+    def stop(self) -> None:
+        """Start nothing more, and end all children."""
+        super().stop()
+        self._isolated.close()
+
+    def _handle(self, lease: Lease) -> None:
+        if not self._starts(lease):
+            return
+        try:
+            self._isolated(lease.job)
+        except BaseException as raised:  # noqa: BLE001  (whatever it was, the claim must be settled)
+            lease.error = raised
+            lease.handled = not (self._stopped and isinstance(raised, HandlerDied))
+        self._ended(lease)
 
 
 class Isolated:
-    """Calls a handler's function in a child process. From many threads; each call takes an idle child, or a new one."""
+    """Calls a handler's function in a child process: one that is idle, or a new one. From any thread.
 
-    def __init__(self, handler: Handler) -> None:
-        self._handler = handler
+    Raises:
+        BadJob: another process would not find the function under its name.
+    """
+
+    def __init__(self, handler: Handler, program: object = None) -> None:
+        if os.name == "nt":
+            raise BadJob("isolate=True needs POSIX")
+        self._ttr = None if handler.keep_lease else handler.ttr
+        module, name = by_name(handler.function)
+        self._setup: dict[str, Any] = {
+            "module": module,
+            "name": name,
+            "wrappers": _wrappers(handler.function, module, name),
+            "program": _place(program),
+        }
         self._mutex = threading.Lock()
         self._idle: list[_Child] = []
-        self._closed = False
+        self._all: set[_Child] = set()
+        self._closed = threading.Event()
 
     def __call__(self, job: Job) -> None:
-        """Handle a job. HandlerTimeout, HandlerDied, HandlerFailed, or what the handler raised if that can travel."""
+        """Handle a job. HandlerTimeout, HandlerDied, or RaisedElsewhere for what the handler raised."""
+        seconds = None if self._ttr is None else (job.ttr or self._ttr) / 1000
+        answer, tries = None, 0
+        while answer is None:  # a child may have ended while it was idle
+            child, tries = self._child(), tries + 1
+            try:
+                answer = child.handle(job, seconds)
+            except BaseException:
+                self._end(child)
+                raise
+            if answer is None:
+                self._end(child)
+                if tries == _TRIES:
+                    raise HandlerDied("the handler's process ended before it had the job, again and again")
         with self._mutex:
-            child = self._idle.pop() if self._idle else None
-        child = child or _Child(self._handler.function)
-        try:
-            error = child.handle(job, (job.ttr or self._handler.ttr) / 1000)
-        except BaseException:
-            child.kill()
-            raise
-        with self._mutex:
-            if not self._closed:
+            closed = self._closed.is_set()
+            if not closed:
                 self._idle.append(child)
-                child = None
-        if child is not None:
-            child.kill()
-        if error is not None:
-            raise error
+        if closed:
+            self._end(child)
+        if answer:
+            raise RaisedElsewhere(**answer)
 
     def close(self) -> None:
-        """End all children. Those that handle a job now are killed when that ends."""
+        """End all children, those that handle a job at once. It takes half a second at most."""
         with self._mutex:
-            self._closed = True
+            self._closed.set()
             idle, self._idle = self._idle, []
-        for child in idle:
+            busy = self._all.difference(idle)
+            self._all = set()
+        for child in busy:
             child.kill()
+        for child in idle:
+            child.leave()
+        end = time.monotonic() + _ENDS
+        for child in idle:
+            child.end(max(end - time.monotonic(), 0.0))
+
+    def _child(self) -> _Child:
+        """Return an idle child, the latest used, or a new one."""
+        with self._mutex:
+            if self._closed.is_set():
+                raise HandlerDied("the worker has stopped")
+            if self._idle:
+                return self._idle.pop()
+        child = _Child(self._setup)
+        with self._mutex:
+            self._all.add(child)
+            if self._closed.is_set():
+                child.kill()
+        try:
+            child.wait_until_ready()
+        except BaseException:
+            self._end(child)
+            raise
+        return child
+
+    def _end(self, child: _Child) -> None:
+        child.end(0.0)
+        with self._mutex:
+            self._all.discard(child)
 
 
 class _Child:
-    """One process. It ends with its parent: it sees the end of the pipe."""
+    """One process, the leader of a group of its own: what the handler starts is killed with it.
 
-    def __init__(self, function: Callable[[Job], Any]) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        name = function.__module__, function.__qualname__
-        self._process = context.Process(target=_serve, args=(theirs, *name), name="pywheel-isolated", daemon=True)
-        self._process.start()
-        theirs.close()
-        if not self._pipe.poll(_STARTS):
-            self.kill()
-            raise HandlerTimeout(f"the handler's process did not start within {_STARTS:g} s")
+    It holds the one end of a pipe whose other end is the worker's: the system tells it when the worker is no more.
+    """
 
-        self._receive()
-
-    def handle(self, job: Job, seconds: float) -> BaseException | None:
-        self._pipe.send(job)
-        if not self._pipe.poll(seconds):
-            self.kill()
-            raise HandlerTimeout(f"the handler was killed after its ttr of {seconds:g} s")
-        error = self._receive()
-        return error if error is None or isinstance(error, BaseException) else HandlerFailed(str(error))
-
-    def _receive(self) -> Any:
+    def __init__(self, setup: dict[str, Any]) -> None:
+        ours, theirs = socket.socketpair()
+        life, ends = os.pipe()
+        level = logging.getLogger().level if logging.getLogger().handlers else None
         try:
-            return self._pipe.recv()
-        except EOFError:
-            self._process.join()
-            raise HandlerDied(f"the handler's process ended: {_reason(self._process.exitcode)}") from None
+            self._process = subprocess.Popen(
+                [*interpreter(), "-c", _BOOT, str(Path(__file__).parents[2]), str(theirs.fileno()), str(life)],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno(), life],
+                process_group=0,
+            )
+        except BaseException as error:
+            ours.close()
+            os.close(ends)
+            if isinstance(error, OSError):
+                raise HandlerDied(f"no process can be started for the handler: {error}") from None
+            raise
+        finally:
+            theirs.close()
+            os.close(life)
+        self._socket = ours
+        self._life = ends
+        self._mutex = threading.Lock()
+        self._ended = False
+        self._setup = {**setup, "prepare": _preparation(setup["module"]), "log": level}
+
+    def wait_until_ready(self) -> None:
+        """Return when it can handle jobs. HandlerDied if it cannot, HandlerTimeout."""
+        self._limit = time.monotonic() + _STARTS
+        try:
+            self._send(json.dumps(self._setup).encode())
+            failed = json.loads(self._receive())
+        except TimeoutError:
+            raise HandlerTimeout(f"the handler's process was not ready within {_STARTS:g} s") from None
+        except (OSError, EOFError):
+            raise HandlerDied(f"the handler's process ended before it was ready: {self._reason()}") from None
+        if failed:
+            raise HandlerDied(f"the handler's process cannot import it: {failed}")
+
+    def handle(self, job: Job, seconds: float | None) -> dict[str, Any] | None:
+        """Return what the handler raised, {} for nothing; None if the process was gone before it began."""
+        self._limit = time.monotonic() + (float("inf") if seconds is None else seconds)
+        began = False
+        try:
+            self._send(pickle.dumps((job._replace(headers=dict(job.headers)), seconds)))
+            self._receive()
+            began = True
+            answer: dict[str, Any] = json.loads(self._receive())
+        except TimeoutError:
+            self.kill()
+            raise HandlerTimeout(f"the handler was killed after its ttr of {seconds:g} s") from None
+        except (OSError, EOFError):
+            if not began and not self._ended:
+                return None
+            raise HandlerDied(f"the handler's process ended: {self._reason()}") from None
+        return answer
+
+    def _send(self, content: bytes) -> None:
+        self._socket.settimeout(min(max(self._limit - time.monotonic(), 0.001), 1e6))
+        send(self._socket, content)
+
+    def _receive(self) -> bytes:
+        """Return a message. TimeoutError at the limit; EOFError if none will come, also if heirs hold the socket."""
+        gone = False
+        while True:
+            left = self._limit - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            self._socket.settimeout(min(left, _LOOK))
+            try:
+                if self._socket.recv(1, socket.MSG_PEEK):
+                    break
+                raise EOFError
+            except TimeoutError:
+                if gone:
+                    raise EOFError from None
+                gone = self._process.poll() is not None
+        self._socket.settimeout(min(max(self._limit - time.monotonic(), 0.001), 1e6))
+        return receive(self._socket)
+
+    def _reason(self) -> str:
+        """Return how it ended."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_ENDS)
+        self.kill()
+        code = self._process.wait()
+        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+    # ---- the end ----------------------------------------------------------------------------------------------------
+
+    def leave(self) -> None:
+        """Let it end by itself, if it is idle."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def kill(self) -> None:
-        self._pipe.close()
-        with suppress(ValueError, OSError):
-            self._process.kill()
-            self._process.join()
+        """Kill it and what it has started; whoever waits for it learns it."""
+        with self._mutex:
+            if not self._ended:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self._process.pid, signal.SIGKILL)
+
+    def end(self, seconds: float) -> None:
+        """Reap it, and kill it if it has not ended after so many seconds. Idempotent."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        self.kill()
+        self._process.wait()
+        with self._mutex:
+            if not self._ended:
+                self._ended = True
+                self._socket.close()
+                os.close(self._life)
 
 
-def _reason(code: int | None) -> str:
-    if code is not None and code < 0:
-        return f"killed by {signal.Signals(-code).name}"
-    return f"exit code {code}"
+def _preparation(module: str) -> dict[str, Any]:
+    """Return what `multiprocessing.spawn.prepare` wants: where to import from, and, if it is needed, what was run."""
+    found: dict[str, Any] = {"sys_path": sys.path, "sys_argv": sys.argv}
+    if module == "__main__":
+        main = sys.modules["__main__"]
+        if main.__spec__ is not None:
+            found["init_main_from_name"] = main.__spec__.name
+        else:
+            found["init_main_from_path"] = os.path.abspath(str(main.__file__))  # noqa: PTH100  (text)
+    return found
 
 
-def _serve(pipe: Connection, module: str, qualname: str) -> None:
-    """Run in the child: handle what comes through the pipe until it ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker drains; its children finish what they do
-    function: Any = importlib.import_module(module)
-    for name in qualname.split("."):
-        function = getattr(function, name)
-    pipe.send(None)
-    while True:
-        try:
-            job = pipe.recv()
-        except (EOFError, OSError):
-            return
-        _answer(pipe, _handled(function, job))
+def _wrappers(function: Callable[..., Any], module: str, name: str) -> int:
+    """Return how many decorators stand around a function in what its name leads to. BadJob if it leads elsewhere."""
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    count = 0
+    while found is not None and found != function:
+        found = getattr(found, "__wrapped__", None)
+        count += 1
+    if found is None:
+        raise BadJob(f"isolate=True: {name:.200} of {module:.200} is not the handler itself, but something else")
+    return count
 
 
-def _handled(function: Callable[[Job], Any], job: Job) -> BaseException | None:
-    try:
-        rest = rest_of(function(job))
-        if rest is not None:
-            asyncio.run(_finished(rest))
-    except BaseException as error:  # noqa: BLE001  (sys.exit in a handler ends the attempt, not the child)
-        return error
+def _place(program: object) -> tuple[str, str, str] | None:
+    """Return which variable holds a program, and its store: a child shall use that one. None if no module has it."""
+    url = getattr(getattr(program, "store", None), "url", None)
+    for module_name, module in list(sys.modules.items()):
+        for name, value in list(getattr(module, "__dict__", {}).items()):
+            if value is program and program is not None:
+                return module_name, name, str(url)
     return None
-
-
-async def _finished(rest: Awaitable[Any]) -> None:
-    await rest
-
-
-def _answer(pipe: Connection, error: BaseException | None) -> None:
-    try:
-        pipe.send(error)
-    except Exception:  # noqa: BLE001  (an error that cannot travel goes as text)
-        pipe.send("".join(traceback.format_exception_only(error)).strip())

@@ -78,7 +78,8 @@ class Leases:
             self.bytes += len(lease.job.body)
             if not lease.begun:
                 self._held[name] = lease
-            if lease.topic.handler.keep_lease:
+            handler = lease.topic.handler
+            if handler.keep_lease or handler.isolate:  # it is killed in time, counted from when its process is ready
                 self._kept[name] = lease
 
     def settled(self, lease: Lease) -> None:

@@ -1,15 +1,21 @@
-"""From ``module:name`` to the program that it names."""
+"""From ``module:name`` to the program that it names, in this process and in those that it starts."""
 
 from __future__ import annotations
 
 import importlib
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from .._errors import BadJob
 
-__all__ = ["load"]
+__all__ = ["LOG_FORMAT", "importing", "interpreter", "load", "no_worker_while_importing"]
+
+LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(message)s"
+_importing = False
 
 
 def load(target: str) -> Any:
@@ -34,3 +40,26 @@ def load(target: str) -> Any:
     if not hasattr(program, "store") or not hasattr(program, "handlers"):
         raise BadJob(f"{name[:80]} in {module_name} is no JobQueue")
     return program
+
+
+def interpreter() -> list[str]:
+    """Return the command of another interpreter with the options of this one."""
+    options: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    return [sys.executable, *options]
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """Refuse workers meanwhile: a process that imports a program would otherwise start it once more, without end."""
+    global _importing
+    _importing = True
+    try:
+        yield
+    finally:
+        _importing = False
+
+
+def no_worker_while_importing() -> None:
+    """Raise BadJob in a process that a worker or a supervisor has started to import a program."""
+    if _importing:
+        raise BadJob("this program starts a worker when it is imported: do that under if __name__ == '__main__'")

@@ -11,135 +11,122 @@ import logging
 import os
 import selectors
 import signal
-import subprocess
-import sys
+import socket
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from typing import Any, Final
 
-from .._errors import BadJob
+from .. import _errors
+from .._errors import BadJob, PywheelError, StoreError
+from ..jobs.checks import whole
 from ..jobs.durations import Duration, duration
+from .loading import interpreter, no_worker_while_importing
+from .process import STOP_NOW, WorkerProcess
 
-__all__ = ["Supervisor", "WorkerProcess"]
+__all__ = ["Supervisor", "WorkersFailed"]
 
 _LOGGER: Final = logging.getLogger("pywheel.supervisor")
 _BACKOFF: Final = (0.1, 30.0)  # seconds before a restart: first, longest
 _STEADY: Final = 10.0  # seconds of life after which a death is not one of a loop
 _LOOP: Final = 5  # deaths in a row that are called a crash loop
 _LOOK: Final = 0.25
+_ASLEEP: Final = 2.0  # seconds between two turns after which the supervisor itself stood still
 _SLOW_START: Final = 60.0  # seconds that a program may take to import
+_LATEST: Final = 2_000
 
 
-class WorkerProcess:
-    """One child, and what it last said of itself."""
-
-    def __init__(self, command: list[str]) -> None:
-        ours, theirs = os.pipe()
-        try:
-            self.process = subprocess.Popen(
-                [*command, str(theirs)],
-                pass_fds=[theirs],
-                process_group=0,  # Ctrl-C on a terminal is for the supervisor, who tells them once
-            )
-        except BaseException:
-            os.close(ours)
-            raise
-        finally:
-            os.close(theirs)
-        os.set_blocking(ours, False)
-        self.pipe = ours
-        self.started = self.heard = time.monotonic()
-        self.ready = False
-        self.drains_since: float | None = None
-        self.counts: Counter[str] = Counter()
-        self.late: list[float] = []
-        self._rest = b""
-
-    def read(self) -> None:
-        """Take in its reports."""
-        with suppress(BlockingIOError):
-            while content := os.read(self.pipe, 1 << 16):
-                *lines, self._rest = (self._rest + content).split(b"\n")
-                for line in lines:
-                    report = json.loads(line)
-                    self.heard = time.monotonic()
-                    self.ready |= report["ready"]
-                    self.counts = Counter(report["counts"])
-                    self.late = (self.late + report["late"])[-2_000:]
-
-    @property
-    def draining(self) -> bool:
-        """Whether it was told to end."""
-        return self.drains_since is not None
-
-    def drain(self) -> None:
-        """Tell it to end; told again, it does so at once."""
-        if self.drains_since is None:
-            self.drains_since = time.monotonic()
-        self.tell(signal.SIGTERM)
-
-    def tell(self, number: int) -> None:
-        """Send it a signal."""
-        with suppress(ProcessLookupError):
-            self.process.send_signal(number)
-
-    def close(self) -> None:
-        """Reap it."""
-        self.process.wait()
-        os.close(self.pipe)
+class WorkersFailed(PywheelError):
+    """No worker process of a program could begin to work."""
 
 
 class Supervisor:
     """Runs ``processes`` workers of a program named by ``module:name``, each as `Worker` with these options.
 
     Args:
-        target: such as ``"shop.jobs:queue"``.
+        target: such as ``"shop.jobs:queue"``. It is imported by the workers, not here.
         processes: how many.
         stall: how long a dispatcher may stand still before its process is killed and replaced.
-        options: of `Worker`, as JSON can say them.
+        store: the address of another store than the program's own.
+        options: of `Worker`.
 
     Raises:
-        BadJob: processes is less than 1, or a duration makes no sense.
+        BadJob: processes is less than 1, a duration makes no sense, or an option cannot be told to another process.
     """
 
-    def __init__(self, target: str, processes: int = 2, *, stall: Duration = 30, **options: Any) -> None:
-        if isinstance(processes, bool) or not isinstance(processes, int) or not 1 <= processes <= 1_000:
-            raise BadJob(f"processes must be a whole number from 1 to 1000, not {processes!r:.40}")
-        self._command = [sys.executable, "-m", "pywheel.worker.child", target, json.dumps(options)]
-        self._processes = processes
+    def __init__(
+        self,
+        target: str,
+        processes: int = 2,
+        *,
+        stall: Duration = 30,
+        store: str | None = None,
+        **options: Any,
+    ) -> None:
+        no_worker_while_importing()
+        if os.name == "nt":
+            raise BadJob("more than one worker process needs POSIX: start several workers yourself")
+        root = logging.getLogger()
+        told = {"store": store, "options": options, "log": root.level if root.handlers else None}
+        try:
+            self._command = [*interpreter(), "-m", "pywheel.worker.child", target, json.dumps(told, default=_plain)]
+        except (TypeError, ValueError) as error:
+            raise BadJob(f"an option cannot be told to another process: {error}") from None
+        self._processes = whole(processes, "processes", 1_000)
         self._stall = duration(stall, "stall") / 1000
         self._grace = duration(options.get("grace", 30), "grace") / 1000
         self.workers: list[WorkerProcess] = []
+        self.about: dict[str, Any] = {}
+        """What a worker said of itself: its ``store`` and its ``topics``. Empty until one is up."""
         self._gone: Counter[str] = Counter()
-        self._deaths = 0
+        self._late: deque[float] = deque(maxlen=_LATEST)
+        self._deaths = 0  # in a row
         self._start_at = 0.0
-        self._renew: list[WorkerProcess] = []
+        self._renew: list[WorkerProcess] = []  # those of the old version
         self._stopping = 0
         self._hup = False
+        self._error: PywheelError | None = None
+        self._turned = time.monotonic()
+        self._terminal = False
         self._selector = selectors.DefaultSelector()
-        self._wake_in, self._wake_out = os.pipe()
-        for file in (self._wake_in, self._wake_out):
-            os.set_blocking(file, False)
-        self._selector.register(self._wake_in, selectors.EVENT_READ)
+        self._ear, self._mouth = socket.socketpair()
+        self._ear.setblocking(False)
+        self._mouth.setblocking(False)
 
     @property
     def counts(self) -> Counter[str]:
-        """What all workers did, those that are gone too: ``claimed``, ``done``, ``failed delayed``, ``failed dead``, ``lost``."""
+        """What all workers did, the former ones too.
+
+        By `Tally`'s words: ``claimed``, ``done``, ``retried``, ``dead``, ``released``, ``lease_lost``. The last quarter
+        of a second is missing, and the last of those that were killed.
+        """
         return sum((worker.counts for worker in self.workers), Counter(self._gone))
 
     @property
+    def stopping(self) -> bool:
+        """Whether it was told to stop."""
+        return self._stopping > 0
+
+    @property
     def late(self) -> list[float]:
-        """How late the latest jobs started, in seconds, sorted."""
-        return sorted(late for worker in self.workers for late in worker.late)
+        """How late the latest jobs started, in seconds, sorted: a sample, with the largest of each report."""
+        return sorted(self._late)
 
     def run(self, look: Callable[[], object] | None = None) -> None:
         """Work until `stop`, or, in the main thread, until SIGTERM or SIGINT; a second signal ends the grace period.
 
-        SIGHUP replaces all workers, one by one. `look` is called some times a second: for a live view.
+        SIGHUP replaces all workers, one by one; if the terminal was closed it is a stop. `look` is called some times
+        a second: for a live view. To be called once.
+
+        Raises:
+            BadJob: there is no such program, or it cannot work with these options.
+            StoreError: its store cannot be used.
+            WorkersFailed: it cannot be imported, or all its first processes ended before they were up.
         """
+        self._selector.register(self._ear, selectors.EVENT_READ)
         with self._signals():
             try:
                 while not self._stopping or self.workers:
@@ -147,10 +134,9 @@ class Supervisor:
                     if look is not None:
                         look()
             finally:
-                for worker in self.workers:
-                    worker.tell(signal.SIGKILL)
-                    worker.close()
-                self.workers = []
+                self._close()
+        if self._error is not None:
+            raise self._error
 
     def stop(self) -> None:
         """Drain all workers. Called again: at once. From any thread, and from signal handlers."""
@@ -166,70 +152,98 @@ class Supervisor:
 
     def _turn(self) -> None:
         for key, _ in self._selector.select(_LOOK):
-            if key.fileobj == self._wake_in:
+            if key.data is None:
                 with suppress(BlockingIOError):
-                    os.read(self._wake_in, 1 << 10)
+                    self._ear.recv(1 << 10)
             else:
-                key.data.read()
+                self._read(key.data)
         self._reap()
         self._kill_stalled()
         if self._stopping:
             self._drain_all()
             return
         if self._hup:
-            self._hup = False
-            self._renew = [worker for worker in self.workers if not worker.draining]
-            _LOGGER.info("replacing %d workers", len(self._renew))
+            self._begin_renewal()
         self._replace()
         self._fill()
 
-    def _reap(self) -> None:
-        for worker in [worker for worker in self.workers if worker.process.poll() is not None]:
-            worker.read()
+    def _read(self, worker: WorkerProcess) -> None:
+        worker.read()
+        if worker.ready and not worker.draining:
+            self.about = {name: worker.about.get(name) for name in ("store", "topics")}
+        if worker.ended:
             self._selector.unregister(worker.pipe)
+
+    def _reap(self) -> None:
+        for worker in [worker for worker in self.workers if worker.gone]:
+            if not worker.ended:
+                worker.read()
+                self._selector.unregister(worker.pipe)
             worker.close()
             self.workers.remove(worker)
             self._gone += worker.counts
-            if worker in self._renew:
-                self._renew.remove(worker)
             if not worker.draining and not self._stopping:
                 self._died(worker)
+            if worker in self._renew:
+                self._renew.remove(worker)
 
     def _died(self, worker: WorkerProcess) -> None:
         """Note a death that was not asked for."""
         lived = time.monotonic() - worker.started
         self._deaths = 1 if lived > _STEADY else self._deaths + 1
-        first, longest = _BACKOFF
-        pause = min(first * 2 ** min(self._deaths - 1, 20), longest)
+        if not self.about and (worker.failed is not None or self._deaths >= self._processes):
+            self._give_up(worker)
+            return
+        pause = min(_BACKOFF[0] * 2 ** min(self._deaths - 1, 20), _BACKOFF[1])
         self._start_at = time.monotonic() + pause
         loop = f": a crash loop, {self._deaths} in a row" if self._deaths >= _LOOP else ""
-        _LOGGER.error(
-            "worker %d ended with %s after %.1f s; the next one starts in %.1f s%s",
-            worker.process.pid,
-            worker.process.returncode,
-            lived,
-            pause,
-            loop,
-        )
+        said = "worker %d ended after %.1f s: %s; the next one starts in %.1f s%s"
+        _LOGGER.error(said, worker.pid, lived, worker.reason, pause, loop)
+        if self._renew and not worker.ready and worker not in self._renew:
+            said = "the new version does not start; %d workers of the old one go on, and nothing more is replaced"
+            _LOGGER.error(said, len(self._renew))
+            self._renew = []
+
+    def _give_up(self, worker: WorkerProcess) -> None:
+        """End with an error: no worker was ever up, and another one would fare no better."""
+        kind: Any = getattr(_errors, (worker.failed or {}).get("failed", ""), None)
+        if isinstance(kind, type) and issubclass(kind, BadJob | StoreError):
+            self._error = kind(worker.reason)
+        else:
+            self._error = WorkersFailed(f"no worker could begin: {worker.reason}")
+        if worker.failed is not None and worker.failed["trace"]:
+            _LOGGER.error("the program cannot be imported\n%s", worker.failed["trace"].rstrip())
+        self._stopping += 1
 
     def _kill_stalled(self) -> None:
         """Kill workers whose dispatcher stands still, and those that have not ended long after their grace."""
         now = time.monotonic()
+        asleep, self._turned = now - self._turned - _LOOK, now
         for worker in self.workers:
+            if asleep > _ASLEEP:  # who knows what they did meanwhile: perhaps all were stopped together
+                worker.heard = max(worker.heard, now - _LOOK)
             limit = self._stall if worker.ready else max(self._stall, _SLOW_START)
-            since = (
-                worker.heard if worker.drains_since is None else max(worker.heard, worker.drains_since + self._grace)
-            )
+            since = worker.heard
+            if worker.drains_since is not None:
+                since = max(since, worker.drains_since + (self._grace if worker.ready else 0))
             if now - since > limit:
-                _LOGGER.error("worker %d stood still for %.0f s: killed", worker.process.pid, limit)
+                _LOGGER.error("worker %d stood still for %.1f s: killed", worker.pid, limit)
                 worker.tell(signal.SIGKILL)
                 worker.heard = now
+
+    def _begin_renewal(self) -> None:
+        self._hup = False
+        again = ", beginning again with the replacement" if self._renew else ""
+        self._renew = [worker for worker in self.workers if not worker.draining]
+        _LOGGER.info("replacing %d workers%s", len(self._renew), again)
 
     def _replace(self) -> None:
         """Let one old worker drain for each new one that is up beyond the number wanted."""
         up = sum(worker.ready and not worker.draining for worker in self.workers)
         if self._renew and up > self._processes:
             self._renew.pop(0).drain()
+            if not self._renew:
+                _LOGGER.info("all workers are replaced")
 
     def _fill(self) -> None:
         wanted = self._processes + bool(self._renew)
@@ -239,7 +253,7 @@ class Supervisor:
 
     def _start(self) -> None:
         try:
-            worker = WorkerProcess(self._command)
+            worker = WorkerProcess(self._command, self._late)
         except OSError as error:
             _LOGGER.error("no worker can be started: %s", error)  # noqa: TRY400  (the system says why)
             self._start_at = time.monotonic() + _BACKOFF[1]
@@ -250,30 +264,64 @@ class Supervisor:
 
     def _drain_all(self) -> None:
         for worker in self.workers:
-            if not worker.draining or self._stopping > 1:
-                worker.drain()
-        self._stopping = 1
+            if self._stopping > 1 and worker.draining:
+                worker.tell(STOP_NOW)  # at each turn: signals that come together are one
+            worker.drain()
+
+    def _close(self) -> None:
+        for worker in self.workers:
+            worker.tell(signal.SIGKILL)
+            worker.close()
+        self.workers = []
+        self._selector.close()
+        self._ear.close()
+        self._mouth.close()
 
     # ---- signals ----------------------------------------------------------------------------------------------------
 
     def _wake(self) -> None:
         with suppress(OSError):
-            os.write(self._wake_out, b"w")
+            self._mouth.send(b"w")
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
+        self._terminal = _on_terminal()
         actions: dict[int, Callable[..., None]] = {
             signal.SIGTERM: lambda *_: self.stop(),
             signal.SIGINT: lambda *_: self.stop(),
+            signal.SIGHUP: lambda *_: self._hang_up(),
         }
-        if hasattr(signal, "SIGHUP"):
-            actions[signal.SIGHUP] = lambda *_: self.reload()
         before = {number: signal.signal(number, action) for number, action in actions.items()}
         try:
             yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    def _hang_up(self) -> None:
+        """Replace all workers; or stop, if this comes from a terminal that was closed."""
+        if self._terminal and not _on_terminal():
+            self._terminal = False
+            self.stop()
+        else:
+            self.reload()
+
+
+def _on_terminal() -> bool:
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+def _plain(value: object) -> object:
+    """Return an option as JSON can say it."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    raise TypeError(f"{value!r:.80} is neither text nor number")

@@ -16,7 +16,6 @@ _MOST: Final = 1_000
 _GROWTH: Final = 8
 _QUICK: Final = 0.05  # seconds
 _SLOW: Final = 0.2
-_BODY: Final = 1 << 20  # bytes that a body is taken for before any was seen
 
 
 class Topic:
@@ -34,7 +33,6 @@ class Topic:
         self.behind = 0  # since when jobs are due that are not claimed, wall clock in ms; 0 if there are none
         self._buffer = 0  # jobs that may wait in the pool
         self._fed_at = 0.0
-        self.body = _BODY  # bytes of a usual body; grows at once, shrinks slowly
 
     @property
     def begin(self) -> int:
@@ -46,17 +44,14 @@ class Topic:
         begin = self.begin
         if now < self.retry_at or (not begin and (self.waits or self.pool.waiting > self._buffer // 2)):
             return 0  # enough for now; larger claims are cheaper
-        room = begin if self.waits else self.handler.concurrency + self._buffer - self.inside
-        if bytes_left < room * self.body:
-            return max(bytes_left // self.body, 1 if self.inside == 0 else 0)
-        return room
+        if bytes_left <= 0:
+            return int(self.inside == 0)  # no other topic's large bodies hold up this one
+        return begin if self.waits else self.handler.concurrency + self._buffer - self.inside
 
     def feed(self, leases: list[Lease], now: float) -> None:
         """Give claimed jobs to the pool."""
         self.inside += len(leases)
         self._fed_at = now
-        largest = max(len(lease.job.body) for lease in leases)
-        self.body = max(largest, (7 * self.body + largest) // 8, 64)
         self.pool.feed(leases)
 
     def left(self, now: float) -> None:

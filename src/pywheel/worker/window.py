@@ -258,7 +258,7 @@ class Windows:
         """Let windows with nothing near sleep until shortly before their first job."""
         if not idle or now < self._often:
             return
-        firsts = self._store.first_dues([window.topic for window in idle], until)
+        firsts = self._store.first_dues([window.span(until) for window in idle])
         for window, first in zip(idle, firsts, strict=True):
             wake = window.rescan_at if first is None else min(first - self._span // 2, window.rescan_at)
             window.read_at = max(wake, window.read_at)

@@ -20,7 +20,9 @@ from ..jobs.durations import Duration, duration
 from ..jobs.handler import Handler, is_async
 from ..stores.contract import Store
 from .dispatcher import MAX_BYTES, Dispatcher
+from .isolation import IsolatedPool
 from .leases import Lease
+from .loading import no_worker_while_importing
 from .pools import AsyncPool, Loop, Outside, Pool, ThreadPool, Threads
 
 __all__ = ["Program", "Worker"]
@@ -56,7 +58,7 @@ class Worker:
         pulse: called at each turn of the dispatcher, as ``pulse(ready=bool)``: for whoever watches that it goes on.
 
     Raises:
-        BadJob: there is no handler, or none for one of the topics.
+        BadJob: there is no handler, or none for one of the topics, or another process would not find an isolated one.
         StoreError: the store cannot be used.
     """
 
@@ -71,6 +73,7 @@ class Worker:
         max_bytes: int = MAX_BYTES,
         pulse: Callable[..., None] | None = None,
     ) -> None:
+        no_worker_while_importing()
         self.program = program
         self._pulse = pulse or _silent
         self.store = program.store
@@ -79,7 +82,7 @@ class Worker:
         kept = None if keep is None else duration(keep, "keep")
         self._events = program.events
         self._loop = Loop()
-        most = sum(handler.concurrency for handler in handlers.values() if not is_async(handler.function))
+        most = sum(handler.concurrency for handler in handlers.values() if _in_threads(handler))
         self._threads = Threads(min(max(most, 1), _MOST_THREADS))
         self._stopping = threading.Event()
         self._notifier = self.store.notifier(name or f"{socket.gethostname()}:{os.getpid()}")
@@ -98,6 +101,8 @@ class Worker:
         return self._notifier.worker
 
     def _pool(self, handler: Handler, outside: Outside) -> Pool:
+        if handler.isolate:
+            return IsolatedPool(handler, outside, self._threads, self._loop, self.program)
         if is_async(handler.function):
             return AsyncPool(handler, outside, self._loop)
         return ThreadPool(handler, outside, self._threads, self._loop)
@@ -174,14 +179,14 @@ class Worker:
         self._settle(lambda: self._grace - (time.monotonic() - began))
         for topic in self.dispatcher.topics.values():
             topic.pool.cancel()
-        self._settle(lambda: _CANCELLED + self._grace - (time.monotonic() - began), only=AsyncPool)
+        self._settle(lambda: _CANCELLED + self._grace - (time.monotonic() - began), only=(AsyncPool, IsolatedPool))
         left = self.dispatcher.abandon()
         self.dispatcher.step()
         if left:
             _LOGGER.warning("%d handlers go on beyond their grace", len(left))
             atexit.register(_give_back, self.store, left, os.getpid())
 
-    def _settle(self, seconds: Callable[[], float], only: type[Pool] = Pool) -> None:
+    def _settle(self, seconds: Callable[[], float], only: type[Pool] | tuple[type[Pool], ...] = Pool) -> None:
         """Settle what ends until nothing runs, or no time is left."""
         self.dispatcher.step()
         while self.dispatcher.busy(only) and seconds() > 0:
@@ -212,6 +217,10 @@ class Worker:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _in_threads(handler: Handler) -> bool:
+    return handler.isolate or not is_async(handler.function)
 
 
 def _silent(**_: object) -> None:

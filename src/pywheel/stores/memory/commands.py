@@ -196,7 +196,13 @@ class MemoryCommands(MemoryState):
         delayed = [entry for entry in mine if entry.state is State.DELAYED and entry.run is None]
         delayed.sort(key=lambda entry: (entry.due, entry.id))
         ready = [entry for entry in delayed if entry.due <= now]
-        choice = lifecycle.choose([entry.lost for entry in ready], command.begin, command.suspects)
+        choice = lifecycle.choose(
+            [entry.lost for entry in ready],
+            [len(entry.new.body) for entry in ready],
+            command.begin,
+            command.suspects,
+            command.bytes,
+        )
         left = [ready[place] for place in choice.left] + delayed[len(ready) :]
         jobs = [
             self._start(ready[place], command, now, begun=number < choice.begun)

@@ -58,8 +58,9 @@ class Presence:
         return max(self.clock.time() - self.beats[worker], 0.0)
 
     def owner(self, id: int, topic: str) -> str | None:
-        """Return who owns the shard of a job: of those that handle its topic, and are not silent."""
-        table = owners(topic, [w for w, names in self.topics.items() if topic in names and self.silent(w) <= SILENT])
+        """Return who owns the shard of a job: of those that handle its topic and are not silent, or all are."""
+        there = [worker for worker, names in self.topics.items() if topic in names]
+        table = owners(topic, [worker for worker in there if self.silent(worker) <= SILENT] or there)
         return table[shard_of(id)] if table else None
 
     def changed(self, id: int, topic: str, due: int) -> None:
@@ -159,6 +160,8 @@ class MemoryNotifier(Notifier):
     def beat(self, behind: int) -> None:
         """Note the time."""
         with self._lock:
+            if self._presence.silent(self.worker) > SILENT:
+                self._missed = True  # others have owned its shards
             self._presence.beats[self.worker] = self._presence.clock.time()
             self._presence.behind[self.worker] = behind
 

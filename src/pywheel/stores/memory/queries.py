@@ -90,19 +90,20 @@ class MemoryQueries(MemoryState):
                     found += islice(mine, limit - len(found))
             return found
 
-    def first_dues(self, topics: Sequence[str], after: int) -> list[int | None]:
-        """Return the earliest due time above `after` of each topic."""
+    def first_dues(self, spans: Sequence[Span]) -> list[int | None]:
+        """Return the earliest due time beyond each span."""
         with self.lock:
             self._open()
-            return [min(self._dues(topic, after), default=None) for topic in topics]
+            return [min(self._dues(*span), default=None) for span in spans]
 
-    def _dues(self, topic: str, after: int) -> list[int]:
-        """Return due times above `after`: the earliest of the delayed jobs, and all of those whose lease is over."""
+    def _dues(self, topic: str, shards: int, _: tuple[int, int], until: int) -> list[int]:
+        """Return due times above `until`: the earliest of the delayed jobs, and all of those whose lease is over."""
         due = self._due.get(topic, [])
-        at = bisect_right(due, (after, self._last))
-        found = [when for when, _ in due[at : at + 1]]
+        beyond = islice(due, bisect_right(due, (until, self._last)), None)
+        found = list(islice((when for when, id in beyond if shards >> shard_of(id) & 1), 1))
         records = (self._record(entry) for entry in self._running.values() if entry.new.topic == topic)
-        return found + [job.due for job in records if job.state is State.DELAYED and job.due > after]
+        over = (job for job in records if job.state is State.DELAYED and shards >> shard_of(job.id) & 1)
+        return found + [job.due for job in over if job.due > until]
 
     def next_lease(self) -> int | None:
         """Return when the earliest lease is over."""

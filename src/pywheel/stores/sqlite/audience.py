@@ -16,7 +16,7 @@ import json
 from typing import Any, NamedTuple
 
 from ..ownership import owners
-from .presence_page import HEARTBEAT, NONCE, RETIRED, SILENT, VERSION, Page
+from .presence_page import HEARTBEAT, HORIZON, NONCE, RETIRED, SILENT, VERSION, Page
 
 __all__ = ["Audience", "Known", "Roster", "nonce_of"]
 
@@ -33,12 +33,15 @@ class Known(NamedTuple):
 class Roster:
     """All of them, as the store had them at one version of the page."""
 
-    __slots__ = ("members", "page", "version")
+    __slots__ = ("members", "page", "present", "version")
 
     def __init__(self, page: Page, version: int, rows: str) -> None:
         self.page = page
         self.version = version  # read before the rows: if they are newer, they are read once more
         self.members = [_known(page, worker, topics) for worker, topics in sorted(json.loads(rows))]
+        there = [one for one in self.members if one.slot >= 0]
+        self.present = [one.worker for one in there], [one.topics for one in there], [one.slot for one in there]
+        """Workers, topics and slots of those that have a slot."""
 
     def holds(self, page: Page) -> bool:
         """Whether nobody came or went since."""
@@ -48,7 +51,7 @@ class Roster:
 class Audience:
     """The workers that handle a topic, and which of them own its shards."""
 
-    __slots__ = ("_silent", "_there", "_version", "owners", "page", "some")
+    __slots__ = ("_alone", "_beats", "_horizons", "_silent", "_version", "owners", "page", "some")
 
     def __init__(self, topic: str | None, roster: Roster, now: int) -> None:
         page = roster.page
@@ -57,29 +60,29 @@ class Audience:
         there = [one for one in roster.members if topic in one.topics and one.slot >= 0]
         live = [one for one in there if page.words[NONCE + one.slot] == one.nonce and not _silent(page, one.slot, now)]
         heard = live or there  # all silent: it was the host that stood still, or a worker alone, who beats rarely
-        self._there = [one.slot for one in there]
-        self._silent = [one.slot for one in there if one not in live]
+        self._alone = len(there) < 2
         slots = {one.worker: one.slot for one in heard}
+        self._silent = [HEARTBEAT + slot for slot in {one.slot for one in there} - {one.slot for one in live}]
         self.owners = tuple(slots[worker] for worker in owners(topic or "", slots))
         """The slot of the owner of each shard; () without workers."""
         self.some = tuple(set(self.owners))
         """Each of them once."""
+        self._beats = [HEARTBEAT + slot for slot in self.some] if live else []
+        self._horizons = [HORIZON + slot for slot in self.some]
 
     def holds(self, page: Page, now: int) -> bool:
         """Whether nothing has changed since that makes other owners."""
         words = page.words
         if page is not self.page or words[VERSION] != self._version or words[RETIRED]:
             return False
-        if len(self._there) < 2:
+        if self._alone:
             return True  # whoever is the only one is the owner, silent or not
-        for slot in self._silent:
-            if not _silent(page, slot, now):
-                return False
-        if len(self._silent) < len(self._there):
-            for slot in self.some:
-                if _silent(page, slot, now):
-                    return False
-        return True
+        word, heard = words.__getitem__, now - SILENT
+        return min(map(word, self._beats), default=heard) >= heard > max(map(word, self._silent), default=heard - 1)
+
+    def furthest(self) -> int:
+        """Return the furthest horizon of the owners, -1 without any."""
+        return max(map(self.page.words.__getitem__, self._horizons), default=-1)
 
     def same(self, other: Audience) -> bool:
         """Whether another one, found later, has the same owners in the same places."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from ..._errors import NotAStore, StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreReadOnly, StoreTooNew
+from ..._errors import BadJob, NotAStore, StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreReadOnly, StoreTooNew
+from .side_files import NO_ROOM
 from .statements import MIGRATIONS
 
-__all__ = ["NO_ROOM", "connect", "ours", "translated", "upgrade"]
+__all__ = ["BUSY_SECONDS", "FOREIGN", "check_version", "connect", "ours", "translated", "upgrade"]
 
 APPLICATION: Final = 0x70797768  # "pywh": marks the file as ours
 BUSY_SECONDS: Final = 5.0
@@ -22,7 +24,8 @@ _SETTINGS: Final = (
     "PRAGMA mmap_size = 0",
     "PRAGMA wal_autocheckpoint = 2000",  # pages: with ours, the 4 MB that SQLite's default makes with its own
 )
-NO_ROOM: Final = "{path}: no room on the disk: free some, the jobs stored before are intact"
+FOREIGN: Final = (sqlite3.Error, UnicodeError, json.JSONDecodeError, KeyError, IndexError, OverflowError)
+"""What Python's sqlite3, and rows of a damaged file, may raise."""
 _OLDEST: Final = (3, 38)
 _PAGE_SIZE: Final = 2048  # jobs are small: fewer bytes to log for each
 
@@ -46,21 +49,35 @@ def connect(path: str, *, read_only: bool = False) -> sqlite3.Connection:
     return connection
 
 
-def upgrade(connection: sqlite3.Connection, path: str) -> None:
-    """Bring the file to this version: a new one from nothing, an older one with all its jobs.
+def upgrade(connection: sqlite3.Connection, path: str, *, create: bool) -> None:
+    """Bring the file to this version: a new one from nothing, an older one with all its jobs, a copy without a log.
 
-    Each step is one transaction. NotAStore for a database of somebody else, StoreTooNew for one of a later version.
+    Each step is one transaction. NotAStore for a database of somebody else, and for an empty one unless it is to be
+    created; StoreTooNew for one of a later version.
     """
     with translated(path):
         [version], [application] = _version(connection)
-        if application == APPLICATION and version == len(MIGRATIONS):
-            return
-        _refuse_strangers(connection, path, version, application)
+        if application != APPLICATION or version != len(MIGRATIONS):
+            _refuse_strangers(connection, path, version, application)
         if version == 0:
+            if not create:
+                raise NotAStore(f"{path} is empty: put a job first, or give the right address")
             connection.execute(f"PRAGMA page_size = {_PAGE_SIZE}")
-            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before the first table, or never
+        if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+            [mode] = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            if mode != "wal":
+                raise StoreError(f"{path}: SQLite cannot keep a write-ahead log here: use a folder on a local disk")
         for number in range(version, len(MIGRATIONS)):
             _step(connection, number)
+
+
+def check_version(connection: sqlite3.Connection, path: str) -> None:
+    """Raise StoreTooNew if a newer pywheel has upgraded the file meanwhile."""
+    with translated(path):
+        [version] = connection.execute("PRAGMA user_version").fetchone()
+    if version > len(MIGRATIONS):
+        raise _too_new(path, version)
 
 
 def _version(connection: sqlite3.Connection) -> tuple[list[int], list[int]]:
@@ -75,9 +92,13 @@ def _refuse_strangers(connection: sqlite3.Connection, path: str, version: int, a
     if application != APPLICATION and (tables or version or application):
         raise NotAStore(f"{path} is a database of another program: give a file of its own to the jobs")
     if version > len(MIGRATIONS):
-        raise StoreTooNew(
-            f"{path} has version {version}, this pywheel knows up to {len(MIGRATIONS)}: install a newer pywheel-timer"
-        )
+        raise _too_new(path, version)
+
+
+def _too_new(path: str, version: int) -> StoreTooNew:
+    return StoreTooNew(
+        f"{path} has version {version}, this pywheel knows up to {len(MIGRATIONS)}: install a newer pywheel-timer"
+    )
 
 
 def _step(connection: sqlite3.Connection, number: int) -> None:
@@ -112,12 +133,16 @@ def translated(path: str) -> Iterator[None]:
     """Raise SQLite's errors as ours, which say how to mend it."""
     try:
         yield
-    except sqlite3.Error as error:
+    except FOREIGN as error:
         raise ours(error, path) from error
 
 
-def ours(error: sqlite3.Error, path: str) -> StoreError:
-    """Return an error of SQLite as ours."""
+def ours(error: Exception, path: str) -> StoreError | BadJob:
+    """Return one of the errors that are FOREIGN as ours."""
+    if isinstance(error, OverflowError | UnicodeEncodeError):
+        return BadJob(f"a value that cannot be stored: {error}")
+    if not isinstance(error, sqlite3.Error) or _is_undecodable(error):
+        return _damaged(path, error)
     code = getattr(error, "sqlite_errorcode", None)
     name = getattr(error, "sqlite_errorname", "") or ""
     match (code or 0) & 0xFF:
@@ -132,13 +157,20 @@ def ours(error: sqlite3.Error, path: str) -> StoreError:
         case sqlite3.SQLITE_NOTADB:
             return NotAStore(f"{path} is not a SQLite database: give another file")
         case sqlite3.SQLITE_CORRUPT:
-            return StoreCorrupt(
-                f"{path} is damaged ({error}): restore it from a backup, or try `sqlite3 {path} .recover`"
-            )
+            return _damaged(path, error)
         case sqlite3.SQLITE_CANTOPEN:
             return _cannot_open(path)
         case _:
             return StoreError(f"{path}: {error} {name}".rstrip())
+
+
+def _is_undecodable(error: Exception) -> bool:
+    """Whether a text of the file is no text: sqlite3 has no code for that."""
+    return isinstance(error, sqlite3.OperationalError) and "Could not decode to UTF-8" in str(error)
+
+
+def _damaged(path: str, error: Exception) -> StoreCorrupt:
+    return StoreCorrupt(f"{path} is damaged ({error}): restore it from a backup, or try `sqlite3 {path} .recover`")
 
 
 def _cannot_open(path: str) -> StoreError:

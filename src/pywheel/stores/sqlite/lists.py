@@ -8,7 +8,8 @@ pieces; and once that is dearer than an index that holds all of the wanted kind,
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from functools import partial
 from heapq import merge
 from itertools import islice
 from typing import Any, Final
@@ -20,32 +21,30 @@ from .transaction import FINISHED
 
 __all__ = ["fits", "listed"]
 
-_PAGE: Final = 200  # candidates, at least
+_PAGE: Final = 20  # jobs read at once, at least
+_LOOSE: Final = 200  # the same where most of them may not fit
+_LARGEST: Final = 2_000
+_MOST: Final = 2**31
 _PIECE: Final = 10_000  # jobs that are looked through first
 _DEARER: Final = 4  # so many entries of an index are read in the time of one job
 _LAST: Final = 2**63 - 1
 
 Rows = Callable[[str, dict[str, Any]], list[Any]]
+Page = Callable[[Callable[[Rows], list[int]]], tuple[list[int], list[Job]]]
+"""Takes what chooses ids, by running statements; returns these, and their jobs."""
 
 
-def listed(
-    rows: Rows,
-    jobs: Callable[[Sequence[int]], list[Job]],
-    filter: Filter,
-    topic: int | None,
-    after: int,
-    limit: int,
-    now: int,
-) -> list[Job]:
-    """Return up to `limit` jobs behind an id. `rows` runs a statement, `jobs` returns records by id."""
-    after, limit = clamped(after), min(clamped(limit), 2**31)
-    span = {"topic": topic, "after": after, "now": now, "key": filter.key}
+def listed(page: Page, filter: Filter, topic: int | None, after: int, limit: int, now: int) -> list[Job]:
+    """Return up to `limit` jobs behind an id. `page` reads some, of one moment; between two others get their turn."""
+    limit = min(clamped(limit), _MOST)
+    loose = filter.due_from is not None or filter.due_until is not None or filter.error is not None
+    span: dict[str, Any] = {"topic": topic, "after": clamped(after), "now": now, "key": filter.key}
     found: list[Job] = []
     while len(found) < limit:
-        span["limit"] = min(max(limit - len(found), _PAGE), 10 * _PAGE)
-        ids = _candidates(rows, filter, span)
-        found += [job for job in jobs(ids) if fits(job, filter)]
-        if len(ids) < span["limit"]:
+        size = span["limit"] = min(max(limit - len(found), _LOOSE if loose else _PAGE), _LARGEST)
+        ids, jobs = page(partial(_candidates, filter=filter, span=span))
+        found += [job for job in jobs if fits(job, filter)]
+        if len(ids) < size:
             break
         span["after"] = ids[-1]
     return found[: max(limit, 0)]

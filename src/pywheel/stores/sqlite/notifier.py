@@ -45,7 +45,7 @@ class SqliteNotifier(Notifier):
         words[QUIET + slot] = self._seen
         self._token = words[RELOAD + slot]
         self._bell.bind(slot)
-        self._presence.stir((slot,))
+        self._presence.moved()  # the slot may have been another's
 
     def _over(self) -> bool:
         return self._closed or self._presence.closed
@@ -64,8 +64,9 @@ class SqliteNotifier(Notifier):
             return
         presence = self._presence
         presence.look()
-        if presence.page is not self._page or self._page.words[NONCE + self._slot] != self._nonce:
-            self._move()
+        lost = presence.page is not self._page or self._page.words[NONCE + self._slot] != self._nonce
+        if lost and not self._move():
+            return  # not now: it tries again with the next beat
         words, slot, now = self._page.words, self._slot, presence.now()
         silent = now - words[HEARTBEAT + slot] > SILENT
         words[HEARTBEAT + slot] = now
@@ -86,14 +87,16 @@ class SqliteNotifier(Notifier):
             and all(one.nonce == self._nonce or one.slot < 0 for one in roster.members)
         )
 
-    def _move(self) -> None:
+    def _move(self) -> bool:
         """Take a slot again: the page was made anew, or this worker was silent for so long that it lost its slot."""
         try:
             self._page, self._slot = self._presence.take(self._nonce, self._slot)
         except StoreError:
-            return  # not now: it tries again with the next beat
+            return False
         self._settle()
+        self._presence.stir((self._slot,))
         self._read_all()
+        return True
 
     def _read_all(self) -> None:
         self._reload = True
@@ -112,7 +115,7 @@ class SqliteNotifier(Notifier):
     # ---- what it hears ----------------------------------------------------------------------------------------------
 
     def members(self) -> tuple[Member, ...]:
-        """Return all workers that have announced topics and are not gone, by name."""
+        """Return all workers that have announced topics and have a slot, by name. Some 200 ns each."""
         self._open()
         presence = self._presence
         roster = presence.roster()
@@ -120,13 +123,9 @@ class SqliteNotifier(Notifier):
         used, now = words[USED], presence.now()
         beats = words[HEARTBEAT : HEARTBEAT + used].tolist()
         behind = words[BEHIND : BEHIND + used].tolist()
-        return tuple(
-            [
-                Member(worker, topics, max(now - beats[slot], 0) / 1000, behind[slot])
-                for worker, topics, _, slot in roster.members
-                if slot >= 0
-            ]
-        )
+        workers, topics, slots = roster.present
+        silent = [max(now - beats[slot], 0) / 1000 for slot in slots]
+        return tuple(map(Member._make, zip(workers, topics, silent, [behind[slot] for slot in slots], strict=True)))
 
     def hints(self) -> Hints:
         """Return what changed since the last call. One query of one row."""
@@ -153,6 +152,8 @@ class SqliteNotifier(Notifier):
         rung = self._page.words[RUNG + self._slot]
         self._bell.wait(0 if rung else seconds)
         words, at = self._page.words, RUNG + self._slot
+        if words[NONCE + self._slot] != self._nonce:
+            return True  # the slot is another's, until the next beat
         rung = words[at]
         words[at] = 0  # before hints are read: what rings from here on is a ring of its own
         return rung != 0

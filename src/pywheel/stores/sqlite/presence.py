@@ -83,17 +83,20 @@ class Presence:
             old = self.page
             if self.closed or old.current():
                 return
-            old.words[RETIRED] = 1  # before the new one is used: who still uses the old one sees it from here on
             with suppress(StoreError):  # not now: it looks again
-                self.page = Page(self.database, self.now())
-                self.page.words[LEASE] = UNKNOWN  # leases may have been given in the old one
-                self._roster = None
+                page = Page(self.database, self.now())
+                page.words[LEASE] = UNKNOWN  # leases may have been given in the old one
+                old.words[RETIRED] = 1  # before the new one is used: who still uses the old one sees it from here on
+                self.page = page
+
+    def moved(self) -> None:
+        """Say that somebody came or went, once that can be read in the store or in the page."""
+        self.page.words[VERSION] = randbits(62)  # not + 1: two who count at once would make one change of two
 
     def stir(self, unasked: Collection[int] = ()) -> None:
-        """Say that somebody came or went, once that can be read in the store; wake all but these slots."""
-        page = self.page
-        page.words[VERSION] = randbits(62)  # not + 1: two who count at once would make one change of two
-        self.ring(slot for slot in page.taken() if slot not in unasked)
+        """Say the same, and wake all but these slots."""
+        self.moved()
+        self.ring(slot for slot in self.page.taken() if slot not in unasked)
 
     def ring(self, slots: Iterable[int]) -> None:
         """Wake workers."""
@@ -130,8 +133,7 @@ class Presence:
 
     def furthest(self, topic: int) -> int:
         """Return the furthest horizon of those who hear of a topic, -1 without any."""
-        words = self.page.words
-        return max([words[HORIZON + slot] for slot in self.audience(topic).some], default=-1)
+        return self.audience(topic).furthest()
 
     def missed(self, topic: int, shard: int, due: int) -> None:
         """Tell the owner of a job that was stored without a hint, if its horizon has reached out to there meanwhile."""

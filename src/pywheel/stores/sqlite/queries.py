@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import repeat
 from operator import itemgetter
@@ -15,12 +15,12 @@ from typing import Any, Final, TypeVar
 
 from ...jobs import lifecycle
 from ...jobs.commands import Ref
-from ...jobs.job import Attempt, Counts, Due, Job, Outcome, State, Topic
+from ...jobs.job import Attempt, Counts, Due, Job, Outcome, State, Topic, shard_of
 from ...jobs.lifecycle import Run
 from ..checks import clamped, in_range
 from ..contract import Filter, Span
 from .connection import connect, translated
-from .lists import listed
+from .lists import Rows, listed
 from .statements import SQL
 from .transaction import FINISHED, OUTCOMES
 
@@ -28,6 +28,7 @@ __all__ = ["Reader"]
 
 T = TypeVar("T")
 _END: Final = 2**63 - 1
+_OTHERS: Final = 255  # jobs of other shards that `first_dues` passes over
 
 
 class Reader:
@@ -96,22 +97,26 @@ class Reader:
         topic = None if filter.topic is None else self._topic(filter.topic)
         if topic is None and filter.topic is not None:
             return []
-        return self._at_one_time(
-            lambda rows: listed(rows, lambda ids: self._among(rows, ids, now), filter, topic, after, limit, now)
-        )
+
+        def page(choose: Callable[[Rows], list[int]]) -> tuple[list[int], list[Job]]:
+            return self._at_one_time(lambda rows: (ids := choose(rows), self._among(rows, ids, now)))
+
+        return listed(page, filter, topic, after, limit, now)
 
     def history(self, id: int, now: int) -> list[Attempt]:
         """Return what was tried with a job."""
         if not in_range(id):
             return []
         ended, running = self._at_one_time(lambda rows: (rows("history", (id,)), rows("running_attempt", (id,))))
-        return [
+        attempts = [
             Attempt(claim, attempt, started, ended, OUTCOMES[outcome], worker, error)
             for claim, attempt, started, ended, outcome, worker, error in ended
-        ] + [
-            Attempt(claim, attempt, started, *((None, None) if now < lease else (lease, Outcome.LOST)), worker, None)
-            for claim, attempt, started, lease, worker in running
         ]
+        for claim, attempt, started, lease, worker in running:
+            over = now >= lease
+            lost = Outcome.LOST if over else None
+            attempts.append(Attempt(claim, attempt, started, lease if over else None, lost, worker, None))
+        return attempts
 
     # ---- numbers --------------------------------------------------------------------------------------------------
 
@@ -121,7 +126,9 @@ class Reader:
             lambda rows: (rows("topic_counts"), rows("count_tail", (_END,)), rows("count_running", {"now": now}))
         )
         numbers, names, live, done, dead, cancelled = map(json.loads, topics[0])
-        counts = dict(zip(numbers, map(Counts, live, repeat(0), done, dead, cancelled), strict=True))
+        columns = zip(live, repeat(0), done, dead, cancelled)
+        records: Iterator[Counts] = map(tuple.__new__, repeat(Counts), columns)  # without a call in Python for each
+        counts = dict(zip(numbers, records, strict=True))
         for topic, count in tail:
             counts[topic] = _plus(counts[topic], State.DELAYED, count)
         for topic, begun, over, spent, count in running:
@@ -139,29 +146,35 @@ class Reader:
 
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
         """Return delayed jobs, span by span, by (due, id)."""
-        known = [
-            (number, shards, *map(clamped, after), clamped(until))
-            for topic, shards, after, until in spans
-            if (number := self._topic(topic)) is not None
-        ]
-        names = [span.topic for span in spans if span.topic in self._numbers]
-        asked = {"spans": json.dumps(known), "limit": max(clamped(limit), 0)}
-        dues, ids, places = map(json.loads, self.rows("windows", asked)[0])
-        return list(map(Due, dues, ids, [names[place] for place in places]))
+        asked, within = [], []
+        for place, (topic, shards, (due, id), until) in enumerate(spans):
+            number = self._topic(topic)
+            if number is not None:
+                asked.append((number, shards, clamped(due if id > 0 else due - 1), clamped(id), clamped(until), place))
+                if id > 0:
+                    within.append(asked[-1])
+        most = max(clamped(limit), 0)
+        found = self.rows("windows", {"spans": json.dumps(asked), "within": json.dumps(within), "limit": most})
+        dues, ids, places, *rest = map(json.loads, found[0])
+        jobs = list(zip(rest[2], rest[0], rest[1], strict=True))
+        if dues:  # those due with the last one of the page before
+            jobs = sorted([*zip(places, dues, ids, strict=True), *jobs])[:most]
+        return [Due(due, id, spans[place].topic) for place, due, id in jobs]
 
-    def first_dues(self, topics: Sequence[str], after: int, now: int) -> list[int | None]:
-        """Return the earliest due time above `after` of each topic."""
-        numbers = [self._topic(topic) for topic in topics]
-        asked = {"topics": json.dumps(numbers), "after": clamped(after), "now": now}
-        dues, runs = map(json.loads, self.rows("first_dues", asked)[0])
-        for topic, claim, attempt, begun, lease, max_attempts, backoff, due in runs:
+    def first_dues(self, spans: Sequence[Span], now: int) -> list[int | None]:
+        """Return the earliest due time beyond each span."""
+        asked = [(self._topic(topic), shards, clamped(until)) for topic, shards, _, until in spans]
+        found = self.rows("first_dues", {"spans": json.dumps(asked), "most": _OTHERS, "now": now})
+        dues: list[int | None]
+        dues, runs = map(json.loads, found[0])
+        for job, topic, claim, attempt, begun, lease, max_attempts, backoff, due in runs:
             ending = lifecycle.lost(Run(claim, attempt, bool(begun), lease, max_attempts, backoff))
             again = due if ending.due is None else ending.due
-            if ending.state is State.DELAYED and again > after:
-                dues = [
-                    again if number == topic and (first is None or again < first) else first
-                    for number, first in zip(numbers, dues, strict=True)
-                ]
+            if ending.state is State.DELAYED:
+                for place, (number, shards, until) in enumerate(asked):
+                    if number == topic and shards >> shard_of(job) & 1 and again > until:
+                        first = dues[place]
+                        dues[place] = again if first is None else min(again, first)
         return dues
 
     def next_lease(self) -> int | None:

@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sqlite3
+import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from urllib.parse import quote
 
-from ..._errors import StoreClosed, StoreError, StoreFull, StoreReadOnly
+from ..._errors import StoreClosed, StoreError
 from ...clock import Clock, MonotonicClock
 from ...jobs import commands as o
+from ...jobs.checks import whole
 from ...jobs.job import Attempt, Counts, Due, Job, Topic, shard_of
 from ..checks import sound
-from ..contract import Filter, Span, Store
-from ..group_commit import GroupCommit
+from ..contract import Durability, Filter, Span, Store
+from ..group_commit import Commit, GroupCommit
 from ..notifier import Notifier
+from . import maintenance
 from .commands import announce, claims, endings, manage, puts
-from .connection import NO_ROOM, connect, ours, translated, upgrade
+from .connection import BUSY_SECONDS, FOREIGN, ours, translated
+from .database import CLOSED, ORDINARY, Database
 from .presence import Presence
 from .queries import Reader
+from .side_files import side_errors
 from .transaction import Names, Transaction
-from .write_lock import WriteLock
 
 __all__ = ["SqliteStore"]
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 _Apply = Callable[[Transaction, Any], list[Any]]
 _APPLY: dict[type, _Apply] = {
@@ -53,141 +61,162 @@ _APPLY: dict[type, _Apply] = {
 class SqliteStore(Store):
     """Jobs in a file: WAL, synchronous=FULL, so what was applied survives the loss of power.
 
-    Beside the file lie ``-wal`` and ``-shm`` of SQLite, ``-gate`` and ``-turn`` (who writes next), ``-workers`` and
-    ``-bell-*`` (who is there and wants to be woken); all but ``-wal`` hold nothing that lasts.
+    Beside the file lie ``-wal`` and ``-shm`` of SQLite, ``-lock`` (who writes next), ``-workers`` and ``-bell-*`` (who
+    is there and wants to be woken); all but ``-wal`` hold nothing that lasts. They lie
+    where the file is, not where links to it are.
     """
 
-    durability = "fsync"
+    durability: Durability = "fsync"
 
-    def __init__(self, path: str | Path, *, clock: Clock | None = None) -> None:
-        self.path = os.path.abspath(path)  # noqa: PTH100  (resolving links would lose the name that others use)
-        self.url = f"sqlite:///{self.path}"
+    def __init__(self, path: str | Path, *, clock: Clock | None = None, create: bool = True) -> None:
+        self.path = os.path.realpath(path)
+        self.url = f"sqlite:///{quote(os.fsencode(self.path))}"
         self.clock = clock or MonotonicClock()
-        self._over: str | None = None
-        """Why it cannot be used any more."""
         self._forked = False
+        """Whether this is a child that has not used the store yet."""
+        self._closed = False
+        self._paused = False  # while a fork is under way
+        self._renewing = threading.RLock()
         self._topics = Names("topic_id", "topic_add")
         self._workers = Names("worker_id", "worker_add")
-        self._apply = _APPLY
-        self._group_commit = GroupCommit(self._transact, lambda error: not isinstance(error, StoreError))
-        self._connection = connect(self.path)
-        parts: list[Any] = [self._connection]
+        self._group_commit = GroupCommit(self._transact, _separate, BUSY_SECONDS)
+        self._database = Database(self.path, create=create, forget=self._forget)
         try:
-            with translated(self.path):
-                parts.append(write_lock := _beside(self.path, WriteLock))
-                self._write_lock: WriteLock = write_lock
-                self._in_turn(lambda: upgrade(self._connection, self.path))
-                parts.append(presence := _beside(self.path, self._presence_of))
-                self._presence: Presence = presence
-                self._reader = Reader(self.path)
-            _STORES.add(self)
+            self._database.open(time.monotonic() + BUSY_SECONDS)
+            self._presence = self._new_presence()
         except BaseException:
-            for part in parts:
-                part.close()
+            self._database.close()
             raise
+        _STORES.add(self)
 
     # ---- writing --------------------------------------------------------------------------------------------------
 
-    def apply(self, ops: Sequence[o.Command[Any]]) -> list[Any]:
+    def apply(self, commands: Sequence[o.Command[Any]]) -> list[Any]:
         """Apply commands in order; see the contract. Threads that come meanwhile share one commit."""
-        if self._over is not None:
-            raise StoreClosed(self._over)
-        return sound(ops, self._group_commit.apply) if ops else []
-
-    def _in_turn(self, action: Callable[[], Any]) -> Any:
+        if not commands:
+            return []
         try:
-            self._write_lock.enter()
-            return action()
-        finally:
-            self._write_lock.leave()
-
-    def _transact(self, ops: Sequence[o.Command[Any]]) -> list[Any]:
-        """Apply the commands of one or more callers; wake whom it concerns."""
-        try:
-            try:
-                self._write_lock.enter()
-                now, alone = self.clock.wall(), None
-                if len(ops) == 1:
-                    alone = puts.put_alone(self._connection, ops[0], now, self._topics, self._presence.furthest)
-                if alone is None:
-                    transaction = Transaction(self._connection, now, self._topics, self._workers, self._presence)
-                    outcomes = self._commit(transaction, ops)
-            except BaseException:
-                self._roll_back()
-                raise
-            finally:
-                self._write_lock.leave()
-        except sqlite3.Error as error:
+            return sound(commands, self._group_commit.apply)
+        except FOREIGN as error:
             raise ours(error, self.path) from error
+        finally:
+            if self._database.over:
+                self.close()  # what a signal handler closed in the middle of this
+
+    def _transact(self, commands: Sequence[o.Command[Any]], until: float, commit: Commit | None) -> list[Any]:
+        """Apply the commands of one or more callers; wake whom it concerns."""
+        if self._forked:
+            self._renew()
+        outcomes, told = self._database.write(until, self._work, commands, commit)
         # The bells after the commit: then a horizon that moved meanwhile is seen here, or the one who moved it sees it.
-        if alone is not None:
-            id, topic, due = alone
-            self._presence.missed(topic, shard_of(id), due)
-            return [[id]]
-        transaction.tell()
+        if isinstance(told, Transaction):
+            told.tell()
+        else:
+            self._presence.missed(*told)
         return outcomes
 
-    def _commit(self, transaction: Transaction, ops: Sequence[o.Command[Any]]) -> list[Any]:
-        self._connection.execute("BEGIN IMMEDIATE")
-        if len(ops) == 1:
-            outcomes = self._apply[type(ops[0])](transaction, ops)
+    def _work(
+        self, connection: sqlite3.Connection, commands: Sequence[o.Command[Any]], commit: Commit | None
+    ) -> tuple[list[Any], tuple[int, int, int] | Transaction]:
+        """Apply the commands in a transaction; return the outcomes, and what is to be told: of one job, or of all."""
+        now = self.clock.wall()
+        if len(commands) == 1:
+            alone = puts.put_alone(connection, commands[0], now, self._topics, self._presence.furthest)
+            if alone is not None:
+                id, topic, due = alone
+                return [[id]], (topic, shard_of(id), due)
+        transaction = Transaction(connection, now, self._topics, self._workers, self._presence)
+        return self._commit(transaction, commands, commit), transaction
+
+    def _commit(self, transaction: Transaction, commands: Sequence[o.Command[Any]], commit: Commit | None) -> list[Any]:
+        connection = transaction.connection
+        connection.execute("BEGIN IMMEDIATE")
+        if len(commands) == 1:
+            outcomes = _APPLY[type(commands[0])](transaction, commands)
         else:
             outcomes = []
-            for kind, same in groupby(ops, type):
-                outcomes += self._apply[kind](transaction, list(same))
-        transaction.commit()
+            for kind, same in groupby(commands, type):
+                outcomes += _APPLY[kind](transaction, list(same))
+        transaction.finish()
+        if commit is None:
+            connection.execute("COMMIT")
+        else:
+            _note(connection, commit, outcomes)
+        transaction.committed()
         return outcomes
 
-    def _roll_back(self) -> None:
+    def _forget(self) -> None:
+        """Know no numbers of names any more: some may have been rolled back."""
         self._topics.forget()
         self._workers.forget()
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
-
-    def _presence_of(self, path: str) -> Presence:
-        return Presence(path, self.clock, lambda name, values: self._reader.rows(name, values))
 
     # ---- reading --------------------------------------------------------------------------------------------------
 
     def get(self, ref: o.Ref) -> Job | None:
         """Return a job, or None."""
-        self._open()
-        return self._reader.get(ref, self.clock.wall())
+        return self._read(Reader.get, ref, self.clock.wall())
 
     def jobs(self, filter: Filter, after: int, limit: int) -> list[Job]:
         """Return jobs by id."""
-        self._open()
-        return self._reader.jobs(filter, after, limit, self.clock.wall())
+        return self._read(Reader.jobs, filter, after, limit, self.clock.wall())
 
     def counts(self) -> dict[str, Counts]:
         """Return the counts of each topic."""
-        self._open()
-        return self._reader.counts(self.clock.wall())
+        return self._read(Reader.counts, self.clock.wall())
 
     def topics(self) -> list[Topic]:
         """Return all topics, by name."""
-        self._open()
-        return self._reader.topics()
+        return self._read(Reader.topics)
 
     def history(self, id: int) -> list[Attempt]:
         """Return what was tried with a job."""
-        self._open()
-        return self._reader.history(id, self.clock.wall())
+        return self._read(Reader.history, id, self.clock.wall())
 
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
         """Return delayed jobs, span by span, by (due, id)."""
-        self._open()
-        return self._reader.windows(spans, limit)
+        return self._read(Reader.windows, spans, limit)
 
-    def first_dues(self, topics: Sequence[str], after: int) -> list[int | None]:
-        """Return the earliest due time above `after` of each topic."""
-        self._open()
-        return self._reader.first_dues(topics, after, self.clock.wall())
+    def first_dues(self, spans: Sequence[Span]) -> list[int | None]:
+        """Return the earliest due time beyond each span."""
+        return self._read(Reader.first_dues, spans, self.clock.wall())
 
     def next_lease(self) -> int | None:
-        """Return when some lease may be over at the earliest."""
+        """Return when some lease may be over at the earliest. No query."""
         self._open()
         return self._presence.next_lease()
+
+    # ---- the file -------------------------------------------------------------------------------------------------
+
+    def vacuum(self, pages: int) -> int:
+        """Give about so many pages of 2 KiB that purged jobs left back to the system; return how many were.
+
+        In one turn to write, some microseconds a page. 0 for a file made by pywheel 0.1: it uses the room again, but
+        keeps it until `rewrite`.
+        """
+        return self._alone(maintenance.vacuum, whole(pages, "the number of pages", 2**31 - 1))
+
+    def rewrite(self) -> None:
+        """Write the file anew, without free room. O(jobs): nobody can write meanwhile, and it takes as much disk."""
+        self._alone(maintenance.rewrite)
+
+    def backup(self, path: str | Path) -> None:
+        """Copy all jobs as they are now into a new file, a store like this one, while others write. O(jobs).
+
+        StoreError if the file exists already.
+        """
+        self._open()
+        maintenance.backup(self.path, os.path.realpath(path))
+
+    def check(self) -> list[str]:
+        """Return what is wrong with the file, [] if nothing is. O(file); others may read and write meanwhile."""
+        return self._read(lambda reader: maintenance.check(reader._connection))
+
+    def _alone(self, work: Callable[..., _R], *args: Any) -> _R:
+        """Return what `work(connection, ...)` does between the commits of this process, in a turn to write."""
+        with translated(self.path):
+            until = time.monotonic() + BUSY_SECONDS
+            result: _R = self._group_commit.alone(self._database.write, until, work, *args)
+            return result
 
     # ---- life -----------------------------------------------------------------------------------------------------
 
@@ -197,48 +226,109 @@ class SqliteStore(Store):
         return self._presence.notifier(name)
 
     def quiet(self, topic: str, seconds: float) -> bool:
-        """Return once nothing starts any more that was claimed before the pause; False after so long."""
+        """Return once nothing starts any more that was claimed before the pause; False after so long, or if resumed."""
         self._open()
         return self._presence.quiet(topic, seconds)
 
     def close(self) -> None:
-        """Close the file. Idempotent."""
-        if self._over == _CLOSED:
-            return
-        self._over = _CLOSED
-        if not self._forked:  # a forked child leaves its parent's connections alone
-            with suppress(StoreError), translated(self.path):
-                self._reader.close()
-                self._connection.close()
-            self._write_lock.close()
-            self._presence.close()
+        """Close the file, after the transaction under way, if any. Idempotent; all else raises StoreClosed then."""
+        self._database.over = True
+        if not self._closed:
+            with suppress(StoreError):  # busy: then the call that is under way closes it when it ends
+                self._group_commit.alone(self._shut)
+
+    def _shut(self) -> None:
+        if not self._closed:
+            self._database.close()
+            self._closed = True
+            if not self._forked:  # else it is the parent's
+                self._presence.close()
+
+    @property
+    def _connection(self) -> sqlite3.Connection:
+        """The connection that writes, for tests and measurements."""
+        return self._database.connection
+
+    def _read(self, method: Callable[Concatenate[Reader, _P], _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        return self._database.read(method, *args, **kwargs)
 
     def _open(self) -> None:
-        if self._over is not None:
-            raise StoreClosed(self._over)
+        """Raise StoreClosed if it is; in a forked child, open what was the parent's anew."""
+        if self._database.over:
+            raise StoreClosed(CLOSED)
+        if self._forked:
+            self._renew()
+
+    def _renew(self) -> None:
+        with self._renewing:
+            if self._forked:
+                self._presence = self._new_presence()
+                self._forked = False
+
+    def _new_presence(self) -> Presence:
+        with side_errors(self.path):
+            return Presence(self.path, self.clock, lambda name, values: self._read(Reader.rows, name, values))
+
+    def _before_fork(self) -> None:
+        self._paused = self._group_commit.pause()
+        if self._paused:
+            self._database.before_fork()
+
+    def _after_fork_in_parent(self) -> None:
+        if self._paused:  # else a signal handler forked in the middle of this thread's own commit
+            self._database.after_fork_in_parent()
+            self._group_commit.resume()
+
+    def _after_fork_in_child(self) -> None:
+        self._forked = True  # the presence leaves its parent's files and sockets alone by itself
+        self._renewing = threading.RLock()
+        self._group_commit.renew()
+        self._database.after_fork_in_child()
 
 
-_CLOSED: Final = "this store is closed: open another one"
+def _note(connection: sqlite3.Connection, commit: Commit, outcomes: list[Any]) -> None:
+    """Commit for several callers, and note for them whether it happened.
+
+    Between the end of COMMIT and what is noted nothing is called: there no signal handler can come in.
+    """
+    commit.outcomes, commit.stored = outcomes, None
+    try:
+        connection.execute("COMMIT")
+    except sqlite3.Error:
+        commit.stored = False
+        raise
+    except BaseException:
+        commit.stored = not connection.in_transaction
+        raise
+    commit.stored = True
+
+
 _STORES: Final[weakref.WeakSet[SqliteStore]] = weakref.WeakSet()
+_paused: list[SqliteStore] = []
 
 
-def _after_fork() -> None:
+def _separate(error: BaseException) -> bool:
+    """Whether one caller's commands may be the reason: a value that SQLite does not take."""
+    return isinstance(error, ORDINARY) and not isinstance(error, StoreError)
+
+
+def _before_fork() -> None:
+    _paused[:] = _STORES
+    for store in _paused:
+        store._before_fork()
+
+
+def _after_fork_in_parent() -> None:
+    for store in _paused:
+        store._after_fork_in_parent()
+    _paused.clear()
+
+
+def _after_fork_in_child() -> None:
     for store in _STORES:
-        store._forked = True
-        store._over = store._over or "this store was opened before a fork: open another one in the child"
+        store._after_fork_in_child()
+    _paused.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-
-
-def _beside(path: str, kind: Callable[[str], Any]) -> Any:
-    """Open the files beside the database; they need the same permissions as SQLite's own."""
-    try:
-        return kind(path)
-    except PermissionError as error:
-        raise StoreReadOnly(f"{path}: cannot write {error.filename}: mend the permissions of the folder") from error
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StoreFull(NO_ROOM.format(path=path)) from error
-        raise StoreError(f"{path}: the files beside it cannot be used: {error}") from error
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

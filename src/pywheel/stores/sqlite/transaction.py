@@ -80,6 +80,7 @@ class Transaction:
         "_expired",
         "_hints",
         "_leased",
+        "_leases",
         "_next_lease",
         "_paused",
         "_said",
@@ -105,6 +106,7 @@ class Transaction:
         self._paused: list[int] = []
         self._announced: list[str] | None = None
         self._leased = False
+        self._leases = 0  # given, as it was before the commit
         self._expired = False
         self._next_lease: int | None = None
 
@@ -153,7 +155,7 @@ class Transaction:
             return
         said = self._said.get(topic) or self._heard(topic)
         earliest = min(dues)
-        if any(earliest <= said.words[HORIZON + slot] for slot in said.audience.some):
+        if earliest <= said.audience.furthest():
             for id, due in zip(ids, dues, strict=True):
                 self.changed(id, topic, due)
             return
@@ -187,18 +189,20 @@ class Transaction:
 
     # ---- the end ----------------------------------------------------------------------------------------------------
 
-    def commit(self) -> None:
-        """Write counts and hints, and commit."""
+    def finish(self) -> None:
+        """Write counts and hints. The commit comes next."""
         self.tally.store(self.connection)
         hints = self._hints + [(_ALL, topic) for topic in self._paused]
         if hints:
             self._store_hints(hints)
         if not self._expired and self.presence.lease_unknown():
             self.expired(self.row("lease_first")[0])
-        leases = self.presence.leases()
-        self.connection.execute("COMMIT")
+        self._leases = self.presence.leases()
+
+    def committed(self) -> None:
+        """Say when the next lease ends, now that it is sure. Still in the turn."""
         if self._expired:
-            self._raise_lease(leases)
+            self._raise_lease(self._leases)
 
     def _store_hints(self, hints: list[tuple[int, int]]) -> None:
         """Write hints, and now and then drop those that all have read, or will not miss."""

@@ -87,9 +87,9 @@ class StoreTests(ABC):
         [job] = self.reserve(**more)
         return job
 
-    def claim(self, *ids: int, begin: int = 0, suspects: int = 1, terms: Terms = TERMS) -> Claimed:
+    def claim(self, *ids: int, begin: int = 0, terms: Terms = TERMS, **more: Any) -> Claimed:
         """Claim jobs of the topic t."""
-        return self.apply(Claim("t", ids, terms, "w", begin, suspects))
+        return self.apply(Claim("t", ids, terms, "w", begin, **more))
 
     def held(self, id: int, **more: Any) -> Job:
         """Claim one job, without beginning."""
@@ -116,6 +116,11 @@ class StoreTests(ABC):
     def window(self, topic: str = "t", shards: int = ALL, until: int = FAR, limit: int = 1_000) -> list[Due]:
         """Return the delayed jobs of a topic."""
         return self.store.windows([Span(topic, shards, START, until)], limit)
+
+    def first_due(self, after: int, topic: str = "t", shards: int = ALL) -> int | None:
+        """Return when the first of a topic's jobs beyond a time is due."""
+        [due] = self.store.first_dues([Span(topic, shards, START, after)])
+        return due
 
     def state(self, id: int) -> State:
         """Return the state of a job."""

@@ -129,6 +129,30 @@ class HeldTests(StoreTests):
         self.apply(Expire(10))
         assert self.store.history(id) == expected
 
+    # ---- bytes ------------------------------------------------------------------------------------------------------
+
+    def test_bodies_are_claimed_up_to_so_many_bytes(self) -> None:
+        ids = [self.put(body=b"x" * size) for size in (10, 30, 60, 1, 0)]
+        claimed = self.claim(*ids, begin=1, bytes=99)
+        assert [job.id for job in claimed.jobs] == ids[:2]
+        assert (claimed.begun, [due.id for due in claimed.left]) == (1, ids[2:])
+        claimed = self.claim(*ids, bytes=61)
+        assert [job.body for job in claimed.jobs] == [b"x" * 60, b"x", b""]
+        assert claimed.left == []
+
+    def test_one_is_claimed_whatever_its_size(self) -> None:
+        ids = [self.put(body=b"x" * 100_000) for _ in range(3)]
+        for most in (99_999, 0, -1):
+            claimed = self.claim(*ids, bytes=most)
+            assert [len(job.body) for job in claimed.jobs] == [100_000]
+            ids = [due.id for due in claimed.left]
+        assert ids == []
+
+    def test_large_and_small_bodies_come_as_they_were_put(self) -> None:
+        bodies = [bytes([n]) * (50_000 if n % 3 else n) for n in range(12)]
+        ids = [self.put(body=body) for body in bodies]
+        assert [job.body for job in self.claim(*ids, bytes=500_000).jobs] == bodies
+
     # ---- suspects ---------------------------------------------------------------------------------------------------
 
     def test_what_was_lost_begins_at_once_or_is_left(self) -> None:

@@ -40,8 +40,9 @@ class JobTests(StoreTests):
         assert self.apply(Delete(ids[1])) is True
         ids.append(self.put())
         assert self.apply(Delete(ids[-1])) is True
-        ids.extend(self.apply(Put(tuple(NewJob("t", b"", NOW) for _ in range(2)))))
-        for id in ids[-2:]:
+        more = self.apply(Put(tuple(NewJob("t", b"", NOW) for _ in range(2))))
+        ids += more
+        for id in more:
             assert self.apply(Delete(id)) is True
         ids.append(self.put(key="k"))
         assert ids == sorted(set(ids))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...jobs.commands import Ack, Begin, Cancel, Claim, Delete, Expire, Nack, Purge, Release, Reschedule, Retry, Touch
-from ...jobs.job import Attempt, Counts, Due, Outcome, State
-from .base import FAR, NOW, TERMS, StoreTests
+from ...jobs.job import Attempt, Counts, Due, Outcome, State, shard_of
+from .base import ALL, FAR, NOW, TERMS, StoreTests
 
 __all__ = ["LeaseTests"]
 
@@ -49,7 +49,8 @@ class LeaseTests(StoreTests):
         assert self.listed(state=State.DELAYED) == [id]
         assert self.listed(topic="t", state=State.DELAYED) == [id]
         assert self.listed(state=State.RUNNING) == []
-        assert self.store.first_dues(["t"], NOW + 999) == [NOW + 1_000]
+        assert self.first_due(NOW + 999) == NOW + 1_000
+        assert self.first_due(NOW + 999, shards=ALL & ~(1 << shard_of(id))) is None
         assert self.store.history(id) == [Attempt(1, 1, NOW, NOW + 1_000, Outcome.LOST, "w", None)]
 
     def test_a_window_lists_a_lost_lease_once_it_was_expired(self) -> None:
@@ -82,7 +83,7 @@ class LeaseTests(StoreTests):
         assert self.counts() == Counts(dead=1)
         assert self.listed(topic="t", state=State.DEAD) == self.listed(state=State.DEAD) == [id]
         assert self.listed(topic="t", state=State.DELAYED) == []
-        assert self.store.first_dues(["t"], 0) == [None]
+        assert self.first_due(0) is None
         assert self.reserve() == []
 
     def test_a_purge_forgets_one_that_is_dead_by_its_lease(self) -> None:

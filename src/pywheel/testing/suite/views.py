@@ -161,7 +161,10 @@ class ViewTests(StoreTests):
         for due in (NOW, NOW + 5, NOW + 9):
             self.put(due=due)
         self.put("u", due=NOW + 6)
-        found = [self.store.first_dues(["t", "x", "u", "t"], after) for after in (NOW - 1, NOW, NOW + 5, NOW + 9)]
+        found = [
+            self.store.first_dues([Span(topic, ALL, START, after) for topic in ("t", "x", "u", "t")])
+            for after in (NOW - 1, NOW, NOW + 5, NOW + 9)
+        ]
         assert found == [
             [NOW, None, NOW + 6, NOW],
             [NOW + 5, None, NOW + 6, NOW + 5],
@@ -169,8 +172,25 @@ class ViewTests(StoreTests):
             [None, None, None, None],
         ]
         self.reserve()
-        assert self.store.first_dues(["t"], 0) == [NOW + 5]
-        assert self.store.first_dues([], 0) == []
+        assert self.first_due(0) == NOW + 5
+        assert self.store.first_dues([]) == []
+
+    def test_first_dues_are_those_of_the_shards(self) -> None:
+        ids = [self.put(due=NOW + n) for n in range(200)]
+        for shard in range(SHARDS):
+            mine = [NOW + n for n, id in enumerate(ids) if shard_of(id) == shard]
+            assert [self.first_due(after, shards=1 << shard) for after in (NOW - 1, mine[0])] == mine[:2]
+        assert self.first_due(NOW - 1, shards=0) is None
+
+    def test_first_dues_behind_many_of_other_shards_are_never_too_late(self) -> None:
+        first = self.put(due=FAR)
+        self.apply(Put(tuple(NewJob("t", b"", NOW + 2 * n) for n in range(4_000))))
+        mine = 1 << shard_of(first)
+        theirs = [id for id in range(1, 4_001) if shard_of(id) != shard_of(first)]
+        due = self.first_due(NOW + 100, shards=mine)
+        assert due is not None
+        assert theirs
+        assert NOW + 100 < due <= min(job.due for job in self.window(shards=mine, limit=9_999) if job.due > NOW + 100)
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
@@ -194,7 +214,7 @@ class ViewTests(StoreTests):
             lambda: self.store.topics(),
             lambda: self.store.history(1),
             lambda: self.store.windows([], 1),
-            lambda: self.store.first_dues([], 1),
+            lambda: self.store.first_dues([]),
             lambda: self.store.next_lease(),
             lambda: self.store.notifier("w"),
             lambda: self.store.quiet("t", 0),

@@ -122,6 +122,20 @@ class WorkerTests(StoreTests):
             assert [due.id for due in notifier.hints().due] == mine
         assert other.hints().due == []
 
+    def test_who_is_silent_owns_nothing_and_reads_all_again_when_it_goes_on(self) -> None:
+        first, second = self.notifier("t", horizon=FAR), self.notifier("t", horizon=FAR)
+        self.pass_time(1_500)
+        second.beat(0)
+        assert second.hints().reload
+        ids = [self.put() for _ in range(64)]
+        assert [due.id for due in second.hints().due] == ids
+        assert [member.silent > 1 for member in second.members()] == [
+            member.worker == first.worker for member in second.members()
+        ]
+        first.hints()
+        first.beat(0)
+        assert first.hints().reload
+
     def test_a_pause_and_a_resumption_make_workers_read_again(self) -> None:
         self.put()
         notifier = self.notifier("t", horizon=NOW)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 from ....jobs import lifecycle
@@ -16,6 +17,7 @@ from .endings import held, settle_all_lost, settle_lost
 __all__ = ["begin", "claim", "reserve", "touch"]
 
 _RUNNING = State.RUNNING
+_DUE = itemgetter(2, 0)
 
 
 def reserve(transaction: Transaction, commands: Sequence[Reserve]) -> list[list[Job]]:
@@ -40,32 +42,42 @@ def _claim(transaction: Transaction, command: Claim) -> Claimed:
     if topic is None or topic[1]:
         return Claimed([], 0, [], paused=topic is not None)
     now = transaction.now
-    rows = _delayed(transaction, [*dict.fromkeys(filter(in_range, command.ids))], topic[0])
-    rows.sort(key=lambda row: (row[2], row[0]))
+    ids = [*dict.fromkeys(filter(in_range, command.ids))]
+    rows = _delayed(transaction, ids, topic[0], command.bytes // max(len(ids), 1))
+    rows.sort(key=_DUE)
     ready = [row for row in rows if row[2] <= now]
-    choice = lifecycle.choose([row[10] or 0 for row in ready], command.begin, command.suspects)
+    lost, sizes = [row[10] or 0 for row in ready], [row[12] for row in ready]
+    choice = lifecycle.choose(lost, sizes, command.begin, command.suspects, command.bytes)
     left = [ready[place] for place in choice.left] + rows[len(ready) :]
-    jobs = _start(transaction, [ready[place] for place in choice.taken], choice.begun, command)
+    jobs = _start(transaction, _whole(transaction, [ready[place] for place in choice.taken]), choice.begun, command)
     return Claimed(jobs, choice.begun, [Due(row[2], row[0], command.topic) for row in left], paused=False)
 
 
-def _delayed(transaction: Transaction, ids: list[int], topic: int) -> list[Any]:
-    """Return the rows of those that are delayed, without the last column; those whose lease is over are settled."""
+def _delayed(transaction: Transaction, ids: list[int], topic: int, small: int) -> list[Any]:
+    """Return the rows of those that are delayed, longer bodies left out; those whose lease is over are settled."""
     if not ids:
         return []
-    found = transaction.rows("due_among", {"ids": json.dumps(ids), "topic": topic, "now": transaction.now})
+    asked = {"ids": json.dumps(ids), "topic": topic, "now": transaction.now, "small": small}
+    found = transaction.rows("due_among", asked)
     rows = [row for row in found if row[-1] is None]
     lost = [row[0] for row in found if row[-1] is not None and row[-1] <= transaction.now]
     for id in lost:
         settle_lost(transaction, id)
-    return rows + (_delayed(transaction, lost, topic) if lost else [])
+    return rows + (_delayed(transaction, lost, topic, small) if lost else [])
+
+
+def _whole(transaction: Transaction, rows: list[Any]) -> list[Any]:
+    """Return the rows with their bodies."""
+    if not any(row[1] is None for row in rows):
+        return rows
+    return [row if row[1] is not None else (row[0], *transaction.row("body_of", (row[0],)), *row[2:]) for row in rows]
 
 
 def _start(transaction: Transaction, rows: list[Any], begun: int, command: Reserve | Claim) -> list[Job]:
     """Claim the rows found; so many begin. One statement for all: between two, other threads would get in."""
     if not rows:
         return []
-    (ttr, most, backoff, jitter, slack, hold), now = command.terms, transaction.now
+    (ttr, most, backoff, jitter, slack, hold), now, attempts = command.terms, transaction.now, lifecycle.attempts
     jobs: list[Job] = []
     for number, (id, body, due, created, key, own_ttr, limit, headers, claims, forgiven, lost, error, *_) in enumerate(
         rows
@@ -84,7 +96,7 @@ def _start(transaction: Transaction, rows: list[Any], begun: int, command: Reser
                 limit,
                 json.loads(headers) if headers else {},
                 claim,
-                lifecycle.attempts(claim, forgiven or 0),
+                attempts(claim, forgiven or 0),
                 now + ((own_ttr or ttr) + slack if number < begun else hold),
                 error,
                 lost or 0,

@@ -73,7 +73,7 @@ def _held_once(transaction: Transaction, commands: Sequence[Nack | Release]) -> 
 
 def ack(transaction: Transaction, commands: Sequence[Ack]) -> list[bool]:
     """Make running jobs done; many by as few statements as one."""
-    asked = json.dumps([command.id for command in commands if in_range(command.id)])
+    asked = json.dumps([command.id for command in commands])
     jobs, claims, topics = map(json.loads, transaction.row("held_among", (asked, transaction.now)))
     there = dict(zip(jobs, claims, strict=True))
     topic_of = dict(zip(jobs, topics, strict=True))
@@ -96,7 +96,9 @@ def ack(transaction: Transaction, commands: Sequence[Ack]) -> list[bool]:
 
 def nack(transaction: Transaction, commands: Sequence[Nack]) -> list[State | None]:
     """End claims without success."""
-    now, ended, outcomes = transaction.now, [], []
+    now = transaction.now
+    ended: list[Ended] = []
+    outcomes: list[State | None] = []
     for command, claim in zip(commands, _held_once(transaction, commands), strict=True):
         if claim is None:
             outcomes.append(None)

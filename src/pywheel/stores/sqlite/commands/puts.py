@@ -32,8 +32,6 @@ _PUT: Final = _rows(SQL["put"], "(?, ?, ?, ?, ?, ?, ?, ?)")
 _PUT_PLAIN: Final = _rows(SQL["put_plain"], "(?, ?, ?, ?)")
 _HOLDERS: Final = _rows(SQL["key_holders"], "(?, ?, ?)")
 
-_PLAIN: Final = (None, None, None, None)  # neither key, ttr, max_attempts nor headers
-
 _Name = tuple[str, str]  # a topic and a key
 
 
@@ -243,9 +241,12 @@ def _insert(transaction: Transaction, jobs: Sequence[NewJob]) -> list[int]:
     if not jobs:
         return []
     now, execute = transaction.now, transaction.connection.execute
-    plain = [job[3:7] for job in jobs].count(_PLAIN) == len(jobs)
+    plain, dues = True, []
+    for _, _, due, key, ttr, limit, headers, _, delay, _ in jobs:
+        dues.append(due if delay is None else now + delay)
+        if key is not None or ttr is not None or limit is not None or headers is not None:
+            plain = False
     topics = {name: transaction.topic(name) for name in {job[0] for job in jobs}}
-    dues = [due if delay is None else now + delay for _, _, due, _, _, _, _, _, delay, _ in jobs]
     statements, values = (_PUT_PLAIN, _plain_values) if plain else (_PUT, _all_values)
     for at in range(0, len(jobs), _SOME):
         part = jobs[at : at + _SOME]
@@ -275,8 +276,8 @@ def _tell(
 
 def _plain_values(jobs: Sequence[NewJob], dues: Sequence[int], topics: Mapping[str, int], now: int) -> list[Any]:
     values: list[Any] = []
-    for (name, body, *_), due in zip(jobs, dues):  # noqa: B905  (as long as each other; a step for each job)
-        values += (topics[name], due, due - now, body)
+    for job, due in zip(jobs, dues, strict=True):
+        values += (topics[job[0]], due, due - now, job[1])
     return values
 
 

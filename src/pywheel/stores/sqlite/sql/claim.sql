@@ -5,22 +5,27 @@ SELECT id, paused FROM topic WHERE name = ?
 SELECT j.id, j.body, j.due, j.due - j.ahead, j.key, j.ttr, j.max_attempts, j.headers, j.claims, j.forgiven, j.lost,
     CASE WHEN j.claims IS NOT NULL THEN
         (SELECT h.error FROM history h WHERE h.job = j.id AND h.error IS NOT NULL ORDER BY h.claim DESC LIMIT 1)
-    END
+    END,
+    NULL
 FROM job j INDEXED BY job_due
 WHERE j.topic = ? AND j.state IS NULL AND j.due <= ?
     AND NOT EXISTS (SELECT 1 FROM run r WHERE r.job = j.id)
 ORDER BY j.due, j.id
 LIMIT ?
 
+-- Bodies that are longer than :small are fetched once it is known which jobs are claimed: `body_of`.
 -- name: due_among
-SELECT j.id, CASE WHEN j.due <= :now THEN j.body END, j.due, j.due - j.ahead, j.key, j.ttr, j.max_attempts, j.headers,
+SELECT j.id, CASE WHEN j.due <= :now AND length(j.body) <= :small THEN j.body END, j.due, j.due - j.ahead, j.key, j.ttr, j.max_attempts, j.headers,
     j.claims, j.forgiven, j.lost,
     CASE WHEN j.claims IS NOT NULL THEN
         (SELECT h.error FROM history h WHERE h.job = j.id AND h.error IS NOT NULL ORDER BY h.claim DESC LIMIT 1)
     END,
-    r.lease
+    length(j.body), r.lease
 FROM json_each(:ids) e CROSS JOIN job j ON j.id = e.value LEFT JOIN run r ON r.job = j.id
 WHERE j.topic = :topic AND j.state IS NULL
+
+-- name: body_of
+SELECT body FROM job WHERE id = ?
 
 -- The attempt, the lease and the backoff are those of `Terms` and `lifecycle.backoff`; a test compares them.
 -- name: start
@@ -28,11 +33,11 @@ INSERT INTO run (job, topic, claim, attempt, begun, started, lease, max_attempts
 SELECT j.id, j.topic, coalesce(j.claims, 0) + 1, coalesce(j.claims, 0) + 1 - coalesce(j.forgiven, 0), e.key < :begun, :now,
     :now + CASE WHEN e.key < :begun THEN coalesce(nullif(j.ttr, 0), :ttr) + :slack ELSE :hold END,
     coalesce(nullif(j.max_attempts, 0), :max_attempts),
-    max(cast(round(
+    CASE WHEN :backoff = '[]' THEN 0 ELSE max(cast(round(
         CASE WHEN j.claims IS NULL THEN :first
             ELSE coalesce(:backoff ->> (coalesce(j.claims, 0) - coalesce(j.forgiven, 0)), :last) END
         * (1 + :jitter * random() / 9223372036854775808.0)
-    ) AS INTEGER), 0),
+    ) AS INTEGER), 0) END,
     :worker
 FROM json_each(:ids) e CROSS JOIN job j ON j.id = e.value
 

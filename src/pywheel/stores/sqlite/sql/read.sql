@@ -16,7 +16,9 @@ FROM (SELECT * FROM topic ORDER BY name)
 SELECT id, name, paused FROM topic ORDER BY name
 
 -- name: count_running
-SELECT topic, begun, lease <= :now AS over, attempt >= max_attempts AS spent, count(*) FROM run GROUP BY 1, 2, 3, 4
+SELECT topic, 1, 0, 0, count(*) FROM run WHERE lease > :now GROUP BY topic
+UNION ALL
+SELECT topic, begun, 1, attempt >= max_attempts AS spent, count(*) FROM run WHERE lease <= :now GROUP BY topic, begun, spent
 
 -- name: history
 SELECT h.claim, h.attempt, h.started, h.ended, h.outcome, w.name, h.error
@@ -25,33 +27,51 @@ FROM history h LEFT JOIN worker w ON w.id = h.worker WHERE h.job = ? ORDER BY h.
 -- name: running_attempt
 SELECT r.claim, r.attempt, r.started, r.lease, w.name FROM run r LEFT JOIN worker w ON w.id = r.worker WHERE r.job = ?
 
--- Both as one row: between two rows of a result, busy handlers would take the interpreter for milliseconds. A span:
--- topic, shards, due and id after which, due until which. Without an ORDER BY the rows come as the loops find them, and
--- the limit ends these; in two parts, as a search by (due, id) at once would pass over all that are due with the first.
+-- As one row: between two rows of a result, busy handlers would take the interpreter for milliseconds. A span: topic,
+-- shards, due and id after which, due until which, place. Without an ORDER BY the rows come as the loops find them, and
+-- the limit ends these. In two parts, as one search for what comes after (due, id) would pass over all that are due with it.
 -- name: windows
-SELECT json_group_array(due), json_group_array(id), json_group_array(span) FROM (
-    SELECT j.due, j.id, s.key AS span
-    FROM json_each(:spans) s CROSS JOIN json_each('[0, 1]') part
-        CROSS JOIN topic t ON t.id = s.value ->> 0
-        CROSS JOIN job j INDEXED BY job_due ON j.topic = t.id
-            AND j.due >= (s.value ->> 2) + part.value
-            AND j.due <= CASE WHEN part.value THEN s.value ->> 4 ELSE min(s.value ->> 2, s.value ->> 4) END
-            AND j.id > CASE WHEN part.value THEN 0 ELSE s.value ->> 3 END
-    WHERE NOT t.paused AND j.state IS NULL AND ((s.value ->> 1) >> (j.id & 31)) & 1
-        AND NOT EXISTS (SELECT 1 FROM run r WHERE r.job = j.id)
-    LIMIT :limit
+SELECT * FROM (
+    SELECT json_group_array(due), json_group_array(id), json_group_array(span) FROM (
+        SELECT j.due, j.id, s.value ->> 5 AS span
+        FROM json_each(:within) s CROSS JOIN topic t ON t.id = s.value ->> 0
+            CROSS JOIN job j INDEXED BY job_due ON j.topic = t.id AND j.due = s.value ->> 2 AND j.id > s.value ->> 3
+        WHERE NOT t.paused AND j.state IS NULL AND +j.due <= s.value ->> 4 AND ((s.value ->> 1) >> (j.id & 31)) & 1
+            AND NOT EXISTS (SELECT 1 FROM run r WHERE r.job = j.id)
+        LIMIT :limit
+    )
+), (
+    SELECT json_group_array(due), json_group_array(id), json_group_array(span) FROM (
+        SELECT j.due, j.id, s.value ->> 5 AS span
+        FROM json_each(:spans) s CROSS JOIN topic t ON t.id = s.value ->> 0
+            CROSS JOIN job j INDEXED BY job_due ON j.topic = t.id AND j.due > s.value ->> 2 AND j.due <= s.value ->> 4
+        WHERE NOT t.paused AND j.state IS NULL AND ((s.value ->> 1) >> (j.id & 31)) & 1
+            AND NOT EXISTS (SELECT 1 FROM run r WHERE r.job = j.id)
+        LIMIT :limit
+    )
 )
 
+-- A span: topic, shards, due after which. Behind :most jobs of other shards it is the due time of the next job,
+-- whosesoever that is. The innermost SELECT is read only as far as the first that fits.
 -- name: first_dues
 SELECT
     (SELECT json_group_array((
-        SELECT j.due FROM job j INDEXED BY job_due
-        WHERE j.topic = e.value AND j.state IS NULL AND j.due > :after
-            AND NOT EXISTS (SELECT 1 FROM run r WHERE r.job = j.id)
-        ORDER BY j.due LIMIT 1
-    )) FROM json_each(:topics) e),
-    (SELECT json_group_array(json_array(r.topic, r.claim, r.attempt, r.begun, r.lease, r.max_attempts, r.backoff, j.due))
-        FROM run r CROSS JOIN job j ON j.id = r.job WHERE r.lease <= :now)
+        SELECT coalesce(
+            (SELECT due FROM (
+                SELECT j.due, j.id FROM job j INDEXED BY job_due
+                WHERE j.topic = s.value ->> 0 AND j.state IS NULL AND j.due > s.value ->> 2
+                    AND NOT EXISTS (SELECT 1 FROM run r WHERE r.job = j.id)
+                ORDER BY j.due LIMIT :most
+            ) WHERE ((s.value ->> 1) >> (id & 31)) & 1 LIMIT 1),
+            (SELECT j.due FROM job j INDEXED BY job_due
+                WHERE j.topic = s.value ->> 0 AND j.state IS NULL AND j.due > s.value ->> 2
+                    AND NOT EXISTS (SELECT 1 FROM run r WHERE r.job = j.id)
+                ORDER BY j.due LIMIT 1 OFFSET :most)
+        )
+    )) FROM json_each(:spans) s),
+    (SELECT json_group_array(json_array(
+            r.job, r.topic, r.claim, r.attempt, r.begun, r.lease, r.max_attempts, r.backoff, j.due
+        )) FROM run r CROSS JOIN job j ON j.id = r.job WHERE r.lease <= :now)
 
 -- name: first_lease
 SELECT min(lease) FROM run

@@ -1,0 +1,122 @@
+"""Many workers on one file, many topics, a backlog beside: what each costs the others."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks.jobs.floor import BODY
+from benchmarks.jobs.processes import percentiles, processor_seconds, until, worker, workers
+from pywheel import JobQueue
+
+_DRAW = random.Random(3)
+_TTR = 2.0
+
+
+def drain_by_processes(folder: Path, processes: int, count: int) -> float:
+    """Return jobs a second of a backlog, by handlers that parse their body and write a line, in so many processes."""
+    url, go = f"sqlite:///{folder}/drain{processes}.db", folder / "go"
+    reports = [folder / f"drain{number}.json" for number in range(processes)]
+    with JobQueue(url) as queue:
+        for start in range(0, count, 1_000):
+            queue.put_many(
+                [queue.job("t", {"order": number, "shop": "x" * 90}) for number in range(start, start + 1_000)]
+            )
+        with workers(url, reports, handler="writes", listens=False, wait=str(go)):
+            began = time.perf_counter()
+            go.touch()
+            until(lambda: queue.counts()["t"].done == count, 0.01)
+            return count / (time.perf_counter() - began)
+
+
+def beside_a_backlog(folder: Path, backlog: int, count: int = 2_000) -> dict[str, Any]:
+    """Return how late the jobs of one topic come, one every 5 ms, while the worker has a backlog of another."""
+    url, report = f"sqlite:///{folder}/backlog.db", folder / "backlog.json"
+    with JobQueue(url) as queue:
+        for _ in range(backlog // 2_000):
+            queue.put_many([queue.job("backlog", BODY) for _ in range(2_000)])
+        queue.put_many([queue.job("t", BODY, delay=4 + 0.005 * number) for number in range(count)])
+        with worker(url, report, topics=["t", "backlog"], listened=["t"]):
+            until(lambda: queue.counts()["t"].done == count, 0.2)
+            left = queue.counts()["backlog"].delayed
+    return {**percentiles(report), "left of the backlog": left}
+
+
+def without_one(folder: Path, sent: signal.Signals) -> dict[str, float]:
+    """Return what it costs, in s, that one of four workers is killed or stopped amid 80 jobs a second.
+
+    Some of the jobs take 1.5 s, their ttr is 2 s. `unstarted`: how late those came that no handler had begun with;
+    `again`: how long after its first beginning a job began again.
+    """
+    url = f"sqlite:///{folder}/without.db"
+    reports = [folder / f"without{number}.json" for number in range(4)]
+    with JobQueue(url) as queue, workers(url, reports, handler="runs_and_tells", handling={"ttr": _TTR}) as crew:
+        time.sleep(1.5)
+        count = 800
+        ids = queue.put_many(
+            [queue.job("t", b"1.5" if number % 10 == 0 else b"0.01", delay=1 + number / 80) for number in range(count)]
+        )
+        time.sleep(5)
+        crew[0].send_signal(sent)
+        if sent == signal.SIGSTOP:
+            time.sleep(6)
+            crew[0].send_signal(signal.SIGCONT)
+        until(lambda: queue.counts()["t"].done == count, 0.2)
+        dues = {id: queue.get(id).created / 1000 for id in ids}  # type: ignore[union-attr]
+    return _beginnings(reports, {id: dues[id] + 1 + number / 80 for number, id in enumerate(ids)})
+
+
+def _beginnings(reports: list[Path], dues: dict[int, float]) -> dict[str, float]:
+    starts = defaultdict(list)
+    for report in reports:
+        for line in Path(f"{report}.starts").read_text().splitlines():
+            id, at = line.split()
+            starts[int(id)].append(float(at))
+    again = [sorted(times) for times in starts.values() if len(times) > 1]
+    return {
+        "unstarted": max(min(times) - dues[id] for id, times in starts.items()),
+        "again": max((times[1] - times[0] for times in again), default=0.0),
+        "redelivered": len(again),
+    }
+
+
+def processor_time_of_a_job(folder: Path, count: int, jobs: int = 2_000) -> float:
+    """Return ms of processor time for a job, of all workers on a file together, at 100 jobs a second."""
+    url = f"sqlite:///{folder}/crowd{count}.db"
+    with JobQueue(url) as queue, workers(url, [folder / f"crowd{count}.{n}.json" for n in range(count)]) as crew:
+        queue.put("t", BODY)
+        time.sleep(3)
+        queue.put_many([queue.job("t", BODY, delay=2 + number / 100) for number in range(jobs)])
+        before = processor_seconds(crew)
+        until(lambda: queue.counts()["t"].done == jobs + 1, 0.2)
+        return 1_000 * (processor_seconds(crew) - before) / jobs
+
+
+def idle_workers(folder: Path, count: int, seconds: float = 20) -> float:
+    """Return the processors that so many workers take with nothing to do."""
+    url = f"sqlite:///{folder}/idlers.db"
+    with JobQueue(url) as queue:
+        queue.put("t", BODY, delay=86_400)
+        with workers(url, [folder / f"idler{number}.json" for number in range(count)]) as crew:
+            time.sleep(5)
+            before = processor_seconds(crew)
+            time.sleep(seconds)
+            return (processor_seconds(crew) - before) / seconds
+
+
+def many_topics(folder: Path, topics: int, jobs: int = 4_000) -> dict[str, Any]:
+    """Return how late jobs of many topics come that are put 200 a second by another process, due in 1 to 3 s."""
+    url, report = f"sqlite:///{folder}/topics.db", folder / "topics.json"
+    with JobQueue(url) as queue, worker(url, report, topics=topics) as process:
+        time.sleep(3)
+        before, began = processor_seconds([process]), time.monotonic()
+        for number in range(jobs):
+            queue.put(f"t{_DRAW.randrange(topics)}", BODY, delay=_DRAW.uniform(1, 3))
+            time.sleep(max(began + number / 200 - time.monotonic(), 0))
+        until(lambda: sum(count.done for count in queue.counts().values()) == jobs, 0.2)
+        spent = processor_seconds([process]) - before
+    return {**percentiles(report), "processor ms a job": 1_000 * spent / jobs}

@@ -1,0 +1,71 @@
+"""``pywheel work --processes``: several workers, kept alive, and one view of them."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack
+from typing import Any
+
+from ..client.queue import JobQueue
+from ..worker.loading import LOG_FORMAT
+from ..worker.supervisor import Supervisor
+from .live_view import LiveView
+from .options import absolute
+from .output import note
+from .reload import Watch
+from .terms import Terms
+
+__all__ = ["supervise"]
+
+
+def supervise(target: str, terms: Terms, watch: Watch | None = None) -> None:
+    """Run worker processes until told to stop. The program is imported by them, not here."""
+    if not terms.live:
+        logging.basicConfig(format=LOG_FORMAT, level=logging.INFO)
+    options: dict[str, Any] = {"grace": terms.grace, "keep": terms.keep, "topics": terms.topics or None}
+    store = None if terms.store is None else absolute(terms.store)
+    supervisor = Supervisor(target, terms.processes or 0, store=store, **options)
+    if watch is not None:
+        watch.start(supervisor.stop)
+    with ExitStack() as shown:
+        supervisor.run(_Look(supervisor, terms, shown))
+
+
+class _Look:
+    """Says what happens, and shows it, once it is known which store they work on."""
+
+    def __init__(self, supervisor: Supervisor, terms: Terms, shown: ExitStack) -> None:
+        self._supervisor = supervisor
+        self._terms = terms
+        self._shown = shown
+        self._began = self._drains = False
+
+    def __call__(self) -> None:
+        supervisor, about = self._supervisor, self._supervisor.about
+        if about and not self._began:
+            self._began = True
+            topics = ", ".join(about["topics"])
+            note(f"pywheel: {self._terms.processes} processes work on {about['store']}, topics {topics}")
+            if self._terms.live:
+                queue = self._shown.enter_context(JobQueue(about["store"], create=False))
+                self._shown.enter_context(LiveView(queue, _Numbers(supervisor)))
+        if self._began and supervisor.stopping and not self._drains:
+            self._drains = True
+            count = len(supervisor.workers)
+            note(f"pywheel: draining {count} processes, {self._terms.grace} s for them; Ctrl-C once more ends it")
+
+
+class _Numbers:
+    """What all workers did, for the view."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+
+    def total(self, name: str) -> int:
+        """Return a count."""
+        return self._supervisor.counts[name]
+
+    def percentile(self, name: str, part: float) -> float | None:  # noqa: ARG002  (lateness is all there is)
+        """Return a lateness that `part` of the latest do not exceed; None without any."""
+        late = self._supervisor.late
+        return late[min(int(part * len(late)), len(late) - 1)] if late else None

@@ -1,0 +1,287 @@
+"""The open file: a connection that writes, some that read, and the turn to write.
+
+Opened at first use, and anew after a fork. SQLite knows nothing of forks: its record locks stay with the parent, but
+the child would believe that it has them, and lose what it writes when the parent closes. So the connections are closed
+before a fork, when no thread uses one, and both sides open their own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sqlite3
+import time
+import weakref
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+from ..._errors import BadJob, StoreBusy, StoreClosed, StoreError
+from .connection import BUSY_SECONDS, FOREIGN, check_version, connect, ours, translated, upgrade
+from .queries import Reader
+from .write_lock import WriteLock
+
+__all__ = ["CLOSED", "ORDINARY", "Database", "leave_alone"]
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+ORDINARY: Final = (*FOREIGN, StoreError, BadJob, TypeError, ValueError)
+"""What a command or SQLite may raise; all else comes from a signal handler."""
+_LOOK: Final = 0.25  # seconds between looks whether the files are still where they were
+_IDLE: Final = 4  # readers kept
+_FORK_SECONDS: Final = 1.0  # that a fork waits for reads under way
+_NAP: Final = 0.001
+_UNKNOWN: Final = (0, 0)  # the identity of a file that was never opened
+CLOSED: Final = "this store is closed: open another one"
+
+
+class _MovedError(Exception):
+    """This is the turn of a lock file that others do not see any more."""
+
+
+class Database:
+    """One store's connections. `write` is for one thread at a time, all else for any."""
+
+    def __init__(self, path: str, *, create: bool, forget: Callable[[], None]) -> None:
+        self.path = path
+        self.over = False
+        """Whether it is to be closed, or is."""
+        self._create = create
+        self._forget = forget  # what was cached of a transaction that did not happen
+        self._connection: sqlite3.Connection | None = None
+        self._clean = True  # no transaction of the connection was left in the middle
+        self._hurried = False  # its time limit was shortened
+        self._lock: WriteLock | None = None
+        self._release: weakref.finalize[..., Any] | None = None
+        self._visits = -1
+        self._look_at = 0.0  # when to look again at the database
+        self._lock_look_at = 0.0  # and at the lock file: only writers do
+        self._identity = _UNKNOWN
+        self._idle: list[Reader] = []
+        self._reads: dict[object, None] = {}  # under way
+        self._forking = False
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """The connection that writes. For who has paused all writing; opened if need be."""
+        return self._writer(time.monotonic() + BUSY_SECONDS)
+
+    # ---- writing --------------------------------------------------------------------------------------------------
+
+    def write(self, until: float, work: Callable[..., _R], *args: Any) -> _R:
+        """Return what `work(connection, *args)` does in a turn to write that came before the monotonic time `until`.
+
+        StoreBusy if none did, StoreClosed, StoreTooNew, and StoreError if the file is not the one that was opened. If
+        `work` raises, its transaction is rolled back.
+        """
+        while True:
+            connection = self._writer(until)
+            assert self._lock is not None
+            try:
+                result: _R = self._lock.run(until, self._in_turn, until, connection, work, args)
+            except _MovedError:
+                self._take_lock()
+            else:
+                return result
+
+    def _in_turn(
+        self, until: float, connection: sqlite3.Connection, work: Callable[..., _R], args: tuple[Any, ...]
+    ) -> _R:
+        lock, now = self._lock, time.monotonic()
+        assert lock is not None
+        if now >= self._lock_look_at:
+            if not lock.in_place():
+                raise _MovedError
+            self._look(connection)
+            self._visits, self._lock_look_at = lock.visits, now + _LOOK
+        elif self._visits != lock.visits:  # somebody else had the turn, and may have upgraded the file
+            self._look(connection)
+            self._visits = lock.visits
+        if self._hurried or until - now < BUSY_SECONDS / 2:
+            self._limit(connection, until - now)
+        self._clean = False
+        try:
+            result = work(connection, *args)
+        except BaseException as error:
+            self._undo(connection, error)
+            raise
+        self._clean = True
+        return result
+
+    def _undo(self, connection: sqlite3.Connection, error: BaseException) -> None:
+        """Roll back. After an interrupt nobody knows what is still under way: then a new connection is opened later."""
+        self._forget()
+        if isinstance(error, ORDINARY):
+            try:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+            except sqlite3.Error:
+                pass
+            else:
+                self._clean = True
+                return
+        self._discard()
+
+    def _limit(self, connection: sqlite3.Connection, seconds: float) -> None:
+        """Let SQLite itself wait for so long, after a long wait for the turn; as long as usual at the next one."""
+        self._hurried = seconds < BUSY_SECONDS / 2
+        connection.execute(f"PRAGMA busy_timeout = {int(1000 * min(max(seconds, 0), BUSY_SECONDS))}")
+
+    # ---- reading --------------------------------------------------------------------------------------------------
+
+    def read(self, method: Callable[Concatenate[Reader, _P], _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        """Return what a method of Reader returns, on a connection that no other thread uses meanwhile."""
+        ticket = object()
+        try:
+            while True:
+                self._reads[ticket] = None
+                if not self._forking:
+                    break
+                del self._reads[ticket]
+                time.sleep(_NAP)
+            return self._read(method, *args, **kwargs)
+        except FOREIGN as error:
+            raise ours(error, self.path) from error
+        finally:
+            self._reads.pop(ticket, None)
+
+    def _read(self, method: Callable[Concatenate[Reader, _P], _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        if self.over:
+            raise StoreClosed(CLOSED)
+        look = time.monotonic() >= self._look_at
+        try:
+            reader = self._idle.pop()
+        except IndexError:
+            self._same()  # else SQLite would make a new file
+            reader = Reader(self.path)
+        try:
+            if look:
+                self._look(reader._connection)
+            found = method(reader, *args, **kwargs)
+        except BaseException:
+            reader.close()  # it may be in the middle of something
+            raise
+        self._idle.append(reader)
+        self._drain(_IDLE)
+        return found
+
+    def _drain(self, keep: int = 0) -> None:
+        """Close readers that are not in use, all of them once this is over."""
+        while len(self._idle) > (0 if self.over else keep):
+            try:
+                reader = self._idle.pop()
+            except IndexError:
+                return
+            reader.close()
+
+    # ---- the files ------------------------------------------------------------------------------------------------
+
+    def open(self, until: float) -> None:
+        """Open the file. NotAStore, StoreTooNew, StoreReadOnly, StoreFull, StoreCorrupt, StoreBusy."""
+        self._writer(until)
+
+    def _writer(self, until: float) -> sqlite3.Connection:
+        """Return the connection that writes, in order."""
+        if self.over:
+            raise StoreClosed(CLOSED)
+        if not self._clean:
+            self._discard()
+        connection = self._connection
+        return self._opened(until) if connection is None else connection
+
+    def _opened(self, until: float) -> sqlite3.Connection:
+        if self._identity != _UNKNOWN:
+            self._same()  # else SQLite would make a new file
+        connection = connect(self.path)
+        try:
+            if self._lock is None:
+                self._take_lock()
+            assert self._lock is not None
+            self._lock.run(until, partial(upgrade, connection, self.path, create=self._create))
+            self._identity = self._same()
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+        return connection
+
+    def _take_lock(self) -> None:
+        """Take part in the turns of the lock file that is there now, or make it."""
+        lock = WriteLock.shared(self.path)
+        self._let_go()
+        self._lock, self._visits, self._lock_look_at = lock, -1, 0.0
+        self._release = weakref.finalize(self, lock.close)
+        self._release.atexit = False
+
+    def _let_go(self) -> None:
+        if self._release is not None:
+            self._release()
+
+    def _look(self, connection: sqlite3.Connection) -> None:
+        """Raise if this is not the file that was opened, or has a newer version."""
+        self._look_at = 0.0
+        self._same()
+        check_version(connection, self.path)
+        self._look_at = time.monotonic() + _LOOK
+
+    def _same(self) -> tuple[int, int]:
+        """Return the identity of the file. StoreError if it is not the one that was opened first."""
+        try:
+            found = os.stat(self.path)  # noqa: PTH116
+        except OSError as error:
+            raise StoreError(f"{self.path} was deleted while it was open: bring it back, or open another") from error
+        identity = found.st_dev, found.st_ino
+        if self._identity not in (_UNKNOWN, identity):
+            raise StoreError(f"{self.path} was replaced by another file while it was open: open it again")
+        return identity
+
+    # ---- life -----------------------------------------------------------------------------------------------------
+
+    def _discard(self) -> None:
+        """Close the connection that writes; what it had not committed is rolled back."""
+        self._forget()
+        self._clean = False
+        if self._connection is not None:
+            with translated(self.path):
+                self._connection.close()
+        self._connection = None  # not before it is closed: an interrupt would leave its transaction open
+        self._clean = True
+
+    def close(self) -> None:
+        """Let go of everything. For who has paused all writing; reads under way end, and then close what they used."""
+        self.over = True
+        self._drain()
+        self._discard()
+        self._let_go()
+
+    def before_fork(self) -> None:
+        """Close the connections, after waiting for reads under way. For who has paused all writing."""
+        self._forking = True
+        until = time.monotonic() + _FORK_SECONDS
+        while self._reads and time.monotonic() < until:
+            time.sleep(_NAP)
+        self._drain()
+        self._discard()
+
+    def after_fork_in_parent(self) -> None:
+        """Let reads begin again."""
+        self._forking = False
+
+    def after_fork_in_child(self) -> None:
+        """Leave alone what the parent could not close; open anew at the next use."""
+        for connection in [self._connection, *self._idle]:
+            leave_alone(connection)
+        self._connection, self._clean = None, True
+        self._idle, self._reads = [], {}
+        self._forking = False
+        self._look_at, self._lock_look_at, self._visits = 0.0, 0.0, -1
+        self._forget()
+
+
+def leave_alone(thing: object) -> None:
+    """Keep something of the parent's from ever being closed in a forked child, at the interpreter's end too."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+
+__all__ += ["StoreBusy"]

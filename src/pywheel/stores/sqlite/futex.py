@@ -1,0 +1,57 @@
+"""Waiting for a word in a page that processes share to change. A hint: whoever waits looks again after a short while.
+
+Linux has a system call for it. Elsewhere a wait is a nap, and waking does nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+__all__ = ["wait", "wake"]
+
+_NAP: Final = 0.0005  # seconds
+_CALLS: Final = {"x86_64": 202, "aarch64": 98}
+_WAIT: Final = 0
+_WAKE: Final = 1
+_ALL: Final = 0x7FFF_FFFF
+
+
+class _TimeSpec(ctypes.Structure):
+    _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
+
+
+def _find() -> Callable[..., Any] | None:
+    """Return `syscall`, where we know the number of futex and the words are as long as that says."""
+    if sys.platform != "linux" or platform.machine() not in _CALLS or ctypes.sizeof(ctypes.c_void_p) != 8:
+        return None
+    try:
+        syscall = ctypes.CDLL(None).syscall
+    except (OSError, AttributeError):
+        return None
+    syscall.argtypes = [ctypes.c_long, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p]
+    syscall.restype = ctypes.c_long
+    return syscall
+
+
+_SYSCALL: Final = _find()
+_FUTEX: Final = _CALLS.get(platform.machine(), 0)
+
+
+def wait(address: int, seen: int, seconds: float) -> None:
+    """Return when the 32 bits at `address` are not `seen`, when woken, after so many seconds, or earlier."""
+    if _SYSCALL is None:
+        time.sleep(min(_NAP, seconds))
+        return
+    span = _TimeSpec(int(seconds), int(seconds % 1 * 1e9))
+    _SYSCALL(_FUTEX, address, _WAIT, seen, ctypes.addressof(span))
+
+
+def wake(address: int) -> None:
+    """Wake all that wait at `address`, in any process."""
+    if _SYSCALL is not None:
+        _SYSCALL(_FUTEX, address, _WAKE, _ALL, None)

@@ -1,0 +1,85 @@
+"""Looking after the file beside running writers: its room, its copies, its health."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Final
+
+from ..._errors import NotAStore, StoreError
+from .connection import connect, translated
+from .side_files import side_errors
+
+__all__ = ["backup", "check", "rewrite", "vacuum"]
+
+_INCREMENTAL: Final = 2
+_COPIED: Final = 256  # pages in one step
+_REST: Final = 0.001  # seconds between steps, for others
+
+
+def vacuum(connection: sqlite3.Connection, pages: int) -> int:
+    """Give about `pages` free pages back; return how many were. 0 for a file made before pywheel did this."""
+    [[before]] = connection.execute("PRAGMA page_count").fetchall()
+    connection.executescript(f"PRAGMA incremental_vacuum({pages})")  # `execute` would give back a single one
+    [[after]] = connection.execute("PRAGMA page_count").fetchall()
+    return int(before - after)
+
+
+def rewrite(connection: sqlite3.Connection) -> None:
+    """Write the whole file anew without free pages, so that `vacuum` can give back those to come. O(jobs)."""
+    connection.execute(f"PRAGMA auto_vacuum = {_INCREMENTAL}")
+    connection.execute("VACUUM")
+
+
+def backup(path: str, target: str) -> None:
+    """Copy the database as it is now, in steps. StoreError if there is a file at `target` already."""
+    part = f"{target}-partial"
+    if Path(target).exists():
+        raise StoreError(f"{target} exists: give the path of a new file for the backup")
+    try:
+        with closing(connect(path, read_only=True)) as source, translated(target):
+            with closing(_new(part, path)) as copy:
+                source.execute("BEGIN")  # one state of the jobs, whatever is written meanwhile
+                source.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+                source.backup(copy, pages=_COPIED, sleep=_REST)
+            with side_errors(target):
+                os.link(part, target)  # never over another file
+    finally:
+        for name in (part, f"{part}-wal", f"{part}-shm", f"{part}-journal"):
+            with suppress(OSError):
+                Path(name).unlink()
+    _keep(target)
+
+
+def _new(path: str, like: str) -> sqlite3.Connection:
+    """Make an empty database with the mode of another."""
+    with side_errors(path):
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError as error:
+            raise StoreError(f"{path} exists: remove it if no other backup is under way") from error
+        except FileNotFoundError as error:
+            raise NotAStore(f"there is no folder {Path(path).parent}: create it") from error
+        try:
+            os.chmod(path, os.stat(like).st_mode & 0o666)  # noqa: PTH101, PTH116
+        finally:
+            os.close(file)
+    return sqlite3.connect(path)
+
+
+def _keep(path: str) -> None:
+    """Have the name of a new file survive the loss of power."""
+    if hasattr(os, "O_DIRECTORY"):
+        folder = os.open(Path(path).parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def check(connection: sqlite3.Connection) -> list[str]:
+    """Return what is wrong with the file, [] if nothing is. O(file)."""
+    found = [row[0] for row in connection.execute("PRAGMA quick_check").fetchall()]
+    return [] if found == ["ok"] else found

@@ -1,0 +1,148 @@
+"""The process of an isolated handler: it imports the handler, then runs one job after the other.
+
+Started by `isolation`. It ends when its worker does, however that ends, whatever the handler is doing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import fcntl
+import importlib
+import json
+import logging
+import multiprocessing.spawn
+import os
+import pickle
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from ..jobs.handler import current_job, error_text, rest_of, verdict
+from ..jobs.job import Job
+from .framing import receive, send
+from .loading import LOG_FORMAT, importing
+
+__all__ = ["main"]
+
+_LOOK: Final = 0.5  # seconds between looks at the parent and the clock
+_LATE: Final = 0.5  # seconds after its ttr at which a job ends its process, should the worker not have killed it
+
+
+def main() -> None:
+    """Handle the jobs of the worker that has started this process, until it hangs up."""
+    number, life = int(sys.argv[1]), int(sys.argv[2])
+    for file in (number, life):
+        os.set_inheritable(file, False)
+    for ignored in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ignored, signal.SIG_IGN)  # the worker drains; its children finish what they do
+    watch = _Watch(life)
+    with socket.socket(fileno=number) as worker, suppress(EOFError, OSError):  # it needs no more
+        _serve(worker, watch)
+
+
+def _serve(worker: socket.socket, watch: _Watch) -> None:
+    setup = json.loads(receive(worker))
+    try:
+        function = _function(setup)
+    except BaseException as error:  # noqa: BLE001  (sys.exit while it is imported as well)
+        send(worker, json.dumps(error_text(error)).encode())
+        return
+    send(worker, b'""')
+    with asyncio.Runner() as runner:
+        while True:
+            job, seconds = pickle.loads(receive(worker))
+            watch.until = None if seconds is None else time.monotonic() + seconds + _LATE
+            send(worker, b"begins")
+            raised = _handled(function, job, runner)
+            watch.until = None
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(Exception):  # what it has printed is not lost if this is killed
+                    stream.flush()
+            send(worker, json.dumps(_told(raised)).encode())
+
+
+def _function(setup: dict[str, Any]) -> Callable[[Job], Any]:
+    """Return the handler, its program on the worker's store."""
+    with importing():
+        multiprocessing.spawn.prepare(setup["prepare"])
+        found: Any = importlib.import_module(setup["module"])
+        for name in setup["name"].split("."):
+            found = getattr(found, name)
+        for _ in range(setup["wrappers"]):
+            found = found.__wrapped__
+        if setup["program"] is not None:
+            _use(*setup["program"])
+    if setup["log"] is not None:
+        logging.basicConfig(format=LOG_FORMAT, level=setup["log"])
+    function: Callable[[Job], Any] = found
+    return function
+
+
+def _use(module: str, name: str, url: str) -> None:
+    """Have the program's queue work on the worker's store, as it may have been told to."""
+    program = getattr(sys.modules.get(module), name, None)
+    if program is not None and program.store.url != url:
+        program.use(url)
+
+
+def _handled(function: Callable[[Job], Any], job: Job, runner: asyncio.Runner) -> BaseException | None:
+    """Return what the handler raised. Coroutines of all jobs run on one loop."""
+    token = current_job.set(job)
+    try:
+        rest = rest_of(function(job))
+        if rest is not None:
+            runner.run(_finished(rest), context=contextvars.copy_context())
+    except BaseException as error:  # noqa: BLE001  (sys.exit in a handler ends the attempt, not the child)
+        return error
+    finally:
+        current_job.reset(token)
+    return None
+
+
+async def _finished(result: Awaitable[Any]) -> None:
+    rest: Awaitable[Any] | None = result
+    while rest is not None:
+        rest = rest_of(await rest)
+
+
+def _told(error: BaseException | None) -> dict[str, Any]:
+    """Return an error as JSON can say it: its text, and what becomes of the job. Nobody else need know its class."""
+    if error is None:
+        return {}
+    final, delay = verdict(error)
+    return {"text": error_text(error).removeprefix("__mp_main__."), "final": final, "delay": delay}
+
+
+class _Watch:
+    """Ends this process and what it has started when the worker is gone, or stopped beyond the end of a job's ttr.
+
+    The system itself does it with SIGIO, also while a handler holds the interpreter's lock. A thread does it where the
+    system does not, or where a handler has a use of its own for that signal.
+    """
+
+    def __init__(self, life: int) -> None:
+        self.until: float | None = None
+        """When the present job ends this process."""
+        self._life = life
+        self._parent = os.getppid()
+        with suppress(OSError, AttributeError):
+            signal.signal(signal.SIGIO, signal.SIG_DFL)
+            fcntl.fcntl(life, fcntl.F_SETOWN, -os.getpgrp())
+            fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
+        threading.Thread(target=self._look, name="pywheel-watch", daemon=True).start()
+
+    def _look(self) -> None:
+        poll = select.poll()
+        poll.register(self._life, select.POLLIN)
+        while not poll.poll(_LOOK * 1000) and os.getppid() == self._parent:
+            until = self.until
+            if until is not None and time.monotonic() > until:
+                break
+        os.killpg(0, signal.SIGKILL)

@@ -1,0 +1,78 @@
+"""Put from three threads while signals whose handler raises end the main thread's puts at random moments.
+
+usage: interrupts_child.py URL PUTS SEED
+"""
+
+import faulthandler
+import json
+import random
+import signal
+import sys
+import threading
+
+from pywheel import StoreBusy
+from pywheel.jobs import NewJob
+from pywheel.jobs import commands as ops
+from pywheel.stores import open
+
+URL, PUTS, SEED = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+draw = random.Random(SEED)
+told, errors, interrupted, busy, nested = [], [], [], [], []
+raises = 0
+
+
+class Interrupt(Exception):
+    """What the handler raises: not a KeyboardInterrupt, as a program's own time limits are none."""
+
+
+def put(store):
+    [[id]] = store.apply([ops.Put((NewJob("t", b"x", 0),))])
+    return id
+
+
+def work(store, count):
+    for _ in range(count):
+        try:
+            told.append(put(store))
+        except Exception as error:
+            errors.append(repr(error))
+
+
+def handler(number, frame):
+    while frame.f_code is not put.__code__:
+        frame = frame.f_back
+        if frame is None:
+            return  # between two puts of the main thread
+    if draw.random() < 0.2:
+        try:
+            told.append(put(store))  # a handler may use the store too: it is told, or StoreBusy
+        except StoreBusy:
+            nested.append(1)
+    raise Interrupt
+
+
+faulthandler.dump_traceback_later(100, exit=True)
+store = open(URL)
+signal.signal(signal.SIGALRM, handler)
+
+threads = [threading.Thread(target=work, args=(store, PUTS // 2)) for _ in range(2)]
+for thread in threads:
+    thread.start()
+
+
+for _ in range(PUTS):
+    signal.setitimer(signal.ITIMER_REAL, draw.choice((1e-5, 1e-4, 1e-3)) * draw.random() + 1e-6, 2e-5)
+    try:
+        told.append(put(store))
+    except Interrupt:
+        interrupted.append(1)
+    except StoreBusy:
+        busy.append(1)
+signal.setitimer(signal.ITIMER_REAL, 0)
+for thread in threads:
+    thread.join()
+after = [put(store) for _ in range(3)]
+missing = [id for id in [*told, *after] if store.get(id) is None]
+twice = len(told) - len(set(told))
+store.close()
+print(json.dumps([missing, twice, errors, len(interrupted), len(busy), len(nested), len(told)]))

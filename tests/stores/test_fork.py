@@ -1,0 +1,199 @@
+"""A store that was opened before a fork works on both sides, as if each had opened it itself."""
+
+import os
+
+import pytest
+
+from tests.isolated.child import run_well
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+
+START = """
+import os, sys, threading, time, warnings
+warnings.simplefilter("ignore")  # Python warns of forks beside threads: that is what is tried here
+from pywheel import JobQueue, StoreError
+
+def in_child(work):
+    "Fork, run it there, and return the exit code."
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+queue = JobQueue(sys.argv[1])
+"""
+
+
+def run(path, code):
+    assert run_well("-c", START + code, f"sqlite:///{path}") == "well\n"
+
+
+def test_a_queue_opened_before_a_fork_works_in_the_child_and_in_the_parent(path):
+    """As under gunicorn --preload."""
+    run(
+        path,
+        """
+first = queue.put("t", b"parent")
+
+def child():
+    assert queue.get(first).body == b"parent"
+    second = queue.put("t", b"child")
+    assert queue.get(second).body == b"child"
+    queue.close()
+
+assert in_child(child) == 0
+assert in_child(child) == 0
+assert queue.get(queue.put("t", b"parent")).id == 4
+assert sum(queue.counts()["t"]) == 4
+print("well")
+""",
+    )
+
+
+def test_what_a_child_writes_stays_when_the_parent_closes_first(path):
+    """SQLite's locks stay with the parent: a child that trusted them would lose the log when the parent closes."""
+    run(
+        path,
+        """
+queue.put("t", b"parent")
+gone, go_on = os.pipe()
+
+def child():
+    os.close(go_on)
+    queue.put("t", b"child")
+    os.read(gone, 1)  # until the parent has closed its end
+    for _ in range(20):
+        queue.put("t", b"child")
+    queue.close()
+
+child_id = os.fork()
+if child_id == 0:
+    try:
+        child()
+    finally:
+        os._exit(0)
+os.close(gone)
+while sum(queue.counts()["t"]) < 2:
+    time.sleep(0.001)
+queue.close()
+os.close(go_on)
+os.waitpid(child_id, 0)
+with JobQueue(sys.argv[1]) as again:
+    assert sum(again.counts()["t"]) == 22, again.counts()
+print("well")
+""",
+    )
+
+
+def test_forks_while_other_threads_put_and_read(path):
+    run(
+        path,
+        """
+told, over = [], threading.Event()
+
+def work():
+    while not over.is_set():
+        told.append(queue.put("t", b"x"))
+        queue.get(told[-1])
+        queue.counts()
+
+threads = [threading.Thread(target=work) for _ in range(3)]
+for thread in threads:
+    thread.start()
+while len(told) < 10:
+    time.sleep(0.001)
+
+def child():
+    assert sum(queue.counts()["t"]) >= 10
+    for _ in range(3):
+        queue.put("t", b"child")
+
+codes = [in_child(child) for _ in range(25)]
+over.set()
+for thread in threads:
+    thread.join()
+assert codes == [0] * 25
+assert sum(queue.counts()["t"]) == len(told) + 75
+print("well")
+""",
+    )
+
+
+def test_a_child_may_listen_and_the_parents_listener_stays(path):
+    run(
+        path,
+        """
+ears = queue.store.listen("parent")
+
+def child():
+    mine = queue.store.listen("child")
+    mine.publish(10**15)
+    mine.close()
+    queue.close()
+
+assert in_child(child) == 0
+ears.publish(2**60)
+queue.put("t", b"x")
+assert ears.wait(30)
+ears.close()
+print("well")
+""",
+    )
+
+
+def test_a_child_that_only_exits_leaves_all_as_it_was(path):
+    """At the end of its interpreter nothing of the parent's is closed: the parent's jobs and turn stay."""
+    run(
+        path,
+        """
+queue.put("t", b"x")
+child = os.fork()
+if child == 0:
+    sys.exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert queue.put("t", b"x") == 2
+print("well")
+""",
+    )
+
+
+def test_a_signal_handler_may_fork_in_the_middle_of_a_put(path):
+    run(
+        path,
+        """
+import signal
+
+codes = []
+
+def child():
+    assert queue.put("t", b"child") > 0
+    queue.close()
+
+signal.signal(signal.SIGUSR1, lambda *_: codes.append(in_child(child_later)))
+
+def child_later():
+    os.execv(sys.executable, [sys.executable, "-c", "pass"])
+
+wall, left = queue.store.clock.wall, [1]
+
+def interrupted():
+    if left and queue.store._group_commit._token._is_owned():
+        left.pop()
+        signal.raise_signal(signal.SIGUSR1)
+    return wall()
+
+queue.put("t", b"x")
+queue.store.clock.wall = interrupted
+assert queue.put("t", b"x") == 2
+queue.store.clock.wall = wall
+assert queue.put("t", b"x") == 3
+assert codes == [0]
+assert in_child(child) == 0
+print("well")
+""",
+    )

@@ -1,0 +1,91 @@
+"""Signal handlers that raise, in the middle of puts."""
+
+import json
+import signal
+import threading
+
+import pytest
+
+from pywheel import StoreBusy
+from pywheel.jobs import NewJob
+from pywheel.jobs import commands as ops
+from tests.isolated.child import ROOT, run_well
+
+CHILD = str(ROOT / "tests" / "stores" / "interrupts_child.py")
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers here")
+
+
+def put(store):
+    [[id]] = store.apply([ops.Put((NewJob("t", b"x", 0),))])
+    return id
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_storm_of_interrupts_leaves_a_store_that_works_and_every_put_that_was_told(path, seed):
+    seen = run_well(CHILD, f"sqlite:///{path}", "1000", str(seed))
+    missing, twice, errors, interrupted, _, _, told = json.loads(seen)
+    assert missing == []
+    assert twice == 0
+    assert errors == []  # the other threads had none of it
+    assert interrupted > 0
+    assert told >= 1000
+
+
+def test_a_put_in_a_signal_handler_that_interrupted_a_put_is_busy_and_the_put_goes_on(store):
+    seen = []
+
+    def handler(number, frame):
+        try:
+            put(store)
+        except StoreBusy as error:
+            seen.append(error)
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    wall = store.clock.wall
+
+    def interrupted():
+        signal.raise_signal(signal.SIGUSR1)
+        return wall()
+
+    try:
+        store.clock.wall = interrupted  # the store asks for the time in the middle of its turn
+        id = put(store)
+    finally:
+        store.clock.wall = wall
+        signal.signal(signal.SIGUSR1, before)
+    assert len(seen) == 1
+    assert store.get(id).id == id
+    assert put(store) == id + 1
+
+
+def test_an_interrupted_transaction_is_undone_and_the_next_one_works(store):
+    wall = store.clock.wall
+    calls = []
+
+    def commands(*arguments):
+        calls.append(arguments)
+        raise KeyboardInterrupt
+
+    put(store)
+    real = store._apply[ops.Put]
+    store._apply[ops.Put] = lambda *arguments: (real(*arguments), commands())
+    with pytest.raises(KeyboardInterrupt):
+        store.apply([ops.Put((NewJob("t", b"", 0), NewJob("t", b"", 0)))])
+    store._apply[ops.Put] = real
+    assert store.counts()["t"].delayed == 1
+    put(store)
+    assert store.counts()["t"].delayed == 2
+    assert wall() == store.clock.wall()
+
+
+def test_what_the_main_thread_can_not_give_back_others_take_over(store):
+    put(store)
+    store._group_commit._token.acquire()  # as if signals had ended every attempt to give it back
+    store._database._lock._inner.acquire()
+    told = []
+    thread = threading.Thread(target=lambda: told.append(put(store)))
+    thread.start()
+    thread.join(60)
+    assert told == [2]
+    assert put(store) == 3

@@ -1,0 +1,139 @@
+"""No job falls between two owners, two horizons or two pages, however puts, workers and deletions meet."""
+
+import random
+import threading
+import time
+
+import pytest
+
+from pywheel.stores.notifier import SILENT
+from pywheel.stores.ownership import shards_of
+from tests.stores.notifying import LIMIT, Host, until, workers_of
+
+ROUNDS = 6
+PUTS = 60
+SPAN = 1_000  # due times lie in there
+
+
+class Worker(threading.Thread):
+    """Reads what it owns and did not know, as a worker's window does; hears of the rest."""
+
+    def __init__(self, path, seed):
+        super().__init__()
+        self.host = Host(path)
+        self.random = random.Random(seed)
+        self.known = set()
+        self.horizon = 0
+        self.shards = 0
+        self.notifier = None
+        self.stop = False
+        self.settled = False
+        self.error = None
+
+    def run(self):
+        try:
+            while not self.stop:
+                self.step()
+            self.notifier.close()
+            self.host.close()
+        except BaseException as error:
+            self.error = error
+            raise
+
+    def begin(self):
+        self.known, self.shards = set(), 0
+        self.notifier = self.host.presence.notifier("w")
+        self.host.announce(self.notifier.worker, "t")
+
+    def step(self):
+        if self.notifier is None:
+            self.begin()
+        notifier = self.notifier
+        rung = notifier.wait(0.004)
+        notifier.beat(0)
+        members = [member.worker for member in notifier.members() if member.silent <= SILENT]
+        if notifier.worker not in members:
+            self.host.announce(notifier.worker, "t")
+            return
+        shards = shards_of(notifier.worker, "t", members)
+        gained, self.shards = shards & ~self.shards, shards
+        if rung:
+            hints = notifier.hints()
+            self.known |= {due.id for due in hints.due}
+            if hints.reload:
+                gained = shards
+        if gained:
+            notifier.publish(self.horizon)
+            self.read(gained, -1)
+        moved = self.horizon < SPAN
+        if moved:
+            before, self.horizon = self.horizon, self.horizon + self.random.randrange(10)
+            notifier.publish(self.horizon)
+            self.read(shards, before)
+        self.settled = not (rung or gained or moved)
+
+    def read(self, shards, above):
+        """Only what this worker cannot know yet: so a hint that is missing stays missing."""
+        query = "SELECT id FROM job WHERE due > ? AND due <= ?"
+        rows = self.host.reading.execute(query, (above, self.horizon)).fetchall()
+        self.known |= {id for (id,) in rows if shards >> id % 32 & 1}
+
+
+def puts(path, seed, counts, workers):
+    host, chance = Host(path), random.Random(seed)
+    for _ in range(PUTS):
+        if chance.random() < 0.3:
+            with host.transaction() as transaction:
+                dues = [near(workers, chance) for _ in range(10)]
+                put = [host.insert(transaction, "t", due) for due in dues]
+                transaction.changed_many([id for id, _ in put], put[0][1], dues)
+                time.sleep(chance.random() * 0.005)
+        else:
+            with host.begun() as transaction:
+                due = near(workers, chance)
+                id, number = host.insert(transaction, "t", due)
+                transaction.changed(id, number, due)
+                time.sleep(chance.random() * 0.005)
+            time.sleep(chance.random() * 0.005)
+            transaction.tell()
+    counts.append(PUTS)
+    host.close()
+
+
+def near(workers, chance):
+    """Return a due time near some horizon, as it moves just now."""
+    return min(max(chance.choice(workers).horizon + chance.randrange(-5, 30), 0), SPAN)
+
+
+@pytest.mark.parametrize("seed", range(ROUNDS))
+def test_every_job_is_known_to_its_owner_in_the_end(tmp_path, seed):
+    path = tmp_path / "jobs.db"
+    Host(path).close()
+    chance = random.Random(seed)
+    counts = []
+    workers = [Worker(path, seed * 10 + n) for n in range(3)]
+    producers = [threading.Thread(target=puts, args=(path, seed * 10 + n, counts, workers)) for n in range(2)]
+    for thread in producers + workers[:1]:
+        thread.start()
+    for worker in workers[1:]:
+        time.sleep(chance.random() * 0.1)
+        worker.start()
+        if seed % 2:
+            workers_of(path).unlink(missing_ok=True)
+    for thread in producers:
+        thread.join(LIMIT)
+    until(lambda: all(worker.settled or worker.error for worker in workers))
+    time.sleep(0.3)  # nobody reads by itself from here on: what is not known by then was lost
+    until(lambda: all(worker.settled or worker.error for worker in workers))
+    host = Host(path)
+    jobs = {id for (id,) in host.connection.execute("SELECT id FROM job")}
+    host.close()
+    for worker in workers:
+        worker.stop = True
+        worker.join(LIMIT)
+        assert worker.error is None
+    lost = {id for worker in workers for id in jobs if worker.shards >> id % 32 & 1 and id not in worker.known}
+    covered = workers[0].shards | workers[1].shards | workers[2].shards
+    assert len(counts) == 2
+    assert covered == 2**32 - 1
+    assert lost == set()

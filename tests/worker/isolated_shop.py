@@ -1,0 +1,151 @@
+"""A program with isolated handlers, as `isolated_shop` of its folder: what a job does stands in its body.
+
+The store and the ledger come from the environment, so that each child opens them anew.
+"""
+
+import asyncio
+import functools
+import json
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from pywheel import BadBody, Fixed, GiveUp, JobExists, JobQueue, RetryLater
+from pywheel.jobs.handler import current_job
+
+queue = JobQueue(os.environ["SHOP_STORE"])
+ledger = os.open(os.environ["SHOP_LEDGER"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+
+def note(word, *facts):
+    os.write(ledger, f"{' '.join(map(str, (word, *facts)))}\n".encode())
+
+
+class Odd(Exception):
+    """An error that pickle cannot carry."""
+
+    def __init__(self, one, two):
+        super().__init__(f"odd {one} {two}")
+        self.lock = sys.stdout
+
+
+class Soon(RetryLater):
+    """A kind of RetryLater with a constructor of its own."""
+
+    def __init__(self):
+        super().__init__("1h", "soon")
+
+
+class Never(GiveUp):
+    """A kind of GiveUp."""
+
+
+def fork_and_die():
+    if os.fork() == 0:  # an heir, who holds all that its parent held
+        time.sleep(60)
+        os._exit(0)
+    os._exit(9)
+
+
+def shell_out():
+    process = subprocess.Popen(["sleep", "600"])
+    note("shell", process.pid)
+    process.wait()
+
+
+def raising(error):
+    raise error
+
+
+DEEDS = {
+    "nothing": lambda: None,
+    "exit": lambda: os._exit(7),
+    "sys.exit": lambda: sys.exit("enough"),
+    "segfault": lambda: os.kill(os.getpid(), signal.SIGSEGV),
+    "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "stopped": lambda: os.kill(os.getpid(), signal.SIGSTOP),
+    "heir": fork_and_die,
+    "shell": shell_out,
+    "sleep": lambda: time.sleep(600),
+    "greedy": lambda: re.match(r"(a+)+$", "a" * 64 + "b"),  # holds the interpreter's lock for longer than anybody waits
+    "give up": lambda: raising(GiveUp("no use")),
+    "never": lambda: raising(Never("no use")),
+    "later": lambda: raising(RetryLater("1h", "busy")),
+    "soon": lambda: raising(Soon()),
+    "odd": lambda: raising(Odd(1, 2)),
+    "bad body": lambda: raising(BadBody("no JSON")),
+    "exists": lambda: raising(JobExists("taken", 5)),
+    "value": lambda: raising(ValueError("wrong")),
+    "stdin": lambda: note("stdin", repr(sys.stdin.read())),
+    "daemon": lambda: __import__("multiprocessing").get_context("spawn").Process(target=print).start(),
+    "own key": lambda: note("put", queue.put(current_job.get().topic, {"deed": "nothing"}, key=current_job.get().key)),
+    "log": lambda: logging.getLogger("shop").info("said in a child"),
+    "twice": lambda: os.kill(os.getpid(), signal.SIGTERM),
+}
+
+
+def do(job):
+    deed = job.json()["deed"]
+    note("start", job.id, job.attempt, os.getpid(), os.getppid(), current_job.get().id, deed)
+    DEEDS[deed]()
+    note("end", job.id)
+
+
+@queue.handler("t", concurrency=2, ttr="20s", retry=Fixed("1ms", attempts=2), isolate=True)
+def handle(job):
+    do(job)
+
+
+@queue.handler("short", concurrency=2, ttr="300ms", retry=Fixed("1ms", attempts=2), isolate=True)
+def short(job):
+    do(job)
+
+
+@queue.handler("beside", concurrency=2)
+def beside(job):
+    note("beside", job.id, os.getpid())
+
+
+@queue.handler("async", concurrency=2, isolate=True, retry=Fixed("1ms", attempts=1))
+async def coroutine(job):
+    await asyncio.sleep(0)
+    note("loop", id(asyncio.get_running_loop()), os.getpid(), current_job.get().id)
+    do(job)
+
+
+def logged(function):
+    @functools.wraps(function)
+    def wrapper(job):
+        note("logged", job.id)
+        return function(job)
+
+    return wrapper
+
+
+@queue.handler("inside", isolate=True)
+@logged
+def decorated(job):
+    do(job)
+
+
+@logged
+@queue.handler("outside", isolate=True)
+def decorated_later(job):
+    do(job)
+
+
+def works():
+    from pywheel import Worker
+
+    logging.basicConfig(level=logging.INFO)
+    Worker(queue, grace=float(os.environ.get("GRACE", "30"))).run()
+    Path(os.environ["SHOP_LEDGER"] + ".end").write_text(json.dumps("ended"))
+
+
+if __name__ == "__main__":
+    works()

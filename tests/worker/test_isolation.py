@@ -1,0 +1,389 @@
+"""Handlers in processes of their own: whatever a job does there is a failed attempt of it, and of nobody else."""
+
+import contextlib
+import functools
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pywheel import BadJob, GiveUp, JobExists, JobQueue, RetryLater, Worker
+from pywheel.jobs import State
+from tests.isolated.child import environment, run
+from tests.jobs.waiting import finished, until
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="processes of POSIX")
+HERE = Path(__file__).parent
+
+
+class Ledger:
+    def __init__(self, path):
+        self.path = path
+
+    def lines(self, word):
+        text = self.path.read_text() if self.path.exists() else ""
+        return [line.split()[1:] for line in text.splitlines() if line.split()[0] == word]
+
+    def pids(self, id=None):
+        return {int(line[2]) for line in self.lines("start") if id in (None, int(line[0]))}
+
+
+@pytest.fixture
+def url(tmp_path):
+    return f"sqlite:///{tmp_path}/jobs.db"
+
+
+@pytest.fixture
+def queue(url):
+    with JobQueue(url) as queue:
+        yield queue
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return Ledger(tmp_path / "ledger")
+
+
+@pytest.fixture
+def start(url, ledger, tmp_path):
+    """Start the program; what is left of it is killed at the end."""
+    processes = []
+
+    def start(*command, **variables):
+        env = environment(SHOP_STORE=url, SHOP_LEDGER=str(ledger.path), **variables)
+        with (tmp_path / "err").open("w") as err:
+            process = subprocess.Popen(command or [sys.executable, str(HERE / "isolated_shop.py")], env=env, stderr=err)
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+    until(lambda: not any(map(alive, ledger.pids())))
+    print((tmp_path / "err").read_text() if processes else "")
+
+
+def alive(pid):
+    """Whether a process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def put(queue, deed, topic="t", **options):
+    return queue.put(topic, {"deed": deed}, **options)
+
+
+# ---- what becomes of a job ------------------------------------------------------------------------------------------
+
+ENDS = [
+    ("exit", "HandlerDied: the handler's process ended: exit code 7"),
+    ("segfault", "HandlerDied: the handler's process ended: killed by SIGSEGV"),
+    ("killed", "HandlerDied: the handler's process ended: killed by SIGKILL"),
+    ("heir", "HandlerDied: the handler's process ended: exit code 9"),
+    ("value", "ValueError: wrong"),
+    ("sys.exit", "SystemExit: enough"),
+    ("odd", "Odd: odd 1 2"),
+    ("exists", "JobExists: taken"),
+]
+
+
+def test_whatever_ends_an_attempt_is_its_reason_and_no_neighbour_is_touched(queue, start, ledger):
+    start()
+    ids = {deed: put(queue, deed) for deed, _ in ENDS}
+    good = [put(queue, "nothing") for _ in range(20)] + [queue.put("beside") for _ in range(20)]
+    for deed, error in ENDS:
+        job = finished(queue, ids[deed])
+        assert (job.state, job.attempt) == (State.DEAD, 2), deed
+        assert job.last_error.endswith(error)
+    assert {(finished(queue, id).state, queue.get(id).attempt) for id in good} == {(State.DONE, 1)}
+    assert len({line[1] for line in ledger.lines("beside")}) == 1, "the worker is still the same process"
+
+
+def test_give_up_retry_later_and_bad_body_mean_what_they_mean_in_process(queue, start):
+    start()
+    final = {deed: put(queue, deed) for deed in ("give up", "never", "bad body")}
+    later = {deed: put(queue, deed) for deed in ("later", "soon")}
+    for id in final.values():
+        assert (finished(queue, id).state, queue.get(id).attempt) == (State.DEAD, 1)
+    assert queue.get(final["never"]).last_error.endswith("Never: no use")
+    for id in later.values():
+        until(lambda id=id: queue.get(id).last_error)
+        job = queue.get(id)
+        assert (job.state, job.attempt) == (State.DELAYED, 1)
+        assert job.due > time.time() * 1000 + 3_000_000
+
+
+@pytest.mark.parametrize("deed", ["sleep", "stopped", "shell", "greedy"])
+def test_a_job_that_hangs_is_killed_at_its_ttr_with_all_that_it_has_started(queue, start, ledger, deed):
+    start()
+    job = finished(queue, put(queue, deed, "short"))
+    assert (job.state, job.attempt) == (State.DEAD, 2)
+    assert job.last_error.endswith("HandlerTimeout: the handler was killed after its ttr of 0.3 s")
+    until(lambda: not any(alive(int(pid)) for [pid] in ledger.lines("shell")))
+    assert len(ledger.pids(job.id)) == 2
+    assert finished(queue, put(queue, "nothing", "short")).state is State.DONE
+
+
+def test_a_jobs_own_ttr_counts(queue, start):
+    start()
+    job = finished(queue, put(queue, "sleep", ttr="200ms"))
+    assert job.last_error.endswith("killed after its ttr of 0.2 s")
+
+
+def test_a_large_body_gets_there(queue, start):
+    start()
+    assert finished(queue, queue.put("t", {"deed": "nothing", "more": "x" * 900_000})).state is State.DONE
+
+
+# ---- the children ---------------------------------------------------------------------------------------------------
+
+
+def test_children_are_few_and_handle_many_jobs(queue, start, ledger):
+    worker = start()
+    ids = [put(queue, "nothing") for _ in range(100)]
+    assert {finished(queue, id).state for id in ids} == {State.DONE}
+    assert 1 <= len(ledger.pids()) <= 2
+    assert worker.pid not in ledger.pids()
+    assert {line[3] for line in ledger.lines("start")} == {str(worker.pid)}
+    assert all(line[0] == line[4] for line in ledger.lines("start")), "current_job is the job"
+
+
+def test_a_child_that_ends_while_it_is_idle_costs_no_attempt(queue, start, ledger):
+    start()
+    finished(queue, put(queue, "nothing"))
+    for _ in range(3):
+        for pid in ledger.pids():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        job = finished(queue, put(queue, "nothing"))
+        assert (job.state, job.attempt) == (State.DONE, 1)
+
+
+@pytest.mark.parametrize("deed", ["sleep", "shell", "greedy", "nothing"])
+def test_children_end_with_a_worker_that_is_killed(queue, start, ledger, deed):
+    worker = start()
+    id = put(queue, deed)
+    until(lambda: ledger.pids(id))
+    worker.kill()
+    worker.wait()
+    until(lambda: not any(map(alive, ledger.pids())))
+    until(lambda: not any(alive(int(pid)) for [pid] in ledger.lines("shell")))
+
+
+def test_a_job_of_a_worker_that_is_stopped_ends_after_its_ttr_all_the_same(queue, start, ledger):
+    worker = start()
+    id = put(queue, "sleep", "short")
+    until(lambda: ledger.pids(id))
+    worker.send_signal(signal.SIGSTOP)
+    until(lambda: not any(map(alive, ledger.pids(id))))
+
+
+def test_a_drain_lets_a_child_finish_and_gives_back_unspent_what_runs_past_the_grace(queue, start, ledger):
+    worker = start(GRACE="0.1")
+    first = finished(queue, put(queue, "nothing"))
+    hung = put(queue, "sleep")
+    until(lambda: ledger.pids(hung))
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(60) == 0
+    assert not any(map(alive, ledger.pids()))
+    assert first.state is State.DONE
+    assert (queue.get(hung).state, queue.get(hung).attempt) == (State.DELAYED, 0)
+
+
+def test_a_second_signal_ends_the_grace(queue, start, ledger):
+    worker = start(GRACE="500")
+    id = put(queue, "sleep", ttr="10m")
+    until(lambda: ledger.pids(id))
+    for _ in range(2):
+        worker.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+    assert worker.wait(60) == 0
+    assert (queue.get(id).state, queue.get(id).attempt) == (State.DELAYED, 0)
+
+
+def test_signals_to_all_processes_at_once_fail_no_job(queue, start, ledger):
+    """As a service manager sends them, and a terminal."""
+    worker = start()
+    id = put(queue, "twice")
+    assert finished(queue, id).attempt == 1
+    idle = put(queue, "nothing")
+    assert finished(queue, idle).state is State.DONE
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(60) == 0
+
+
+def test_a_worker_that_is_stopped_in_process_leaves_neither_child_nor_descriptor(url, queue, ledger):
+    code = f"""
+import sys, os, time
+sys.path.insert(0, {str(HERE)!r})
+import isolated_shop as shop
+from pywheel import Worker
+def descriptors():  # each child has a pipe
+    names = [os.readlink(f"/proc/self/fd/{{fd}}") for fd in range(3, 200) if os.path.exists(f"/proc/self/fd/{{fd}}")]
+    return sum(name.startswith("pipe") for name in names)
+for number in range(3):
+    worker = Worker(shop.queue)
+    worker.start()
+    ids = [shop.queue.put("t", {{"deed": deed}}) for deed in ("nothing", "exit", "value")]
+    while any(shop.queue.get(id).state.live for id in ids):
+        time.sleep(0.01)
+    worker.stop()
+    assert worker.join(60)
+    if number == 0:
+        before = descriptors()
+assert descriptors() <= before, (before, descriptors())
+try:
+    print("children", os.waitpid(-1, os.WNOHANG))
+except ChildProcessError:
+    print("no child is left")
+"""
+    result = run("-c", code, SHOP_STORE=url, SHOP_LEDGER=str(ledger.path))
+    assert result.stdout == "no child is left\n", result.stderr
+
+
+# ---- finding the handler --------------------------------------------------------------------------------------------
+
+
+def test_coroutine_functions_share_the_loop_of_their_child(queue, start, ledger):
+    start()
+    ids = [put(queue, "nothing", "async") for _ in range(20)] + [put(queue, "value", "async")]
+    assert [finished(queue, id).state for id in ids] == [State.DONE] * 20 + [State.DEAD]
+    loops = ledger.lines("loop")
+    assert len({loop for loop, _, _ in loops}) <= 2
+    assert {int(id) for _, _, id in loops} == set(ids), "each sees its own job"
+
+
+def test_decorated_functions_are_found_whichever_way_they_are_decorated(queue, start, ledger):
+    start()
+    inside, outside = put(queue, "nothing", "inside"), put(queue, "nothing", "outside")
+    assert finished(queue, inside).state is State.DONE
+    assert finished(queue, outside).state is State.DONE
+    assert ledger.lines("logged") == [[str(inside)]], "as in process: the decorator outside was not registered"
+
+
+def test_a_module_that_only_the_worker_can_import_is_found(queue, start, ledger, tmp_path):
+    code = f"import sys; sys.path.insert(0, {str(HERE)!r}); import isolated_shop; isolated_shop.works()"
+    start(sys.executable, "-c", code)
+    assert finished(queue, put(queue, "nothing")).state is State.DONE
+
+
+def test_a_put_under_the_own_key_takes_it_over(queue, start, ledger):
+    start()
+    id = put(queue, "own key", key="k")
+    assert finished(queue, id).state is State.DONE
+    [[child]] = ledger.lines("put")
+    assert finished(queue, int(child)).state is State.DONE
+    assert queue.get(("t", "k")).id == int(child)
+
+
+def test_a_child_puts_into_the_store_that_its_worker_was_told_to_use(tmp_path, start, ledger):
+    url = f"sqlite:///{tmp_path}/other.db"
+    code = f"import sys; sys.path.insert(0, {str(HERE)!r}); import isolated_shop as s; s.queue.use({url!r}); s.works()"
+    with JobQueue(url) as other:
+        start(sys.executable, "-c", code)
+        id = put(other, "own key", key="k")
+        assert finished(other, id).state is State.DONE
+        [[child]] = ledger.lines("put")
+        assert finished(other, int(child)).topic == "t"
+
+
+def test_a_child_logs_as_its_worker_does_and_has_no_input(queue, start, ledger, tmp_path):
+    start()
+    assert finished(queue, put(queue, "log")).state is State.DONE
+    assert "said in a child" in (tmp_path / "err").read_text()
+    assert finished(queue, put(queue, "stdin")).state is State.DONE
+    assert ledger.lines("stdin") == [["''"]]
+
+
+def test_a_handler_may_start_processes(queue, start):
+    start()
+    assert finished(queue, put(queue, "daemon")).state is State.DONE
+
+
+def test_what_cannot_be_found_by_its_name_is_refused_when_it_is_registered():
+    def local(job):
+        pass
+
+    class Callable:
+        def __call__(self, job):
+            pass
+
+        def method(self, job):
+            pass
+
+    with JobQueue("memory:") as queue:
+        for function in (lambda job: None, local):
+            with pytest.raises(BadJob, match="is a lambda or a local function"):
+                queue.handler("t", isolate=True)(function)
+        for function in (Callable(), functools.partial(print, 1), [].append):
+            with pytest.raises(BadJob, match="wants a function of a module"):
+                queue.handler("t", isolate=True)(function)
+        queue.handler("t", isolate=True)(print)
+
+
+def test_a_function_of_a_typed_in_program_is_refused():
+    code = """
+from pywheel import BadJob, JobQueue
+def handle(job): pass
+try:
+    JobQueue("memory:").handler("t", isolate=True)(handle)
+except BadJob as error:
+    print(error)
+"""
+    assert "stands in a __main__ that cannot be imported again" in run("-c", code).stdout
+
+
+def replaced(job):
+    pass
+
+
+_handler, replaced = replaced, None
+
+
+def test_a_name_that_leads_elsewhere_is_refused_by_the_worker():
+    with JobQueue("memory:") as queue:
+        queue.handler("t", isolate=True)(_handler)
+        with pytest.raises(BadJob, match="is not the handler itself"):
+            Worker(queue)
+
+
+UNGUARDED = """
+import os
+from pywheel import Fixed, JobQueue, Worker
+queue = JobQueue(os.environ["SHOP_STORE"])
+@queue.handler("t", isolate=True, retry=Fixed("1ms", attempts=1))
+def handle(job):
+    pass
+Worker(queue).run()
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [
+        (UNGUARDED, "BadJob: this program starts a worker when it is imported"),
+        ("if __name__ != '__main__': raise KeyError('new')\n" + UNGUARDED, "KeyError: 'new'"),
+    ],
+)
+def test_a_program_that_a_child_cannot_import_fails_the_attempt_and_says_why(queue, start, tmp_path, source, error):
+    program = tmp_path / "program.py"
+    program.write_text(source)
+    start(sys.executable, str(program))
+    job = finished(queue, queue.put("t"))
+    assert job.state is State.DEAD
+    assert "the handler's process cannot import it: " in job.last_error
+    assert error in job.last_error
+
+
+@pytest.mark.parametrize("error", [RetryLater("5m", "busy"), GiveUp("no"), JobExists("taken", 5), BadJob("bad")])
+def test_errors_travel_between_processes(error):
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), str(copy), copy.__dict__) == (type(error), str(error), error.__dict__)

@@ -1,0 +1,455 @@
+"""A supervisor and its workers as real processes: killed, stopped, told to go, replaced."""
+
+import json
+import logging
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pywheel import BadJob, JobQueue, StoreError, Supervisor
+from pywheel.jobs import Counts, State
+from pywheel.worker import supervisor as module
+from tests.isolated.child import environment
+from tests.jobs.waiting import finished, until
+from tests.worker.test_isolation import alive
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="processes of POSIX")
+HERE = Path(__file__).parent
+
+
+class Shop:
+    """A folder with a store, a ledger, and supervisors at work for them."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.queue = JobQueue(f"sqlite:///{folder}/jobs.db")
+        self.processes = []
+        self.errors = folder / "errors"
+
+    def start(self, processes=2, target="supervised_shop:queue", **options):
+        command = [sys.executable, str(HERE / "supervise.py"), target, str(processes), json.dumps(options)]
+        with self.errors.open("w") as errors:
+            process = subprocess.Popen(command, cwd=HERE, env=self.environment(), stderr=errors)
+        self.processes.append(process)
+        return process
+
+    def environment(self):
+        return environment(SHOP_FOLDER=str(self.folder), PYTHONDONTWRITEBYTECODE="1")
+
+    def lines(self, word):
+        ledger = self.folder / "ledger"
+        lines = ledger.read_text().splitlines() if ledger.exists() else []
+        return [line.split()[1:] for line in lines if line.split()[0] == word]
+
+    def status(self, name):
+        try:
+            return json.loads((self.folder / "status").read_text())[name]
+        except FileNotFoundError:
+            return []
+
+    def up(self, count=2):
+        """Return the workers that are up, once they are so many and no others are left."""
+        until(lambda: len(self.status("up")) == len(self.status("all")) == count)
+        return self.status("up")
+
+    def said(self, text):
+        return text in self.errors.read_text()
+
+    def pids(self):
+        return {int(pid) for [pid] in self.lines("import")} | {int(line[1]) for line in self.lines("start")}
+
+    def started(self, id):
+        return [line for line in self.lines("start") if int(line[0]) == id]
+
+    def version(self, text):
+        (self.folder / "version").write_text(text)
+
+    def go(self):
+        (self.folder / "go").touch()
+
+
+@pytest.fixture
+def shop(tmp_path):
+    shop = Shop(tmp_path)
+    yield shop
+    shop.go()
+    for process in shop.processes:
+        process.kill()
+        process.wait()
+    for pid in filter(alive, shop.pids()):
+        os.kill(pid, signal.SIGCONT)
+        os.kill(pid, signal.SIGKILL)
+    shop.queue.close()
+    print(shop.errors.read_text() if shop.errors.exists() else "")
+
+
+# ---- one life -------------------------------------------------------------------------------------------------------
+
+
+def test_several_workers_share_the_jobs_and_one_view_counts_them(shop):
+    shop.start(2)
+    workers = shop.up()
+    ids = [shop.queue.put("t", b"slow") for _ in range(30)]
+    assert {finished(shop.queue, id).state for id in ids} == {State.DONE}
+    assert {int(line[1]) for line in shop.lines("start")} == set(workers)
+    until(lambda: shop.status("counts").get("done") == 30)
+    assert shop.status("counts")["claimed"] >= 30
+    assert shop.status("late") == sorted(shop.status("late"))
+    assert shop.status("about") == {
+        "store": shop.queue.store.url,
+        "topics": ["alone", "freeze", "steady", "t"],
+    }
+
+
+def test_a_term_signal_drains_them_all(shop):
+    supervisor = shop.start(2)
+    shop.up()
+    id = shop.queue.put("steady")
+    until(lambda: shop.started(id))
+    supervisor.send_signal(signal.SIGTERM)
+    until(lambda: len(shop.status("all")) == 1)
+    assert supervisor.poll() is None
+    shop.go()
+    assert supervisor.wait(60) == 0
+    assert finished(shop.queue, id).state is State.DONE
+    assert shop.status("counts")["done"] == 1
+    assert not any(map(alive, shop.pids()))
+
+
+def test_a_second_term_signal_ends_the_grace(shop):
+    supervisor = shop.start(2, grace="10m")
+    shop.up()
+    ids = [shop.queue.put("steady"), shop.queue.put("alone")]
+    until(lambda: all(map(shop.started, ids)))
+    supervisor.send_signal(signal.SIGTERM)
+    time.sleep(0.5)
+    supervisor.send_signal(signal.SIGTERM)
+    assert supervisor.wait(60) == 0
+    assert {(shop.queue.get(id).state, shop.queue.get(id).attempt) for id in ids} == {(State.DELAYED, 0)}
+    until(lambda: not any(map(alive, shop.pids())))
+
+
+def test_a_term_signal_to_all_processes_at_once_ends_no_grace(shop):
+    """As a service manager sends it: the workers get it twice."""
+    supervisor = shop.start(2)
+    workers = shop.up()
+    id = shop.queue.put("steady")
+    until(lambda: shop.started(id))
+    supervisor.send_signal(signal.SIGTERM)
+    for _ in range(3):
+        for pid in filter(alive, workers):
+            os.kill(pid, signal.SIGTERM)
+        time.sleep(0.3)
+    assert supervisor.poll() is None
+    shop.go()
+    assert supervisor.wait(60) == 0
+    assert (finished(shop.queue, id).state, shop.queue.get(id).attempt) == (State.DONE, 1)
+
+
+# ---- deaths ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_is_killed_is_replaced(shop):
+    shop.start(2)
+    first = shop.up()
+    id = shop.queue.put("t", b"slow")
+    os.kill(first[0], signal.SIGKILL)
+    until(lambda: set(shop.up()) - set(first))
+    assert finished(shop.queue, id).state is State.DONE
+    assert shop.said(f"worker {first[0]} ended after")
+    assert shop.said("killed by SIGKILL")
+
+
+@pytest.mark.parametrize("how", ["signal", "stop", "greedy"])
+def test_a_worker_that_stands_still_is_killed_and_replaced(shop, how):
+    shop.start(2, stall="2s")
+    first = shop.up()
+    if how == "signal":
+        victim = first[0]
+        os.kill(victim, signal.SIGSTOP)
+    else:
+        id = shop.queue.put("freeze", how.encode())
+        until(lambda: shop.started(id))
+        victim = int(shop.started(id)[0][1])
+    until(lambda: not alive(victim))
+    assert set(shop.up()) > set(first) - {victim}
+    assert shop.said(f"worker {victim} stood still for 2.0 s: killed")
+    if how != "signal":
+        assert finished(shop.queue, id).state is State.DONE
+
+
+def test_a_supervisor_that_was_stopped_for_long_kills_nobody(shop):
+    supervisor = shop.start(2, stall="1s")
+    workers = shop.up()
+    for pid in (supervisor.pid, *workers):
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(4)
+    os.kill(supervisor.pid, signal.SIGCONT)
+    time.sleep(0.3)
+    for pid in workers:
+        os.kill(pid, signal.SIGCONT)
+    time.sleep(2)
+    assert shop.up() == workers
+
+
+def test_workers_whose_supervisor_is_killed_drain_and_end(shop):
+    supervisor = shop.start(2)
+    workers = shop.up()
+    running = [shop.queue.put("steady"), shop.queue.put("alone")]
+    until(lambda: all(map(shop.started, running)))
+    supervisor.kill()
+    supervisor.wait()
+    time.sleep(1)
+    later = shop.queue.put("t", b"x")
+    assert any(map(alive, workers)), "a handler is under way"
+    shop.go()
+    assert {finished(shop.queue, id).state for id in running} == {State.DONE}
+    until(lambda: not any(map(alive, shop.pids())))
+    assert shop.queue.get(later).attempt == 0
+
+
+def test_a_crash_loop_is_said_and_slows_down(shop):
+    shop.start(1)
+    shop.up(1)
+    shop.queue.put("t", b"kill")
+    until(lambda: shop.said("a crash loop, 5 in a row"))
+    assert shop.said("the next one starts in 0.1 s\n")
+    assert shop.said("the next one starts in 1.6 s: a crash loop")
+    assert len(shop.lines("import")) <= 6
+
+
+# ---- errors at the start --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "error"),
+    [
+        ("no_such_shop:queue", {}, "BadJob: there is no module no_such_shop: run this where it can be imported"),
+        ("supervised_shop:nothing", {}, "BadJob: nothing in supervised_shop is no JobQueue"),
+        ("supervised_shop", {}, "BadJob: 'supervised_shop' names no queue"),
+        ("supervised_shop:queue", {"topics": ["mial"]}, "BadJob: no handler for mial"),
+        ("supervised_shop:queue", {"grase": 5}, "WorkersFailed: no worker could begin: TypeError"),
+        ("supervised_shop:queue", {"store": "sqlite:////no/such/folder/jobs.db"}, "NotAStore"),
+    ],
+)
+def test_an_error_at_the_start_is_said_once_and_ends_it(shop, target, options, error):
+    supervisor = shop.start(3, target, **options)
+    assert supervisor.wait(60) != 0
+    assert shop.errors.read_text().count(error) == 1 or ("grase" in options and shop.said(error))
+    until(lambda: not any(map(alive, shop.pids())))
+
+
+@pytest.mark.parametrize(
+    ("version", "error"),
+    [
+        ("broken", "WorkersFailed: no worker could begin: RuntimeError: the new version is broken"),
+        ("crashing", "WorkersFailed: no worker could begin: killed by SIGKILL"),
+    ],
+)
+def test_a_program_that_nobody_can_import_ends_it(shop, version, error):
+    shop.version(version)
+    assert shop.start(3).wait(60) == 2
+    assert shop.said(error)
+    assert shop.errors.read_text().count("Traceback") == (version == "broken")
+    assert len(shop.lines("import")) <= 6
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"processes": 0}, {"processes": True}, {"processes": "2"}, {"stall": -1}, {"grace": "x"}, {"name": b"x"}],
+)
+def test_options_that_make_no_sense_are_refused(options):
+    with pytest.raises(BadJob):
+        Supervisor("shop:queue", **options)
+
+
+# ---- a rolling restart ----------------------------------------------------------------------------------------------
+
+
+def test_a_hang_up_signal_replaces_all_while_somebody_is_always_up(shop):
+    supervisor = shop.start(2)
+    first = shop.up()
+    shop.version("2")
+    supervisor.send_signal(signal.SIGHUP)
+    fewest = 2
+    while set(first) & set(shop.status("all")):
+        fewest = min(fewest, len(shop.status("up")))
+        id = shop.queue.put("t", b"x")
+        assert finished(shop.queue, id).attempt == 1
+    assert fewest == 2
+    assert not set(first) & set(shop.up())
+    id = shop.queue.put("t", b"x")
+    finished(shop.queue, id)
+    assert shop.started(id)[0][2] == "2"
+    assert shop.said("all workers are replaced")
+
+
+def test_hang_up_signals_during_a_rolling_restart_end_with_all_replaced_and_the_number_wanted(shop):
+    supervisor = shop.start(2)
+    first = shop.up()
+    for number in range(6):
+        shop.version(str(number))
+        supervisor.send_signal(signal.SIGHUP)
+        time.sleep(0.15)
+        assert len(shop.status("up")) >= 2
+    until(lambda: shop.said("all workers are replaced"))
+    assert not set(first) & set(shop.up())
+    for _ in range(10):
+        id = shop.queue.put("t", b"x")
+        finished(shop.queue, id)
+        assert shop.started(id)[0][2] == "5"
+    assert shop.said("beginning again with the replacement")
+
+
+@pytest.mark.parametrize("version", ["broken", "crashing"])
+def test_a_new_version_that_does_not_start_leaves_the_old_workers_at_work(shop, version):
+    supervisor = shop.start(2)
+    first = shop.up()
+    shop.version(version)
+    supervisor.send_signal(signal.SIGHUP)
+    until(lambda: shop.said("the new version does not start; 2 workers of the old one go on"))
+    assert shop.up() == first
+    id = shop.queue.put("t", b"x")
+    assert finished(shop.queue, id).state is State.DONE
+    shop.version("3")
+    supervisor.send_signal(signal.SIGHUP)
+    until(lambda: shop.said("all workers are replaced"))
+    assert not set(first) & set(shop.up())
+
+
+def test_a_rolling_restart_waits_for_no_handler_that_goes_on(shop):
+    supervisor = shop.start(2)
+    shop.up()
+    id = shop.queue.put("steady")
+    until(lambda: shop.started(id))
+    supervisor.send_signal(signal.SIGHUP)
+    until(lambda: shop.said("all workers are replaced"))
+    assert len(shop.status("all")) == 3
+    shop.go()
+    assert (finished(shop.queue, id).state, shop.queue.get(id).attempt) == (State.DONE, 1)
+    shop.up()
+
+
+# ---- terminals ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def terminal(shop):
+    """Start a supervisor on a terminal of its own; return its end of it, and the process."""
+    pid, ours = pty.fork()
+    if pid == 0:
+        os.chdir(HERE)
+        options = [sys.executable, str(HERE / "supervise.py"), "supervised_shop:queue", "2", '{"grace": "10m"}']
+        os.execve(sys.executable, options, shop.environment())
+    yield ours, pid
+    if alive(pid):
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def test_ctrl_c_on_a_terminal_reaches_the_workers_once(shop, terminal):
+    ours, pid = terminal
+    shop.up()
+    id = shop.queue.put("steady")
+    until(lambda: shop.started(id))
+    os.write(ours, b"\x03")
+    until(lambda: len(shop.status("all")) == 1)
+    time.sleep(1)
+    assert alive(pid)
+    shop.go()
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert (finished(shop.queue, id).state, shop.queue.get(id).attempt) == (State.DONE, 1)
+    os.close(ours)
+
+
+def test_a_terminal_that_is_closed_is_a_stop(shop, terminal):
+    ours, pid = terminal
+    shop.up()
+    os.close(ours)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    until(lambda: not any(map(alive, shop.pids())))
+
+
+# ---- what is left over ----------------------------------------------------------------------------------------------
+
+
+def descriptors():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_two_hundred_restarts_leave_no_zombie_and_no_descriptor(monkeypatch, caplog):
+    monkeypatch.setattr(module, "_BACKOFF", (0.0, 0.0))
+    caplog.set_level(logging.CRITICAL)
+    before = descriptors()
+    supervisor = Supervisor("shop:queue", 3)
+    ready = json.dumps({"ready": True, "counts": {"done": 1}, "late": []})
+    script = f"import os, sys; os.write(int(sys.argv[1]), {ready.encode() + bytes([10])!r})"
+    supervisor._command = [sys.executable, "-S", "-E", "-c", script]
+    most = []
+
+    def look():
+        most.append(descriptors())
+        if supervisor.counts["done"] >= 200:
+            supervisor.stop()
+
+    supervisor.run(look)
+    assert supervisor.counts["done"] >= 200
+    assert descriptors() == before
+    assert max(most) <= before + 10
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_a_pipe_full_of_rubbish_is_no_end(shop):
+    supervisor = Supervisor("shop:queue", 1)
+    rubbish = b"rubbish\n" * 9 + b"[]\n7\n\xff\n{}\n"
+    script = f"import os, sys, time; os.write(int(sys.argv[1]), {rubbish!r}); time.sleep(60)"
+    supervisor._command = [sys.executable, "-c", script]
+    seen = []
+
+    def look():
+        seen.append(1)
+        if len(seen) > 8:
+            supervisor.stop()
+
+    supervisor.run(look)
+    assert supervisor.counts == {}
+
+
+def test_a_supervisor_may_run_in_a_thread_and_be_stopped_from_another(shop, monkeypatch):
+    import threading
+
+    monkeypatch.chdir(HERE)
+    for name, value in shop.environment().items():
+        monkeypatch.setenv(name, value)
+    supervisor = Supervisor("supervised_shop:queue", 1, store=f"sqlite:///{shop.folder}/other.db", topics={"t"})
+    thread = threading.Thread(target=supervisor.run)
+    thread.start()
+    try:
+        until(lambda: supervisor.about)
+        with JobQueue(supervisor.about["store"]) as other:
+            assert supervisor.about == {"store": f"sqlite:///{shop.folder}/other.db", "topics": ["t"]}
+            id = other.put("t", b"x")
+            assert finished(other, id).state is State.DONE
+            assert other.counts()["t"] == Counts(done=1)
+    finally:
+        supervisor.stop()
+        thread.join()
+    assert supervisor.counts["done"] == 1
+
+
+def test_a_broken_store_is_a_store_error(shop):
+    (shop.folder / "other.db").write_bytes(b"no store" * 1000)
+    supervisor = Supervisor("tests.worker.supervised_shop:queue", 1, store=f"sqlite:///{shop.folder}/other.db")
+    os.environ["SHOP_FOLDER"] = str(shop.folder)
+    try:
+        with pytest.raises(StoreError):
+            supervisor.run()
+    finally:
+        del os.environ["SHOP_FOLDER"]
