@@ -13,6 +13,7 @@ The same argument, with the horizon for R, is why `Transaction.tell` looks at ho
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..ownership import owners
@@ -70,19 +71,21 @@ class Audience:
         self._beats = [HEARTBEAT + slot for slot in self.some] if live else []
         self._horizons = [HORIZON + slot for slot in self.some]
 
-    def holds(self, page: Page, now: int) -> bool:
-        """Whether nothing has changed since that makes other owners."""
+    def holds(self, page: Page, now: Callable[[], int]) -> bool:
+        """Whether nothing has changed since that makes other owners. Asks for the time only if that matters."""
         words = page.words
         if page is not self.page or words[VERSION] != self._version or words[RETIRED]:
             return False
         if self._alone:
             return True  # whoever is the only one is the owner, silent or not
-        word, heard = words.__getitem__, now - SILENT
+        word, heard = words.__getitem__, now() - SILENT
         return min(map(word, self._beats), default=heard) >= heard > max(map(word, self._silent), default=heard - 1)
 
     def furthest(self) -> int:
         """Return the furthest horizon of the owners, -1 without any."""
-        return max(map(self.page.words.__getitem__, self._horizons), default=-1)
+        if not self._horizons:
+            return -1
+        return max(map(self.page.words.__getitem__, self._horizons))
 
     def same(self, other: Audience) -> bool:
         """Whether another one, found later, has the same owners in the same places."""

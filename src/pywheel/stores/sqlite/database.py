@@ -131,7 +131,13 @@ class Database:
     # ---- reading --------------------------------------------------------------------------------------------------
 
     def read(self, method: Callable[Concatenate[Reader, _P], _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        """Return what a method of Reader returns, on a connection that no other thread uses meanwhile."""
+        """Return what a method of Reader returns, on a connection that no other thread uses meanwhile. StoreClosed."""
+        if self.over:
+            raise StoreClosed(CLOSED)
+        return self.read_still(method, *args, **kwargs)
+
+    def read_still(self, method: Callable[Concatenate[Reader, _P], _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        """The same for what is under way while this is closed. What it opens is closed again."""
         ticket = object()
         try:
             while True:
@@ -147,8 +153,6 @@ class Database:
             self._reads.pop(ticket, None)
 
     def _read(self, method: Callable[Concatenate[Reader, _P], _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        if self.over:
-            raise StoreClosed(CLOSED)
         look = time.monotonic() >= self._look_at
         try:
             reader = self._idle.pop()

@@ -122,11 +122,10 @@ class Presence:
     def audience(self, topic: int, uncommitted: str | None = None) -> Audience:
         """Return who hears of a topic now, by its number; `uncommitted` is its name if it may be new."""
         self.look()
-        now = self.now()
         audience = self._audiences.get(topic)
-        if audience is None or not audience.holds(self.page, now):
+        if audience is None or not audience.holds(self.page, self.now):
             name = self._name(topic)
-            audience = Audience(name or uncommitted, self.roster(), now)
+            audience = Audience(name or uncommitted, self.roster(), self.now())
             if name is not None:
                 self._audiences[topic] = audience
         return audience
@@ -138,7 +137,9 @@ class Presence:
     def missed(self, topic: int, shard: int, due: int) -> None:
         """Tell the owner of a job that was stored without a hint, if its horizon has reached out to there meanwhile."""
         try:
-            audience = self.audience(topic)
+            audience = self._audiences.get(topic)  # `furthest` has looked just now
+            if audience is None or not audience.holds(self.page, self.now):
+                audience = self.audience(topic)
             if audience.owners and due <= self.page.words[HORIZON + audience.owners[shard]]:
                 self.reload(audience.owners[shard])
                 self.ring([audience.owners[shard]])
@@ -245,9 +246,12 @@ class Presence:
         """Return a notifier for a new worker. StoreError if all slots are taken."""
         from .notifier import SqliteNotifier
 
-        self.look(at_once=True)
-        notifier = SqliteNotifier(self, name)
-        self._notifiers.add(notifier)
+        with self.lock:  # or it might begin after `close` has closed all there were
+            if self.closed:
+                raise StoreClosed("the store was closed meanwhile: open another one")
+            self.look(at_once=True)
+            notifier = SqliteNotifier(self, name)
+            self._notifiers.add(notifier)
         return notifier
 
     def take(self, nonce: int, wanted: int) -> tuple[Page, int]:
@@ -261,9 +265,10 @@ class Presence:
 
     def close(self) -> None:
         """Close the notifiers, and have nothing to do with anybody. The rest goes when nobody uses it any more."""
-        for notifier in list(self._notifiers):
-            notifier.close()
-        self._part()
+        with self.lock:
+            for notifier in list(self._notifiers):
+                notifier.close()
+            self._part()
         self.ringer.close()
 
     def after_fork(self) -> None:
