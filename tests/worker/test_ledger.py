@@ -17,7 +17,7 @@ from tests.worker.ledger import Accounts, Pen
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 HERE = Path(__file__).parent
-ROUNDS = int(os.environ.get("PYWHEEL_CRASHES", "10"))
+ROUNDS = int(os.environ.get("PYWHEEL_CRASHES", "14"))
 SEED = int(os.environ.get("PYWHEEL_SEED", "0")) or random.randrange(1, 10**6)
 TOPICS = ("a", "b", "c", "async", "hand")
 WORKERS = 4
