@@ -248,10 +248,7 @@ class Dispatcher:
         if outcome.paused:
             self._windows.drop(topic.window)
             return
-        left = {job.id for job in outcome.left}
-        for id in claim.ids:
-            if id not in left:
-                topic.window.settled(id)
+        topic.window.claimed(claim.ids, outcome.left)
         if outcome.left:
             self._leave(topic, outcome)
         if not outcome.jobs:

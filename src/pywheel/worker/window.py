@@ -83,6 +83,13 @@ class Window:
         """Forget a job: it has been claimed, or is no longer to be had."""
         self.known.pop(id, None)
 
+    def claimed(self, ids: Iterable[int], left: Iterable[Due]) -> None:
+        """Forget the jobs that were asked for, but for those that were left."""
+        known, stay = self.known, {job.id for job in left}
+        for id in ids:
+            if id not in stay:
+                known.pop(id, None)
+
 
 class Windows:
     """The windows of all topics, one wheel for all. Only the dispatcher uses it."""
@@ -183,9 +190,12 @@ class Windows:
         for job in jobs:
             window = self.by_topic[job.topic]
             if job.id not in window.known:
-                window.known[job.id] = 0
-                window.ready.append(job.id)
-                self.ready[window] = None
+                self._ready(window, job.id)
+
+    def _ready(self, window: Window, id: int) -> None:
+        window.known[id] = 0
+        window.ready.append(id)
+        self.ready[window] = None
 
     # ---- feeding ----------------------------------------------------------------------------------------------------
 
@@ -236,7 +246,11 @@ class Windows:
         found: dict[str, Due] = {}
         for job in page:
             found[job.topic] = job
-            self._wait_for(self.by_topic[job.topic], job)
+            window = self.by_topic[job.topic]
+            if job.due <= self._now and job.id not in window.known:  # a backlog: it need not go through the wheel
+                self._ready(window, job.id)
+            else:
+                self._wait_for(window, job)
         cut = page[-1].topic if len(page) == PAGE else None
         idle = []
         for number, window in enumerate(windows):
