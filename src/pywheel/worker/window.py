@@ -217,11 +217,8 @@ class Windows:
     def read(self, now: int) -> None:
         """Read one page from the store, if something is to be read."""
         if now >= self._next_read:
-            for window in self.by_topic.values():
-                if now >= window.read_at:
-                    self._queue(window)
+            self._queue_due(now)
         if not self._to_read:
-            self._next_read = self._earliest()
             return
         self._notifier.publish(now + RESCAN + self._span)
         until = now + self._span
@@ -240,6 +237,14 @@ class Windows:
         if not self._to_read:
             self._next_read = self._earliest()
             self._notifier.publish(max(until, self._latest() + self._span // 2))
+
+    def _queue_due(self, now: int) -> None:
+        """Queue the windows whose time to be read has come. O(topics), a few times a second at most."""
+        for window in self.by_topic.values():
+            if now >= window.read_at:
+                self._queue(window)
+        if not self._to_read:
+            self._next_read = self._earliest()
 
     def _read(self, windows: list[Window], now: int, until: int) -> None:
         page = self._store.windows([window.span(until) for window in windows], PAGE)
