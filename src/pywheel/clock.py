@@ -47,6 +47,10 @@ class MonotonicClock(Clock):
         """Return `time.monotonic_ns()`."""
         return time.monotonic_ns()
 
+    def time(self) -> float:
+        """Return `time.monotonic()`."""
+        return time.monotonic()
+
 
 class Driven(Protocol):
     """What a ManualClock moves: a driver, a queue, a loop."""

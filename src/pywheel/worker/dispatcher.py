@@ -89,6 +89,7 @@ class Dispatcher:
         self._failures = 0
         self._turn = 0
         self._fed: set[Topic] = set()  # with jobs in their pools
+        self._late: set[Topic] = set()  # that are behind, and perhaps some that are not
         self._offset = self._read_offset()
         self.draining = False
 
@@ -154,7 +155,7 @@ class Dispatcher:
         if changed:
             for window in self._windows.by_topic.values():
                 self._windows.own(window, self._ownership.shards(window.topic))
-        spare = [name for name, topic in self.topics.items() if not topic.behind and topic.begin]
+        spare = (name for name, topic in self.topics.items() if not topic.behind and topic.begin)
         rescues = self._ownership.rescues(spare, now)
         if rescues:
             spans = [Span(name, shards, (-1, 0), now - OVERDUE) for name, shards in rescues.items()]
@@ -162,10 +163,12 @@ class Dispatcher:
 
     def _behind(self) -> int:
         """Return since when jobs are due here that are not claimed; -1 if no more could be; else 0."""
-        for topic in self.topics.values():
-            if topic.behind and not topic.window.ready and not topic.window.full:
+        for topic in list(self._late):
+            if not topic.window.ready and not topic.window.full:
                 topic.behind = 0
-        late = min((topic.behind for topic in self.topics.values() if topic.behind), default=0)
+            if not topic.behind:
+                self._late.discard(topic)
+        late = min((topic.behind for topic in self._late), default=0)
         return late or -(not any(topic.begin for topic in self.topics.values()))
 
     def _take_back_paused(self) -> None:
@@ -238,6 +241,7 @@ class Dispatcher:
             del self._windows.ready[window]
         if window.ready or window.full:
             topic.behind = topic.behind or self._clock.wall()
+            self._late.add(topic)
         else:
             topic.behind = 0
         if self._events.listeners:
@@ -248,10 +252,7 @@ class Dispatcher:
         if outcome.paused:
             self._windows.drop(topic.window)
             return
-        left = {job.id for job in outcome.left}
-        for id in claim.ids:
-            if id not in left:
-                topic.window.settled(id)
+        topic.window.claimed(claim.ids, outcome.left)
         if outcome.left:
             self._leave(topic, outcome)
         if not outcome.jobs:

@@ -58,9 +58,9 @@ class Leases:
     """All claims that are not settled. Only the dispatcher uses it."""
 
     def __init__(self) -> None:
-        self._all: dict[tuple[int, int], Lease] = {}
-        self._held: dict[tuple[int, int], Lease] = {}
-        self._kept: dict[tuple[int, int], Lease] = {}
+        self._all: dict[Lease, None] = {}  # in order
+        self._held: dict[Lease, None] = {}
+        self._kept: dict[Lease, None] = {}
         self.bytes = 0
         """The bodies of all of them."""
 
@@ -68,53 +68,53 @@ class Leases:
         return len(self._all)
 
     def __iter__(self) -> Iterator[Lease]:
-        return iter(list(self._all.values()))
+        return iter(list(self._all))
 
     def add(self, leases: Iterable[Lease]) -> None:
         """Take claims in."""
         for lease in leases:
-            name = lease.job.id, lease.job.claims
-            self._all[name] = lease
+            self._all[lease] = None
             self.bytes += len(lease.job.body)
             if not lease.begun:
-                self._held[name] = lease
+                self._held[lease] = None
             handler = lease.topic.handler
             if handler.keep_lease or handler.isolate:  # it is killed in time, counted from when its process is ready
-                self._kept[name] = lease
+                self._kept[lease] = None
 
     def settled(self, lease: Lease) -> None:
         """Forget a claim."""
-        name = lease.job.id, lease.job.claims
-        if self._all.pop(name, None) is not None:
+        if lease in self._all:
+            del self._all[lease]
             self.bytes -= len(lease.job.body)
-            self._held.pop(name, None)
-            self._kept.pop(name, None)
+            if not lease.begun:
+                del self._held[lease]
+            if self._kept:
+                self._kept.pop(lease, None)
 
     def begins(self, now: float) -> list[Lease]:
         """Return the claims whose handlers have begun without the store knowing, and go on."""
         if not self._held:
             return []
-        held = list(self._held.values())
         return [
-            lease for lease in held if lease.started is not None and not lease.ended and now - lease.started >= _BEGIN
+            lease
+            for lease in list(self._held)
+            if lease.started is not None and not lease.ended and now - lease.started >= _BEGIN
         ]
 
     def stuck(self, now: float) -> set[Topic]:
         """Return the topics in whose pools a held job has waited for too long."""
-        held = self._held.values()
-        return {lease.topic for lease in held if lease.started is None and now - lease.claimed >= _STUCK}
+        return {lease.topic for lease in self._held if lease.started is None and now - lease.claimed >= _STUCK}
 
     def renewals(self, now: float) -> list[Lease]:
         """Return the claims of handlers that keep their lease, with less than half of it left."""
-        return [
-            lease for lease in self._kept.values() if lease.begun and lease.until - now < max(lease.ttr / 2000, _LOOK)
-        ]
+        return [lease for lease in self._kept if lease.begun and lease.until - now < max(lease.ttr / 2000, _LOOK)]
 
     def begin(self, lease: Lease, asked: float) -> None:
         """Note that the store has leased a claim anew, having been asked then."""
-        lease.begun = True
+        if not lease.begun:
+            self._held.pop(lease, None)
+            lease.begun = True
         lease.until = asked + lease.ttr / 1000
-        self._held.pop((lease.job.id, lease.job.claims), None)
 
     def look_at(self, now: float) -> float | None:
         """Return when to look again; None without claims."""
@@ -122,7 +122,7 @@ class Leases:
             return now + _BEGIN / 2
         if not self._kept:
             return None
-        return max(min(lease.until - lease.ttr / 2000 for lease in self._kept.values()), now + 0.02)
+        return max(min(lease.until - lease.ttr / 2000 for lease in self._kept), now + 0.02)
 
     @staticmethod
     def command(lease: Lease) -> Begin | Touch:

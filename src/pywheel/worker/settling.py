@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import Any, Final
 
 from .._errors import StoreError
@@ -78,10 +79,14 @@ class Settling:
 
     def commands(self, now: float, most: int) -> list[Command[Any]]:
         """Return the commands that settle what has ended; their outcomes go to `learn`."""
-        while self._finished and len(self._unsettled) < most:
-            lease = self._finished.popleft()
+        finished, unsettled = self._finished, self._unsettled
+        while finished and len(unsettled) < most:
+            lease = finished.popleft()
             lease.topic.left(now)
-            self._unsettled.append((self._command(lease), lease))
+            if lease.error is None and lease.handled:
+                unsettled.append((Ack(lease.job.id, lease.job.claims), lease))
+            else:
+                unsettled.append((self._command(lease), lease))
         return [command for command, _ in self._unsettled]
 
     def _command(self, lease: Lease) -> Command[Any]:
@@ -95,12 +100,12 @@ class Settling:
         """Take in how claims ended; most of them well."""
         unsettled, self._unsettled = self._unsettled, []
         telling = bool(self._events.listeners)
-        for command, lease in unsettled:
-            outcome = next(outcomes)
+        settled = self._leases.settled
+        for (command, lease), outcome in zip(unsettled, islice(outcomes, len(unsettled)), strict=True):
             job = lease.job
             if job.lost:
                 self._suspects.cleared((job.id, job.claims))
-            self._leases.settled(lease)
+            settled(lease)
             if not telling and outcome is True:
                 continue  # as most of them are
             if outcome in (False, None):

@@ -83,6 +83,13 @@ class Window:
         """Forget a job: it has been claimed, or is no longer to be had."""
         self.known.pop(id, None)
 
+    def claimed(self, ids: Iterable[int], left: Iterable[Due]) -> None:
+        """Forget the jobs that were asked for, but for those that were left."""
+        known, stay = self.known, {job.id for job in left}
+        for id in ids:
+            if id not in stay:
+                known.pop(id, None)
+
 
 class Windows:
     """The windows of all topics, one wheel for all. Only the dispatcher uses it."""
@@ -183,9 +190,12 @@ class Windows:
         for job in jobs:
             window = self.by_topic[job.topic]
             if job.id not in window.known:
-                window.known[job.id] = 0
-                window.ready.append(job.id)
-                self.ready[window] = None
+                self._ready(window, job.id)
+
+    def _ready(self, window: Window, id: int) -> None:
+        window.known[id] = 0
+        window.ready.append(id)
+        self.ready[window] = None
 
     # ---- feeding ----------------------------------------------------------------------------------------------------
 
@@ -207,11 +217,8 @@ class Windows:
     def read(self, now: int) -> None:
         """Read one page from the store, if something is to be read."""
         if now >= self._next_read:
-            for window in self.by_topic.values():
-                if now >= window.read_at:
-                    self._queue(window)
+            self._queue_due(now)
         if not self._to_read:
-            self._next_read = self._earliest()
             return
         self._notifier.publish(now + RESCAN + self._span)
         until = now + self._span
@@ -231,12 +238,24 @@ class Windows:
             self._next_read = self._earliest()
             self._notifier.publish(max(until, self._latest() + self._span // 2))
 
+    def _queue_due(self, now: int) -> None:
+        """Queue the windows whose time to be read has come. O(topics), a few times a second at most."""
+        for window in self.by_topic.values():
+            if now >= window.read_at:
+                self._queue(window)
+        if not self._to_read:
+            self._next_read = self._earliest()
+
     def _read(self, windows: list[Window], now: int, until: int) -> None:
         page = self._store.windows([window.span(until) for window in windows], PAGE)
         found: dict[str, Due] = {}
         for job in page:
             found[job.topic] = job
-            self._wait_for(self.by_topic[job.topic], job)
+            window = self.by_topic[job.topic]
+            if job.due <= self._now and job.id not in window.known:  # a backlog: it need not go through the wheel
+                self._ready(window, job.id)
+            else:
+                self._wait_for(window, job)
         cut = page[-1].topic if len(page) == PAGE else None
         idle = []
         for number, window in enumerate(windows):

@@ -79,27 +79,31 @@ def _start(transaction: Transaction, rows: list[Any], begun: int, command: Reser
         return []
     (ttr, most, backoff, jitter, slack, hold), now, attempts = command.terms, transaction.now, lifecycle.attempts
     jobs: list[Job] = []
+    new, topic = tuple.__new__, command.topic
     for number, (id, body, due, created, key, own_ttr, limit, headers, claims, forgiven, lost, error, *_) in enumerate(
         rows
     ):
         claim = (claims or 0) + 1
         jobs.append(
-            Job(
-                id,
-                command.topic,
-                body,
-                due,
-                created,
-                _RUNNING,
-                key,
-                own_ttr,
-                limit,
-                json.loads(headers) if headers else {},
-                claim,
-                attempts(claim, forgiven or 0),
-                now + ((own_ttr or ttr) + slack if number < begun else hold),
-                error,
-                lost or 0,
+            new(  # without the function that a named tuple's own is
+                Job,
+                (
+                    id,
+                    topic,
+                    body,
+                    due,
+                    created,
+                    _RUNNING,
+                    key,
+                    own_ttr,
+                    limit,
+                    json.loads(headers) if headers else {},
+                    claim,
+                    attempts(claim, forgiven or 0),
+                    now + ((own_ttr or ttr) + slack if number < begun else hold),
+                    error,
+                    lost or 0,
+                ),
             )
         )
     transaction.run(
@@ -119,7 +123,7 @@ def _start(transaction: Transaction, rows: list[Any], begun: int, command: Reser
             "ids": json.dumps([job.id for job in jobs]),
         },
     )
-    transaction.leased(min(job.lease_until for job in jobs if job.lease_until is not None))
+    transaction.leased(min([job.lease_until or now for job in jobs]))
     return jobs
 
 
