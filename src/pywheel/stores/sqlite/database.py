@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
-from ..._errors import BadJob, StoreBusy, StoreClosed, StoreError
+from ..._errors import BadJob, StoreClosed, StoreError
 from .connection import BUSY_SECONDS, FOREIGN, check_version, connect, ours, translated, upgrade
 from .queries import Reader
 from .write_lock import WriteLock
@@ -286,6 +286,3 @@ class Database:
 def leave_alone(thing: object) -> None:
     """Keep something of the parent's from ever being closed in a forked child, at the interpreter's end too."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
-
-
-__all__ += ["StoreBusy"]
