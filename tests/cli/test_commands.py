@@ -169,7 +169,6 @@ def test_version_says_which_implementation(says, call):
         (["work", "json:loads"], 2),
         (["work", "json:loads", "--grace", "soon"], 2),
         (["work", "json:loads", "--processes", "0"], 2),
-        (["work", "json:loads", "--processes", "2", "--reload"], 2),
         (["backup", "."], 2),
         (["counts", "--store", "redis://localhost"], 3),
         (["counts", "--store", "sqlite:///no/such/file.db"], 3),
