@@ -40,8 +40,9 @@ test: $(VENV)/test.group $(VENV)/native
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not packaging" $(ARGS)
 
 crash: $(VENV)/test.group $(VENV)/native
-	@PYWHEEL_CRASHES=$${PYWHEEL_CRASHES:-100} PYWHEEL_SIMULATIONS=$${PYWHEEL_SIMULATIONS:-300} \
-	$(BIN)/python -m pytest -o faulthandler_timeout=0 tests/jobs/test_crashes.py tests/jobs/test_simulation.py $(ARGS)
+	@PYWHEEL_CRASHES=$${PYWHEEL_CRASHES:-100} PYWHEEL_SIMULATIONS=$${PYWHEEL_SIMULATIONS:-3000} \
+	$(BIN)/python -m pytest -s -o faulthandler_timeout=0 tests/worker/test_ledger.py tests/worker/test_crashes.py \
+	tests/worker/test_simulation.py $(ARGS)
 
 bench-jobs: $(VENV)/bench.group $(VENV)/native
 	@$(BIN)/python -m benchmarks.jobs docs/jobs-benchmarks.md $(ARGS)

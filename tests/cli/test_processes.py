@@ -273,7 +273,7 @@ def test_several_processes_work_and_end_together(tmp_path, view):
     arguments = ("--processes", "2", "--store", "sqlite:///other.db", "--topics", "t", view)
     with JobQueue(url) as queue, work(tmp_path, source, *arguments) as process:
         out, err = seen(process.stdout), seen(process.stderr)
-        until(lambda: any(f"2 processes work on {url}, topics t" in line for line in err))
+        until(lambda: any(f"2 processes working on {url}, topics t" in line for line in err))
         ids = queue.put_many(queue.job("t") for _ in range(200))
         until(lambda: queue.counts()["t"].done == 200)
         process.send_signal(signal.SIGHUP)
@@ -290,7 +290,7 @@ def test_several_processes_work_and_end_together(tmp_path, view):
 @pytest.mark.parametrize(
     ("source", "arguments", "code", "error"),
     [
-        (MODULE, ("--processes", "0"), 2, "pywheel: processes must be a whole number from 1 to 1000, not 0"),
+        (MODULE, ("--processes", "0"), 2, "pywheel: Invalid value for '--processes'"),
         (MODULE, ("--processes", "2", "--topics", "mial"), 2, "pywheel: no handler for mial: there are t"),
         (MODULE, ("--processes", "2", "--store", "sqlite:////no/such/x.db"), 3, "pywheel: /no/such/x.db cannot be"),
         ("raise KeyError(7)", ("--processes", "2"), 2, "pywheel: no worker could begin: KeyError: 7"),

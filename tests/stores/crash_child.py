@@ -7,19 +7,15 @@ import os
 import signal
 import sys
 
-from pywheel.jobs import NewJob
+from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.commands import Terms
 from pywheel.stores import open
 from pywheel.stores.sqlite import database as module
+from pywheel.testing import ManualClock
 
 NOW = 1_700_000_000_000
 TERMS = Terms(10**9, 2)
-
-
-class Clock:
-    def wall(self):
-        return NOW
 
 
 def main(url, ledger, at):
@@ -39,7 +35,7 @@ def main(url, ledger, at):
         return connection
 
     module.connect = traced
-    store = open(url, clock=Clock())
+    store = open(url, clock=ManualClock(wall=NOW))
 
     def run(name, op):
         os.write(file, f"begin {name}\n".encode())
@@ -47,6 +43,9 @@ def main(url, ledger, at):
         os.write(file, f"end {name} {outcome_text(outcome)}\n".encode())
         return outcome
 
+    notifier = store.notifier("w")  # so that there are hints to write
+    run("announce", ops.Announce(notifier.worker, ("t",)))
+    notifier.publish(NOW)
     for number in range(3):
         run(
             f"put-{number}",
@@ -63,6 +62,12 @@ def main(url, ledger, at):
     run("hold", ops.Claim("t", (6,), TERMS, "w", 0))
     run("begin", ops.Begin(6, 1, 10**9))
     run("delete", ops.Delete(7))
+    run("expire", ops.Expire(10))
+    run("pause", ops.Pause("t", True))
+    run("resume", ops.Pause("t", False))
+    run("purge", ops.Purge(State.CANCELLED, 0, None, 10))
+    run("leave", ops.Announce(notifier.worker, ()))
+    notifier.close()
     store.close()
     os.write(file, b"over\n")
 

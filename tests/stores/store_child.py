@@ -42,6 +42,17 @@ class Orders:
     def get(self, id):
         return self.store.get(int(id)).body.decode()
 
+    def work(self):
+        """Take part as a worker does."""
+        self.store.notifier("w").close()
+
+    def may_read(self, path):
+        try:
+            os.close(os.open(path, os.O_RDONLY))
+        except PermissionError:
+            return False
+        return True
+
     def close(self):
         self.store.close()
 

@@ -1,13 +1,15 @@
 """Closing a store while others use it: a result or StoreClosed, and never a crash."""
 
 import threading
-from contextlib import suppress
 
 import pytest
 
-from pywheel import JobQueue, StoreClosed, Worker
+from pywheel import StoreClosed
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
+from pywheel.stores import Filter, Span, Store, open
+from pywheel.stores.ownership import ALL
+from pywheel.stores.sqlite.store import SqliteStore
 from tests.isolated.child import run_well
 
 
@@ -60,16 +62,17 @@ def test_threads_that_put_and_read_get_a_result_or_closed(path):
 CALLS = {
     "put": put,
     "get": lambda store: store.get(1),
-    "jobs": lambda store: store.jobs("t", None, 0, 9),
+    "jobs": lambda store: store.jobs(Filter("t"), 0, 9),
     "counts": lambda store: store.counts(),
     "topics": lambda store: store.topics(),
     "history": lambda store: store.history(1),
-    "next_due": lambda store: store.next_due(),
-    "window": lambda store: store.window(["t"], range(16), (0, 0), 9, 9),
-    "first_due": lambda store: store.first_due(["t"], 0),
-    "hints": lambda store: store.hints(-1),
-    "listen": lambda store: store.listen("w"),
+    "windows": lambda store: store.windows([Span("t", ALL, (-1, 0), 9)], 9),
+    "first_dues": lambda store: store.first_dues([Span("t", ALL, (-1, 0), 9)]),
+    "next_lease": lambda store: store.next_lease(),
+    "notifier": lambda store: store.notifier("w"),
+    "quiet": lambda store: store.quiet("t", 0),
     "vacuum": lambda store: store.vacuum(1),
+    "rewrite": lambda store: store.rewrite(),
     "check": lambda store: store.check(),
     "backup": lambda store: store.backup("nowhere"),
 }
@@ -84,7 +87,13 @@ def test_every_method_of_a_closed_store_says_so(store, name):
         CALLS[name](store)
 
 
-def test_close_waits_for_the_transaction_under_way(store):
+def test_every_method_was_tried():
+    methods = {name for kind in (Store, SqliteStore) for name in vars(kind) if callable(getattr(kind, name))}
+    assert {name for name in methods if not name.startswith("_")} == {*CALLS, "apply", "close"} - {"put"}
+
+
+def while_closing(store, use, expected):
+    """Close the store while a thread is in the middle of a transaction; it gets its result."""
     began, may_end, ended = threading.Event(), threading.Event(), []
     wall = store.clock.wall
 
@@ -94,7 +103,7 @@ def test_close_waits_for_the_transaction_under_way(store):
         return wall()
 
     store.clock.wall = slow
-    writer = threading.Thread(target=lambda: ended.append(put(store)))
+    writer = threading.Thread(target=lambda: ended.append(use()))
     writer.start()
     assert began.wait(60)
     closer = threading.Thread(target=store.close)
@@ -106,50 +115,119 @@ def test_close_waits_for_the_transaction_under_way(store):
     writer.join(60)
     closer.join(60)
     store.clock.wall = wall
-    assert ended == [1]
+    assert ended == [expected]
+
+
+def test_close_waits_for_the_transaction_under_way(store):
+    while_closing(store, lambda: put(store), 1)
     with pytest.raises(StoreClosed):
         put(store)
 
 
-def test_a_listener_of_a_closed_store_does_nothing_or_says_closed(store):
-    listener = store.listen("w")
+def test_a_commit_under_way_ends_and_tells_its_worker_though_it_is_being_closed(store, clock):
+    """What it still has to read of other workers, it may."""
+    with open(store.url, clock=clock) as other:
+        notifier = other.notifier("w")
+        other.apply([ops.Announce(notifier.worker, ("t",))])
+        notifier.publish(2**60)
+        while notifier.wait(0):
+            pass
+        notifier.hints()
+        while_closing(store, lambda: store.apply([ops.Put((NewJob("t", b"x", 0), NewJob("t", b"x", 0)))]), [[1, 2]])
+        assert notifier.wait(60) is True
+        hints = notifier.hints()
+        assert hints.reload or {due.id for due in hints.due} == {1, 2}
+
+
+def test_a_notifier_of_a_closed_store_does_nothing_or_says_closed(store):
+    notifier = store.notifier("w")
+    store.apply([ops.Announce(notifier.worker, ("t",))])
     store.close()
-    for call in (
-        lambda: listener.publish(5),
-        lambda: listener.wait(0),
-        lambda: listener.wake(),
-        lambda: listener.stirred(),
-        lambda: listener.close(),
-    ):
-        with suppress(StoreClosed):
-            call()
+    notifier.publish(5)
+    notifier.beat(0)
+    notifier.quiet()
+    notifier.ring(notifier.worker)
+    notifier.wake()
+    assert notifier.wait(60) is False
+    for query in (notifier.members, notifier.hints):
+        with pytest.raises(StoreClosed):
+            query()
+    notifier.close()
+    notifier.close()
 
 
-def test_a_listener_that_waits_is_woken_by_close(store):
-    listener = store.listen("w")
-    seen = []
+@pytest.mark.parametrize("close", ["the store", "the notifier"])
+def test_a_notifier_that_waits_is_woken_by_close(store, close):
+    notifier = store.notifier("w")
+    store.apply([ops.Announce(notifier.worker, ("t",))])
+    while notifier.wait(0):
+        pass
+    began, seen = threading.Event(), []
+    wait = notifier._bell.wait
 
-    def wait():
-        try:
-            seen.append(listener.wait(60))
-        except StoreClosed:
-            seen.append(False)
+    def waiting(seconds):
+        began.set()
+        wait(seconds)
 
-    thread = threading.Thread(target=wait)
+    notifier._bell.wait = waiting
+    thread = threading.Thread(target=lambda: seen.append(notifier.wait(600)))
     thread.start()
+    assert began.wait(60)
+    (store if close == "the store" else notifier).close()
+    thread.join(60)
+    assert len(seen) == 1
+    assert notifier.wait(600) is False
+
+
+NOTIFIERS = """
+import os, sys, threading
+from pywheel import StoreClosed
+from pywheel.jobs import commands as ops
+from pywheel.stores import open
+
+wrong = []
+
+def listen(store):
+    try:
+        while True:
+            notifier = store.notifier("w")
+            try:
+                use(store, notifier)
+            finally:
+                notifier.close()
+    except StoreClosed:
+        pass
+    except BaseException as error:
+        wrong.append(repr(error))
+
+def use(store, notifier):
+    store.apply([ops.Announce(notifier.worker, ("t",))])
+    notifier.publish(2**60)
+    for _ in range(3):
+        notifier.beat(0)
+        notifier.wait(0.0005)
+        notifier.members()
+        notifier.hints()
+        notifier.ring(notifier.worker)
+
+for _ in range(40):
+    store = open(sys.argv[1])
+    threads = [threading.Thread(target=listen, args=(store,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    store.apply([ops.Pause("t", True)])
     store.close()
-    thread.join(30)
-    assert seen == [False]
+    pipes = [os.pipe() for _ in range(10)]  # they get the numbers of what was closed
+    for thread in threads:
+        thread.join()
+    for reading, writing in pipes:
+        os.close(writing)
+        assert os.read(reading, 1) == b""
+        os.close(reading)
+assert not wrong, wrong[:3]
+print(sorted(name for name in os.listdir(os.path.dirname(sys.argv[1].removeprefix("sqlite:///"))) if "bell" in name))
+"""
 
 
-def test_a_worker_whose_queue_is_closed_ends_without_a_crash(path):
-    queue = JobQueue(f"sqlite:///{path}")
-    done = threading.Event()
-    queue.handler("t")(lambda job: done.set())
-    worker = Worker(queue, grace=1)
-    worker.start()
-    queue.put("t", b"x")
-    assert done.wait(60)
-    queue.close()
-    worker.stop()
-    worker.join(60)
+def test_notifiers_that_begin_and_listen_while_it_is_closed_get_a_result_or_closed_and_leave_no_bell(path):
+    assert run_well("-c", NOTIFIERS, f"sqlite:///{path}") == "[]\n"

@@ -124,23 +124,124 @@ print("well")
     )
 
 
-def test_a_child_may_listen_and_the_parents_listener_stays(path):
+LISTEN = """
+from pywheel.jobs import commands as ops
+
+def listen(topic):
+    notifier = queue.store.notifier("w")
+    queue.store.apply([ops.Announce(notifier.worker, (topic,))])
+    notifier.publish(2**60)
+    settle(notifier)
+    return notifier
+
+def settle(notifier):
+    while notifier.wait(0):
+        pass
+    notifier.hints()
+
+def heard(notifier):
+    assert notifier.wait(60)
+    hints = notifier.hints()
+    assert not hints.reload
+    return [due.id for due in hints.due]
+
+"""
+
+
+def test_a_child_may_listen_and_the_parents_notifier_stays(path):
     run(
         path,
-        """
-ears = queue.store.listen("parent")
+        LISTEN
+        + """
+ears = listen("parents")
 
 def child():
-    mine = queue.store.listen("child")
-    mine.publish(10**15)
+    mine = listen("childs")
+    assert {member.worker for member in mine.members()} == {mine.worker, ears.worker}
+    assert heard_after(queue.put("childs", b"x"), mine)
+    queue.put("parents", b"x")
     mine.close()
     queue.close()
 
+def heard_after(id, notifier):
+    return heard(notifier) == [id]
+
 assert in_child(child) == 0
-ears.publish(2**60)
-queue.put("t", b"x")
-assert ears.wait(30)
+assert heard(ears) == [2]
+settle(ears)
+assert heard_after(queue.put("parents", b"x"), ears)
 ears.close()
+print("well")
+""",
+    )
+
+
+def test_a_notifier_of_the_parent_does_nothing_in_the_child(path):
+    run(
+        path,
+        LISTEN
+        + """
+from pywheel import StoreClosed
+
+ears = listen("t")
+
+def child():
+    ears.publish(-1)
+    ears.beat(7)
+    ears.wake()
+    ears.ring(ears.worker)
+    ears.quiet()
+    assert ears.wait(60) is False
+    for query in (ears.members, ears.hints):
+        try:
+            query()
+        except StoreClosed:
+            continue
+        raise AssertionError
+    assert queue.put("t", b"child") == 1
+    ears.close()
+    queue.store.notifier("w").close()
+
+assert in_child(child) == 0
+assert ears.members()[0].behind == 0
+assert heard(ears) == [1]
+print("well")
+""",
+    )
+
+
+def test_forks_beside_a_thread_that_waits_and_beats(path):
+    run(
+        path,
+        LISTEN
+        + """
+ears, over, found = listen("t"), threading.Event(), set()
+
+def work():
+    while not over.is_set():
+        ears.beat(0)
+        ears.wait(0.02)
+        hints = ears.hints()
+        found.update(due.id for due in hints.due)
+        if hints.reload:
+            found.update(job.id for job in queue.list(limit=1000))
+
+thread = threading.Thread(target=work)
+thread.start()
+
+def child():
+    mine = listen("other")
+    queue.put("t", b"child")
+    mine.close()
+
+codes = [in_child(child) for _ in range(25)]
+told = [queue.put("t", b"parent") for _ in range(5)]
+while len(found) < 30:
+    time.sleep(0.001)
+over.set()
+thread.join()
+assert codes == [0] * 25
+assert found == set(range(1, 31))
 print("well")
 """,
     )

@@ -9,6 +9,7 @@ import pytest
 from pywheel import StoreBusy
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
+from pywheel.stores.sqlite.store import _APPLY
 from tests.isolated.child import ROOT, run_well
 
 CHILD = str(ROOT / "tests" / "stores" / "interrupts_child.py")
@@ -59,24 +60,22 @@ def test_a_put_in_a_signal_handler_that_interrupted_a_put_is_busy_and_the_put_go
     assert put(store) == id + 1
 
 
-def test_an_interrupted_transaction_is_undone_and_the_next_one_works(store):
-    wall = store.clock.wall
-    calls = []
+def test_an_interrupted_transaction_is_undone_and_the_next_one_works(store, monkeypatch):
+    put(store)
+    real = _APPLY[ops.Put]
 
-    def commands(*arguments):
-        calls.append(arguments)
+    def interrupted(*arguments):
+        real(*arguments)
         raise KeyboardInterrupt
 
-    put(store)
-    real = store._apply[ops.Put]
-    store._apply[ops.Put] = lambda *arguments: (real(*arguments), commands())
-    with pytest.raises(KeyboardInterrupt):
-        store.apply([ops.Put((NewJob("t", b"", 0), NewJob("t", b"", 0)))])
-    store._apply[ops.Put] = real
-    assert store.counts()["t"].delayed == 1
-    put(store)
-    assert store.counts()["t"].delayed == 2
-    assert wall() == store.clock.wall()
+    with monkeypatch.context() as patch:
+        patch.setitem(_APPLY, ops.Put, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            store.apply([ops.Put((NewJob("t", b"", 0), NewJob("new", b"", 0)))])
+    assert {name: count.delayed for name, count in store.counts().items()} == {"t": 1}
+    assert put(store) == 2
+    assert store.apply([ops.Put((NewJob("new", b"", 0),))]) == [[3]]
+    assert {name: count.delayed for name, count in store.counts().items()} == {"t": 2, "new": 1}
 
 
 def test_what_the_main_thread_can_not_give_back_others_take_over(store):

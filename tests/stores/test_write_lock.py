@@ -12,6 +12,7 @@ from pywheel import StoreBusy
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
 from pywheel.stores import open
+from pywheel.stores.sqlite import presence_page
 from pywheel.stores.sqlite import write_lock as module
 from pywheel.stores.sqlite.write_lock import LOCKS, WriteLock
 from tests.jobs.waiting import until
@@ -218,21 +219,37 @@ def test_one_who_died_while_waiting_holds_nobody_up(lock):
 
 
 def test_who_may_only_read_the_side_files_blocks_no_writer(path, store):
-    """A descriptor that only reads can lock with flock, and not with a record lock for writing."""
+    """A descriptor that only reads can lock with flock, and not with a record lock for writing.
 
-    files = [
-        os.open(file, os.O_RDONLY) for file in path.parent.iterdir() if not file.name.endswith(("-wal", "-shm", ".db"))
-    ]
-    assert files
-    for file in files:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    With one for reading it could keep writers off: so nobody else gets such a descriptor, see the modes of these files.
+    """
+    files = {side: os.open(f"{path}-{side}", os.O_RDONLY) for side in ("lock", "workers")}
+    for side, file in files.items():
+        if side == "lock" or presence_page._OPEN_FILE_LOCKS:
+            fcntl.flock(file, fcntl.LOCK_EX)
         with pytest.raises(OSError, match="Bad file descriptor"):
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     with process(path) as other:
-        other.open()
+        assert other.open() is None
         assert other.put() == 1
-    for file in files:
+        assert other.work() is None
+    store.notifier("w").close()
+    for file in files.values():
         os.close(file)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may change users")
+def test_who_may_only_read_the_database_cannot_open_the_side_files(path):
+    for folder in path.parents[:-2]:
+        folder.chmod(folder.stat().st_mode | 0o055)
+    path.touch()
+    path.chmod(0o644)
+    with open(f"sqlite:///{path}") as store, process(path) as reader:
+        put(store)
+        reader.become(12_345, 12_346, 0o022)
+        assert reader.may_read(path) is True
+        assert reader.may_read(f"{path}-lock") is False
+        assert reader.may_read(f"{path}-workers") is False
 
 
 def test_a_put_beside_a_stopped_writer_says_busy_and_works_later(path):

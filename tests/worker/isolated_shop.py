@@ -72,6 +72,7 @@ DEEDS = {
     "heir": fork_and_die,
     "shell": shell_out,
     "sleep": lambda: time.sleep(600),
+    "nap": lambda: time.sleep(2),
     "greedy": lambda: re.match(r"(a+)+$", "a" * 64 + "b"),  # holds the interpreter's lock for longer than anybody waits
     "give up": lambda: raising(GiveUp("no use")),
     "never": lambda: raising(Never("no use")),
@@ -103,6 +104,11 @@ def handle(job):
 
 @queue.handler("short", concurrency=2, ttr="300ms", retry=Fixed("1ms", attempts=2), isolate=True)
 def short(job):
+    do(job)
+
+
+@queue.handler("kept", ttr="300ms", keep_lease=True, isolate=True)
+def kept(job):
     do(job)
 
 

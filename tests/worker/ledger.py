@@ -22,6 +22,7 @@ import os
 import time
 from bisect import bisect_left
 from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 
 from pywheel.jobs import Outcome, State
@@ -33,8 +34,10 @@ LEASE = 1250  # ms: ttr and slack
 BACKOFF = 0.05
 ATTEMPTS = 1000
 PATIENCE = 2_000  # ms that a job may wait while somebody has room, beside the longest of its leases that was lost
+SILENCE = 750  # ms more for each worker but the first that dies or is stopped meanwhile: each may have been the owner
 TRIAL = 250  # ms that one who may have killed its process keeps the others of that kind waiting
 AFTER_STARVING = 500  # ms that everybody needs to get going again
+SLOW = 100  # ms that a call took: then an ack may come too late for a handler that took nearly all of its ttr
 HELD = 300  # ms in which no call was answered: then the file was held
 HITS = 2  # attempts that who is innocent may lose to one who kills its process: see worker.suspects
 NEVER = float("inf")
@@ -140,6 +143,19 @@ class Life:
         self.stops = []
         self.runs = defaultdict(list)
 
+    def learn(self, line):
+        """Take in what happened to it."""
+        word, wall = line["word"], line["wall"]
+        if word == "ready":
+            self.ready = wall
+        elif word == "continues":
+            self.stops.append((line["since"], wall))
+        elif word == "drains":
+            self.end = self.told_to_go = min(wall, self.end)
+        else:
+            self.end, self.died = min(wall, self.end), min(wall, self.died)
+            self.culprit = line.get("id", self.culprit)
+
     def rooms(self, topic):
         """Return when it had room for a topic."""
         full = crowded(self.runs[topic], self.topics[topic])
@@ -166,9 +182,14 @@ class Accounts:
         self.lives = self._lives()
         self.held = self._held()
         self.excused = union([*self.starved, *self.held])
+        self.silences = sorted(line["wall"] for word in ("kills", "dies", "stops") for line in self.words[word])
+        self.slow = union(
+            [(line["at"], line["wall"]) for line in self.words["told"] if line["wall"] - line["at"] > SLOW]
+        )
         self.waits = []
         self.lates = []
         self._puts()
+        self._ends()
         self._times()
         self._claims()
         self._pauses()
@@ -182,24 +203,11 @@ class Accounts:
 
     def _lives(self):
         lives = {line["pid"]: Life(line) for line in self.words["comes"] if "topics" in line}
-
-        def each(word):
-            return [(lives[pid], line) for line in self.words[word] if (pid := line.get("who", line["pid"])) in lives]
-
-        for life, line in each("ready"):
-            life.ready = line["wall"]
-        for life, line in each("drains"):
-            life.end = life.told_to_go = min(line["wall"], life.end)
-        for life, line in each("kills") + each("dies") + each("stopped"):
-            life.end = min(line["wall"], life.end)
-            life.died = min(line["wall"], life.died)
-            if line["word"] == "dies" and "id" in line:
-                life.culprit = line["id"]
-        stopped = {}
-        for life, line in each("stops"):
-            stopped[life.pid] = line["wall"]
-        for life, line in each("continues"):
-            life.stops.append((line["since"], line["wall"]))
+        for word in ("ready", "drains", "kills", "dies", "stopped", "continues"):
+            for line in self.words[word]:
+                life = lives.get(line.get("who", line["pid"]))
+                if life is not None:
+                    life.learn(line)
         for id, found in self.starts.items():
             for line in found:
                 if (life := lives.get(line["pid"])) is not None:
@@ -220,21 +228,22 @@ class Accounts:
 
     # ---- what producers were told -----------------------------------------------------------------------------------
 
+    def _told(self, what):
+        """Return what was answered well, in order."""
+        return [line for line in self.words["told"] if line["what"] == what and line["outcome"] not in (None, False)]
+
+    def _put_jobs(self):
+        """Return each job that was put and confirmed: its line, its number, its delay and its id."""
+        for line in self._told("put"):
+            ids = line["outcome"] if isinstance(line["outcome"], list) else [line["outcome"]]
+            for (n, delay), id in zip(line["jobs"], ids, strict=True):
+                yield line, n, delay, id
+
     def _puts(self):
-        """Every put that was confirmed is there once, and every job that is there was put; each came to its end."""
-        told = {}  # (producer, serial): id
-        for line in self.words["told"]:
-            if line["what"] == "put":
-                ids = line["outcome"] if isinstance(line["outcome"], list) else [line["outcome"]]
-                told.update({(line["by"], n): id for (n, _), id in zip(line["jobs"], ids, strict=True)})
+        """Every put that was confirmed is there once, and every job that is there was put."""
+        told = {(line["by"], n): id for line, n, _, id in self._put_jobs()}
         asked = {(line["by"], n) for line in self.words["ask"] if line["what"] == "put" for n, _ in line["jobs"]}
-        self.confirmed = set(told.values())
-        self.cancelled = {line["id"] for line in self.words["told"] if line["what"] == "cancel" and line["outcome"]}
-        answered = {(line["by"], line["n"]) for word in ("told", "refused", "error") for line in self.words[word]}
-        unsure = {line["id"] for line in self.words["ask"] if line["what"] == "cancel"} - {
-            line["id"] for line in self.words["told"] if line["what"] == "cancel"
-        }
-        replaced = {line["outcome"] for line in self.words["told"] if line.get("replace")}
+        refused = {(line["by"], line["n"]) for word in ("refused", "error") for line in self.words[word]}
         there = defaultdict(list)
         for job in self.jobs.values():
             body = job.json()
@@ -242,17 +251,25 @@ class Accounts:
         for name, ids in there.items():
             if len(ids) > 1:
                 self.blame("put twice", f"{name} is {ids}")
-            if name not in asked:
-                self.blame("unexpected", f"{name} was never put: {ids}")
-            elif name not in told and name in answered:
-                self.blame("unexpected", f"{name} was refused: {ids}")
+            if name not in asked or name in refused:
+                self.blame("unexpected", f"{name} was never put, or refused: {ids}")
+        for id in self.starts.keys() - self.jobs.keys():
+            self.blame("unexpected", f"job {id} was started and is not there")
+        self.confirmed = set(told.values())
         self.unconfirmed = set(self.jobs) - self.confirmed
+
+    def _ends(self):
+        """Each job that was confirmed came to its end, and was handled unless it was cancelled."""
+        self.cancelled = {line["id"]: line["wall"] for line in self._told("cancel")}
+        asked = {line["id"] for line in self.words["ask"] if line["what"] == "cancel"}
+        answered = {line["id"] for line in self.words["told"] if line["what"] == "cancel"}
+        may_be_cancelled = self.cancelled.keys() | (asked - answered)
         for id in self.confirmed:
             job = self.jobs.get(id)
             if job is None:
                 self.blame("lost", f"job {id} is gone")
             elif job.state is State.CANCELLED:
-                if id not in self.cancelled | unsure:
+                if id not in may_be_cancelled:
                     self.blame("unexpected", f"job {id} is cancelled, and nobody asked for it")
             elif job.state is State.DONE:
                 done = [row for row in self.history[id] if row.outcome is Outcome.DONE]
@@ -260,51 +277,49 @@ class Accounts:
                     self.blame("lost", f"job {id} is done without having been handled")
             elif job.state is not State.DEAD or job.json()["do"] not in ("exit", "kill"):
                 self.blame("lost", f"job {id} is {job.state} after all")
-        for id in self.starts:
-            if id not in self.jobs:
-                self.blame("unexpected", f"job {id} was started and is not there")
-        self.replaced = replaced
 
     def _times(self):
         """Nothing begins before it is due, nor after a confirmed cancel."""
-        due = defaultdict(list)  # id: (when the call returned, the earliest due time from then on), in order
-        for line in self.words["told"]:
-            if line["what"] == "put":
-                ids = line["outcome"] if isinstance(line["outcome"], list) else [line["outcome"]]
-                for (_, delay), id in zip(line["jobs"], ids, strict=True):
-                    due[id].append((line["wall"], line["at"] + delay * 1000))
-            elif line["what"] == "reschedule" and line["outcome"]:
-                due[line["id"]].append((line["wall"], line["at"] + line["delay"] * 1000))
-        perhaps = defaultdict(int)  # a change that was not answered may have happened
-        answered = {(line["by"], line["n"], line["at"]) for line in self.words["told"]}
-        for line in self.words["ask"]:
-            if line["what"] == "reschedule" and (line["by"], line["n"], line["at"]) not in answered:
-                perhaps[line["id"]] += 1
-        cancelled = {
-            line["id"]: line["wall"] for line in self.words["told"] if line["what"] == "cancel" and line["outcome"]
-        }
+        dues, unsure = self._dues(), self._unsure()
         for id, starts in self.starts.items():
-            first = min(at for at, _ in due[id]) if due[id] else 0
             for line in starts:
                 row = self.attempts.get((id, line["claims"]))
                 if line["wall"] + 1 < line["due"]:
                     self.blame("early", f"job {id} began {line['due'] - line['wall']:.0f} ms before it was due")
-                if row is not None and row.started is not None and not perhaps[id]:
+                if row is not None and row.started is not None and id not in unsure and dues[id]:
                     # Before the first answer came, the first due time held already.
-                    bounds = [bound for at, bound in due[id] if at <= row.started or at == first]
-                    if bounds and row.started + 2 < bounds[-1] and id not in self.replaced:
-                        self.blame("early", f"job {id} was claimed {bounds[-1] - row.started:.0f} ms before it was due")
-                life = self.lives.get(line["pid"])
-                if id in cancelled and line["wall"] > cancelled[id]:
+                    due = [due for at, due in dues[id] if at <= row.started or at == dues[id][0][0]][-1]
+                    if row.started + 2 < due:
+                        self.blame("early", f"job {id} was claimed {due - row.started:.0f} ms before it was due")
+                if line["wall"] > self.cancelled.get(id, NEVER):
+                    life = self.lives.get(line["pid"])
                     if life is None or not life.stopped(row.started if row else 0, line["wall"]):
-                        self.blame(
-                            "cancelled", f"job {id} began {line['wall'] - cancelled[id]:.0f} ms after its cancel"
-                        )
+                        late = line["wall"] - self.cancelled[id]
+                        self.blame("cancelled", f"job {id} began {late:.0f} ms after its cancel")
+
+    def _dues(self):
+        """Return for each job when an answer came, and the earliest due time from then on, in order."""
+        dues = defaultdict(list)
+        for line, _, delay, id in self._put_jobs():
+            dues[id].append((line["wall"], line["at"] + delay * 1000))
+        for line in self._told("reschedule"):
+            dues[line["id"]].append((line["wall"], line["at"] + line["delay"] * 1000))
+        for found in dues.values():
+            found.sort()
+        return dues
+
+    def _unsure(self):
+        """Return the jobs with a change that was not answered: it may have happened. And those that were replaced."""
+        answered = {(line["by"], line["at"]) for line in self.words["told"]}
+        asked = [line for line in self.words["ask"] if (line["by"], line["at"]) not in answered]
+        return {line.get("id") for line in asked} | {
+            line["outcome"] for line in self._told("put") if line.get("replace")
+        }
 
     # ---- claims -----------------------------------------------------------------------------------------------------
 
     def _claims(self):
-        """Each delivery but the last ended as an attempt that failed or a claim that was lost, and only then came the next."""
+        """Each delivery but the last ended as a failed attempt or a lost claim, and only then came the next."""
         self.duplicates = 0
         for id, starts in self.starts.items():
             rows = self.history.get(id, [])
@@ -319,7 +334,7 @@ class Accounts:
                     continue
                 self._run(id, line, row)
             self.duplicates += len(starts) - 1
-            for one, after in zip(rows, rows[1:], strict=False):
+            for one, after in pairwise(rows):
                 if one.outcome is Outcome.DONE or one.ended is None:
                     self.blame("twice", f"job {id} was claimed again after {one}")
                 elif after.started is not None and after.started < one.ended:
@@ -338,6 +353,7 @@ class Accounts:
             # The ack has the slack to get there: 250 ms, unless its process was stopped, died, or had no turn.
             excused = life.died <= row.ended or life.stopped(row.started, row.ended + 1)
             excused |= longest(self.excused, row.started, row.ended)[0] > 0
+            excused |= end < NEVER and longest(self.slow, end, row.ended)[0] > 0
             if not excused:
                 took = f"after {end - line['wall']:.0f} ms, claimed {line['wall'] - row.started:.0f} ms before"
                 self.blame(
@@ -346,28 +362,28 @@ class Accounts:
 
     def _pauses(self):
         """What was paused does not start."""
-        self.paused = defaultdict(list)
+        paused = defaultdict(list)
         for line in self.words["resumes"]:
-            self.paused[line["topic"]].append((line["asked"], line["wall"]))
-            for starts in self.starts.values():
-                for start in starts:
-                    life = self.lives.get(start["pid"])
-                    if start["topic"] == line["topic"] and line["paused"] < start["wall"] < line["resumed"]:
-                        if life is not None and not life.stopped(line["asked"] - 5000, start["wall"]):
-                            since = start["wall"] - line["paused"]
-                            self.blame("paused", f"job {start['id']} began {since:.0f} ms after its topic was paused")
-        self.paused = {topic: union(intervals) for topic, intervals in self.paused.items()}
+            paused[line["topic"]].append((line["asked"], line["wall"]))
+            starts = [start for starts in self.starts.values() for start in starts if start["topic"] == line["topic"]]
+            for start in starts:
+                life = self.lives.get(start["pid"])
+                hears = life is not None and not life.stopped(line["asked"] - 5000, start["wall"])
+                if hears and line["paused"] < start["wall"] < line["resumed"]:
+                    since = start["wall"] - line["paused"]
+                    self.blame("paused", f"job {start['id']} began {since:.0f} ms after its topic was paused")
+        self.paused = {topic: union(intervals) for topic, intervals in paused.items()}
 
     def _innocents(self):
         """Who kills its process is dead after its attempts; what ran beside it loses few attempts to it."""
         hit = defaultdict(list)
-        for id, rows in self.history.items():
-            for row in rows:
-                line = next((s for s in self.starts.get(id, ()) if s["claims"] == row.claim), None)
-                life = self.lives.get(line["pid"]) if line else None
-                if life and life.culprit not in (None, id) and row.outcome is Outcome.LOST:
-                    if self.ends.get((id, row.claim), NEVER) > life.died and row.ended >= life.died:
-                        hit[id, life.culprit].append(row)
+        for id, starts in self.starts.items():
+            for line in starts:
+                row, life = self.attempts.get((id, line["claims"])), self.lives.get(line["pid"])
+                if row is None or life is None or life.culprit in (None, id) or row.outcome is not Outcome.LOST:
+                    continue
+                if self.ends.get((id, row.claim), NEVER) > life.died and row.ended >= life.died:
+                    hit[id, life.culprit].append(row)
         self.innocents = len(hit)
         self.most_hits = max(map(len, hit.values()), default=0)
         for (id, culprit), rows in hit.items():
@@ -380,6 +396,7 @@ class Accounts:
     # ---- waiting ----------------------------------------------------------------------------------------------------
 
     def _waits(self):
+        """No job waits for long while somebody has room for it."""
         rooms = defaultdict(list)
         for life in self.lives.values():
             for topic in life.topics:
@@ -387,41 +404,55 @@ class Accounts:
         self.rooms = {
             topic: less(less(union(found), self.paused.get(topic, [])), self.excused) for topic, found in rooms.items()
         }
-        suspected = []  # (from, until): a job waits whose last claim was lost
-        for id, rows in self.history.items():
-            for one, after in zip(rows, rows[1:], strict=False):
-                if one.outcome is Outcome.LOST and after.started is not None:
-                    suspected.append((one.ended, after.started))
+        self.suspected = [  # from, until: a job waits whose last claim was lost
+            (one.ended, after.started)
+            for rows in self.history.values()
+            for one, after in pairwise(rows)
+            if one.outcome is Outcome.LOST and after.started is not None
+        ]
+        moved = {line["id"] for line in self._told("reschedule")}
         for id, job in self.jobs.items():
-            moved = [
-                line["wall"] for line in self.words["told"] if line.get("id") == id and line["what"] == "reschedule"
-            ]
-            dues = {line["claims"]: line["due"] for line in self.starts.get(id, ())}
-            before, lost = None, 0
-            for row in self.history[id]:
-                due = dues.get(row.claim)
-                if due is None and row.outcome is Outcome.CANCELLED:
-                    due = job.due
-                if due is None and not moved and before is None:
-                    due = next((dues[claim] for claim in sorted(dues) if claim > row.claim), None)
-                since = due
-                if before is not None:
-                    again = {Outcome.FAILED: BACKOFF * 1000, Outcome.LOST: BACKOFF * 1000}.get(before.outcome, 0)
-                    since = max(due or 0, before.ended + (again if due is None else 0))
+            lost = 0
+            for before, row, since in self._to_be_had(job, id in moved):
                 until = row.ended if row.outcome is Outcome.CANCELLED else row.started
+                if before is not None and before.outcome is Outcome.LOST:
+                    lost = max(lost, before.ended - before.started)
                 if since is not None and until is not None and until > since:
-                    self.lates.append(until - since)
-                    waited, at = longest(self.rooms.get(job.topic, []), since, until)
-                    self.waits.append((waited, at, id, row.claim, lost))
-                    patience = PATIENCE + lost
-                    if before is not None and before.outcome is Outcome.LOST:
-                        patience += TRIAL * sum(begin < until and end > since for begin, end in suspected)
-                    if waited > patience:
-                        text = f"{waited:.0f} ms until {at:.0f}, claim {row.claim}, longest lost lease {lost} ms"
-                        self.blame("waited", f"job {id} of {job.topic}, {text}; {self.around(at - waited, at)}")
-                if row.outcome is Outcome.LOST:
-                    lost = max(lost, row.ended - row.started)
-                before = row
+                    self._wait(job, before, row, since, until, lost)
+
+    def _to_be_had(self, job, moved):
+        """Return each claim, the one before it, and since when the job was to be had; None if that is not known."""
+        dues = {line["claims"]: line["due"] for line in self.starts.get(job.id, ())}
+        before = None
+        for row in self.history[job.id]:
+            due = dues.get(row.claim, job.due if row.outcome is Outcome.CANCELLED else None)
+            if before is None:
+                if due is None and not moved:
+                    due = next((dues[claim] for claim in sorted(dues) if claim > row.claim), None)
+                yield before, row, due
+            else:
+                again = BACKOFF * 1000 if due is None and before.outcome in (Outcome.FAILED, Outcome.LOST) else 0
+                yield before, row, max(due or 0, before.ended + again)
+            before = row
+
+    def _wait(self, job, before, row, since, until, lost):
+        waited, at = longest(self.rooms.get(job.topic, []), since, until)
+        self.lates.append(until - since)
+        self.waits.append((waited, at, job.id, row.claim, lost))
+        patience = PATIENCE + lost + self._silent(at - waited) - SILENCE
+        if before is not None and before.outcome is Outcome.LOST:
+            patience += TRIAL * sum(begin < until and end > since for begin, end in self.suspected)
+        if waited > patience:
+            text = f"{waited:.0f} ms until {at:.0f}, claim {row.claim}, longest lost lease {lost} ms"
+            self.blame("waited", f"job {job.id} of {job.topic}, {text}; {self.around(at - waited, at)}")
+
+    def _silent(self, begin):
+        """Return for how long from then on, without a gap, some owner may have been silent; the first one is usual."""
+        end = begin + SILENCE
+        for at in self.silences:
+            if begin - SILENCE < at < end:
+                end = max(end, at + SILENCE)
+        return end - begin
 
     def around(self, begin, end):
         """Return what happened in a time and shortly before."""
@@ -447,6 +478,7 @@ class Accounts:
     def report(self):
         waited = sorted(wait for wait, *_ in self.waits) or [0]
         lates = sorted(self.lates) or [0]
+        calls = sorted(line["wall"] - line["at"] for line in self.words["told"]) or [0]
 
         def part(values, share):
             return round(values[min(int(len(values) * share), len(values) - 1)])
@@ -468,6 +500,7 @@ class Accounts:
             "drains": len(self.words["drains"]),
             "pauses": len(self.words["pauses"]),
             "innocents": self.innocents,
+            "a call took ms": [part(calls, 0.5), part(calls, 0.99), round(calls[-1])],
             "most hits": self.most_hits,
             "file held ms": round(sum(end - begin for begin, end in self.held)),
             "starved ms": round(sum(end - begin for begin, end in self.starved)),

@@ -13,8 +13,8 @@ from datetime import timedelta
 from pywheel import JobExists, JobQueue, ManualClock, StoreError
 from pywheel.events import Events
 from pywheel.jobs import State
-from pywheel.jobs.commands import Pause
-from pywheel.jobs.lifecycle import LOST_BEGUN
+from pywheel.jobs.commands import Claim, Pause
+from pywheel.jobs.lifecycle import LOST_BEGUN, LOST_HELD
 from pywheel.jobs.retry import RetryPolicy
 from pywheel.stores import open
 from pywheel.stores.contract import Filter
@@ -27,8 +27,11 @@ HOUR = 3_600
 TOPICS = ("a", "b", "c")
 TTR = 2.0  # seconds
 PATIENCE = 2.0  # seconds that a due job may wait while somebody has room for it
+SILENCE = (
+    0.85  # seconds more for each worker that falls silent meanwhile: each may have been the job's owner in its turn
+)
 TROUBLE = 1.6  # seconds after a fault of the store in which its workers may be away
-TRIAL = 0.35  # seconds that a job which may have killed its process keeps the others of that kind waiting, in the first place
+TRIAL = 0.35  # seconds that a job which may have killed its process keeps the others of that kind waiting, at first
 POISON = b"poison"
 POISONOUS = 4  # attempts that a job has which kills its process
 HITS = 3  # attempts that a neighbour may lose to it, by which time it is tried for longer than any handler here takes
@@ -146,11 +149,13 @@ class World:
         for topic in TOPICS:
             self.queue.handler(topic, concurrency=3, ttr=TTR, retry=Steady())(print)
         self.due = {}  # id: the earliest due time that the outside may count on
+        self.unanswered = set()  # ids that were to be claimed by a command that was not answered
         self.unsure = set()  # ids whose last change was not answered
         self.cancelled = set()
         self.delivered, self.spare = Counter(), Counter()
         self.waited = Counter()  # id: seconds that it was due, not claimed, and somebody had room
         self.longest = 0.0
+        self.slow = {topic: self.random.choice([0.05, 0.7]) for topic in TOPICS}  # the part of its jobs that take long
         self.poisons = set()
         self.hits = Counter()  # (job, who killed its process): attempts
         self.workers = [SimulatedWorker(self, TOPICS[:2]), SimulatedWorker(self, TOPICS)]
@@ -159,6 +164,7 @@ class World:
     def fault(self, when, commands):
         if self.failing and self.random.random() < self.failing:
             self.troubled()
+            self.unanswered.update(id for command in commands if isinstance(command, Claim) for id in command.ids)
             raise StoreError(f"failed {when}")
 
     def troubled(self):
@@ -171,6 +177,8 @@ class World:
         job = lease.job
         assert job.topic not in worker.paused & self.paused, f"job {job.id} begins, and {job.topic} is paused"
         self.delivered[job.id] += 1
+        held = job.lost == LOST_HELD and not self.spare[job.id] and job.id not in self.unanswered
+        assert not held, f"job {job.id} was lost unstarted, by a worker that went on"
         assert job.id not in self.cancelled, f"job {job.id} was cancelled"
         assert job.due <= self.clock.wall(), f"job {job.id} is early"
         if job.id in self.due and job.attempt == 1:
@@ -179,7 +187,9 @@ class World:
             self.poisons.add(job.id)
             self.poisoned(job, worker)
             raise Killed
-        return 0 if self.calm else self.random.choice([0, 0, 0, 0.01, 0.3, 0.9 * TTR, 0.9 * TTR, 1.5 * TTR, 20])
+        if self.calm or self.random.random() > self.slow[job.topic]:
+            return 0
+        return self.random.choice([0.01, 0.3, 0.9 * TTR, 0.9 * TTR, 1.5 * TTR, 20])
 
     def poisoned(self, job, worker):
         """Account for those that were running beside a job that kills its process."""
@@ -230,9 +240,9 @@ class World:
         self.due[id] = due
         self.waited.pop(id, None)
 
-    def put_poison(self):
+    def put_poison(self, topic=None):
         try:
-            id = self.queue.put(self.random.choice(TOPICS), POISON, max_attempts=POISONOUS)
+            id = self.queue.put(topic or self.random.choice(TOPICS), POISON, max_attempts=POISONOUS)
         except StoreError:
             return
         self.due[id] = self.clock.wall()
@@ -278,8 +288,11 @@ class World:
 
     def dies(self, worker):
         self.forgive(worker)
+        self.unanswered.update(job.id for job in self.store.inner.jobs(Filter(state=State.RUNNING), 0, 1_000))
+        self.silent()
         self.workers.remove(worker)
-        worker.notifier._presence.notifiers.pop(worker.notifier.worker, None)  # nobody says goodbye
+        if hasattr(worker.notifier._presence, "notifiers"):
+            worker.notifier._presence.notifiers.pop(worker.notifier.worker, None)  # nobody says goodbye
         self.workers.append(SimulatedWorker(self, TOPICS if self.calm else self.some_topics()))
 
     def stop(self):
@@ -287,6 +300,10 @@ class World:
         worker = self.random.choice(self.workers)
         worker.stopped_until = self.clock.time() + self.random.choice([0.3, 1.5, 10])
         self.forgive(worker)
+        self.silent()
+
+    def silent(self):
+        self.waited = Counter({id: waited - SILENCE for id, waited in self.waited.items()})
 
     def drain(self):
         """A worker is told to go, and another one comes."""
@@ -387,6 +404,7 @@ class World:
             if not any(count.delayed or count.running for count in self.queue.counts().values()):
                 return
             if self.random.random() < 0.2:
+                self.forgive_all()
                 self.clock.jump(900)
                 self.waited.clear()
         raise AssertionError(f"jobs are left: {self.queue.counts()}")

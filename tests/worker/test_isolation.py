@@ -65,7 +65,11 @@ def start(url, ledger, tmp_path):
     for process in processes:
         process.kill()
         process.wait()
-    until(lambda: not any(map(alive, ledger.pids())))
+    try:
+        until(lambda: not any(map(alive, ledger.pids())))
+    finally:
+        for pid in filter(alive, ledger.pids()):
+            os.kill(pid, signal.SIGKILL)
     print((tmp_path / "err").read_text() if processes else "")
 
 
@@ -136,6 +140,12 @@ def test_a_jobs_own_ttr_counts(queue, start):
     start()
     job = finished(queue, put(queue, "sleep", ttr="200ms"))
     assert job.last_error.endswith("killed after its ttr of 0.2 s")
+
+
+def test_a_handler_that_keeps_its_lease_has_no_limit(queue, start):
+    start()
+    job = finished(queue, put(queue, "nap", "kept"))
+    assert (job.state, job.attempt) == (State.DONE, 1)
 
 
 def test_a_large_body_gets_there(queue, start):

@@ -45,7 +45,7 @@ def nothing(job):
 def test_workers_with_different_topics_hold_no_job_of_each_other_up(store):
     """Ownership among all workers would leave half of each topic's jobs to one that has no handler for it."""
     queue = JobQueue(store)
-    with crew(store, {"a": (nothing, {})}, {"b": (nothing, {})}) as (a, b):
+    with crew(store, {"a": (nothing, {})}, {"b": (nothing, {})}) as (a, _):
         until(lambda: len(a._notifier.members()) == 2)
         ids = queue.put_many(queue.job(topic, delay=n / 1000) for n in range(100) for topic in "ab")
         for id in ids:

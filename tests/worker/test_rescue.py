@@ -21,6 +21,9 @@ class StillWorld(World):
     def fails(self):
         return False
 
+    def some_topics(self):
+        return ("a",)
+
     def account(self, seconds):
         """The tests say themselves what they wait for."""
 
@@ -57,3 +60,15 @@ def test_jobs_that_are_tried_one_at_a_time_keep_no_other_waiting():
     assert len(world.undone(suspects)) > 10
     world.pass_time(10)
     assert world.undone(suspects) == []
+
+
+def test_a_job_that_kills_its_process_takes_no_neighbour_with_it_however_long_that_one_runs():
+    """All were hit by the first kill. Whoever is hit again is tried for longer, until it runs to its end alone."""
+    world = StillWorld("a", takes=1.9)
+    long = world.put_some(2)
+    world.turn()
+    world.put_poison("a")
+    world.pass_time(60)
+    assert world.poisons
+    assert world.undone([*long, *world.poisons]) == [*world.poisons]
+    assert max(world.hits.values()) <= 3

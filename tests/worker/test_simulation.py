@@ -1,4 +1,4 @@
-"""Thousands of histories of clients, a store, workers and a clock. A failure prints its seed, and happens again with it."""
+"""Thousands of histories of clients, a store, workers and a clock. A failure tells its seed, and recurs with it."""
 
 import os
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.worker.simulation import play
 
-HISTORIES = int(os.environ.get("PYWHEEL_SIMULATIONS", "1500"))
+HISTORIES = int(os.environ.get("PYWHEEL_SIMULATIONS", "1000"))
 CHUNK = 50
 
 

@@ -330,7 +330,7 @@ def test_a_rolling_restart_waits_for_no_handler_that_goes_on(shop):
     until(lambda: shop.started(id))
     supervisor.send_signal(signal.SIGHUP)
     until(lambda: shop.said("all workers are replaced"))
-    assert len(shop.status("all")) == 3
+    until(lambda: len(shop.status("all")) == 3)
     shop.go()
     assert (finished(shop.queue, id).state, shop.queue.get(id).attempt) == (State.DONE, 1)
     shop.up()

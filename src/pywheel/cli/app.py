@@ -67,7 +67,7 @@ _WORK = """\b
 Examples:
   pywheel work shop.jobs:queue                   # with a live view on a terminal, with log lines elsewhere
   pywheel work shop.jobs:queue --topics mail,close --grace 5s
-  pywheel work shop.jobs:queue --processes 4     # kept alive; kill -HUP replaces them one by one
+  pywheel work shop.jobs:queue --processes 4     # kept alive; SIGHUP replaces them one by one
   pywheel work shop.jobs:queue --reload          # while you write it
   pywheel work shop.jobs:queue --store sqlite:////var/lib/shop/jobs.db --keep 7d
 """

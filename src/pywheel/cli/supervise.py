@@ -24,7 +24,7 @@ def supervise(target: str, terms: Terms, watch: Watch | None = None) -> None:
         logging.basicConfig(format=LOG_FORMAT, level=logging.INFO)
     options: dict[str, Any] = {"grace": terms.grace, "keep": terms.keep, "topics": terms.topics or None}
     store = None if terms.store is None else absolute(terms.store)
-    supervisor = Supervisor(target, terms.processes or 0, store=store, **options)
+    supervisor = Supervisor(target, terms.processes, store=store, **options)
     if watch is not None:
         watch.start(supervisor.stop)
     with ExitStack() as shown:
@@ -45,7 +45,7 @@ class _Look:
         if about and not self._began:
             self._began = True
             topics = ", ".join(about["topics"])
-            note(f"pywheel: {self._terms.processes} processes work on {about['store']}, topics {topics}")
+            note(f"pywheel: {self._terms.processes} processes working on {about['store']}, topics {topics}")
             if self._terms.live:
                 queue = self._shown.enter_context(JobQueue(about["store"], create=False))
                 self._shown.enter_context(LiveView(queue, _Numbers(supervisor)))

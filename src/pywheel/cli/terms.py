@@ -17,4 +17,4 @@ class Terms(NamedTuple):
     grace: Duration
     keep: Duration | None
     live: bool
-    processes: int | None = None  # None: this one
+    processes: int = 1

@@ -12,13 +12,10 @@ from .._errors import BadJob
 from ..client.queue import JobQueue
 from ..events import Event, JobEnded, JobGivenBack, JobStarted, LeaseLost, WorkerDrains
 from ..jobs.durations import duration
-from ..worker.loading import load
-from ..worker.worker import Worker
-from .live_view import LiveView
+from ..worker.loading import LOG_FORMAT, load
 from .options import absolute, did_you_mean, span, span_or_none
 from .output import note, on_terminal
 from .reload import Watch, begin_again, wait_for_mending
-from .supervise import supervise
 from .terms import Terms
 
 __all__ = ["work"]
@@ -35,8 +32,8 @@ def work(
         str | None, typer.Option(help="How long done and cancelled jobs are kept; for ever if not given.")
     ] = None,
     processes: Annotated[
-        int | None, typer.Option(help="Work in so many processes, kept alive; SIGHUP replaces them one by one.")
-    ] = None,
+        int, typer.Option(min=1, help="So many workers, kept alive; SIGHUP replaces them one by one.")
+    ] = 1,
     reload: Annotated[bool, typer.Option("--reload", help="Begin again when the program's sources change.")] = False,
     live: Annotated[
         bool | None, typer.Option(help="Show counts and lateness; on a terminal it does by itself.")
@@ -53,10 +50,16 @@ def work(
     duration(terms.grace, "--grace")
     if reload:
         _reloading(target, terms)
-    elif processes is not None:
-        supervise(target, terms)
+    elif processes > 1:
+        _supervise(target, terms)
     else:
         _run(_ready(target, terms), terms)
+
+
+def _supervise(target: str, terms: Terms, watch: Watch | None = None) -> None:
+    from .supervise import supervise  # the other commands need not wait for this
+
+    supervise(target, terms, watch)
 
 
 def _reloading(target: str, terms: Terms) -> None:
@@ -67,18 +70,18 @@ def _reloading(target: str, terms: Terms) -> None:
         wait_for_mending(error)
     else:
         watch = Watch()
-        if terms.processes is None:
-            _run(queue, terms, watch)
+        if terms.processes > 1:
+            queue.close()  # it is loaded here for the sake of its sources
+            _supervise(target, terms, watch)
         else:
-            queue.close()  # it is loaded here to know its sources
-            supervise(target, terms, watch)
+            _run(queue, terms, watch)
         if watch.changed is None:
             return
     begin_again()
 
 
 def _ready(target: str, terms: Terms) -> JobQueue:
-    """Return the queue, on the store that is wanted."""
+    """Return the queue, on the store that is wanted. BadJob if it cannot do what is wanted."""
     queue = load(target)
     if not isinstance(queue, JobQueue):
         raise BadJob(f"{target[:80]} is no JobQueue")
@@ -91,13 +94,20 @@ def _ready(target: str, terms: Terms) -> JobQueue:
     return queue
 
 
-def _run(queue: JobQueue, terms: Terms, watch: Watch | None = None) -> None:
-    """Run one worker in this process until it is told to stop."""
-    worker = Worker(queue, topics=terms.topics or None, grace=terms.grace, keep=terms.keep)
-    note(f"pywheel: working on {queue.store.url}, topics {', '.join(sorted(terms.topics or queue.handlers))}")
+def _say_where(queue: JobQueue, terms: Terms, who: str) -> None:
+    note(f"pywheel: {who} on {queue.store.url}, topics {', '.join(sorted(terms.topics or queue.handlers))}")
     elsewhere = os.environ.get("PYWHEEL_STORE")
     if terms.store is None and elsewhere and absolute(elsewhere) != queue.store.url:
         note("pywheel: PYWHEEL_STORE names another store; it counts here with --store only")
+
+
+def _run(queue: JobQueue, terms: Terms, watch: Watch | None = None) -> None:
+    """Run one worker in this process until it is told to stop."""
+    from ..worker import Worker  # the other commands need not wait for these
+    from .live_view import LiveView
+
+    worker = Worker(queue, topics=terms.topics or None, grace=terms.grace, keep=terms.keep)
+    _say_where(queue, terms, "working")
     queue.events.listen(_Drain())
     if watch is not None:
         watch.start(worker.stop)
@@ -105,7 +115,7 @@ def _run(queue: JobQueue, terms: Terms, watch: Watch | None = None) -> None:
         with LiveView(queue):
             worker.run()
         return
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    logging.basicConfig(format=LOG_FORMAT, level=logging.INFO)
     worker.run()
 
 

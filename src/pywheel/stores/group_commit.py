@@ -138,6 +138,10 @@ class GroupCommit(Interruptible):
         """Let commits begin again, after this thread paused them."""
         self._give()
 
+    def leads(self) -> bool:
+        """Whether this thread is committing."""
+        return bool(self._token._is_owned())  # type: ignore[attr-defined]
+
     def _refuse_within_itself(self) -> None:
         """Raise StoreBusy if this thread commits already, and was interrupted by a signal handler.
 

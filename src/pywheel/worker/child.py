@@ -52,7 +52,7 @@ class Report:
         match event:
             case JobStarted(late=late):
                 self._late.append(late)
-            case JobsClaimed(count=count):
+            case JobsClaimed(jobs=count):
                 self._counts["claimed"] += count
             case JobEnded(outcome=outcome, state=state):
                 dead = "dead" if state is State.DEAD else "retried"

@@ -266,9 +266,10 @@ class Dispatcher:
             return
         leases = [Lease(job, topic, asked, begun=number < outcome.begun) for number, job in enumerate(outcome.jobs)]
         self._leases.add(leases)
-        for job in outcome.jobs:
+        for lease in leases:
+            job = lease.job
             if job.lost == LOST_BEGUN:
-                self._suspects.tried((job.id, job.claims), asked)
+                self._suspects.tried((job.id, job.claims), asked, job.attempt, lease.ttr / 1000)
         if self._events.listeners:
             self._events.tell(JobsClaimed(topic.name, len(leases)))
         topic.feed(leases, self._clock.time())

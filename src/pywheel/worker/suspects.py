@@ -1,8 +1,10 @@
 """Jobs that may have killed their process are started one at a time, so that they take no one with them again.
 
 Whoever was running when a process died is a suspect, the culprit among them. While no two suspects run together, a
-culprit can hit only jobs that were never hit before: nobody loses two attempts to it. Once a process has survived
-several suspects it takes more at a time, doubling, so that what died with a whole host is not handled one by one.
+culprit can hit only jobs that were never hit before. A suspect that goes on for longer than its trial is taken for
+harmless, and may be hit once more; so each further attempt is on trial for four times as long, until it runs to its end
+alone. Once a process has survived several suspects it takes more at a time, doubling, so that what died with a whole
+host is not handled one by one.
 """
 
 from __future__ import annotations
@@ -11,7 +13,9 @@ from typing import Final
 
 __all__ = ["Suspects"]
 
-_TRIAL: Final = 0.25  # seconds after which a suspect that still runs is taken for harmless
+_TRIAL: Final = 0.25  # seconds after which a suspect that still runs is taken for harmless, at its second attempt
+_LONGER: Final = 4  # times, at each attempt after that
+_LONGEST: Final = 8  # attempts for which it becomes longer
 _SINGLY: Final = 16  # so many are tried one by one
 
 
@@ -31,9 +35,9 @@ class Suspects:
             self.cleared(name)
         return max((1 << self._survived // _SINGLY) - len(self._until), 0)
 
-    def tried(self, name: tuple[int, int], now: float) -> None:
-        """Note that a suspect begins."""
-        self._until[name] = now + _TRIAL
+    def tried(self, name: tuple[int, int], now: float, attempt: int, lease: float) -> None:
+        """Note that a suspect begins with an attempt, counted from 1. Its trial is no longer than its lease (s)."""
+        self._until[name] = now + min(_TRIAL * _LONGER ** min(max(attempt - 2, 0), _LONGEST), lease)
 
     def cleared(self, name: tuple[int, int]) -> None:
         """Note that a suspect has ended, or goes on for long."""

@@ -119,6 +119,7 @@ class Bell:
         except OSError:
             return
         self._path, self._identity, self._ear = path, (found.st_dev, found.st_ino), ear
+        self._drop_if_closed()  # meanwhile
         self.wake()  # a wait at the old one begins anew
 
     def hangs(self) -> bool:
@@ -163,6 +164,10 @@ class Bell:
         for end in (self._ear, self._waker, self._woken):
             if end is not None:
                 end.close()
+
+    def _drop_if_closed(self) -> None:
+        if self._closed:
+            self._drop()
 
     def _drop(self) -> None:
         if self._ear is not None:

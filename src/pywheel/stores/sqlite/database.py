@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
-from ..._errors import BadJob, StoreBusy, StoreClosed, StoreError
+from ..._errors import BadJob, StoreClosed, StoreError
 from .connection import BUSY_SECONDS, FOREIGN, check_version, connect, ours, translated, upgrade
 from .queries import Reader
 from .write_lock import WriteLock
@@ -131,7 +131,13 @@ class Database:
     # ---- reading --------------------------------------------------------------------------------------------------
 
     def read(self, method: Callable[Concatenate[Reader, _P], _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        """Return what a method of Reader returns, on a connection that no other thread uses meanwhile."""
+        """Return what a method of Reader returns, on a connection that no other thread uses meanwhile. StoreClosed."""
+        if self.over:
+            raise StoreClosed(CLOSED)
+        return self.read_still(method, *args, **kwargs)
+
+    def read_still(self, method: Callable[Concatenate[Reader, _P], _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        """The same for what is under way while this is closed. What it opens is closed again."""
         ticket = object()
         try:
             while True:
@@ -147,8 +153,6 @@ class Database:
             self._reads.pop(ticket, None)
 
     def _read(self, method: Callable[Concatenate[Reader, _P], _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        if self.over:
-            raise StoreClosed(CLOSED)
         look = time.monotonic() >= self._look_at
         try:
             reader = self._idle.pop()
@@ -282,6 +286,3 @@ class Database:
 def leave_alone(thing: object) -> None:
     """Keep something of the parent's from ever being closed in a forked child, at the interpreter's end too."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
-
-
-__all__ += ["StoreBusy"]

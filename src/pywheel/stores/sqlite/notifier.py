@@ -184,4 +184,5 @@ class SqliteNotifier(Notifier):
     def after_fork(self) -> None:
         """Let go of the bell in a forked child: it is the parent's."""
         self._closed = True
+        self._page = self._presence.page  # not the parent's, nor its descriptor
         self._bell.let_go()

@@ -246,9 +246,12 @@ class Presence:
         """Return a notifier for a new worker. StoreError if all slots are taken."""
         from .notifier import SqliteNotifier
 
-        self.look(at_once=True)
-        notifier = SqliteNotifier(self, name)
-        self._notifiers.add(notifier)
+        with self.lock:  # or it might begin after `close` has closed all there were
+            if self.closed:
+                raise StoreClosed("the store was closed meanwhile: open another one")
+            self.look(at_once=True)
+            notifier = SqliteNotifier(self, name)
+            self._notifiers.add(notifier)
         return notifier
 
     def take(self, nonce: int, wanted: int) -> tuple[Page, int]:
@@ -262,9 +265,10 @@ class Presence:
 
     def close(self) -> None:
         """Close the notifiers, and have nothing to do with anybody. The rest goes when nobody uses it any more."""
-        for notifier in list(self._notifiers):
-            notifier.close()
-        self._part()
+        with self.lock:
+            for notifier in list(self._notifiers):
+                notifier.close()
+            self._part()
         self.ringer.close()
 
     def after_fork(self) -> None:

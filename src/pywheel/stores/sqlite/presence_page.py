@@ -11,8 +11,10 @@ the old page see the mark with their next look at it, without a system call, and
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
+import struct
 import sys
 import time
 from collections.abc import Iterator
@@ -27,7 +29,7 @@ try:
     import fcntl
 
     LOCKS = True
-except ImportError:  # no flock on this system: two workers that start at one moment may take one slot
+except ImportError:  # no locks of files on this system: two workers that start at one moment may take one slot
     LOCKS = False
 
 __all__ = [
@@ -80,6 +82,11 @@ _PROCESS: Final = RUNG + SLOTS
 _SPACE: Final = _PROCESS + SLOTS  # in which name space that is its process
 _SIZE: Final = 8 * (_SPACE + SLOTS)
 
+_OPEN_FILE_LOCKS: Final = (
+    sys.platform == "linux" and struct.calcsize("P") == 8 and LOCKS and hasattr(fcntl, "F_OFD_SETLK")
+)
+_FLOCK: Final = "hhqqi4x"  # of 64-bit Linux: type, whence, start, length, process
+
 _THIS_FORMAT: Final = 1
 _SETTLED: Final = 5_000  # ms: by then all have come over to a new page
 _PATIENCE: Final = 5.0  # seconds to wait for others who take a slot; they take microseconds
@@ -129,7 +136,7 @@ class Page:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Exclude other processes; threads of this one exclude each other before. StoreBusy if that takes long."""
+        """Exclude all others on this file, in this process too. StoreBusy if that takes long."""
         if not LOCKS:
             yield
             return
@@ -137,15 +144,17 @@ class Page:
         try:
             while True:
                 try:
-                    fcntl.flock(self._file.number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    _lock(self._file.number)
                     break
-                except BlockingIOError:
+                except OSError as error:
+                    if error.errno not in (errno.EAGAIN, errno.EACCES):  # POSIX allows both
+                        raise
                     if time.monotonic() > until:
                         raise StoreBusy(f"{self._path}: another process keeps it locked: try again") from None
                 time.sleep(0.001)
             yield
         finally:
-            fcntl.flock(self._file.number, fcntl.LOCK_UN)
+            _unlock(self._file.number)
 
     # ---- slots ------------------------------------------------------------------------------------------------------
 
@@ -227,6 +236,25 @@ class NoPage(Page):
     def locked(self) -> Iterator[None]:
         """Nobody else is there."""
         yield
+
+
+def _lock(file: int) -> None:
+    """Lock a file unless another one has it locked: then OSError.
+
+    With a record lock of the open file, where the system has them: who may only read the file cannot take that, and it
+    excludes the other stores of this process as well.
+    """
+    if _OPEN_FILE_LOCKS:
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
+    else:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _unlock(file: int) -> None:
+    if _OPEN_FILE_LOCKS:
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, fcntl.F_UNLCK, os.SEEK_SET, 0, 1, 0))
+    else:
+        fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def _name_space() -> int:

@@ -177,11 +177,6 @@ class Reader:
                         dues[place] = again if first is None else min(again, first)
         return dues
 
-    def next_lease(self) -> int | None:
-        """Return when the earliest lease is over."""
-        lease: int | None = self.rows("first_lease")[0][0]
-        return lease
-
 
 def _plus(counts: Counts, state: State, jobs: int) -> Counts:
     return counts._replace(**{state.value: getattr(counts, state.value) + jobs})

@@ -1,6 +1,7 @@
 """The files beside the database: whoever may write the database may write them, and nobody else.
 
-They have its mode and its owner, whatever the umask and the user of who makes them, as SQLite's own ``-wal`` has.
+They have its owner and its mode, whatever the umask and the user of who makes them, but for those who may only read
+the database: they have no use for these files, and could keep others waiting by a lock for reading.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final
 
 from ..._errors import NotAStore, StoreError, StoreFull, StoreReadOnly
 
-__all__ = ["NO_ROOM", "open_beside", "side_errors"]
+__all__ = ["NO_ROOM", "open_beside", "side_errors", "writers"]
 
 NO_ROOM: Final = "{path}: no room on the disk: free some, the jobs stored before are intact"
 _FLAGS: Final = (
@@ -57,7 +58,7 @@ def _open(path: str) -> int:
 
 
 def _give(file: int, database: str) -> None:
-    """Give a file the mode and the owner of the database, as far as this user may."""
+    """Give a file the owner of the database, and the mode for its writers, as far as this user may."""
     if not hasattr(os, "fchown"):
         return
     ours, theirs = os.fstat(file), os.stat(database)  # noqa: PTH116  (a name, as everywhere in this folder)
@@ -65,9 +66,15 @@ def _give(file: int, database: str) -> None:
         owner = theirs.st_uid if os.geteuid() == 0 else -1
         with suppress(PermissionError):
             os.fchown(file, owner, theirs.st_gid)
-    if stat.S_IMODE(ours.st_mode) != (mode := stat.S_IMODE(theirs.st_mode) & 0o666):
+    if stat.S_IMODE(ours.st_mode) != (mode := writers(theirs.st_mode)):
         with suppress(PermissionError):
             os.fchmod(file, mode)
+
+
+def writers(mode: int) -> int:
+    """Return a mode for those alone who may write a file of this one."""
+    may_write = stat.S_IMODE(mode) & 0o222
+    return may_write | stat.S_IMODE(mode) & may_write << 1
 
 
 @contextmanager

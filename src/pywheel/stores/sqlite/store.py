@@ -267,7 +267,12 @@ class SqliteStore(Store):
 
     def _new_presence(self) -> Presence:
         with side_errors(self.path):
-            return Presence(self.path, self.clock, lambda name, values: self._read(Reader.rows, name, values))
+            return Presence(self.path, self.clock, self._rows)
+
+    def _rows(self, name: str, values: Sequence[Any] | dict[str, Any]) -> list[Any]:
+        """Return what a statement finds. A commit that is under way ends, whoever closes the store meanwhile."""
+        read = self._database.read_still if self._group_commit.leads() else self._database.read
+        return read(Reader.rows, name, values)
 
     def _before_fork(self) -> None:
         self._paused = self._group_commit.pause()

@@ -5,7 +5,7 @@ enters the *gate*, and holds it while it waits. Whoever had the turn last sees t
 too, and so comes after the one who waits in it.
 
 Between processes both are record locks on ``<database>-lock``. The system frees those of a process that dies, a fork
-does not inherit them, and only who may write the file can take them for writing. Whoever releases one wakes those
+does not inherit them, and only who may write the file can take them (`side_files`). Whoever releases one wakes those
 that wait through the file's page; that is a hint only, as each looks for itself every 20 ms.
 
 A process loses its record locks on a file when it closes any descriptor of it. So there is one WriteLock, with one

@@ -35,12 +35,3 @@ UPDATE topic SET live = live + ?, done = done + ?, cancelled = cancelled + ?, de
 
 -- name: counted
 UPDATE counted SET job = (SELECT max(id) FROM job) WHERE job <> (SELECT max(id) FROM job)
-
--- name: hint
-INSERT INTO hint (job) VALUES (?)
-
--- name: last_hint
-SELECT last_insert_rowid()
-
--- name: trim_hints
-DELETE FROM hint WHERE seq <= ?

@@ -73,9 +73,6 @@ SELECT
             r.job, r.topic, r.claim, r.attempt, r.begun, r.lease, r.max_attempts, r.backoff, j.due
         )) FROM run r CROSS JOIN job j ON j.id = r.job WHERE r.lease <= :now)
 
--- name: first_lease
-SELECT min(lease) FROM run
-
 -- name: id_of_holder
 SELECT id FROM job INDEXED BY job_live_key
 WHERE topic = ? AND key = ? AND key IS NOT NULL AND state IS NULL AND passed IS NULL
