@@ -214,7 +214,11 @@ class Dispatcher:
     # ---- claims -----------------------------------------------------------------------------------------------------
 
     def _claims(self, now: float) -> list[Claim]:
-        """Return the commands that claim what is due and has room, each topic first in its turn."""
+        """Return the commands that claim what is due and has room.
+
+        Of what one step claims each topic gets an equal part, and what others leave of theirs: a topic with one job
+        does not wait for one with a million. With more topics than that, each is first in its turn.
+        """
         windows = list(self._windows.ready)
         if not windows:
             return []
@@ -223,9 +227,12 @@ class Dispatcher:
         most, trial = self._most, self._suspects.room(now)
         bytes_left = self._max_bytes - self._leases.bytes
         share = max(bytes_left // min(len(windows), most), 0)
-        for window in windows[self._turn :] + windows[: self._turn]:
+        windows = windows[self._turn :] + windows[: self._turn]
+        if len(windows) <= most:
+            windows.sort(key=_waiting)
+        for place, window in enumerate(windows):
             topic = self.topics[window.topic]
-            room = min(topic.room(now, bytes_left), most)
+            room = min(topic.room(now, bytes_left), -(-most // (len(windows) - place)))
             ids = window.take(room) if room > 0 else ()
             if ids:
                 claims.append(Claim(topic.name, ids, topic.terms, self._notifier.worker, topic.begin, trial, share))
@@ -358,6 +365,10 @@ class Dispatcher:
         """Return what still runs; from now on each settles itself when its handler ends."""
         self._settling.alone = True
         return [lease for lease in self._leases if lease.started is not None and not lease.ended]
+
+
+def _waiting(window: Window) -> int:
+    return len(window.ready)
 
 
 def _room(handler: Handler) -> int:
