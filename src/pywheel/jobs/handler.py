@@ -111,7 +111,10 @@ class Handler:
         delays = getattr(policy, "delays", ())
         if not delays and policy.max_attempts > 1:  # a class of somebody's own, which computes them
             delays = DEFAULT.delays
-        return Terms(self.ttr, policy.max_attempts, delays, getattr(policy, "jitter", 0.0))
+        needed = len(delays)
+        while needed > 1 and delays[needed - 1] == delays[needed - 2]:
+            needed -= 1  # the last one counts for all that follow
+        return Terms(self.ttr, policy.max_attempts, delays[:needed], getattr(policy, "jitter", 0.0))
 
 
 def is_async(function: Callable[..., Any]) -> bool:
