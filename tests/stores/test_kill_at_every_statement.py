@@ -20,7 +20,7 @@ AT_MOST = 400
 
 
 def run_children(url, ledger, numbers):
-    """Yield for each number of statements what the process was told, what it had begun, and whether it came to an end."""
+    """Yield for each number of statements what the process was told, what it had begun, and whether it ended."""
     numbers = map(str, numbers)
     printed = run_well(CHILD, url, ledger, *numbers, timeout=600)
     for line in printed.splitlines():
