@@ -1,11 +1,14 @@
 """Run a fixed plan against a store and note each operation before and after it; be killed at the n-th statement.
 
-usage: crash_child.py URL LEDGER N
+usage: crash_child.py URL LEDGER N ...
+
+Once for each N, in a process of its own, until one is not killed; prints N and exit codes. {} in URL and LEDGER is N.
 """
 
 import os
 import signal
 import sys
+import traceback
 
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
@@ -18,7 +21,25 @@ NOW = 1_700_000_000_000
 TERMS = Terms(10**9, 2)
 
 
-def main(url, ledger, at):
+def main(url, ledger, *numbers):
+    for at in numbers:
+        child = os.fork()  # it need not import all this
+        if child == 0:
+            code = 1
+            try:
+                plan(url.format(at), ledger.format(at), at)
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        print(at, code)
+        if code != -signal.SIGKILL:
+            return
+
+
+def plan(url, ledger, at):
     file = os.open(ledger, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     left = [int(at)]
 

@@ -1,7 +1,6 @@
 """A process is killed before every single statement it sends, upgrading the file included. What it was told is true."""
 
-import subprocess
-import sys
+import signal
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
@@ -13,23 +12,26 @@ from pywheel.jobs import commands as ops
 from pywheel.jobs.commands import Terms
 from pywheel.stores import Filter, open
 from pywheel.testing import ManualClock
-from tests.isolated.child import environment
+from tests.isolated.child import run_well
 from tests.stores.crash_child import NOW
 
 CHILD = str(Path(__file__).with_name("crash_child.py"))
 AT_MOST = 400
 
 
-def run_child(url, ledger, at):
-    result = subprocess.run(
-        [sys.executable, CHILD, url, str(ledger), str(at)], env=environment(), capture_output=True, timeout=60
-    )
-    lines = ledger.read_text().splitlines() if ledger.exists() else []
-    over = lines[-1:] == ["over"]
-    assert over or result.returncode == -9, result.stderr
-    told = dict(line.split(" ", 2)[1:] for line in lines if line.startswith("end"))
-    begun = {line.split()[1] for line in lines if line.startswith("begin")}
-    return told, begun, over
+def run_children(url, ledger, numbers):
+    """Yield for each number of statements what the process was told, what it had begun, and whether it ended."""
+    numbers = map(str, numbers)
+    printed = run_well(CHILD, url, ledger, *numbers, timeout=600)
+    for line in printed.splitlines():
+        at, code = line.split()
+        file = Path(ledger.format(at))
+        lines = file.read_text().splitlines() if file.exists() else []
+        over = lines[-1:] == ["over"]
+        assert int(code) == (0 if over else -signal.SIGKILL)
+        told = dict(line.split(" ", 2)[1:] for line in lines if line.startswith("end"))
+        begun = {line.split()[1] for line in lines if line.startswith("begin")}
+        yield at, told, begun, over
 
 
 def check(url, told, begun):
@@ -105,21 +107,20 @@ def deliver_the_rest(store, before):
 
 @pytest.mark.parametrize("part", range(5))
 def test_killed_before_any_statement_nothing_told_is_untrue(tmp_path, part):
-    for at in range(1 + part, AT_MOST, 5):
-        url, ledger = f"sqlite:///{tmp_path}/{at}.db", tmp_path / f"{at}.txt"
-        told, begun, over = run_child(url, ledger, at)
-        check(url, told, begun)
-        if over:
-            assert len(told) == 20
-            return
-    raise AssertionError("the plan has more statements than were tried")
+    url, ledger = f"sqlite:///{tmp_path}/{{}}.db", f"{tmp_path}/{{}}.txt"
+    runs = list(run_children(url, ledger, range(1 + part, AT_MOST, 5)))
+    for at, told, begun, _ in runs:
+        check(url.format(at), told, begun)
+    _, told, _, over = runs[-1]
+    assert over, "the plan has more statements than were tried"
+    assert len(told) == 20
 
 
-def test_killed_while_upgrading_an_old_file_it_is_upgraded_by_the_next(tmp_path, monkeypatch):
+def test_killed_while_upgrading_an_old_file_it_is_upgraded_by_the_next(tmp_path):
     """The statements of opening a file are the first that are traced: the runs above kill among them, too."""
-    url, ledger = f"sqlite:///{tmp_path}/jobs.db", tmp_path / "ledger.txt"
-    for at in range(1, 20):
-        told, _, _ = run_child(url, ledger, at)
-        assert not told
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    runs = list(run_children(url, f"{tmp_path}/ledger.txt", range(1, 20)))
+    assert len(runs) == 19
+    assert not any(told for _, told, _, _ in runs)
     with open(url) as store:
         assert store.counts() == {}
