@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 import time
@@ -45,6 +46,7 @@ def climb(console: Console, url: str) -> bool:
     console.print("\n[bold]A notification[/] whose endpoint refuses, is too slow, is ill, then answers")
     console.print(f"ladder {', '.join(_LADDER)}\n")
     _Endpoint.calls = 0
+    logging.getLogger("pywheel.jobs").setLevel(logging.CRITICAL)  # the table says it
     with socket.socket() as place:
         place.bind(("127.0.0.1", 0))
         port = place.getsockname()[1]  # nobody listens there: refused
