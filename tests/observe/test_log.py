@@ -42,7 +42,7 @@ def test_what_goes_wrong_is_logged_and_what_goes_well_is_not(caplog):
         ("WARNING", f'attempt_failed job=7 topic=t key="a b" attempt=2 error_text={"x" * 200}'),
         ("ERROR", 'job_dead job=7 topic=t key="a b" attempt=2'),
         ("WARNING", 'lease_lost job=7 topic=t key="a b" attempt=2'),
-        ("WARNING", 'job_given_back job=7 topic=t key="a b" attempt=2'),
+        ("INFO", 'job_given_back job=7 topic=t key="a b" attempt=2'),
     ]
     assert (caplog.records[0].event, caplog.records[0].fields["job"]) == ("attempt_failed", 7)
 

@@ -45,7 +45,7 @@ def log(event: Event) -> None:
         case LeaseLost(job):
             _line(logging.WARNING, "lease_lost", **_about(job))
         case JobGivenBack(job):
-            _line(logging.WARNING, "job_given_back", **_about(job))
+            _line(logging.INFO, "job_given_back", **_about(job))
         case StoreFailed(error=problem, failures=failures, unsettled=unsettled):
             _line(logging.ERROR, "store_error", problem, failures=failures, unsettled=unsettled)
         case _:

@@ -44,14 +44,17 @@ class Histogram:
 
     def add(self, value: float) -> None:
         """Count a value."""
-        place = 0
-        if value > _SMALLEST:
-            place = min(math.ceil(math.log2(value / _SMALLEST) * _STEPS), _BUCKETS - 1)
-        self._buckets[place] += 1
+        self.add_to(_bucket(value), value)
+
+    def add_to(self, bucket: int, value: float) -> None:
+        """Count a value whose bucket is known."""
+        self._buckets[bucket] += 1
         self.count += 1
         self.total += value
-        self.smallest = min(self.smallest, value)
-        self.largest = max(self.largest, value)
+        if value < self.smallest:
+            self.smallest = value
+        if value > self.largest:
+            self.largest = value
 
     def percentile(self, part: float) -> float | None:
         """Return a value that `part` (0 to 1) of all values do not exceed, at most 9 % too large; None without any."""
@@ -106,11 +109,12 @@ class Tally:
                     pass
 
     def _observe(self, name: str, topic: str, value: float) -> None:
+        bucket = _bucket(value)
         for series in ((name, topic), (name, None)):
             histogram = self._histograms.get(series)
             if histogram is None:
                 histogram = self._histograms[series] = Histogram()
-            histogram.add(value)
+            histogram.add_to(bucket, value)
 
     def total(self, name: str, topic: str | None = None) -> int:
         """Return a counter of a topic, or its sum over all topics."""
@@ -140,6 +144,13 @@ class Tally:
             if topic is not None:
                 return self._gauges.get((name, topic), 0)
             return sum(value for (gauge, _), value in self._gauges.items() if gauge == name)
+
+
+def _bucket(value: float) -> int:
+    """Return in which bucket a value lies."""
+    if value <= _SMALLEST:
+        return 0
+    return min(math.ceil(math.log2(value / _SMALLEST) * _STEPS), _BUCKETS - 1)
 
 
 def _ended(outcome: Outcome, state: State) -> str:

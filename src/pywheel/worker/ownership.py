@@ -15,7 +15,7 @@ OVERDUE: Final = 250
 FORLORN: Final = 1_000
 """ms after which it is taken by any worker with room."""
 _BESIDE: Final = 0.25  # seconds between looks while others are there
-_ALONE: Final = 0.5
+_ALONE: Final = 1.0
 _GONE: Final = 0.75  # seconds of silence after which a worker's shards go to the others
 _RECOVERY: Final = ""  # the topic whose first shard's owner ends lost leases for all
 
