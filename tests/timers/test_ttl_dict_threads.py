@@ -96,8 +96,8 @@ def test_a_reader_whom_another_thread_outruns_does_not_get_what_that_dropped(pyw
 
         def get(self, key):
             entry = super().get(key)
-            self.batches -= 1
-            if self.batches == 0:
+            self.turns -= 1
+            if self.turns == 0:
                 d.expire()
             return entry
 

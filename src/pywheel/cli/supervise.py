@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from ..client.queue import JobQueue
+from ..jobs.durations import duration
 from ..worker.loading import LOG_FORMAT
 from ..worker.supervisor import Supervisor
 from .live_view import LiveView
@@ -52,7 +53,8 @@ class _Look:
         if self._began and supervisor.stopping and not self._drains:
             self._drains = True
             count = len(supervisor.workers)
-            note(f"pywheel: draining {count} processes, {self._terms.grace} s for them; Ctrl-C once more ends it")
+            grace = duration(self._terms.grace, "--grace") / 1000
+            note(f"pywheel: draining {count} processes, {grace:g} s for them; Ctrl-C once more ends it")
 
 
 class _Numbers:

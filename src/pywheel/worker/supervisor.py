@@ -30,7 +30,7 @@ from .process import STOP_NOW, WorkerProcess
 __all__ = ["Supervisor", "WorkersFailed"]
 
 _LOGGER: Final = logging.getLogger("pywheel.supervisor")
-_BACKOFF: Final = (0.1, 30.0)  # seconds before a restart: first, longest
+_BACKOFF: Final = (0.1, 5.0)  # seconds before a restart: first, longest. Jobs wait meanwhile
 _STEADY: Final = 10.0  # seconds of life after which a death is not one of a loop
 _LOOP: Final = 5  # deaths in a row that are called a crash loop
 _LOOK: Final = 0.25
@@ -190,12 +190,14 @@ class Supervisor:
     def _died(self, worker: WorkerProcess) -> None:
         """Note a death that was not asked for."""
         lived = time.monotonic() - worker.started
-        self._deaths = 1 if lived > _STEADY else self._deaths + 1
+        worked = worker.counts["done"] > 0  # it is a job that kills: the others must not wait for long
+        self._deaths = 1 if lived > _STEADY or worked else self._deaths + 1
         if not self.about and (worker.failed is not None or self._deaths >= self._processes):
             self._give_up(worker)
             return
         pause = min(_BACKOFF[0] * 2 ** min(self._deaths - 1, 20), _BACKOFF[1])
-        self._start_at = time.monotonic() + pause
+        now = time.monotonic()
+        self._start_at = min(self._start_at, now + pause) if self._start_at > now else now + pause  # as was said before
         loop = f": a crash loop, {self._deaths} in a row" if self._deaths >= _LOOP else ""
         said = "worker %d ended after %.1f s: %s; the next one starts in %.1f s%s"
         _LOGGER.error(said, worker.pid, lived, worker.reason, pause, loop)
