@@ -186,11 +186,11 @@ def test_a_worker_that_stands_still_is_killed_and_replaced(shop, how):
 
 
 def test_a_supervisor_that_was_stopped_for_long_kills_nobody(shop):
-    supervisor = shop.start(2, stall="1s")
+    supervisor = shop.start(2, stall="5s")
     workers = shop.up()
     for pid in (supervisor.pid, *workers):
         os.kill(pid, signal.SIGSTOP)
-    time.sleep(4)
+    time.sleep(8)
     os.kill(supervisor.pid, signal.SIGCONT)
     time.sleep(0.3)
     for pid in workers:
