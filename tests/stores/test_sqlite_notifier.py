@@ -102,9 +102,9 @@ def test_a_put_alone_looks_again_after_its_commit(host):
     host.put(1)
     settle(worker)
     worker.publish(100)
-    host.presence.missed(1, 0, 101)
+    host.presence.missed({1: 101})
     assert worker.wait(0) is False
-    host.presence.missed(1, 0, 100)
+    host.presence.missed({1: 100})
     assert worker.wait(0) is True
     assert worker.hints().reload
 

@@ -217,7 +217,7 @@ def test_nothing_raises_after_the_commit(host, monkeypatch):
     transaction.tell()
     assert worker.wait(0) is True
     assert worker.hints().reload
-    host.presence.missed(number, 0, 1)
+    host.presence.missed({number: 1})
     assert worker.hints().reload
 
 

@@ -33,8 +33,11 @@ def delay_ms(value: Duration | Any, name: str = "delay") -> int:
     Raises:
         BadJob: it is no duration, not finite, or longer than 146 years.
     """
-    if type(value) is float and 0.0 <= value < _EXACT:  # what nearly every put gives; the tests compare the two ways
+    # What nearly every put gives; the tests compare the two ways.
+    if type(value) is float and 0.0 <= value < _EXACT:
         return math.ceil(value * 1000 - _DUST)
+    if type(value) is int and 0 <= value < _EXACT:
+        return value * 1000
     return max(_signed_ms(value, name), 0)
 
 

@@ -43,7 +43,8 @@ def _some(commands: Sequence[c.Command[Any]], apply: Callable[[Sequence[c.Comman
             outcomes.append(check(command))
         except PywheelError as refusal:
             outcomes.append(refusal)
-    good = iter(apply([command for command, refusal in zip(commands, outcomes, strict=True) if refusal is None]))
+    allowed = [command for command, refusal in zip(commands, outcomes, strict=True) if refusal is None]
+    good = iter(apply(allowed) if allowed else ())
     return [next(good) if refusal is None else refusal for refusal in outcomes]
 
 
@@ -106,29 +107,23 @@ def _ref(ref: Any) -> None:
 
 
 def _put(put: c.Put) -> None:
-    names: set[str] = set()
+    checked: object = put  # the topic that was found to be one, at first none
     for topic, body, due, key, ttr, attempts, headers, _, delay, parent in put.jobs:
         if type(due) is not int or not -FURTHEST < due < FURTHEST:
             raise _bad("due", due)
+        if delay is not None and (type(delay) is not int or not -FURTHEST < delay < FURTHEST):
+            raise _bad("delay", delay)
         if type(body) is not bytes:
             raise BadJob(f"body must be bytes, not {type(body).__name__}")
-        if type(topic) is not str or topic not in names:
+        if topic is not checked:
             _text("topic", topic)
-            names.add(topic)
-        if (
-            key is not None
-            or ttr is not None
-            or attempts is not None
-            or headers is not None
-            or delay is not None
-            or parent is not None
-        ):
-            _more(key, ttr, attempts, headers, delay, parent)
+            checked = topic
+        if key is not None or ttr is not None or attempts is not None or headers is not None or parent is not None:
+            _more(key, ttr, attempts, headers, parent)
 
 
-def _more(key: Any, ttr: Any, attempts: Any, headers: Any, delay: Any, parent: Any) -> None:
+def _more(key: Any, ttr: Any, attempts: Any, headers: Any, parent: Any) -> None:
     """Check what a job may have, and mostly does not."""
-    _some_int("delay", delay)
     _some_int("ttr", ttr)
     _some_int("max_attempts", attempts)
     if key is not None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from .._errors import StoreBusy, StoreError
@@ -30,13 +29,12 @@ _UNKNOWN: Final = "the commit was interrupted: whether it happened is not known"
 class Commit:
     """One transaction for several callers, and how it ended."""
 
-    __slots__ = ("calls", "error", "outcomes", "over", "size", "stored", "until")
+    __slots__ = ("calls", "error", "outcomes", "over", "stored", "until")
 
     def __init__(self) -> None:
         self.until = float("inf")
         """The monotonic time at which to give up waiting."""
         self.calls: list[_Call] = []
-        self.size = 0  # commands
         self.outcomes: list[Any] | None = None
         """Of all commands. A store sets it before it commits."""
         self.stored: bool | None = False
@@ -62,13 +60,10 @@ class _Call:
 
     def wake(self) -> None:
         """Let the caller look what became of it."""
-        with suppress(RuntimeError):  # it is awake already
+        try:  # noqa: SIM105  (at each put of a crowd: `suppress` costs ten times as much)
             self.gate.release()
-
-    def counted_in(self) -> bool:
-        """Whether the commit that took it has it, or was interrupted before."""
-        assert self.commit is not None
-        return self in self.commit.calls[self.at : self.at + 1]
+        except RuntimeError:  # it is awake already
+            pass
 
 
 class GroupCommit(Interruptible):
@@ -112,7 +107,8 @@ class GroupCommit(Interruptible):
             finally:
                 self._give()
         finally:
-            self._give()
+            if self._token._is_owned():  # type: ignore[attr-defined]
+                self._give()
 
     def alone(self, action: Callable[..., _R], *args: Any) -> _R:
         """Return what `action` does while nothing is committed. StoreBusy after the limit."""
@@ -183,13 +179,16 @@ class GroupCommit(Interruptible):
                         return commit.outcomes[call.start : call.start + len(call.ops)]
                     call.commit = None
                     self._waiting[call] = None
-                hopeful = not patient or self._heir in (None, call)
-                if hopeful and (self._take_token(0) or (not patient and self.take_over("_token"))):
+                if patient:
+                    heir = self._heir
+                    leads = (heir is None or heir is call) and self._take_token(0)
+                else:
+                    leads = self._take_token(0) or self.take_over("_token")
+                if leads:
                     self._lead(call)
                     continue
-                left = call.until - time.monotonic()
-                patient = call.gate.acquire(timeout=min(_LOOK, max(left, 0.001)))
-                if left <= 0:
+                patient = call.gate.acquire(timeout=_LOOK)
+                if not patient and time.monotonic() >= call.until:
                     self._give_up(call)
         finally:
             self._waiting.pop(call, None)
@@ -203,10 +202,11 @@ class GroupCommit(Interruptible):
 
     def _decided(self, call: _Call, commit: Commit) -> bool:
         """Whether a commit that is over has the outcomes of a call. False if it is to go again; raises its error."""
-        for after in commit.calls[call.at + 1 : call.at + 2]:
-            after.wake()
-        if not call.counted_in():
-            return False
+        calls, at = commit.calls, call.at
+        if at + 1 < len(calls):
+            calls[at + 1].wake()
+        if at >= len(calls) or calls[at] is not call:
+            return False  # whoever led was interrupted before it counted this one in
         if commit.error is not None:
             if isinstance(commit.error, StoreBusy) and time.monotonic() < call.until:
                 return False
@@ -241,13 +241,16 @@ class GroupCommit(Interruptible):
     def _take(self, commit: Commit, first: _Call) -> None:
         """Count all that wait in, the first one first."""
         others = [] if first.alone else [call for call in list(self._waiting) if call is not first and not call.alone]
+        waiting, calls, size, until = self._waiting, commit.calls, 0, first.until
         for call in [first, *others]:
             call.commit = commit
-            if self._waiting.pop(call, call) is None:
-                call.at, call.start = len(commit.calls), commit.size
-                commit.size += len(call.ops)
-                commit.until = min(commit.until, call.until)
-                commit.calls.append(call)
+            if waiting.pop(call, call) is None:
+                call.at, call.start = len(calls), size
+                size += len(call.ops)
+                if call.until < until:
+                    until = call.until
+                calls.append(call)
+        commit.until = until
 
     def _serve(self, commit: Commit) -> None:
         """Run all calls in one transaction, and note how it ended. Raises what is this thread's own: an interrupt."""

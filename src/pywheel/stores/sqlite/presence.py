@@ -10,7 +10,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from secrets import randbits
 from typing import TYPE_CHECKING, Any, Final
@@ -134,15 +134,20 @@ class Presence:
         """Return the furthest horizon of those who hear of a topic, -1 without any."""
         return self.audience(topic).furthest()
 
-    def missed(self, topic: int, shard: int, due: int) -> None:
-        """Tell the owner of a job that was stored without a hint, if its horizon has reached out to there meanwhile."""
+    def missed(self, earliest: Mapping[int, int]) -> None:
+        """Tell the owners whose horizon has reached out meanwhile to jobs that were stored without a hint.
+
+        `earliest` is the first due time of each topic: whoever owns another shard of it only reads once more.
+        """
         try:
-            audience = self._audiences.get(topic)  # `furthest` has looked just now
-            if audience is None or not audience.holds(self.page, self.now):
-                audience = self.audience(topic)
-            if audience.owners and due <= self.page.words[HORIZON + audience.owners[shard]]:
-                self.reload(audience.owners[shard])
-                self.ring([audience.owners[shard]])
+            for topic, due in earliest.items():
+                audience = self._audiences.get(topic)  # `furthest` has looked just now
+                if audience is None or not audience.holds(self.page, self.now):
+                    audience = self.audience(topic)
+                for slot in audience.some:
+                    if due <= self.page.words[HORIZON + slot]:
+                        self.reload(slot)
+                        self.ring([slot])
         except Exception:  # noqa: BLE001  (the job is stored)
             self.alarm()
 

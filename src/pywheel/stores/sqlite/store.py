@@ -18,7 +18,7 @@ from ..._errors import StoreClosed, StoreError
 from ...clock import Clock, MonotonicClock
 from ...jobs import commands as o
 from ...jobs.checks import whole
-from ...jobs.job import Attempt, Counts, Due, Job, Topic, shard_of
+from ...jobs.job import Attempt, Counts, Due, Job, Topic
 from ..checks import sound
 from ..contract import Durability, Filter, Span, Store
 from ..group_commit import Commit, GroupCommit
@@ -112,19 +112,19 @@ class SqliteStore(Store):
         if isinstance(told, Transaction):
             told.tell()
         else:
-            self._presence.missed(*told)
+            self._presence.missed(told)
         return outcomes
 
     def _work(
         self, connection: sqlite3.Connection, commands: Sequence[o.Command[Any]], commit: Commit | None
-    ) -> tuple[list[Any], tuple[int, int, int] | Transaction]:
-        """Apply the commands in a transaction; return the outcomes, and what is to be told: of one job, or of all."""
+    ) -> tuple[list[Any], dict[int, int] | Transaction]:
+        """Apply the commands in a transaction; return the outcomes, and what is to be told of them."""
         now = self.clock.wall()
-        if len(commands) == 1:
-            alone = puts.put_alone(connection, commands[0], now, self._topics, self._presence.furthest)
-            if alone is not None:
-                id, topic, due = alone
-                return [[id]], (topic, shard_of(id), due)
+        # Where a signal handler may raise right after the statement, the ids for the other callers would be lost.
+        if commit is None or threading.get_ident() != threading.main_thread().ident:
+            done = puts.put_far(connection, commands, now, self._topics, self._presence.furthest)
+            if done is not None:
+                return done
         transaction = Transaction(connection, now, self._topics, self._workers, self._presence)
         return self._commit(transaction, commands, commit), transaction
 

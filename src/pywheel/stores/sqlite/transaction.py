@@ -197,7 +197,8 @@ class Transaction:
             self._store_hints(hints)
         if not self._expired and self.presence.lease_unknown():
             self.expired(self.row("lease_first")[0])
-        self._leases = self.presence.leases()
+        if self._expired:
+            self._leases = self.presence.leases()
 
     def committed(self) -> None:
         """Say when the next lease ends, now that it is sure. Still in the turn."""
@@ -236,7 +237,8 @@ class Transaction:
                 rung |= self._missed(said, presence.audience(topic))
             for topic in self._paused:
                 rung.update(presence.handling(topic))
-            presence.ring(rung)
+            if rung:
+                presence.ring(rung)
         except Exception:  # noqa: BLE001  (it is stored, whatever it is)
             presence.alarm()
 

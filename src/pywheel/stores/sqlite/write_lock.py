@@ -148,7 +148,8 @@ class WriteLock(Interruptible):
             finally:
                 self.leave()
         finally:
-            self.leave()
+            if self._inner._is_owned() or self._door._is_owned():  # type: ignore[attr-defined]
+                self.leave()
 
     holders = (run,)
 

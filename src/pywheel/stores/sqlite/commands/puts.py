@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from ...._errors import JobExists
@@ -17,7 +18,7 @@ from ..tally import TAIL, Tally
 from ..transaction import Names, Transaction
 from .endings import settle_lost
 
-__all__ = ["put", "put_alone"]
+__all__ = ["put", "put_far"]
 
 # Rows by one statement: fewer steps than `executemany` takes, and between two of them other threads get in.
 _SOME: Final = 25
@@ -32,31 +33,66 @@ _PUT: Final = _rows(SQL["put"], "(?, ?, ?, ?, ?, ?, ?, ?)")
 _PUT_PLAIN: Final = _rows(SQL["put_plain"], "(?, ?, ?, ?)")
 _HOLDERS: Final = _rows(SQL["key_holders"], "(?, ?, ?)")
 
+_NEVER: Final = 2**63 - 1
+
 _Name = tuple[str, str]  # a topic and a key
 
 
-def put_alone(
-    connection: sqlite3.Connection, command: Command[Any], now: int, topics: Names, furthest: Callable[[int], int]
-) -> tuple[int, int, int] | None:
-    """Store a single job by one statement, its own transaction; return id, topic and due time. None if it takes more.
+def put_far(
+    connection: sqlite3.Connection,
+    commands: Sequence[Command[Any]],
+    now: int,
+    topics: Names,
+    furthest: Callable[[int], int],
+) -> tuple[list[list[int]], dict[int, int]] | None:
+    """Store a few plain jobs by one statement, its own transaction: the commonest puts, so with the fewest steps.
 
-    `furthest` says up to which due time somebody wants a hint of a topic's jobs.
+    Return the ids for each command, and the earliest due time of each topic; None if it takes more. `furthest` says up
+    to which due time somebody wants a hint of a topic's jobs.
     """
-    if type(command) is not Put or len(command.jobs) != 1:
+    plain = _plain_rows(commands, now, topics) if len(commands) <= _SOME else None
+    if plain is None:
         return None
-    name, body, due, key, ttr, limit, headers, _, delay, _ = command.jobs[0]
-    topic = topics.known(name)
-    if topic is None or key is not None or ttr is not None or limit is not None or headers is not None:
+    values, earliest = plain
+    for topic, due in earliest.items():
+        if due <= furthest(topic):
+            return None
+    count = len(values) // 4
+    if not 0 < count <= _SOME:
         return None
-    if delay is not None:
-        due = now + delay
-    if due <= furthest(topic):
-        return None
-    last = connection.execute(_PUT_PLAIN[1], (topic, due, due - now, body)).lastrowid
+    last = connection.execute(_PUT_PLAIN[count], values).lastrowid
     assert last is not None
-    if last % TAIL == 0:
+    before = last - count
+    if last // TAIL > before // TAIL:
         _count_tail(connection)
-    return last, topic, due
+    return _shared_out(range(before + 1, last + 1), commands), earliest
+
+
+def _plain_rows(commands: Sequence[Command[Any]], now: int, topics: Names) -> tuple[list[Any], dict[int, int]] | None:
+    """Return the values of all rows, and the earliest due time of each topic; None if some job has more than that."""
+    values: list[Any] = []
+    earliest: dict[int, int] = {}
+    for command in commands:
+        if type(command) is not Put or len(command.jobs) > _SOME:
+            return None
+        for name, body, due, key, ttr, limit, headers, _, delay, _ in command.jobs:
+            topic = topics.known(name)
+            if topic is None or key is not None or ttr is not None or limit is not None or headers is not None:
+                return None
+            if delay is not None:
+                due = now + delay
+            if due < earliest.get(topic, _NEVER):
+                earliest[topic] = due
+            values += (topic, due, due - now, body)
+    return values, earliest
+
+
+def _shared_out(ids: Sequence[int], commands: Sequence[Any]) -> list[list[int]]:
+    """Return to each command the ids of its jobs."""
+    if len(commands) == 1:
+        return [list(ids)]
+    taken = iter(ids)
+    return [list(islice(taken, len(command.jobs))) for command in commands]
 
 
 def _count_tail(connection: sqlite3.Connection) -> None:
@@ -76,15 +112,7 @@ def put(transaction: Transaction, commands: Sequence[Put]) -> list[Any]:
     if [job[3] for job in jobs].count(None) < len(jobs):
         alone = _put_one(transaction, jobs[0]) if len(commands) == len(jobs) == 1 else None
         return _Keyed(transaction, jobs).put(commands) if alone is None else [alone]
-    ids = _insert(transaction, jobs)
-    if len(commands) == 1:
-        return [ids]
-    outcomes = []
-    at = 0
-    for command in commands:
-        outcomes.append(ids[at : at + len(command.jobs)])
-        at += len(command.jobs)
-    return outcomes
+    return _shared_out(_insert(transaction, jobs), commands)
 
 
 def _put_one(transaction: Transaction, job: NewJob) -> list[int] | None:
@@ -237,9 +265,9 @@ def _yields(holder: _Holder, job: NewJob) -> bool:
 # ---- the rows -------------------------------------------------------------------------------------------------------
 
 
-def _insert(transaction: Transaction, jobs: Sequence[NewJob]) -> list[int]:
+def _insert(transaction: Transaction, jobs: Sequence[NewJob]) -> Sequence[int]:
     if not jobs:
-        return []
+        return ()
     now, execute = transaction.now, transaction.connection.execute
     plain, dues = True, []
     for _, _, due, key, ttr, limit, headers, _, delay, _ in jobs:
@@ -252,13 +280,13 @@ def _insert(transaction: Transaction, jobs: Sequence[NewJob]) -> list[int]:
         part = jobs[at : at + _SOME]
         last = execute(statements[len(part)], values(part, dues[at : at + _SOME], topics, now)).lastrowid
     assert last is not None
-    ids = list(range(last - len(jobs) + 1, last + 1))  # in turn, as no one else writes meanwhile
+    ids = range(last - len(jobs) + 1, last + 1)  # in turn, as no one else writes meanwhile
     _tell(transaction, jobs, ids, dues, topics)
     return ids
 
 
 def _tell(
-    transaction: Transaction, jobs: Sequence[NewJob], ids: list[int], dues: list[int], topics: Mapping[str, int]
+    transaction: Transaction, jobs: Sequence[NewJob], ids: Sequence[int], dues: list[int], topics: Mapping[str, int]
 ) -> None:
     """Note what was put: for the counts, and for those who wait for it."""
     if len(topics) == 1:
