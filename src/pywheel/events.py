@@ -160,15 +160,16 @@ class Events:
 
     def __init__(self, listeners: Iterable[Listener] = (), log: Listener | None = None) -> None:
         self.listeners: tuple[Listener, ...] = tuple(listeners)
-        self._log = log
+        self._all = self.listeners if log is None else (log, *self.listeners)
 
     def listen(self, listener: Listener) -> None:
         """Tell one more listener from now on."""
         self.listeners = (*self.listeners, listener)
+        self._all = (*self._all, listener)
 
     def tell(self, event: Event) -> None:
         """Call every listener. Never raises an Exception."""
-        for listener in self.listeners if self._log is None else (self._log, *self.listeners):
+        for listener in self._all:
             try:
                 listener(event)
             except Exception:  # whatever a listener does wrong, the jobs go on

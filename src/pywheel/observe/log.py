@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from typing import Any, Final
 
 from ..events import (
@@ -35,39 +36,35 @@ def log(event: Event) -> None:
 
     Puts, claims and good ends are not logged: they are what a queue is for.
     """
-    match event:
-        case JobEnded(outcome=Outcome.DONE) | JobEnded(error=None):
-            pass
-        case JobEnded(job=job, state=state, error=error):
-            _line(logging.WARNING, "attempt_failed", **_about(job), error_text=(error or "")[:_ERROR_LENGTH])
-            if state is State.DEAD:
-                _line(logging.ERROR, "job_dead", **_about(job))
-        case LeaseLost(job):
-            _line(logging.WARNING, "lease_lost", **_about(job))
-        case JobGivenBack(job):
-            _line(logging.INFO, "job_given_back", **_about(job))
-        case StoreFailed(error=problem, failures=failures, unsettled=unsettled):
-            _line(logging.ERROR, "store_error", problem, failures=failures, unsettled=unsettled)
-        case _:
-            _seldom(event)
+    logged = _LOGGED.get(type(event))
+    if logged is not None:
+        logged(event)
 
 
-def _seldom(event: Event) -> None:
-    match event:
-        case StoreBack(failures):
-            _line(logging.WARNING, "store_back", failures=failures)
-        case PoolStuck(topic, count):
-            _line(logging.WARNING, "pool_stuck", topic=topic, count=count)
-        case ClockStepped(seconds):
-            _line(logging.WARNING, "clock_stepped", seconds=round(seconds, 3))
-        case WorkerStarted(worker, store):
-            _line(logging.INFO, "worker_started", worker=worker, store=store)
-        case WorkerDrains(worker, grace):
-            _line(logging.INFO, "worker_drains", worker=worker, grace=grace)
-        case WorkerStopped(worker):
-            _line(logging.INFO, "worker_stopped", worker=worker)
-        case _:
-            pass
+def _ended(event: JobEnded) -> None:
+    if event.outcome is Outcome.DONE or event.error is None:
+        return
+    _line(logging.WARNING, "attempt_failed", **_about(event.job), error_text=event.error[:_ERROR_LENGTH])
+    if event.state is State.DEAD:
+        _line(logging.ERROR, "job_dead", **_about(event.job))
+
+
+def _failed(event: StoreFailed) -> None:
+    _line(logging.ERROR, "store_error", event.error, failures=event.failures, unsettled=event.unsettled)
+
+
+_LOGGED: Final[dict[type, Callable[[Any], None]]] = {
+    JobEnded: _ended,
+    LeaseLost: lambda event: _line(logging.WARNING, "lease_lost", **_about(event.job)),
+    JobGivenBack: lambda event: _line(logging.INFO, "job_given_back", **_about(event.job)),
+    StoreFailed: _failed,
+    StoreBack: lambda event: _line(logging.WARNING, "store_back", failures=event.failures),
+    PoolStuck: lambda event: _line(logging.WARNING, "pool_stuck", topic=event.topic, count=event.jobs),
+    ClockStepped: lambda event: _line(logging.WARNING, "clock_stepped", seconds=round(event.seconds, 3)),
+    WorkerStarted: lambda event: _line(logging.INFO, "worker_started", worker=event.worker, store=event.store),
+    WorkerDrains: lambda event: _line(logging.INFO, "worker_drains", worker=event.worker, grace=event.grace),
+    WorkerStopped: lambda event: _line(logging.INFO, "worker_stopped", worker=event.worker),
+}
 
 
 def _line(level: int, what: str, error: BaseException | None = None, **fields: Any) -> None:

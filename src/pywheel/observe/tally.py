@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import math
 import threading
+from bisect import bisect_left
 from collections import Counter
-from typing import Final
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
 
 from ..events import (
     BacklogSeen,
@@ -28,45 +31,67 @@ __all__ = ["Histogram", "Tally"]
 _STEPS: Final = 8  # buckets for each doubling
 _SMALLEST: Final = 1e-6  # seconds; what is below lies in the first bucket
 _BUCKETS: Final = 40 * _STEPS + 1  # up to 12 days; what is beyond lies in the last
+_EDGES: Final[list[float]] = [_SMALLEST * 2.0 ** (place / _STEPS) for place in range(_BUCKETS - 1)]  # of all but the last
+_bucket: Final = partial(bisect_left, _EDGES)
+"""Returns in which bucket a value lies."""
+_TOGETHER: Final = 256  # values that are counted at once
 
 
 class Histogram:
-    """How often which values came, to within a bucket. O(1) for a value, O(buckets) for a percentile."""
+    """How often which values came, to within a bucket. O(1) for a value, O(buckets) for a percentile.
 
-    __slots__ = ("_buckets", "count", "largest", "smallest", "total")
+    Values wait in a list, and are counted many at once: that takes a third of the time.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_buckets", "_count", "_largest", "_new", "_smallest", "_whole")
+
+    def __init__(self, whole: Histogram | None = None) -> None:
+        self._whole = whole
         self._buckets = [0] * _BUCKETS
-        self.count = 0
-        self.total = 0.0
-        self.smallest = math.inf
-        self.largest = -math.inf
+        self._count = 0
+        self._smallest = math.inf
+        self._largest = -math.inf
+        self._new: list[float] = []
 
     def add(self, value: float) -> None:
-        """Count a value."""
-        self.add_to(_bucket(value), value)
+        """Count a value; `whole` gets it too, by and by."""
+        self._new.append(value)
+        if len(self._new) >= _TOGETHER:
+            self.settle()
 
-    def add_to(self, bucket: int, value: float) -> None:
-        """Count a value whose bucket is known."""
-        self._buckets[bucket] += 1
-        self.count += 1
-        self.total += value
-        if value < self.smallest:
-            self.smallest = value
-        if value > self.largest:
-            self.largest = value
+    def settle(self) -> None:
+        """Count the values that wait."""
+        if self._new:
+            new, self._new = self._new, []
+            counts = Counter(map(_bucket, new))
+            histogram: Histogram | None = self
+            while histogram is not None:
+                histogram._take(counts, min(new), max(new))
+                histogram = histogram._whole
+
+    def _take(self, counts: Counter[int], smallest: float, largest: float) -> None:
+        for bucket, count in counts.items():
+            self._buckets[bucket] += count
+            self._count += count
+        self._smallest = min(self._smallest, smallest)
+        self._largest = max(self._largest, largest)
+
+    @property
+    def count(self) -> int:
+        """How many values came."""
+        return self._count + len(self._new)
 
     def percentile(self, part: float) -> float | None:
         """Return a value that `part` (0 to 1) of all values do not exceed, at most 9 % too large; None without any."""
-        if self.count == 0:
+        self.settle()
+        if self._count == 0:
             return None
-        wanted, seen = min(max(part, 0.0), 1.0) * self.count, 0
-        for place, count in enumerate(self._buckets):
+        wanted, seen = min(max(part, 0.0), 1.0) * self._count, 0
+        for edge, count in zip(_EDGES, self._buckets, strict=False):
             seen += count
             if seen and seen >= wanted:
-                edge: float = _SMALLEST * 2.0 ** (place / _STEPS)
-                return max(min(edge, self.largest), self.smallest)
-        return self.largest
+                return max(min(edge, self._largest), self._smallest)
+        return self._largest
 
 
 class Tally:
@@ -86,35 +111,43 @@ class Tally:
 
     def __call__(self, event: Event) -> None:
         """Count an event."""
-        with self._lock:
-            match event:
-                case JobStarted(job, late):
-                    self._observe("lateness", job.topic, late)
-                case JobEnded(job=job, outcome=outcome, state=state, seconds=seconds):
-                    self._observe("run_time", job.topic, seconds)
-                    self.counters[_ended(outcome, state), job.topic] += 1
-                case JobsPut(topic, count):
-                    self.counters["put", topic] += count
-                case JobsClaimed(topic, count):
-                    self.counters["claimed", topic] += count
-                case BacklogSeen(topic, count):
-                    self._gauges["backlog", topic] = count
-                case JobGivenBack(job):
-                    self.counters["released", job.topic] += 1
-                case LeaseLost(job):
-                    self.counters["lease_lost", job.topic] += 1
-                case StoreFailed():
-                    self.counters["store_error", ""] += 1
-                case _:
-                    pass
+        count = _COUNTS.get(type(event))
+        if count is not None:
+            with self._lock:
+                count(self, event)
 
-    def _observe(self, name: str, topic: str, value: float) -> None:
-        bucket = _bucket(value)
-        for series in ((name, topic), (name, None)):
-            histogram = self._histograms.get(series)
-            if histogram is None:
-                histogram = self._histograms[series] = Histogram()
-            histogram.add_to(bucket, value)
+    def _started(self, event: JobStarted) -> None:
+        self._histogram("lateness", event.job.topic).add(event.late)
+
+    def _ended(self, event: JobEnded) -> None:
+        topic = event.job.topic
+        self._histogram("run_time", topic).add(event.seconds)
+        self.counters[_word(event.outcome, event.state), topic] += 1
+
+    def _put(self, event: JobsPut) -> None:
+        self.counters["put", event.topic] += event.jobs
+
+    def _claimed(self, event: JobsClaimed) -> None:
+        self.counters["claimed", event.topic] += event.jobs
+
+    def _backlog(self, event: BacklogSeen) -> None:
+        self._gauges["backlog", event.topic] = event.jobs
+
+    def _given_back(self, event: JobGivenBack) -> None:
+        self.counters["released", event.job.topic] += 1
+
+    def _lost(self, event: LeaseLost) -> None:
+        self.counters["lease_lost", event.job.topic] += 1
+
+    def _failed(self, event: StoreFailed) -> None:  # noqa: ARG002  (as all of them)
+        self.counters["store_error", ""] += 1
+
+    def _histogram(self, name: str, topic: str) -> Histogram:
+        histogram = self._histograms.get((name, topic))
+        if histogram is None:
+            whole = self._histograms.setdefault((name, None), Histogram())
+            histogram = self._histograms[name, topic] = Histogram(whole)
+        return histogram
 
     def total(self, name: str, topic: str | None = None) -> int:
         """Return a counter of a topic, or its sum over all topics."""
@@ -126,17 +159,25 @@ class Tally:
     def count(self, name: str, topic: str | None = None) -> int:
         """Return how many values a histogram has, of a topic or of all."""
         with self._lock:
-            histogram = self._histograms.get((name, topic))
+            histogram = self._settled(name, topic)
             return 0 if histogram is None else histogram.count
 
     def percentile(self, name: str, part: float, topic: str | None = None) -> float | None:
         """Return a value that `part` (0 to 1) of a histogram's values do not exceed; None without any.
 
-        It is at most 9 % too large, and at 1 the largest itself. O(buckets), however many values there were.
+        It is at most 9 % too large, and at 1 the largest itself. O(topics + buckets), however many values there were.
         """
         with self._lock:
-            histogram = self._histograms.get((name, topic))
+            histogram = self._settled(name, topic)
             return None if histogram is None else histogram.percentile(part)
+
+    def _settled(self, name: str, topic: str | None) -> Histogram | None:
+        """Return a histogram; that of all topics has what waits in theirs."""
+        if topic is None:
+            for (other, _), histogram in self._histograms.items():
+                if other == name:
+                    histogram.settle()
+        return self._histograms.get((name, topic))
 
     def gauge(self, name: str, topic: str | None = None) -> float:
         """Return the latest value of a gauge, of a topic or the sum of all; 0 before the first."""
@@ -146,14 +187,19 @@ class Tally:
             return sum(value for (gauge, _), value in self._gauges.items() if gauge == name)
 
 
-def _bucket(value: float) -> int:
-    """Return in which bucket a value lies."""
-    if value <= _SMALLEST:
-        return 0
-    return min(math.ceil(math.log2(value / _SMALLEST) * _STEPS), _BUCKETS - 1)
-
-
-def _ended(outcome: Outcome, state: State) -> str:
+def _word(outcome: Outcome, state: State) -> str:
     if outcome is Outcome.DONE:
         return "done"
     return "dead" if state is State.DEAD else "retried"
+
+
+_COUNTS: Final[dict[type, Callable[[Tally, Any], None]]] = {
+    JobStarted: Tally._started,
+    JobEnded: Tally._ended,
+    JobsPut: Tally._put,
+    JobsClaimed: Tally._claimed,
+    BacklogSeen: Tally._backlog,
+    JobGivenBack: Tally._given_back,
+    LeaseLost: Tally._lost,
+    StoreFailed: Tally._failed,
+}
