@@ -21,6 +21,7 @@ from pywheel.stores.contract import Filter
 from pywheel.testing import FaultyStore
 from pywheel.worker.dispatcher import Dispatcher
 from pywheel.worker.pools import Pool
+from pywheel.worker.runners import Runner
 
 NOW = 1_700_000_000_000
 HOUR = 3_600
@@ -54,7 +55,7 @@ class StillPool(Pool):
     """A pool without threads: a handler that starts ends when the world's clock says so."""
 
     def __init__(self, handler, outside, world, worker):
-        super().__init__(handler, outside)
+        super().__init__(handler, outside, Runner())
         self.world = world
         self.worker = worker
         self.running = {}  # lease: when it ends, by the monotonic clock

@@ -31,6 +31,7 @@ from .ownership import OVERDUE, Ownership
 from .pools import Outside, Pool
 from .pruning import Pruning
 from .recovery import Recovery
+from .runners import Runner
 from .settling import Settling
 from .suspects import Suspects
 from .topics import Topic
@@ -43,6 +44,7 @@ _TOLERANCE: Final = 0.05  # seconds by which the wall clock may be off what it s
 _TOGETHER: Final = 160  # claims in a step beside other topics: one that becomes due meanwhile waits for milliseconds
 _ALONE: Final = 1_000
 _AGAIN: Final = 0.01  # seconds before jobs are claimed again that could not be claimed
+_TEND: Final = 0.1  # seconds between looks whether what is blocked still is
 _SETTLE: Final = 0.01  # seconds that an ack may wait for others while more jobs are handled
 _BACKOFF: Final = (0.05, 1.0)  # seconds between tries while the store is away: first, longest
 
@@ -89,6 +91,7 @@ class Dispatcher:
         self._failures = 0
         self._turn = 0
         self._fed: set[Topic] = set()  # with jobs in their pools
+        self._blocked: set[Runner] = set()  # and perhaps some that are not any more
         self._late: set[Topic] = set()  # that are behind, and perhaps some that are not
         self._offset = self._read_offset()
         self.draining = False
@@ -136,7 +139,10 @@ class Dispatcher:
             if paused:
                 self._take_back_paused()
                 self._notifier.quiet()
-        for topic in self._leases.stuck(monotonic):
+        for topic, blocked in self._leases.stuck(monotonic).items():
+            if blocked:
+                topic.pool.runner.block()
+                self._blocked.add(topic.pool.runner)
             back = topic.stuck()
             self._settling.give_back(back)
             self._events.tell(PoolStuck(topic.name, len(back)))
@@ -332,6 +338,12 @@ class Dispatcher:
             ]
             times += [self._clock.until(wall) for wall in walls if wall is not None]
             times += self._due_again(now)
+        for runner in list(self._blocked):
+            runner.tend()
+            if runner.blocked:
+                times.append(_TEND)
+            else:
+                self._blocked.discard(runner)
         self._fed = {topic for topic in self._fed if topic.inside}
         for topic in self._fed:
             if topic.pool.waiting:

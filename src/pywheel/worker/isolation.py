@@ -27,7 +27,8 @@ from ..jobs.job import Job
 from .framing import receive, send
 from .leases import Lease
 from .loading import interpreter
-from .pools import Loop, Outside, ThreadPool, Threads
+from .pools import Outside, ThreadPool
+from .runners import Loop, Threads
 
 __all__ = ["HandlerDied", "HandlerTimeout", "Isolated", "IsolatedPool"]
 

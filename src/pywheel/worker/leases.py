@@ -20,8 +20,10 @@ __all__ = ["HOLD", "Lease", "Leases", "slack"]
 HOLD: Final = 1_000
 """ms that a claim is held by the store: so much later comes what a worker has not started that is stopped or dies."""
 _START: Final = 0.5  # seconds after the claim in which a held job may start: the rest of HOLD is for its Begin
+_START_BEGUN: Final = 2.5  # and one that has begun: `pause` waits 3 s for a worker that is stopped in the middle
 _BEGIN: Final = 0.05  # seconds that a handler runs before the store is told: quick ones are settled by then
-_STUCK: Final = 0.4  # seconds that a held job waits before it is given back
+_STUCK: Final = 0.4  # seconds that a job waits in a pool before it is given back; half its lease if that is less
+_SOON: Final = 0.05  # seconds that any job may wait: more than most are in a pool at all
 _LOOK: Final = 0.25
 
 
@@ -41,7 +43,7 @@ class Lease:
         self.claimed = claimed  # before the store was asked
         self.begun = begun  # as the store knows it
         self.until = claimed + (self.ttr if begun else HOLD) / 1000
-        self.start_by = self.until if begun else claimed + _START
+        self.start_by = min(self.until, claimed + _START_BEGUN) if begun else claimed + _START
         self.started: float | None = None
         self.ended = 0.0
         self.error: BaseException | None = None
@@ -101,13 +103,24 @@ class Leases:
             if lease.started is not None and not lease.ended and now - lease.started >= _BEGIN
         ]
 
-    def stuck(self, now: float) -> set[Topic]:
-        """Return the topics in whose pools a held job has waited for too long."""
-        return {lease.topic for lease in self._held if lease.started is None and now - lease.claimed >= _STUCK}
+    def stuck(self, now: float) -> dict[Topic, bool]:
+        """Return the topics in whose pools a job has waited for too long, and whether one of them should have begun."""
+        found: dict[Topic, bool] = {}
+        for lease in self._all:
+            waited = now - lease.claimed
+            if waited < _SOON:
+                break  # those that follow were claimed later
+            if lease.started is None and not lease.ended and waited >= min(_STUCK, (lease.until - lease.claimed) / 2):
+                found[lease.topic] = found.get(lease.topic, False) or lease.begun
+        return found
 
     def renewals(self, now: float) -> list[Lease]:
         """Return the claims of handlers that keep their lease, with less than half of it left."""
-        return [lease for lease in self._kept if lease.begun and lease.until - now < max(lease.ttr / 2000, _LOOK)]
+        return [
+            lease
+            for lease in self._kept
+            if lease.begun and lease.started is not None and lease.until - now < max(lease.ttr / 2000, _LOOK)
+        ]
 
     def begin(self, lease: Lease, asked: float) -> None:
         """Note that the store has leased a claim anew, having been asked then."""

@@ -1,27 +1,24 @@
-"""Where handlers run: threads that all topics share for functions, an event loop for coroutine functions."""
+"""A topic's jobs in this worker: those that run, on threads or on the event loop, and those that wait for that."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Awaitable, Callable
-from queue import Empty, SimpleQueue
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from ..clock import Clock
 from ..events import Events, JobStarted
-from ..jobs.handler import Handler, current_job, rest_of
+from ..jobs.handler import Handler, current_job
 from .leases import Lease
+from .runners import Loop, Runner, Threads, awaited
 
-__all__ = ["AsyncPool", "Loop", "Outside", "Pool", "ThreadPool", "Threads"]
+__all__ = ["AsyncPool", "Outside", "Pool", "ThreadPool"]
 
-_LOGGER: Final = logging.getLogger("pywheel.jobs")
 _QUICK: Final = 0.0005  # seconds: of handlers that take less, one thread at a time does more than many
 _PROGRESS: Final = 0.002  # seconds without which one thread is not enough
-_IDLE: Final = 30.0  # seconds after which an idle thread ends
 
 
 class Outside(NamedTuple):
@@ -33,10 +30,14 @@ class Outside(NamedTuple):
 
 
 class Pool(ABC):
-    """Runs one topic's handler, up to `concurrency` at once; the rest of what it was fed waits in it."""
+    """Runs one topic's handler, up to `concurrency` at once; the rest of what it was fed waits in it.
 
-    def __init__(self, handler: Handler, outside: Outside) -> None:
+    A job waits in `_queue` until the very moment at which it starts: so it can be taken back until then.
+    """
+
+    def __init__(self, handler: Handler, outside: Outside, runner: Runner) -> None:
         self.handler = handler
+        self.runner = runner
         self.done, self._clock, self._events = outside
         self._queue: deque[Lease] = deque()
         self._stopped = False
@@ -89,65 +90,11 @@ class Pool(ABC):
         self.done(lease)
 
 
-class Threads:
-    """Daemon threads that all topics share: one starts when none is idle, and ends when it was idle for long.
-
-    A *ticket* is a function that a thread calls once. There are never more threads than `most`.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._mutex = threading.Lock()
-        self._tickets: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._threads = 0
-        self._spare = 0  # idle threads less tickets that wait for one; below zero tickets wait
-
-    def call(self, ticket: Callable[[], None]) -> None:
-        """Have a thread call a ticket. If no thread can be started now, it waits for one."""
-        with self._mutex:
-            self._spare -= 1
-        self._tickets.put(ticket)
-        self.tend()
-
-    def tend(self) -> None:
-        """Start the threads that are missing; if the system refuses, the next call tries again."""
-        while self._spare < 0:
-            with self._mutex:
-                if self._spare >= 0 or self._threads >= self._most:
-                    return
-                self._threads += 1
-                self._spare += 1
-            try:
-                threading.Thread(target=self._work, name="pywheel-handlers", daemon=True).start()
-            except RuntimeError as error:
-                with self._mutex:
-                    self._threads -= 1
-                    self._spare -= 1
-                _LOGGER.warning("no thread for a handler: %s", error)
-                return
-
-    def _work(self) -> None:
-        while True:
-            try:
-                ticket = self._tickets.get(timeout=_IDLE)
-            except Empty:
-                with self._mutex:
-                    if self._spare > 0:
-                        self._spare -= 1
-                        self._threads -= 1
-                        return
-                continue
-            ticket()
-            del ticket
-            with self._mutex:
-                self._spare += 1
-
-
 class ThreadPool(Pool):
     """A topic's share of the threads: up to `concurrency` of them take from one queue until it is empty."""
 
     def __init__(self, handler: Handler, outside: Outside, threads: Threads, loop: Loop) -> None:
-        super().__init__(handler, outside)
+        super().__init__(handler, outside, threads)
         self._threads = threads
         self._loop = loop
         self._mutex = threading.Lock()
@@ -216,57 +163,11 @@ class ThreadPool(Pool):
         self._seconds += (lease.ended - self._progress - self._seconds) / 8
 
 
-class Loop:
-    """An event loop in a daemon thread, shared by the pools of all coroutine handlers; started when first needed."""
-
-    def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._mutex = threading.Lock()
-
-    def call(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Call a function on the loop, soon."""
-        self._started().call_soon_threadsafe(function, *arguments)
-
-    def finish(self, result: Any) -> None:
-        """Await what a plain function returned, if it is to be awaited, on the loop. TypeError for a generator."""
-        rest = rest_of(result)
-        if rest is not None:
-            asyncio.run_coroutine_threadsafe(_finished(rest), self._started()).result()
-
-    def _started(self) -> asyncio.AbstractEventLoop:
-        with self._mutex:
-            if self._loop is None:
-                loop = asyncio.new_event_loop()
-                threading.Thread(target=self._run, args=(loop,), name="pywheel-loop", daemon=True).start()
-                self._loop = loop
-            return self._loop
-
-    def stop(self) -> None:
-        """Stop it; tasks that still run are cancelled."""
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-
-    @staticmethod
-    def _run(loop: asyncio.AbstractEventLoop) -> None:
-        asyncio.set_event_loop(loop)
-        loop.run_forever()
-        for task in asyncio.all_tasks(loop):
-            task.cancel()
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.close()
-
-
-async def _finished(result: Awaitable[Any]) -> None:
-    rest: Awaitable[Any] | None = result
-    while rest is not None:
-        rest = rest_of(await rest)
-
-
 class AsyncPool(Pool):
     """Tasks on a loop."""
 
     def __init__(self, handler: Handler, outside: Outside, loop: Loop) -> None:
-        super().__init__(handler, outside)
+        super().__init__(handler, outside, loop)
         self._loop = loop
         self._running: set[asyncio.Task[None]] = set()
 
@@ -286,12 +187,8 @@ class AsyncPool(Pool):
             task.cancel()
 
     def _start(self) -> None:
-        while len(self._running) < self.handler.concurrency:
-            try:
-                lease = self._queue.popleft()
-            except IndexError:
-                return
-            task = asyncio.get_running_loop().create_task(self._handle(lease))
+        for _ in range(min(self.handler.concurrency - len(self._running), len(self._queue))):
+            task = asyncio.get_running_loop().create_task(self._handle())
             self._running.add(task)
             task.add_done_callback(self._over)
 
@@ -299,12 +196,16 @@ class AsyncPool(Pool):
         self._running.discard(task)
         self._start()
 
-    async def _handle(self, lease: Lease) -> None:
+    async def _handle(self) -> None:
+        try:
+            lease = self._queue.popleft()
+        except IndexError:  # it was taken back, or another task has it
+            return
         if not self._starts(lease):
             return
         current_job.set(lease.job)
         try:
-            await _finished(self.handler.function(lease.job))
+            await awaited(self.handler.function(lease.job))
         except asyncio.CancelledError as cancelled:
             lease.error = cancelled
             lease.handled = not self._stopped

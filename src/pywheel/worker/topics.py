@@ -37,11 +37,13 @@ class Topic:
     @property
     def begin(self) -> int:
         """How many jobs would begin at once."""
-        return max(self.handler.concurrency - self.inside, 0)
+        return 0 if self.pool.runner.blocked else max(self.handler.concurrency - self.inside, 0)
 
     def room(self, now: float, bytes_left: int) -> int:
         """Return how many jobs may be claimed now."""
         begin = self.begin
+        if self.pool.runner.blocked:
+            return 0
         if now < self.retry_at or (not begin and (self.waits or self.pool.waiting > self._buffer // 2)):
             return 0  # enough for now; larger claims are cheaper
         if bytes_left <= 0:

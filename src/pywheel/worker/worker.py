@@ -23,7 +23,8 @@ from .dispatcher import MAX_BYTES, Dispatcher
 from .isolation import IsolatedPool
 from .leases import Lease
 from .loading import no_worker_while_importing
-from .pools import AsyncPool, Loop, Outside, Pool, ThreadPool, Threads
+from .pools import AsyncPool, Outside, Pool, ThreadPool
+from .runners import Loop, Threads
 
 __all__ = ["Program", "Worker"]
 
