@@ -262,6 +262,29 @@ def test_an_owner_that_falls_silent_during_the_commit_is_replaced(host, other, c
     assert a.hints().reload
 
 
+def test_a_worker_that_others_took_for_silent_while_it_beat_reads_all_again(host, other, clock, monkeypatch):
+    """It was held up between its look at the time and its heartbeat: what was put meanwhile was told to others."""
+    a, b = host.notifier("t"), other.notifier("t")
+    for worker in (a, b):
+        worker.publish(FAR)
+    clock.advance(0.6)
+    b.beat(0)
+    settled(a, b)
+    now, put = host.presence.now, []
+
+    def held_up():
+        seen = now()
+        if not put:
+            clock.advance(0.001)
+            put.extend(other.put(1) for _ in range(SHARDS))
+        return seen
+
+    monkeypatch.setattr(host.presence, "now", held_up)
+    a.beat(0)
+    assert a.wait(0) is True
+    assert a.hints().reload
+
+
 def test_a_worker_alone_is_the_owner_however_rarely_it_beats(host, clock):
     worker = host.notifier("t")
     worker.publish(FAR)
