@@ -87,7 +87,7 @@ class JobQueue(Puts, ByReference, ByFilter, Claims):
         Args:
             topic: whose jobs it handles.
             concurrency: how many may run at once in a worker.
-            ttr: how long one may run until another worker may have its job.
+            ttr: how long one may run until another worker may have its job, more than 0.
             retry: when a failed job is tried again, and how often.
             keep_lease: renew the lease for as long as the handler runs and its process lives.
             isolate: run each job in a child process. It is killed at the ttr, unless the lease is kept; a job that
