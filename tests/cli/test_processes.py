@@ -291,7 +291,8 @@ def test_several_processes_work_and_end_together(tmp_path, view):
     ("source", "arguments", "code", "error"),
     [
         (MODULE, ("--processes", "0"), 2, "pywheel: Invalid value for '--processes'"),
-        (MODULE, ("--processes", "2", "--topics", "mial"), 2, "pywheel: no handler for mial: there are t"),
+        (MODULE, ("--processes", "2", "--topics", "mial"), 2, "pywheel: no handler for 'mial': there are t"),
+        (MODULE, ("--processes", "2", "--topics", "tt"), 2, "pywheel: no handler for 'tt', did you mean t?"),
         (MODULE, ("--processes", "2", "--store", "sqlite:////no/such/x.db"), 3, "pywheel: /no/such/x.db cannot be"),
         ("raise KeyError(7)", ("--processes", "2"), 2, "pywheel: no worker could begin: KeyError: 7"),
     ],

@@ -232,9 +232,9 @@ def test_a_crash_loop_is_said_and_slows_down(shop):
     ("target", "options", "error"),
     [
         ("no_such_shop:queue", {}, "BadJob: there is no module no_such_shop: run this where it can be imported"),
-        ("supervised_shop:nothing", {}, "BadJob: nothing in supervised_shop is no JobQueue"),
+        ("supervised_shop:nothing", {}, "BadJob: there is no nothing in supervised_shop"),
         ("supervised_shop", {}, "BadJob: 'supervised_shop' names no queue"),
-        ("supervised_shop:queue", {"topics": ["mial"]}, "BadJob: no handler for mial"),
+        ("supervised_shop:queue", {"topics": ["mial"]}, "BadJob: no handler for 'mial': there are "),
         ("supervised_shop:queue", {"grase": 5}, "WorkersFailed: no worker could begin: TypeError"),
         ("supervised_shop:queue", {"store": "sqlite:////no/such/folder/jobs.db"}, "NotAStore"),
     ],

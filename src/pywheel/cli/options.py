@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import sys
-from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final
 from urllib.parse import quote
@@ -114,12 +112,6 @@ def bound(text: str | None, name: str) -> datetime | None:
 def between(due_from: str | None, due_until: str | None) -> dict[str, Any]:
     """Return these two words of a filter."""
     return {"due_from": bound(due_from, "--due-from"), "due_until": bound(due_until, "--due-until")}
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message about a name that is not known."""
-    near = difflib.get_close_matches(name, list(known), 1)
-    return f", did you mean {near[0][:80]}?" if near else ""
 
 
 # ---- changes --------------------------------------------------------------------------------------------------------
