@@ -2,37 +2,8 @@
 
 import threading
 
-import pytest
-
-from pywheel.clock import ManualClock
 from pywheel.jobs.job import SHARDS
-from tests.stores.notifying import FAR, LIMIT, Host, by_owner, ids, run, settle, settled
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "jobs.db"
-
-
-@pytest.fixture
-def clock():
-    return ManualClock()
-
-
-@pytest.fixture
-def host(path, clock):
-    host = Host(path, clock)
-    yield host
-    host.close()
-
-
-@pytest.fixture
-def other(path, clock, host):
-    """The same file, opened once more: as another process would."""
-    other = Host(path, clock)
-    yield other
-    other.close()
-
+from tests.stores.notifying import FAR, LIMIT, by_owner, ids, run, settle, settled
 
 # ---- rings and hints ------------------------------------------------------------------------------------------------
 
