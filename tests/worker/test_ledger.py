@@ -13,7 +13,8 @@ import pytest
 
 from pywheel import JobQueue, StoreError
 from tests.isolated.child import environment
-from tests.worker.ledger import Accounts, Pen
+from tests.worker.accounts import Accounts
+from tests.worker.ledger import Pen
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 HERE = Path(__file__).parent
