@@ -222,7 +222,7 @@ class ByFilter(Base):
     ) -> int:
         """Forget up to `limit` finished jobs of a state that ended so long ago, and their history; return how many.
 
-        One transaction. O(log jobs + what is forgotten).
+        One transaction. O(log jobs + what is forgotten), for dead jobs O(dead and running jobs).
 
         Raises:
             BadJob: an argument makes no sense, such as a state that is not done, dead or cancelled.
