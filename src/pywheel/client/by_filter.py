@@ -183,7 +183,7 @@ class ByFilter(Base):
         return await asyncio.to_thread(self.counts)
 
     def topics(self) -> Topics:
-        """Return the topics, by name, and whether they are paused."""
+        """Return the topics, by name, and whether they are paused. O(topics)."""
         return self.store.topics()
 
     async def atopics(self) -> Topics:

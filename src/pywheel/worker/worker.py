@@ -138,7 +138,7 @@ class Worker:
         self._notifier.wake()
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait for the end of a worker that was started; return whether it has come."""
+        """Wait up to `timeout` seconds for the end of a worker that was started; return whether it has come."""
         if self._thread is None:
             return True
         self._thread.join(timeout)
