@@ -12,6 +12,7 @@ import pytest
 from pywheel import JobQueue
 from tests.isolated.child import environment
 from tests.jobs.waiting import until
+from tests.worker.noted import Noted
 from tests.worker.test_isolation import alive
 
 __all__ = ["Shop", "shop"]
@@ -39,9 +40,7 @@ class Shop:
         return environment(SHOP_FOLDER=str(self.folder), PYTHONDONTWRITEBYTECODE="1")
 
     def lines(self, word):
-        ledger = self.folder / "ledger"
-        lines = ledger.read_text().splitlines() if ledger.exists() else []
-        return [line.split()[1:] for line in lines if line.split()[0] == word]
+        return Noted(self.folder / "ledger").lines(word)
 
     def status(self, name):
         try:
