@@ -40,7 +40,9 @@ def test_put_at_a_time(says):
     assert says("show", id)["due"] == 4_102_441_200_000
 
 
-@pytest.mark.parametrize(("delay", "expected"), [("5", 5_000), ("1.5", 1_500), ("-3", 0), ("1h 30m", 5_400_000)])
+@pytest.mark.parametrize(
+    ("delay", "expected"), [("5", 5_000), ("1.5", 1_500), ("-3", 0), ("-5s", 0), ("1h 30m", 5_400_000)]
+)
 def test_a_plain_number_is_seconds(says, delay, expected):
     record = says("show", says("put", "t", "--delay", delay, "--ttr", "7")["id"])
     assert abs(record["due"] - record["created"] - expected) <= 1
@@ -55,6 +57,23 @@ def test_text_that_is_no_json_is_refused_with_the_way_out(call, says, queue):
     assert queue.get(says("put", "t", "hello", "--text")["id"]).body == b"hello"
     assert queue.get(says("put", "t", '"hello"')["id"]).json() == "hello"
     assert queue.get(says("put", "t", "-", "--text")["id"]).body == b"-"
+
+
+@pytest.mark.parametrize("body", ["NaN", "[Infinity]", '{"n": -Infinity}'])
+def test_a_number_that_json_does_not_have_is_no_json(call, queue, body):
+    """Python reads it, other languages do not."""
+    code, out, err = call("put", "t", body)
+    assert (code, out) == (2, "")
+    assert "--text" in err
+    assert queue.counts() == {}
+
+
+def test_an_option_before_the_command_is_refused_with_its_place(call, url):
+    code, _, err = call("--store", url, "counts")
+    assert code == 2
+    assert "No such option: --store" in err
+    assert "it follows the command: pywheel put --store" in err
+    assert call("--sotre", url, "counts")[2].rstrip().endswith("No such option: --sotre")
 
 
 def test_a_file_is_put_as_it_is(says, call, queue, tmp_path):
@@ -138,6 +157,7 @@ def test_version_says_which_implementation(says, call):
     [
         (["put", "t", "-d", "soon"], 2),
         (["put", "t", "-d", "nan"], 2),
+        (["put", "t", "--ttr", "0"], 2),
         (["put", "t", "-d", "9" * 400], 2),
         (["put", "t", "--max-attempts", "9" * 30], 2),
         (["put", "t", "--at", "0001-01-01T00:00:00+14:00"], 2),

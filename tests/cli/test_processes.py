@@ -139,17 +139,22 @@ def test_ctrl_c_says_what_it_waits_for_and_a_second_one_ends_it(tmp_path, impati
     assert "Traceback" not in said
 
 
+def saying(queue, out):
+    """Return what waits until a job that it puts is handled with a word."""
+
+    def says(word):
+        id = queue.put("t")
+        until(lambda: f"{word} {id}\n" in out)
+
+    return says
+
+
 @POSIX
 def test_work_begins_again_when_a_source_changes_and_waits_for_one_that_is_broken(tmp_path):
     url = f"sqlite:///{tmp_path}/jobs.db"
     source = MODULE.format(url=url)
     with JobQueue(url) as queue, work(tmp_path, source, "--reload", "--no-live") as process:
-        out, err = seen(process.stdout), seen(process.stderr)
-
-        def says(word):
-            id = queue.put("t")
-            until(lambda: f"{word} {id}\n" in out)
-
+        err, says = seen(process.stderr), saying(queue, seen(process.stdout))
         says("handled")
         (tmp_path / "shop.py").write_text(source.replace("handled", "treated"))
         until(lambda: any("shop.py has changed" in line for line in err))
@@ -291,7 +296,8 @@ def test_several_processes_work_and_end_together(tmp_path, view):
     ("source", "arguments", "code", "error"),
     [
         (MODULE, ("--processes", "0"), 2, "pywheel: Invalid value for '--processes'"),
-        (MODULE, ("--processes", "2", "--topics", "mial"), 2, "pywheel: no handler for mial: there are t"),
+        (MODULE, ("--processes", "2", "--topics", "mial"), 2, "pywheel: no handler for 'mial': there are t"),
+        (MODULE, ("--processes", "2", "--topics", "tt"), 2, "pywheel: no handler for 'tt', did you mean t?"),
         (MODULE, ("--processes", "2", "--store", "sqlite:////no/such/x.db"), 3, "pywheel: /no/such/x.db cannot be"),
         ("raise KeyError(7)", ("--processes", "2"), 2, "pywheel: no worker could begin: KeyError: 7"),
     ],
@@ -309,12 +315,7 @@ def test_several_processes_begin_again_when_a_source_changes(tmp_path):
     url = f"sqlite:///{tmp_path}/jobs.db"
     source = MODULE.format(url=url)
     with JobQueue(url) as queue, work(tmp_path, source, "--processes", "2", "--reload", "--no-live") as process:
-        out, err = seen(process.stdout), seen(process.stderr)
-
-        def says(word):
-            id = queue.put("t")
-            until(lambda: f"{word} {id}\n" in out)
-
+        err, says = seen(process.stderr), saying(queue, seen(process.stdout))
         says("handled")
         (tmp_path / "shop.py").write_text(source.replace("handled", "treated"))
         until(lambda: any("shop.py has changed" in line for line in err))

@@ -1,5 +1,6 @@
 """``pywheel work`` up to the worker: which queue, which store, which topics; what it says; its view; its reload."""
 
+import contextlib
 import io
 import os
 import sys
@@ -12,6 +13,7 @@ from rich.console import Console
 from pywheel import BadJob, JobQueue
 from pywheel.cli import live_view, reload
 from pywheel.cli.live_view import LiveView
+from pywheel.cli.supervise import _Look
 from pywheel.cli.work import Terms, _Drain, _ready
 from pywheel.events import JobEnded, JobGivenBack, JobsPut, JobStarted, LeaseLost, WorkerDrains
 from pywheel.jobs import Counts, Job, Outcome, State
@@ -45,6 +47,11 @@ def test_what_is_no_queue_is_refused(shop):
         _ready("shop_of_a_test:other", TERMS)
 
 
+def test_a_name_that_the_module_does_not_have_is_refused(shop):
+    with pytest.raises(BadJob, match=r"no quue in shop_of_a_test, did you mean queue\?"):
+        _ready("shop_of_a_test:quue", TERMS)
+
+
 def test_a_topic_without_a_handler_is_refused(shop):
     with pytest.raises(BadJob, match="no handler for 'mial', did you mean mail"):
         _ready("shop_of_a_test:queue", TERMS._replace(topics=("close", "mial")))
@@ -61,6 +68,22 @@ def test_another_store_is_that_of_the_handlers_puts_too(shop, tmp_path, monkeypa
 
 
 # ---- what it says ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("chosen", [None, "sqlite:///here.db"])
+def test_a_store_in_the_environment_that_does_not_count_is_noted(monkeypatch, capsys, chosen):
+    """By one process, and by the supervisor of several, once they say where they work."""
+    monkeypatch.setenv("PYWHEEL_STORE", "sqlite:////elsewhere.db")
+    terms = TERMS._replace(store=chosen)
+    terms.say_where("working", "sqlite:////here.db", ("mail",))
+    alone = capsys.readouterr().err
+    assert alone.startswith("pywheel: working on sqlite:////here.db, topics mail\n")
+    assert ("PYWHEEL_STORE names another store" in alone) is (chosen is None)
+    about = {"store": "sqlite:////here.db", "topics": ["mail"]}
+    look = _Look(types.SimpleNamespace(about=about, stopping=False), terms, contextlib.ExitStack())
+    look()
+    look()
+    assert capsys.readouterr().err == alone.replace("working on", "1 processes working on")
 
 
 def test_a_drain_says_how_many_handlers_are_under_way(capsys):

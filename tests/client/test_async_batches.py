@@ -23,6 +23,19 @@ def commits_of(queue):
     return sizes
 
 
+def held_up(queue):
+    """Let each commit wait; return the events that say that one has begun, and that they may go on."""
+    begun, gate, apply = threading.Event(), threading.Event(), queue.store.apply
+
+    def slow(commands):
+        begun.set()
+        gate.wait(60)
+        return apply(commands)
+
+    queue.store.apply = slow
+    return begun, gate
+
+
 def test_what_tasks_ask_for_again_goes_along_in_one_commit(queue):
     commits = commits_of(queue)
 
@@ -204,14 +217,7 @@ def test_a_queue_that_nobody_closed_leaves_no_thread_behind():
 
 
 def test_a_loop_that_ended_during_a_commit_holds_nobody_up(queue):
-    gate, begun, apply = threading.Event(), threading.Event(), queue.store.apply
-
-    def slow(commands):
-        begun.set()
-        gate.wait(60)
-        return apply(commands)
-
-    queue.store.apply = slow
+    begun, gate = held_up(queue)
 
     async def give_up():
         waiting = asyncio.ensure_future(queue.aput("t"))
@@ -268,14 +274,7 @@ def test_an_areserve_that_is_cancelled_when_its_jobs_have_come_gives_them_back(q
 
 def test_an_areserve_that_is_cancelled_again_and_again_gives_its_jobs_back(queue):
     queue.put("t")
-    gate, begun, apply = threading.Event(), threading.Event(), queue.store.apply
-
-    def slow(commands):
-        begun.set()
-        gate.wait(60)
-        return apply(commands)
-
-    queue.store.apply = slow
+    begun, gate = held_up(queue)
 
     async def program():
         task = asyncio.create_task(queue.areserve("t"))
@@ -294,14 +293,7 @@ def test_an_areserve_that_is_cancelled_again_and_again_gives_its_jobs_back(queue
 
 def test_an_areserve_that_is_cut_off_by_the_end_of_its_loop_gives_its_jobs_back(queue):
     queue.put("t")
-    gate, begun, apply = threading.Event(), threading.Event(), queue.store.apply
-
-    def slow(commands):
-        begun.set()
-        gate.wait(60)
-        return apply(commands)
-
-    queue.store.apply = slow
+    begun, gate = held_up(queue)
 
     async def program():
         task = asyncio.create_task(queue.areserve("t"))

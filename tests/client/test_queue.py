@@ -82,6 +82,7 @@ def test_the_limit_is_a_mebibyte_unless_set(queue):
         ("t", {"delay": 1, "at": datetime.now(UTC)}),
         ("t", {"at": datetime(2030, 1, 1)}),
         ("t", {"ttr": -1}),
+        ("t", {"ttr": 0}),
         ("t", {"max_attempts": 0}),
         ("t", {"max_attempts": 2**64}),
         ("t", {"traceparent": "nonsense"}),

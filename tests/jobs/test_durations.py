@@ -36,11 +36,19 @@ def test_a_duration_is_understood_and_rounded_up(value, expected):
     assert duration(value, "ttr") == delay_ms(value) == expected
 
 
-@pytest.mark.parametrize("value", [-1, -0.5, -1e9, timedelta(days=-1), -(10**400)])
+@pytest.mark.parametrize("value", [-1, -0.5, -1e9, timedelta(days=-1), -(10**400), "-5s", "-1h 30m", "-54000d"])
 def test_a_negative_delay_means_due_at_once_and_a_negative_ttr_means_nothing(value):
     assert delay_ms(value) == 0
     with pytest.raises(BadJob, match="ttr must not be negative"):
         duration(value, "ttr")
+
+
+@pytest.mark.parametrize("value", [0, 0.0, "0s", timedelta(0)])
+def test_a_length_of_time_is_at_least_what_it_must_be(value):
+    assert duration(value, "keep") == 0
+    with pytest.raises(BadJob, match="ttr must be 1 ms or more, and is "):
+        duration(value, "ttr", 1)
+    assert duration(1e-6, "ttr", 1) == 1
 
 
 @pytest.mark.parametrize("value", [10**400, 147 * 366 * 86_400.0, timedelta(days=147 * 366), "54000d", "1" * 400 + "s"])
@@ -68,7 +76,10 @@ def test_the_quick_way_of_a_float_is_the_way_of_all_numbers(seconds):
         "",
         "30",
         "m",
-        "-5s",
+        "-",
+        "-5",
+        "--5s",
+        "1h -5m",
         "5 minutes",
         "1e3s",
         "٣s",

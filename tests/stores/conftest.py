@@ -2,6 +2,7 @@ import pytest
 
 from pywheel.stores import open
 from pywheel.testing import ManualClock
+from tests.stores.notifying import Host
 
 
 @pytest.fixture
@@ -18,3 +19,19 @@ def clock():
 def store(path, clock):
     with open(f"sqlite:///{path}", clock=clock) as store:
         yield store
+
+
+@pytest.fixture
+def host(path, clock):
+    """A database of which one process sees the workers."""
+    host = Host(path, clock)
+    yield host
+    host.close()
+
+
+@pytest.fixture
+def other(path, clock, host):
+    """The same file, opened once more: as another process would."""
+    other = Host(path, clock)
+    yield other
+    other.close()

@@ -2,37 +2,8 @@
 
 import threading
 
-import pytest
-
-from pywheel.clock import ManualClock
 from pywheel.jobs.job import SHARDS
-from tests.stores.notifying import FAR, LIMIT, Host, by_owner, ids, run, settle, settled
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "jobs.db"
-
-
-@pytest.fixture
-def clock():
-    return ManualClock()
-
-
-@pytest.fixture
-def host(path, clock):
-    host = Host(path, clock)
-    yield host
-    host.close()
-
-
-@pytest.fixture
-def other(path, clock, host):
-    """The same file, opened once more: as another process would."""
-    other = Host(path, clock)
-    yield other
-    other.close()
-
+from tests.stores.notifying import FAR, LIMIT, by_owner, ids, run, settle, settled
 
 # ---- rings and hints ------------------------------------------------------------------------------------------------
 
@@ -258,6 +229,29 @@ def test_an_owner_that_falls_silent_during_the_commit_is_replaced(host, other, c
         a.beat(0)
         clock.advance(0.1)
     transaction.tell()
+    assert a.wait(0) is True
+    assert a.hints().reload
+
+
+def test_a_worker_that_others_took_for_silent_while_it_beat_reads_all_again(host, other, clock, monkeypatch):
+    """It was held up between its look at the time and its heartbeat: what was put meanwhile was told to others."""
+    a, b = host.notifier("t"), other.notifier("t")
+    for worker in (a, b):
+        worker.publish(FAR)
+    clock.advance(0.6)
+    b.beat(0)
+    settled(a, b)
+    now, put = host.presence.now, []
+
+    def held_up():
+        seen = now()
+        if not put:
+            clock.advance(0.001)
+            put.extend(other.put(1) for _ in range(SHARDS))
+        return seen
+
+    monkeypatch.setattr(host.presence, "now", held_up)
+    a.beat(0)
     assert a.wait(0) is True
     assert a.hints().reload
 

@@ -10,7 +10,6 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from pywheel import StoreError
-from pywheel.clock import ManualClock
 from pywheel.jobs.job import SHARDS
 from pywheel.stores.sqlite import bell, presence_page
 from tests.stores.notifying import (
@@ -27,32 +26,6 @@ from tests.stores.notifying import (
     until,
     workers_of,
 )
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "jobs.db"
-
-
-@pytest.fixture
-def clock():
-    return ManualClock()
-
-
-@pytest.fixture
-def host(path, clock):
-    host = Host(path, clock)
-    yield host
-    host.close()
-
-
-@pytest.fixture
-def other(path, clock, host):
-    """The same file, opened once more: as another process would."""
-    other = Host(path, clock)
-    yield other
-    other.close()
-
 
 # ---- files ----------------------------------------------------------------------------------------------------------
 
@@ -102,6 +75,26 @@ def test_a_putter_that_still_has_the_deleted_page_tells_who_has_left_it(path, ho
     transaction.tell()
     assert worker.wait(0) is True
     assert worker.hints().reload
+
+
+def test_a_worker_that_began_with_a_new_page_learns_what_was_told_to_the_old_one(path, host, other, clock, monkeypatch):
+    """Whoever leaves the old page says so: until then its putters knew of nobody else."""
+    old = host.notifier("t")
+    old.publish(FAR)
+    other.put(1)
+    workers_of(path).unlink()
+    with ExitStack() as stack:
+        third = Host(path, clock)
+        stack.callback(third.close)
+        new = third.notifier("t")
+        new.publish(FAR)
+        settle(new)  # it has read all that there is
+        other.put(1)
+        assert new.wait(0) is False
+        soon(host, monkeypatch)
+        old.beat(0)
+        assert new.wait(0) is True
+        assert new.hints().reload
 
 
 def test_a_page_that_somebody_else_made_is_found(path, host, monkeypatch):

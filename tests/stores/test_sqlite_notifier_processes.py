@@ -8,37 +8,10 @@ import threading
 import pytest
 
 from pywheel import StoreError
-from pywheel.clock import ManualClock
 from pywheel.jobs.job import SHARDS
 from pywheel.stores.sqlite import bell, presence_page
 from pywheel.stores.sqlite.presence_page import SLOTS
 from tests.stores.notifying import FAR, LIMIT, Host, by_owner, child, ids, names, settle, settled, until, workers_of
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "jobs.db"
-
-
-@pytest.fixture
-def clock():
-    return ManualClock()
-
-
-@pytest.fixture
-def host(path, clock):
-    host = Host(path, clock)
-    yield host
-    host.close()
-
-
-@pytest.fixture
-def other(path, clock, host):
-    """The same file, opened once more: as another process would."""
-    other = Host(path, clock)
-    yield other
-    other.close()
-
 
 # ---- many, and processes --------------------------------------------------------------------------------------------
 

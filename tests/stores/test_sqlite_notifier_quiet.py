@@ -4,34 +4,7 @@ import threading
 
 import pytest
 
-from pywheel.clock import ManualClock
-from tests.stores.notifying import LIMIT, Host, run, settle, settled
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "jobs.db"
-
-
-@pytest.fixture
-def clock():
-    return ManualClock()
-
-
-@pytest.fixture
-def host(path, clock):
-    host = Host(path, clock)
-    yield host
-    host.close()
-
-
-@pytest.fixture
-def other(path, clock, host):
-    """The same file, opened once more: as another process would."""
-    other = Host(path, clock)
-    yield other
-    other.close()
-
+from tests.stores.notifying import LIMIT, run, settle, settled
 
 # ---- leases ---------------------------------------------------------------------------------------------------------
 

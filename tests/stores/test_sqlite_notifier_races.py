@@ -13,6 +13,7 @@ from tests.stores.notifying import LIMIT, Host, until, workers_of
 ROUNDS = 6
 PUTS = 60
 SPAN = 1_000  # due times lie in there
+LOOKS = 0.3  # seconds within which each looks whether the page is still the file of its name
 
 
 class Worker(threading.Thread):
@@ -27,13 +28,17 @@ class Worker(threading.Thread):
         self.shards = 0
         self.notifier = None
         self.stop = False
-        self.settled = False
+        self.looked = 0.0  # when the last step began that is over
+        self.stirred = float("inf")  # when the last one ended that changed anything
         self.error = None
 
     def run(self):
         try:
             while not self.stop:
-                self.step()
+                began = time.monotonic()
+                if self.step():
+                    self.stirred = time.monotonic()
+                self.looked = began
             self.notifier.close()
             self.host.close()
         except BaseException as error:
@@ -46,6 +51,7 @@ class Worker(threading.Thread):
         self.host.announce(self.notifier.worker, "t")
 
     def step(self):
+        """Go on; return whether there was anything to do."""
         if self.notifier is None:
             self.begin()
         notifier = self.notifier
@@ -54,7 +60,7 @@ class Worker(threading.Thread):
         members = [member.worker for member in notifier.members() if member.silent <= SILENT]
         if notifier.worker not in members:
             self.host.announce(notifier.worker, "t")
-            return
+            return True
         shards = shards_of(notifier.worker, "t", members)
         gained, self.shards = shards & ~self.shards, shards
         if rung:
@@ -70,7 +76,7 @@ class Worker(threading.Thread):
             before, self.horizon = self.horizon, self.horizon + self.random.randrange(10)
             notifier.publish(self.horizon)
             self.read(shards, before)
-        self.settled = not (rung or gained or moved)
+        return bool(rung or gained or moved)
 
     def read(self, shards, above):
         """Only what this worker cannot know yet: so a hint that is missing stays missing."""
@@ -100,6 +106,12 @@ def puts(path, seed, counts, workers):
     host.close()
 
 
+def settled(workers, since):
+    """Whether each worker has looked, and found nothing to do, after all others had done their last."""
+    looked = [worker.looked for worker in workers]  # first: what is done from here on makes `stirred` later
+    return min(looked) > max(since, *(worker.stirred for worker in workers)) + LOOKS
+
+
 def near(workers, chance):
     """Return a due time near some horizon, as it moves just now."""
     return min(max(chance.choice(workers).horizon + chance.randrange(-5, 30), 0), SPAN)
@@ -122,9 +134,9 @@ def test_every_job_is_known_to_its_owner_in_the_end(tmp_path, seed):
             workers_of(path).unlink(missing_ok=True)
     for thread in producers:
         thread.join(LIMIT)
-    until(lambda: all(worker.settled or worker.error for worker in workers))
-    time.sleep(0.3)  # nobody reads by itself from here on: what is not known by then was lost
-    until(lambda: all(worker.settled or worker.error for worker in workers))
+    # Nobody reads by itself after that: what is not known by then was lost.
+    over = time.monotonic()
+    until(lambda: settled(workers, over) or any(worker.error for worker in workers))
     host = Host(path)
     jobs = {id for (id,) in host.connection.execute("SELECT id FROM job")}
     host.close()

@@ -11,7 +11,6 @@ from collections import Counter
 from datetime import timedelta
 
 from pywheel import JobExists, JobQueue, ManualClock, StoreError
-from pywheel.events import Events
 from pywheel.jobs import State
 from pywheel.jobs.commands import Claim, Pause
 from pywheel.jobs.lifecycle import LOST_BEGUN, LOST_HELD
@@ -19,18 +18,14 @@ from pywheel.jobs.retry import RetryPolicy
 from pywheel.stores import open
 from pywheel.stores.contract import Filter
 from pywheel.testing import FaultyStore
-from pywheel.worker.dispatcher import Dispatcher
-from pywheel.worker.pools import Pool
-from pywheel.worker.runners import Runner
+from tests.worker.simulated_worker import Killed, SimulatedWorker
 
 NOW = 1_700_000_000_000
 HOUR = 3_600
 TOPICS = ("a", "b", "c")
 TTR = 2.0  # seconds
 PATIENCE = 2.0  # seconds that a due job may wait while somebody has room for it
-SILENCE = (
-    0.85  # seconds more for each worker that falls silent meanwhile: each may have been the job's owner in its turn
-)
+SILENCE = 0.85  # seconds more for each worker that falls silent meanwhile: each may have been the owner in its turn
 TROUBLE = 1.6  # seconds after a fault of the store in which its workers may be away
 TRIAL = 0.35  # seconds that a job which may have killed its process keeps the others of that kind waiting, at first
 POISON = b"poison"
@@ -45,94 +40,6 @@ class Steady(RetryPolicy):
 
     def __init__(self):
         super().__init__((500,), 0.0)
-
-
-class Killed(BaseException):
-    """A handler ended its process."""
-
-
-class StillPool(Pool):
-    """A pool without threads: a handler that starts ends when the world's clock says so."""
-
-    def __init__(self, handler, outside, world, worker):
-        super().__init__(handler, outside, Runner())
-        self.world = world
-        self.worker = worker
-        self.running = {}  # lease: when it ends, by the monotonic clock
-
-    @property
-    def free(self):
-        return self.handler.concurrency - len(self.running)
-
-    def feed(self, leases):
-        self._queue.extend(leases)
-        self.start()
-
-    def start(self):
-        while self._queue and self.free > 0:
-            lease = self._queue.popleft()
-            if self._starts(lease):
-                self.running[lease] = self._clock.time() + self.world.started(lease, self.worker)
-
-    def end(self):
-        now = self._clock.time()
-        for lease in [lease for lease, end in self.running.items() if end <= now]:
-            del self.running[lease]
-            lease.error = ValueError("boom") if self.world.fails() else None
-            self.world.ended(lease)
-            self._ended(lease)
-        self.start()
-
-
-class SimulatedWorker:
-    """A dispatcher, and what the world does to it."""
-
-    def __init__(self, world, topics):
-        self.world = world
-        self.paused = set()  # the topics that it knows to be paused
-        handlers = {topic: world.queue.handlers[topic] for topic in topics}
-        self.notifier = world.store.notifier("w")
-        self.dispatcher = Dispatcher(
-            world.store,
-            self.notifier,
-            handlers,
-            lambda handler, outside: StillPool(handler, outside, world, self),
-            Events(),
-        )
-        self.topics = topics
-        self.announced = False
-        self.stopped_until = 0.0
-        self.draining = False
-
-    def turn(self):
-        """Work until there is nothing to do at this moment."""
-        if self.world.clock.time() < self.stopped_until:
-            return
-        for _ in range(20):
-            if not self.announced:
-                try:
-                    self.dispatcher.announce()
-                    self.announced = True
-                except StoreError:
-                    return
-            self.dispatcher._rung |= self.notifier.wait(0)
-            for topic in self.dispatcher.topics.values():
-                topic.pool.end()
-            if not self.dispatcher.step():
-                self.world.troubled()
-                return
-            self.paused = set(self.world.paused)
-            if self.dispatcher.timeout() > 0:
-                return
-
-    def has_room(self, topic):
-        there = self.announced and not self.draining and self.world.clock.time() >= self.stopped_until
-        return there and topic in self.topics and self.dispatcher.topics[topic].pool.free > 0
-
-    def drain(self):
-        self.draining = True
-        self.dispatcher.drain()
-        self.announced = False
 
 
 class World:

@@ -14,20 +14,10 @@ from pywheel import JobQueue
 from pywheel.jobs import Outcome, State
 from tests.isolated.child import environment
 from tests.jobs.waiting import until
+from tests.worker.noted import Noted
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 HERE = Path(__file__).parent
-
-
-class Ledger:
-    """What processes noted, line by line; a line is written by one call and survives its process."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def lines(self, word):
-        text = self.path.read_text() if self.path.exists() else ""
-        return [line.split()[1:] for line in text.splitlines() if line.startswith(word + " ")]
 
 
 @pytest.fixture
@@ -43,7 +33,7 @@ def queue(url):
 
 @pytest.fixture
 def ledger(tmp_path):
-    return Ledger(tmp_path / "ledger.txt")
+    return Noted(tmp_path / "ledger.txt")
 
 
 @pytest.fixture

@@ -16,19 +16,13 @@ from pywheel import BadJob, GiveUp, JobExists, JobQueue, RetryLater, Worker
 from pywheel.jobs import State
 from tests.isolated.child import environment, run
 from tests.jobs.waiting import finished, until
+from tests.worker.noted import Noted
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="processes of POSIX")
 HERE = Path(__file__).parent
 
 
-class Ledger:
-    def __init__(self, path):
-        self.path = path
-
-    def lines(self, word):
-        text = self.path.read_text() if self.path.exists() else ""
-        return [line.split()[1:] for line in text.splitlines() if line.split()[0] == word]
-
+class Ledger(Noted):
     def pids(self, id=None):
         return {int(line[2]) for line in self.lines("start") if id in (None, int(line[0]))}
 

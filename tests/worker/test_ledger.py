@@ -13,7 +13,9 @@ import pytest
 
 from pywheel import JobQueue, StoreError
 from tests.isolated.child import environment
-from tests.worker.ledger import Accounts, Pen
+from tests.jobs.waiting import until
+from tests.worker.accounts import Accounts
+from tests.worker.ledger import Pen, lines
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 HERE = Path(__file__).parent
@@ -71,6 +73,11 @@ class Storm:
 
     def producer(self):
         return self.start("ledger_producer.py", self.name(), self.draw.randrange(10**6), *TOPICS)
+
+    def tell(self, producer, number):
+        """Send a producer a signal, once it would not die of it."""
+        until(lambda: any(line["pid"] == producer.pid for line in lines(self.path)["comes"]))
+        producer.send_signal(number)
 
     def worker(self, topics=None, grace=None):
         """Start a worker; every topic is somebody's most of the time, and in the end everybody's."""
@@ -144,7 +151,7 @@ class Storm:
         self.producers.append(self.producer())
 
     def fork(self):
-        self.draw.choice(self.producers).send_signal(signal.SIGUSR1)
+        self.tell(self.draw.choice(self.producers), signal.SIGUSR1)
 
     def poison(self):
         """Put a job that kills the process that handles it."""
@@ -225,14 +232,14 @@ class Storm:
         while self.later:
             self.let_pass(0.1)
         for producer in self.producers:
-            producer.terminate()
+            self.tell(producer, signal.SIGTERM)
         for producer in self.producers:
             assert producer.wait(60) == 0
         self.calm = True
         self.workers.append(self.worker())
-        until = time.monotonic() + DRAINED
+        end = time.monotonic() + DRAINED
         while any(count.delayed or count.running for count in self.queue.counts().values()):
-            assert time.monotonic() < until, f"jobs are left: {self.queue.counts()}"
+            assert time.monotonic() < end, f"jobs are left: {self.queue.counts()}"
             self.let_pass(0.1)
 
     def end(self):

@@ -6,88 +6,20 @@ import logging
 import os
 import pty
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from pywheel import BadJob, JobQueue, StoreError, Supervisor
+from pywheel import JobQueue, StoreError, Supervisor
 from pywheel.jobs import Counts, State
 from pywheel.worker import supervisor as module
-from tests.isolated.child import environment
 from tests.jobs.waiting import finished, until
 from tests.worker.test_isolation import alive
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="processes of POSIX")
 HERE = Path(__file__).parent
-
-
-class Shop:
-    """A folder with a store, a ledger, and supervisors at work for them."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.queue = JobQueue(f"sqlite:///{folder}/jobs.db")
-        self.processes = []
-        self.errors = folder / "errors"
-
-    def start(self, processes=2, target="supervised_shop:queue", **options):
-        command = [sys.executable, str(HERE / "supervise.py"), target, str(processes), json.dumps(options)]
-        with self.errors.open("w") as errors:
-            process = subprocess.Popen(command, cwd=HERE, env=self.environment(), stderr=errors)
-        self.processes.append(process)
-        return process
-
-    def environment(self):
-        return environment(SHOP_FOLDER=str(self.folder), PYTHONDONTWRITEBYTECODE="1")
-
-    def lines(self, word):
-        ledger = self.folder / "ledger"
-        lines = ledger.read_text().splitlines() if ledger.exists() else []
-        return [line.split()[1:] for line in lines if line.split()[0] == word]
-
-    def status(self, name):
-        try:
-            return json.loads((self.folder / "status").read_text())[name]
-        except FileNotFoundError:
-            return []
-
-    def up(self, count=2):
-        """Return the workers that are up, once they are so many and no others are left."""
-        until(lambda: len(self.status("up")) == len(self.status("all")) == count)
-        return self.status("up")
-
-    def said(self, text):
-        return text in self.errors.read_text()
-
-    def pids(self):
-        return {int(pid) for [pid] in self.lines("import")} | {int(line[1]) for line in self.lines("start")}
-
-    def started(self, id):
-        return [line for line in self.lines("start") if int(line[0]) == id]
-
-    def version(self, text):
-        (self.folder / "version").write_text(text)
-
-    def go(self):
-        (self.folder / "go").touch()
-
-
-@pytest.fixture
-def shop(tmp_path):
-    shop = Shop(tmp_path)
-    yield shop
-    shop.go()
-    for process in shop.processes:
-        process.kill()
-        process.wait()
-    for pid in filter(alive, shop.pids()):
-        os.kill(pid, signal.SIGCONT)
-        os.kill(pid, signal.SIGKILL)
-    shop.queue.close()
-    print(shop.errors.read_text() if shop.errors.exists() else "")
 
 
 # ---- one life -------------------------------------------------------------------------------------------------------
@@ -223,118 +155,6 @@ def test_a_crash_loop_is_said_and_slows_down(shop):
     assert shop.said("the next one starts in 0.1 s\n")
     assert shop.said("the next one starts in 1.6 s: a crash loop")
     assert len(shop.lines("import")) <= 6
-
-
-# ---- errors at the start --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("target", "options", "error"),
-    [
-        ("no_such_shop:queue", {}, "BadJob: there is no module no_such_shop: run this where it can be imported"),
-        ("supervised_shop:nothing", {}, "BadJob: nothing in supervised_shop is no JobQueue"),
-        ("supervised_shop", {}, "BadJob: 'supervised_shop' names no queue"),
-        ("supervised_shop:queue", {"topics": ["mial"]}, "BadJob: no handler for mial"),
-        ("supervised_shop:queue", {"grase": 5}, "WorkersFailed: no worker could begin: TypeError"),
-        ("supervised_shop:queue", {"store": "sqlite:////no/such/folder/jobs.db"}, "NotAStore"),
-    ],
-)
-def test_an_error_at_the_start_is_said_once_and_ends_it(shop, target, options, error):
-    supervisor = shop.start(3, target, **options)
-    assert supervisor.wait(60) != 0
-    assert shop.errors.read_text().count(error) == 1 or ("grase" in options and shop.said(error))
-    until(lambda: not any(map(alive, shop.pids())))
-
-
-@pytest.mark.parametrize(
-    ("version", "error"),
-    [
-        ("broken", "WorkersFailed: no worker could begin: RuntimeError: the new version is broken"),
-        ("crashing", "WorkersFailed: no worker could begin: killed by SIGKILL"),
-    ],
-)
-def test_a_program_that_nobody_can_import_ends_it(shop, version, error):
-    shop.version(version)
-    assert shop.start(3).wait(60) == 2
-    assert shop.said(error)
-    assert shop.errors.read_text().count("Traceback") == (version == "broken")
-    assert len(shop.lines("import")) <= 6
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"processes": 0}, {"processes": True}, {"processes": "2"}, {"stall": -1}, {"grace": "x"}, {"name": b"x"}],
-)
-def test_options_that_make_no_sense_are_refused(options):
-    with pytest.raises(BadJob):
-        Supervisor("shop:queue", **options)
-
-
-# ---- a rolling restart ----------------------------------------------------------------------------------------------
-
-
-def test_a_hang_up_signal_replaces_all_while_somebody_is_always_up(shop):
-    supervisor = shop.start(2)
-    first = shop.up()
-    shop.version("2")
-    supervisor.send_signal(signal.SIGHUP)
-    fewest = 2
-    while set(first) & set(shop.status("all")):
-        fewest = min(fewest, len(shop.status("up")))
-        id = shop.queue.put("t", b"x")
-        assert finished(shop.queue, id).attempt == 1
-    assert fewest == 2
-    assert not set(first) & set(shop.up())
-    id = shop.queue.put("t", b"x")
-    finished(shop.queue, id)
-    assert shop.started(id)[0][2] == "2"
-    assert shop.said("all workers are replaced")
-
-
-def test_hang_up_signals_during_a_rolling_restart_end_with_all_replaced_and_the_number_wanted(shop):
-    supervisor = shop.start(2)
-    first = shop.up()
-    for number in range(6):
-        shop.version(str(number))
-        supervisor.send_signal(signal.SIGHUP)
-        time.sleep(0.15)
-        assert len(shop.status("up")) >= 2
-    until(lambda: shop.said("all workers are replaced"))
-    assert not set(first) & set(shop.up())
-    for _ in range(10):
-        id = shop.queue.put("t", b"x")
-        finished(shop.queue, id)
-        assert shop.started(id)[0][2] == "5"
-    assert shop.said("beginning again with the replacement")
-
-
-@pytest.mark.parametrize("version", ["broken", "crashing"])
-def test_a_new_version_that_does_not_start_leaves_the_old_workers_at_work(shop, version):
-    supervisor = shop.start(2)
-    first = shop.up()
-    shop.version(version)
-    supervisor.send_signal(signal.SIGHUP)
-    until(lambda: shop.said("the new version does not start; 2 workers of the old one go on"))
-    assert shop.up() == first
-    id = shop.queue.put("t", b"x")
-    assert finished(shop.queue, id).state is State.DONE
-    shop.version("3")
-    supervisor.send_signal(signal.SIGHUP)
-    until(lambda: shop.said("all workers are replaced"))
-    assert not set(first) & set(shop.up())
-
-
-def test_a_rolling_restart_waits_for_no_handler_that_goes_on(shop):
-    supervisor = shop.start(2)
-    shop.up()
-    id = shop.queue.put("steady")
-    until(lambda: shop.started(id))
-    supervisor.send_signal(signal.SIGHUP)
-    until(lambda: shop.said("all workers are replaced"))
-    until(lambda: len(shop.status("all")) == 3)
-    shop.go()
-    assert (finished(shop.queue, id).state, shop.queue.get(id).attempt) == (State.DONE, 1)
-    shop.up()
 
 
 # ---- terminals ------------------------------------------------------------------------------------------------------

@@ -307,7 +307,9 @@ def test_finished_jobs_are_forgotten_after_the_time_that_they_are_kept(live_queu
 # ---- what makes no sense, and what is said --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [{"concurrency": 0}, {"concurrency": 1.5}, {"ttr": "never"}, {"ttr": -1}])
+@pytest.mark.parametrize(
+    "options", [{"concurrency": 0}, {"concurrency": 1.5}, {"ttr": "never"}, {"ttr": -1}, {"ttr": 0}]
+)
 def test_a_handler_that_makes_no_sense_is_refused(live_queue, options):
     with pytest.raises(BadJob):
         live_queue.handler("t", **options)(print)

@@ -174,7 +174,7 @@ def _called() -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             print(message)
         else:
-            fail(message)
+            fail(message + _place(error))
         return USAGE
     except StoreError as error:
         fail(str(error))
@@ -186,3 +186,14 @@ def _called() -> int:
         fail(str(error))
         return USAGE
     return result if isinstance(result, int) else 0
+
+
+def _place(error: Any) -> str:
+    """Return the end of a message about an option that stands before the command and belongs behind it."""
+    name, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
+    if name is None or context is None or context.parent is not None:
+        return ""
+    for command in context.command.commands.values():
+        if any(name in parameter.opts for parameter in command.params):
+            return f": it follows the command: pywheel {command.name} {name} ..."
+    return ""

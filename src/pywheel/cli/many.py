@@ -9,6 +9,7 @@ import typer
 
 from .._errors import BadJob
 from ..client.queue import JobQueue
+from ..jobs.checks import did_you_mean
 from ..jobs.durations import duration
 from ..jobs.job import Job, State
 from .options import (
@@ -25,7 +26,6 @@ from .options import (
     Yes,
     ask_first,
     between,
-    did_you_mean,
     existing,
     opened,
     span,

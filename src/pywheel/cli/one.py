@@ -83,12 +83,17 @@ def _content(body: str | None, file: Path | None, *, text: bool) -> bytes:
     content = body.encode("utf-8", "surrogateescape")
     if not text:
         try:
-            json.loads(content)
+            json.loads(content, parse_constant=_not_in_json)
         except (ValueError, RecursionError):
             raise BadJob(
                 f"{body[:60]!r} is no JSON: quote it like '\"text\"', or give --text to put it as it is"
             ) from None
     return content
+
+
+def _not_in_json(word: str) -> None:
+    """Refuse NaN and Infinity, which Python's reader takes and those of other languages do not."""
+    raise ValueError(word)
 
 
 def show(job: Ref, store: Store = DEFAULT_STORE, topic: OfTopic = None, as_json: AsJson = False) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import sys
-from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final
 from urllib.parse import quote
@@ -15,7 +13,7 @@ import typer
 
 from .._errors import BadJob, PywheelError
 from ..client.queue import JobQueue
-from ..jobs.durations import LONGEST, Duration, delay_ms
+from ..jobs.durations import Duration, signed_ms
 from .output import emit, on_terminal
 
 NO, USAGE, STORE = 1, 2, 3
@@ -108,23 +106,12 @@ def bound(text: str | None, name: str) -> datetime | None:
     """Return a time, or one so far from now, if there is one."""
     if text is None or re.match(r"[0-9]{4}-?[0-9W]", text):
         return moment(text)
-    back = text.startswith("-")
-    away = timedelta(milliseconds=min(delay_ms(span(text.lstrip("-")), name), LONGEST))
-    try:
-        return datetime.now(UTC) - away if back else datetime.now(UTC) + away
-    except OverflowError:
-        raise BadJob(f"{name} {text[:60]!r} is too far away") from None
+    return datetime.now(UTC) + timedelta(milliseconds=signed_ms(span(text), name))
 
 
 def between(due_from: str | None, due_until: str | None) -> dict[str, Any]:
     """Return these two words of a filter."""
     return {"due_from": bound(due_from, "--due-from"), "due_until": bound(due_until, "--due-until")}
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message about a name that is not known."""
-    near = difflib.get_close_matches(name, list(known), 1)
-    return f", did you mean {near[0][:80]}?" if near else ""
 
 
 # ---- changes --------------------------------------------------------------------------------------------------------

@@ -45,8 +45,7 @@ class _Look:
         supervisor, about = self._supervisor, self._supervisor.about
         if about and not self._began:
             self._began = True
-            topics = ", ".join(about["topics"])
-            note(f"pywheel: {self._terms.processes} processes working on {about['store']}, topics {topics}")
+            self._terms.say_where(f"{self._terms.processes} processes working", about["store"], about["topics"])
             if self._terms.live:
                 queue = self._shown.enter_context(JobQueue(about["store"], create=False))
                 self._shown.enter_context(LiveView(queue, _Numbers(supervisor)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from typing import Annotated
 
 import typer
@@ -12,8 +11,8 @@ from .._errors import BadJob
 from ..client.queue import JobQueue
 from ..events import Event, JobEnded, JobGivenBack, JobStarted, LeaseLost, WorkerDrains
 from ..jobs.durations import duration
-from ..worker.loading import LOG_FORMAT, load
-from .options import absolute, did_you_mean, span, span_or_none
+from ..worker.loading import LOG_FORMAT, chosen, load
+from .options import absolute, span, span_or_none
 from .output import note, on_terminal
 from .reload import Watch, begin_again, wait_for_mending
 from .terms import Terms
@@ -85,20 +84,10 @@ def _ready(target: str, terms: Terms) -> JobQueue:
     queue = load(target)
     if not isinstance(queue, JobQueue):
         raise BadJob(f"{target[:80]} is no JobQueue")
-    for topic in terms.topics:
-        if topic not in queue.handlers:
-            known = did_you_mean(topic, queue.handlers) or f": there are {', '.join(queue.handlers)[:400]}"
-            raise BadJob(f"{target[:80]} has no handler for {topic[:80]!r}{known}")
+    chosen(queue.handlers, terms.topics or None)
     if terms.store is not None:
         queue.use(absolute(terms.store))
     return queue
-
-
-def _say_where(queue: JobQueue, terms: Terms, who: str) -> None:
-    note(f"pywheel: {who} on {queue.store.url}, topics {', '.join(sorted(terms.topics or queue.handlers))}")
-    elsewhere = os.environ.get("PYWHEEL_STORE")
-    if terms.store is None and elsewhere and absolute(elsewhere) != queue.store.url:
-        note("pywheel: PYWHEEL_STORE names another store; it counts here with --store only")
 
 
 def _run(queue: JobQueue, terms: Terms, watch: Watch | None = None) -> None:
@@ -107,7 +96,7 @@ def _run(queue: JobQueue, terms: Terms, watch: Watch | None = None) -> None:
     from .live_view import LiveView
 
     worker = Worker(queue, topics=terms.topics or None, grace=terms.grace, keep=terms.keep)
-    _say_where(queue, terms, "working")
+    terms.say_where("working", queue.store.url, terms.topics or queue.handlers)
     queue.events.listen(_Drain())
     if watch is not None:
         watch.start(worker.stop)

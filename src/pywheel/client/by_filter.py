@@ -183,7 +183,7 @@ class ByFilter(Base):
         return await asyncio.to_thread(self.counts)
 
     def topics(self) -> Topics:
-        """Return the topics, by name, and whether they are paused."""
+        """Return the topics, by name, and whether they are paused. O(topics)."""
         return self.store.topics()
 
     async def atopics(self) -> Topics:
@@ -222,7 +222,7 @@ class ByFilter(Base):
     ) -> int:
         """Forget up to `limit` finished jobs of a state that ended so long ago, and their history; return how many.
 
-        One transaction. O(log jobs + what is forgotten).
+        One transaction. O(log jobs + what is forgotten), for dead jobs O(dead and running jobs).
 
         Raises:
             BadJob: an argument makes no sense, such as a state that is not done, dead or cancelled.

@@ -16,7 +16,7 @@ __all__ = ["ByReference"]
 
 
 class ByReference(Base):
-    """What can be asked about one job, and done to it. Each method is O(log jobs)."""
+    """What can be asked about one job, and done to it. Each is O(log jobs), a history also by its rows."""
 
     def get(self, ref: Ref | Job) -> Job:
         """Return a job as it is now.

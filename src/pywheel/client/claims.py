@@ -51,7 +51,7 @@ class Claims(Base):
             raise
 
     def ack(self, job: Job) -> bool:
-        """Make a claimed job done. False: its lease was lost, the job is or will be delivered again."""
+        """Make a claimed job done; return whether the claim held. False: the job is or will be delivered again."""
         return self._do(Ack(*_receipt(job)))
 
     async def aack(self, job: Job) -> bool:
@@ -61,7 +61,7 @@ class Claims(Base):
     def nack(self, job: Job, delay: Duration | None = 0, *, error: str | None = None) -> State | None:
         """End a claim without success: delayed again, or dead if no attempt is left or `delay` is None.
 
-        Return the new state. None: the lease was lost, nothing changed.
+        Return the new state. None: the lease was lost, nothing changed. `delay` is None or as for `put`.
         """
         return self._do(_nack(job, delay, error))
 
@@ -70,7 +70,7 @@ class Claims(Base):
         return await self._ado(_nack(job, delay, error))
 
     def release(self, job: Job) -> bool:
-        """Give a claim back: due as before, no attempt spent. False: its lease was lost, nothing changed."""
+        """Give a claim back, due as before, no attempt spent; return whether it held. False changes nothing."""
         return self._do(Release(*_receipt(job)))
 
     async def arelease(self, job: Job) -> bool:
@@ -78,7 +78,7 @@ class Claims(Base):
         return await self._ado(Release(*_receipt(job)))
 
     def touch(self, job: Job, ttr: Duration = 60) -> bool:
-        """Let a claim's lease end `ttr` from now. False: it was lost."""
+        """Let a claim's lease end `ttr` from now, more than 0; return whether it held. False changes nothing."""
         return self._do(Touch(*_receipt(job), duration(ttr, "ttr", 1)))
 
     async def atouch(self, job: Job, ttr: Duration = 60) -> bool:

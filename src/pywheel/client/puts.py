@@ -69,7 +69,7 @@ class Puts(Base):
             at: an aware datetime, instead of a delay.
             key: yours, unique among the live jobs of the topic.
             replace: let a delayed job that has the key take these values. It keeps its id.
-            ttr: how long a handler may run, instead of what the handler says.
+            ttr: how long a handler may run, more than 0, instead of what the handler says.
             max_attempts: how often it is tried, instead of what the handler's retry policy says.
             headers: text by name, for the handler.
             traceparent: W3C trace context of the caller, for the handler.

@@ -35,7 +35,8 @@ class JobQueue(Puts, ByReference, ByFilter, Claims):
     Any thread may call any method. Each has a twin with an ``a`` before its name, a coroutine: ``await
     queue.aput(...)``. A *reference* to a job is its id, the Job itself, or a pair (topic, key), which means the live
     job with that key, or else the latest. All methods raise StoreError when the store cannot do it, and BadJob for
-    arguments that make no sense. An error means that nothing was done.
+    arguments that make no sense. An error means that nothing was done, with two exceptions: a change of many by filter
+    goes on in batches, and a commit that a signal handler interrupted may have happened; its StoreError says so.
 
     Args:
         url: the address of a store, or a Store.
@@ -79,7 +80,7 @@ class JobQueue(Puts, ByReference, ByFilter, Claims):
         keep_lease: bool = False,
         isolate: bool = False,
     ) -> Callable[[F], F]:
-        """Register the handler of a topic: a function or coroutine function that takes the Job.
+        """Return a decorator that registers a topic's handler: a function or coroutine function that takes the Job.
 
         It succeeds by returning. Any exception is a failed attempt, retried as `retry` says; GiveUp makes the job dead
         at once, RetryLater names the delay.
@@ -87,7 +88,7 @@ class JobQueue(Puts, ByReference, ByFilter, Claims):
         Args:
             topic: whose jobs it handles.
             concurrency: how many may run at once in a worker.
-            ttr: how long one may run until another worker may have its job.
+            ttr: how long one may run until another worker may have its job, more than 0.
             retry: when a failed job is tried again, and how often.
             keep_lease: renew the lease for as long as the handler runs and its process lives.
             isolate: run each job in a child process. It is killed at the ttr, unless the lease is kept; a job that

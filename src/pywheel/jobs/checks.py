@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from .._errors import BadJob
 from .commands import Ref
 from .job import Job, State
 
-__all__ = ["LONGEST_NAME", "MOST", "identity", "name", "number", "reference", "state_of", "whole"]
+__all__ = ["LONGEST_NAME", "MOST", "did_you_mean", "identity", "name", "number", "reference", "state_of", "whole"]
 
 MOST: Final = 2**63 - 1
 """The largest id, and the largest number that a store keeps."""
@@ -65,6 +66,14 @@ def state_of(state: State | str) -> State:
         return State(state)
     except ValueError:
         raise BadJob(f"{_shown(state)} is no state: {', '.join(State)}") from None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of a message about a name that is not known: the one that is most like it, or nothing."""
+    import difflib  # most programs never need it
+
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f", did you mean {near[0][:80]}?" if near else ""
 
 
 def _shown(value: Any) -> str:

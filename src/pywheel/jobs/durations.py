@@ -14,10 +14,12 @@ from .._errors import BadJob
 from .._seconds import LONGEST as LONGEST_NS
 from .._seconds import signed_ns
 
-__all__ = ["LONGEST", "Duration", "delay_ms", "duration", "moment"]
+__all__ = ["LONGEST", "Duration", "delay_ms", "duration", "moment", "signed_ms"]
 
 Duration = float | timedelta | str
-"""Seconds, a timedelta, or text: a number and a unit, one or more times, such as ``"30m"`` or ``"1h 30m"``."""
+"""Seconds, a timedelta, or text: a number and a unit, one or more times, such as ``"30m"`` or ``"1h 30m"``.
+
+A minus before the text makes all of it negative."""
 
 LONGEST: Final = LONGEST_NS // 1_000_000  # ms: 146 years, as for timers
 _DUST: Final = 1e-6  # ms, that is one nanosecond: 0.1 s is 100 ms, though 0.1 is a little more than a tenth
@@ -38,22 +40,29 @@ def delay_ms(value: Duration | Any, name: str = "delay") -> int:
         return math.ceil(value * 1000 - _DUST)
     if type(value) is int and 0 <= value < _EXACT:
         return value * 1000
-    return max(_signed_ms(value, name), 0)
+    return max(signed_ms(value, name), 0)
 
 
 def duration(value: Duration | Any, name: str, least: int = 0) -> int:
-    """Return a length of time in ms, rounded up, and at least `least`.
+    """Return a length of time in ms, rounded up.
 
     Raises:
-        BadJob: it is no duration, negative, not finite, or longer than 146 years.
+        BadJob: it is no duration, negative, less than `least` ms, not finite, or longer than 146 years.
     """
-    milliseconds = _signed_ms(value, name)
+    milliseconds = signed_ms(value, name)
     if milliseconds < 0:
         raise BadJob(f"{name} must not be negative, and is {value!r:.60}")
-    return max(milliseconds, least)
+    if milliseconds < least:
+        raise BadJob(f"{name} must be {least} ms or more, and is {value!r:.60}")
+    return milliseconds
 
 
-def _signed_ms(value: Any, name: str) -> int:
+def signed_ms(value: Duration | Any, name: str) -> int:
+    """Return a time in ms, rounded up. Far below zero there is only one number.
+
+    Raises:
+        BadJob: it is no duration, not finite, or longer than 146 years.
+    """
     if isinstance(value, str):
         return _parsed(value, name)
     if isinstance(value, bool):
@@ -69,15 +78,17 @@ def _signed_ms(value: Any, name: str) -> int:
 
 
 def _parsed(text: str, name: str) -> int:
-    total, at = 0.0, 0
+    sign = -1 if text.startswith("-") else 1
+    total, begin = 0.0, int(sign < 0)
+    at = begin
     while match := _PART.match(text, at):
-        total += float(match[1]) * _UNITS[match[2]]
+        total += sign * float(match[1]) * _UNITS[match[2]]
         at = match.end()
-    if at == 0 or at != len(text):
+    if at == begin or at != len(text):
         raise BadJob(f"{name} {text[:60]!r} is not understood: write it like 500ms, 30s, 10m, 1h 30m, 2d")
     if not total <= LONGEST:
         raise BadJob(f"{name} is out of range: at most 146 years, which is {LONGEST // 86_400_000} days")
-    return math.ceil(total - _DUST)
+    return math.ceil(max(total, -LONGEST) - _DUST)
 
 
 def moment(value: Any, name: str = "at") -> int:

@@ -30,6 +30,7 @@ __all__ = [
     "is_async",
     "kept",
     "rest_of",
+    "to_the_end",
     "verdict",
 ]
 
@@ -162,6 +163,12 @@ def rest_of(result: Any) -> Awaitable[Any] | None:
     if inspect.isgenerator(result) or inspect.isasyncgen(result):
         raise TypeError(f"the handler returned {type(result).__name__} {result.__name__!r:.80}: nothing of it was run")
     return result if inspect.isawaitable(result) else None
+
+
+async def to_the_end(rest: Awaitable[Any] | None) -> None:
+    """Await what is left, and what that leaves, until the handler has ended. Raises what it raises."""
+    while rest is not None:
+        rest = rest_of(await rest)
 
 
 def ending(handler: Handler, job: Job, error: BaseException | None) -> Ack | Nack:

@@ -31,7 +31,7 @@ __all__ = ["Histogram", "Tally"]
 _STEPS: Final = 8  # buckets for each doubling
 _SMALLEST: Final = 1e-6  # seconds; what is below lies in the first bucket
 _BUCKETS: Final = 40 * _STEPS + 1  # up to 12 days; what is beyond lies in the last
-_EDGES: Final[list[float]] = [_SMALLEST * 2.0 ** (place / _STEPS) for place in range(_BUCKETS - 1)]  # of all but the last
+_EDGES: Final[list[float]] = [_SMALLEST * 2.0 ** (place / _STEPS) for place in range(_BUCKETS - 1)]
 _bucket: Final = partial(bisect_left, _EDGES)
 """Returns in which bucket a value lies."""
 _TOGETHER: Final = 256  # values that are counted at once

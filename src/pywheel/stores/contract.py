@@ -27,6 +27,17 @@ class Filter(NamedTuple):
     due_until: int | None = None  # due at or before, ms
     error: str | None = None  # its last error contains this text
 
+    def fits(self, job: Job) -> bool:
+        """Whether it means this job."""
+        return (
+            self.topic in (None, job.topic)
+            and self.state in (None, job.state)
+            and self.key in (None, job.key)
+            and (self.due_from is None or job.due >= self.due_from)
+            and (self.due_until is None or job.due <= self.due_until)
+            and (self.error is None or self.error in (job.last_error or ""))
+        )
+
 
 class Span(NamedTuple):
     """What a worker wants to read of a topic."""

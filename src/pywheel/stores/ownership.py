@@ -26,9 +26,8 @@ def owners(topic: str, workers: Collection[str]) -> tuple[str, ...]:
     if not workers:
         return ()
     table = _table(frozenset(workers))
-    turn = (
-        crc32(topic.encode("utf-8", "surrogatepass")) % SHARDS
-    )  # or one worker would have the same part of each topic
+    # Turned for each topic: or one worker would have the same part of all of them.
+    turn = crc32(topic.encode("utf-8", "surrogatepass")) % SHARDS
     return table[turn:] + table[:turn]
 
 

@@ -26,7 +26,6 @@ class FaultyStore(Store):
         self.url = store.url
         self.durability = store.durability
         self.clock = store.clock
-        self.durability = store.durability
         self.fault = fault
         self.away = False
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Awaitable
 from typing import Any
 
 from ..client.queue import JobQueue
 from ..events import JobEnded, JobStarted
 from ..jobs.commands import Ack, Release, Reserve
-from ..jobs.handler import Handler, current_job, ending, rest_of
+from ..jobs.handler import Handler, current_job, ending, rest_of, to_the_end
 from ..jobs.job import Job, Outcome, State
 from ..stores.contract import Span
 from ..stores.ownership import ALL
@@ -66,7 +65,7 @@ def _handle(queue: JobQueue, handler: Handler, job: Job, runner: asyncio.Runner)
     token = current_job.set(job)
     try:
         if (rest := rest_of(handler.function(job))) is not None:
-            runner.run(_to_the_end(rest), context=contextvars.copy_context())
+            runner.run(to_the_end(rest), context=contextvars.copy_context())
     except (Exception, asyncio.CancelledError, SystemExit) as raised:  # noqa: BLE001  (as in a worker: the attempt failed)
         error = raised
     except BaseException:  # Ctrl-C, or pytest.fail: it is for whoever runs the test
@@ -80,11 +79,6 @@ def _handle(queue: JobQueue, handler: Handler, job: Job, runner: asyncio.Runner)
         raise outcome
     if outcome:  # else the lease was lost
         _tell_end(queue, job, command, outcome, clock.time() - began)
-
-
-async def _to_the_end(rest: Awaitable[Any] | None) -> None:
-    while rest is not None:
-        rest = rest_of(await rest)
 
 
 def _tell_end(queue: JobQueue, job: Job, command: Any, outcome: Any, seconds: float) -> None:

@@ -20,11 +20,11 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from ..jobs.handler import current_job, error_text, rest_of, verdict
+from ..jobs.handler import current_job, error_text, rest_of, to_the_end, verdict
 from ..jobs.job import Job
 from .framing import receive, send
 from .loading import LOG_FORMAT, importing
@@ -98,18 +98,12 @@ def _handled(function: Callable[[Job], Any], job: Job, runner: asyncio.Runner) -
     try:
         rest = rest_of(function(job))
         if rest is not None:
-            runner.run(_finished(rest), context=contextvars.copy_context())
+            runner.run(to_the_end(rest), context=contextvars.copy_context())
     except BaseException as error:  # noqa: BLE001  (sys.exit in a handler ends the attempt, not the child)
         return error
     finally:
         current_job.reset(token)
     return None
-
-
-async def _finished(result: Awaitable[Any]) -> None:
-    rest: Awaitable[Any] | None = result
-    while rest is not None:
-        rest = rest_of(await rest)
 
 
 def _told(error: BaseException | None) -> dict[str, Any]:

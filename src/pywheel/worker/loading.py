@@ -1,18 +1,20 @@
-"""From ``module:name`` to the program that it names, in this process and in those that it starts."""
+"""From ``module:name`` to the program that it names and its handlers, in this process and in those that it starts."""
 
 from __future__ import annotations
 
 import importlib
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from .._errors import BadJob
+from ..jobs.checks import did_you_mean
+from ..jobs.handler import Handler
 
-__all__ = ["LOG_FORMAT", "importing", "interpreter", "load", "no_worker_while_importing"]
+__all__ = ["LOG_FORMAT", "chosen", "importing", "interpreter", "load", "no_worker_while_importing"]
 
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(message)s"
 _importing = False
@@ -36,10 +38,31 @@ def load(target: str) -> Any:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise
         raise BadJob(f"there is no module {error.name}: run this where it can be imported") from error
-    program = getattr(module, name, None)
+    if not hasattr(module, name):
+        raise BadJob(f"there is no {name[:80]} in {module_name}{did_you_mean(name, vars(module))}")
+    program = getattr(module, name)
     if not hasattr(program, "store") or not hasattr(program, "handlers"):
         raise BadJob(f"{name[:80]} in {module_name} is no JobQueue")
     return program
+
+
+def chosen(handlers: Mapping[str, Handler], topics: Collection[str] | None) -> dict[str, Handler]:
+    """Return the handlers of these topics, or all for None.
+
+    Raises:
+        BadJob: there are no handlers, or none for one of the topics, or no topic is given.
+    """
+    if not handlers:
+        raise BadJob("there are no handlers: register one with @queue.handler(topic)")
+    if topics is None:
+        return dict(handlers)
+    there = f": there are {', '.join(handlers)[:400]}"
+    if not topics:
+        raise BadJob(f"no topic is given{there}")
+    for topic in topics:
+        if topic not in handlers:
+            raise BadJob(f"no handler for {topic[:80]!r}{did_you_mean(topic, handlers) or there}")
+    return {topic: handlers[topic] for topic in topics}
 
 
 def interpreter() -> list[str]:

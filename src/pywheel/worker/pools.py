@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 
 from ..clock import Clock
 from ..events import Events, JobStarted
-from ..jobs.handler import Handler, current_job
+from ..jobs.handler import Handler, current_job, to_the_end
 from .leases import Lease
-from .runners import Loop, Runner, Threads, awaited
+from .runners import Loop, Runner, Threads
 
 __all__ = ["AsyncPool", "Outside", "Pool", "ThreadPool"]
 
@@ -205,7 +205,7 @@ class AsyncPool(Pool):
             return
         current_job.set(lease.job)
         try:
-            await awaited(self.handler.function(lease.job))
+            await to_the_end(self.handler.function(lease.job))
         except asyncio.CancelledError as cancelled:
             lease.error = cancelled
             lease.handled = not self._stopped

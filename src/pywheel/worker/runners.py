@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
-from ..jobs.handler import rest_of
+from ..jobs.handler import rest_of, to_the_end
 
-__all__ = ["Loop", "Runner", "Threads", "awaited"]
+__all__ = ["Loop", "Runner", "Threads"]
 
 _LOGGER: Final = logging.getLogger("pywheel.jobs")
 _IDLE: Final = 30.0  # seconds after which an idle thread ends
@@ -126,7 +126,7 @@ class Loop(Runner):
         """Await what a plain function returned, if it is to be awaited, on the loop. TypeError for a generator."""
         rest = rest_of(result)
         if rest is not None:
-            asyncio.run_coroutine_threadsafe(awaited(rest), self._started()).result()
+            asyncio.run_coroutine_threadsafe(to_the_end(rest), self._started()).result()
 
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._mutex:
@@ -157,10 +157,3 @@ class Loop(Runner):
             task.cancel()
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
-
-
-async def awaited(result: Awaitable[Any]) -> None:
-    """Await what a handler returned, and what that returned, and so on."""
-    rest: Awaitable[Any] | None = result
-    while rest is not None:
-        rest = rest_of(await rest)

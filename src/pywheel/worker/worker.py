@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol
 
-from .._errors import BadJob, StoreClosed, StoreError
+from .._errors import StoreClosed, StoreError
 from ..events import Events, WorkerDrains, WorkerStarted, WorkerStopped
 from ..jobs.commands import Release
 from ..jobs.durations import Duration, duration
@@ -22,7 +22,7 @@ from ..stores.contract import Store
 from .dispatcher import MAX_BYTES, Dispatcher
 from .isolation import IsolatedPool
 from .leases import Lease
-from .loading import no_worker_while_importing
+from .loading import chosen, no_worker_while_importing
 from .pools import AsyncPool, Outside, Pool, ThreadPool
 from .runners import Loop, Threads
 
@@ -78,7 +78,7 @@ class Worker:
         self.program = program
         self._pulse = pulse or _silent
         self.store = program.store
-        handlers = _chosen(program.handlers, topics)
+        handlers = chosen(program.handlers, topics)
         self._grace = duration(grace, "grace") / 1000
         kept = None if keep is None else duration(keep, "keep")
         self._events = program.events
@@ -139,7 +139,7 @@ class Worker:
         self._notifier.wake()
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait for the end of a worker that was started; return whether it has come."""
+        """Wait up to `timeout` seconds for the end of a worker that was started; return whether it has come."""
         if self._thread is None:
             return True
         self._thread.join(timeout)
@@ -226,18 +226,6 @@ def _in_threads(handler: Handler) -> bool:
 
 def _silent(**_: object) -> None:
     """Tell nobody."""
-
-
-def _chosen(handlers: Mapping[str, Handler], topics: Collection[str] | None) -> dict[str, Handler]:
-    """Return the handlers of these topics, or all. BadJob without any."""
-    if not handlers:
-        raise BadJob("there are no handlers: register one with @queue.handler(topic)")
-    if topics is None:
-        return dict(handlers)
-    unknown = sorted(set(topics) - set(handlers))
-    if unknown or not topics:
-        raise BadJob(f"no handler for {', '.join(unknown)[:200] or 'no topic'}: there are {', '.join(handlers)[:400]}")
-    return {topic: handlers[topic] for topic in topics}
 
 
 def _give_back(store: Store, leases: list[Lease], process: int) -> None:

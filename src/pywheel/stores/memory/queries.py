@@ -29,9 +29,7 @@ class MemoryQueries(MemoryState):
         """Return jobs by id. O(jobs)."""
         with self.lock:
             self._open()
-            return list(
-                islice((job for job in self._after(filter, after) if _fits(job, filter)), max(clamped(limit), 0))
-            )
+            return list(islice((job for job in self._after(filter, after) if filter.fits(job)), max(clamped(limit), 0)))
 
     def _after(self, filter: Filter, after: int) -> Iterator[Job]:
         """Yield the jobs behind an id that may be meant."""
@@ -110,15 +108,3 @@ class MemoryQueries(MemoryState):
         with self.lock:
             self._open()
             return min((entry.run.lease for entry in self._running.values() if entry.run), default=None)
-
-
-def _fits(job: Job, filter: Filter) -> bool:
-    """Whether a filter means this job."""
-    return (
-        filter.topic in (None, job.topic)
-        and filter.state in (None, job.state)
-        and filter.key in (None, job.key)
-        and (filter.due_from is None or job.due >= filter.due_from)
-        and (filter.due_until is None or job.due <= filter.due_until)
-        and (filter.error is None or filter.error in (job.last_error or ""))
-    )

@@ -19,7 +19,7 @@ from ..checks import clamped
 from ..contract import Filter
 from .transaction import FINISHED
 
-__all__ = ["fits", "listed"]
+__all__ = ["listed"]
 
 _PAGE: Final = 20  # jobs read at once, at least
 _LOOSE: Final = 200  # the same where most of them may not fit
@@ -43,23 +43,11 @@ def listed(page: Page, filter: Filter, topic: int | None, after: int, limit: int
     while len(found) < limit:
         size = span["limit"] = min(max(limit - len(found), _LOOSE if loose else _PAGE), _LARGEST)
         ids, jobs = page(partial(_candidates, filter=filter, span=span))
-        found += [job for job in jobs if fits(job, filter)]
+        found += [job for job in jobs if filter.fits(job)]
         if len(ids) < size:
             break
         span["after"] = ids[-1]
     return found[: max(limit, 0)]
-
-
-def fits(job: Job, filter: Filter) -> bool:
-    """Whether a filter means this job."""
-    return (
-        filter.topic in (None, job.topic)
-        and filter.state in (None, job.state)
-        and filter.key in (None, job.key)
-        and (filter.due_from is None or job.due >= filter.due_from)
-        and (filter.due_until is None or job.due <= filter.due_until)
-        and (filter.error is None or filter.error in (job.last_error or ""))
-    )
 
 
 def _candidates(rows: Rows, filter: Filter, span: dict[str, Any]) -> list[int]:

@@ -67,11 +67,12 @@ class SqliteNotifier(Notifier):
         lost = presence.page is not self._page or self._page.words[NONCE + self._slot] != self._nonce
         if lost and not self._move():
             return  # not now: it tries again with the next beat
-        words, slot, now = self._page.words, self._slot, presence.now()
-        silent = now - words[HEARTBEAT + slot] > SILENT
-        words[HEARTBEAT + slot] = now
+        words, slot = self._page.words, self._slot
+        before = words[HEARTBEAT + slot]
+        words[HEARTBEAT + slot] = presence.now()
         words[BEHIND + slot] = behind
-        if silent and not self._alone():
+        # By a time read after the beat was written: whoever took this worker for silent until then did so earlier.
+        if presence.now() - before > SILENT and not self._alone():
             self._read_all()  # what it owns may have been another's meanwhile, hints included
         if (moment := time.monotonic()) >= self._look_at:
             self._look_at = moment + _LOOK

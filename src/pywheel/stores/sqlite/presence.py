@@ -88,6 +88,7 @@ class Presence:
                 page.words[LEASE] = UNKNOWN  # leases may have been given in the old one
                 old.words[RETIRED] = 1  # before the new one is used: who still uses the old one sees it from here on
                 self.page = page
+                self.alarm()  # a worker that began with the new one owns what was told to those of the old one
 
     def moved(self) -> None:
         """Say that somebody came or went, once that can be read in the store or in the page."""

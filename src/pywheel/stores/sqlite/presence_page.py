@@ -5,8 +5,9 @@ or the new one. Between a write here and a read of the database, or the other wa
 they keep that order on every processor.
 
 Nothing here outlasts its workers. If the file is deleted, whoever finds that its name leads to another file, or to
-none, first *retires* the page it has, and then maps the file of that name, made anew if need be. All who still share
-the old page see the mark with their next look at it, without a system call, and follow.
+none, maps the file of that name, made anew if need be, and *retires* the page it has before it uses the new one. All
+who still share the old page see the mark with their next look at it, without a system call, and follow. Whoever follows
+has everybody read again: what was put with the old page was told to its workers only.
 """
 
 from __future__ import annotations

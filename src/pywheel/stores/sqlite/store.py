@@ -62,8 +62,8 @@ class SqliteStore(Store):
     """Jobs in a file: WAL, synchronous=FULL, so what was applied survives the loss of power.
 
     Beside the file lie ``-wal`` and ``-shm`` of SQLite, ``-lock`` (who writes next), ``-workers`` and ``-bell-*`` (who
-    is there and wants to be woken); all but ``-wal`` hold nothing that lasts. They lie
-    where the file is, not where links to it are.
+    is there and wants to be woken). All but ``-wal`` hold nothing that lasts. They lie where the file is, not where
+    links to it are.
     """
 
     durability: Durability = "fsync"

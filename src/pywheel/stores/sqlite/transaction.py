@@ -124,13 +124,6 @@ class Transaction:
         """Run a statement; return how many rows it changed."""
         return self.connection.execute(SQL[name], parameters).rowcount
 
-    def run_many(self, name: str, rows: Sequence[Any]) -> None:
-        """Run a statement for each row of parameters."""
-        if len(rows) == 1:
-            self.connection.execute(SQL[name], rows[0])
-        elif rows:
-            self.connection.executemany(SQL[name], rows)
-
     def topic(self, name: str) -> int:
         """Return the number of a topic."""
         return self.topics.number(self.connection, name)

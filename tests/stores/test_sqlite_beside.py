@@ -1,0 +1,147 @@
+"""The files of an open store: who may use them, where they lie, and what survives."""
+
+import os
+import stat
+
+import pytest
+
+from pywheel import (
+    StoreError,
+)
+from pywheel.jobs import NewJob
+from pywheel.jobs import commands as ops
+from pywheel.stores.sqlite.transaction import Transaction
+from tests.stores.files import NOW, put, reopened
+from tests.stores.processes import process
+
+
+@pytest.mark.parametrize(("mode", "writers"), [(0o600, 0o600), (0o640, 0o600), (0o660, 0o660), (0o664, 0o660)])
+def test_files_beside_it_have_the_databases_mode_whatever_the_umask(path, mode, writers):
+    """But `-lock` and `-workers` are for its writers alone: who may read a file can keep others from locking it."""
+    path.touch()
+    path.chmod(mode)
+    before = os.umask(0o077)
+    try:
+        with reopened(path) as store:
+            put(store)
+            modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+    finally:
+        os.umask(before)
+    ours = {"jobs.db-lock", "jobs.db-workers"}
+    assert modes == {
+        name: writers if name in ours else mode for name in [*ours, *(f"jobs.db{end}" for end in ("", "-wal", "-shm"))]
+    }
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may change users")
+def test_a_file_that_root_opened_first_is_still_its_owners(path):
+    path.parent.chmod(0o777)
+    for folder in path.parents[1:-2]:
+        folder.chmod(folder.stat().st_mode | 0o055)
+    path.touch()
+    os.chown(path, 12_345, 12_346)
+    with reopened(path) as store:
+        put(store)
+        owners = {(file.stat().st_uid, file.stat().st_gid) for file in path.parent.iterdir()}
+        assert owners == {(12_345, 12_346)}
+        with process(path) as service:
+            service.become(12_345, 12_346, 0o022)
+            assert service.open() is None
+            assert service.put() == 2
+        put(store)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may change users")
+def test_users_of_one_group_share_a_database_whatever_their_umask(path):
+    os.chown(path.parent, -1, 12_346)
+    path.parent.chmod(0o2777)
+    for folder in path.parents[1:-2]:
+        folder.chmod(folder.stat().st_mode | 0o055)
+    path.touch()
+    os.chown(path, 12_345, 12_346)
+    path.chmod(0o660)
+    with process(path) as one, process(path) as two:
+        one.become(12_347, 12_346, 0o022)
+        two.become(12_348, 12_346, 0o077)
+        assert one.open() is None
+        assert two.open() is None
+        assert [one.put(), two.put(), one.put(), two.put()] == [1, 2, 3, 4]
+
+
+def test_a_link_leads_to_the_same_files(path, store):
+    link = path.parent / "folder" / "link.db"
+    link.parent.mkdir()
+    link.symlink_to(path)
+    with reopened(link) as linked:
+        assert put(linked) == 1
+        assert put(store) == 2
+        assert linked.url == store.url
+    assert [file.name for file in link.parent.iterdir()] == ["link.db"]
+
+
+def test_a_database_that_was_replaced_or_deleted_is_named_so(path, store, monkeypatch):
+    monkeypatch.setattr("pywheel.stores.sqlite.database._LOOK", 0)
+    id = put(store)
+    elsewhere = path.with_name("elsewhere.db")
+    path.rename(elsewhere)
+    for use in (put, lambda store: store.get(id)):
+        with pytest.raises(StoreError, match="deleted"):
+            use(store)
+    path.write_bytes(b"")
+    for use in (put, lambda store: store.get(id)):
+        with pytest.raises(StoreError, match="replaced"):
+            use(store)
+    path.unlink()
+    elsewhere.rename(path)
+    assert put(store) == id + 1
+
+
+def test_every_commit_is_synced(store):
+    assert store._connection.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert store._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_the_log_stays_bounded(store, path):
+    for _ in range(30):
+        store.apply([ops.Put(tuple(NewJob("t", b"x" * 300, NOW) for _ in range(1_000)))])
+    assert path.with_name("jobs.db-wal").stat().st_size < 20_000_000
+
+
+def test_a_copy_without_a_log_gets_one(path, store):
+    put(store)
+    copy = path.with_name("copy.db")
+    store._connection.execute(f"VACUUM INTO '{copy}'")
+    with reopened(copy) as opened:
+        assert opened._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert opened.get(1).id == 1
+
+
+def test_nothing_after_a_commit_raises(store, monkeypatch):
+    """Such as a list of workers that cannot be read now: then all of them read again."""
+    notifier = store.notifier("w")
+    store.apply([ops.Announce(notifier.worker, ("t",))])
+    notifier.publish(2**60)
+    told, missed = Transaction.tell, store._presence.missed
+
+    def broken(*arguments):
+        raise StoreError("not now")
+
+    def without_audience(tell):
+        def telling(*arguments):
+            with monkeypatch.context() as patch:
+                patch.setattr(store._presence, "audience", broken)
+                tell(*arguments)
+
+        return telling
+
+    monkeypatch.setattr(Transaction, "tell", without_audience(told))
+    monkeypatch.setattr(store._presence, "missed", without_audience(missed))
+    for commands in ([ops.Put((NewJob("t", b"", NOW),))], [ops.Put((NewJob("t", b"", NOW), NewJob("t", b"", NOW)))]):
+        while notifier.wait(0):
+            pass
+        notifier.hints()
+        [found] = store.apply(commands)
+        assert all(store.get(id).id == id for id in found)
+        assert notifier.wait(60) is True
+        assert notifier.hints().reload
+    notifier.close()

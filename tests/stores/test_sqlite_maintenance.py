@@ -1,0 +1,88 @@
+"""Looking after a file beside its writers: its room, its copies."""
+
+import sqlite3
+import threading
+
+import pytest
+
+from pywheel import (
+    NotAStore,
+    StoreError,
+)
+from pywheel.jobs import NewJob, State
+from pywheel.jobs import commands as ops
+from pywheel.stores import Filter
+from pywheel.stores.sqlite import connection
+from pywheel.stores.sqlite.statements import MIGRATIONS
+from tests.jobs.waiting import until
+from tests.stores.files import NOW, put, reopened
+
+
+def purge_all(store):
+    ids = [job.id for job in store.jobs(Filter("t"), 0, 100_000)]
+    store.apply([ops.Cancel(id) for id in ids])
+    while store.apply([ops.Purge(State.CANCELLED, 0, None, 1_000)])[0]:
+        pass
+
+
+def test_the_room_of_purged_jobs_is_given_back_in_steps(path, store):
+    store.apply([ops.Put(tuple(NewJob("t", b"x" * 1_000, NOW) for _ in range(2_000)))])
+    [pages] = store._connection.execute("PRAGMA page_count").fetchone()
+    purge_all(store)
+    given = [store.vacuum(100)]
+    assert 90 < given[0] <= 102  # pages that say where pages are come on top
+    while given[-1]:
+        given.append(store.vacuum(300))
+    assert max(given) <= 304
+    assert sum(given) > pages * 0.9
+    put(store)
+    assert store.check() == []
+
+
+def test_a_file_made_before_that_gives_back_after_it_was_rewritten(path, clock):
+    old = sqlite3.connect(path, isolation_level=None)
+    old.execute("PRAGMA journal_mode = WAL")
+    for number in range(len(MIGRATIONS)):
+        connection._step(old, number)
+    old.close()
+    with reopened(path, clock) as store:
+        store.apply([ops.Put(tuple(NewJob("t", b"x" * 1_000, NOW) for _ in range(200)))])
+        purge_all(store)
+        assert store.vacuum(1_000) == 0
+        store.rewrite()
+        store.apply([ops.Put(tuple(NewJob("t", b"x" * 1_000, NOW) for _ in range(200)))])
+        purge_all(store)
+        assert store.vacuum(1_000) > 10
+        assert store.check() == []
+
+
+def test_a_backup_beside_writers_is_a_store_with_every_job_told_before(path, tmp_path):
+    target = tmp_path / "backup.db"
+    with reopened(path) as store:
+        store.apply([ops.Put(tuple(NewJob("t", b"x" * 1_000, NOW) for _ in range(3_000)))])
+        over, told = threading.Event(), []
+
+        def work():
+            while not over.is_set():
+                told.append(put(store))
+
+        writer = threading.Thread(target=work)
+        writer.start()
+        until(lambda: len(told) > 10)
+        before = list(told)
+        store.backup(target)
+        over.set()
+        writer.join(60)
+        with pytest.raises(StoreError, match="exists"):
+            store.backup(target)
+    assert sorted(file.name for file in tmp_path.iterdir() if "partial" in file.name) == []
+    with reopened(target) as copy:
+        assert copy._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert all(copy.get(id) for id in before)
+        assert copy.check() == []
+        assert put(copy) > max(before)
+
+
+def test_a_backup_into_no_folder_is_refused(store, tmp_path):
+    with pytest.raises(NotAStore, match="no folder"):
+        store.backup(tmp_path / "nowhere" / "b.db")

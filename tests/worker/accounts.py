@@ -1,0 +1,378 @@
+"""The accounting of a ledger: what producers were told, when handlers began and ended, and the store's history.
+
+How long a job waits. A job is *to be had* from when it was due, or its last claim ended, until it was claimed: both are
+the store's own times. A worker *has room* for its topic from its first turn after it has announced itself until it is
+told to go, dies, or is stopped, while fewer handlers of the topic are between their start and their end than it may run
+at once. What was claimed and waits in its pool takes no room here, so that a worker that claims more than it starts is
+not excused. The wait is the longest time without a gap in which a job is to be had and some worker has room for it.
+A handler notes its start some ms after its claim, and its end before its ack: rooms come out a little larger than they
+were. Gaps are the times at which the topic was paused, the machine gave the watchdog no turn, or a process that had the
+turn to write was stopped: then no call of any producer is answered until it goes on, and nobody can do anything.
+
+A job whose last claim was lost while its handler ran may have killed its process. Such jobs are tried one after the
+other, so each may wait for those that wait with it.
+"""
+
+from collections import defaultdict
+from itertools import pairwise
+
+from pywheel.jobs import Outcome, State
+from tests.worker.intervals import NEVER, less, longest, union
+from tests.worker.ledger import BACKOFF, TTR, lines
+from tests.worker.lives import Life
+
+__all__ = ["Accounts"]
+
+PATIENCE = 2_000  # ms that a job may wait while somebody has room, beside the longest of its leases that was lost
+SILENCE = 750  # ms more for each worker but the first that dies or is stopped meanwhile: each may have been the owner
+TRIAL = 250  # ms that one who may have killed its process keeps the others of that kind waiting
+AFTER_STARVING = 500  # ms that everybody needs to get going again
+SLOW = 100  # ms that a call took: then an ack may come too late for a handler that took nearly all of its ttr
+HELD = 300  # ms in which no call was answered: then the file was held
+HITS = 2  # attempts that who is innocent may lose to one who kills its process: see worker.suspects
+
+
+class Accounts:
+    """All that is to be compared. `wrong` says what does not agree; `report` gives the figures."""
+
+    def __init__(self, path, queue):
+        self.words = lines(path)
+        self.wrong = []
+        self.jobs = {job.id: job for job in queue.list(limit=10**6)}
+        self.history = {id: queue.history(id) for id in self.jobs}
+        self.attempts = {(id, row.claim): row for id, rows in self.history.items() for row in rows}
+        self.starts = defaultdict(list)
+        for line in self.words["start"]:
+            self.starts[line["id"]].append(line)
+        self.ends = {(line["id"], line["claims"]): line["wall"] for line in self.words["end"]}
+        self.starved = union([(line["since"], line["wall"] + AFTER_STARVING) for line in self.words["starved"]])
+        self.lives = self._lives()
+        self.held = self._held()
+        self.excused = union([*self.starved, *self.held])
+        self.silences = sorted(line["wall"] for word in ("kills", "dies", "stops") for line in self.words[word])
+        self.slow = union(
+            [(line["at"], line["wall"]) for line in self.words["told"] if line["wall"] - line["at"] > SLOW]
+        )
+        self.waits = []
+        self.lates = []
+        self._puts()
+        self._ends()
+        self._times()
+        self._claims()
+        self._pauses()
+        self._innocents()
+        self._waits()
+
+    def blame(self, kind, text):
+        self.wrong.append(f"{kind}: {text}")
+
+    # ---- processes --------------------------------------------------------------------------------------------------
+
+    def _lives(self):
+        lives = {line["pid"]: Life(line) for line in self.words["comes"] if "topics" in line}
+        for word in ("ready", "drains", "kills", "dies", "stopped", "continues"):
+            for line in self.words[word]:
+                life = lives.get(line.get("who", line["pid"]))
+                if life is not None:
+                    life.learn(line)
+        for id, found in self.starts.items():
+            for line in found:
+                if (life := lives.get(line["pid"])) is not None:
+                    end = self.ends.get((id, line["claims"]), NEVER)
+                    life.runs[line["topic"]].append((line["wall"], min(end, life.died)))
+        return lives
+
+    def _held(self):
+        """Return when the file was held by a process that was stopped."""
+        calls = [(line["at"], line["wall"]) for line in self.words["told"]]
+        stops = [stop for life in self.lives.values() for stop in life.stops]
+        found = []
+        for asked, told in calls:
+            if told - asked < HELD or any(asked < other and end < told for other, end in calls):
+                continue
+            found += [(max(asked, since), told + HELD) for since, until in stops if since < told and until > asked]
+        return union(found)
+
+    # ---- what producers were told -----------------------------------------------------------------------------------
+
+    def _told(self, what):
+        """Return what was answered well, in order."""
+        return [line for line in self.words["told"] if line["what"] == what and line["outcome"] not in (None, False)]
+
+    def _put_jobs(self):
+        """Return each job that was put and confirmed: its line, its number, its delay and its id."""
+        for line in self._told("put"):
+            ids = line["outcome"] if isinstance(line["outcome"], list) else [line["outcome"]]
+            for (n, delay), id in zip(line["jobs"], ids, strict=True):
+                yield line, n, delay, id
+
+    def _puts(self):
+        """Every put that was confirmed is there once, and every job that is there was put."""
+        told = {(line["by"], n): id for line, n, _, id in self._put_jobs()}
+        asked = {(line["by"], n) for line in self.words["ask"] if line["what"] == "put" for n, _ in line["jobs"]}
+        refused = {(line["by"], line["n"]) for word in ("refused", "error") for line in self.words[word]}
+        there = defaultdict(list)
+        for job in self.jobs.values():
+            body = job.json()
+            there[body["by"], body["n"]].append(job.id)
+        for name, ids in there.items():
+            if len(ids) > 1:
+                self.blame("put twice", f"{name} is {ids}")
+            if name not in asked or name in refused:
+                self.blame("unexpected", f"{name} was never put, or refused: {ids}")
+        for id in self.starts.keys() - self.jobs.keys():
+            self.blame("unexpected", f"job {id} was started and is not there")
+        self.confirmed = set(told.values())
+        self.unconfirmed = set(self.jobs) - self.confirmed
+
+    def _ends(self):
+        """Each job that was confirmed came to its end, and was handled unless it was cancelled."""
+        self.cancelled = {line["id"]: line["wall"] for line in self._told("cancel")}
+        asked = {line["id"] for line in self.words["ask"] if line["what"] == "cancel"}
+        answered = {line["id"] for line in self.words["told"] if line["what"] == "cancel"}
+        may_be_cancelled = self.cancelled.keys() | (asked - answered)
+        for id in self.confirmed:
+            job = self.jobs.get(id)
+            if job is None:
+                self.blame("lost", f"job {id} is gone")
+            elif job.state is State.CANCELLED:
+                if id not in may_be_cancelled:
+                    self.blame("unexpected", f"job {id} is cancelled, and nobody asked for it")
+            elif job.state is State.DONE:
+                done = [row for row in self.history[id] if row.outcome is Outcome.DONE]
+                if len(done) != 1 or (id, done[0].claim) not in self.ends:
+                    self.blame("lost", f"job {id} is done without having been handled")
+            elif job.state is not State.DEAD or job.json()["do"] not in ("exit", "kill"):
+                self.blame("lost", f"job {id} is {job.state} after all")
+
+    def _times(self):
+        """Nothing begins before it is due, nor after a confirmed cancel."""
+        dues, unsure = self._dues(), self._unsure()
+        for id, starts in self.starts.items():
+            for line in starts:
+                row = self.attempts.get((id, line["claims"]))
+                if line["wall"] + 1 < line["due"]:
+                    self.blame("early", f"job {id} began {line['due'] - line['wall']:.0f} ms before it was due")
+                if row is not None and row.started is not None and id not in unsure and dues[id]:
+                    # Before the first answer came, the first due time held already.
+                    due = [due for at, due in dues[id] if at <= row.started or at == dues[id][0][0]][-1]
+                    if row.started + 2 < due:
+                        self.blame("early", f"job {id} was claimed {due - row.started:.0f} ms before it was due")
+                if line["wall"] > self.cancelled.get(id, NEVER):
+                    life = self.lives.get(line["pid"])
+                    if life is None or not life.stopped(row.started if row else 0, line["wall"]):
+                        late = line["wall"] - self.cancelled[id]
+                        self.blame("cancelled", f"job {id} began {late:.0f} ms after its cancel")
+
+    def _dues(self):
+        """Return for each job when an answer came, and the earliest due time from then on, in order."""
+        dues = defaultdict(list)
+        for line, _, delay, id in self._put_jobs():
+            dues[id].append((line["wall"], line["at"] + delay * 1000))
+        for line in self._told("reschedule"):
+            dues[line["id"]].append((line["wall"], line["at"] + line["delay"] * 1000))
+        for found in dues.values():
+            found.sort()
+        return dues
+
+    def _unsure(self):
+        """Return the jobs with a change that was not answered: it may have happened. And those that were replaced."""
+        answered = {(line["by"], line["at"]) for line in self.words["told"]}
+        asked = [line for line in self.words["ask"] if (line["by"], line["at"]) not in answered]
+        return {line.get("id") for line in asked} | {
+            line["outcome"] for line in self._told("put") if line.get("replace")
+        }
+
+    # ---- claims -----------------------------------------------------------------------------------------------------
+
+    def _claims(self):
+        """Each delivery but the last ended as a failed attempt or a lost claim, and only then came the next."""
+        self.duplicates = 0
+        for id, starts in self.starts.items():
+            rows = self.history.get(id, [])
+            seen = set()
+            for line in starts:
+                if line["claims"] in seen:
+                    self.blame("twice", f"claim {line['claims']} of job {id} began twice")
+                seen.add(line["claims"])
+                row = self.attempts.get((id, line["claims"]))
+                if row is None:
+                    self.blame("unexpected", f"job {id} began without a claim: {line}")
+                    continue
+                self._run(id, line, row)
+            self.duplicates += len(starts) - 1
+            for one, after in pairwise(rows):
+                if one.outcome is Outcome.DONE or one.ended is None:
+                    self.blame("twice", f"job {id} was claimed again after {one}")
+                elif after.started is not None and after.started < one.ended:
+                    self.blame("overlap", f"job {id}: {one} and {after}")
+
+    def _run(self, id, line, row):
+        life = self.lives.get(line["pid"])
+        end = self.ends.get((id, line["claims"]), NEVER)
+        if row.outcome is Outcome.RELEASED and (life is None or life.told_to_go > row.ended):
+            self.blame("released", f"job {id} was given back while its handler ran: {row}")
+        others = [other for other in self.starts[id] if other["claims"] != line["claims"]]
+        for other in others:
+            if line["wall"] < other["wall"] < min(end, row.ended or NEVER):
+                self.blame("overlap", f"job {id} began again while its claim {line['claims']} held: {other}")
+        if row.outcome is Outcome.LOST and end - line["wall"] <= TTR * 1000 and life is not None:
+            # The ack has the slack to get there: 250 ms, unless its process was stopped, died, or had no turn.
+            excused = life.died <= row.ended or life.stopped(row.started, row.ended + 1)
+            excused |= longest(self.excused, row.started, row.ended)[0] > 0
+            excused |= end < NEVER and longest(self.slow, end, row.ended)[0] > 0
+            if not excused:
+                took = f"after {end - line['wall']:.0f} ms, claimed {line['wall'] - row.started:.0f} ms before"
+                self.blame(
+                    "lost lease", f"job {id} lost claim {row.claim} of {row.worker} though it ended {took}: {row}"
+                )
+
+    def _pauses(self):
+        """What was paused does not start."""
+        paused = defaultdict(list)
+        for line in self.words["resumes"]:
+            paused[line["topic"]].append((line["asked"], line["wall"]))
+            starts = [start for starts in self.starts.values() for start in starts if start["topic"] == line["topic"]]
+            for start in starts:
+                life = self.lives.get(start["pid"])
+                hears = life is not None and not life.stopped(line["asked"] - 5000, start["wall"])
+                if hears and line["paused"] < start["wall"] < line["resumed"]:
+                    since = start["wall"] - line["paused"]
+                    self.blame("paused", f"job {start['id']} began {since:.0f} ms after its topic was paused")
+        self.paused = {topic: union(intervals) for topic, intervals in paused.items()}
+
+    def _innocents(self):
+        """Who kills its process is dead after its attempts; what ran beside it loses few attempts to it."""
+        hit = defaultdict(list)
+        for id, starts in self.starts.items():
+            for line in starts:
+                row, life = self.attempts.get((id, line["claims"])), self.lives.get(line["pid"])
+                if row is None or life is None or life.culprit in (None, id) or row.outcome is not Outcome.LOST:
+                    continue
+                if self.ends.get((id, row.claim), NEVER) > life.died and row.ended >= life.died:
+                    hit[id, life.culprit].append(row)
+        self.innocents = len(hit)
+        self.most_hits = max(map(len, hit.values()), default=0)
+        for (id, culprit), rows in hit.items():
+            if len(rows) > HITS:
+                self.blame("innocent", f"job {id} lost {len(rows)} attempts to job {culprit}: {rows}")
+        for id, job in self.jobs.items():
+            if job.json()["do"] in ("exit", "kill") and job.state is State.DEAD and job.attempt != job.max_attempts:
+                self.blame("poison", f"job {id} is dead after {job.attempt} attempts of {job.max_attempts}")
+
+    # ---- waiting ----------------------------------------------------------------------------------------------------
+
+    def _waits(self):
+        """No job waits for long while somebody has room for it."""
+        rooms = defaultdict(list)
+        for life in self.lives.values():
+            for topic in life.topics:
+                rooms[topic] += life.rooms(topic)
+        self.rooms = {
+            topic: less(less(union(found), self.paused.get(topic, [])), self.excused) for topic, found in rooms.items()
+        }
+        self.suspected = [  # from, until: a job waits whose last claim was lost
+            (one.ended, after.started)
+            for rows in self.history.values()
+            for one, after in pairwise(rows)
+            if one.outcome is Outcome.LOST and after.started is not None
+        ]
+        moved = {line["id"] for line in self._told("reschedule")}
+        for id, job in self.jobs.items():
+            lost = 0
+            for before, row, since in self._to_be_had(job, id in moved):
+                until = row.ended if row.outcome is Outcome.CANCELLED else row.started
+                if before is not None and before.outcome is Outcome.LOST:
+                    lost = max(lost, before.ended - before.started)
+                if since is not None and until is not None and until > since:
+                    self._wait(job, before, row, since, until, lost)
+
+    def _to_be_had(self, job, moved):
+        """Return each claim, the one before it, and since when the job was to be had; None if that is not known."""
+        dues = {line["claims"]: line["due"] for line in self.starts.get(job.id, ())}
+        before = None
+        for row in self.history[job.id]:
+            due = dues.get(row.claim, job.due if row.outcome is Outcome.CANCELLED else None)
+            if before is None:
+                if due is None and not moved:
+                    due = next((dues[claim] for claim in sorted(dues) if claim > row.claim), None)
+                yield before, row, due
+            else:
+                again = BACKOFF * 1000 if due is None and before.outcome in (Outcome.FAILED, Outcome.LOST) else 0
+                yield before, row, max(due or 0, before.ended + again)
+            before = row
+
+    def _wait(self, job, before, row, since, until, lost):
+        waited, at = longest(self.rooms.get(job.topic, []), since, until)
+        self.lates.append(until - since)
+        self.waits.append((waited, at, job.id, row.claim, lost))
+        patience = PATIENCE + lost + self._silent(at - waited) - SILENCE
+        if before is not None and before.outcome is Outcome.LOST:
+            patience += TRIAL * sum(begin < until and end > since for begin, end in self.suspected)
+        if waited > patience:
+            text = f"{waited:.0f} ms until {at:.0f}, claim {row.claim}, longest lost lease {lost} ms"
+            self.blame("waited", f"job {job.id} of {job.topic}, {text}; {self.around(at - waited, at)}")
+
+    def _silent(self, begin):
+        """Return for how long from then on, without a gap, some owner may have been silent; the first one is usual."""
+        end = begin + SILENCE
+        for at in self.silences:
+            if begin - SILENCE < at < end:
+                end = max(end, at + SILENCE)
+        return end - begin
+
+    def around(self, begin, end):
+        """Return what happened in a time and shortly before."""
+        said = [
+            (line["wall"], word, line.get("who") or line.get("topic") or "")
+            for word in (
+                "kills",
+                "stops",
+                "continues",
+                "drains",
+                "pauses",
+                "resumes",
+                "dies",
+                "ready",
+                "deletes",
+                "busy",
+            )
+            for line in self.words[word]
+            if begin - 1500 <= line["wall"] <= end
+        ]
+        return ", ".join(f"{word} {who} {at - begin:+.0f}" for at, word, who in sorted(said))
+
+    def report(self):
+        waited = sorted(wait for wait, *_ in self.waits) or [0]
+        lates = sorted(self.lates) or [0]
+        calls = sorted(line["wall"] - line["at"] for line in self.words["told"]) or [0]
+
+        def part(values, share):
+            return round(values[min(int(len(values) * share), len(values) - 1)])
+
+        wait, at, id, claim, lost = max(self.waits, default=(0, 0, 0, 0, 0))
+        outcomes = [row.outcome for rows in self.history.values() for row in rows]
+        return {
+            "puts": len(self.confirmed),
+            "unconfirmed": len(self.unconfirmed),
+            "cancelled": len(self.cancelled),
+            "starts": len(self.words["start"]),
+            "again": self.duplicates,
+            "lost leases": outcomes.count(Outcome.LOST),
+            "failed": outcomes.count(Outcome.FAILED),
+            "released": outcomes.count(Outcome.RELEASED),
+            "kills": len(self.words["kills"]),
+            "self-kills": len(self.words["dies"]),
+            "stops": len(self.words["stops"]),
+            "drains": len(self.words["drains"]),
+            "pauses": len(self.words["pauses"]),
+            "innocents": self.innocents,
+            "a call took ms": [part(calls, 0.5), part(calls, 0.99), round(calls[-1])],
+            "most hits": self.most_hits,
+            "file held ms": round(sum(end - begin for begin, end in self.held)),
+            "starved ms": round(sum(end - begin for begin, end in self.starved)),
+            "due until claimed ms": [part(lates, 0.5), part(lates, 0.99), round(lates[-1])],
+            "of it while somebody had room": [part(waited, 0.5), part(waited, 0.99), round(waited[-1])],
+            "the longest": f"job {id} claim {claim}, lost {lost}: {self.around(at - wait, at)}" if id else "",
+            "wrong": len(self.wrong),
+        }

@@ -1,0 +1,76 @@
+"""A supervisor that is told to replaces its workers one by one, and somebody is always at work."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from pywheel.jobs import State
+from tests.jobs.waiting import finished, until
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="processes of POSIX")
+
+
+def test_a_hang_up_signal_replaces_all_while_somebody_is_always_up(shop):
+    supervisor = shop.start(2)
+    first = shop.up()
+    shop.version("2")
+    supervisor.send_signal(signal.SIGHUP)
+    fewest = 2
+    while set(first) & set(shop.status("all")):
+        fewest = min(fewest, len(shop.status("up")))
+        id = shop.queue.put("t", b"x")
+        assert finished(shop.queue, id).attempt == 1
+    assert fewest == 2
+    assert not set(first) & set(shop.up())
+    id = shop.queue.put("t", b"x")
+    finished(shop.queue, id)
+    assert shop.started(id)[0][2] == "2"
+    assert shop.said("all workers are replaced")
+
+
+def test_hang_up_signals_during_a_rolling_restart_end_with_all_replaced_and_the_number_wanted(shop):
+    supervisor = shop.start(2)
+    first = shop.up()
+    for number in range(6):
+        shop.version(str(number))
+        supervisor.send_signal(signal.SIGHUP)
+        time.sleep(0.15)
+        assert len(shop.status("up")) >= 2
+    until(lambda: shop.said("all workers are replaced"))
+    assert not set(first) & set(shop.up())
+    for _ in range(10):
+        id = shop.queue.put("t", b"x")
+        finished(shop.queue, id)
+        assert shop.started(id)[0][2] == "5"
+    assert shop.said("beginning again with the replacement")
+
+
+@pytest.mark.parametrize("version", ["broken", "crashing"])
+def test_a_new_version_that_does_not_start_leaves_the_old_workers_at_work(shop, version):
+    supervisor = shop.start(2)
+    first = shop.up()
+    shop.version(version)
+    supervisor.send_signal(signal.SIGHUP)
+    until(lambda: shop.said("the new version does not start; 2 workers of the old one go on"))
+    assert shop.up() == first
+    id = shop.queue.put("t", b"x")
+    assert finished(shop.queue, id).state is State.DONE
+    shop.version("3")
+    supervisor.send_signal(signal.SIGHUP)
+    until(lambda: shop.said("all workers are replaced"))
+    assert not set(first) & set(shop.up())
+
+
+def test_a_rolling_restart_waits_for_no_handler_that_goes_on(shop):
+    supervisor = shop.start(2)
+    shop.up()
+    id = shop.queue.put("steady")
+    until(lambda: shop.started(id))
+    supervisor.send_signal(signal.SIGHUP)
+    until(lambda: shop.said("all workers are replaced"))
+    until(lambda: len(shop.status("all")) == 3)
+    shop.go()
+    assert (finished(shop.queue, id).state, shop.queue.get(id).attempt) == (State.DONE, 1)
+    shop.up()

@@ -1,0 +1,53 @@
+"""A supervisor that cannot begin, or not so, says why, once."""
+
+import os
+
+import pytest
+
+from pywheel import BadJob, Supervisor
+from tests.jobs.waiting import until
+from tests.worker.test_isolation import alive
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="processes of POSIX")
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "error"),
+    [
+        ("no_such_shop:queue", {}, "BadJob: there is no module no_such_shop: run this where it can be imported"),
+        ("supervised_shop:nothing", {}, "BadJob: there is no nothing in supervised_shop"),
+        ("supervised_shop", {}, "BadJob: 'supervised_shop' names no queue"),
+        ("supervised_shop:queue", {"topics": ["mial"]}, "BadJob: no handler for 'mial': there are "),
+        ("supervised_shop:queue", {"grase": 5}, "WorkersFailed: no worker could begin: TypeError"),
+        ("supervised_shop:queue", {"store": "sqlite:////no/such/folder/jobs.db"}, "NotAStore"),
+    ],
+)
+def test_an_error_at_the_start_is_said_once_and_ends_it(shop, target, options, error):
+    supervisor = shop.start(3, target, **options)
+    assert supervisor.wait(60) != 0
+    assert shop.errors.read_text().count(error) == 1 or ("grase" in options and shop.said(error))
+    until(lambda: not any(map(alive, shop.pids())))
+
+
+@pytest.mark.parametrize(
+    ("version", "error"),
+    [
+        ("broken", "WorkersFailed: no worker could begin: RuntimeError: the new version is broken"),
+        ("crashing", "WorkersFailed: no worker could begin: killed by SIGKILL"),
+    ],
+)
+def test_a_program_that_nobody_can_import_ends_it(shop, version, error):
+    shop.version(version)
+    assert shop.start(3).wait(60) == 2
+    assert shop.said(error)
+    assert shop.errors.read_text().count("Traceback") == (version == "broken")
+    assert len(shop.lines("import")) <= 6
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"processes": 0}, {"processes": True}, {"processes": "2"}, {"stall": -1}, {"grace": "x"}, {"name": b"x"}],
+)
+def test_options_that_make_no_sense_are_refused(options):
+    with pytest.raises(BadJob):
+        Supervisor("shop:queue", **options)
