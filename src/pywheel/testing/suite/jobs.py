@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...jobs.commands import Ack, Cancel, Claimed, Delete, Nack, Pause, Purge, Put, Reschedule, Retry
+from ...jobs.commands import Ack, Cancel, Claimed, Delete, Nack, Pause, Purge, Put, Ref, Reschedule, Retry
 from ...jobs.job import Counts, Job, NewJob, Outcome, State, Topic
 from .base import FAR, NOW, StoreTests
 
@@ -77,6 +77,27 @@ class JobTests(StoreTests):
         assert self.reserve() == []
         assert self.claim(id, begin=1) == Claimed([], 0, [], paused=False)
         assert self.counts() == Counts(cancelled=1)
+
+    def test_cancels_that_come_together_end_as_one_by_one(self) -> None:
+        first, second, keyed = self.put(due=FAR), self.put(topic="u", due=FAR), self.put(due=FAR, key="k")
+        refs = [first, 10**12, second, -1]
+        assert self.store.apply([Cancel(ref) for ref in refs]) == [True, False, True, False]
+        assert [row.outcome for id in (first, second) for row in self.store.history(id)] == [Outcome.CANCELLED] * 2
+        again = self.put(due=FAR)
+        refs_again: list[Ref] = [again, again, ("t", "k"), keyed, first]
+        assert self.store.apply([Cancel(ref) for ref in refs_again]) == [True, False, True, False, False]
+        assert (self.counts(), self.counts("u")) == (Counts(cancelled=3), Counts(cancelled=1))
+
+    def test_cancels_that_come_together_leave_what_runs_and_settle_what_is_lost(self) -> None:
+        lost = self.put()
+        self.reserve()
+        self.pass_time(1_000)
+        running = self.put()
+        self.claim(running, begin=1)
+        waiting = self.put(due=FAR)
+        assert self.store.apply([Cancel(id) for id in (running, lost, waiting)]) == [False, True, True]
+        assert [row.outcome for row in self.store.history(lost)] == [Outcome.LOST, Outcome.CANCELLED]
+        assert self.state(running) is State.RUNNING
 
     def test_what_is_unknown_running_or_finished_is_not_cancelled_or_rescheduled(self) -> None:
         self.put()

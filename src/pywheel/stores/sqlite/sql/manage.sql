@@ -14,6 +14,19 @@ UPDATE job SET state = 1, claims = coalesce(claims, 0) + 1, forgiven = coalesce(
 -- name: record_cancelled
 INSERT INTO history (job, claim, attempt, ended, outcome, topic) VALUES (?, ?, 0, ?, 1, ?)
 
+-- name: cancellable
+SELECT j.id, j.topic, EXISTS (SELECT 1 FROM run r WHERE r.job = j.id)
+FROM json_each(?) e CROSS JOIN job j ON j.id = e.value
+WHERE j.state IS NULL AND j.topic <> 0
+
+-- name: cancel_all
+UPDATE job SET state = 1, claims = coalesce(claims, 0) + 1, forgiven = coalesce(forgiven, 0) + 1
+WHERE id IN (SELECT value FROM json_each(?))
+
+-- name: record_all_cancelled
+INSERT INTO history (job, claim, attempt, ended, outcome, topic)
+SELECT j.id, j.claims, 0, ?, 1, j.topic FROM json_each(?) e CROSS JOIN job j ON j.id = e.value
+
 -- name: reschedule
 UPDATE job SET due = :due, ahead = ahead + :due - due WHERE id = :id
 
