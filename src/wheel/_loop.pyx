@@ -71,6 +71,13 @@ cdef extern from *:
         return 0;
     }
 
+    /* Python gives a class another version when it or a base of it is changed; 0 says that it has none yet. */
+    #ifdef Py_GIL_DISABLED
+      #define pywheel_version(self) _Py_atomic_load_uint_relaxed(&Py_TYPE(self)->tp_version_tag)
+    #else
+      #define pywheel_version(self) (Py_TYPE(self)->tp_version_tag)
+    #endif
+
     #if defined(__linux__)
       #include <sys/epoll.h>
       /* Whether nothing can be read or written. It does not wait, so the GIL is kept. */
@@ -87,6 +94,7 @@ cdef extern from *:
                                    void *clear, void *dealloc)
     int add_method "pywheel_add_method"(object type, int i, const char *name, void *function, const char *doc) except -1
     bint is_quiet "pywheel_is_quiet"(int epoll)
+    unsigned int version_of "pywheel_version"(object self)
 
 cdef extern from "Python.h":
     ctypedef int (*visitproc)(PyObject *, void *) noexcept
@@ -109,6 +117,8 @@ cdef extern from "Python.h":
     void Py_CLEAR(PyObject *value)
     bint PyTuple_CheckExact(PyObject *value)
     int PyUnicode_CompareWithASCIIString(PyObject *value, const char *word)
+    list PyList_New(Py_ssize_t size)
+    void PyList_SET_ITEM(object items, Py_ssize_t i, PyObject *value)
     tuple PyTuple_New(Py_ssize_t size)
     PyObject *PyTuple_GET_ITEM(PyObject *items, Py_ssize_t i)
     Py_ssize_t PyTuple_GET_SIZE(PyObject *items)
@@ -116,6 +126,7 @@ cdef extern from "Python.h":
     object PyType_GenericAlloc(PyTypeObject *type, Py_ssize_t items)
     void Py_DECREF(PyObject *value)
     void Py_INCREF(PyObject *value)
+    void Py_SET_SIZE(object value, Py_ssize_t size)
     PyObject *Py_NewRef(PyObject *value)
     PyTypeObject *Py_TYPE(PyObject *value)
     void Py_XDECREF(PyObject *value)
@@ -317,11 +328,14 @@ cdef class WheelScheduling:
     cdef double early                   # the earliest `when` on a tick that the wheel has reached; infinity if none
     cdef uint64_t limit
     cdef readonly object _clock
+    cdef unsigned int version           # of its class, when that was looked at last
     cdef bint own_time                  # nobody has overridden `time`,
     cdef bint own_call_at               # `call_at`,
     cdef bint own_call_soon             # or `_call_soon`
     cdef object selector
     cdef int epoll                      # file descriptor, or -1 if the selector is another one
+    cdef list shown                     # the last `_scheduled`, until the next turn,
+    cdef tuple pending                  # and what was in it
     cdef public object _ready           # asyncio's own attributes, which it reads and writes by these names
     cdef public bint _closed
     cdef public bint _debug
@@ -359,6 +373,14 @@ cdef class WheelScheduling:
         self.own_time, self.own_call_at, self.own_call_soon = [
             getattr(type(self), name, None) is getattr(loop, name) and name not in getattr(self, "__dict__", ())
             for name, loop in zip(OVERRIDABLE, loops)]
+        self.version = version_of(self)
+        return 0
+
+    cdef inline int look_again(self) except -1:
+        """Look again if the class was changed."""
+        cdef unsigned int version = version_of(self)
+        if unlikely(version != self.version or version == 0):
+            self.look()
         return 0
 
     @property
@@ -372,15 +394,32 @@ cdef class WheelScheduling:
 
     @property
     def _scheduled(self):
-        """The handles of the pending timers by time, as a new list. O(n log n)."""
+        """The handles of the pending timers by time, as a new list. O(n log n).
+
+        Tools with turns of their own pop what is due from asyncio's heap. What is popped from the list is taken off the
+        wheel when the list is next asked for, or at the next turn.
+        """
         cdef walk_t walk
-        handles = []
+        cdef list handles = []
+        self.take_popped()
         with critical_section(self.timers):
             walk = live_nodes(&self.timers.wheel.arena)
             while next_live(&walk):
                 handles.append(<object><PyObject *><uintptr_t>walk.node.payload)
         handles.sort(key=attrgetter("_when"))
+        self.shown, self.pending = handles, tuple(handles)
         return handles
+
+    cdef int take_popped(self) except -1:
+        """Take off the wheel what somebody has popped from `_scheduled`."""
+        shown, self.shown = self.shown, None
+        pending, self.pending = self.pending, None
+        if shown is not None and len(shown) < len(pending):
+            left = set(map(id, shown))
+            for handle in pending:
+                if id(handle) not in left:
+                    self.remove(<PyObject *>handle)
+        return 0
 
     @_scheduled.setter
     def _scheduled(self, handles):
@@ -392,6 +431,11 @@ cdef class WheelScheduling:
         return monotonic() if self._clock is None else self._clock.time_ns() / 1e9
 
     cdef inline double now(self) except? -1:
+        self.look_again()
+        return self.present()
+
+    cdef inline double present(self) except? -1:
+        """The time, by what was found when the class was looked at."""
         if self.own_time and self._clock is None:
             return monotonic()
         return PyFloat_AsDouble(self.time())
@@ -399,6 +443,7 @@ cdef class WheelScheduling:
     def close(self):
         """Close the loop; timers that are pending are released."""
         super().close()
+        self.shown = self.pending = None
         self.timers.clear()
 
     # ---- timers
@@ -410,10 +455,10 @@ cdef class WheelScheduling:
         fill(handle, WHEN, <PyObject *>when)
         fill(handle, SCHEDULED, Py_True)
         fields(handle).due = due
-        if self.place(handle):
-            raise MemoryError
         if unlikely(self._debug):
             made._source_traceback = format_helpers.extract_stack(sys._getframe())
+        if self.place(handle):
+            raise MemoryError
         return made
 
     cdef int place(self, PyObject *handle) noexcept:
@@ -447,30 +492,50 @@ cdef class WheelScheduling:
         """Move what is due from the wheel to `_ready`, at most `limit` timers."""
         cdef wheel_t *w = &self.timers.wheel
         cdef double now = self.now()
-        cdef uint64_t tick = max(tick_of(now), w.now)
-        cdef uint64_t left = self.limit, got, i
-        cdef uint64_t[CHUNK] chunk
-        cdef list due = None
-        cdef PyObject *handle
+        cdef uint64_t left = self.limit, room
+        cdef list due
         with critical_section(self.timers):
             self.early = INFINITY
-            wheel_advance_some(w, tick, left, QUOTA)        # without memory it goes on at the next turn
+            wheel_advance_some(w, max(tick_of(now), w.now), left, QUOTA)    # without memory it goes on next turn
         while left:
             with critical_section(self.timers):
-                got = wheel_pop(w, chunk, min(left, <uint64_t>CHUNK))
-            if got == 0:
+                room = min(min(left, w.ready_live), <uint64_t>CHUNK)
+            if room == 0:
                 break
-            if due is None:
-                due = []
-            for i in range(got):
-                handle = <PyObject *><uintptr_t>chunk[i]
-                if fields(handle).due <= now or self.place(handle):
-                    Py_XDECREF(replace(handle, SCHEDULED, Py_False))
-                    due.append(<object>handle)
-                    left -= 1
+            due = PyList_New(room)      # before any is taken off the wheel: without memory, nothing is lost
+            left -= self.take(due, room, now)
+            self.hand_over(due)
+        return 0
+
+    cdef uint64_t take(self, list due, uint64_t room, double now):
+        """Take up to so many collected timers off the wheel, put into `due` those that are, and return how many."""
+        cdef uint64_t[CHUNK] chunk
+        cdef uint64_t got, i, n = 0
+        cdef PyObject *handle
+        with critical_section(self.timers):
+            got = wheel_pop(&self.timers.wheel, chunk, room)
+        for i in range(got):
+            handle = <PyObject *><uintptr_t>chunk[i]
+            if fields(handle).due <= now or self.place(handle):
+                Py_XDECREF(replace(handle, SCHEDULED, Py_False))
+                PyList_SET_ITEM(due, n, handle)     # with the wheel's reference
+                n += 1
+            else:
                 Py_DECREF(handle)
-        if due is not None:
+        Py_SET_SIZE(due, n)
+        return n
+
+    cdef int hand_over(self, list due) except -1:
+        """Put timers into `_ready`; without memory, back on the wheel."""
+        cdef Py_ssize_t i, before = len(self._ready)
+        try:
             self._ready.extend(due)
+        except BaseException:
+            for i in range(len(self._ready) - before, len(due)):
+                handle = due[i]
+                if not self.place(<PyObject *>handle):
+                    Py_XDECREF(replace(<PyObject *>handle, SCHEDULED, Py_True))
+            raise
         return 0
 
     cdef double earliest(self) noexcept:
@@ -510,6 +575,8 @@ cdef class WheelScheduling:
     def _run_once(self):
         """Run one turn: wait for files and timers, then run what is ready by then."""
         ready = self._ready
+        if self.shown is not None:
+            self.take_popped()
         happened = self.poll(ready)
         if happened is not None:
             self._process_events(happened)
@@ -542,10 +609,11 @@ cdef class WheelScheduling:
 
     cdef object timeout(self):
         """How many seconds to wait if nothing is ready; None for ever."""
-        if self.timers.wheel.live == 0:
+        cdef double when = self.earliest()
+        if when == INFINITY:
             return None
-        cdef double time = self.earliest() - self.now()
-        return 0 if time <= 0 else min(time, LONGEST_WAIT)
+        when -= self.now()
+        return 0 if when <= 0 else min(when, LONGEST_WAIT)
 
     cdef int run_slowly(self, handle) except -1:
         """Run a handle in debug mode, and say so if it takes long."""
@@ -661,6 +729,7 @@ cdef object in_full(object function, PyObject *self, PyObject *const *args, Py_s
 
 cdef object call_soon(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names):
     cdef WheelScheduling loop = <WheelScheduling>self
+    loop.look_again()
     if not is_usual(count, 1, names) or loop._closed or loop._debug or not loop.own_call_soon:
         return in_full(_call_soon, self, args, count, names)
     handle = new_handle(HANDLE, loop, <object>args[0], as_tuple(args + 1, count - 1), context_of(args, count, names))
@@ -675,10 +744,11 @@ def _call_soon(self, *args, **keywords):
 cdef object call_later(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names):
     cdef WheelScheduling loop = <WheelScheduling>self
     cdef double due
+    loop.look_again()
     if (not is_usual(count, 2, names) or not (PyFloat_CheckExact(<object>args[0]) or PyLong_CheckExact(<object>args[0]))
             or loop._closed or loop._debug or not (loop.own_call_at and loop.own_time)):
         return in_full(_call_later, self, args, count, names)
-    due = loop.now() + PyFloat_AsDouble(<object>args[0])
+    due = loop.present() + PyFloat_AsDouble(<object>args[0])
     return loop.add(check(due), due, <object>args[1], as_tuple(args + 2, count - 2), context_of(args, count, names))
 
 

@@ -4,6 +4,9 @@
 # Each change of a timer's state happens together with that of the wheel, in one critical section on the wheel, in which
 # no Python code runs and nothing is made that the garbage collector tracks. Callbacks and arguments are dropped after
 # it. A driver has one wheel for all its life, and a timer one driver, so both can be read outside.
+#
+# `_wake_before` is read outside, too, as each new timer asks for it. A driver writes it before it looks for the next
+# deadline, and a timer is in the wheel before it is read: so the one sees the timer, or the other what was written.
 
 cimport cython
 
@@ -16,9 +19,9 @@ from cython cimport critical_section
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 
 from pywheel.core._wheel cimport TimingWheel
-from pywheel.core.advance cimport wheel_advance, wheel_next_deadline, wheel_pop
-from pywheel.core.arena cimport GEN_BITS, arena_find, live_nodes, next_live, walk_t
-from pywheel.core.bits cimport prefetch
+from pywheel.core.advance cimport wheel_advance, wheel_collect_more, wheel_next_deadline, wheel_pop
+from pywheel.core.arena cimport GEN_BITS, arena_find, arena_t, index_in, live_nodes, next_live, walk_t
+from pywheel.core.bits cimport peek, poke, prefetch
 from pywheel.core.levels cimport NEVER, wheel_t
 from pywheel.core.schedule cimport wheel_move, wheel_remove, wheel_schedule
 from pywheel.timers.clock cimport HAS_CLOCK, first_ns, monotonic_ns
@@ -28,6 +31,16 @@ from pywheel.core._wheel import TimingWheel as _TimingWheel
 from pywheel.timers import _arguments as arguments
 from pywheel.clock import MonotonicClock, monotonic_or
 from pywheel._seconds import LONGEST as _LONGEST, tick_ns, unsigned_ns
+
+cdef extern from *:
+    """
+    #ifdef Py_GIL_DISABLED
+      #define PYWHEEL_HAS_GIL 0
+    #else
+      #define PYWHEEL_HAS_GIL 1
+    #endif
+    """
+    const bint HAS_GIL "PYWHEEL_HAS_GIL"
 
 cdef extern from "Python.h":
     PyObject *PyObject_CallNoArgs(object callable)
@@ -53,6 +66,12 @@ cdef enum:
     NO_ARGUMENT                         # how `payload` holds the arguments: it is None,
     ONE_ARGUMENT                        # the only one,
     MANY_ARGUMENTS                      # or a tuple of them
+
+cdef enum:
+    HALTED = 1                          # why a timer could not be put into the wheel
+    FULL
+    NO_MEMORY
+    NOT_THERE                           # or moved: it has ended
 
 cdef enum:
     SKIP                                # as in _arguments
@@ -163,7 +182,7 @@ cdef class Timer:
 
         O(1).
         """
-        prefetch(self.driver.wheel.wheel.arena.nodes + <uint32_t>self.handle)   # while the clock is read
+        prefetch_node(self)             # while the clock is read
         cdef int64_t nanoseconds = self.delay if delay is None else as_ns(delay, "delay")
         cdef uint64_t ns = <uint64_t>now_ns(self.driver) + nanoseconds
         return rearm(self, ns, ns)
@@ -191,7 +210,8 @@ cdef class Timer:
 
     def cancelled(self):
         """Return whether `cancel` stopped it."""
-        return self.state == CANCELLED
+        with critical_section(self.driver.wheel):
+            return self.state == CANCELLED
 
 
 @cython.internal
@@ -221,6 +241,13 @@ cdef int release(Timer self) except -1:
     return 0
 
 
+cdef inline void prefetch_node(Timer self) noexcept:
+    """Fetch the timer's node into the cache; not where other threads may move the pool meanwhile."""
+    cdef arena_t *a = &self.driver.wheel.wheel.arena
+    if HAS_GIL:
+        prefetch(a.nodes + index_in(a, self.handle))
+
+
 cdef uint64_t deadline_of(Timer self) noexcept:
     """Its tick, or NEVER if it is not pending."""
     cdef wheel_t *w = &self.driver.wheel.wheel
@@ -242,28 +269,25 @@ cdef bint rearm(Timer self, uint64_t ns, uint64_t planned) except -1:
     cdef Driver driver = self.driver
     cdef wheel_t *w = &driver.wheel.wheel
     cdef uint64_t tick = ticks_until(driver, ns)
-    cdef uint32_t index = 0
-    cdef uint8_t state
-    cdef bint done = False
+    cdef uint32_t index
+    cdef int problem = NOT_THERE
     with critical_section(driver.wheel):
-        state = self.state
-        if state == PENDING:
+        if self.state == PENDING:
             index = arena_find(&w.arena, self.handle)
-            done = index != 0 and wheel_move(w, index, tick) == 0
-        elif state == RUNNING:
-            done = put(driver, self, tick)
-        if done and type(self) is PeriodicTimer:
+            if index:
+                problem = NO_MEMORY if wheel_move(w, index, tick) else 0
+        elif self.state == RUNNING:
+            problem = put(driver, self, tick)
+        elif self.state == STOPPED:
+            problem = HALTED
+        if problem == 0 and type(self) is PeriodicTimer:
             (<PeriodicTimer>self).planned = planned
             (<PeriodicTimer>self).behind = False
-    if not done:
-        if state == RUNNING:
-            refuse(driver)
-        if state == STOPPED:
-            raise arguments.stopped(driver)
-        if index:
-            raise MemoryError
+    if problem == NOT_THERE:
         return False
-    if tick < driver._wake_before:
+    if problem:
+        refuse(driver, problem)
+    if tick < peek(&driver.wake_before):
         driver._sooner()
     return True
 
@@ -288,8 +312,8 @@ cdef class Driver:
     cdef object read
     cdef readonly object clock
     cdef public object on_error
-    cdef public bint _running
-    cdef public uint64_t _wake_before   # a deadline before this tick makes the driver wake earlier
+    cdef bint running
+    cdef uint64_t wake_before
     cdef object __weakref__
 
     def __cinit__(self):
@@ -311,7 +335,27 @@ cdef class Driver:
     @property
     def stopped(self):
         """Whether it was stopped."""
-        return self.halted
+        with critical_section(self.wheel):
+            return self.halted
+
+    @property
+    def _running(self):
+        with critical_section(self.wheel):
+            return self.running
+
+    @_running.setter
+    def _running(self, bint running):
+        with critical_section(self.wheel):
+            self.running = running
+
+    @property
+    def _wake_before(self):
+        """A deadline before this tick makes the driver wake earlier."""
+        return peek(&self.wake_before)
+
+    @_wake_before.setter
+    def _wake_before(self, uint64_t tick):
+        poke(&self.wake_before, tick)
 
     def time(self):
         """Return the time of its clock, in seconds."""
@@ -403,7 +447,8 @@ cdef class Driver:
 
     def __len__(self):
         """Timers that are to be called. O(1)."""
-        return self.wheel.wheel.live
+        with critical_section(self.wheel):
+            return self.wheel.wheel.live
 
     # ---- for the drivers --------------------------------------------------------------------------------------------
 
@@ -433,19 +478,22 @@ cdef class Driver:
         """
         cdef uint64_t most = limit
         cdef bint busy
-        with critical_section(self):
-            busy = self._running
-            self._running = True
+        with critical_section(self.wheel):
+            busy = self.running
+            if not busy:                # or it might stay so: who runs it may be about to say that it is over
+                self.running = True
         if busy:
             raise arguments.reentered()
         try:
             return turn(self, now_ns(self), most)
         finally:
-            self._running = False
+            with critical_section(self.wheel):
+                self.running = False
 
     def _stop(self):
         """Refuse new timers from now on, and return those that were pending, by deadline."""
-        self.halted = True
+        with critical_section(self.wheel):
+            self.halted = True          # from here on none of them is called
         cdef list left = [timer for timer in self.pending() if halt(timer)]
         self.wheel.clear()
         return left
@@ -549,33 +597,36 @@ cdef inline Timer new_timer(Driver self, callback, tuple args, context):
 
 cdef inline Timer schedule(Driver self, Timer timer, uint64_t ns):
     cdef uint64_t tick = ticks_until(self, ns)
-    cdef bint done
+    cdef int problem
     with critical_section(self.wheel):
-        done = put(self, timer, tick)
-    if not done:
-        refuse(self)
-    if tick < self._wake_before:
+        problem = put(self, timer, tick)
+    if problem:
+        refuse(self, problem)
+    if tick < peek(&self.wake_before):
         wake(self, timer)
     return timer
 
 
-cdef inline bint put(Driver self, Timer timer, uint64_t tick) noexcept:
-    """Put a timer that is in no wheel into this driver's, in its critical section; False if that is not possible."""
-    cdef uint64_t handle = 0
-    if self.wheel.wheel.live < self.wheel.room and not self.halted:
-        handle = wheel_schedule(&self.wheel.wheel, tick, <uintptr_t><PyObject *>timer)
-        if handle:
-            timer.handle = handle
-            timer.state = PENDING
-            Py_INCREF(timer)
-    return handle != 0
-
-
-cdef int refuse(Driver self) except -1:
-    """Say why it was not possible."""
+cdef inline int put(Driver self, Timer timer, uint64_t tick) noexcept:
+    """Put a timer that is in no wheel into this driver's, in its critical section; return 0, or the problem."""
+    cdef uint64_t handle
     if self.halted:
-        raise arguments.stopped(self)
+        return HALTED
     if self.wheel.wheel.live >= self.wheel.room:
+        return FULL
+    handle = wheel_schedule(&self.wheel.wheel, tick, <uintptr_t><PyObject *>timer)
+    if handle == 0:
+        return NO_MEMORY
+    timer.handle = handle
+    timer.state = PENDING
+    Py_INCREF(timer)
+    return 0
+
+
+cdef int refuse(Driver self, int problem) except -1:
+    if problem == HALTED:
+        raise arguments.stopped(self)
+    if problem == FULL:
         raise WheelFull("max_pending timers are pending: cancel some, or make a driver with a higher limit")
     raise MemoryError
 
@@ -604,6 +655,7 @@ cdef int64_t turn(Driver self, uint64_t now, uint64_t most) except -1:
     cdef list behind = [], batch
     cdef Timer timer
     cdef int failed = 0
+    cdef bint late
     with critical_section(self.wheel):
         if tick < w.now:                # the clock went back: what is due by its new time has run
             most = 0
@@ -612,30 +664,39 @@ cdef int64_t turn(Driver self, uint64_t now, uint64_t most) except -1:
     if failed:
         raise MemoryError
     while done < most:
-        timer = next_due(self, now)
+        timer = next_due(self, now, most - done, &late)
         if timer is None:
             break
-        if type(timer) is PeriodicTimer and (<PeriodicTimer>timer).behind:
+        if late:
             behind.append(timer)
         done += call(self, timer)
     while behind and done < most:       # once more for each, until none has missed a call
         batch, behind = behind, []
         for timer in batch:
-            if done < most and again(self, <PeriodicTimer>timer, now):
-                if (<PeriodicTimer>timer).behind:
+            if done < most and again(self, <PeriodicTimer>timer, now, &late):
+                if late:
                     behind.append(timer)
                 done += call(self, timer)
     return done
 
 
-cdef Timer next_due(Driver self, uint64_t now):
-    """Return the next timer of those collected, out of the wheel unless it is periodic; None if there is no more."""
+cdef Timer next_due(Driver self, uint64_t now, uint64_t most, bint *late):
+    """Return the next timer that is due, out of the wheel unless it is periodic; None if there is no more.
+
+    If no timer is left of those collected, collect `most`: callbacks may have cancelled or moved what the limit chose.
+    Write whether a periodic one has missed a call, for which it is to be called `again`.
+    """
     cdef wheel_t *w = &self.wheel.wheel
     cdef uint64_t payload
     cdef uint32_t index
     cdef Timer timer = None
     cdef bint failed = False
+    late[0] = False
     with critical_section(self.wheel):
+        if self.halted:
+            return None
+        if w.ready_live == 0:
+            failed = wheel_collect_more(w, most)
         while w.ready_begin < w.ready_end and w.ready[w.ready_begin] == 0:
             w.ready_begin += 1          # once for all: `behind` timers leave nothing but gaps
         if w.ready_live:
@@ -643,6 +704,7 @@ cdef Timer next_due(Driver self, uint64_t now):
             timer = <Timer><PyObject *><uintptr_t>w.arena.nodes[index].payload
             if type(timer) is PeriodicTimer:
                 failed = plan(self, <PeriodicTimer>timer, index, now)
+                late[0] = (<PeriodicTimer>timer).behind
         if timer is None or type(timer) is not PeriodicTimer:
             if wheel_pop(w, &payload, 1):
                 timer.state = RUNNING
@@ -654,7 +716,7 @@ cdef Timer next_due(Driver self, uint64_t now):
     return timer
 
 
-cdef bint again(Driver self, PeriodicTimer timer, uint64_t now) except -1:
+cdef bint again(Driver self, PeriodicTimer timer, uint64_t now, bint *late) except -1:
     """Plan the next call of a timer that makes up for a missed one; False if it was cancelled or reset meanwhile."""
     cdef uint32_t index = 0
     cdef bint failed = False
@@ -663,6 +725,7 @@ cdef bint again(Driver self, PeriodicTimer timer, uint64_t now) except -1:
             index = arena_find(&self.wheel.wheel.arena, timer.handle)
             if index:
                 failed = plan(self, timer, index, now)
+                late[0] = timer.behind
     if failed:
         raise MemoryError
     draw(timer)

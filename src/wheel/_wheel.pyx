@@ -196,9 +196,9 @@ cdef int restart(_Wheel self, uint64_t start) except -1:
     return 0
 
 
-cdef object refusal(_Wheel self):
-    """The error for a schedule that did not find room."""
-    if self.wheel.live >= self.room:
+cdef object refusal(_Wheel self, bint full):
+    """The error for a schedule that found `max_pending` timers, or no memory."""
+    if full:
         return WheelFull("max_pending timers are pending: cancel some, advance, or make a wheel with a higher limit")
     if self.wheel.arena.used > INDEX_LIMIT:
         return WheelFull("every index of the pool is used: spread the timers over several wheels")
@@ -396,7 +396,7 @@ cdef class TimingWheel(_Wheel):
             item: what `advance` returns for it.
 
         Returns:
-            An int that stands for this timer, and never for another one.
+            An int that stands for this timer, and never for another one of this wheel.
 
         Raises:
             TypeError: deadline is not an int.
@@ -408,13 +408,15 @@ cdef class TimingWheel(_Wheel):
         """
         cdef uint64_t tick = as_tick(deadline, "deadline")
         cdef uint64_t handle = 0
+        cdef bint full
         with critical_section(self):
-            if self.wheel.live < self.room:
+            full = self.wheel.live >= self.room
+            if not full:
                 handle = wheel_schedule(&self.wheel, tick, <uintptr_t><PyObject *>item)
                 if handle:
                     Py_INCREF(item)
         if unlikely(handle == 0):
-            raise refusal(self)
+            raise refusal(self, full)
         return as_int(self, handle)
 
     def cancel(self, handle, /):
@@ -530,7 +532,7 @@ cdef class KeyWheel(_Wheel):
             key: what `advance` returns for it, 0 .. 2**64-1; keys need not differ.
 
         Returns:
-            An int that stands for this timer, and never for another one.
+            An int that stands for this timer, and never for another one of this wheel.
 
         Raises:
             TypeError: an argument is not an int.
@@ -543,12 +545,14 @@ cdef class KeyWheel(_Wheel):
         cdef uint64_t tick = as_tick(deadline, "deadline")
         cdef uint64_t payload = as_key(key)
         cdef uint64_t handle = 0
+        cdef bint full
         with critical_section(self):
             enter(self)
-            if self.wheel.live < self.room:
+            full = self.wheel.live >= self.room
+            if not full:
                 handle = wheel_schedule(&self.wheel, tick, payload)
         if unlikely(handle == 0):
-            raise refusal(self)
+            raise refusal(self, full)
         return as_int(self, handle)
 
     def cancel(self, handle, /):
@@ -653,15 +657,16 @@ cdef class KeyWheel(_Wheel):
         cdef object handles = new_handles(when.n)
         cdef Words out = Words(handles, None, RESULT)
         cdef uint64_t n = when.n
-        cdef int failed
+        cdef int failed = 0
+        cdef bint full
         begin(self)
         cdef PyThreadState *released = let_go(n)
-        failed = n > self.room or self.wheel.live > self.room - n
-        if not failed:
+        full = n > self.room or self.wheel.live > self.room - n
+        if not full:
             failed = wheel_schedule_many(&self.wheel, n, when.at, what.at, out.at)
         end(self, released)
-        if failed:
-            raise refusal_of(self, n)
+        if full or failed:
+            raise refusal_of(self, full, n)
         return handles
 
     def reschedule_many(self, handles, deadlines):
@@ -856,9 +861,9 @@ cdef class Words:
         return bits >> 63
 
 
-cdef object refusal_of(KeyWheel self, uint64_t n):
-    """The error for `n` timers that did not find room together."""
-    if n > self.room or self.wheel.live > self.room - n:
+cdef object refusal_of(KeyWheel self, bint full, uint64_t n):
+    """The error for `n` timers that did not find room together, or no memory."""
+    if full:
         return WheelFull("they would be more than max_pending timers: none of them was scheduled")
     if self.wheel.arena.used + n > INDEX_LIMIT:
         return WheelFull("the pool has not as many indices left: none of them was scheduled")

@@ -161,6 +161,11 @@ cdef inline int wheel_advance_some(wheel_t *w, uint64_t now, uint64_t limit, uin
     return 0
 
 
+cdef inline bint is_short(const wheel_t *w, uint64_t limit) noexcept nogil:
+    """Whether fewer than `limit` timers are ready, though more may be due."""
+    return w.cursor <= w.now and w.ready_live < limit
+
+
 cdef inline int wheel_advance(wheel_t *w, uint64_t now, uint64_t limit) noexcept nogil:
     """Go to tick `now` >= w.now and collect what is due until `limit` timers are ready, for wheel_pop.
 
@@ -170,8 +175,19 @@ cdef inline int wheel_advance(wheel_t *w, uint64_t now, uint64_t limit) noexcept
     while True:
         if wheel_advance_some(w, now, limit, QUOTA):
             return -1
-        if w.cursor > now or w.ready_live >= limit:
+        if not is_short(w, limit):
             return 0
+
+
+cdef inline int wheel_collect_more(wheel_t *w, uint64_t limit) noexcept nogil:
+    """Collect what the last wheel_advance has left, until `limit` timers are ready; -1, as there, without memory.
+
+    What was scheduled for the past or for `now` since then stays for the next one.
+    """
+    while is_short(w, limit):
+        if collect_until(w, w.now, limit, QUOTA):
+            return -1
+    return 0
 
 
 cdef inline uint64_t wheel_peek(const wheel_t *w, uint64_t *position, uint64_t *payloads, uint64_t n) noexcept nogil:

@@ -34,6 +34,16 @@ cdef extern from *:
       #define pywheel_likely(x) __builtin_expect(!!(x), 1)
       #define pywheel_unlikely(x) __builtin_expect(!!(x), 0)
     #endif
+    #if defined(Py_GIL_DISABLED) && !defined(_MSC_VER)
+      #define pywheel_peek(p) __atomic_load_n(p, __ATOMIC_RELAXED)
+      #define pywheel_poke(p, x) __atomic_store_n(p, x, __ATOMIC_RELAXED)
+    #elif defined(Py_GIL_DISABLED)          /* there a volatile access of an aligned word is one access */
+      #define pywheel_peek(p) (*(volatile uint64_t *)(p))
+      #define pywheel_poke(p, x) (*(volatile uint64_t *)(p) = (x))
+    #else
+      #define pywheel_peek(p) (*(p))
+      #define pywheel_poke(p, x) (*(p) = (x))
+    #endif
     #if defined(__linux__)
       #include <sys/mman.h>
       /* A timer is found by one random access, and with 4 KiB pages that is a second one, to the page table.
@@ -49,6 +59,8 @@ cdef extern from *:
     #endif
     """
     void use_huge_pages "pywheel_use_huge_pages"(void *block, size_t size) noexcept nogil
+    uint64_t peek "pywheel_peek"(uint64_t *p) noexcept nogil            # what another thread may `poke` meanwhile
+    void poke "pywheel_poke"(uint64_t *p, uint64_t x) noexcept nogil
     int ctz "pywheel_ctz"(uint64_t x) noexcept nogil            # x != 0
     int msb "pywheel_msb"(uint64_t x) noexcept nogil            # x != 0
     void prefetch "pywheel_prefetch"(const void *p) noexcept nogil

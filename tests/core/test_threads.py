@@ -4,10 +4,13 @@ import gc
 import sys
 import threading
 from collections import Counter
+from contextlib import suppress
 from functools import partial
 
 import numpy as np
 import pytest
+
+from pywheel import WheelFull
 
 THREADS = 4
 TIMERS = 1500
@@ -222,3 +225,16 @@ def test_items_that_several_threads_release_are_released_once(any_core):
     assert sorted(released) == list(range(600))
     wheel.clear()
     wheel._check()
+
+
+def test_a_wheel_that_others_fill_and_empty_meanwhile_is_full_and_never_out_of_memory(wheel_class):
+    for _ in range(10):
+        wheel = wheel_class(max_pending=1)
+
+        def work(wheel=wheel):
+            for number in range(2 * TIMERS):
+                with suppress(WheelFull):
+                    assert wheel.cancel(wheel.schedule(5, number)) is True
+
+        Crew().run(*[work] * THREADS)
+        assert len(wheel) == 0

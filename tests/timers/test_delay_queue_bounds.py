@@ -1,6 +1,8 @@
 """Room, tasks, shutdown, memory and bad input: of both delay queues, without waiting."""
 
+import copy
 import gc
+import pickle
 import weakref
 
 import pytest
@@ -257,3 +259,44 @@ def test_a_clock_must_be_one(words):
 
 def test_its_type_takes_type_arguments(words, clock):
     assert words.Queue[str](clock=clock).empty()
+
+
+# ---- interrupts and copies -------------------------------------------------------------------------------------------
+
+
+class Interrupted:
+    """A wheel on which each schedule is followed by an interrupt."""
+
+    def __init__(self, wheel):
+        self._wheel = wheel
+
+    def __getattr__(self, name):
+        return getattr(self._wheel, name)
+
+    def __len__(self):
+        return len(self._wheel)
+
+    def schedule(self, tick, item):
+        self._wheel.schedule(tick, item)
+        raise KeyboardInterrupt
+
+
+def test_an_item_whose_put_was_interrupted_counts_as_one_that_was_put(q, words):
+    whole, q._wheel = q._wheel, Interrupted(q._wheel)
+    with pytest.raises(KeyboardInterrupt):
+        q.put_nowait("interrupted")
+    q._wheel = whole
+    assert q.get_nowait() == "interrupted"
+    q.task_done()
+    with pytest.raises(ValueError, match="too many times"):
+        q.task_done()
+    with pytest.raises(words.Empty):
+        q.get_nowait()
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps], ids=lambda function: function.__name__)
+def test_it_can_be_neither_copied_nor_pickled(q, duplicate):
+    q.put_nowait("one")
+    with pytest.raises(TypeError, match="cannot copy or pickle"):
+        duplicate(q)
+    assert q.get_nowait() == "one"

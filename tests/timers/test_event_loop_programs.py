@@ -161,7 +161,7 @@ def test_timers_misused_from_other_threads_do_no_harm(pywheel):
         threads = [threading.Thread(target=misuse) for _ in range(4)]
         for thread in threads:
             thread.start()
-        while loop._scheduled or any(thread.is_alive() for thread in threads):
+        while any(thread.is_alive() for thread in threads) or loop._scheduled:
             await asyncio.sleep(0)
             for handle in loop._scheduled[:20]:
                 handle.cancel()

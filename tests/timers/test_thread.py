@@ -1,6 +1,8 @@
 """ThreadTimers: when its thread begins, sleeps, wakes and ends."""
 
 import gc
+import linecache
+import sys
 import threading
 import time
 import weakref
@@ -244,6 +246,73 @@ def test_a_thread_that_cannot_be_started_is_an_error_and_the_next_timer_tries_ag
                 timers.call_later(0, int)
             assert len(timers) == 0
         timers.call_later(0, done.set)
+        assert done.wait(GUARD)
+
+
+def test_a_thread_whose_start_was_interrupted_is_not_relied_upon(pywheel, monkeypatch):
+    begin, done = threading.Thread.start, threading.Event()
+
+    def interrupted(thread):
+        begin(thread)
+        time.sleep(0.02)  # in which it may look at the timers
+        raise KeyboardInterrupt
+
+    with pywheel.ThreadTimers() as timers:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                timers.call_later(0.2, int)
+        assert len(timers) == 0
+        timers.call_later(0.3, done.set)
+        assert done.wait(GUARD)
+
+
+def test_an_interrupt_at_any_line_of_the_start_leaves_a_driver_that_the_next_timer_starts(pywheel):
+    file = pywheel.ThreadTimers._start.__code__.co_filename
+
+    def trace(frame, event, _):
+        nonlocal left
+        if frame.f_code.co_filename != file:
+            return None
+        if event == "line" and "with " not in linecache.getline(file, frame.f_lineno):  # no signal comes as one ends
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+        return trace
+
+    lines, left = 0, 0
+    while left == 0:
+        lines += 1
+        left, done = lines, threading.Event()
+        timers, before = pywheel.ThreadTimers(), sys.gettrace()
+        sys.settrace(trace)
+        try:
+            timers.call_later(0.001, int)
+        except KeyboardInterrupt:
+            assert len(timers) == 0
+        finally:
+            sys.settrace(before)
+        timers.call_later(0.002, done.set)
+        assert done.wait(GUARD), f"interrupted at line {lines}"
+        timers.stop(GUARD)
+    assert lines > 5
+
+
+def test_a_timer_scheduled_while_the_thread_fails_to_start_does_not_wait_for_ever(pywheel, monkeypatch):
+    begin, done = threading.Thread.start, threading.Event()
+    second = threading.Thread(target=lambda: timers.call_later(0, done.set))
+
+    def refuse(_):
+        monkeypatch.setattr(threading.Thread, "start", begin)
+        second.start()
+        wait_until(lambda: len(timers) == 2)
+        raise RuntimeError("can't start new thread")
+
+    with pywheel.ThreadTimers() as timers:
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="start new thread"):
+            timers.call_later(0, int)
+        second.join(GUARD)
         assert done.wait(GUARD)
 
 

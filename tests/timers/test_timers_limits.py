@@ -48,6 +48,38 @@ def test_run_due_counts_what_it_called(timers, clock):
     assert timers.run_due() == 0
 
 
+@pytest.mark.parametrize("move", ["cancel", "reset", "reschedule"])
+def test_a_limit_is_used_up_though_a_callback_takes_away_a_timer_of_the_same_turn(timers, clock, move):
+    calls = []
+    arguments = {"cancel": (), "reset": (0,), "reschedule": (9,)}[move]
+    timers.call_at(1, lambda: getattr(moved, move)(*arguments))
+    moved = timers.call_at(2, calls.append, "moved")
+    timers.call_at(3, calls.append, "third")
+    timers.call_at(4, calls.append, "fourth")
+    clock.jump(5)
+    assert timers.run_due(2) == 2
+    assert calls == ["third"]
+    assert timers.run_due() == (2 if move == "reset" else 1)
+    assert calls == ["third", "fourth"] + ["moved"] * (move == "reset")
+
+
+def test_what_a_callback_makes_due_waits_for_the_next_turn_whatever_the_limit(timers, clock):
+    def callback():
+        calls.append("first")
+        timers.call_at(0, calls.append, "past")
+        timers.call_later(0, calls.append, "new")
+        second.cancel()
+
+    calls = []
+    timers.call_at(1, callback)
+    second = timers.call_at(2, calls.append, "second")
+    clock.jump(5)
+    assert timers.run_due(2) == 1
+    assert calls == ["first"]
+    assert timers.run_due(2) == 2
+    assert calls == ["first", "past", "new"]
+
+
 # ---- max_pending ---------------------------------------------------------------------------------------------------
 
 

@@ -190,3 +190,39 @@ def test_one_thread_at_a_time_may_run_a_driver(pywheel):
     Crew().run(bench.timers.run_due, other)
     assert len(refused) == 1
     assert "running" in refused[0]
+
+
+def test_threads_that_run_a_driver_at_once_never_leave_it_running(pywheel):
+    timers, together = pywheel.Timers(), threading.Barrier(THREADS)
+
+    def drive():
+        together.wait(60)
+        for _ in range(200 * TIMERS):
+            with contextlib.suppress(RuntimeError):
+                timers.run_due()
+
+    Crew().run(*[drive] * THREADS)
+    timers.call_at(0, int)
+    assert timers.run_due() == 1
+
+
+def test_what_stop_returns_was_not_called_and_will_not_be(pywheel):
+    for _ in range(30):
+        clock, called, left = pywheel.ManualClock(), set(), []
+        timers = pywheel.Timers(clock)
+
+        def callback(number, called=called):
+            for _ in range(100):  # so that the turn takes longer than the stop
+                called.add(number)
+
+        made = {timers.call_later(0.001, callback, number): number for number in range(5 * TIMERS)}
+        clock.jump(1)
+
+        def stop(timers=timers, called=called, left=left):
+            while not called:
+                pass
+            left.extend(timers.stop())
+
+        Crew().run(timers.run_due, stop)
+        assert not called & {made[timer] for timer in left}
+        assert len(called) + len(left) == len(made)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from threading import RLock
-from typing import TYPE_CHECKING, ClassVar, Final, Generic, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, NoReturn, SupportsIndex, TypeVar
 
 from .._seconds import unsigned_ns
 from ..core import TimingWheel
@@ -32,13 +32,16 @@ class DelayItems(ABC, Generic[T]):
         self._maxsize = integer(maxsize, "maxsize")
         self._time_ns = time_ns
         self._wheel: TimingWheel[T] = TimingWheel()
-        self._unfinished = 0
+        self._out = 0  # items that came out and are not done; below 0 if some were done before they came out
         self._is_shut = False
         self._lock = RLock()  # so that a finaliser, which the collector may run in the midst of it all, may use us too
 
     def __repr__(self) -> str:
         shut = ", shut down" if self._is_shut else ""
         return f"<{type(self).__name__} of {self.qsize()} items, maxsize {self._maxsize}{shut}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"cannot copy or pickle a {type(self).__name__}: two would take from one wheel")
 
     # ---- what there is ---------------------------------------------------------------------------------------------
 
@@ -105,7 +108,7 @@ class DelayItems(ABC, Generic[T]):
             item = self._wheel.get(handle)  # keeps it until the lock is free: its finaliser may do anything
             if not self._wheel.cancel(handle):
                 return False
-            self._finish(1)
+            self._settle()
             self._gone()
         del item
         return True
@@ -132,7 +135,8 @@ class DelayItems(ABC, Generic[T]):
         with self._lock:
             if self._unfinished <= 0:
                 raise ValueError("task_done() called too many times")
-            self._finish(1)
+            self._out -= 1
+            self._settle()
 
     def shutdown(self, immediate: bool = False) -> None:
         """Refuse what is put from now on.
@@ -145,7 +149,7 @@ class DelayItems(ABC, Generic[T]):
             self._is_shut = True
             if immediate:
                 dropped, self._wheel = self._wheel, TimingWheel()  # its items are released when the lock is free
-                self._finish(len(dropped))
+                self._settle()
             self._wake_all()
         del dropped
 
@@ -158,15 +162,16 @@ class DelayItems(ABC, Generic[T]):
         if self.full():
             raise self._Full
         tick = self._tick_in(nanoseconds)
-        handle = self._wheel.schedule(tick, item)
-        self._unfinished += 1
-        self._came(tick)
-        return handle
+        try:
+            return self._wheel.schedule(tick, item)
+        finally:
+            self._came(tick)  # after an interrupt, too: the item may be there
 
     def _take(self) -> list[T]:
         """Remove the item that was due first: a list of it, or an empty one if none is due."""
         items = self._wheel.advance(self._now(), 1)
         if items:
+            self._out += 1
             self._gone()
         return items
 
@@ -195,8 +200,14 @@ class DelayItems(ABC, Generic[T]):
         if self._is_over():
             self._wake_all()
 
-    def _finish(self, tasks: int) -> None:
-        self._unfinished = max(0, self._unfinished - tasks)
+    @property
+    def _unfinished(self) -> int:
+        """Items that `join` waits for. Those on the wheel are counted there: an interrupt cannot come in between."""
+        return len(self._wheel) + self._out
+
+    def _settle(self) -> None:
+        """See whether all are finished, as one is."""
+        self._out = max(self._out, -len(self._wheel))
         if not self._unfinished:
             self._all_done()
 

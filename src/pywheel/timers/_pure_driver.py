@@ -205,7 +205,7 @@ class Driver:
         try:
             return self._turn(limit)
         finally:
-            self._running = False
+            self._running = False  # nobody else writes to it while it is True
 
     def _turn(self, limit: int) -> int:
         now = self._now_ns()
@@ -319,14 +319,14 @@ class Driver:
 
     def _schedule(self, timer: Timer, ns: int) -> Timer:
         tick = self._ceil(ns)
-        with self._lock:
-            self._admit(timer, tick)
-        if tick < self._wake_before:
-            try:
+        try:
+            with self._lock:
+                self._admit(timer, tick)
+            if tick < self._wake_before:
                 self._sooner()
-            except BaseException:
-                timer.cancel()
-                raise
+        except BaseException:  # an interrupt, too: nobody will know the timer
+            timer.cancel()
+            raise
         return timer
 
     def _admit(self, timer: Timer, tick: int) -> None:

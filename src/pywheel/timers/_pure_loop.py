@@ -7,6 +7,7 @@ from asyncio import base_events
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextvars import Context
+from itertools import chain
 from math import inf, isnan, ldexp, nextafter
 from operator import attrgetter
 from time import monotonic
@@ -84,6 +85,8 @@ class WheelScheduling(_Loop):
         self.__clock = clock
         self.__limit = limit
         self.__more = False  # the last turn took as many timers as it may
+        self.__shown: list[TimerHandle] | None = None  # the last `_scheduled`, until the next turn,
+        self.__pending: tuple[TimerHandle, ...] = ()  # and what was in it
         self.__early = inf  # the earliest `when` on a tick that the wheel has reached
         plain = type(self).time is WheelScheduling.time
         self.__wheel: TimingWheel[TimerHandle] = TimingWheel(_tick_of(self.time()) if plain else 0)
@@ -91,14 +94,31 @@ class WheelScheduling(_Loop):
 
     @property
     def _scheduled(self) -> list[TimerHandle]:
-        """The handles of the pending timers by time, as a new list. O(n log n)."""
+        """The handles of the pending timers by time, as a new list. O(n log n).
+
+        Tools with turns of their own pop what is due from asyncio's heap. What is popped from the list is taken off the
+        wheel when the list is next asked for, or at the next turn.
+        """
+        self.__take_popped()
         pending = (self.__wheel.get(timer) for timer in self.__wheel)
-        return sorted((handle for handle in pending if handle is not None), key=attrgetter("_when"))
+        handles = sorted((handle for handle in pending if handle is not None), key=attrgetter("_when"))
+        self.__shown, self.__pending = handles, tuple(handles)
+        return handles
 
     @_scheduled.setter
     def _scheduled(self, handles: Iterable[asyncio.TimerHandle]) -> None:
         if handles:  # BaseEventLoop begins with none
             raise AttributeError("the timers of this loop are on a wheel: use call_at")
+
+    def __take_popped(self) -> None:
+        """Take off the wheel what somebody has popped from `_scheduled`."""
+        shown, self.__shown = self.__shown, None
+        pending, self.__pending = self.__pending, ()
+        if shown is not None and len(shown) < len(pending):
+            left = set(map(id, shown))
+            for handle in pending:
+                if id(handle) not in left:
+                    self._remove_timer(handle)
 
     def time(self) -> float:
         """Return the time in seconds by the loop's clock."""
@@ -107,6 +127,7 @@ class WheelScheduling(_Loop):
     def close(self) -> None:
         """Close the loop; timers that are pending are released."""
         super().close()
+        self.__shown, self.__pending = None, ()
         self.__wheel.clear()
 
     def call_at(
@@ -156,16 +177,20 @@ class WheelScheduling(_Loop):
         tick = max(_tick_of(now), wheel.now)
         too_soon: list[TimerHandle] = []
         self.__early = inf
-        while left and (timers := wheel.advance(tick, left)):
-            for handle in timers:
-                if handle._due > now:
-                    too_soon.append(handle)
-                    continue
-                handle._scheduled = False
-                self._ready.append(handle)
-                left -= 1
-        for handle in too_soon:
-            self.__place(handle)
+        timers: list[TimerHandle] = []
+        try:
+            while left and (timers := wheel.advance(tick, left)):
+                for handle in timers:
+                    if handle._due <= now:
+                        self._ready.append(handle)
+                        handle._scheduled = False
+                        left -= 1
+                too_soon += [handle for handle in timers if handle._scheduled]
+                timers = []
+        finally:
+            for handle in chain(timers, too_soon):
+                if handle._scheduled:  # of `timers`, what an interrupt or a lack of memory has left
+                    self.__place(handle)
         self.__more = not left
 
     def __timeout(self) -> float | None:
@@ -181,6 +206,8 @@ class WheelScheduling(_Loop):
     def _run_once(self) -> None:
         """Run one turn: wait for files and timers, then run what is ready by then."""
         ready = self._ready
+        if self.__shown is not None:
+            self.__take_popped()
         events = self._selector.select(0 if ready or self._stopping else self.__timeout())
         self._process_events(events)
         del events

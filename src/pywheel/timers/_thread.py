@@ -114,12 +114,14 @@ class ThreadTimers(Driver):
                 bell = self._bell
                 me = ref(self, lambda _: bell.ring())
                 thread = threading.Thread(target=_serve, args=(me, bell), name=self._name, daemon=True)
-                self._thread = thread
-                try:
-                    thread.start()
-                except BaseException:  # no more threads: the next timer tries again
-                    self._thread = None
-                    raise
+                thread.start()  # it waits for the lock; it ends if this is interrupted, and the next timer tries again
+                if self._thread is None:  # a signal's handler may have been faster
+                    self._thread = thread
+
+    def _is_known(self) -> bool:
+        """Whether the present thread is the driver's, and not one whose start was interrupted."""
+        with self._starting:
+            return self._thread is threading.current_thread()
 
     def _next_ns(self) -> int | None:
         return None if self._thread is threading.current_thread() else next_stop(self)
@@ -208,6 +210,8 @@ def _serve(driver: ref[ThreadTimers], bell: Bell) -> None:
     """Run a driver's timers until it is stopped, or nobody but this thread knows it and nothing is pending."""
     timers: ThreadTimers | None
     seconds: float | None
+    if (timers := driver()) is None or not timers._is_known():
+        return
     while (timers := driver()) is not None and not timers.stopped:
         try:
             seconds = timers._work()
