@@ -17,7 +17,7 @@ class StillPool(Pool):
     """A pool without threads: a handler that starts ends when the world's clock says so."""
 
     def __init__(self, handler, outside, world, worker):
-        super().__init__(handler, outside, Runner())
+        super().__init__(handler, outside, worker.runner)
         self.world = world
         self.worker = worker
         self.running = {}  # lease: when it ends, by the monotonic clock
@@ -31,7 +31,7 @@ class StillPool(Pool):
         self.start()
 
     def start(self):
-        while self._queue and self.free > 0:
+        while self._queue and self.free > 0 and not self.worker.is_blocked:
             lease = self._queue.popleft()
             if self._starts(lease):
                 self.running[lease] = self._clock.time() + self.world.started(lease, self.worker)
@@ -54,6 +54,7 @@ class SimulatedWorker:
         self.paused = set()  # the topics that it knows to be paused
         handlers = {topic: world.queue.handlers[topic] for topic in topics}
         self.notifier = world.store.notifier("w")
+        self.runner = Runner()
         self.dispatcher = Dispatcher(
             world.store,
             self.notifier,
@@ -64,12 +65,22 @@ class SimulatedWorker:
         self.topics = topics
         self.announced = False
         self.stopped_until = 0.0
+        self.blocked_until = 0.0  # its handlers keep it from starting others
         self.draining = False
+
+    @property
+    def is_stopped(self):
+        return self.world.clock.time() < self.stopped_until
+
+    @property
+    def is_blocked(self):
+        return self.world.clock.time() < self.blocked_until
 
     def turn(self):
         """Work until there is nothing to do at this moment."""
-        if self.world.clock.time() < self.stopped_until:
+        if self.is_stopped:
             return
+        self.runner.blocked &= self.is_blocked
         for _ in range(20):
             if not self.announced:
                 try:
@@ -88,8 +99,12 @@ class SimulatedWorker:
                 return
 
     def has_room(self, topic):
-        there = self.announced and not self.draining and self.world.clock.time() >= self.stopped_until
+        there = self.announced and not self.draining and not self.is_stopped and not self.is_blocked
         return there and topic in self.topics and self.dispatcher.topics[topic].pool.free > 0
+
+    def unstarted(self):
+        """Return the claims that wait in its pools."""
+        return [lease for lease in self.dispatcher._leases if lease.started is None and not lease.ended]
 
     def drain(self):
         self.draining = True

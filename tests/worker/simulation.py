@@ -210,6 +210,12 @@ class World:
         self.forgive(worker)
         self.silent()
 
+    def block(self):
+        """A worker can start no handler for a while: one of them blocks its loop, or the system has no thread."""
+        worker = self.random.choice(self.workers)
+        worker.blocked_until = self.clock.time() + self.random.choice([0.3, 1.5, 10])
+        self.silent()
+
     def silent(self):
         self.waited = Counter({id: waited - SILENCE for id, waited in self.waited.items()})
 
@@ -276,6 +282,7 @@ class World:
             return
         waiting = Counter()
         due = self.store.inner.jobs(Filter(state=State.DELAYED, due_until=self.clock.wall()), 0, 1_000)
+        due += self.claimed_in_vain()
         suspects = sum(job.lost == LOST_BEGUN for job in due)
         for job in due:
             if job.topic in roomy:
@@ -286,9 +293,16 @@ class World:
                 assert waited <= patience, f"job {job.id} waits while somebody has room"
         self.waited = waiting
 
+    def claimed_in_vain(self):
+        """Return the jobs that a worker has claimed and not started, and is not stopped: there they wait as well."""
+        running = {job.id: job for job in self.store.inner.jobs(Filter(state=State.RUNNING), 0, 1_000)}
+        leases = [lease for worker in self.workers if not worker.is_stopped for lease in worker.unstarted()]
+        waiting = [(running[lease.job.id], lease) for lease in leases if lease.job.id in running]
+        return [job for job, lease in waiting if job.claims == lease.job.claims]
+
     def run(self, steps):
         actions = [self.put] * 8 + [self.put_many, self.cancel, self.reschedule, self.trouble]
-        actions += [self.crash, self.stop, self.drain, self.put_with_key, self.put_with_key, self.pause]
+        actions += [self.crash, self.stop, self.block, self.drain, self.put_with_key, self.put_with_key, self.pause]
         actions += [self.put_poison] * (self.random.random() < 0.3)
         for _ in range(steps):
             self.random.choice(actions)()

@@ -41,7 +41,7 @@ __all__ = ["Dispatcher"]
 
 MAX_BYTES: Final = 64 << 20
 _TOLERANCE: Final = 0.05  # seconds by which the wall clock may be off what it should show; less does no harm
-_TOGETHER: Final = 160  # claims in a step beside other topics: one that becomes due meanwhile waits for milliseconds
+_TOGETHER: Final = 128  # claims in a step beside other topics: one that becomes due meanwhile waits for milliseconds
 _ALONE: Final = 1_000
 _AGAIN: Final = 0.01  # seconds before jobs are claimed again that could not be claimed
 _TEND: Final = 0.1  # seconds between looks whether what is blocked still is
