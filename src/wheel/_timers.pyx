@@ -20,7 +20,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 
 from pywheel.core._wheel cimport TimingWheel
 from pywheel.core.advance cimport wheel_advance, wheel_collect_more, wheel_next_deadline, wheel_pop
-from pywheel.core.arena cimport GEN_BITS, arena_find, live_nodes, next_live, walk_t
+from pywheel.core.arena cimport GEN_BITS, arena_find, arena_t, index_in, live_nodes, next_live, walk_t
 from pywheel.core.bits cimport peek, poke, prefetch
 from pywheel.core.levels cimport NEVER, wheel_t
 from pywheel.core.schedule cimport wheel_move, wheel_remove, wheel_schedule
@@ -243,8 +243,9 @@ cdef int release(Timer self) except -1:
 
 cdef inline void prefetch_node(Timer self) noexcept:
     """Fetch the timer's node into the cache; not where other threads may move the pool meanwhile."""
+    cdef arena_t *a = &self.driver.wheel.wheel.arena
     if HAS_GIL:
-        prefetch(self.driver.wheel.wheel.arena.nodes + <uint32_t>self.handle)
+        prefetch(a.nodes + index_in(a, self.handle))
 
 
 cdef uint64_t deadline_of(Timer self) noexcept:

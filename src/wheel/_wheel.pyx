@@ -396,7 +396,7 @@ cdef class TimingWheel(_Wheel):
             item: what `advance` returns for it.
 
         Returns:
-            An int that stands for this timer, and never for another one.
+            An int that stands for this timer, and never for another one of this wheel.
 
         Raises:
             TypeError: deadline is not an int.
@@ -532,7 +532,7 @@ cdef class KeyWheel(_Wheel):
             key: what `advance` returns for it, 0 .. 2**64-1; keys need not differ.
 
         Returns:
-            An int that stands for this timer, and never for another one.
+            An int that stands for this timer, and never for another one of this wheel.
 
         Raises:
             TypeError: an argument is not an int.

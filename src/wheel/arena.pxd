@@ -5,7 +5,9 @@
 #   nodes[1..used)   have been used; the rest has never been touched, so it costs address space, not memory.
 #   stamp            sequence << GEN_BITS | generation. Sequence 0 says the node is free.
 #   generation       starts at `first_generation`, goes up by one at each release, and never comes round: a node whose
-#                    next generation would be `salt` again is retired, so a stale handle stays stale for good.
+#                    next generation would be 0 is retired, so a stale handle stays stale for good.
+#   key              what handles are scrambled with. A handle of another pool, unscrambled with the wrong key, stands
+#                    for any generation and index: for a given live node in one case of 2**(KEY_BITS - 1).
 #   spare            a stack of free nodes: the last ones given back, which are likely still in the cache.
 #   leaf, mid, top   the free nodes that found no place there: bit i of leaf says nodes[i] is one, bit i of mid that
 #                    leaf[i] != 0, bit i of top that mid[i] != 0.
@@ -33,6 +35,7 @@ cdef extern from *:
 
 cdef enum:
     DOUBLE_UP_TO = 65536
+    KEY_BITS = 60               # of a handle: a Python int of two digits
     MOST_SPARE = 1024           # 32 KiB of nodes: more would not be in the cache, and in no order
 
 
@@ -54,8 +57,8 @@ ctypedef struct arena_t:
     uint32_t free               # bits set in leaf
     uint32_t retired
     uint32_t cursor             # the leaf word that served last
-    uint32_t salt
     uint32_t first_generation
+    uint64_t key
     uint64_t *leaf              # one allocation: leaf, mid, top
     uint64_t *mid
     uint64_t *top
@@ -72,10 +75,13 @@ cdef inline uint64_t gen_mask() noexcept nogil:
 
 
 cdef inline void arena_init(arena_t *a, uint64_t wheel_number) noexcept nogil:
-    """An empty pool that owns no memory. Steps of the golden ratio keep the generations of many pools far apart."""
+    """An empty pool that owns no memory. Its key is the number, well mixed (the finalizer of MurmurHash3)."""
+    cdef uint64_t key = wheel_number
     memset(a, 0, sizeof(arena_t))
-    a.salt = <uint32_t>((wheel_number * <uint64_t>0x9E3779B97F4A7C15) >> (64 - GEN_BITS))
-    a.first_generation = a.salt
+    key = (key ^ key >> 33) * <uint64_t>0xFF51AFD7ED558CCD
+    key = (key ^ key >> 33) * <uint64_t>0xC4CEB9FE1A85EC53
+    key ^= key >> 33
+    a.key = (key & low_bits(KEY_BITS)) | <uint64_t>1 << 31     # no index has that bit: so no handle is 0
 
 
 cdef inline void arena_free(arena_t *a) noexcept nogil:
@@ -212,7 +218,7 @@ cdef inline void arena_give(arena_t *a, uint32_t index) noexcept nogil:
     cdef node_t *node = a.nodes + index
     cdef uint64_t generation = (node.stamp + 1) & gen_mask()
     node.stamp = generation
-    if unlikely(generation == a.salt):
+    if unlikely(generation == 0):
         a.retired += 1
     elif a.spares < a.spare_room or more_spare(a):
         a.spare[a.spares] = index
@@ -246,33 +252,41 @@ cdef inline bint next_live(walk_t *walk) noexcept nogil:
 
 
 cdef inline uint64_t arena_handle(const arena_t *a, uint32_t index) noexcept nogil:
-    """Generation above index: below 2**(32 + GEN_BITS), so a Python int of two digits."""
-    return (a.nodes[index].stamp & gen_mask()) << 32 | index
+    """The handle of a live node."""
+    return as_handle(a, a.nodes[index].stamp & gen_mask(), index)
+
+
+cdef inline uint64_t as_handle(const arena_t *a, uint64_t generation, uint32_t index) noexcept nogil:
+    """Generation above index, scrambled; never 0."""
+    return (generation << 32 | index) ^ a.key
+
+
+cdef inline uint32_t index_in(const arena_t *a, uint64_t handle) noexcept nogil:
+    """The index in a handle, which may be a stale one, or of another pool."""
+    return <uint32_t>(handle ^ a.key)
 
 
 cdef inline uint32_t arena_find(const arena_t *a, uint64_t handle) noexcept nogil:
     """Index of the live node that `handle` stands for; 0 if it is stale or never was one."""
-    cdef uint32_t index = <uint32_t>handle
+    cdef uint32_t index = index_in(a, handle)
     cdef uint64_t stamp
     if index >= a.used:
         return 0
     stamp = a.nodes[index].stamp
-    if (stamp & gen_mask()) != handle >> 32 or stamp <= gen_mask():
+    if (stamp & gen_mask()) != (handle ^ a.key) >> 32 or stamp <= gen_mask():
         return 0
     return index
 
 
 cdef inline void arena_reset(arena_t *a, uint64_t wheel_number) noexcept nogil:
     """Forget every node, the memory included (the caller frees it), so that all handles given out so far are stale."""
-    cdef uint64_t next = 0, following
+    cdef uint64_t next = a.first_generation, following, key = a.key
     cdef uint32_t index
     for index in range(1, a.used):
-        following = ((a.nodes[index].stamp - a.salt) & gen_mask()) + is_live(a.nodes + index)
+        following = (a.nodes[index].stamp & gen_mask()) + is_live(a.nodes + index)
         if following > next:
             next = following
     cdef bint exhausted = a.retired != 0 or next > gen_mask()
-    cdef uint32_t salt = a.salt, first = <uint32_t>((a.first_generation - a.salt) & gen_mask())
     arena_init(a, wheel_number)
     if not exhausted:           # else start as a new wheel does
-        a.salt = salt
-        a.first_generation = <uint32_t>((salt + (next if next > first else first)) & gen_mask())
+        a.key, a.first_generation = key, <uint32_t>next

@@ -3,7 +3,7 @@
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from pywheel.core.arena cimport arena_find, arena_reserve, arena_take, node_t
+from pywheel.core.arena cimport arena_find, arena_reserve, arena_take, index_in, node_t
 from pywheel.core.bits cimport low_bits, prefetch
 from pywheel.core.levels cimport HEAD, LOOK_AHEAD, wheel_t
 from pywheel.core.schedule cimport insert, prepare, wheel_move, wheel_remove
@@ -25,14 +25,16 @@ cdef inline int wheel_schedule_many(wheel_t *w, uint64_t n, const uint64_t *dead
 
 
 cdef inline void fetch(const wheel_t *w, uint64_t handle) noexcept nogil:
-    if <uint32_t>handle < w.arena.used:
-        prefetch(w.arena.nodes + <uint32_t>handle)
+    cdef uint32_t index = index_in(&w.arena, handle)
+    if index < w.arena.used:
+        prefetch(w.arena.nodes + index)
 
 
 cdef inline void fetch_neighbours(const wheel_t *w, uint64_t handle) noexcept nogil:
+    cdef uint32_t index = index_in(&w.arena, handle)
     cdef const node_t *node
-    if <uint32_t>handle < w.arena.used:
-        node = w.arena.nodes + <uint32_t>handle
+    if index < w.arena.used:
+        node = w.arena.nodes + index
         if node.prev < HEAD:
             prefetch(w.arena.nodes + node.prev)
         if node.next < w.arena.used:

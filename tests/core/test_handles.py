@@ -114,6 +114,16 @@ def test_a_handle_of_another_wheel_is_unknown(wheel_class):
         assert len(wheel) == 20
 
 
+def test_no_handle_of_a_wheel_that_is_used_a_lot_is_one_of_a_thousand_others(wheel_class):
+    wheels = [wheel_class() for _ in range(1000)]
+    others = {wheel.schedule(300, 1) for wheel in wheels}
+    wheel = wheel_class()
+    for number in range(150_000):  # of 2**26 generations of a node, divided by a thousand, it is twice as many
+        handle = wheel.schedule(300, number)
+        assert handle not in others
+        assert wheel.cancel(handle)
+
+
 @pytest.mark.parametrize("number", NEVER_HANDLES.values(), ids=NEVER_HANDLES)
 def test_an_int_that_was_never_a_handle_is_unknown(any_wheel_class, number):
     wheel = any_wheel_class()

@@ -95,3 +95,15 @@ def test_a_wheel_that_grows_into_eight_lists_a_slot_keeps_every_timer(small_core
     wheel._check()
     expected = sorted((tick, number) for number, tick in enumerate(ticks) if number % 3)
     assert wheel.advance(10**6) == [number for _, number in expected]
+
+
+def test_handles_stay_stale_when_clear_follows_on_generations_that_are_used_up(small_core):
+    wheel, given = small_core.TimingWheel(), set()
+    for _ in range(50):
+        for number in range(20):
+            handle = wheel.schedule(5, number)
+            assert handle not in given
+            given.add(handle)
+            assert wheel.cancel(handle)
+        wheel.clear()
+        wheel._check()
