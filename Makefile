@@ -5,13 +5,14 @@ ARGS ?=
 
 BIN := $(VENV)/bin
 SANITIZED := $(VENV)-sanitized
+TSAN := $(VENV)-tsan
 PEERS := $(VENV)-peers
 NATIVE := $(wildcard src/wheel/*) setup.py pyproject.toml
 # As many workers as processors; one that has nothing left takes from another. ARGS="-n 0": all in one process.
 PARALLEL := -n auto --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test asyncio crash bench bench-jobs bench-jobs-peers lint format types sanitize package clean
+.PHONY: help demo test asyncio crash bench bench-jobs bench-jobs-peers lint format types sanitize tsan package clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
@@ -27,6 +28,7 @@ help:
 	@echo "make lint      ruff and cython-lint; make format mends what can be mended"
 	@echo "make types     mypy and stubtest"
 	@echo "make sanitize  the core's tests under the address and undefined behaviour sanitizers"
+	@echo "make tsan      threads that share wheels and drivers, under the thread sanitizer, on a CPython that is built for it"
 	@echo "make package   build the sdist and the wheels, install them, check them"
 	@echo "make clean     remove all that was made here"
 	@echo
@@ -82,11 +84,21 @@ sanitize: $(SANITIZED)/test.group $(SANITIZED)/package
 	PYTHONMALLOC=malloc PYWHEEL_REQUIRE_NATIVE=1 $(SANITIZED)/bin/python -m pytest $(PARALLEL) --capture=sys -k "not pure" \
 	tests/core $(ARGS)
 
+# Without a GIL, and with an interpreter that has the sanitizer too: its locks are what the sanitizer must know.
+tsan: export PYWHEEL_SANITIZE = thread
+tsan:
+	@$(PYTHON) -c 'import sys; from sysconfig import get_config_var as get; \
+	sys.exit(not get("Py_GIL_DISABLED") or "--with-thread-sanitizer" not in get("CONFIG_ARGS"))' || { \
+	echo "make tsan needs a CPython configured with --disable-gil --with-thread-sanitizer: make tsan PYTHON=its path"; exit 1; }
+	@$(MAKE) --no-print-directory $(TSAN)/package
+	@TSAN_OPTIONS="halt_on_error=1" $(TSAN)/bin/python tests/isolated/races_child.py
+	@echo "no data race found"
+
 package: $(VENV)/package.group $(VENV)/native
 	@$(BIN)/python -m pytest tests/packaging $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(SANITIZED) $(PEERS) build dist *.egg-info .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(SANITIZED) $(TSAN) $(PEERS) build dist *.egg-info .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks demos -name __pycache__ -prune -exec rm -rf {} +
 	find src \( -name '*.so' -o -name '*.pyd' \) -delete
 
@@ -106,9 +118,9 @@ clean:
 	@touch $@
 
 $(VENV)/native $(PEERS)/native: INSTALL = --editable .
-$(SANITIZED)/package: INSTALL = .
-$(SANITIZED)/package: $(wildcard src/pywheel/*.py src/pywheel/*/*.py)
-$(VENV)/native $(PEERS)/native $(SANITIZED)/package: $(NATIVE) | $$(@D)/build.group
+$(SANITIZED)/package $(TSAN)/package: INSTALL = .
+$(SANITIZED)/package $(TSAN)/package: $(wildcard src/pywheel/*.py src/pywheel/*/*.py)
+$(VENV)/native $(PEERS)/native $(SANITIZED)/package $(TSAN)/package: $(NATIVE) | $$(@D)/build.group
 	@echo "==> building the native wheel"
 	@PYWHEEL_PURE= PYWHEEL_REQUIRE_NATIVE=1 $(@D)/bin/python -m pip --disable-pip-version-check install \
 	--no-build-isolation --no-deps --force-reinstall $(INSTALL) > $(@D)/build.log 2>&1 || { cat $(@D)/build.log; exit 1; }

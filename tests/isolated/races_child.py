@@ -1,0 +1,75 @@
+"""Threads that share wheels and drivers, for the thread sanitizer: `make tsan`. It needs no test library."""
+
+import sys
+import threading
+from contextlib import suppress
+
+import pywheel
+
+ROUNDS = 1_500
+
+
+def together(*functions):
+    threads = [threading.Thread(target=function) for function in functions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def share_a_wheel(wheel):
+    def work():
+        for number in range(ROUNDS):
+            handle = wheel.schedule(wheel.now + number % 100, number)
+            wheel.reschedule(handle, wheel.now + number % 300)
+            wheel.deadline(handle), handle in wheel, len(wheel), wheel.next_deadline()
+            if number % 2:
+                wheel.cancel(handle)
+            if number % 10 == 0:
+                with suppress(ValueError):  # another thread was faster
+                    wheel.advance(wheel.now + 1, 50)
+            if number % 500 == 0:
+                list(wheel), sys.getsizeof(wheel), wheel.clear()
+
+    together(*[work] * 3)
+
+
+def share_timers(timers, *drivers):
+    def work():
+        made = []
+        for number in range(ROUNDS):
+            timer = timers.call_later(number % 5 * 0.0005, int, number)
+            made.append(timer)
+            if number % 3 == 0:
+                made[number // 2].reset(0.001)
+            if number % 5 == 0:
+                made[number // 3].cancel()
+            if number % 50 == 0:
+                periodic = timers.call_every(0.001, int, missed="burst")
+                periodic.reset(0)
+                timers.pending(), len(timers), timers.next_deadline(), timers.stopped
+                timer.active(), timer.cancelled(), timer.when(), timer.remaining(), timer.callback, timer.args
+                periodic.cancel()
+
+    together(work, work, *drivers)
+    together(timers.stop, timers.stop, *drivers)
+
+
+def main():
+    assert pywheel.implementation == "native"
+    assert not sys._is_gil_enabled()
+    for wheel_class in (pywheel.TimingWheel, pywheel.KeyWheel):
+        share_a_wheel(wheel_class())
+    timers = pywheel.Timers()
+
+    def drive():
+        for number in range(2 * ROUNDS):
+            with suppress(RuntimeError):  # another thread drives
+                timers.run_due(number % 50)
+
+    share_timers(timers, drive, drive)
+    share_timers(pywheel.ThreadTimers())
+
+
+if __name__ == "__main__":
+    main()
