@@ -11,7 +11,7 @@
 cimport cython
 
 import random as _random
-from inspect import iscoroutine
+from types import CoroutineType
 
 from cpython.object cimport PyObject, PyCallable_Check
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
@@ -782,7 +782,7 @@ cdef int settle(Driver self, Timer timer, PyObject *result, context) except -1:
             throw()
         value = <object>result
         Py_DECREF(result)
-        if iscoroutine(value):
+        if isinstance(value, CoroutineType):
             self._spawn(timer, value, context)
     except (KeyboardInterrupt, SystemExit):
         finish(self, timer)

@@ -90,12 +90,14 @@ def test_a_callback_that_cannot_be_called_is_refused(both, method, callback):
     async def coroutine():
         pass
 
-    value = {"no callable": 17, "coroutine": coroutine(), "coroutine function": coroutine}[callback]
+    made = coroutine()
+    value = {"no callable": 17, "coroutine": made, "coroutine function": coroutine}[callback]
     messages = []
     for loop in both:
         with pytest.raises(TypeError) as refused:
             getattr(loop, method)(*[] if "soon" in method else [1], value)
         messages.append(str(refused.value))
+    made.close()
     assert messages[0] == messages[1]
     assert both[1]._scheduled == []
 

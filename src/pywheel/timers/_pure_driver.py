@@ -6,10 +6,10 @@ import os
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context, copy_context
-from inspect import iscoroutine
 from itertools import count
 from operator import attrgetter
 from threading import RLock
+from types import CoroutineType
 from typing import Any, Final, NoReturn
 from weakref import WeakSet
 
@@ -259,7 +259,7 @@ class Driver:
             return False
         try:
             result = callback(*args) if context is None else context.run(callback, *args)
-            if result is not None and iscoroutine(result):
+            if isinstance(result, CoroutineType):
                 self._spawn(timer, result, context)
         except (KeyboardInterrupt, SystemExit):
             raise
