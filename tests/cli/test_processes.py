@@ -89,6 +89,20 @@ def test_work_runs_the_handlers_of_a_module_until_it_is_told_to_stop(tmp_path, v
 
 
 @POSIX
+@pytest.mark.parametrize("view", ["--live", "--no-live"])
+def test_work_ends_with_the_code_of_stores_when_its_store_is_gone(tmp_path, view):
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    with JobQueue(url) as queue, work(tmp_path, MODULE.format(url=url), view) as process:
+        id = queue.put("t")
+        until(lambda: queue.get(id).state is State.DONE)
+        (tmp_path / "jobs.db").unlink()
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 3, err
+    assert f"pywheel: {tmp_path}/jobs.db was deleted while it was open" in err.splitlines()[-1]
+    assert "Traceback" not in err
+
+
+@POSIX
 def test_work_says_which_store_it_works_on_and_another_one_can_be_given(tmp_path):
     other = f"sqlite:///{tmp_path}/other.db"
     source = MODULE.format(url="sqlite:///jobs.db")

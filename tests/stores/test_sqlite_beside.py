@@ -7,6 +7,7 @@ import pytest
 
 from pywheel import (
     StoreError,
+    StoreReplaced,
 )
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
@@ -85,15 +86,72 @@ def test_a_database_that_was_replaced_or_deleted_is_named_so(path, store, monkey
     elsewhere = path.with_name("elsewhere.db")
     path.rename(elsewhere)
     for use in (put, lambda store: store.get(id)):
-        with pytest.raises(StoreError, match="deleted"):
+        with pytest.raises(StoreReplaced, match="deleted"):
             use(store)
     path.write_bytes(b"")
     for use in (put, lambda store: store.get(id)):
-        with pytest.raises(StoreError, match="replaced"):
+        with pytest.raises(StoreReplaced, match="replaced"):
             use(store)
     path.unlink()
     elsewhere.rename(path)
     assert put(store) == id + 1
+
+
+def test_a_database_that_was_deleted_with_all_files_beside_it_is_named_so_and_nothing_is_made(path, store, monkeypatch):
+    monkeypatch.setattr("pywheel.stores.sqlite.database._LOOK", 0)
+    id = put(store)
+    for file in path.parent.iterdir():
+        file.unlink()
+    for use in (put, lambda store: store.get(id)):
+        with pytest.raises(StoreReplaced, match="deleted"):
+            use(store)
+    assert list(path.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("end", ["wal", "shm"])
+@pytest.mark.parametrize("use", [put, lambda store: store.get(1)], ids=["put", "get"])
+def test_a_log_that_was_deleted_under_a_store_is_named_so_for_good(path, store, monkeypatch, end, use):
+    monkeypatch.setattr("pywheel.stores.sqlite.database._LOOK", 0)
+    put(store)
+    path.with_name(f"jobs.db-{end}").unlink()
+    for _ in range(2):
+        with pytest.raises(StoreReplaced, match=f"jobs.db-{end} was deleted while it was open: .*restart all programs"):
+            use(store)
+    store._database._discard()
+    with pytest.raises(StoreReplaced, match="was deleted while it was open"):
+        put(store)
+
+
+def test_what_a_store_held_whose_log_alone_was_deleted_is_there_when_it_is_closed(path, store):
+    id = put(store)
+    path.with_name("jobs.db-wal").unlink()
+    store.close()
+    with reopened(path) as again:
+        assert again.get(id).body == b"b"
+
+
+def test_closing_a_store_that_was_replaced_leaves_the_log_of_the_new_one(path, store):
+    put(store)
+    for file in path.parent.iterdir():
+        file.unlink()
+    with reopened(path) as new:
+        id = put(new)
+        store.close()
+        put(new)
+        with reopened(path) as third:
+            assert third.get(id).body == b"b"
+
+
+def test_a_log_that_was_removed_rightly_is_no_error(path, store, monkeypatch):
+    """As by this process itself, which closes its connections before a fork."""
+    monkeypatch.setattr("pywheel.stores.sqlite.database._LOOK", 0)
+    put(store)
+    for _ in range(2):
+        store._before_fork()
+        assert not path.with_name("jobs.db-wal").exists()
+        store._after_fork_in_parent()
+        assert store.get(1).id == 1
+        put(store)
 
 
 def test_every_commit_is_synced(store):

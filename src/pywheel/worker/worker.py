@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol
 
-from .._errors import StoreClosed, StoreError
+from .._errors import StoreClosed, StoreError, StoreReplaced
 from ..events import Events, WorkerDrains, WorkerStarted, WorkerStopped
 from ..jobs.commands import Release
 from ..jobs.durations import Duration, duration
@@ -115,6 +115,7 @@ class Worker:
 
         Raises:
             StoreClosed: the store was closed meanwhile.
+            StoreReplaced: its files were deleted or replaced, once the handlers under way have had their grace.
         """
         with self._signals():
             try:
@@ -123,6 +124,9 @@ class Worker:
             except StoreClosed:
                 if not self._stopping.is_set():
                     raise
+            except StoreReplaced:
+                self._outlast()
+                raise
             finally:
                 self._end()
 
@@ -150,6 +154,8 @@ class Worker:
             self.run()
         except StoreClosed as error:
             _LOGGER.error("the worker ends: %s; stop it before you close its queue", error)  # noqa: TRY400
+        except StoreReplaced as error:
+            _LOGGER.error("the worker ends: %s", error)  # noqa: TRY400
 
     def _work(self) -> None:
         self._events.tell(WorkerStarted(self.name, self.store.url))
@@ -164,7 +170,7 @@ class Worker:
     def _announce(self) -> bool:
         try:
             self.dispatcher.announce()
-        except StoreClosed:
+        except (StoreClosed, StoreReplaced):
             raise
         except StoreError as error:
             _LOGGER.warning("the worker cannot be announced yet: %s", error)
@@ -186,6 +192,25 @@ class Worker:
         if left:
             _LOGGER.warning("%d handlers go on beyond their grace", len(left))
             atexit.register(_give_back, self.store, left, os.getpid())
+
+    def _outlast(self) -> None:
+        """Let handlers finish though the store is gone: their ends can be told to nobody."""
+        self.dispatcher.drain()
+        left = self.dispatcher.abandon()
+        if not self._stopping.is_set():
+            self._stopping.set()  # from here on a signal ends the grace
+            self._events.tell(WorkerDrains(self.name, self._grace))
+        began = time.monotonic()
+        self._await(left, lambda: self._grace - (time.monotonic() - began))
+        for topic in self.dispatcher.topics.values():
+            topic.pool.cancel()
+        left = [lease for lease in left if isinstance(lease.topic.pool, AsyncPool | IsolatedPool)]
+        self._await(left, lambda: _CANCELLED + self._grace - (time.monotonic() - began))
+
+    def _await(self, leases: list[Lease], seconds: Callable[[], float]) -> None:
+        while not all(lease.ended for lease in leases) and seconds() > 0:
+            time.sleep(min(seconds(), _LOOK))
+            self._pulse(ready=True)
 
     def _settle(self, seconds: Callable[[], float], only: type[Pool] | tuple[type[Pool], ...] = Pool) -> None:
         """Settle what ends until nothing runs, or no time is left."""

@@ -181,8 +181,12 @@ class SqliteStore(Store):
         return self._read(Reader.first_dues, spans, self.clock.wall())
 
     def next_lease(self) -> int | None:
-        """Return when some lease may be over at the earliest. No query."""
+        """Return when some lease may be over at the earliest. No query.
+
+        A worker asks this all the time, and reads nothing while it is idle: so here it learns if its files are gone.
+        """
         self._open()
+        self._database.look()
         return self._presence.next_lease()
 
     # ---- the file -------------------------------------------------------------------------------------------------
