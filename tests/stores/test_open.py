@@ -76,3 +76,13 @@ def test_without_create_a_missing_and_an_empty_file_are_refused(path):
             open(f"sqlite:///{path}", create=False)
         path.touch()
     assert path.stat().st_size == 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="devices and pipes of POSIX")
+def test_what_is_no_file_is_refused_before_anything_is_made(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/null"):
+        with pytest.raises(NotAStore, match="is a device or a pipe"):
+            open(f"sqlite:///{path}")
+    assert [file.name for file in tmp_path.iterdir()] == ["pipe"]
+    assert not os.path.lexists("/dev/null-lock")

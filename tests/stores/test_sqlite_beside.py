@@ -2,11 +2,13 @@
 
 import os
 import stat
+from contextlib import suppress
 
 import pytest
 
 from pywheel import (
     StoreError,
+    StoreReadOnly,
     StoreReplaced,
 )
 from pywheel.jobs import NewJob
@@ -67,6 +69,38 @@ def test_users_of_one_group_share_a_database_whatever_their_umask(path):
         assert one.open() is None
         assert two.open() is None
         assert [one.put(), two.put(), one.put(), two.put()] == [1, 2, 3, 4]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may change users")
+@pytest.mark.parametrize("opened_before", [True, False])
+def test_a_moment_without_permission_locks_its_owner_out_for_that_moment_only(path, opened_before):
+    os.chown(path.parent, 12_345, 12_346)
+    for folder in path.parents[1:-2]:
+        folder.chmod(folder.stat().st_mode | 0o055)
+    with process(path) as owner:
+        owner.become(12_345, 12_346, 0o022)
+        assert owner.open() is None
+        assert owner.put() == 1
+        if not opened_before:
+            owner.close()
+        path.chmod(0o444)
+        with process(path) as refused:
+            refused.become(12_345, 12_346, 0o022)
+            assert refused.open()["error"] == "StoreReadOnly"
+        path.chmod(0o644)
+        with process(path) as again:
+            again.become(12_345, 12_346, 0o022)
+            assert again.open() is None
+            assert again.put() == 2
+
+
+def test_files_beside_a_database_that_nobody_may_write_stay_its_owners(path):
+    path.touch()
+    path.chmod(0o444)
+    with suppress(StoreReadOnly), reopened(path) as store:
+        put(store)
+    modes = {stat.S_IMODE(file.stat().st_mode) for file in path.parent.glob("*-[lw]o*")}
+    assert modes <= {0o600}
 
 
 def test_a_link_leads_to_the_same_files(path, store):

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
 from ..._errors import BadJob, StoreClosed, StoreError, StoreReplaced
-from .connection import BUSY_SECONDS, FOREIGN, check_version, connect, ours, translated, upgrade
+from .connection import BUSY_SECONDS, FOREIGN, check_version, connect, ours, refuse_unusable, translated, upgrade
 from .queries import Reader
 from .write_lock import WriteLock
 
@@ -212,6 +212,7 @@ class Database:
         if self._identity != _UNKNOWN:
             self._same()  # else SQLite would make a new file
             self._look_at_logs()
+        refuse_unusable(self.path)
         connection = connect(self.path)
         try:
             if self._lock is None:

@@ -72,9 +72,9 @@ def _give(file: int, database: str) -> None:
 
 
 def writers(mode: int) -> int:
-    """Return a mode for those alone who may write a file of this one."""
+    """Return a mode for those alone who may write a file of this one, and its owner, who can give himself the right."""
     may_write = stat.S_IMODE(mode) & 0o222
-    return may_write | stat.S_IMODE(mode) & may_write << 1
+    return may_write | stat.S_IMODE(mode) & may_write << 1 | 0o600
 
 
 @contextmanager
