@@ -133,6 +133,39 @@ def handle(job):
 
 
 @POSIX
+def test_a_hang_up_drains_however_often_it_comes(tmp_path):
+    """A terminal that is closed may send it, and so may its shell."""
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    with JobQueue(url) as queue, work(tmp_path, SLOW.format(url=url), "--grace", "50") as process:
+        id = queue.put("t", ttr="5m")
+        lines = seen(process.stderr)
+        until((tmp_path / f"began{id}").exists)
+        process.send_signal(signal.SIGHUP)
+        until(lambda: process.poll() is not None or any("draining" in line for line in lines))
+        process.send_signal(signal.SIGHUP)
+        (tmp_path / "go").touch()
+        assert process.wait(60) == 0
+        assert queue.get(id).state is State.DONE
+
+
+@POSIX
+def test_a_hang_up_that_is_ignored_stays_so(tmp_path):
+    """As with nohup."""
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with JobQueue(url) as queue, work(tmp_path, MODULE.format(url=url)) as process:
+            signal.signal(signal.SIGHUP, before)
+            ids = [queue.put("t")]
+            until(lambda: queue.get(ids[0]).state is State.DONE)
+            process.send_signal(signal.SIGHUP)
+            ids.append(queue.put("t", delay="300ms"))
+            until(lambda: queue.get(ids[1]).state is State.DONE)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@POSIX
 @pytest.mark.parametrize("impatient", [False, True])
 def test_ctrl_c_says_what_it_waits_for_and_a_second_one_ends_it(tmp_path, impatient):
     url = f"sqlite:///{tmp_path}/jobs.db"

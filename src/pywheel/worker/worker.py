@@ -29,7 +29,7 @@ from .runners import Loop, Threads
 __all__ = ["Program", "Worker"]
 
 _LOGGER: Final = logging.getLogger("pywheel.jobs")
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_HANG_UP: Final = getattr(signal, "SIGHUP", None)
 _MOST_THREADS: Final = 1_024
 _CANCELLED: Final = 1.0  # seconds that cancelled tasks have to end
 _LOOK: Final = 0.05  # seconds between looks at what still runs
@@ -111,7 +111,9 @@ class Worker:
     # ---- life -------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Work until `stop`, or, in the main thread, until SIGTERM or SIGINT; a second signal ends the grace period.
+        """Work until `stop`, or, in the main thread, until SIGTERM, SIGINT or SIGHUP.
+
+        A second signal ends the grace period, but for SIGHUP: a closed terminal may send several.
 
         Raises:
             StoreClosed: the store was closed meanwhile.
@@ -229,15 +231,19 @@ class Worker:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Stop on SIGTERM and SIGINT, where signals can be had: in the main thread."""
+        """Stop on signals, where they can be had: in the main thread."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
 
         def told(number: int, frame: Any) -> None:  # noqa: ARG001  (what signal.signal calls)
-            self.stop()
+            if number != _HANG_UP or not self._stopping.is_set():
+                self.stop()
 
-        before = {number: signal.signal(number, told) for number in _SIGNALS}
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if _HANG_UP is not None and signal.getsignal(_HANG_UP) is not signal.SIG_IGN:  # else it was begun by nohup
+            numbers.append(_HANG_UP)
+        before = {number: signal.signal(number, told) for number in numbers}
         try:
             yield
         finally:
