@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from ..._errors import BadJob, NotAStore, StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreReadOnly, StoreTooNew
-from .side_files import NO_ROOM
+from .side_files import NO_ROOM, said_by_system
 from .statements import MIGRATIONS
 
 __all__ = ["BUSY_SECONDS", "FOREIGN", "check_version", "connect", "ours", "refuse_unusable", "translated", "upgrade"]
@@ -190,8 +190,15 @@ def _damaged(path: str, error: Exception) -> StoreCorrupt:
 
 def _cannot_open(path: str) -> StoreError:
     folder = Path(path).parent
-    if not folder.is_dir():
-        return NotAStore(f"{path} cannot be opened: there is no folder {folder}: create it")
-    if Path(path).is_dir():
-        return NotAStore(f"{path} is a folder: give the path of a file in it")
+    try:
+        if os.path.isdir(path):  # noqa: PTH112  (Path's raises what it should tell)
+            return NotAStore(f"{path} is a folder: give the path of a file in it")
+        # What the system says and SQLite does not; but closing the file itself would end the locks that SQLite has on it.
+        os.close(os.open(os.devnull, os.O_RDONLY))
+        os.stat(path)  # noqa: PTH116
+    except (FileNotFoundError, NotADirectoryError):
+        if not folder.is_dir():
+            return NotAStore(f"{path} cannot be opened: there is no folder {folder}: create it")
+    except OSError as error:
+        return said_by_system(error, path)
     return StoreReadOnly(f"{path} cannot be opened: mend the permissions of the file and its folder")
