@@ -29,6 +29,7 @@ def load(target: str) -> Any:
     module_name, _, name = target.partition(":")
     if not module_name or not name:
         raise BadJob(f"{target[:80]!r} names no queue: write it like shop.jobs:queue")
+    _refuse_paths(module_name, name)
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -44,6 +45,17 @@ def load(target: str) -> Any:
     if not hasattr(program, "store") or not hasattr(program, "handlers"):
         raise BadJob(f"{name[:80]} in {module_name} is no JobQueue")
     return program
+
+
+def _refuse_paths(module: str, name: str) -> None:
+    """Raise BadJob for a file, or a module that is named from another one."""
+    if not (module.startswith(".") or module.endswith(".py") or "/" in module):
+        return
+    path = Path(module.removesuffix(".py") if "/" in module or module.endswith(".py") else module.lstrip("."))
+    inside = path.parts and all(part.isidentifier() for part in path.parts)
+    where = "" if inside else f"change into {str(path.parent)[:80]} and "
+    right = ".".join(path.parts) if inside else path.name
+    raise BadJob(f"{module[:80]!r} is no module: {where}write {right[:80]}:{name[:80]}")
 
 
 def chosen(handlers: Mapping[str, Handler], topics: Collection[str] | None) -> dict[str, Handler]:

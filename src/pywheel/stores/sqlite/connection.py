@@ -193,7 +193,7 @@ def _cannot_open(path: str) -> StoreError:
     try:
         if os.path.isdir(path):  # noqa: PTH112  (Path's raises what it should tell)
             return NotAStore(f"{path} is a folder: give the path of a file in it")
-        # What the system says and SQLite does not; but closing the file itself would end the locks that SQLite has on it.
+        # What the system says and SQLite does not. To close the file itself would end the locks that SQLite has on it.
         os.close(os.open(os.devnull, os.O_RDONLY))
         os.stat(path)  # noqa: PTH116
     except (FileNotFoundError, NotADirectoryError):
