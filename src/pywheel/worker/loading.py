@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from .._errors import BadJob
-from ..jobs.checks import did_you_mean
+from ..jobs.checks import did_you_mean, name
 from ..jobs.handler import Handler
 
 __all__ = ["LOG_FORMAT", "chosen", "importing", "interpreter", "load", "no_worker_while_importing"]
@@ -68,11 +68,13 @@ def chosen(handlers: Mapping[str, Handler], topics: Collection[str] | None) -> d
         raise BadJob("there are no handlers: register one with @queue.handler(topic)")
     if topics is None:
         return dict(handlers)
+    if isinstance(topics, str | bytes) or not isinstance(topics, Collection):
+        raise BadJob(f"topics are a collection of names, not {topics!r:.40}")
     there = f": there are {', '.join(handlers)[:400]}"
     if not topics:
         raise BadJob(f"no topic is given{there}")
     for topic in topics:
-        if topic not in handlers:
+        if name(topic, "topic") not in handlers:
             raise BadJob(f"no handler for {topic[:80]!r}{did_you_mean(topic, handlers) or there}")
     return {topic: handlers[topic] for topic in topics}
 

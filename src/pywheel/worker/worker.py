@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol
 
-from .._errors import StoreClosed, StoreError, StoreReplaced
+from .._errors import BadJob, StoreClosed, StoreError, StoreReplaced
 from ..events import Events, WorkerDrains, WorkerStarted, WorkerStopped
 from ..jobs.commands import Release
 from ..jobs.durations import Duration, duration
@@ -75,6 +75,8 @@ class Worker:
         pulse: Callable[..., None] | None = None,
     ) -> None:
         no_worker_while_importing()
+        if isinstance(program, type) or not all(hasattr(program, name) for name in ("store", "handlers", "events")):
+            raise BadJob(f"a worker works for a JobQueue, not {program!r:.40}")
         self.program = program
         self._pulse = pulse or _silent
         self.store = program.store
