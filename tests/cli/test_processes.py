@@ -38,6 +38,23 @@ def test_without_the_extra_it_says_how_to_get_it():
     assert result.stderr == "pywheel: the command line needs typer: pip install 'pywheel-timer[cli]'\n"
 
 
+def test_ctrl_c_while_it_is_imported_is_quiet():
+    code = """
+import sys
+
+class Interrupts:
+    def find_spec(self, name, *rest):
+        if name == "typer":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupts())
+from pywheel.cli import main
+main()
+"""
+    result = run("-c", code)
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", "")
+
+
 def test_nothing_given_shows_the_help():
     result = run("-m", "pywheel.cli")
     assert result.returncode == 2
