@@ -14,6 +14,7 @@ __all__ = [
     "StoreError",
     "StoreFull",
     "StoreReadOnly",
+    "StoreReplaced",
     "StoreTooNew",
     "TimersStopped",
     "WheelFull",
@@ -78,6 +79,10 @@ class StoreFull(StoreError):
 
 class StoreReadOnly(StoreError):
     """The store may be read, not written."""
+
+
+class StoreReplaced(StoreError):
+    """The store's files were deleted or replaced while they were open: open it again, on what is there now."""
 
 
 class StoreCorrupt(StoreError):

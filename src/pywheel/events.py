@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, TypeAlias
 
+from ._errors import BadJob
 from .jobs.job import Job, Outcome, State
 
 __all__ = [
@@ -159,12 +160,14 @@ class Events:
     """
 
     def __init__(self, listeners: Iterable[Listener] = (), log: Listener | None = None) -> None:
-        self.listeners: tuple[Listener, ...] = tuple(listeners)
+        if not isinstance(listeners, Iterable):
+            raise BadJob(f"listeners are given as a list of them, not {listeners!r:.40}")
+        self.listeners: tuple[Listener, ...] = tuple(map(_callable, listeners))
         self._all = self.listeners if log is None else (log, *self.listeners)
 
     def listen(self, listener: Listener) -> None:
-        """Tell one more listener from now on."""
-        self.listeners = (*self.listeners, listener)
+        """Tell one more listener from now on. BadJob if it cannot be called."""
+        self.listeners = (*self.listeners, _callable(listener))
         self._all = (*self._all, listener)
 
     def tell(self, event: Event) -> None:
@@ -174,3 +177,9 @@ class Events:
                 listener(event)
             except Exception:  # whatever a listener does wrong, the jobs go on
                 _LOGGER.exception("a listener failed at %s: %r", type(event).__name__, listener)
+
+
+def _callable(listener: Listener) -> Listener:
+    if not callable(listener):
+        raise BadJob(f"a listener is called with each event, and {type(listener).__name__} cannot be")
+    return listener

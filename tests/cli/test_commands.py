@@ -6,7 +6,40 @@ import sys
 
 import pytest
 
+from pywheel.client.queue import MAX_BODY
+
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+class Endless(io.RawIOBase):
+    """Bytes without end, counted."""
+
+    read_bytes = 0
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        self.read_bytes += len(buffer)
+        assert self.read_bytes < 100 * MAX_BODY, "it reads for ever"
+        return len(buffer)
+
+
+def test_a_body_without_end_is_read_up_to_the_limit_only(call, queue, tmp_path, monkeypatch):
+    endless = Endless()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(endless)))
+    refused = call("put", "t", "-")
+    assert (refused[0], refused[1]) == (2, "")
+    assert refused[2] == f"pywheel: the body has more than {MAX_BODY} bytes: store it elsewhere, put its name\n"
+    assert endless.read_bytes < 2 * MAX_BODY
+    huge = tmp_path / "huge"
+    with huge.open("wb") as file:
+        file.truncate(1 << 41)
+    assert call("put", "t", "--file", huge) == refused
+    with huge.open("wb") as file:
+        file.truncate(MAX_BODY)
+    assert call("put", "t", "--file", huge)[0] == 0
+    assert queue.counts()["t"].delayed == 1
 
 
 def test_put_and_show(says, call):

@@ -38,6 +38,23 @@ def test_without_the_extra_it_says_how_to_get_it():
     assert result.stderr == "pywheel: the command line needs typer: pip install 'pywheel-timer[cli]'\n"
 
 
+def test_ctrl_c_while_it_is_imported_is_quiet():
+    code = """
+import sys
+
+class Interrupts:
+    def find_spec(self, name, *rest):
+        if name == "typer":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupts())
+from pywheel.cli import main
+main()
+"""
+    result = run("-c", code)
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", "")
+
+
 def test_nothing_given_shows_the_help():
     result = run("-m", "pywheel.cli")
     assert result.returncode == 2
@@ -89,6 +106,20 @@ def test_work_runs_the_handlers_of_a_module_until_it_is_told_to_stop(tmp_path, v
 
 
 @POSIX
+@pytest.mark.parametrize("view", ["--live", "--no-live"])
+def test_work_ends_with_the_code_of_stores_when_its_store_is_gone(tmp_path, view):
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    with JobQueue(url) as queue, work(tmp_path, MODULE.format(url=url), view) as process:
+        id = queue.put("t")
+        until(lambda: queue.get(id).state is State.DONE)
+        (tmp_path / "jobs.db").unlink()
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 3, err
+    assert f"pywheel: {tmp_path}/jobs.db was deleted while it was open" in err.splitlines()[-1]
+    assert "Traceback" not in err
+
+
+@POSIX
 def test_work_says_which_store_it_works_on_and_another_one_can_be_given(tmp_path):
     other = f"sqlite:///{tmp_path}/other.db"
     source = MODULE.format(url="sqlite:///jobs.db")
@@ -116,6 +147,39 @@ def handle(job):
     while not Path("go").exists():
         time.sleep(0.01)
 """
+
+
+@POSIX
+def test_a_hang_up_drains_however_often_it_comes(tmp_path):
+    """A terminal that is closed may send it, and so may its shell."""
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    with JobQueue(url) as queue, work(tmp_path, SLOW.format(url=url), "--grace", "50") as process:
+        id = queue.put("t", ttr="5m")
+        lines = seen(process.stderr)
+        until((tmp_path / f"began{id}").exists)
+        process.send_signal(signal.SIGHUP)
+        until(lambda: process.poll() is not None or any("draining" in line for line in lines))
+        process.send_signal(signal.SIGHUP)
+        (tmp_path / "go").touch()
+        assert process.wait(60) == 0
+        assert queue.get(id).state is State.DONE
+
+
+@POSIX
+def test_a_hang_up_that_is_ignored_stays_so(tmp_path):
+    """As with nohup."""
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with JobQueue(url) as queue, work(tmp_path, MODULE.format(url=url)) as process:
+            signal.signal(signal.SIGHUP, before)
+            ids = [queue.put("t")]
+            until(lambda: queue.get(ids[0]).state is State.DONE)
+            process.send_signal(signal.SIGHUP)
+            ids.append(queue.put("t", delay="300ms"))
+            until(lambda: queue.get(ids[1]).state is State.DONE)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @POSIX

@@ -47,6 +47,24 @@ def test_what_is_no_queue_is_refused(shop):
         _ready("shop_of_a_test:other", TERMS)
 
 
+@pytest.mark.parametrize(
+    ("target", "right"),
+    [
+        ("./shop.py:queue", "write shop:queue"),
+        ("shop.py:queue", "write shop:queue"),
+        ("shop/jobs.py:queue", "write shop.jobs:queue"),
+        ("./shop/jobs:queue", "write shop.jobs:queue"),
+        (".shop:queue", "write shop:queue"),
+        ("/srv/shop.py:queue", "change into /srv and write shop:queue"),
+        ("../a b/shop.py:queue", "change into ../a b and write shop:queue"),
+        ("shop.py", "write it like shop.jobs:queue"),
+    ],
+)
+def test_a_path_in_place_of_a_module_is_refused_with_the_right_spelling(target, right):
+    with pytest.raises(BadJob, match=f"{right}$"):
+        _ready(target, TERMS)
+
+
 def test_a_name_that_the_module_does_not_have_is_refused(shop):
     with pytest.raises(BadJob, match=r"no quue in shop_of_a_test, did you mean queue\?"):
         _ready("shop_of_a_test:quue", TERMS)

@@ -2,6 +2,7 @@
 
 import logging
 
+from pywheel import StoreBusy
 from pywheel.events import (
     ClockStepped,
     JobEnded,
@@ -68,3 +69,13 @@ def test_the_life_of_a_worker_and_its_store_is_logged(caplog):
         ("INFO", "worker_stopped worker=w"),
     ]
     assert caplog.records[1].exc_info[1] is error
+
+
+def test_an_error_of_the_store_is_one_line_and_any_other_has_its_traceback(caplog):
+    assert lines(caplog, StoreFailed(StoreBusy("jobs.db: try again"), 1, 0), StoreFailed(KeyError("x"), 2, 0)) == [
+        ("ERROR", 'store_error failures=1 unsettled=0 error_text="jobs.db: try again"'),
+        ("ERROR", "store_error failures=2 unsettled=0"),
+    ]
+    known, unknown = caplog.records
+    assert known.exc_info is None
+    assert isinstance(unknown.exc_info[1], KeyError)

@@ -6,10 +6,14 @@ import pytest
 
 from pywheel import (
     NotAStore,
+    StoreError,
+    StoreReadOnly,
 )
+from pywheel.cli.options import absolute
 from pywheel.stores import open
 from pywheel.stores.sqlite.store import SqliteStore
 from tests.stores.files import put
+from tests.stores.processes import process
 
 
 @pytest.mark.parametrize(
@@ -22,6 +26,7 @@ from tests.stores.files import put
         "sqlite:///",
         "sqlite://[x",
         "sqlite:///a%00b",
+        "sqlite:///\ud800.db",
         "redis://localhost",
         None,
         7,
@@ -76,3 +81,78 @@ def test_without_create_a_missing_and_an_empty_file_are_refused(path):
             open(f"sqlite:///{path}", create=False)
         path.touch()
     assert path.stat().st_size == 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="devices and pipes of POSIX")
+def test_what_is_no_file_is_refused_before_anything_is_made(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/null"):
+        with pytest.raises(NotAStore, match="is a device or a pipe"):
+            open(f"sqlite:///{path}")
+    assert [file.name for file in tmp_path.iterdir()] == ["pipe"]
+    assert not os.path.lexists("/dev/null-lock")
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_a_name_that_is_too_long_is_refused_in_one_line(tmp_path, create):
+    with pytest.raises(NotAStore, match=r"^/.{1,100}\.\.\.: the name is too long: give a shorter one$"):
+        open(f"sqlite:///{tmp_path}/{'a' * 300}.db", create=create)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="names of POSIX are bytes")
+def test_a_name_may_have_bytes_that_are_no_text(tmp_path):
+    with open(f"sqlite:///{tmp_path}/\udcff.db") as store:
+        put(store)
+    assert (tmp_path / os.fsdecode(b"\xff.db")).exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may change users")
+def test_a_folder_that_may_not_be_entered_is_named_so(tmp_path):
+    folder = tmp_path / "locked"
+    folder.mkdir(mode=0o700)
+    for parent in folder.parents[:-2]:
+        parent.chmod(parent.stat().st_mode | 0o055)
+    (folder / "jobs.db").touch()
+    with process(folder / "jobs.db") as other:
+        other.become(12_345, 12_346, 0o022)
+        refused = other.open()
+    assert refused["error"] == "StoreReadOnly"
+    assert refused["message"] == (
+        f"{folder}/jobs.db cannot be opened: Permission denied: mend the permissions of the folders that lead there"
+    )
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the working directory cannot be deleted there")
+def test_a_working_directory_that_was_deleted_is_named_so(tmp_path, monkeypatch):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    for url in ("sqlite:///jobs.db", absolute):
+        with pytest.raises(NotAStore, match="the working directory was deleted"):
+            open(url("sqlite:///jobs.db") if callable(url) else url)
+
+
+def test_a_process_without_a_descriptor_left_is_named_so(tmp_path):
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with open(f"sqlite:///{tmp_path}/first.db"):  # what is imported late is imported
+        pass
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
+    try:
+        with pytest.raises(StoreError, match=r"too many open files: close some, or raise the limit \(ulimit -n\)") as e:
+            open(f"sqlite:///{tmp_path}/jobs.db")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert not isinstance(e.value, StoreReadOnly)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links of POSIX")
+def test_a_link_in_place_of_a_file_beside_it_is_named_so(path):
+    with open(f"sqlite:///{path}"):
+        pass
+    lock = path.with_name("jobs.db-lock")
+    lock.unlink()
+    lock.symlink_to("/etc/passwd")
+    with pytest.raises(StoreError, match=f"{lock} is a link: remove it"):
+        open(f"sqlite:///{path}")

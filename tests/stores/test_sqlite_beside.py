@@ -2,11 +2,14 @@
 
 import os
 import stat
+from contextlib import suppress
 
 import pytest
 
 from pywheel import (
     StoreError,
+    StoreReadOnly,
+    StoreReplaced,
 )
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
@@ -68,6 +71,38 @@ def test_users_of_one_group_share_a_database_whatever_their_umask(path):
         assert [one.put(), two.put(), one.put(), two.put()] == [1, 2, 3, 4]
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may change users")
+@pytest.mark.parametrize("opened_before", [True, False])
+def test_a_moment_without_permission_locks_its_owner_out_for_that_moment_only(path, opened_before):
+    os.chown(path.parent, 12_345, 12_346)
+    for folder in path.parents[1:-2]:
+        folder.chmod(folder.stat().st_mode | 0o055)
+    with process(path) as owner:
+        owner.become(12_345, 12_346, 0o022)
+        assert owner.open() is None
+        assert owner.put() == 1
+        if not opened_before:
+            owner.close()
+        path.chmod(0o444)
+        with process(path) as refused:
+            refused.become(12_345, 12_346, 0o022)
+            assert refused.open()["error"] == "StoreReadOnly"
+        path.chmod(0o644)
+        with process(path) as again:
+            again.become(12_345, 12_346, 0o022)
+            assert again.open() is None
+            assert again.put() == 2
+
+
+def test_files_beside_a_database_that_nobody_may_write_stay_its_owners(path):
+    path.touch()
+    path.chmod(0o444)
+    with suppress(StoreReadOnly), reopened(path) as store:
+        put(store)
+    modes = {stat.S_IMODE(file.stat().st_mode) for file in path.parent.glob("*-[lw]o*")}
+    assert modes <= {0o600}
+
+
 def test_a_link_leads_to_the_same_files(path, store):
     link = path.parent / "folder" / "link.db"
     link.parent.mkdir()
@@ -85,15 +120,72 @@ def test_a_database_that_was_replaced_or_deleted_is_named_so(path, store, monkey
     elsewhere = path.with_name("elsewhere.db")
     path.rename(elsewhere)
     for use in (put, lambda store: store.get(id)):
-        with pytest.raises(StoreError, match="deleted"):
+        with pytest.raises(StoreReplaced, match="deleted"):
             use(store)
     path.write_bytes(b"")
     for use in (put, lambda store: store.get(id)):
-        with pytest.raises(StoreError, match="replaced"):
+        with pytest.raises(StoreReplaced, match="replaced"):
             use(store)
     path.unlink()
     elsewhere.rename(path)
     assert put(store) == id + 1
+
+
+def test_a_database_that_was_deleted_with_all_files_beside_it_is_named_so_and_nothing_is_made(path, store, monkeypatch):
+    monkeypatch.setattr("pywheel.stores.sqlite.database._LOOK", 0)
+    id = put(store)
+    for file in path.parent.iterdir():
+        file.unlink()
+    for use in (put, lambda store: store.get(id)):
+        with pytest.raises(StoreReplaced, match="deleted"):
+            use(store)
+    assert list(path.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("end", ["wal", "shm"])
+@pytest.mark.parametrize("use", [put, lambda store: store.get(1)], ids=["put", "get"])
+def test_a_log_that_was_deleted_under_a_store_is_named_so_for_good(path, store, monkeypatch, end, use):
+    monkeypatch.setattr("pywheel.stores.sqlite.database._LOOK", 0)
+    put(store)
+    path.with_name(f"jobs.db-{end}").unlink()
+    for _ in range(2):
+        with pytest.raises(StoreReplaced, match=f"jobs.db-{end} was deleted while it was open: .*restart all programs"):
+            use(store)
+    store._database._discard()
+    with pytest.raises(StoreReplaced, match="was deleted while it was open"):
+        put(store)
+
+
+def test_what_a_store_held_whose_log_alone_was_deleted_is_there_when_it_is_closed(path, store):
+    id = put(store)
+    path.with_name("jobs.db-wal").unlink()
+    store.close()
+    with reopened(path) as again:
+        assert again.get(id).body == b"b"
+
+
+def test_closing_a_store_that_was_replaced_leaves_the_log_of_the_new_one(path, store):
+    put(store)
+    for file in path.parent.iterdir():
+        file.unlink()
+    with reopened(path) as new:
+        id = put(new)
+        store.close()
+        put(new)
+        with reopened(path) as third:
+            assert third.get(id).body == b"b"
+
+
+def test_a_log_that_was_removed_rightly_is_no_error(path, store, monkeypatch):
+    """As by this process itself, which closes its connections before a fork."""
+    monkeypatch.setattr("pywheel.stores.sqlite.database._LOOK", 0)
+    put(store)
+    for _ in range(2):
+        store._before_fork()
+        assert not path.with_name("jobs.db-wal").exists()
+        store._after_fork_in_parent()
+        assert store.get(1).id == 1
+        put(store)
 
 
 def test_every_commit_is_synced(store):

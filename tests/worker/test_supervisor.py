@@ -117,6 +117,23 @@ def test_a_worker_that_stands_still_is_killed_and_replaced(shop, how):
         assert finished(shop.queue, id).state is State.DONE
 
 
+def test_workers_whose_store_was_replaced_are_replaced_and_work_on_the_new_one(shop):
+    shop.queue.close()
+    shop.start(1)
+    first = shop.up(1)
+    new = shop.folder / "new.db"
+    with JobQueue(f"sqlite:///{new}") as queue:
+        id = queue.put("t", b"x")
+    new.rename(shop.folder / "jobs.db")
+    for end in ("wal", "shm"):
+        (shop.folder / f"jobs.db-{end}").unlink()
+    until(lambda: not set(shop.up(1)) & set(first))
+    with JobQueue(f"sqlite:///{shop.folder}/jobs.db") as queue:
+        assert finished(queue, id).state is State.DONE
+    assert shop.said("was replaced by another file")
+    assert not shop.said("Traceback")
+
+
 def test_a_supervisor_that_was_stopped_for_long_kills_nobody(shop):
     supervisor = shop.start(2, stall="5s")
     workers = shop.up()

@@ -10,10 +10,13 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line; needs the extra ``cli``."""
     try:
-        from .app import run
-    except ModuleNotFoundError as error:
-        if error.name not in ("typer", "rich"):
-            raise
-        print(f"pywheel: the command line needs {error.name}: pip install 'pywheel-timer[cli]'", file=sys.stderr)
-        sys.exit(2)
-    sys.exit(run())
+        try:
+            from .app import run
+        except ModuleNotFoundError as error:
+            if error.name not in ("typer", "rich"):
+                raise
+            print(f"pywheel: the command line needs {error.name}: pip install 'pywheel-timer[cli]'", file=sys.stderr)
+            sys.exit(2)
+        sys.exit(run())
+    except KeyboardInterrupt:  # most of a quick command's time goes into the imports
+        sys.exit(130)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import typer
 
 from .._errors import BadJob
+from ..client.queue import MAX_BODY
 from .options import (
     DEFAULT_STORE,
     AsJson,
@@ -73,11 +74,12 @@ def _content(body: str | None, file: Path | None, *, text: bool) -> bytes:
         if body is not None:
             raise BadJob("give a body or --file, not both")
         try:
-            return file.read_bytes()
+            with file.open("rb") as opened_file:
+                return _all_of(opened_file)
         except OSError as error:
             raise BadJob(f"--file {file} cannot be read: {error.strerror}") from error
     if body == "-" and not text:
-        return b"" if sys.stdin is None else sys.stdin.buffer.read()
+        return b"" if sys.stdin is None else _all_of(sys.stdin.buffer)
     if body is None:
         return b"" if text else b"null"
     content = body.encode("utf-8", "surrogateescape")
@@ -88,6 +90,14 @@ def _content(body: str | None, file: Path | None, *, text: bool) -> bytes:
             raise BadJob(
                 f"{body[:60]!r} is no JSON: quote it like '\"text\"', or give --text to put it as it is"
             ) from None
+    return content
+
+
+def _all_of(stream: BinaryIO) -> bytes:
+    """Return what a stream holds. BadJob if it is longer than a body may be, which is read no further."""
+    content = stream.read(MAX_BODY + 1)
+    if len(content) > MAX_BODY:
+        raise BadJob(f"the body has more than {MAX_BODY} bytes: store it elsewhere, put its name")
     return content
 
 

@@ -14,6 +14,7 @@ import typer
 from .._errors import BadJob, PywheelError
 from ..client.queue import JobQueue
 from ..jobs.durations import Duration, signed_ms
+from ..stores.open import working_directory
 from .output import emit, on_terminal
 
 NO, USAGE, STORE = 1, 2, 3
@@ -57,7 +58,7 @@ def absolute(url: str) -> str:
     path = url.removeprefix("sqlite:///")
     if path in (url, "") or path.startswith("/"):
         return url
-    return f"sqlite:///{quote(os.getcwd(), safe='/')}/{path}"  # noqa: PTH109  (text)
+    return f"sqlite:///{quote(os.fsencode(working_directory()), safe='/')}/{path}"
 
 
 def opened(store: str) -> JobQueue:

@@ -38,7 +38,7 @@ def work(
         bool | None, typer.Option(help="Show counts and lateness; on a terminal it does by itself.")
     ] = None,
 ) -> None:
-    """Run the handlers of a queue until SIGTERM or Ctrl-C.
+    """Run the handlers of a queue until SIGTERM, Ctrl-C, or the end of the terminal.
 
     It then starts nothing more, waits for the handlers that run, and gives back what they have not finished by the
     end of the grace. A second signal ends the grace.

@@ -17,6 +17,7 @@ from ..jobs.job import NewJob
 __all__ = ["new_job"]
 
 _MOST_ATTEMPTS: Final = 1_000_000
+_TEXT_BY_NAME: Final = "headers must be text by name"
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
@@ -45,7 +46,7 @@ def new_job(
         body = encoded(body)
     if len(body) > max_body:
         raise BadJob(f"the body has {len(body)} bytes, the limit is {max_body}: store it elsewhere, put its name")
-    if headers or traceparent:
+    if headers is not None or traceparent:
         headers = _headers(headers, traceparent)
     if key is not None:
         running = current_job.get()
@@ -67,11 +68,13 @@ def new_job(
 
 
 def _headers(headers: Mapping[str, str] | None, traceparent: Any) -> dict[str, str]:
+    if headers is not None and not isinstance(headers, Mapping):
+        raise BadJob(_TEXT_BY_NAME)
     known: dict[Any, Any] = dict(headers or {})
     if traceparent is not None:
         if not isinstance(traceparent, str) or not _TRACEPARENT.fullmatch(traceparent):
             raise BadJob(f"{traceparent!r:.80} is no W3C traceparent")
         known["traceparent"] = traceparent
     if not all(isinstance(name, str) and isinstance(value, str) for name, value in known.items()):
-        raise BadJob("headers must be text by name")
+        raise BadJob(_TEXT_BY_NAME)
     return known

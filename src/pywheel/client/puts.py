@@ -125,6 +125,8 @@ class Puts(Base):
 
 
 def _batch(jobs: Iterable[NewJob]) -> tuple[NewJob, ...]:
+    if not isinstance(jobs, Iterable):
+        raise BadJob(f"put_many takes what queue.job(...) returns, many of them, not {type(jobs).__name__}")
     batch = tuple(jobs)
     for job in batch:
         if not isinstance(job, NewJob):

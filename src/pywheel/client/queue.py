@@ -60,8 +60,8 @@ class JobQueue(Puts, ByReference, ByFilter, Claims):
         listeners: Iterable[Listener] = (),
     ) -> None:
         self.max_body = whole(max_body, "max_body", MOST)
-        self.store = _opened(url, clock, create=create)
         self.events = Events(listeners, log)
+        self.store = _opened(url, clock, create=create)
         self.handlers: dict[str, Handler] = {}
         self._batches = AsyncBatches(self.store, self._applied)
 
@@ -136,6 +136,8 @@ class JobQueue(Puts, ByReference, ByFilter, Claims):
 
 
 def _opened(url: str | Store, clock: Clock | None, *, create: bool) -> Store:
+    if clock is not None and not isinstance(clock, Clock):
+        raise BadJob(f"a clock is a pywheel.Clock, not {clock!r:.40}")
     if not isinstance(url, Store):
         return open_store(url, clock=clock, create=create)
     if clock is not None:

@@ -9,7 +9,18 @@ from .._errors import BadJob
 from .commands import Ref
 from .job import Job, State
 
-__all__ = ["LONGEST_NAME", "MOST", "did_you_mean", "identity", "name", "number", "reference", "state_of", "whole"]
+__all__ = [
+    "LONGEST_NAME",
+    "MOST",
+    "an_id",
+    "did_you_mean",
+    "identity",
+    "name",
+    "number",
+    "reference",
+    "state_of",
+    "whole",
+]
 
 MOST: Final = 2**63 - 1
 """The largest id, and the largest number that a store keeps."""
@@ -58,6 +69,13 @@ def reference(ref: Any) -> Ref:
 def identity(value: Any) -> int:
     """Return an id that a store may have given. BadJob for anything else, bool included."""
     return whole(value, "an id", MOST, 0)
+
+
+def an_id(value: Any) -> int:
+    """Return an int of any size, which may or may not be an id. BadJob for anything else, bool included."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise BadJob(f"an id is a whole number, not {_shown(value)}")
+    return value
 
 
 def state_of(state: State | str) -> State:

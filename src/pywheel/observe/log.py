@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
+from .._errors import StoreError
 from ..events import (
     ClockStepped,
     Event,
@@ -50,7 +51,11 @@ def _ended(event: JobEnded) -> None:
 
 
 def _failed(event: StoreFailed) -> None:
-    _line(logging.ERROR, "store_error", event.error, failures=event.failures, unsettled=event.unsettled)
+    fields: dict[str, Any] = {"failures": event.failures, "unsettled": event.unsettled}
+    if isinstance(event.error, StoreError):  # its text says what and how to mend it
+        _line(logging.ERROR, "store_error", **fields, error_text=str(event.error))
+    else:
+        _line(logging.ERROR, "store_error", event.error, **fields)
 
 
 _LOGGED: Final[dict[type, Callable[[Any], None]]] = {

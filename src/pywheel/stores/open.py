@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes
 
@@ -11,7 +10,7 @@ from .._errors import NotAStore
 from ..clock import Clock
 from .contract import Store
 
-__all__ = ["open"]
+__all__ = ["open", "working_directory"]
 
 _RIGHT: Final = "use sqlite:///jobs.db, sqlite:////var/lib/jobs.db or memory:"
 
@@ -36,10 +35,30 @@ def open(url: str, *, clock: Clock | None = None, create: bool = True) -> Store:
             from .sqlite.store import SqliteStore
 
             path = _path(url, rest)
-            if not create and not Path(path).exists():
-                raise NotAStore(f"there is no store at {path}: put a job first, or give the right address")
+            if not os.path.isabs(path):  # noqa: PTH117  (text)
+                working_directory()
+            if not create:
+                _refuse_missing(path)
             return SqliteStore(path, clock=clock, create=create)
     raise NotAStore(f"{url!r} is no address of a store: {_RIGHT}")
+
+
+def working_directory() -> str:
+    """Return where relative addresses begin. NotAStore if that was deleted."""
+    try:
+        return os.getcwd()  # noqa: PTH109  (text)
+    except FileNotFoundError:
+        raise NotAStore("the working directory was deleted: change into another, or give an absolute path") from None
+
+
+def _refuse_missing(path: str) -> None:
+    """Raise NotAStore if there is no file; what else keeps it from being opened says who opens it."""
+    try:
+        os.stat(path)  # noqa: PTH116
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotAStore(f"there is no store at {path}: put a job first, or give the right address") from None
+    except OSError:
+        pass
 
 
 def _refuse_options(url: str, rest: str) -> None:
@@ -55,7 +74,10 @@ def _refuse_options(url: str, rest: str) -> None:
 def _path(url: str, rest: str) -> str:
     """Return the path in an address of SQLite, without its ``sqlite:``."""
     slashes = len(rest) - len(rest.lstrip("/"))
-    path = os.fsdecode(unquote_to_bytes(rest[3:]))
+    try:
+        path = os.fsdecode(unquote_to_bytes(os.fsencode(rest[3:])))
+    except UnicodeError:
+        raise NotAStore(f"{url!r} is no address of a store: no file can have this name") from None
     if slashes < 3 and rest.strip("/"):
         right = quote(rest.lstrip("/"), safe="/%") if slashes != 1 else quote(rest, safe="/%")
         raise NotAStore(f"{url!r} is no address of a store: did you mean 'sqlite:///{right}'?")

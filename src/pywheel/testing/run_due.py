@@ -6,8 +6,10 @@ import asyncio
 import contextvars
 from typing import Any
 
+from .._errors import BadJob
 from ..client.queue import JobQueue
 from ..events import JobEnded, JobStarted
+from ..jobs.checks import MOST, whole
 from ..jobs.commands import Ack, Release, Reserve
 from ..jobs.handler import Handler, current_job, ending, rest_of, to_the_end
 from ..jobs.job import Job, Outcome, State
@@ -28,8 +30,13 @@ def run_due(queue: JobQueue, limit: int | None = None) -> int:
 
     Raises:
         RuntimeError: a coroutine called it. There: ``await asyncio.to_thread(run_due, queue)``.
+        BadJob: this is no queue, or no limit.
         StoreError: the store failed.
     """
+    if not isinstance(queue, JobQueue):
+        raise BadJob(f"run_due takes a JobQueue, not {queue!r:.40}")
+    if limit is not None:
+        whole(limit, "limit", MOST, 0)
     if asyncio._get_running_loop() is not None:
         raise RuntimeError("run_due would block this loop: await asyncio.to_thread(run_due, queue)")
     handled = 0

@@ -77,6 +77,13 @@ class Report:
         sample = [round(seconds, 5) for seconds in late[:: len(late) // _SAMPLES + 1]]  # the largest is among them
         self.tell({"ready": self.ready, "counts": dict(self._counts), "late": sample, **self.about})
 
+    def fail(self, error: BaseException) -> None:
+        """Say why this process ends."""
+        known = isinstance(error, BadJob | StoreError)
+        text = str(error) if known else error_text(error)
+        trace = "" if known else "".join(traceback.format_exception(error))[-_TRACE:]
+        self.tell({"failed": type(error).__name__, "text": text[-500:], "trace": trace})
+
     def tell(self, line: dict[str, Any]) -> None:
         """Write a line. If the supervisor does not read, as it is stopped itself, or gone, the line is lost."""
         with suppress(BlockingIOError, BrokenPipeError):
@@ -126,9 +133,7 @@ def main(target: str, options: str, pipe: str) -> int:
     try:
         worker = _worker(target, json.loads(options), report)
     except BaseException as error:  # noqa: BLE001  (sys.exit while it is imported as well)
-        trace = "" if isinstance(error, BadJob | StoreError) else traceback.format_exc()[-_TRACE:]
-        text = str(error) if isinstance(error, BadJob | StoreError) else error_text(error)
-        report.tell({"failed": type(error).__name__, "text": text[-500:], "trace": trace})
+        report.fail(error)
         return 3 if isinstance(error, StoreError) else 2
 
     def told(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  (what signal.signal calls)
@@ -137,7 +142,12 @@ def main(target: str, options: str, pipe: str) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, STOP_NOW):  # also after `run`, until the process is no more
         signal.signal(number, told)
     orphanage.worker = worker
-    worker.run()
+    try:
+        worker.run()
+    except StoreError as error:  # another process may find one that it can use
+        report.now()
+        report.fail(error)
+        return 3
     report.now()
     return 0
 

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from .._errors import StoreClosed
+from .._errors import StoreClosed, StoreReplaced
 from ..clock import Clock
 from ..events import (
     BacklogSeen,
@@ -99,11 +99,14 @@ class Dispatcher:
     # ---- one step ---------------------------------------------------------------------------------------------------
 
     def step(self) -> bool:
-        """Do all there is to do now, in one transaction; return whether the store took it. StoreClosed."""
+        """Do all there is to do now, in one transaction; return whether the store took it.
+
+        StoreClosed, StoreReplaced: there is no point in trying again.
+        """
         try:
             self._look()
             self._commit(self._clock.wall())
-        except StoreClosed:
+        except (StoreClosed, StoreReplaced):
             raise
         except Exception as error:  # noqa: BLE001  (whatever it is, the claims of this worker must be ended)
             self._failures += 1

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from .._errors import BadJob
-from ..jobs.checks import did_you_mean
+from ..jobs.checks import did_you_mean, name
 from ..jobs.handler import Handler
 
 __all__ = ["LOG_FORMAT", "chosen", "importing", "interpreter", "load", "no_worker_while_importing"]
@@ -29,6 +29,7 @@ def load(target: str) -> Any:
     module_name, _, name = target.partition(":")
     if not module_name or not name:
         raise BadJob(f"{target[:80]!r} names no queue: write it like shop.jobs:queue")
+    _refuse_paths(module_name, name)
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -46,6 +47,17 @@ def load(target: str) -> Any:
     return program
 
 
+def _refuse_paths(module: str, name: str) -> None:
+    """Raise BadJob for a file, or a module that is named from another one."""
+    if not (module.startswith(".") or module.endswith(".py") or "/" in module):
+        return
+    path = Path(module.removesuffix(".py") if "/" in module or module.endswith(".py") else module.lstrip("."))
+    inside = path.parts and all(part.isidentifier() for part in path.parts)
+    where = "" if inside else f"change into {str(path.parent)[:80]} and "
+    right = ".".join(path.parts) if inside else path.name
+    raise BadJob(f"{module[:80]!r} is no module: {where}write {right[:80]}:{name[:80]}")
+
+
 def chosen(handlers: Mapping[str, Handler], topics: Collection[str] | None) -> dict[str, Handler]:
     """Return the handlers of these topics, or all for None.
 
@@ -56,11 +68,13 @@ def chosen(handlers: Mapping[str, Handler], topics: Collection[str] | None) -> d
         raise BadJob("there are no handlers: register one with @queue.handler(topic)")
     if topics is None:
         return dict(handlers)
+    if isinstance(topics, str | bytes) or not isinstance(topics, Collection):
+        raise BadJob(f"topics are a collection of names, not {topics!r:.40}")
     there = f": there are {', '.join(handlers)[:400]}"
     if not topics:
         raise BadJob(f"no topic is given{there}")
     for topic in topics:
-        if topic not in handlers:
+        if name(topic, "topic") not in handlers:
             raise BadJob(f"no handler for {topic[:80]!r}{did_you_mean(topic, handlers) or there}")
     return {topic: handlers[topic] for topic in topics}
 

@@ -52,7 +52,7 @@ class WorkerProcess:
         self.counts: Counter[str] = Counter()
         self.about: dict[str, Any] = {}
         self.failed: dict[str, str] | None = None
-        """Why it could not begin, if it has said so."""
+        """Why it could not begin, or go on, if it has said so."""
         self._late = late
         self._rest = b""
 

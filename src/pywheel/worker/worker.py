@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol
 
-from .._errors import StoreClosed, StoreError
+from .._errors import BadJob, StoreClosed, StoreError, StoreReplaced
 from ..events import Events, WorkerDrains, WorkerStarted, WorkerStopped
 from ..jobs.commands import Release
 from ..jobs.durations import Duration, duration
@@ -29,7 +29,7 @@ from .runners import Loop, Threads
 __all__ = ["Program", "Worker"]
 
 _LOGGER: Final = logging.getLogger("pywheel.jobs")
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_HANG_UP: Final = getattr(signal, "SIGHUP", None)
 _MOST_THREADS: Final = 1_024
 _CANCELLED: Final = 1.0  # seconds that cancelled tasks have to end
 _LOOK: Final = 0.05  # seconds between looks at what still runs
@@ -75,6 +75,8 @@ class Worker:
         pulse: Callable[..., None] | None = None,
     ) -> None:
         no_worker_while_importing()
+        if isinstance(program, type) or not all(hasattr(program, name) for name in ("store", "handlers", "events")):
+            raise BadJob(f"a worker works for a JobQueue, not {program!r:.40}")
         self.program = program
         self._pulse = pulse or _silent
         self.store = program.store
@@ -111,10 +113,13 @@ class Worker:
     # ---- life -------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Work until `stop`, or, in the main thread, until SIGTERM or SIGINT; a second signal ends the grace period.
+        """Work until `stop`, or, in the main thread, until SIGTERM, SIGINT or SIGHUP.
+
+        A second signal ends the grace period, but for SIGHUP: a closed terminal may send several.
 
         Raises:
             StoreClosed: the store was closed meanwhile.
+            StoreReplaced: its files were deleted or replaced, once the handlers under way have had their grace.
         """
         with self._signals():
             try:
@@ -123,6 +128,9 @@ class Worker:
             except StoreClosed:
                 if not self._stopping.is_set():
                     raise
+            except StoreReplaced:
+                self._outlast()
+                raise
             finally:
                 self._end()
 
@@ -150,6 +158,8 @@ class Worker:
             self.run()
         except StoreClosed as error:
             _LOGGER.error("the worker ends: %s; stop it before you close its queue", error)  # noqa: TRY400
+        except StoreReplaced as error:
+            _LOGGER.error("the worker ends: %s", error)  # noqa: TRY400
 
     def _work(self) -> None:
         self._events.tell(WorkerStarted(self.name, self.store.url))
@@ -164,7 +174,7 @@ class Worker:
     def _announce(self) -> bool:
         try:
             self.dispatcher.announce()
-        except StoreClosed:
+        except (StoreClosed, StoreReplaced):
             raise
         except StoreError as error:
             _LOGGER.warning("the worker cannot be announced yet: %s", error)
@@ -187,6 +197,25 @@ class Worker:
             _LOGGER.warning("%d handlers go on beyond their grace", len(left))
             atexit.register(_give_back, self.store, left, os.getpid())
 
+    def _outlast(self) -> None:
+        """Let handlers finish though the store is gone: their ends can be told to nobody."""
+        self.dispatcher.drain()
+        left = self.dispatcher.abandon()
+        if not self._stopping.is_set():
+            self._stopping.set()  # from here on a signal ends the grace
+            self._events.tell(WorkerDrains(self.name, self._grace))
+        began = time.monotonic()
+        self._await(left, lambda: self._grace - (time.monotonic() - began))
+        for topic in self.dispatcher.topics.values():
+            topic.pool.cancel()
+        left = [lease for lease in left if isinstance(lease.topic.pool, AsyncPool | IsolatedPool)]
+        self._await(left, lambda: _CANCELLED + self._grace - (time.monotonic() - began))
+
+    def _await(self, leases: list[Lease], seconds: Callable[[], float]) -> None:
+        while not all(lease.ended for lease in leases) and seconds() > 0:
+            time.sleep(min(seconds(), _LOOK))
+            self._pulse(ready=True)
+
     def _settle(self, seconds: Callable[[], float], only: type[Pool] | tuple[type[Pool], ...] = Pool) -> None:
         """Settle what ends until nothing runs, or no time is left."""
         self.dispatcher.step()
@@ -204,15 +233,19 @@ class Worker:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Stop on SIGTERM and SIGINT, where signals can be had: in the main thread."""
+        """Stop on signals, where they can be had: in the main thread."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
 
         def told(number: int, frame: Any) -> None:  # noqa: ARG001  (what signal.signal calls)
-            self.stop()
+            if number != _HANG_UP or not self._stopping.is_set():
+                self.stop()
 
-        before = {number: signal.signal(number, told) for number in _SIGNALS}
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if _HANG_UP is not None and signal.getsignal(_HANG_UP) is not signal.SIG_IGN:  # else it was begun by nohup
+            numbers.append(_HANG_UP)
+        before = {number: signal.signal(number, told) for number in numbers}
         try:
             yield
         finally:

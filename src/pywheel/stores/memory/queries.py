@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from ...jobs.checks import an_id
 from ...jobs.commands import Ref
 from ...jobs.job import Attempt, Counts, Due, Job, Outcome, State, Topic, shard_of
 from ..checks import clamped
@@ -61,7 +62,7 @@ class MemoryQueries(MemoryState):
         """Return what was tried with a job."""
         with self.lock:
             self._open()
-            entry = self._jobs.get(id)
+            entry = self._jobs.get(an_id(id))
             if entry is None or entry.run is None:
                 return list(entry.history) if entry else []
             run = entry.run

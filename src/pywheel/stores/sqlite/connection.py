@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from ..._errors import BadJob, NotAStore, StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreReadOnly, StoreTooNew
-from .side_files import NO_ROOM
+from .side_files import NO_ROOM, said_by_system
 from .statements import MIGRATIONS
 
-__all__ = ["BUSY_SECONDS", "FOREIGN", "check_version", "connect", "ours", "translated", "upgrade"]
+__all__ = ["BUSY_SECONDS", "FOREIGN", "check_version", "connect", "ours", "refuse_unusable", "translated", "upgrade"]
 
 APPLICATION: Final = 0x70797768  # "pywh": marks the file as ours
 BUSY_SECONDS: Final = 5.0
@@ -47,6 +49,19 @@ def connect(path: str, *, read_only: bool = False) -> sqlite3.Connection:
             connection.close()
             raise
     return connection
+
+
+def refuse_unusable(path: str) -> None:
+    """Raise StoreReadOnly for a file that may not be written: SQLite would make files beside it that stay like it.
+
+    NotAStore for what is no file: it would be written to.
+    """
+    with suppress(OSError):  # SQLite says what is wrong
+        mode = os.stat(path).st_mode  # noqa: PTH116
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise NotAStore(f"{path} is a device or a pipe: give the path of a file")
+        if stat.S_ISREG(mode) and not os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+            raise StoreReadOnly(f"{path} cannot be written: mend the permissions of the file")
 
 
 def upgrade(connection: sqlite3.Connection, path: str, *, create: bool) -> None:
@@ -175,8 +190,15 @@ def _damaged(path: str, error: Exception) -> StoreCorrupt:
 
 def _cannot_open(path: str) -> StoreError:
     folder = Path(path).parent
-    if not folder.is_dir():
-        return NotAStore(f"{path} cannot be opened: there is no folder {folder}: create it")
-    if Path(path).is_dir():
-        return NotAStore(f"{path} is a folder: give the path of a file in it")
+    try:
+        if os.path.isdir(path):  # noqa: PTH112  (Path's raises what it should tell)
+            return NotAStore(f"{path} is a folder: give the path of a file in it")
+        # What the system says and SQLite does not. To close the file itself would end the locks that SQLite has on it.
+        os.close(os.open(os.devnull, os.O_RDONLY))
+        os.stat(path)  # noqa: PTH116
+    except (FileNotFoundError, NotADirectoryError):
+        if not folder.is_dir():
+            return NotAStore(f"{path} cannot be opened: there is no folder {folder}: create it")
+    except OSError as error:
+        return said_by_system(error, path)
     return StoreReadOnly(f"{path} cannot be opened: mend the permissions of the file and its folder")

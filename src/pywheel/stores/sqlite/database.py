@@ -14,10 +14,10 @@ import time
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
-from ..._errors import BadJob, StoreClosed, StoreError
-from .connection import BUSY_SECONDS, FOREIGN, check_version, connect, ours, translated, upgrade
+from ..._errors import BadJob, StoreClosed, StoreError, StoreReplaced
+from .connection import BUSY_SECONDS, FOREIGN, check_version, connect, ours, refuse_unusable, translated, upgrade
 from .queries import Reader
 from .write_lock import WriteLock
 
@@ -32,6 +32,8 @@ _LOOK: Final = 0.25  # seconds between looks whether the files are still where t
 _IDLE: Final = 4  # readers kept
 _FORK_SECONDS: Final = 1.0  # that a fork waits for reads under way
 _NAP: Final = 0.001
+_Identities: TypeAlias = tuple[tuple[int, int], ...]
+_LOGS: Final = ("-wal", "-shm")
 _UNKNOWN: Final = (0, 0)  # the identity of a file that was never opened
 CLOSED: Final = "this store is closed: open another one"
 
@@ -58,6 +60,7 @@ class Database:
         self._look_at = 0.0  # when to look again at the database
         self._lock_look_at = 0.0  # and at the lock file: only writers do
         self._identity = _UNKNOWN
+        self._logs: _Identities = ()  # of -wal and -shm, while a connection keeps others from removing them
         self._idle: list[Reader] = []
         self._reads: dict[object, None] = {}  # under way
         self._forking = False
@@ -72,8 +75,8 @@ class Database:
     def write(self, until: float, work: Callable[..., _R], *args: Any) -> _R:
         """Return what `work(connection, *args)` does in a turn to write that came before the monotonic time `until`.
 
-        StoreBusy if none did, StoreClosed, StoreTooNew, and StoreError if the file is not the one that was opened. If
-        `work` raises, its transaction is rolled back.
+        StoreBusy if none did, StoreClosed, StoreTooNew, and StoreReplaced if the file is not the one that was opened.
+        If `work` raises, its transaction is rolled back.
         """
         while True:
             connection = self._writer(until)
@@ -81,6 +84,7 @@ class Database:
             try:
                 result: _R = self._lock.run(until, self._in_turn, until, connection, work, args)
             except _MovedError:
+                self._same()  # else a lock file would be made beside nothing
                 self._take_lock()
             else:
                 return result
@@ -94,6 +98,7 @@ class Database:
             if not lock.in_place():
                 raise _MovedError
             self._look(connection)
+            self._look_at_logs()
             self._visits, self._lock_look_at = lock.visits, now + _LOOK
         elif self._visits != lock.visits:  # somebody else had the turn, and may have upgraded the file
             self._look(connection)
@@ -158,13 +163,15 @@ class Database:
             reader = self._idle.pop()
         except IndexError:
             self._same()  # else SQLite would make a new file
+            self._look_at_logs()
             reader = Reader(self.path)
         try:
             if look:
                 self._look(reader._connection)
+                self._look_at_logs()
             found = method(reader, *args, **kwargs)
         except BaseException:
-            reader.close()  # it may be in the middle of something
+            self._shut(reader)  # it may be in the middle of something
             raise
         self._idle.append(reader)
         self._drain(_IDLE)
@@ -177,7 +184,14 @@ class Database:
                 reader = self._idle.pop()
             except IndexError:
                 return
-            reader.close()
+            self._shut(reader)
+
+    def _shut(self, connection: Reader | sqlite3.Connection) -> None:
+        """Close a connection. If its log was replaced, leave it: closing the last one removes what lies there now."""
+        if any(now not in (then, _UNKNOWN) for then, now in zip(self._logs, self._found(), strict=False)):
+            leave_alone(connection)
+        else:
+            connection.close()
 
     # ---- the files ------------------------------------------------------------------------------------------------
 
@@ -197,17 +211,21 @@ class Database:
     def _opened(self, until: float) -> sqlite3.Connection:
         if self._identity != _UNKNOWN:
             self._same()  # else SQLite would make a new file
+            self._look_at_logs()
+        refuse_unusable(self.path)
         connection = connect(self.path)
         try:
             if self._lock is None:
                 self._take_lock()
             assert self._lock is not None
             self._lock.run(until, partial(upgrade, connection, self.path, create=self._create))
+            check_version(connection, self.path)  # the first look into the file opens its log
             self._identity = self._same()
         except BaseException:
             connection.close()
             raise
         self._connection = connection
+        self._logs = self._found()
         return connection
 
     def _take_lock(self) -> None:
@@ -230,15 +248,38 @@ class Database:
         self._look_at = time.monotonic() + _LOOK
 
     def _same(self) -> tuple[int, int]:
-        """Return the identity of the file. StoreError if it is not the one that was opened first."""
-        try:
-            found = os.stat(self.path)  # noqa: PTH116
-        except OSError as error:
-            raise StoreError(f"{self.path} was deleted while it was open: bring it back, or open another") from error
-        identity = found.st_dev, found.st_ino
+        """Return the identity of the file. StoreReplaced if it is not the one that was opened first."""
+        identity = _identity(self.path)
+        if identity == _UNKNOWN:
+            raise StoreReplaced(f"{self.path} was deleted while it was open: bring it back, or open another")
         if self._identity not in (_UNKNOWN, identity):
-            raise StoreError(f"{self.path} was replaced by another file while it was open: open it again")
+            raise StoreReplaced(f"{self.path} was replaced by another file while it was open: open it again")
         return identity
+
+    def look(self) -> None:
+        """Raise StoreReplaced if the files are not those that were opened, unless that was looked up just now."""
+        if time.monotonic() >= self._look_at:
+            self._same()
+            self._look_at_logs()
+
+    def _look_at_logs(self) -> None:
+        """Raise StoreReplaced if SQLite's files are not those that were opened: what is stored would be lost.
+
+        As long as the connection that writes is open nobody else removes them rightly.
+        """
+        logs = self._logs
+        for end, now, then in zip(_LOGS, self._found(), logs, strict=False):
+            if now != then and logs is self._logs:
+                self._look_at = 0.0
+                what = "deleted" if now == _UNKNOWN else "replaced by another file"
+                raise StoreReplaced(
+                    f"{self.path}{end} was {what} while it was open: what was stored last may be lost; "
+                    "restart all programs that use this store"
+                )
+
+    def _found(self) -> _Identities:
+        """Return the identities of SQLite's files."""
+        return tuple(_identity(self.path + end) for end in _LOGS)
 
     # ---- life -----------------------------------------------------------------------------------------------------
 
@@ -248,7 +289,9 @@ class Database:
         self._clean = False
         if self._connection is not None:
             with translated(self.path):
-                self._connection.close()
+                if self._found() == self._logs:  # else that is said again, for good
+                    self._logs = ()  # from here on others may remove them
+                self._shut(self._connection)
         self._connection = None  # not before it is closed: an interrupt would leave its transaction open
         self._clean = True
 
@@ -276,11 +319,20 @@ class Database:
         """Leave alone what the parent could not close; open anew at the next use."""
         for connection in [self._connection, *self._idle]:
             leave_alone(connection)
-        self._connection, self._clean = None, True
+        self._connection, self._clean, self._logs = None, True, ()
         self._idle, self._reads = [], {}
         self._forking = False
         self._look_at, self._lock_look_at, self._visits = 0.0, 0.0, -1
         self._forget()
+
+
+def _identity(path: str) -> tuple[int, int]:
+    """Return what tells a file from others that have had its name."""
+    try:
+        found = os.stat(path)  # noqa: PTH116
+    except OSError:
+        return _UNKNOWN
+    return found.st_dev, found.st_ino
 
 
 def leave_alone(thing: object) -> None:

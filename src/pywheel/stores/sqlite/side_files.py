@@ -16,7 +16,7 @@ from typing import Final
 
 from ..._errors import NotAStore, StoreError, StoreFull, StoreReadOnly
 
-__all__ = ["NO_ROOM", "open_beside", "side_errors", "writers"]
+__all__ = ["NO_ROOM", "open_beside", "said_by_system", "side_errors", "writers"]
 
 NO_ROOM: Final = "{path}: no room on the disk: free some, the jobs stored before are intact"
 _FLAGS: Final = (
@@ -72,9 +72,9 @@ def _give(file: int, database: str) -> None:
 
 
 def writers(mode: int) -> int:
-    """Return a mode for those alone who may write a file of this one."""
+    """Return a mode for those alone who may write a file of this one, and its owner, who can give himself the right."""
     may_write = stat.S_IMODE(mode) & 0o222
-    return may_write | stat.S_IMODE(mode) & may_write << 1
+    return may_write | stat.S_IMODE(mode) & may_write << 1 | 0o600
 
 
 @contextmanager
@@ -83,13 +83,30 @@ def side_errors(database: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        name = error.filename or f"the files beside {database}"
         match error.errno:
-            case errno.EACCES | errno.EPERM | errno.EROFS | errno.ELOOP:
-                name = error.filename or f"the files beside {database}"
+            case errno.EACCES | errno.EPERM | errno.EROFS:
                 raise StoreReadOnly(f"{database}: cannot write {name}: mend the permissions") from error
-            case errno.ENOSPC | errno.EDQUOT:
-                raise StoreFull(NO_ROOM.format(path=database)) from error
             case errno.ENOENT | errno.ENOTDIR:
                 raise NotAStore(f"{database} cannot be opened: it, or its folder, is not there") from error
+            case errno.ELOOP:
+                raise StoreError(f"{name} is a link: remove it, it is made anew") from error
             case _:
-                raise StoreError(f"{database}: the files beside it cannot be used: {error}") from error
+                raise said_by_system(error, database) from error
+
+
+def said_by_system(error: OSError, path: str) -> StoreError:
+    """Return an error of the system about a database that cannot be opened as ours."""
+    match error.errno:
+        case errno.EACCES | errno.EPERM:
+            return StoreReadOnly(
+                f"{path} cannot be opened: {error.strerror}: mend the permissions of the folders that lead there"
+            )
+        case errno.ENAMETOOLONG:
+            return NotAStore(f"{path[:80]}...: the name is too long: give a shorter one")
+        case errno.EMFILE | errno.ENFILE:
+            return StoreError(f"{path}: too many open files: close some, or raise the limit (ulimit -n)")
+        case errno.ENOSPC | errno.EDQUOT:
+            return StoreFull(NO_ROOM.format(path=path))
+        case _:
+            return StoreError(f"{path} and the files beside it cannot be used: {error}")

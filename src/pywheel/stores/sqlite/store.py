@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 from urllib.parse import quote
 
-from ..._errors import StoreClosed, StoreError
+from ..._errors import BadJob, StoreClosed, StoreError
 from ...clock import Clock, MonotonicClock
 from ...jobs import commands as o
-from ...jobs.checks import whole
+from ...jobs.checks import an_id, whole
 from ...jobs.job import Attempt, Counts, Due, Job, Topic
 from ..checks import sound
 from ..contract import Durability, Filter, Span, Store
@@ -170,7 +170,7 @@ class SqliteStore(Store):
 
     def history(self, id: int) -> list[Attempt]:
         """Return what was tried with a job."""
-        return self._read(Reader.history, id, self.clock.wall())
+        return self._read(Reader.history, an_id(id), self.clock.wall())
 
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
         """Return delayed jobs, span by span, by (due, id)."""
@@ -181,8 +181,12 @@ class SqliteStore(Store):
         return self._read(Reader.first_dues, spans, self.clock.wall())
 
     def next_lease(self) -> int | None:
-        """Return when some lease may be over at the earliest. No query."""
+        """Return when some lease may be over at the earliest. No query.
+
+        A worker asks this all the time, and reads nothing while it is idle: so here it learns if its files are gone.
+        """
         self._open()
+        self._database.look()
         return self._presence.next_lease()
 
     # ---- the file -------------------------------------------------------------------------------------------------
@@ -204,6 +208,8 @@ class SqliteStore(Store):
 
         StoreError if the file exists already.
         """
+        if not isinstance(path, str | os.PathLike):
+            raise BadJob(f"a backup goes to a path, not {path!r:.40}")
         self._open()
         maintenance.backup(self.path, os.path.realpath(path))
 

@@ -1,0 +1,180 @@
+"""A store whose file is taken away under its worker: the worker ends, and says why."""
+
+import logging
+import os
+import threading
+
+import pytest
+
+from pywheel import JobQueue, StoreReplaced, Worker
+from pywheel.jobs import State
+from tests.jobs.waiting import finished, until
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="files that are open cannot be deleted there")
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "jobs.db"
+
+
+@pytest.fixture
+def queue(path):
+    with JobQueue(f"sqlite:///{path}") as queue:
+        yield queue
+
+
+class Run:
+    """A worker in a thread, and what it raises."""
+
+    def __init__(self, worker):
+        self.worker = worker
+        self.error = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self):
+        try:
+            self.worker.run()
+        except StoreReplaced as error:
+            self.error = error
+
+    @property
+    def over(self):
+        return not self._thread.is_alive()
+
+
+def delete(path):
+    path.unlink()
+
+
+def replace(path):
+    new = path.with_name("new.db")
+    JobQueue(f"sqlite:///{new}").close()
+    new.rename(path)
+
+
+def delete_all(path):
+    for file in path.parent.iterdir():
+        file.unlink()
+
+
+def delete_log(path):
+    path.with_name(f"{path.name}-wal").unlink()
+
+
+def delete_index(path):
+    path.with_name(f"{path.name}-shm").unlink()
+
+
+def replace_log(path):
+    log = path.with_name(f"{path.name}-wal")
+    new = path.with_name("new")
+    new.write_bytes(log.read_bytes())
+    new.rename(log)
+
+
+GONE = [
+    (delete, "jobs.db was deleted"),
+    (replace, "jobs.db was replaced"),
+    (delete_all, "jobs.db was deleted"),
+    (delete_log, "jobs.db-wal was deleted"),
+    (replace_log, "jobs.db-wal was replaced"),
+    (delete_index, "jobs.db-shm was deleted"),
+]
+
+
+@pytest.mark.parametrize(("take_away", "said"), GONE)
+def test_an_idle_worker_whose_store_is_gone_ends_with_that_error(queue, path, take_away, said):
+    queue.handler("t")(print)
+    run = Run(Worker(queue, grace=60))
+    finished(queue, queue.put("t"))
+    take_away(path)
+    until(lambda: run.over)
+    assert said in str(run.error)
+
+
+@pytest.mark.parametrize("kind", ["thread", "loop"])
+def test_handlers_of_a_worker_whose_store_is_gone_get_their_grace(queue, path, kind):
+    go, began, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def handle(job):
+        began.set()
+        go.wait(60)
+        ended.set()
+
+    async def wait(job):
+        import asyncio
+
+        began.set()
+        await asyncio.to_thread(go.wait, 60)
+        ended.set()
+
+    queue.handler("t", ttr="5m")(handle if kind == "thread" else wait)
+    worker = Worker(queue, grace=60)
+    run = Run(worker)
+    queue.put("t")
+    assert began.wait(60)
+    path.unlink()
+    until(lambda: worker.dispatcher.draining)
+    assert not run.over
+    go.set()
+    until(lambda: run.over)
+    assert ended.is_set()
+    assert isinstance(run.error, StoreReplaced)
+
+
+def test_a_stop_ends_the_grace_of_a_worker_whose_store_is_gone(queue, path):
+    go, began = threading.Event(), threading.Event()
+
+    @queue.handler("t", ttr="5m")
+    def handle(job):
+        began.set()
+        go.wait(600)
+
+    worker = Worker(queue, grace=600)
+    run = Run(worker)
+    queue.put("t")
+    assert began.wait(60)
+    path.unlink()
+    until(lambda: worker.dispatcher.draining)
+    worker.stop()
+    until(lambda: run.over)
+    go.set()
+    assert isinstance(run.error, StoreReplaced)
+
+
+def test_a_worker_in_a_thread_says_once_that_its_store_is_gone(queue, path, caplog):
+    queue.handler("t")(print)
+    worker = Worker(queue, grace=60)
+    with caplog.at_level(logging.WARNING):
+        worker.start()
+        finished(queue, queue.put("t"))
+        path.unlink()
+        assert worker.join(60)
+    [record] = caplog.records
+    assert record.getMessage().startswith(f"the worker ends: {path} was deleted")
+    assert record.exc_info is None
+
+
+def test_a_store_that_is_gone_while_its_worker_drains_is_said_too(queue, path):
+    go, began = threading.Event(), threading.Event()
+
+    @queue.handler("t", ttr="5m")
+    def handle(job):
+        began.set()
+        go.wait(60)
+
+    worker = Worker(queue, grace=60)
+    run = Run(worker)
+    id = queue.put("t")
+    assert began.wait(60)
+    assert queue.get(id).state is State.RUNNING
+    worker.stop()
+    until(lambda: worker.dispatcher.draining)
+    path.unlink()
+    until(lambda: worker.dispatcher._settling.alone)
+    assert not run.over
+    go.set()
+    until(lambda: run.over)
+    assert isinstance(run.error, StoreReplaced)
