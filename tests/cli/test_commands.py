@@ -11,6 +11,22 @@ from pywheel.client.queue import MAX_BODY
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("[" * 100_000 + "]" * 100_000, "is nested too deep to be looked at"),
+        ("1" * 6_000, "has a number of too many digits to be looked at"),
+    ],
+    ids=["nested", "digits"],
+)
+def test_json_that_cannot_be_looked_at_is_not_called_none(call, queue, body, why):
+    code, out, err = call("put", "t", body)
+    assert (code, out) == (2, "")
+    assert err.endswith(f"{why}: give --text to put it as it is\n")
+    assert "is no JSON" not in err
+    assert call("put", "t", body, "--text")[0] == 0
+
+
 class Endless(io.RawIOBase):
     """Bytes without end, counted."""
 

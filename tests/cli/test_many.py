@@ -4,8 +4,9 @@ import sys
 
 import pytest
 
-from pywheel import Fixed, JobQueue
+from pywheel import Fixed, JobQueue, StoreBusy
 from pywheel.jobs import Counts
+from pywheel.stores.sqlite.store import SqliteStore
 
 
 def die(queue, topic, error):
@@ -83,6 +84,31 @@ def test_an_interrupt_gives_no_traceback(call, queue, monkeypatch):
     code, _, err = call("cancel-many", "--yes")
     assert code == 130
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("command", ["cancel-many", "delete-many", "purge"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, StoreBusy])
+def test_what_ends_a_change_of_many_leaves_word_how_many_were_changed(call, queue, monkeypatch, command, error):
+    queue.put_many([queue.job("t") for _ in range(600)])
+    if command == "purge":
+        for job in queue.reserve("t", 600):
+            queue.ack(job)
+    apply, done = SqliteStore.apply, []
+
+    def applied(store, commands):
+        if len(done) == 2:
+            raise error("locked")
+        done.extend(outcomes := apply(store, commands))
+        return outcomes
+
+    monkeypatch.setattr("pywheel.cli.many._BATCH", 100)
+    monkeypatch.setattr("pywheel.client.by_filter._PAGE", 1)
+    monkeypatch.setattr(SqliteStore, "apply", applied)
+    code, out, err = call(command, "--yes")
+    assert (code, out) == (130 if error is KeyboardInterrupt else 3, "")
+    [said] = [line for line in err.splitlines() if "before it ended" in line]
+    changed = {"cancel-many": "2 cancelled", "delete-many": "2 deleted", "purge": "200 purged"}[command]
+    assert said == f"pywheel: {changed} before it ended; what was under way may be too"
 
 
 def test_many_in_a_pipe_is_refused_though_the_output_is_a_terminal(call, queue, terminal, monkeypatch):

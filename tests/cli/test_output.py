@@ -110,8 +110,9 @@ def test_closed_streams_do_no_harm(tmp_path, closed):
     """A closed descriptor would be the store's: what is printed would land in its file."""
     command = f'"{sys.executable}" -m pywheel.cli version {closed}'
     result = subprocess.run(["sh", "-c", command], env=environment(), capture_output=True, timeout=60, check=False)
-    assert result.returncode == 0
+    assert result.returncode == (3 if ">&-" in closed.split() else 0)
     assert b"Traceback" not in result.stderr
+    assert result.stderr == (b"pywheel: the output cannot be written: it is closed\n" if closed == ">&-" else b"")
 
 
 def test_characters_that_the_encoding_lacks_are_written_with_a_backslash():

@@ -30,7 +30,7 @@ from .options import (
     opened,
     span,
 )
-from .output import body_text, due_time, emit, emit_rows, job_record, note, on_terminal, progress
+from .output import body_text, counted, due_time, emit, emit_rows, job_record, note, on_terminal, progress
 
 __all__ = ["cancel_many", "counts", "delete_many", "list_jobs", "pause", "purge", "resume", "retry_many"]
 
@@ -137,7 +137,7 @@ def _bulk(
                 count = method(queue, **words, dry_run=True, progress=shown)
         if not dry_run:
             ask_first(what, count or 0, yes=yes)
-            with progress(what, count) as shown:
+            with counted(what, done, count) as shown:
                 count = method(queue, **words, progress=shown)
     _emit_count(done, count or 0, dry_run=dry_run, as_json=as_json)
 
@@ -165,7 +165,7 @@ def purge(
             total = _ended(queue, state, age, topic)
         if not dry_run:
             ask_first("forget", total, yes=yes)
-            with progress("forget", total or None) as shown:
+            with counted("forget", "purged", total or None) as shown:
                 total = 0
                 while gone := queue.purge(state, older_than=age / 1000, topic=topic, limit=_BATCH):
                     total += gone

@@ -31,6 +31,7 @@ from .output import attempt_record, emit, emit_pairs, emit_rows, job_record, whe
 
 __all__ = ["cancel", "delete", "history", "put", "reschedule", "retry", "show"]
 
+_AS_IT_IS = "to be looked at: give --text to put it as it is"
 _NOT = "no such job, or it is not"
 
 
@@ -86,7 +87,11 @@ def _content(body: str | None, file: Path | None, *, text: bool) -> bytes:
     if not text:
         try:
             json.loads(content, parse_constant=_not_in_json)
-        except (ValueError, RecursionError):
+        except RecursionError:
+            raise BadJob(f"{body[:60]!r} is nested too deep {_AS_IT_IS}") from None
+        except ValueError as error:
+            if "integer string conversion" in str(error):  # Python's limit, not JSON's
+                raise BadJob(f"{body[:60]!r} has a number of too many digits {_AS_IT_IS}") from None
             raise BadJob(
                 f"{body[:60]!r} is no JSON: quote it like '\"text\"', or give --text to put it as it is"
             ) from None

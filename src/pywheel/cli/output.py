@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import os
 import sys
@@ -23,6 +24,7 @@ from ..jobs.job import Attempt, Job
 __all__ = [
     "attempt_record",
     "body_text",
+    "counted",
     "due_time",
     "emit",
     "emit_pairs",
@@ -38,16 +40,21 @@ __all__ = [
 ]
 
 
+_closed = False  # the standard output, by the shell
+
+
 def sound_streams() -> None:
     """Make the standard streams fit to be written to, whatever the shell gave.
 
     A descriptor that is closed would go to the next file that is opened, such as the store's: what is printed would
     land there. What a stream's encoding has no character for is written with a backslash.
     """
+    global _closed
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
+            _closed |= number == 1
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
     for name, number in (("stdout", 1), ("stderr", 2)):
         if getattr(sys, name) is None:
@@ -70,24 +77,24 @@ _FEW: Final = 10
 
 def emit(record: Any, *, as_json: bool, text: str) -> None:
     """Print a record as JSON, or a text that says the same."""
-    print(json.dumps(record, ensure_ascii=True) if as_json else text)
+    _print(json.dumps(record, ensure_ascii=True) if as_json else text)
 
 
 def emit_rows(titles: Sequence[str], rows: Iterable[Sequence[Any]], records: Any, *, as_json: bool) -> None:
     """Print records as JSON, or rows: as a table on a terminal, else line by line, with tabs, nothing cut."""
     if as_json:
-        print(json.dumps(records, ensure_ascii=True))
+        _print(json.dumps(records, ensure_ascii=True))
     elif on_terminal():
         Console(highlight=False).print(table(*_with_content(titles, rows)))
     else:
         for row in (titles, *rows):
-            print("\t".join(_printable(str(cell)) for cell in row))
+            _print("\t".join(_printable(str(cell)) for cell in row))
 
 
 def emit_pairs(pairs: Mapping[str, Any], record: Any, *, as_json: bool) -> None:
     """Print a record as JSON, or its names and values."""
     if as_json:
-        print(json.dumps(record, ensure_ascii=True))
+        _print(json.dumps(record, ensure_ascii=True))
     elif on_terminal():
         shown = Table(show_header=False, box=None, pad_edge=False)
         for name, value in pairs.items():
@@ -95,7 +102,14 @@ def emit_pairs(pairs: Mapping[str, Any], record: Any, *, as_json: bool) -> None:
         Console(highlight=False).print(shown)
     else:
         for name, value in pairs.items():
-            print(f"{name}\t{_printable(str(value))}")
+            _print(f"{name}\t{_printable(str(value))}")
+
+
+def _print(text: str) -> None:
+    """Print a result. OSError if the shell has closed the output: whoever asked would take it for told."""
+    if _closed:
+        raise OSError(errno.EBADF, "it is closed")
+    print(text)
 
 
 def fail(message: str) -> None:
@@ -170,6 +184,24 @@ def progress(what: str, total: int | None = None) -> Iterator[Shown]:
         late.cancel()
         late.join()
         bars.stop()
+
+
+@contextmanager
+def counted(what: str, changed: str, total: int | None) -> Iterator[Shown]:
+    """Show how far a change of many jobs is; if Ctrl-C or an error ends it, say how many were changed."""
+    so_far = 0
+    with progress(what, total) as shown:
+
+        def count(done: int) -> None:
+            nonlocal so_far
+            so_far = done
+            shown(done)
+
+        try:
+            yield count
+        except BaseException:
+            note(f"pywheel: {so_far} {changed} before it ended; what was under way may be too")
+            raise
 
 
 # ---- records --------------------------------------------------------------------------------------------------------
