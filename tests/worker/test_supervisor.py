@@ -1,6 +1,7 @@
 """A supervisor and its workers as real processes: killed, stopped, told to go, replaced."""
 
 import contextlib
+import gc
 import json
 import logging
 import os
@@ -253,6 +254,7 @@ def children():
 def test_two_hundred_restarts_leave_no_zombie_and_no_descriptor(monkeypatch, caplog):
     monkeypatch.setattr(module, "_BACKOFF", (0.0, 0.0))
     caplog.set_level(logging.CRITICAL)
+    gc.collect()  # what other tests left open
     before, others = descriptors(), children()
     supervisor = Supervisor("shop:queue", 3)
     ready = json.dumps({"ready": True, "counts": {"done": 1}, "late": []})
@@ -267,7 +269,7 @@ def test_two_hundred_restarts_leave_no_zombie_and_no_descriptor(monkeypatch, cap
 
     supervisor.run(look)
     assert supervisor.counts["done"] >= 200
-    assert descriptors() == before
+    assert descriptors() <= before
     assert max(most) <= before + 10
     assert children() == others
 
