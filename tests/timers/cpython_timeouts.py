@@ -14,6 +14,9 @@ from tests.timers.cpython_asyncio import PACKAGE, replace_timeouts
 
 MODULES = ["test_timeouts", "test_waitfor"]
 
+# uvloop counts in whole milliseconds from the present time on: of two timers for one time, either may be the first.
+UNDECIDED = {"uvloop": ["test_nested_timeouts"]}
+
 
 def main(kind: str, debug: bool) -> None:
     """Run them on loops of a kind; the exit code is 1 if one fails."""
@@ -22,9 +25,21 @@ def main(kind: str, debug: bool) -> None:
     replace_timeouts()
     importlib.import_module("test.support").verbose = False
     names = [f"{PACKAGE}.{name}" for name in MODULES if importlib.util.find_spec(f"{PACKAGE}.{name}")]
-    outcome = unittest.TextTestRunner(verbosity=0).run(unittest.defaultTestLoader.loadTestsFromNames(names))
+    suite = unittest.TestSuite()
+    for test in _flat(unittest.defaultTestLoader.loadTestsFromNames(names)):
+        if test._testMethodName not in UNDECIDED.get(kind, ()):
+            suite.addTest(test)
+    outcome = unittest.TextTestRunner(verbosity=0).run(suite)
     assert outcome.testsRun > 20
     sys.exit(not outcome.wasSuccessful())
+
+
+def _flat(suite: unittest.TestSuite):
+    for test in suite:
+        if isinstance(test, unittest.TestSuite):
+            yield from _flat(test)
+        else:
+            yield test
 
 
 def _maker(kind: str):
