@@ -52,7 +52,7 @@ async def _timeouts(timeout: Callable[[float], Any]) -> Stages:
     for _ in range(CALLS):
         async with timeout(10):
             await asyncio.sleep(0)
-    return {"timeout": (empty, CALLS), "timeout, sleep(0) in it": (clock() - start, CALLS)}
+    return {"timeout": (empty, CALLS), "timeout around sleep(0)": (clock() - start, CALLS)}
 
 
 async def _floor() -> Stages:
@@ -65,4 +65,4 @@ async def _floor() -> Stages:
     start = clock()
     for _ in range(CALLS):
         await asyncio.sleep(0)
-    return {"timeout": (alone, CALLS), "timeout, sleep(0) in it": (clock() - start, CALLS)}
+    return {"timeout": (alone, CALLS), "timeout around sleep(0)": (clock() - start, CALLS)}
