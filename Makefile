@@ -70,7 +70,8 @@ format: $(VENV)/lint.group
 
 types: $(VENV)/lint.group $(VENV)/native
 	@$(BIN)/mypy
-	@$(BIN)/python -m mypy.stubtest pywheel.core._wheel pywheel.timers._timers pywheel.timers._loop --mypy-config-file pyproject.toml
+	@$(BIN)/python -m mypy.stubtest pywheel.core._wheel pywheel.timers._timers pywheel.timers._loop pywheel.timers._timeout \
+	--mypy-config-file pyproject.toml
 
 asyncio: $(VENV)/test.group $(VENV)/native
 	@$(BIN)/python -m tests.timers.cpython_asyncio $(ARGS)

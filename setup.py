@@ -18,13 +18,14 @@ from setuptools.command.build_py import build_py
 
 CORE, TIMERS = "pywheel.core", "pywheel.timers"
 WHEEL = f"{CORE}._wheel"
-MODULES = (WHEEL, f"{TIMERS}._timers", f"{TIMERS}._loop")  # each from the .pyx named as its last part
+# Each from the .pyx named as its last part.
+MODULES = (WHEEL, *(f"{TIMERS}.{name}" for name in ("_timers", "_loop", "_timeout")))
 ROOT = Path(__file__).resolve().parent
 SOURCES = Path("src", "wheel")
-CLOCK = "clock.pxd"
-HEADERS = {  # of each package, which the others cimport them from; the core has no clock
-    CORE: sorted(path.name for path in (ROOT / SOURCES).glob("*.pxd") if path.name != CLOCK),
-    TIMERS: [CLOCK],
+ABOVE = ["_loop.pxd", "clock.pxd"]
+HEADERS = {  # of each package, which the others cimport them from; the core has no clock and no loop
+    CORE: sorted(path.name for path in (ROOT / SOURCES).glob("*.pxd") if path.name not in ABOVE),
+    TIMERS: ABOVE,
 }
 
 DIRECTIVES = {

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .client import JobQueue
     from .jobs import Exponential, Fixed, GiveUp, Job, Ladder, RetryLater, State
     from .observe import Tally
-    from .timers import AsyncDelayQueue, AsyncTimers, EventLoop, QueueShutDown
+    from .timers import AsyncDelayQueue, AsyncTimers, EventLoop, QueueShutDown, timeout, timeout_at
     from .worker import Supervisor, Worker
 
 __all__ = [
@@ -86,13 +86,17 @@ __all__ = [
     "Worker",
     "__version__",
     "implementation",
+    "timeout",
+    "timeout_at",
 ]
 
 __version__ = "0.1.0"
 
 # A program that needs timers alone does not wait for asyncio, json and SQLite.
 _LATER: Final = {
-    **dict.fromkeys(("AsyncDelayQueue", "AsyncTimers", "EventLoop", "QueueShutDown"), ".timers"),
+    **dict.fromkeys(
+        ("AsyncDelayQueue", "AsyncTimers", "EventLoop", "QueueShutDown", "timeout", "timeout_at"), ".timers"
+    ),
     "JobQueue": ".client",
     **dict.fromkeys(("Exponential", "Fixed", "GiveUp", "Job", "Ladder", "RetryLater", "State"), ".jobs"),
     "Tally": ".observe",

@@ -790,3 +790,33 @@ add_method(WheelScheduling, 2, "call_at", <void *>call_at, (
     b"Raises:\n    TypeError: when is no number.\n    ValueError: it is NaN.\n"
     b"    OverflowError: it is too large for a float.\n    RuntimeError: the loop is closed.\n\n"
     b"O(1)."))
+
+
+# ---- for timeouts, which have a module of their own -----------------------------------------------------------------
+
+cdef bint is_plain_wheel(object loop) except -1:
+    """Whether a timer may be put on its wheel as `call_at` does: it is open, nothing is overridden or debugged."""
+    cdef WheelScheduling ours
+    if not isinstance(loop, WheelScheduling):
+        return False
+    ours = <WheelScheduling>loop
+    ours.look_again()
+    return ours.own_call_at and not (ours._closed or ours._debug)
+
+
+cdef double wheel_time(object loop) except? -1:
+    return (<WheelScheduling>loop).present()
+
+
+cdef object wheel_timer(object loop, object when, double due, object callback, tuple args):
+    """What `call_at` does, on a plain wheel."""
+    return (<WheelScheduling>loop).add(when, due, callback, args, None)
+
+
+cdef int cancel_timer(object handle) except -1:
+    """Cancel the handle of any loop."""
+    if Py_TYPE(<PyObject *>handle) == TIMER_HANDLE:
+        cancel(<PyObject *>handle, NULL)
+    else:
+        handle.cancel()
+    return 0

@@ -110,6 +110,7 @@ def test_the_package_exports_what_it_says():
     assert int(run_well("-c", code, PYWHEEL_PURE="1")) == len(set(pywheel.__all__))
 
 
-def test_asyncio_is_imported_only_when_it_is_asked_for():
-    code = "import sys, pywheel; print('asyncio' in sys.modules); pywheel.AsyncTimers; print('asyncio' in sys.modules)"
+@pytest.mark.parametrize("name", ["AsyncTimers", "timeout"])
+def test_asyncio_is_imported_only_when_it_is_asked_for(name):
+    code = f"import sys, pywheel; print('asyncio' in sys.modules); pywheel.{name}; print('asyncio' in sys.modules)"
     assert run_well("-c", code, PYWHEEL_PURE="1") == "False\nTrue\n"

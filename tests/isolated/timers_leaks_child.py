@@ -1,11 +1,12 @@
 """Do the same thing with timers many times, and as many times again: the second half must not need more memory."""
 
+import asyncio
 import contextvars
 import gc
 import sys
 import tracemalloc
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 
 from tests.implementations import load_package
 from tests.isolated.leaks_child import ALLOWED, Item, grows_by, settled
@@ -135,6 +136,31 @@ def refuse(pywheel):
             raise AssertionError(f"{call} was accepted")
 
 
+@cache
+def loop_of(pywheel):
+    """A loop for good: asyncio's sets of loops and tasks grow now and then."""
+    return pywheel.EventLoop()
+
+
+def timeouts(pywheel):
+    async def block(delay, item):
+        with suppress(TimeoutError, ZeroDivisionError):
+            async with pywheel.timeout(delay) as timeout:
+                timeout.reschedule(timeout.when())
+                if delay == 0:
+                    await asyncio.get_running_loop().create_future()
+                if delay == 1:
+                    fail(item, repr(timeout))
+        for misuse in (partial(timeout.reschedule, item), lambda: next(timeout.__aenter__().__await__())):
+            with suppress(RuntimeError):
+                misuse()
+
+    async def main():
+        await asyncio.gather(*(block(delay, SHARED) for delay in (0, 1, 2, 3.5, None)))
+
+    loop_of(pywheel).run_until_complete(main())
+
+
 SCENES = [fire, change, act_in_callbacks, coroutines, cycles, refuse]
 
 
@@ -142,9 +168,10 @@ def main(implementation):
     pywheel = load_package(implementation)
     tracemalloc.start()
     references = sys.getrefcount(SHARED), sys.getrefcount(CONTEXT), sys.getrefcount(nothing)
-    for scene in SCENES:
+    for scene in SCENES + [timeouts] * (implementation == "native"):  # the twin's timeouts are asyncio's own
         # Caches of the interpreter grow now and then; a leak grows every time.
         assert any(grows_by(scene, pywheel) < ALLOWED for _ in range(6)), f"{scene.__name__} leaks"
+    loop_of(pywheel).close()
     settled()
     assert references == (sys.getrefcount(SHARED), sys.getrefcount(CONTEXT), sys.getrefcount(nothing))
 

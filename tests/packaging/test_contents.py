@@ -14,7 +14,7 @@ pytestmark = pytest.mark.packaging
 
 COMPILED = {".so", ".pyd", ".c", ".o", ".pyc"}
 HEADERS = {
-    f"pywheel/{'timers' if path.name == 'clock.pxd' else 'core'}/{path.name}"
+    f"pywheel/{'timers' if path.name in ('_loop.pxd', 'clock.pxd') else 'core'}/{path.name}"
     for path in (ROOT / "src" / "wheel").glob("*.pxd")
 }
 STATEMENTS = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src" / "pywheel").rglob("*.sql")}
@@ -66,7 +66,7 @@ def test_a_wheel_has_the_types(any_wheel):
     assert {"pywheel/py.typed", "pywheel/core/_wheel.pyi"} <= names(any_wheel)
 
 
-def test_a_wheel_has_every_pxd_in_its_package_and_the_clock_in_that_of_the_timers(any_wheel):
+def test_a_wheel_has_every_pxd_in_its_package_and_clock_and_loop_in_that_of_the_timers(any_wheel):
     assert {"pywheel/core/levels.pxd", "pywheel/core/_wheel.pxd", "pywheel/timers/clock.pxd"} <= HEADERS
     assert {name for name in names(any_wheel) if name.endswith(".pxd")} == HEADERS
 
@@ -88,7 +88,8 @@ def test_a_wheel_has_no_sources_to_compile(any_wheel):
 def test_the_wheel_has_every_extension(wheel):
     compiled = [name for name in names(wheel) if PurePosixPath(name).suffix in {".so", ".pyd"}]
     modules = {name.partition(".")[0] for name in compiled}
-    assert modules == {"pywheel/core/_wheel", "pywheel/timers/_timers", "pywheel/timers/_loop"}
+    timers = {f"pywheel/timers/{name}" for name in ("_timers", "_loop", "_timeout")}
+    assert modules == {"pywheel/core/_wheel", *timers}
     assert len(compiled) == len(modules)
     assert "none-any" not in wheel.name
 

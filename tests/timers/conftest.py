@@ -1,5 +1,7 @@
 """One contract, one test body: `pywheel` here is the whole package on each implementation."""
 
+import asyncio
+
 import pytest
 
 from tests.implementations import CORES, load_package
@@ -21,3 +23,24 @@ def clock(pywheel):
 def timers(pywheel, clock):
     """Timers on that clock."""
     return pywheel.Timers(clock)
+
+
+@pytest.fixture(params=["EventLoop", "asyncio", "uvloop"])
+def each_loop(request, pywheel):
+    """A loop of each kind."""
+    if request.param == "EventLoop":
+        loop = pywheel.EventLoop()
+    elif request.param == "asyncio":
+        loop = asyncio.SelectorEventLoop()
+    else:
+        loop = pytest.importorskip("uvloop").new_event_loop()
+    yield loop
+    loop.close()
+
+
+@pytest.fixture(params=["plain", "debug"])
+def run_each(request, each_loop):
+    """What runs a coroutine on that loop, in debug mode or not."""
+    each_loop.set_debug(request.param == "debug")
+    each_loop.slow_callback_duration = 1_000
+    return each_loop.run_until_complete

@@ -94,6 +94,8 @@ def run(scheduling: str, result: str, names: Sequence[str]) -> None:
     """Run modules or tests, with our scheduling unless it says stock, and write what came of it."""
     if scheduling in SCHEDULING:
         replace_loops(importlib.import_module(SCHEDULING[scheduling]).WheelScheduling)
+    if scheduling == "native":  # the twin of our timeouts is asyncio's
+        replace_timeouts()
     importlib.import_module("test.support").verbose = False
     suite = unittest.TestSuite()
     for name in names:
@@ -122,6 +124,13 @@ def replace_loops(scheduling: type) -> None:
                 setattr(module, name, ours[value])
     policy = asyncio.unix_events._UnixDefaultEventLoopPolicy
     policy._loop_factory = ours[policy._loop_factory]
+
+
+def replace_timeouts() -> None:
+    """Put our timeouts in the place of asyncio's, for `wait_for` as well."""
+    ours = importlib.import_module("pywheel.timers._timeout")
+    for module in (asyncio, asyncio.timeouts):
+        module.timeout, module.timeout_at = ours.timeout, ours.timeout_at
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ IN_A_LOOP = ("call_later+cancel", "call_at+fire", "timeout in sequence")
 
 def timer_goals(results: Results) -> list[Goal]:
     """Return every goal with what was measured."""
-    return [*_event_loop(results), *_drivers(results), *_lateness(results), *_cost(results)]
+    return [*_event_loop(results), *_timeouts(results), *_drivers(results), *_lateness(results), *_cost(results)]
 
 
 def _event_loop(results: Results) -> list[Goal]:
@@ -28,6 +28,18 @@ def _event_loop(results: Results) -> list[Goal]:
         goals.append(Goal(f"`EventLoop`'s longest turn with 1M timers {what}", [Part(limit, worst)], " ms"))
     total = results.ratio("1M due at once", "asyncio", LOOP, M, CALLBACKS)
     goals.append(Goal("all of those, against asyncio's loop", [Part(1, total)], "x faster", ">="))
+    return goals
+
+
+def _timeouts(results: Results) -> list[Goal]:
+    goals = []
+    for measure, about in (("timeout", "in sequence"), ("timeout around sleep(0)", "around a `sleep(0)`")):
+        ratios = [
+            results.ratio(measure, "asyncio.timeout", "pywheel.timeout", workload=f"on {kind}")
+            for kind in (LOOP, "asyncio", "uvloop")
+        ]
+        what = f"`pywheel.timeout` against asyncio's, {about}: on `EventLoop` / asyncio's loop / uvloop"
+        goals.append(Goal(what, [Part(3, ratio) for ratio in ratios], "x faster", ">="))
     return goals
 
 

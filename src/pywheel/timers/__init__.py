@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ._aio import AsyncTimers
     from ._async_delay_queue import AsyncDelayQueue, QueueShutDown
     from ._event_loop import EventLoop
+    from ._timeouts import timeout, timeout_at
 
 __all__ = [
     "AsyncDelayQueue",
@@ -29,6 +30,8 @@ __all__ = [
     "ThreadTimers",
     "Timer",
     "Timers",
+    "timeout",
+    "timeout_at",
 ]
 
 # These import asyncio, which takes as long to load as all the rest of pywheel several times over.
@@ -37,6 +40,8 @@ _LATER: Final = {
     "AsyncTimers": "._aio",
     "EventLoop": "._event_loop",
     "QueueShutDown": "._async_delay_queue",
+    "timeout": "._timeouts",
+    "timeout_at": "._timeouts",
 }
 
 

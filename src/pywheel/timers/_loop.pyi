@@ -11,6 +11,8 @@ from ..clock import Clock
 
 _Ts = TypeVarTuple("_Ts")
 
+__pyx_capi__: dict[str, Any]  # what `_timeout` calls
+
 @final
 class TimerHandle(asyncio.TimerHandle):
     def cancel(self) -> None: ...

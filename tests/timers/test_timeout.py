@@ -1,0 +1,333 @@
+"""timeout and timeout_at, on every loop. The twin is asyncio's own, so each fact is shown of that as well."""
+
+import asyncio
+import gc
+import sys
+import time
+import weakref
+from contextlib import AsyncExitStack, suppress
+
+import pytest
+
+FAR = 1_000  # seconds, which nobody waits for
+SOON = 0.001
+
+
+async def for_ever():
+    await asyncio.get_running_loop().create_future()
+
+
+async def cancelled_in(timeout):
+    """Have the task cancelled from outside while time may be up as well."""
+    async with timeout:
+        asyncio.get_running_loop().call_soon(asyncio.current_task().cancel)
+        await for_ever()
+
+
+# ---- in time, and not ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delay", [FAR, float(FAR), True, float("inf"), None])
+def test_a_block_that_ends_in_time_is_finished_and_nothing_is_raised(pywheel, run_each, delay):
+    async def main():
+        async with pywheel.timeout(delay) as entered:
+            await asyncio.sleep(0)
+        return entered
+
+    timeout = run_each(main())
+    assert not timeout.expired()
+    assert repr(timeout) == "<Timeout [finished]>"
+
+
+@pytest.mark.parametrize("delay", [SOON, 0, 0.0, -1, -float("inf")])
+def test_when_time_is_up_the_block_raises_a_timeout_error_because_of_a_cancellation(
+    pywheel, each_loop, run_each, delay
+):
+    async def main():
+        timeout = pywheel.timeout(delay)
+        with pytest.raises(TimeoutError) as caught:
+            async with timeout:
+                await for_ever()
+        assert asyncio.current_task().cancelling() == 0
+        return timeout, caught.value
+
+    timeout, error = run_each(main())
+    assert timeout.expired()
+    assert type(error.__cause__) is asyncio.CancelledError
+    assert error.__context__ is error.__cause__
+    assert error.args == ()
+
+
+@pytest.mark.parametrize("delay", [0, -1, -1.5])
+def test_without_time_the_first_turn_of_the_loop_is_the_last(pywheel, run_each, delay):
+    async def main():
+        async with pywheel.timeout(delay):
+            await asyncio.sleep(0)
+
+    with pytest.raises(TimeoutError):
+        run_each(main())
+
+
+@pytest.mark.parametrize("delay", [0, -1, SOON])
+def test_a_block_that_waits_for_nothing_ends_well(pywheel, run_each, delay):
+    async def main():
+        async with pywheel.timeout(delay) as timeout:
+            pass
+        await asyncio.sleep(2 * SOON)
+        return timeout
+
+    assert not run_each(main()).expired()
+
+
+def test_the_result_of_the_block_is_the_timeout(pywheel, run_each):
+    async def main():
+        timeout = pywheel.timeout(FAR)
+        async with timeout as entered:
+            return entered is timeout
+
+    assert run_each(main())
+
+
+def test_when_is_the_time_of_the_loop_from_the_making_on(pywheel, each_loop, run_each):
+    async def main():
+        before = each_loop.time()
+        timeout = pywheel.timeout(5)
+        after = each_loop.time()
+        assert before + 5 <= timeout.when() <= after + 5
+        when = timeout.when()
+        async with timeout:
+            assert timeout.when() == when
+        return timeout.when() == when
+
+    assert run_each(main())
+
+
+@pytest.mark.parametrize("when", [10**9, 1e9, None, -1])
+def test_timeout_at_gives_back_the_when_that_it_got(pywheel, run_each, when):
+    async def main():
+        timeout = pywheel.timeout_at(when)
+        async with timeout:
+            return timeout.when()
+
+    assert run_each(main()) is when
+
+
+def test_timeout_at_ends_the_block_at_its_time(pywheel, each_loop, run_each):
+    async def main():
+        async with pywheel.timeout_at(each_loop.time() + SOON):
+            await for_ever()
+
+    with pytest.raises(TimeoutError):
+        run_each(main())
+
+
+# ---- who is meant ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("outer", "inner"), [(SOON, FAR), (FAR, SOON), (0, 0)])
+def test_of_nested_blocks_the_outermost_that_is_out_of_time_raises(pywheel, run_each, outer, inner):
+    async def main():
+        came = []
+        with suppress(TimeoutError):
+            async with pywheel.timeout(outer) as first:
+                try:
+                    async with pywheel.timeout(inner) as second:
+                        await for_ever()
+                except BaseException as error:
+                    came.append(type(error))
+                    raise
+        return came, first.expired(), second.expired(), asyncio.current_task().cancelling()
+
+    came, first, second, cancelling = run_each(main())
+    assert cancelling == 0
+    assert first is (outer < FAR) or inner < FAR
+    assert came == [asyncio.CancelledError if outer <= inner and first else TimeoutError]
+    assert second or inner == FAR
+
+
+def test_a_cancellation_from_outside_is_not_converted(pywheel, run_each):
+    async def main():
+        timeout = pywheel.timeout(FAR)
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled_in(timeout)
+        assert asyncio.current_task().uncancel() == 0
+        return timeout.expired()
+
+    assert run_each(main()) is False
+
+
+def test_a_cancellation_from_outside_that_comes_with_the_end_of_time_prevails(pywheel, run_each):
+    async def main():
+        timeout = pywheel.timeout(0)
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled_in(timeout)
+        assert asyncio.current_task().uncancel() == 0
+        return timeout.expired()
+
+    assert run_each(main()) is True
+
+
+def test_an_earlier_cancellation_does_not_count(pywheel, run_each):
+    async def main():
+        asyncio.current_task().cancel()
+        with suppress(asyncio.CancelledError):
+            await for_ever()
+        with pytest.raises(TimeoutError):
+            async with pywheel.timeout(0):
+                await for_ever()
+        return asyncio.current_task().uncancel()
+
+    assert run_each(main()) == 0
+
+
+@pytest.mark.parametrize("delay", [0, FAR])
+def test_what_else_leaves_the_block_is_raised_as_it_is(pywheel, run_each, delay):
+    class Own(asyncio.CancelledError):
+        pass
+
+    async def main(error):
+        async with pywheel.timeout(delay):
+            try:
+                await asyncio.sleep(0)
+            finally:
+                raise error
+
+    for error in (ZeroDivisionError(), KeyError(1), ExceptionGroup("two", [ValueError(), OSError()])):
+        with pytest.raises(type(error)) as caught:
+            run_each(main(error))
+        assert caught.value is error
+        told = delay == 0 and sys.version_info >= (3, 13)
+        assert type(error.__context__) is (
+            TimeoutError if told else asyncio.CancelledError if delay == 0 else type(None)
+        )
+
+
+@pytest.mark.parametrize("delay", [0, FAR])
+def test_a_return_from_the_block_is_a_return(pywheel, run_each, delay):
+    async def main():
+        async with pywheel.timeout(delay):
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)
+            return "returned", asyncio.current_task().cancelling()
+
+    assert run_each(main()) == ("returned", 1 if delay == 0 else 0)
+
+
+def test_a_timer_that_falls_due_while_the_block_ends_counts_as_in_asyncio(pywheel, run_each):
+    async def main(make):
+        timeout = make(SOON)
+        error = None
+        try:
+            async with timeout:
+                time.sleep(2 * SOON)  # the loop cannot know yet
+                await asyncio.sleep(0)
+        except TimeoutError as raised:
+            error = type(raised)
+        await asyncio.sleep(0)
+        return error, timeout.expired(), asyncio.current_task().cancelling()
+
+    assert run_each(main(pywheel.timeout)) == run_each(main(asyncio.timeout))
+
+
+# ---- the rest --------------------------------------------------------------------------------------------------------
+
+
+def test_the_repr_is_asyncios_in_every_state(pywheel, each_loop, run_each):
+    async def main(make):
+        timeout = make(each_loop.time() // 1 + FAR + 0.12345)
+        seen = [repr(timeout)]
+        with suppress(TimeoutError):
+            async with timeout:
+                seen.append(repr(timeout).partition("=")[0])
+                timeout.reschedule(12345)
+                seen.append(repr(timeout))
+                timeout.reschedule(None)
+                seen.append(repr(timeout))
+                timeout.reschedule(0)
+                try:
+                    await for_ever()
+                finally:
+                    seen.append(repr(timeout))
+        return [*seen, repr(timeout)]
+
+    assert run_each(main(pywheel.timeout_at)) == run_each(main(asyncio.timeout_at))
+
+
+def test_an_exit_stack_holds_timeouts(pywheel, run_each):
+    async def main():
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(pywheel.timeout(FAR))
+            await stack.enter_async_context(pywheel.timeout(0))
+            await for_ever()
+
+    with pytest.raises(TimeoutError):
+        run_each(main())
+
+
+def test_many_tasks_have_each_a_timeout(pywheel, run_each):
+    async def one(delay):
+        try:
+            async with pywheel.timeout(delay):
+                await for_ever()
+        except TimeoutError:
+            return delay
+
+    async def main():
+        return await asyncio.gather(*(one(number / 1e5) for number in range(200)))
+
+    assert run_each(main()) == [number / 1e5 for number in range(200)]
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
+
+
+async def leave(make, how):
+    """Leave a block, and return what tells whether its Timeout lives."""
+    timeout = make(0 if how == "late" else FAR)
+    with suppress(TimeoutError, KeyError):
+        async with timeout:
+            timeout.reschedule(timeout.when())
+            if how == "late":
+                await for_ever()
+            if how == "raising":
+                raise KeyError
+    return weakref.ref(timeout)
+
+
+@pytest.mark.parametrize("how", ["in time", "raising", "late"])
+def test_a_timeout_is_gone_with_its_block_without_the_garbage_collector(pywheel, each_loop, how):
+    async def main():
+        alive = await leave(pywheel.timeout, how)
+        await asyncio.sleep(0)  # asyncio drops a callback that was cancelled in its turn
+        return alive()
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert each_loop.run_until_complete(main()) is None
+    finally:
+        gc.enable()
+
+
+def test_a_timeout_that_is_never_left_is_collected_with_its_loop(pywheel, each_loop):
+    class Marker:
+        pass
+
+    async def never(marker):
+        async with pywheel.timeout(FAR):
+            await for_ever()
+
+    async def main():
+        marker = Marker()
+        task = each_loop.create_task(never(marker))
+        await asyncio.sleep(0)
+        return weakref.ref(marker), weakref.ref(task)
+
+    alive = each_loop.run_until_complete(main())
+    tasks = asyncio.all_tasks(each_loop)
+    for task in tasks:
+        task.cancel()
+    each_loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    del task, tasks
+    gc.collect()
+    assert [reference() for reference in alive] == [None, None]
