@@ -268,7 +268,7 @@ class Dispatcher:
         if outcome.paused:
             self._windows.drop(topic.window)
             return
-        topic.window.claimed(claim.ids, outcome.left)
+        self._windows.claimed(topic.window, claim.ids, outcome.left)
         if outcome.left:
             self._leave(topic, outcome)
         if not outcome.jobs:

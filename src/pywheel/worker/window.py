@@ -83,13 +83,6 @@ class Window:
         """Forget a job: it has been claimed, or is no longer to be had."""
         self.known.pop(id, None)
 
-    def claimed(self, ids: Iterable[int], left: Iterable[Due]) -> None:
-        """Forget the jobs that were asked for, but for those that were left."""
-        known, stay = self.known, {job.id for job in left}
-        for id in ids:
-            if id not in stay:
-                known.pop(id, None)
-
 
 class Windows:
     """The windows of all topics, one wheel for all. Only the dispatcher uses it."""
@@ -154,6 +147,15 @@ class Windows:
         return read if first is None else min(first, read)
 
     # ---- what is due ------------------------------------------------------------------------------------------------
+
+    def claimed(self, window: Window, ids: Iterable[int], left: Iterable[Due]) -> None:
+        """Forget the jobs that were asked for, but for those that were left; read on if few are known now."""
+        known, stay = window.known, {job.id for job in left}
+        for id in ids:
+            if id not in stay:
+                known.pop(id, None)
+        if window.hungry:
+            self._queue(window)
 
     def put_back(self, window: Window, left: Iterable[Due]) -> None:
         """Wait again for jobs that were taken and not claimed.
