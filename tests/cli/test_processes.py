@@ -153,7 +153,9 @@ def handle(job):
 def test_a_hang_up_drains_however_often_it_comes(tmp_path):
     """A terminal that is closed may send it, and so may its shell."""
     url = f"sqlite:///{tmp_path}/jobs.db"
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
     with JobQueue(url) as queue, work(tmp_path, SLOW.format(url=url), "--grace", "50") as process:
+        signal.signal(signal.SIGHUP, before)
         id = queue.put("t", ttr="5m")
         lines = seen(process.stderr)
         until((tmp_path / f"began{id}").exists)

@@ -295,8 +295,10 @@ class World:
 
     def claimed_in_vain(self):
         """Return the jobs that a worker has claimed and not started, and is not stopped: there they wait as well."""
-        running = {job.id: job for job in self.store.inner.jobs(Filter(state=State.RUNNING), 0, 1_000)}
         leases = [lease for worker in self.workers if not worker.is_stopped for lease in worker.unstarted()]
+        if not leases:
+            return []
+        running = {job.id: job for job in self.store.inner.jobs(Filter(state=State.RUNNING), 0, 1_000)}
         waiting = [(running[lease.job.id], lease) for lease in leases if lease.job.id in running]
         return [job for job, lease in waiting if job.claims == lease.job.claims]
 
