@@ -9,10 +9,10 @@ import threading
 
 import pytest
 
-from pywheel import Fixed, JobQueue, Worker
+from pywheel import Fixed, JobQueue
 from pywheel.jobs import Outcome, State
 from pywheel.stores import open
-from tests.jobs.waiting import finished, until
+from tests.jobs.waiting import finished, until, working
 
 TERMS = [{"ttr": 0.2}, {"ttr": 1}, {"ttr": 0.5, "keep_lease": True}, {"ttr": 60}]
 NUMBER = 20
@@ -44,7 +44,7 @@ def loop_blocked(store, terms):
     queue = JobQueue(store)
     queue.handler("block", ttr=60)(block)
     queue.handler("t", retry=Fixed(0, attempts=1), **terms)(swift)
-    with running(queue):
+    with working(queue):
         queue.put("block")
         assert blocking.wait(60)
         try:
@@ -58,7 +58,7 @@ def threads_refused(store, terms):
     """The same with a worker that gets no thread."""
     queue = JobQueue(store)
     queue.handler("t", retry=Fixed(0, attempts=1), **terms)(plain)
-    with running(queue) as worker:
+    with working(queue) as worker:
         most, worker._threads._most = worker._threads._most, 0
 
         def free():
@@ -70,17 +70,6 @@ def threads_refused(store, terms):
             free()
 
 
-@contextlib.contextmanager
-def running(queue):
-    worker = Worker(queue, grace=60)
-    worker.start()
-    try:
-        yield worker
-    finally:
-        worker.stop()
-        assert worker.join(60)
-
-
 def outcomes(queue, ids):
     return {attempt.outcome for id in ids for attempt in queue.history(id)}
 
@@ -90,7 +79,7 @@ def outcomes(queue, ids):
 def test_who_can_start_jobs_gets_them_from_who_cannot(store, blocked, terms):
     queue, other = JobQueue(store), JobQueue(store)
     other.handler("t", retry=Fixed(0, attempts=1), **terms)(plain)
-    with blocked(store, terms), running(other):
+    with blocked(store, terms), working(other):
         ids = queue.put_many(queue.job("t") for _ in range(NUMBER))
         for id in ids:
             assert finished(queue, id).state is State.DONE, "while the first one is still blocked"
@@ -110,36 +99,38 @@ def test_jobs_that_could_not_start_spend_no_attempt(store, blocked, terms):
     assert outcomes(queue, ids) <= {Outcome.DONE, Outcome.RELEASED}
 
 
-def test_a_worker_without_threads_says_so_once(store, monkeypatch, caplog):
+@pytest.fixture
+def refused(monkeypatch):
+    """Let the first five starts of a thread of this name fail; return a function of the name that gives the tries."""
     start, tries = threading.Thread.start, []
 
-    def refused(thread):
-        if thread.name == "pywheel-handlers" and len(tries) < 5:
-            tries.append(thread)
-            raise RuntimeError("can't start new thread")
-        start(thread)
+    def refuse(name):
+        def started(thread):
+            if thread.name == name and len(tries) < 5:
+                tries.append(thread)
+                raise RuntimeError("can't start new thread")
+            start(thread)
 
-    monkeypatch.setattr(threading.Thread, "start", refused)
+        monkeypatch.setattr(threading.Thread, "start", started)
+        return tries
+
+    return refuse
+
+
+def test_a_worker_without_threads_says_so_once(store, refused, caplog):
+    tries = refused("pywheel-handlers")
     queue = JobQueue(store)
     queue.handler("t", ttr=1)(plain)
-    with running(queue):
+    with working(queue):
         assert finished(queue, queue.put("t")).state is State.DONE
     assert len(tries) == 5
     assert sum("no thread" in record.getMessage() for record in caplog.records) == 1
 
 
-def test_a_loop_that_gets_no_thread_begins_when_it_gets_one(store, monkeypatch):
-    start, tries = threading.Thread.start, []
-
-    def refused(thread):
-        if thread.name == "pywheel-loop" and len(tries) < 5:
-            tries.append(thread)
-            raise RuntimeError("can't start new thread")
-        start(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", refused)
+def test_a_loop_that_gets_no_thread_begins_when_it_gets_one(store, refused):
+    tries = refused("pywheel-loop")
     queue = JobQueue(store)
     queue.handler("t", ttr=1, retry=Fixed(0, attempts=1))(swift)
-    with running(queue):
+    with working(queue):
         assert finished(queue, queue.put("t")).state is State.DONE
     assert len(tries) == 5

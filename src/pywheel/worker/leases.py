@@ -62,6 +62,7 @@ class Leases:
     def __init__(self) -> None:
         self._all: dict[Lease, None] = {}  # in order
         self._held: dict[Lease, None] = {}
+        self._waiting: dict[Lease, None] = {}  # in their pools, and some that have left them since
         self._kept: dict[Lease, None] = {}
         self.bytes = 0
         """The bodies of all of them."""
@@ -76,6 +77,7 @@ class Leases:
         """Take claims in."""
         for lease in leases:
             self._all[lease] = None
+            self._waiting[lease] = None
             self.bytes += len(lease.job.body)
             if not lease.begun:
                 self._held[lease] = None
@@ -87,6 +89,7 @@ class Leases:
         """Forget a claim."""
         if lease in self._all:
             del self._all[lease]
+            self._waiting.pop(lease, None)
             self.bytes -= len(lease.job.body)
             if not lease.begun:
                 del self._held[lease]
@@ -106,11 +109,13 @@ class Leases:
     def stuck(self, now: float) -> dict[Topic, bool]:
         """Return the topics in whose pools a job has waited for too long, and whether one of them should have begun."""
         found: dict[Topic, bool] = {}
-        for lease in self._all:
+        for lease in list(self._waiting):
             waited = now - lease.claimed
             if waited < _SOON:
                 break  # those that follow were claimed later
-            if lease.started is None and not lease.ended and waited >= min(_STUCK, (lease.until - lease.claimed) / 2):
+            if lease.started is not None or lease.ended:
+                del self._waiting[lease]  # looked at once, however long its handler runs
+            elif waited >= min(_STUCK, (lease.until - lease.claimed) / 2):
                 found[lease.topic] = found.get(lease.topic, False) or lease.begun
         return found
 
