@@ -8,8 +8,9 @@ SANITIZED := $(VENV)-sanitized
 TSAN := $(VENV)-tsan
 PEERS := $(VENV)-peers
 NATIVE := $(wildcard src/wheel/*) setup.py pyproject.toml
-# As many workers as processors; one that has nothing left takes from another. ARGS="-n 0": all in one process.
-PARALLEL := -n auto --dist worksteal
+# More than there are processors, as tests of processes wait a third of their time; a worker of pytest's that has nothing
+# left takes from another. ARGS="-n 0": all in one process.
+PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)') --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test asyncio crash bench bench-jobs bench-jobs-peers lint format types sanitize tsan package clean

@@ -94,13 +94,12 @@ class _Supervised(Worker):
     """A worker that drains at the first SIGTERM and takes no notice of others."""
 
     def stop(self) -> None:
-        if not self._stopping.is_set():
-            super().stop()
+        self._stop_once()
 
     def stop_now(self) -> None:
         """Drain, and end the grace."""
-        self.stop()
-        super().stop()
+        self._grace = 0.0
+        self._stop_once()
 
 
 class _Orphanage(threading.Thread):

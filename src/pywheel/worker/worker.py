@@ -87,7 +87,7 @@ class Worker:
         self._loop = Loop()
         most = sum(handler.concurrency for handler in handlers.values() if _in_threads(handler))
         self._threads = Threads(min(max(most, 1), _MOST_THREADS))
-        self._stopping = threading.Event()
+        self._stopping = False  # no Event: a signal may come in the middle of its own handler, and find it locked
         self._notifier = self.store.notifier(name or f"{socket.gethostname()}:{os.getpid()}")
         try:
             self.dispatcher = Dispatcher(
@@ -126,7 +126,7 @@ class Worker:
                 self._work()
                 self._drain()
             except StoreClosed:
-                if not self._stopping.is_set():
+                if not self._stopping:
                     raise
             except StoreReplaced:
                 self._outlast()
@@ -141,9 +141,13 @@ class Worker:
 
     def stop(self) -> None:
         """Begin to drain: claim nothing more. From any thread, and from signal handlers; `join` waits for the end."""
-        if self._stopping.is_set():
+        if self._stopping:
             self._grace = 0.0
-        self._stopping.set()
+        self._stop_once()
+
+    def _stop_once(self) -> None:
+        """Begin to drain; called again, nothing."""
+        self._stopping = True
         self._notifier.wake()
 
     def join(self, timeout: float | None = None) -> bool:
@@ -164,11 +168,11 @@ class Worker:
     def _work(self) -> None:
         self._events.tell(WorkerStarted(self.name, self.store.url))
         announced = self._announce()
-        while not self._stopping.is_set():
+        while not self._stopping:
             if self.dispatcher.step() and not announced:
                 announced = self._announce()
             self._pulse(ready=announced)
-            if not self._stopping.is_set():
+            if not self._stopping:
                 self.dispatcher.sleep()
 
     def _announce(self) -> bool:
@@ -201,8 +205,8 @@ class Worker:
         """Let handlers finish though the store is gone: their ends can be told to nobody."""
         self.dispatcher.drain()
         left = self.dispatcher.abandon()
-        if not self._stopping.is_set():
-            self._stopping.set()  # from here on a signal ends the grace
+        if not self._stopping:
+            self._stopping = True  # from here on a signal ends the grace
             self._events.tell(WorkerDrains(self.name, self._grace))
         began = time.monotonic()
         self._await(left, lambda: self._grace - (time.monotonic() - began))
@@ -239,7 +243,7 @@ class Worker:
             return
 
         def told(number: int, frame: Any) -> None:  # noqa: ARG001  (what signal.signal calls)
-            if number != _HANG_UP or not self._stopping.is_set():
+            if number != _HANG_UP or not self._stopping:
                 self.stop()
 
         numbers = [signal.SIGINT, signal.SIGTERM]

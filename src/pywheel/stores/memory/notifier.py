@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
+from queue import Empty, SimpleQueue
 from typing import Final
 
 from ..._errors import StoreClosed
@@ -128,7 +130,7 @@ class MemoryNotifier(Notifier):
         self._presence = presence
         self._lock = presence.changing
         self._due_now = due_now
-        self._event = threading.Event()
+        self._bell: SimpleQueue[None] = SimpleQueue()  # what a signal handler may ring while this thread waits for it
         self._rung = False
         self._log: dict[int, None] = {}  # jobs, each once
         self._missed = False
@@ -148,7 +150,7 @@ class MemoryNotifier(Notifier):
     def rung(self) -> None:
         """Let it look."""
         self._rung = True
-        self._event.set()
+        self.wake()
 
     # ---- for the worker ---------------------------------------------------------------------------------------------
 
@@ -188,15 +190,18 @@ class MemoryNotifier(Notifier):
 
     def wait(self, seconds: float) -> bool:
         """Return when rung or woken."""
-        if not self._presence.closed:
-            self._event.wait(max(seconds, 0))
-        self._event.clear()
+        with suppress(Empty):
+            self._bell.get(not self._presence.closed, max(seconds, 0))
+        with suppress(Empty):
+            while True:
+                self._bell.get_nowait()
         rung, self._rung = self._rung, False
         return rung
 
     def wake(self) -> None:
         """End a wait."""
-        self._event.set()
+        if self._bell.empty():
+            self._bell.put(None)
 
     def ring(self, worker: str) -> None:
         """Wake another worker."""
