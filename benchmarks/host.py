@@ -41,3 +41,13 @@ def processor_ticks() -> tuple[int, int]:
     """Return those that the host took from this machine so far, and all."""
     ticks = [int(text) for text in Path("/proc/stat").read_text().split()[1:9]]
     return ticks[7], sum(ticks)
+
+
+def processor_seconds() -> tuple[float, float] | None:
+    """Return what all programs used so far, and what this process and its children that have ended; None if unknown."""
+    try:
+        ticks = [int(text) for text in Path("/proc/stat").read_text().split()[1:9]]
+    except OSError:
+        return None
+    idle, waiting = ticks[3], ticks[4]
+    return (sum(ticks) - idle - waiting) / os.sysconf("SC_CLK_TCK"), sum(os.times()[:4])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,16 @@ STYLE: dict[Any, Any] = {
 
 
 def bars(
-    panel: Any, title: str, values: Mapping[str, float], label: Callable[[float], str], *, height: float = 0.65
+    panel: Any,
+    title: str,
+    values: Mapping[str, float],
+    label: Callable[[float], str],
+    *,
+    ours: Container[str] = ("pywheel",),
+    height: float = 0.65,
 ) -> None:
     """Draw one bar for each, the first at the bottom, and write its value behind it."""
-    colours = [OURS if name == "pywheel" else THEIRS for name in values]
+    colours = [OURS if name in ours else THEIRS for name in values]
     drawn = panel.barh(list(values), list(values.values()), color=colours, height=height)
     panel.bar_label(drawn, [label(value) for value in values.values()], padding=4, fontsize=9)
     panel.tick_params(axis="y", length=0)

@@ -10,7 +10,7 @@ import copy
 import gc
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 Stages = Mapping[str, tuple[float, int]]  # measure -> (nanoseconds, operations)
@@ -29,15 +29,20 @@ class Interleaved:
         self._benchmark = benchmark
         benchmark._mode = "interleaved"  # or it would say that it was not used
 
-    def run(self, runs: Mapping[str, Callable[[], Stages]], *, rounds: int, **about: Any) -> None:
-        """Let each of `runs` take its turn, `rounds` times over. The garbage collector stays on.
+    def run(
+        self, runs: Mapping[str, Callable[[], Stages]], *, rounds: int, once: Container[str] = (), **about: Any
+    ) -> None:
+        """Let each of `runs` take its turn, `rounds` times over, those in `once` in the first round only.
 
-        A turn of a small run is many runs: the first, which finds the caches cold, is thrown away, the rest added up.
+        The garbage collector stays on. A turn of a small run is many runs: the first, which finds the caches cold, is
+        thrown away, the rest added up.
         """
         warm = ENOUGH // (about.get("size") or ENOUGH)
         seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
         names = list(runs)
         for number in range(rounds):
+            if number == 1:
+                names = [name for name in names if name not in once]
             for name in names[number % len(names) :] + names[: number % len(names)]:
                 gc.collect()
                 for measure, (nanoseconds, operations) in _turn(runs[name], warm).items():

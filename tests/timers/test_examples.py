@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.implementations import CORES
 from tests.isolated.child import environment
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+NO_UVLOOP = pytest.mark.skipif(find_spec("uvloop") is None, reason="uvloop is not installed")
 
 SHORT = {
     "echo_server.py": ["--connections", "200", "--timeout", "0.3", "--packets", "2"],
@@ -49,6 +51,15 @@ def test_an_example_says_what_it_is_and_takes(name):
 def test_the_echo_server_closes_every_connection_that_falls_silent_and_none_early(core):
     output = run("echo_server.py", *SHORT["echo_server.py"], core=core)
     assert number_before("connected", output) == 200
+    assert number_before("were closed as idle", output) == 200
+    assert number_before("of them too early", output) == 0
+    assert number_before("timers left", output) == 0
+
+
+@pytest.mark.parametrize("loop", ["EventLoop", pytest.param("uvloop", marks=NO_UVLOOP)])
+@pytest.mark.parametrize("core", CORES)
+def test_the_echo_server_is_the_same_on_other_loops(loop, core):
+    output = run("echo_server.py", *SHORT["echo_server.py"], "--loop", loop, core=core)
     assert number_before("were closed as idle", output) == 200
     assert number_before("of them too early", output) == 0
     assert number_before("timers left", output) == 0

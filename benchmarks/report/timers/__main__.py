@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks.report.timers import charts
+from benchmarks.report.timers import charts, programs
 from benchmarks.report.timers.goal import Goal
 from benchmarks.report.timers.page import page
 from benchmarks.report.timers.readme import figures, with_figures
@@ -37,6 +37,7 @@ def main() -> None:
     timer_lines = timer_goals(results)
     charts.comparison(results, root / "docs/images/comparison.svg")
     charts.scaling(results, root / "docs/images/scaling.svg")
+    programs.picture(results, root / "docs/images/programs.svg")
     (root / "docs/benchmarks.md").write_text(page(results, lines, timer_lines), encoding="utf-8")
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     (root / "README.md").write_text(with_figures(readme, figures(results)), encoding="utf-8")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from benchmarks.report.timers import tables
 from benchmarks.report.timers.goal import Goal
+from benchmarks.report.timers.programs import programs
 from benchmarks.report.timers.results import Results
 
 PAGE = Path(__file__).with_name("page.md")
@@ -16,9 +17,13 @@ def page(results: Results, lines: list[Goal], timer_lines: list[Goal]) -> str:
     horizons = ("schedule", "cancel", "schedule+cancel", "reschedule", "delivery")
     return PAGE.read_text(encoding="utf-8").format(
         machine=machine(results),
+        taken=taken(results),
+        missed=tables.missed([*lines, *timer_lines]),
         goals=tables.goals(lines),
         timer_goals=tables.goals(timer_lines),
+        programs=programs(results),
         callbacks=tables.callbacks(results),
+        timeouts=tables.timeouts(results),
         calls=tables.comparisons(results),
         bulk=tables.bulk(results),
         ticks=tables.ticks(results),
@@ -37,3 +42,11 @@ def machine(results: Results) -> str:
     cores = about.get("cpu", {}).get("count", "?")
     python = f"{about['python_implementation']} {about['python_version']}"
     return f"pywheel {about['pywheel']['version']}, {python}, {about['system']}, {processor}, {cores} cores."
+
+
+def taken(results: Results) -> str:
+    """Return when, and how quiet the machine was."""
+    about = results.machine["pywheel"]
+    text = f"From one run, on {results.date}, of {about['seconds'] / 60:.0f} minutes."
+    others = about["others"]
+    return text if others is None else f"{text} Other programs took {others:.0%} of the processors meanwhile."

@@ -14,6 +14,7 @@ class Results:
     def __init__(self, path: Path) -> None:
         content = json.loads(path.read_text())
         self.machine: dict[str, Any] = content["machine_info"]
+        self.date = content["datetime"].partition("T")[0]
         self._seconds: dict[tuple[str, str, int, str], list[float]] = {}
         self._values: dict[tuple[str, str, int, str], dict[str, float]] = {}
         for entry in content["benchmarks"]:
@@ -28,12 +29,15 @@ class Results:
         return median(seconds) * 1e9 if seconds else None
 
     def ratio(self, measure: str, peer: str, base: str, size: int = 0, workload: str = "uniform") -> float | None:
-        """Return how many times the time of `base` the peer took: the median of the rounds' ratios."""
+        """Return how many times the time of `base` the peer took: the median of the rounds' ratios.
+
+        Who had fewer turns had them in the first rounds.
+        """
         ours = self._seconds.get((measure, base, size, workload))
         theirs = self._seconds.get((measure, peer, size, workload))
         if not ours or not theirs:
             return None
-        return median(their / our for their, our in zip(theirs, ours, strict=True))
+        return median(their / our for their, our in zip(theirs, ours, strict=False))
 
     def more_ms(self, measure: str, peer: str, base: str, size: int) -> float | None:
         """Return how many milliseconds more than `base` the peer took: the median of the rounds' differences."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from benchmarks.report import text
-from benchmarks.report.text import spoken, table, times
+from benchmarks.report.text import item, spoken, table, times
 from benchmarks.report.timers.goal import Goal
 from benchmarks.report.timers.results import Results
 
@@ -39,6 +39,18 @@ def goals(lines: Iterable[Goal]) -> str:
     return table(
         ("measure", "goal", "measured", "met"), [(line.measure, line.goal, line.measured, line.met) for line in lines]
     )
+
+
+def missed(lines: Iterable[Goal]) -> str:
+    """Return a list of the goals that were not reached, or not measured."""
+    items = [
+        item(
+            f"{line.measure}: {line.goal}, " + (line.met if line.met == "not measured" else f"measured {line.measured}")
+        )
+        for line in lines
+        if line.met != "yes"
+    ]
+    return "".join(items).rstrip() or "None."
 
 
 def comparisons(results: Results, workload: str = "uniform", measures: Iterable[str] = MEASURES) -> str:
@@ -140,3 +152,15 @@ def callbacks(results: Results) -> str:
         ]
         rows.append((measure, spoken(ours) if ours else "", *others))
     return table(("", "AsyncTimers", "Timers", "asyncio", "uvloop"), rows)
+
+
+def timeouts(results: Results) -> str:
+    """Return what a timeout takes on each loop, and what nothing can do without there."""
+    names = ("pywheel.timeout", "asyncio.timeout", "floor")
+    rows = []
+    for measure in ("timeout", "timeout around sleep(0)"):
+        for kind in ("EventLoop", "asyncio", "uvloop"):
+            taken = [results.ns(measure, name, workload=f"on {kind}") for name in names]
+            ratio = results.ratio(measure, names[1], names[0], workload=f"on {kind}")
+            rows.append((f"{measure}, on {kind}", *(spoken(each) if each else "" for each in taken), times(ratio)))
+    return table(("", *names, "faster"), rows)

@@ -13,7 +13,14 @@ IN_A_LOOP = ("call_later+cancel", "call_at+fire", "timeout in sequence")
 
 def timer_goals(results: Results) -> list[Goal]:
     """Return every goal with what was measured."""
-    return [*_event_loop(results), *_timeouts(results), *_drivers(results), *_lateness(results), *_cost(results)]
+    return [
+        *_event_loop(results),
+        *_timeouts(results),
+        *_drivers(results),
+        *_lateness(results),
+        *_cost(results),
+        *_process(results),
+    ]
 
 
 def _event_loop(results: Results) -> list[Goal]:
@@ -32,15 +39,12 @@ def _event_loop(results: Results) -> list[Goal]:
 
 
 def _timeouts(results: Results) -> list[Goal]:
-    goals = []
-    for measure, about in (("timeout", "in sequence"), ("timeout around sleep(0)", "around a `sleep(0)`")):
-        ratios = [
-            results.ratio(measure, "asyncio.timeout", "pywheel.timeout", workload=f"on {kind}")
-            for kind in (LOOP, "asyncio", "uvloop")
-        ]
-        what = f"`pywheel.timeout` against asyncio's, {about}: on `EventLoop` / asyncio's loop / uvloop"
-        goals.append(Goal(what, [Part(3, ratio) for ratio in ratios], "x faster", ">="))
-    return goals
+    ratios = [
+        results.ratio("timeout", "asyncio.timeout", "pywheel.timeout", workload=f"on {kind}")
+        for kind in (LOOP, "asyncio", "uvloop")
+    ]
+    what = "`pywheel.timeout` against asyncio's, in sequence: on `EventLoop` / asyncio's loop / uvloop"
+    return [Goal(what, [Part(3, ratio) for ratio in ratios], "x faster", ">=")]
 
 
 def _drivers(results: Results) -> list[Goal]:
@@ -96,4 +100,17 @@ def _cost(results: Results) -> list[Goal]:
             "x",
         ),
         Goal("1M periodic timers at one minute: of one core", [Part(10, None if core is None else core * 100)], " %"),
+    ]
+
+
+def _process(results: Results) -> list[Goal]:
+    exits = [results.ns("exit", core, M, "process") for core in ("native", "pure")]
+    module = results.ns("import", "pywheel", workload="process")
+    return [
+        Goal(
+            "exit of a process with 1M timers of `ThreadTimers` pending: native / pure twin",
+            [Part(2, None if nanoseconds is None else nanoseconds / 1e9) for nanoseconds in exits],
+            " s",
+        ),
+        Goal("`import pywheel`", [Part(25, None if module is None else module / 1e6)], " ms"),
     ]

@@ -1,0 +1,68 @@
+"""The whole programs, servers with idle timeouts: a table for each, and a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from matplotlib import pyplot
+
+from benchmarks.report.style import STYLE, bars, save, without_scale
+from benchmarks.report.text import number, spoken, table
+from benchmarks.report.timers.results import Results
+
+PROGRAMS = {"echo": "An echo server", "http": "An HTTP server"}
+CONNECTIONS, PROGRAM = 2_000, "programs"
+FIRST = "asyncio + call_later"
+
+
+def programs(results: Results) -> str:
+    """Return a section for each program that was measured."""
+    sections = []
+    for program, title in PROGRAMS.items():
+        rate = results.value("rate", program, FIRST, CONNECTIONS, PROGRAM)
+        if rate is not None:
+            head = ("loop + timers", "requests/s", "its core", "a request", "of asyncio's", "p50", "p99")
+            sections.append(
+                f"### {title}\n\nAnswers at {rate:,.0f} requests/s.\n\n" + table(head, _rows(results, program))
+            )
+    return "\n\n".join(sections) or "Not measured."
+
+
+def _rows(results: Results, program: str) -> list[tuple[str, ...]]:
+    rows = []
+    for peer in results.peers(program, PROGRAM):
+
+        def value(name: str, peer: str = peer) -> float:
+            return results.value(name, program, peer, CONNECTIONS, PROGRAM) or 0
+
+        took = results.ns(program, peer, CONNECTIONS, PROGRAM) or 0
+        share = results.ratio(program, peer, FIRST, CONNECTIONS, PROGRAM) or 0
+        late = [spoken(value(name) * 1e6) for name in ("p50_ms", "p99_ms")]
+        rows.append((peer, number(value("a_second")), f"{value('busy'):.0%}", spoken(took), f"{share:.2f}x", *late))
+    return rows
+
+
+def picture(results: Results, path: Path) -> None:
+    """Draw the processor time of a request, one panel for each program."""
+    known = [program for program in PROGRAMS if results.peers(program, PROGRAM)]
+    if not known:
+        return
+    with pyplot.rc_context(STYLE):
+        figure, panels = pyplot.subplots(
+            1, len(known), figsize=(4.9 * len(known), 2.9), layout="constrained", squeeze=False
+        )
+        for panel, program in zip(panels.flat, known, strict=True):
+            peers = sorted(
+                results.peers(program, PROGRAM),
+                key=lambda peer: results.ns(program, peer, CONNECTIONS, PROGRAM) or 0,
+                reverse=True,
+            )
+            times = {peer: results.ns(program, peer, CONNECTIONS, PROGRAM) or 0 for peer in peers}
+            ours = [peer for peer in peers if "AsyncTimers" in peer or "EventLoop" in peer]
+            bars(panel, PROGRAMS[program], times, spoken, ours=ours)
+            panel.set_xlim(0, max(times.values()) * 1.15)
+            without_scale(panel)
+        figure.supxlabel(
+            "processor time of the server for one request, its idle timeout started anew; shorter is better", fontsize=9
+        )
+        save(figure, path)
