@@ -56,7 +56,8 @@ bench-jobs-peers: $(PEERS)/peers.group $(PEERS)/native
 
 bench: $(VENV)/bench.group $(VENV)/native
 	@mkdir -p build
-	@$(BIN)/python -m pytest benchmarks/timers -o faulthandler_timeout=0 --benchmark-columns=median,min,max,rounds \
+	@$(BIN)/python -m pytest benchmarks/timers -v -o console_output_style=count -o faulthandler_timeout=0 \
+	--benchmark-columns=median,min,max,rounds \
 	--benchmark-json=build/benchmarks.json $(ARGS)
 	@$(BIN)/python -m benchmarks.report.timers build/benchmarks.json
 

@@ -33,7 +33,7 @@ def test_start_cancel_and_reset(interleaved: Interleaved) -> None:
 
 def test_start_from_another_thread(interleaved: Interleaved) -> None:
     runs = {"ThreadTimers": _thread_timers, "threading.Timer": _threading_timer}
-    interleaved.run(runs, rounds=3 if QUICK else 7, size=THREADS, workload="callbacks")
+    interleaved.run(runs, rounds=3, size=THREADS, workload="callbacks")
 
 
 def _thread_timers() -> Stages:

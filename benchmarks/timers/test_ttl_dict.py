@@ -51,13 +51,13 @@ PEERS: dict[str, Make] = {
 @pytest.mark.parametrize("size", (1_000, 100_000))
 def test_ttl_dict(interleaved: Interleaved, size: int) -> None:
     runs = {name: partial(use, make, size) for name, make in PEERS.items()}
-    interleaved.run(runs, rounds=rounds(size), size=size, workload="TTL")
+    interleaved.run(runs, rounds=rounds(size) // 2 + 1, size=size, workload="TTL")
 
 
 @pytest.mark.parametrize("size", (1_000, 100_000))
 def test_expiring(interleaved: Interleaved, size: int) -> None:
     runs = {"TTLDict": partial(expire_ttl_dict, size), "TTLCache": partial(expire_ttl_cache, size)}
-    interleaved.run(runs, rounds=rounds(size), size=size, workload="TTL")
+    interleaved.run(runs, rounds=rounds(size) // 2 + 1, size=size, workload="TTL")
 
 
 def use(make: Make, size: int) -> Stages:

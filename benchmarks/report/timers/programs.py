@@ -47,22 +47,19 @@ def picture(results: Results, path: Path) -> None:
     known = [program for program in PROGRAMS if results.peers(program, PROGRAM)]
     if not known:
         return
+    peers = results.peers(known[0], PROGRAM)[::-1]  # the first at the top
+    ours = [peer for peer in peers if "AsyncTimers" in peer or "EventLoop" in peer]
     with pyplot.rc_context(STYLE):
         figure, panels = pyplot.subplots(
-            1, len(known), figsize=(4.9 * len(known), 2.9), layout="constrained", squeeze=False
+            1, len(known), figsize=(9, 2.9), sharey=True, layout="constrained", squeeze=False
         )
         for panel, program in zip(panels.flat, known, strict=True):
-            peers = sorted(
-                results.peers(program, PROGRAM),
-                key=lambda peer: results.ns(program, peer, CONNECTIONS, PROGRAM) or 0,
-                reverse=True,
-            )
             times = {peer: results.ns(program, peer, CONNECTIONS, PROGRAM) or 0 for peer in peers}
-            ours = [peer for peer in peers if "AsyncTimers" in peer or "EventLoop" in peer]
             bars(panel, PROGRAMS[program], times, spoken, ours=ours)
             panel.set_xlim(0, max(times.values()) * 1.15)
             without_scale(panel)
         figure.supxlabel(
-            "processor time of the server for one request, its idle timeout started anew; shorter is better", fontsize=9
+            "processor time of the server for one request that starts its connection's timeout anew, shorter is better",
+            fontsize=9,
         )
         save(figure, path)
