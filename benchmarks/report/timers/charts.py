@@ -87,7 +87,7 @@ def scaling(results: Results, path: Path) -> None:
                     )
             panel.set_title(measure, loc="left")
             panel.loglog()
-            panel.set_ylim(10, 30_000)  # sched's cancel is O(n): it leaves the picture
+            panel.set_ylim(5, 30_000)  # sched's cancel is O(n): it leaves the picture
             panel.grid(axis="y", color="#dddddd", linewidth=0.7)
             _time_axis(panel.yaxis)
             panel.xaxis.set_major_locator(FixedLocator(results.sizes("schedule")))
