@@ -36,7 +36,13 @@ class Goal:
 
     @property
     def measured(self) -> str:
-        return " / ".join("-" if part.measured is None else _short(part.measured) for part in self.parts) + self.unit
+        return " / ".join(map(_short, self.parts)) + self.unit
+
+    @property
+    def marked(self) -> str:
+        """Return what was measured, in Markdown, with what is missed in bold."""
+        numbers = (f"**{_short(part)}**" if part.met(self.sense) is False else _short(part) for part in self.parts)
+        return " / ".join(numbers) + self.unit
 
     @property
     def met(self) -> str:
@@ -47,7 +53,10 @@ class Goal:
         return "not measured" if None in answers else "yes"
 
 
-def _short(number: float) -> str:
+def _short(part: Part) -> str:
+    number = part.measured
+    if number is None:
+        return "-"
     if abs(number) >= 100:
         return f"{number:.0f}"
     return f"{number:.1f}" if abs(number) >= 10 else f"{number:.2g}" if abs(number) < 1 else f"{number:.2f}"

@@ -30,6 +30,7 @@ def page(results: Results, lines: list[Goal], timer_lines: list[Goal]) -> str:
         growth=tables.growth(results),
         memory=tables.memory(results),
         collection=tables.collection(results),
+        ttl_dict=tables.ttl_dict(results),
         workloads=tables.workloads(results),
         horizons=tables.comparisons(results, "horizons", horizons),
     )

@@ -37,20 +37,18 @@ MEASURES = {
 def goals(lines: Iterable[Goal]) -> str:
     """Return the goals and what was measured."""
     return table(
-        ("measure", "goal", "measured", "met"), [(line.measure, line.goal, line.measured, line.met) for line in lines]
+        ("measure", "goal", "measured", "met"), [(line.measure, line.goal, line.marked, line.met) for line in lines]
     )
 
 
 def missed(lines: Iterable[Goal]) -> str:
     """Return a list of the goals that were not reached, or not measured."""
-    items = [
-        item(
-            f"{line.measure}: {line.goal}, " + (line.met if line.met == "not measured" else f"measured {line.measured}")
-        )
-        for line in lines
-        if line.met != "yes"
-    ]
+    items = [item(f"{line.measure}: {_seen(line)}, goal {line.goal}") for line in lines if line.met != "yes"]
     return "".join(items).rstrip() or "None."
+
+
+def _seen(line: Goal) -> str:
+    return "not measured" if line.met == "not measured" else f"measured {line.marked}"
 
 
 def comparisons(results: Results, workload: str = "uniform", measures: Iterable[str] = MEASURES) -> str:
@@ -164,3 +162,15 @@ def timeouts(results: Results) -> str:
             ratio = results.ratio(measure, names[1], names[0], workload=f"on {kind}")
             rows.append((f"{measure}, on {kind}", *(spoken(each) if each else "" for each in taken), times(ratio)))
     return table(("", *names, "faster"), rows)
+
+
+def ttl_dict(results: Results) -> str:
+    """Return what TTLDict takes, and how many times that cachetools takes."""
+    names = ("TTLDict, bounded", "TTLCache", "TTLCache, with a lock")
+    rows = []
+    for measure in ("set", "[]", "get", "touch", "set again", "set, when full", "expire"):
+        for size in results.sizes(measure, "TTL"):
+            ours = results.ns(measure, "TTLDict", size, "TTL")
+            others = [times(results.ratio(measure, name, "TTLDict", size, "TTL")) for name in names]
+            rows.append((f"{measure}, {text.size(size)}", spoken(ours) if ours else "", *others))
+    return table(("", "TTLDict", *names), rows)
