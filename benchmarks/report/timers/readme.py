@@ -6,6 +6,7 @@ import re
 
 from benchmarks.report.text import spoken
 from benchmarks.report.timers.page import machine
+from benchmarks.report.timers.programs import CONNECTIONS, PROGRAM
 from benchmarks.report.timers.results import Results
 from benchmarks.report.timers.wheel_goals import WHEEL
 
@@ -31,9 +32,22 @@ def figures(results: Results) -> str:
         f"heapq takes {times('delivery', 'heapq', most)} as long.\n",
         f"- `KeyWheel`'s bulk calls take {bulk[0]} to schedule one, {bulk[1]} to cancel one in random order, ",
         f"{bulk[2]} to deliver one.\n",
+        _echo(results),
         f"- A timer takes {memory:.0f} bytes. A jump over 2^40 empty ticks takes {own('jump of 2^40', WHEEL, 0)}.",
     )
     return f"Measured on {machine(results)}\n\n" + "".join(lines)
+
+
+def _echo(results: Results) -> str:
+    ours, theirs = (f"uvloop + {timers}" for timers in ("AsyncTimers", "call_later"))
+    took = results.ns("echo", ours, CONNECTIONS, PROGRAM)
+    ratio = results.ratio("echo", theirs, ours, CONNECTIONS, PROGRAM)
+    if took is None or ratio is None:
+        return ""
+    return (
+        f"- An echo server on uvloop, {CONNECTIONS:,} connections with an idle timeout each, takes {spoken(took)} of "
+        f"processor time for a message with `AsyncTimers`, {ratio:.1f} times that with uvloop's own timers.\n"
+    )
 
 
 def with_figures(readme: str, text: str) -> str:
