@@ -124,6 +124,30 @@ def collection(results: Results) -> str:
     return table(("a million payloads in", "gc.collect"), rows)
 
 
+def timeouts(results: Results) -> str:
+    """Return what a timeout takes on each loop, and what nothing can do without there."""
+    names = ("pywheel.timeout", "asyncio.timeout", "floor")
+    rows = []
+    for measure in ("timeout", "timeout around sleep(0)"):
+        for kind in ("EventLoop", "asyncio", "uvloop"):
+            taken = [results.ns(measure, name, workload=f"on {kind}") for name in names]
+            ratio = results.ratio(measure, names[1], names[0], workload=f"on {kind}")
+            rows.append((f"{measure}, on {kind}", *(spoken(each) if each else "" for each in taken), times(ratio)))
+    return table(("", *names, "faster"), rows)
+
+
+def ttl_dict(results: Results) -> str:
+    """Return what TTLDict takes, and how many times that cachetools takes."""
+    names = ("TTLDict, bounded", "TTLCache", "TTLCache, with a lock")
+    rows = []
+    for measure in ("set", "[]", "get", "touch", "set again", "set, when full", "expire"):
+        for size in results.sizes(measure, "TTL"):
+            ours = results.ns(measure, "TTLDict", size, "TTL")
+            others = [times(results.ratio(measure, name, "TTLDict", size, "TTL")) for name in names]
+            rows.append((f"{measure}, {text.size(size)}", spoken(ours) if ours else "", *others))
+    return table(("", "TTLDict", *names), rows)
+
+
 def workloads(results: Results) -> str:
     """Return the timeout workload and the recorded trace, beside the others."""
     names = ("TimingWheel", "KeyWheel", "empty call", "pure TimingWheel", "heapq", "asyncio")
@@ -150,27 +174,3 @@ def callbacks(results: Results) -> str:
         ]
         rows.append((measure, spoken(ours) if ours else "", *others))
     return table(("", "AsyncTimers", "Timers", "asyncio", "uvloop"), rows)
-
-
-def timeouts(results: Results) -> str:
-    """Return what a timeout takes on each loop, and what nothing can do without there."""
-    names = ("pywheel.timeout", "asyncio.timeout", "floor")
-    rows = []
-    for measure in ("timeout", "timeout around sleep(0)"):
-        for kind in ("EventLoop", "asyncio", "uvloop"):
-            taken = [results.ns(measure, name, workload=f"on {kind}") for name in names]
-            ratio = results.ratio(measure, names[1], names[0], workload=f"on {kind}")
-            rows.append((f"{measure}, on {kind}", *(spoken(each) if each else "" for each in taken), times(ratio)))
-    return table(("", *names, "faster"), rows)
-
-
-def ttl_dict(results: Results) -> str:
-    """Return what TTLDict takes, and how many times that cachetools takes."""
-    names = ("TTLDict, bounded", "TTLCache", "TTLCache, with a lock")
-    rows = []
-    for measure in ("set", "[]", "get", "touch", "set again", "set, when full", "expire"):
-        for size in results.sizes(measure, "TTL"):
-            ours = results.ns(measure, "TTLDict", size, "TTL")
-            others = [times(results.ratio(measure, name, "TTLDict", size, "TTL")) for name in names]
-            rows.append((f"{measure}, {text.size(size)}", spoken(ours) if ours else "", *others))
-    return table(("", "TTLDict", *names), rows)
