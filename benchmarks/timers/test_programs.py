@@ -62,7 +62,6 @@ def serving(program: str, loop: str, timers: str) -> Iterator[tuple[int, int]]:
     command += ["--idle", str(IDLE), "--processor", str(PROCESSORS[0])]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as server:
         yield server.pid, int(server.stdout.readline())
-        server.stdin.close()
 
 
 def ask_once(program: str, port: int) -> socket.socket:
