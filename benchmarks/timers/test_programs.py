@@ -29,7 +29,7 @@ VARIANTS = [(loop, timers) for loop in LOOPS for timers in ("call_later", "Async
 CONNECTIONS = 2_000
 IDLE = 10.0  # seconds: a connection that is asked on is heard from many times within
 SECONDS = 0.3 if QUICK else 0.8
-ROUNDS = {"echo": 2 if QUICK else 5, "http": 1 if QUICK else 3}
+ROUNDS = {"echo": 2 if QUICK else 4, "http": 1 if QUICK else 3}
 PROCESSORS = sorted(os.sched_getaffinity(0))
 
 
