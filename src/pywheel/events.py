@@ -1,13 +1,15 @@
 """What happened, typed. Whoever observes a queue or a worker gets these, and cannot hurt them.
 
 A listener is any callable that takes an event. It is called on the thread where the event happened, from many threads,
-and should be quick. What it raises is logged and goes no further.
+and should be quick. One that also has a method ``many`` gets the ends of a commit's jobs at once, as a list: it is
+called less often. What it raises is logged and goes no further.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 from ._errors import BadJob
@@ -152,6 +154,10 @@ Event: TypeAlias = (
 Listener: TypeAlias = Callable[[Event], object]
 
 
+_COMMON: Final = frozenset({JobsPut, JobsClaimed, BacklogSeen, JobStarted})
+"""What happens with each job; ends without an error too."""
+
+
 class Events:
     """Tells every listener.
 
@@ -162,24 +168,37 @@ class Events:
     def __init__(self, listeners: Iterable[Listener] = (), log: Listener | None = None) -> None:
         if not isinstance(listeners, Iterable):
             raise BadJob(f"listeners are given as a list of them, not {listeners!r:.40}")
-        self.listeners: tuple[Listener, ...] = tuple(map(_callable, listeners))
-        self._all = self.listeners if log is None else (log, *self.listeners)
+        self.listeners: tuple[Listener, ...] = ()
+        self._log = () if log is None else (log,)
+        for listener in listeners:
+            self.listen(listener)
 
     def listen(self, listener: Listener) -> None:
         """Tell one more listener from now on. BadJob if it cannot be called."""
-        self.listeners = (*self.listeners, _callable(listener))
-        self._all = (*self._all, listener)
+        if not callable(listener):
+            raise BadJob(f"a listener is called with each event, and {type(listener).__name__} cannot be")
+        self.listeners = (*self.listeners, listener)
 
     def tell(self, event: Event) -> None:
         """Call every listener. Never raises an Exception."""
-        for listener in self._all:
+        for listener in self.listeners if type(event) in _COMMON else self._log + self.listeners:
             try:
                 listener(event)
             except Exception:  # whatever a listener does wrong, the jobs go on
                 _LOGGER.exception("a listener failed at %s: %r", type(event).__name__, listener)
 
+    def tell_many(self, events: Sequence[JobEnded]) -> None:
+        """Call every listener with ends without an error, in order, each as seldom as it allows. Never raises."""
+        for listener in self.listeners:
+            try:
+                getattr(listener, "many", partial(_each, listener))(events)
+            except Exception:
+                _LOGGER.exception("a listener failed at %d events: %r", len(events), listener)
 
-def _callable(listener: Listener) -> Listener:
-    if not callable(listener):
-        raise BadJob(f"a listener is called with each event, and {type(listener).__name__} cannot be")
-    return listener
+
+def _each(listener: Listener, events: Sequence[Event]) -> None:
+    for event in events:
+        try:
+            listener(event)
+        except Exception:  # the others are told all the same
+            _LOGGER.exception("a listener failed at %s: %r", type(event).__name__, listener)

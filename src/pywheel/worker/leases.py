@@ -6,7 +6,8 @@ time is given back. So a lease measures the handler alone, and a hung handler ho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ..jobs.commands import Begin, Touch
@@ -62,7 +63,7 @@ class Leases:
     def __init__(self) -> None:
         self._all: dict[Lease, None] = {}  # in order
         self._held: dict[Lease, None] = {}
-        self._waiting: dict[Lease, None] = {}  # in their pools, and some that have left them since
+        self._waiting: deque[Lease] = deque()  # in their pools, and some that have left them since
         self._kept: dict[Lease, None] = {}
         self.bytes = 0
         """The bodies of all of them."""
@@ -73,11 +74,11 @@ class Leases:
     def __iter__(self) -> Iterator[Lease]:
         return iter(list(self._all))
 
-    def add(self, leases: Iterable[Lease]) -> None:
+    def add(self, leases: Sequence[Lease]) -> None:
         """Take claims in."""
+        self._waiting.extend(leases)
         for lease in leases:
             self._all[lease] = None
-            self._waiting[lease] = None
             self.bytes += len(lease.job.body)
             if not lease.begun:
                 self._held[lease] = None
@@ -89,7 +90,6 @@ class Leases:
         """Forget a claim."""
         if lease in self._all:
             del self._all[lease]
-            self._waiting.pop(lease, None)
             self.bytes -= len(lease.job.body)
             if not lease.begun:
                 del self._held[lease]
@@ -109,13 +109,15 @@ class Leases:
     def stuck(self, now: float) -> dict[Topic, bool]:
         """Return the topics in whose pools a job has waited for too long, and whether one of them should have begun."""
         found: dict[Topic, bool] = {}
-        for lease in list(self._waiting):
-            waited = now - lease.claimed
-            if waited < _SOON:
-                break  # those that follow were claimed later
-            if lease.started is not None or lease.ended:
-                del self._waiting[lease]  # looked at once, however long its handler runs
-            elif waited >= min(_STUCK, (lease.until - lease.claimed) / 2):
+        waiting = self._waiting
+        late: list[Lease] = []
+        while waiting and now - waiting[0].claimed >= _SOON:  # those that follow were claimed later
+            lease = waiting.popleft()  # looked at once, however long its handler runs
+            if lease.started is None and not lease.ended and lease in self._all:
+                late.append(lease)
+        waiting.extendleft(reversed(late))
+        for lease in late:
+            if now - lease.claimed >= min(_STUCK, (lease.until - lease.claimed) / 2):
                 found[lease.topic] = found.get(lease.topic, False) or lease.begun
         return found
 

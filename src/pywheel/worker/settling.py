@@ -20,6 +20,7 @@ from .suspects import Suspects
 
 __all__ = ["Settling"]
 
+_new: Final = tuple.__new__  # of a named tuple: without the function that its own is
 _ENOUGH: Final = 64  # ends of handlers for which a commit is worth while, though more are under way
 
 
@@ -80,14 +81,11 @@ class Settling:
     def commands(self, now: float, most: int) -> list[Command[Any]]:
         """Return the commands that settle what has ended; their outcomes go to `learn`."""
         finished, unsettled = self._finished, self._unsettled
-        while finished and len(unsettled) < most:
+        for _ in range(min(len(finished), most - len(unsettled))):
             lease = finished.popleft()
             lease.topic.left(now)
-            if lease.error is None and lease.handled:
-                unsettled.append((Ack(lease.job.id, lease.job.claims), lease))
-            else:
-                unsettled.append((self._command(lease), lease))
-        return [command for command, _ in self._unsettled]
+            unsettled.append((self._command(lease), lease))
+        return [command for command, _ in unsettled]
 
     def _command(self, lease: Lease) -> Command[Any]:
         if not lease.handled:
@@ -101,19 +99,25 @@ class Settling:
         unsettled, self._unsettled = self._unsettled, []
         telling = bool(self._events.listeners)
         settled = self._leases.settled
+        done: list[JobEnded] = []
         for (command, lease), outcome in zip(unsettled, islice(outcomes, len(unsettled)), strict=True):
             job = lease.job
             if job.lost:
                 self._suspects.cleared((job.id, job.claims))
             settled(lease)
-            if not telling and outcome is True:
-                continue  # as most of them are
-            if outcome in (False, None):
+            if outcome is True and type(command) is Ack:  # as most of them are
+                if telling:
+                    seconds = lease.ended - (lease.started or lease.ended)
+                    done.append(_new(JobEnded, (job, Outcome.DONE, State.DONE, seconds, None)))
+            elif outcome in (False, None):
                 self._events.tell(LeaseLost(job))
-            elif isinstance(command, Release):
+            elif type(command) is Release:
                 self._events.tell(JobGivenBack(job))
             else:
-                self._events.tell(_ended(command, lease, outcome))
+                assert type(command) is Nack
+                self._events.tell(_failed(command, lease, outcome))
+        if done:
+            self._events.tell_many(done)
 
     def lost(self, lease: Lease) -> None:
         """Forget a claim that is over: somebody else has the job, or will."""
@@ -122,8 +126,6 @@ class Settling:
         self._events.tell(LeaseLost(lease.job))
 
 
-def _ended(command: Command[Any], lease: Lease, outcome: Any) -> JobEnded:
+def _failed(command: Nack, lease: Lease, state: State) -> JobEnded:
     seconds = lease.ended - (lease.started or lease.ended)
-    if isinstance(command, Nack):
-        return JobEnded(lease.job, Outcome.FAILED, outcome, seconds, command.error)
-    return JobEnded(lease.job, Outcome.DONE, State.DONE, seconds, None)
+    return JobEnded(lease.job, Outcome.FAILED, state, seconds, command.error)

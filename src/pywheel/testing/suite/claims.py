@@ -118,6 +118,26 @@ class ClaimTests(StoreTests):
         assert self.store.apply([Ack(job.id, job.claims) for job in claimed.jobs]) == [True] * 400
         assert self.counts() == Counts(done=400)
 
+    def test_jobs_claimed_together_keep_what_is_their_own(self) -> None:
+        new = [
+            NewJob("t", b"", NOW),
+            NewJob("t", bytes(range(256)), NOW, key="k\0\U0001f600", headers={"a": "\0'\\", "b": "[1]"}),
+            NewJob("t", b"\0", NOW - 1, ttr=50),
+            NewJob("t", b"\xff" * 5_000, NOW, max_attempts=3),
+            NewJob("t", b"\0\xff\0", NOW, key="[]"),
+        ]
+        ids = self.apply(Put(tuple(new)))
+        first = self.claim(ids[1]).jobs[0]
+        self.apply(Nack(first.id, first.claims, 0, "no \0 \ud800"))
+        stored = {id: self.job(id) for id in ids}
+        claimed = self.claim(*ids, begin=9, bytes=5_400).jobs  # an equal share of that is less than the longest body
+        assert [job.id for job in claimed] == [ids[2], ids[0], ids[1], ids[3], ids[4]]
+        for job in claimed:
+            assert job == self.job(job.id)
+            assert job._replace(state=State.DELAYED, claims=0, attempt=0, lease_until=None) == stored[job.id]._replace(
+                claims=0, attempt=0
+            )
+
     # ---- settling ---------------------------------------------------------------------------------------------------
 
     def test_an_ack_makes_it_done_once(self) -> None:

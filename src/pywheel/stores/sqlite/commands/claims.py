@@ -18,6 +18,8 @@ __all__ = ["begin", "claim", "reserve", "touch"]
 
 _RUNNING = State.RUNNING
 _DUE = itemgetter(2, 0)
+_PLAIN = (None,) * 8
+"""What most jobs do not have: key, ttr, max_attempts, headers, claims, forgiven, lost, last error."""
 
 
 def reserve(transaction: Transaction, commands: Sequence[Reserve]) -> list[list[Job]]:
@@ -58,9 +60,15 @@ def _delayed(transaction: Transaction, ids: list[int], topic: int, small: int) -
     if not ids:
         return []
     asked = {"ids": json.dumps(ids), "topic": topic, "now": transaction.now, "small": small}
-    found = transaction.rows("due_among", asked)
-    rows = [row for row in found if row[-1] is None]
-    lost = [row[0] for row in found if row[-1] is not None and row[-1] <= transaction.now]
+    listed, bodies = transaction.row("due_among", asked)
+    rows, lost, end = [], [], 0
+    for id, due, created, size, here, lease, more in json.loads(listed):
+        end += size if here else 0
+        if lease is None:
+            body = bodies[end - size : end] if here else None
+            rows.append((id, body, due, created, *(more or _PLAIN), size))
+        elif lease <= transaction.now:
+            lost.append(id)
     for id in lost:
         settle_lost(transaction, id)
     return rows + (_delayed(transaction, lost, topic, small) if lost else [])

@@ -13,16 +13,22 @@ WHERE j.topic = ? AND j.state IS NULL AND j.due <= ?
 ORDER BY j.due, j.id
 LIMIT ?
 
--- Bodies that are longer than :small are fetched once it is known which jobs are claimed: `body_of`.
+-- As one row: between two rows of a result, busy handlers would take the interpreter, in the turn to write. The bodies come
+-- behind each other; those that are longer than :small are fetched once it is known which jobs are claimed: `body_of`.
 -- name: due_among
-SELECT j.id, CASE WHEN j.due <= :now AND length(j.body) <= :small THEN j.body END, j.due, j.due - j.ahead, j.key, j.ttr, j.max_attempts, j.headers,
-    j.claims, j.forgiven, j.lost,
-    CASE WHEN j.claims IS NOT NULL THEN
-        (SELECT h.error FROM history h WHERE h.job = j.id AND h.error IS NOT NULL ORDER BY h.claim DESC LIMIT 1)
-    END,
-    length(j.body), r.lease
-FROM json_each(:ids) e CROSS JOIN job j ON j.id = e.value LEFT JOIN run r ON r.job = j.id
-WHERE j.topic = :topic AND j.state IS NULL
+SELECT json_group_array(json_array(id, due, created, size, body IS NOT NULL, lease, json(more))),
+    CAST(group_concat(body, '') AS BLOB)
+FROM (
+    SELECT j.id, j.due, j.due - j.ahead AS created, length(j.body) AS size, r.lease,
+        CASE WHEN j.due <= :now AND length(j.body) <= :small THEN j.body END AS body,
+        CASE WHEN coalesce(j.key, j.ttr, j.max_attempts, j.headers, j.claims, j.forgiven, j.lost) IS NOT NULL THEN
+            json_array(j.key, j.ttr, j.max_attempts, j.headers, j.claims, j.forgiven, j.lost, CASE WHEN j.claims IS NOT NULL THEN
+                (SELECT h.error FROM history h WHERE h.job = j.id AND h.error IS NOT NULL ORDER BY h.claim DESC LIMIT 1)
+            END)
+        END AS more
+    FROM json_each(:ids) e CROSS JOIN job j ON j.id = e.value LEFT JOIN run r ON r.job = j.id
+    WHERE j.topic = :topic AND j.state IS NULL
+)
 
 -- name: body_of
 SELECT body FROM job WHERE id = ?
