@@ -240,6 +240,9 @@ cdef class Timer:
 cdef class ContextTimer(Timer):
     cdef object context
 
+    def __dealloc__(self):
+        track_object(self.context)      # a context that is released must be tracked
+
 
 @cython.internal
 cdef class PeriodicTimer(ContextTimer):
@@ -262,6 +265,7 @@ cdef int release(Timer self) except -1:
         self.shape = NO_ARGUMENT
         if isinstance(self, ContextTimer):
             _context, (<ContextTimer>self).context = (<ContextTimer>self).context, None
+            track_object(_context)
         if self.apart:                  # who holds it may belong to the driver, and the collector does not see it
             self.driver = nobody
     return 0
@@ -942,14 +946,15 @@ cdef int track(Timer self) noexcept:
         self.apart = False
         if self.shape == MANY_ARGUMENTS:
             track_object(self.payload)
-        if isinstance(self, ContextTimer) and (<ContextTimer>self).context is not None:
+        if isinstance(self, ContextTimer):
             track_object((<ContextTimer>self).context)
         PyObject_GC_Track(self)
     return 0
 
 
 cdef inline int track_object(value) noexcept:
-    if not PyObject_GC_IsTracked(<PyObject *>value):
+    """Make an object known to the collector again, or None."""
+    if value is not None and not PyObject_GC_IsTracked(<PyObject *>value):
         PyObject_GC_Track(value)
     return 0
 
