@@ -55,6 +55,7 @@ cdef extern from "Python.h":
     object PyContext_CopyCurrent()
     int PyContext_Enter(object context)
     int PyContext_Exit(object context)
+    int64_t PyLong_AsLongLongAndOverflow(object value, int *overflow) noexcept
     void Py_INCREF(object value)
     void Py_DECREF(PyObject *value)
     Py_ssize_t Py_REFCNT(PyObject *value)
@@ -104,14 +105,16 @@ cdef enum:
 cdef inline int64_t as_ns(object value, str name) except -1:
     """Seconds as nanoseconds; a negative number becomes 0."""
     cdef double number
+    cdef int64_t whole
+    cdef int overflow
     if type(value) is float:
         number = <double>value
         if 0 <= number < 1e9:
             return first_ns(number)
     elif type(value) is int:
-        number = <double>value if -1e9 < value < 1e9 else 1e9
-        if number < 1e9:
-            return <int64_t>number * 1_000_000_000 if number > 0 else 0
+        whole = PyLong_AsLongLongAndOverflow(value, &overflow)
+        if overflow == 0 and whole < 1_000_000_000:
+            return whole * 1_000_000_000 if whole > 0 else 0
     return other_ns(value, name)
 
 
@@ -127,7 +130,7 @@ cdef class Timer:
     """A callback and its deadline; a driver's methods make it.
 
     Attributes:
-        callback: what is called; None once it is released, after it ran or was cancelled.
+        callback: what is called, for a bound method an equal one; None once it is released, after it ran or was cancelled.
         args: the arguments it is called with; empty once released.
     """
     cdef Driver driver
@@ -257,18 +260,22 @@ cdef class PeriodicTimer(ContextTimer):
 cdef int release(Timer self) except -1:
     """Drop all that a timer which has ended refers to, when it no longer does."""
     cdef object _function, _bound, _payload, _context = None
-    cdef Driver _driver = self.driver
+    cdef Driver _driver = None
     with critical_section(self.driver.wheel):
         _function, self.function = self.function, None
         _bound, self.bound = self.bound, None
         _payload, self.payload = self.payload, None
         self.shape = NO_ARGUMENT
-        if isinstance(self, ContextTimer):
+        if has_context(self):
             _context, (<ContextTimer>self).context = (<ContextTimer>self).context, None
             track_object(_context)
         if self.apart:                  # who holds it may belong to the driver, and the collector does not see it
-            self.driver = nobody
+            _driver, self.driver = self.driver, nobody
     return 0
+
+
+cdef inline bint has_context(Timer self) noexcept:
+    return type(self) is not Timer and isinstance(self, ContextTimer)
 
 
 cdef inline uint32_t node_of(Timer self) noexcept:
@@ -820,7 +827,7 @@ cdef bint call(Driver self, Timer timer) except -1:
     cdef uint8_t shape
     with critical_section(self.wheel):
         function, bound, payload, shape = timer.function, timer.bound, timer.payload, timer.shape
-        if isinstance(timer, ContextTimer):
+        if has_context(timer):
             context = (<ContextTimer>timer).context
     if function is None:                # in this very moment, by another thread
         return False
@@ -933,7 +940,7 @@ cdef int finish(Driver self, Timer timer) except -1:
 #
 # Without a GIL all this is left out: there another thread might take hold of a timer unnoticed.
 
-cdef int set_apart(Timer self) noexcept:
+cdef inline int set_apart(Timer self) noexcept:
     """Hide a new timer from the collector."""
     PyObject_GC_UnTrack(self)
     self.apart = True
@@ -946,7 +953,7 @@ cdef int track(Timer self) noexcept:
         self.apart = False
         if self.shape == MANY_ARGUMENTS:
             track_object(self.payload)
-        if isinstance(self, ContextTimer):
+        if has_context(self):
             track_object((<ContextTimer>self).context)
         PyObject_GC_Track(self)
     return 0
