@@ -1,4 +1,4 @@
-"""Timers that fall due by the hundred thousand a second, on a driver or a loop, against the real clock: how late are they?
+"""Timers that fall due by the hundred thousand a second, on a driver or a loop: how late are they by the real clock?
 
 python -m benchmarks.timers.lateness ThreadTimers --seconds 5
 """

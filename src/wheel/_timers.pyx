@@ -130,7 +130,8 @@ cdef class Timer:
     """A callback and its deadline; a driver's methods make it.
 
     Attributes:
-        callback: what is called, for a bound method an equal one; None once it is released, after it ran or was cancelled.
+        callback: what is called, or an equal one if that is a bound method; None once it is released, after it ran or
+            was cancelled.
         args: the arguments it is called with; empty once released.
     """
     cdef Driver driver
@@ -169,7 +170,7 @@ cdef class Timer:
             shape, payload = self.shape, self.payload
         if shape == NO_ARGUMENT:
             return ()
-        return (payload,) if shape == ONE_ARGUMENT else (*payload,)
+        return (payload,) if shape == ONE_ARGUMENT else (*payload,)    # a copy: the collector may not know ours
 
     def cancel(self):
         """Stop the timer, and release the callback and its arguments before returning.
@@ -281,9 +282,10 @@ cdef inline bint has_context(Timer self) noexcept:
 cdef inline uint32_t node_of(Timer self) noexcept:
     """The index of its node, in a critical section; 0 if it is not in the wheel: it has ended, or that was cleared."""
     cdef arena_t *a = &self.driver.wheel.wheel.arena
-    cdef node_t *node = a.nodes + self.index
+    cdef node_t *node
     if self.state != PENDING or self.index >= a.used:
         return 0
+    node = a.nodes + self.index
     return self.index if is_live(node) and node.payload == <uintptr_t><PyObject *>self else 0
 
 
@@ -848,17 +850,17 @@ cdef bint call(Driver self, Timer timer) except -1:
 
 cdef inline PyObject *call_one(function, bound, payload, uint8_t shape) noexcept:
     """Call a function, or a method by its parts, with an argument or none; return what it returns, or NULL."""
-    cdef PyObject *arguments[3]
+    cdef PyObject *stack[3]
     cdef bint method = bound is not None
-    arguments[0] = NULL                 # room for whoever is called
-    arguments[1] = <PyObject *>bound
-    arguments[1 + method] = <PyObject *>payload
-    return PyObject_Vectorcall(function, arguments + 1, (method + shape) | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL)
+    stack[0] = NULL                 # room for whoever is called
+    stack[1] = <PyObject *>bound
+    stack[1 + method] = <PyObject *>payload
+    return PyObject_Vectorcall(function, stack + 1, (method + shape) | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL)
 
 
 cdef PyObject *call_many(function, bound, tuple payload) noexcept:
     """The same with a tuple of arguments, which nobody gets to see: the collector may not know it."""
-    cdef PyObject *arguments[2 + ON_THE_STACK]
+    cdef PyObject *stack[2 + ON_THE_STACK]
     cdef PyObject *method
     cdef PyObject *result
     cdef Py_ssize_t n = PyTuple_GET_SIZE(payload), i
@@ -871,11 +873,11 @@ cdef PyObject *call_many(function, bound, tuple payload) noexcept:
         result = PyObject_Vectorcall(<object>method, items_of(payload, 0), n, NULL)
         Py_DECREF(method)
         return result
-    arguments[0] = NULL
-    arguments[1] = <PyObject *>bound
+    stack[0] = NULL
+    stack[1] = <PyObject *>bound
     for i in range(n):
-        arguments[2 + i] = PyTuple_GET_ITEM(payload, i)
-    return PyObject_Vectorcall(function, arguments + 1, (n + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL)
+        stack[2 + i] = PyTuple_GET_ITEM(payload, i)
+    return PyObject_Vectorcall(function, stack + 1, (n + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL)
 
 
 cdef inline int enter(context) noexcept:
