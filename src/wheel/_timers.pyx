@@ -3,7 +3,9 @@
 # A pending Timer is the item of its node: the wheel owns a reference to it, so it lives until it ends.
 # Each change of a timer's state happens together with that of the wheel, in one critical section on the wheel, in which
 # no Python code runs and nothing is made that the garbage collector tracks. Callbacks and arguments are dropped after
-# it. A driver has one wheel for all its life, and a timer one driver, so both can be read outside.
+# it. A driver has one wheel for all its life, and a timer one driver until it has ended, so both can be read outside.
+#
+# What the garbage collector sees of a pending timer stands at the end of this file.
 #
 # `_wake_before` is read outside, too, as each new timer asks for it. A driver writes it before it looks for the next
 # deadline, and a timer is in the wheel before it is read: so the one sees the timer, or the other what was written.
@@ -20,14 +22,13 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 
 from pywheel.core._wheel cimport TimingWheel
 from pywheel.core.advance cimport wheel_advance, wheel_collect_more, wheel_next_deadline, wheel_pop
-from pywheel.core.arena cimport GEN_BITS, arena_find, arena_t, index_in, live_nodes, next_live, walk_t
+from pywheel.core.arena cimport GEN_BITS, arena_t, index_in, is_live, live_nodes, next_live, node_t, walk_t
 from pywheel.core.bits cimport peek, poke, prefetch
 from pywheel.core.levels cimport NEVER, wheel_t
 from pywheel.core.schedule cimport wheel_move, wheel_remove, wheel_schedule
 from pywheel.timers.clock cimport HAS_CLOCK, first_ns, monotonic_ns
 
 from pywheel._errors import WheelFull
-from pywheel.core._wheel import TimingWheel as _TimingWheel
 from pywheel.timers import _arguments as arguments
 from pywheel.clock import MonotonicClock, monotonic_or
 from pywheel._seconds import LONGEST as _LONGEST, tick_ns, unsigned_ns
@@ -43,17 +44,34 @@ cdef extern from *:
     const bint HAS_GIL "PYWHEEL_HAS_GIL"
 
 cdef extern from "Python.h":
-    PyObject *PyObject_CallNoArgs(object callable)
-    PyObject *PyObject_CallOneArg(object callable, object argument)
-    PyObject *PyObject_Call(object callable, object arguments, PyObject *keywords)
+    PyObject **items_of "&PyTuple_GET_ITEM"(tuple value, int first)
+    PyObject *PyObject_Vectorcall(object callable, PyObject **arguments, size_t flags, PyObject *keywords)
+    size_t PY_VECTORCALL_ARGUMENTS_OFFSET
+    bint PyMethod_Check(object value)
+    PyObject *PyMethod_GET_FUNCTION(object method)
+    PyObject *PyMethod_GET_SELF(object method)
+    object PyMethod_New(object function, object bound)
+    PyObject *new_method "PyMethod_New"(object function, object bound)
     object PyContext_CopyCurrent()
     int PyContext_Enter(object context)
     int PyContext_Exit(object context)
+    int64_t PyLong_AsLongLongAndOverflow(object value, int *overflow) noexcept
     void Py_INCREF(object value)
     void Py_DECREF(PyObject *value)
+    Py_ssize_t Py_REFCNT(PyObject *value)
+    ctypedef int (*visitproc)(PyObject *, void *) noexcept
+    ctypedef int (*traverseproc)(PyObject *, visitproc, void *) noexcept
     ctypedef int (*inquiry)(PyObject *) noexcept
     ctypedef struct PyTypeObject:
+        traverseproc tp_traverse
         inquiry tp_clear
+    PyTypeObject *Py_TYPE(PyObject *value)
+    bint PyType_IS_GC(PyTypeObject *kind)
+    void PyObject_GC_Track(object value)
+    void PyObject_GC_UnTrack(object value)
+    bint PyObject_GC_IsTracked(PyObject *value)
+
+ctypedef uint8_t bint_t                 # a truth value that takes a byte
 
 cdef enum:
     PENDING                             # in the wheel; a periodic timer stays there while its callback runs
@@ -66,6 +84,9 @@ cdef enum:
     NO_ARGUMENT                         # how `payload` holds the arguments: it is None,
     ONE_ARGUMENT                        # the only one,
     MANY_ARGUMENTS                      # or a tuple of them
+    ON_THE_STACK = 6                    # so many are handed to a method without an object for the method
+    TRACKED = 1000                      # pending timers of a driver that are ordinary objects for the collector
+    IN_USE = 2                          # passes of one collection
 
 cdef enum:
     HALTED = 1                          # why a timer could not be put into the wheel
@@ -84,14 +105,16 @@ cdef enum:
 cdef inline int64_t as_ns(object value, str name) except -1:
     """Seconds as nanoseconds; a negative number becomes 0."""
     cdef double number
+    cdef int64_t whole
+    cdef int overflow
     if type(value) is float:
         number = <double>value
         if 0 <= number < 1e9:
             return first_ns(number)
     elif type(value) is int:
-        number = <double>value if -1e9 < value < 1e9 else 1e9
-        if number < 1e9:
-            return <int64_t>number * 1_000_000_000 if number > 0 else 0
+        whole = PyLong_AsLongLongAndOverflow(value, &overflow)
+        if overflow == 0 and whole < 1_000_000_000:
+            return whole * 1_000_000_000 if whole > 0 else 0
     return other_ns(value, name)
 
 
@@ -107,16 +130,20 @@ cdef class Timer:
     """A callback and its deadline; a driver's methods make it.
 
     Attributes:
-        callback: what is called; None once it is released, after it ran or was cancelled.
+        callback: what is called, or an equal one if that is a bound method; None once it is released, after it ran or
+            was cancelled.
         args: the arguments it is called with; empty once released.
     """
     cdef Driver driver
-    cdef uint64_t handle
     cdef object function
+    cdef object bound                   # what `function` is a method of, or None
     cdef object payload
     cdef int64_t delay                  # nanoseconds, for `reset`; the interval of a periodic timer
+    cdef uint32_t index                 # of its node, while it is pending; see node_of
     cdef uint8_t state
     cdef uint8_t shape                  # of payload
+    cdef bint_t apart                   # the collector does not know it
+    cdef bint_t atom                    # payload is nothing that the collector could know
 
     def __cinit__(self):
         self.driver = nobody            # until a driver takes it: no method has to ask for None
@@ -134,7 +161,8 @@ cdef class Timer:
     @property
     def callback(self):
         with critical_section(self.driver.wheel):
-            return self.function
+            function, bound = self.function, self.bound
+        return function if bound is None else PyMethod_New(function, bound)
 
     @property
     def args(self):
@@ -142,7 +170,7 @@ cdef class Timer:
             shape, payload = self.shape, self.payload
         if shape == NO_ARGUMENT:
             return ()
-        return (payload,) if shape == ONE_ARGUMENT else payload
+        return (payload,) if shape == ONE_ARGUMENT else (*payload,)    # a copy: the collector may not know ours
 
     def cancel(self):
         """Stop the timer, and release the callback and its arguments before returning.
@@ -152,14 +180,12 @@ cdef class Timer:
 
         O(1).
         """
-        cdef wheel_t *w = &self.driver.wheel.wheel
-        cdef uint32_t index = 0
+        cdef uint32_t index
         with critical_section(self.driver.wheel):
-            if self.state == PENDING:
-                index = arena_find(&w.arena, self.handle)
-                if index:
-                    wheel_remove(w, index)
-                    self.state = CANCELLED
+            index = node_of(self)
+            if index:
+                wheel_remove(&self.driver.wheel.wheel, index)
+                self.state = CANCELLED
         if index == 0:
             return False
         release(self)
@@ -218,6 +244,9 @@ cdef class Timer:
 cdef class ContextTimer(Timer):
     cdef object context
 
+    def __dealloc__(self):
+        track_object(self.context)      # a context that is released must be tracked
+
 
 @cython.internal
 cdef class PeriodicTimer(ContextTimer):
@@ -230,35 +259,48 @@ cdef class PeriodicTimer(ContextTimer):
 
 
 cdef int release(Timer self) except -1:
-    """Drop callback and arguments, when the timer no longer refers to them."""
-    cdef object _function, _payload, _context = None
+    """Drop all that a timer which has ended refers to, when it no longer does."""
+    cdef object _function, _bound, _payload, _context = None
+    cdef Driver _driver = None
     with critical_section(self.driver.wheel):
         _function, self.function = self.function, None
+        _bound, self.bound = self.bound, None
         _payload, self.payload = self.payload, None
         self.shape = NO_ARGUMENT
-        if isinstance(self, ContextTimer):
+        if has_context(self):
             _context, (<ContextTimer>self).context = (<ContextTimer>self).context, None
+            track_object(_context)
+        if self.apart:                  # who holds it may belong to the driver, and the collector does not see it
+            _driver, self.driver = self.driver, nobody
     return 0
+
+
+cdef inline bint has_context(Timer self) noexcept:
+    return type(self) is not Timer and isinstance(self, ContextTimer)
+
+
+cdef inline uint32_t node_of(Timer self) noexcept:
+    """The index of its node, in a critical section; 0 if it is not in the wheel: it has ended, or that was cleared."""
+    cdef arena_t *a = &self.driver.wheel.wheel.arena
+    cdef node_t *node
+    if self.state != PENDING or self.index >= a.used:
+        return 0
+    node = a.nodes + self.index
+    return self.index if is_live(node) and node.payload == <uintptr_t><PyObject *>self else 0
 
 
 cdef inline void prefetch_node(Timer self) noexcept:
     """Fetch the timer's node into the cache; not where other threads may move the pool meanwhile."""
-    cdef arena_t *a = &self.driver.wheel.wheel.arena
     if HAS_GIL:
-        prefetch(a.nodes + index_in(a, self.handle))
+        prefetch(self.driver.wheel.wheel.arena.nodes + self.index)
 
 
 cdef uint64_t deadline_of(Timer self) noexcept:
     """Its tick, or NEVER if it is not pending."""
-    cdef wheel_t *w = &self.driver.wheel.wheel
-    cdef uint64_t tick = NEVER
     cdef uint32_t index
     with critical_section(self.driver.wheel):
-        if self.state == PENDING:
-            index = arena_find(&w.arena, self.handle)
-            if index:
-                tick = w.arena.nodes[index].deadline
-    return tick
+        index = node_of(self)
+        return self.driver.wheel.wheel.arena.nodes[index].deadline if index else NEVER
 
 
 cdef bint rearm(Timer self, uint64_t ns, uint64_t planned) except -1:
@@ -273,7 +315,8 @@ cdef bint rearm(Timer self, uint64_t ns, uint64_t planned) except -1:
     cdef int problem = NOT_THERE
     with critical_section(driver.wheel):
         if self.state == PENDING:
-            index = arena_find(&w.arena, self.handle)
+            index = node_of(self)
+            driver.wheel.passes = IN_USE
             if index:
                 problem = NO_MEMORY if wheel_move(w, index, tick) else 0
         elif self.state == RUNNING:
@@ -294,6 +337,12 @@ cdef bint rearm(Timer self, uint64_t ns, uint64_t planned) except -1:
 
 # ---- the driver -----------------------------------------------------------------------------------------------------
 
+@cython.internal
+cdef class TimerWheel(TimingWheel):
+    """A wheel whose items are timers."""
+    cdef uint8_t passes                 # of the collector, in which it need not look at the timers; see below
+
+
 cdef class Driver:
     """What all drivers share: they schedule timers, and run those that are due when somebody says so.
 
@@ -303,7 +352,7 @@ cdef class Driver:
         on_error: called as ``on_error(timer, exception)`` for what a callback raises; None to log it.
         max_pending: how many timers there may be before scheduling raises WheelFull; None for no limit.
     """
-    cdef TimingWheel wheel
+    cdef TimerWheel wheel
     cdef readonly int64_t _length       # of a tick, nanoseconds
     cdef double per_nanosecond          # ticks
     cdef bint system                    # the clock is the system's, and is read here
@@ -317,7 +366,7 @@ cdef class Driver:
     cdef object __weakref__
 
     def __cinit__(self):
-        self.wheel = _TimingWheel()     # a subclass may leave out our __init__
+        self.wheel = TimerWheel()       # a subclass may leave out our __init__
         set_clock(self, MonotonicClock(), 1_000_000)
 
     def __init__(self, clock=None, tick=0.001, *, on_error=None, max_pending=None, contexts=False):
@@ -418,7 +467,7 @@ cdef class Driver:
         head = timer.delay if first is None else as_ns(first, "first")
         timer.jitter = as_ns(jitter, "jitter")
         timer.missed = arguments.missed(missed)
-        timer.context = context_for(self, context)
+        set_context(timer, context)
         timer.planned = <uint64_t>now_ns(self) + head
         draw(timer)
         head = timer.lateness
@@ -495,12 +544,12 @@ cdef class Driver:
         with critical_section(self.wheel):
             self.halted = True          # from here on none of them is called
         cdef list left = [timer for timer in self.pending() if halt(timer)]
-        self.wheel.clear()
+        empty(self)
         return left
 
     def _forget(self):
         """Drop all timers, as a forked child must."""
-        self.wheel.clear()
+        empty(self)
 
 
 cdef bint halt(Timer self) noexcept:
@@ -511,6 +560,17 @@ cdef bint halt(Timer self) noexcept:
         if was:
             self.state = STOPPED
     return was
+
+
+cdef int empty(Driver self) except -1:
+    """Take all timers out of the wheel: from here on they own what they refer to."""
+    cdef walk_t walk
+    with critical_section(self.wheel):
+        walk = live_nodes(&self.wheel.wheel.arena)
+        while next_live(&walk):
+            track(<Timer><PyObject *><uintptr_t>walk.node.payload)
+    self.wheel.clear()
+    return 0
 
 
 cdef int set_clock(Driver self, clock, int64_t length) except -1:
@@ -562,24 +622,37 @@ nobody.halted = True
 
 # ---- scheduling -----------------------------------------------------------------------------------------------------
 
-cdef inline object context_for(Driver self, context):
+cdef inline int set_context(ContextTimer timer, context) except -1:
     if context is not None:
-        return arguments.context(context)
-    return PyContext_CopyCurrent() if self.contexts else None
+        timer.context = arguments.context(context)
+    elif timer.driver.contexts:
+        timer.context = PyContext_CopyCurrent()
+        if timer.apart:
+            PyObject_GC_UnTrack(timer.context)
+    return 0
 
 
 cdef inline int fill(Timer timer, Driver driver, callback, tuple args) except -1:
     if not PyCallable_Check(callback):
         arguments.callback(callback)
     cdef Py_ssize_t n = PyTuple_GET_SIZE(args)
+    if HAS_GIL and driver.wheel.wheel.live >= TRACKED:
+        set_apart(timer)
     timer.driver = driver
-    timer.function = callback
+    if PyMethod_Check(callback):        # its parts, of which no more are made: 64 bytes that the collector would visit
+        timer.function = <object>PyMethod_GET_FUNCTION(callback)
+        timer.bound = <object>PyMethod_GET_SELF(callback)
+    else:
+        timer.function = callback
     if n == 1:                          # without the tuple: 48 bytes of a timer's 170
         timer.payload = <object>PyTuple_GET_ITEM(args, 0)
         timer.shape = ONE_ARGUMENT
+        timer.atom = not PyType_IS_GC(Py_TYPE(<PyObject *>timer.payload))
     elif n:
         timer.payload = args
         timer.shape = MANY_ARGUMENTS
+        if timer.apart:
+            PyObject_GC_UnTrack(args)   # it was made for this call
     return 0
 
 
@@ -591,7 +664,7 @@ cdef inline Timer new_timer(Driver self, callback, tuple args, context):
     else:
         timer = ContextTimer.__new__(ContextTimer)
         fill(timer, self, callback, args)
-        (<ContextTimer>timer).context = context_for(self, context)
+        set_context(<ContextTimer>timer, context)
     return timer
 
 
@@ -617,8 +690,9 @@ cdef inline int put(Driver self, Timer timer, uint64_t tick) noexcept:
     handle = wheel_schedule(&self.wheel.wheel, tick, <uintptr_t><PyObject *>timer)
     if handle == 0:
         return NO_MEMORY
-    timer.handle = handle
+    timer.index = index_in(&self.wheel.wheel.arena, handle)
     timer.state = PENDING
+    self.wheel.passes = IN_USE
     Py_INCREF(timer)
     return 0
 
@@ -657,6 +731,7 @@ cdef int64_t turn(Driver self, uint64_t now, uint64_t most) except -1:
     cdef int failed = 0
     cdef bint late
     with critical_section(self.wheel):
+        self.wheel.passes = IN_USE
         if tick < w.now:                # the clock went back: what is due by its new time has run
             most = 0
         else:
@@ -721,8 +796,8 @@ cdef bint again(Driver self, PeriodicTimer timer, uint64_t now, bint *late) exce
     cdef uint32_t index = 0
     cdef bint failed = False
     with critical_section(self.wheel):
-        if timer.state == PENDING and timer.behind:
-            index = arena_find(&self.wheel.wheel.arena, timer.handle)
+        if timer.behind:
+            index = node_of(timer)
             if index:
                 failed = plan(self, timer, index, now)
                 late[0] = timer.behind
@@ -749,22 +824,20 @@ cdef bint plan(Driver self, PeriodicTimer timer, uint32_t index, uint64_t now) n
 
 cdef bint call(Driver self, Timer timer) except -1:
     """Call the timer's callback, and release it unless the timer is to be called again. False: it was cancelled."""
-    cdef object function, payload, context = None
+    cdef object function, bound, payload, context = None
     cdef PyObject *result = NULL
     cdef uint8_t shape
     with critical_section(self.wheel):
-        function, payload, shape = timer.function, timer.payload, timer.shape
-        if isinstance(timer, ContextTimer):
+        function, bound, payload, shape = timer.function, timer.bound, timer.payload, timer.shape
+        if has_context(timer):
             context = (<ContextTimer>timer).context
     if function is None:                # in this very moment, by another thread
         return False
-    if context is None or PyContext_Enter(context) == 0:
-        if shape == NO_ARGUMENT:
-            result = PyObject_CallNoArgs(function)
-        elif shape == ONE_ARGUMENT:
-            result = PyObject_CallOneArg(function, payload)
+    if context is None or enter(context) == 0:
+        if shape == MANY_ARGUMENTS:
+            result = call_many(function, bound, payload)
         else:
-            result = PyObject_Call(function, payload, NULL)
+            result = call_one(function, bound, payload, shape)
         if context is not None:
             leave(context)
     if result != <PyObject *>None:
@@ -773,6 +846,44 @@ cdef bint call(Driver self, Timer timer) except -1:
         Py_DECREF(result)
     finish(self, timer)
     return True
+
+
+cdef inline PyObject *call_one(function, bound, payload, uint8_t shape) noexcept:
+    """Call a function, or a method by its parts, with an argument or none; return what it returns, or NULL."""
+    cdef PyObject *stack[3]
+    cdef bint method = bound is not None
+    stack[0] = NULL                 # room for whoever is called
+    stack[1] = <PyObject *>bound
+    stack[1 + method] = <PyObject *>payload
+    return PyObject_Vectorcall(function, stack + 1, (method + shape) | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL)
+
+
+cdef PyObject *call_many(function, bound, tuple payload) noexcept:
+    """The same with a tuple of arguments, which nobody gets to see: the collector may not know it."""
+    cdef PyObject *stack[2 + ON_THE_STACK]
+    cdef PyObject *method
+    cdef PyObject *result
+    cdef Py_ssize_t n = PyTuple_GET_SIZE(payload), i
+    if bound is None:
+        return PyObject_Vectorcall(function, items_of(payload, 0), n, NULL)
+    if n > ON_THE_STACK:
+        method = new_method(function, bound)
+        if method == NULL:
+            return NULL
+        result = PyObject_Vectorcall(<object>method, items_of(payload, 0), n, NULL)
+        Py_DECREF(method)
+        return result
+    stack[0] = NULL
+    stack[1] = <PyObject *>bound
+    for i in range(n):
+        stack[2 + i] = PyTuple_GET_ITEM(payload, i)
+    return PyObject_Vectorcall(function, stack + 1, (n + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL)
+
+
+cdef inline int enter(context) noexcept:
+    """Enter a context, where it can be got hold of: from here on the collector has to know it. -1: an error is set."""
+    track_object(context)
+    return PyContext_Enter(context)
 
 
 cdef int settle(Driver self, Timer timer, PyObject *result, context) except -1:
@@ -817,6 +928,83 @@ cdef int finish(Driver self, Timer timer) except -1:
 
 
 # ---- the garbage collector ------------------------------------------------------------------------------------------
+# A collection looks at every object it knows, and a hundred thousand pending timers would hold everything up for tens
+# of milliseconds. So a driver with many of them has its further ones *apart*: the collector does not know them, nor
+# the tuple of arguments and the copy of the context that were made for them. What they refer to is visited by the
+# wheel, in their place, when nobody else holds them. Of those that somebody holds it is not: to the collector that
+# looks like a reference from outside, so all of it stays alive. A timer is apart until it ends; those that leave the
+# wheel otherwise become ordinary objects.
+#
+# Even that would take tens of milliseconds for a million of them, only to learn that a driver which is at work is no
+# garbage. So the two passes of the first collection after it was used see nothing of its timers, which again keeps all
+# alive: garbage is not used, and the next collection finds it. What must never happen is that the first pass of a
+# collection visits what the second does not; between the two nothing uses a driver.
+#
+# Without a GIL all this is left out: there another thread might take hold of a timer unnoticed.
+
+cdef inline int set_apart(Timer self) noexcept:
+    """Hide a new timer from the collector."""
+    PyObject_GC_UnTrack(self)
+    self.apart = True
+    return 0
+
+
+cdef int track(Timer self) noexcept:
+    """Make a timer an ordinary object for the collector, and what is its own as well."""
+    if self.apart:
+        self.apart = False
+        if self.shape == MANY_ARGUMENTS:
+            track_object(self.payload)
+        if has_context(self):
+            track_object((<ContextTimer>self).context)
+        PyObject_GC_Track(self)
+    return 0
+
+
+cdef inline int track_object(value) noexcept:
+    """Make an object known to the collector again, or None."""
+    if value is not None and not PyObject_GC_IsTracked(<PyObject *>value):
+        PyObject_GC_Track(value)
+    return 0
+
+
+cdef inline int visit_own(PyObject *value, visitproc visit, void *arg) noexcept:
+    """Visit an object or, if the collector does not know it because it belongs to a timer, what that refers to."""
+    if PyObject_GC_IsTracked(value):
+        return visit(value, arg)
+    return Py_TYPE(value).tp_traverse(value, visit, arg)
+
+
+cdef inline int traverse_apart(PyObject *self, visitproc visit, void *arg) noexcept:
+    """Visit what a timer refers to that only the wheel refers to. Without an assignment, which would count."""
+    cdef int stop = visit(<PyObject *>(<Timer>self).function, arg)
+    if stop == 0 and (<Timer>self).bound is not None:
+        stop = visit(<PyObject *>(<Timer>self).bound, arg)
+    if stop == 0 and (<Timer>self).shape == ONE_ARGUMENT and not (<Timer>self).atom:
+        stop = visit(<PyObject *>(<Timer>self).payload, arg)
+    if stop == 0 and (<Timer>self).shape == MANY_ARGUMENTS:
+        stop = visit_own(<PyObject *>(<Timer>self).payload, visit, arg)
+    if stop == 0 and Py_TYPE(self) != <PyTypeObject *>Timer and (<ContextTimer>self).context is not None:
+        stop = visit_own(<PyObject *>(<ContextTimer>self).context, visit, arg)
+    return stop or visit(<PyObject *>(<Timer>self).driver, arg)
+
+
+cdef int traverse_timers(PyObject *self, visitproc visit, void *arg) noexcept:
+    cdef walk_t walk = live_nodes(&(<TimerWheel>self).wheel.arena)
+    cdef PyObject *timer
+    cdef int stop = 0
+    if HAS_GIL and (<TimerWheel>self).passes and (<TimerWheel>self).wheel.live >= TRACKED:
+        (<TimerWheel>self).passes -= 1
+        return 0
+    while stop == 0 and next_live(&walk):
+        timer = <PyObject *><uintptr_t>walk.node.payload
+        if not (<Timer>timer).apart:
+            stop = visit(timer, arg)
+        elif Py_REFCNT(timer) == 1:
+            stop = traverse_apart(timer, visit, arg)
+    return stop                         # the other attributes of a wheel are numbers
+
+
 # Cython's tp_clear would put None where the code above trusts in a driver and a wheel, while finalisers may still call.
 
 cdef int clear_timer(PyObject *self) noexcept:
@@ -830,6 +1018,7 @@ cdef int clear_driver(PyObject *self) noexcept:
     return 0
 
 
+(<PyTypeObject *>TimerWheel).tp_traverse = traverse_timers
 (<PyTypeObject *>Timer).tp_clear = clear_timer
 (<PyTypeObject *>ContextTimer).tp_clear = clear_timer
 (<PyTypeObject *>PeriodicTimer).tp_clear = clear_timer

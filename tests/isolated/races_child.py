@@ -1,5 +1,6 @@
 """Threads that share wheels and drivers, for the thread sanitizer: `make tsan`. It needs no test library."""
 
+import gc
 import sys
 import threading
 from contextlib import suppress
@@ -34,11 +35,16 @@ def share_a_wheel(wheel):
     together(*[work] * 3)
 
 
+class Callee:
+    def call(self, *args):
+        """A method as callback."""
+
+
 def share_timers(timers, *drivers):
     def work():
         made = []
         for number in range(ROUNDS):
-            timer = timers.call_later(number % 5 * 0.0005, int, number)
+            timer = timers.call_later(number % 5 * 0.0005, Callee().call, *[number] * (number % 3))
             made.append(timer)
             if number % 3 == 0:
                 made[number // 2].reset(0.001)
@@ -51,7 +57,11 @@ def share_timers(timers, *drivers):
                 timer.active(), timer.cancelled(), timer.when(), timer.remaining(), timer.callback, timer.args
                 periodic.cancel()
 
-    together(work, work, *drivers)
+    def collect():
+        for _ in range(20):
+            gc.collect()
+
+    together(work, work, collect, *drivers)
     together(timers.stop, timers.stop, *drivers)
 
 

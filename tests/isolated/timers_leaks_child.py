@@ -108,6 +108,30 @@ def cycles(pywheel):
     gc.collect(0)
 
 
+def crowd(pywheel):
+    """More timers than a driver has as ordinary objects for the collector."""
+    clock, timers = make(pywheel)
+    for number in range(1_000):
+        timers.call_later(100 + number, nothing)
+    held = []
+    for number in range(20):
+        item = Item()
+        item.timers = timers
+        for arguments in ((), (number,), (item, number), (item,) * 8):
+            timers.call_later(number % 3, item.__init__)
+            timers.call_later(number % 3, nothing, *arguments)
+            held.append(timers.call_later(50, item.__init__, *arguments))
+            held.append(timers.call_every(1, nothing, *arguments, context=CONTEXT))
+    for timer in held[::3]:
+        timer.cancel()
+    clock.advance(3)
+    held += timers.pending()
+    [(timer.callback, timer.args) for timer in held]
+    if len(held) % 2:
+        timers._forget()
+    timers.stop()
+
+
 def refuse(pywheel):
     clock, timers = make(pywheel, max_pending=1)
     timer = timers.call_later(5, nothing)
@@ -161,7 +185,7 @@ def timeouts(pywheel):
     loop_of(pywheel).run_until_complete(main())
 
 
-SCENES = [fire, change, act_in_callbacks, coroutines, cycles, refuse]
+SCENES = [fire, change, act_in_callbacks, coroutines, cycles, crowd, refuse]
 
 
 def main(implementation):

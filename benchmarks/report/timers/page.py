@@ -22,6 +22,8 @@ def page(results: Results, lines: list[Goal], timer_lines: list[Goal]) -> str:
         goals=tables.goals(lines),
         timer_goals=tables.goals(timer_lines),
         callbacks=tables.callbacks(results),
+        lateness=tables.lateness(results),
+        callback_collection=tables.callback_collection(results),
         calls=tables.comparisons(results),
         bulk=tables.bulk(results),
         ticks=tables.ticks(results),

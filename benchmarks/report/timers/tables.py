@@ -174,3 +174,20 @@ def callbacks(results: Results) -> str:
         ]
         rows.append((measure, spoken(ours) if ours else "", *others))
     return table(("", "AsyncTimers", "Timers", "asyncio", "uvloop"), rows)
+
+
+def lateness(results: Results) -> str:
+    """Return how late the timers of each driver and loop came under load."""
+    names = ("p50_ms", "p99_ms", "max_ms")
+    rows = []
+    for peer in results.peers("lateness", "callbacks"):
+        values = [results.value(name, "lateness", peer, 100_000, "callbacks") for name in names]
+        rows.append((peer, *("" if value is None else f"{value:.3g} ms" for value in values)))
+    return table(("late by", "p50", "p99", "at most"), rows)
+
+
+def callback_collection(results: Results) -> str:
+    """Return what gc.collect takes with a million callbacks pending."""
+    peers = results.peers("gc.collect", "callbacks")
+    rows = [(peer, spoken(results.ns("gc.collect", peer, 1_000_000, "callbacks") or 0)) for peer in peers]
+    return table(("a million timers pending in", "gc.collect"), rows)

@@ -1,0 +1,358 @@
+"""What the garbage collector sees of a driver with many timers: it does not feel them, and still finds their cycles."""
+
+import contextvars
+import gc
+import threading
+import weakref
+from functools import partial
+
+import pytest
+
+from tests.core.items import Item, Meddler
+
+MANY = 1_500  # more than a native driver has as ordinary objects
+
+
+def nothing(*args):
+    """A callback."""
+
+
+class App(Item):
+    """Callbacks, and what they belong to."""
+
+    def act(self, *args):
+        """A method as callback."""
+
+
+def crowd(timers):
+    for number in range(MANY):
+        timers.call_later(10**6 + number, nothing)
+
+
+@pytest.fixture
+def crowded(timers):
+    """A driver with many timers."""
+    crowd(timers)
+    return timers
+
+
+@pytest.fixture
+def native(pywheel):
+    """Skip where there is no native implementation, or no GIL: there every timer is an ordinary object."""
+    timers = pywheel.Timers()
+    crowd(timers)
+    if gc.is_tracked(timers.call_later(1, nothing)):
+        pytest.skip("every timer is tracked here")
+
+
+@pytest.fixture
+def eager_collector():
+    """Collect at every allocation that counts."""
+    before = gc.get_threshold()
+    gc.collect()
+    gc.set_threshold(1, 1, 1)
+    yield
+    gc.set_threshold(*before)
+
+
+def collect():
+    """Collect all: the first collection passes over drivers that were used since the one before."""
+    gc.collect()
+    gc.collect()
+
+
+SHAPES = {
+    "method": lambda timers, app, delay: timers.call_later(delay, app.act),
+    "method with an argument": lambda timers, app, delay: timers.call_later(delay, app.act, 1.5),
+    "method with arguments": lambda timers, app, delay: timers.call_later(delay, app.act, 1, 2),
+    "closure": lambda timers, app, delay: timers.call_at(delay, lambda: app),
+    "partial": lambda timers, app, delay: timers.call_later(delay, partial(nothing, app)),
+    "argument": lambda timers, app, delay: timers.call_later(delay, nothing, app),
+    "arguments": lambda timers, app, delay: timers.call_later(delay, nothing, 1, app),
+    "tuple": lambda timers, app, delay: timers.call_later(delay, nothing, (1, app)),
+    "context": lambda timers, app, delay: context_of(app).run(timers.call_later, delay, nothing),
+    "context given": lambda timers, app, delay: timers.call_later(delay, nothing, context=context_of(app)),
+    "periodic": lambda timers, app, delay: timers.call_every(delay, app.act, 1, 2),
+}
+variable = contextvars.ContextVar("variable")
+
+
+def context_of(app):
+    context = contextvars.Context()
+    context.run(variable.set, app)
+    return context
+
+
+@pytest.mark.parametrize("contexts", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_dropped_driver_is_collected_though_its_pending_timers_lead_back_to_it(pywheel, clock, shape, contexts):
+    driver = pywheel.Timers.__base__(clock, contexts=contexts)
+    crowd(driver)
+    finalised = []
+    app = App()
+    app.timers, app.last = driver, Meddler(lambda: finalised.append(shape), [])
+    SHAPES[shape](driver, app, 5)
+    gone = [weakref.ref(driver), weakref.ref(app)]
+    del driver, app
+    collect()
+    assert [ref() for ref in gone] == [None, None]
+    assert finalised == [shape]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_a_pending_timer_refers_to_lives_through_collections(pywheel, clock, shape):
+    driver = pywheel.Timers.__base__(clock, contexts=True)
+    crowd(driver)
+    app = App()
+    app.itself, app.timers = app, driver
+    SHAPES[shape](driver, app, 5)
+    alive = weakref.ref(app)
+    del app
+    for _ in range(3):
+        collect()
+        assert alive() is not None
+    clock.jump(5)
+    driver._run()
+    for timer in driver.pending():
+        if timer.when() < 10**6:
+            timer.cancel()
+    del timer
+    collect()
+    assert alive() is None
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("end", ["cancel", "fire", "stop", "forget"])
+def test_a_timer_that_has_left_the_wheel_may_be_garbage_with_whoever_holds_it(pywheel, clock, shape, end):
+    driver = pywheel.Timers.__base__(clock, contexts=True)
+    crowd(driver)
+    app = App()
+    app.timers, app.timer = driver, SHAPES[shape](driver, app, 5)
+    if end == "cancel":
+        app.timer.cancel()
+    elif end == "fire":
+        clock.jump(5)
+        driver._run()
+        app.timer.cancel()
+    elif end == "stop":
+        app.left = driver._stop()
+        assert app.timer in app.left
+        assert app.timer.callback is not None
+    else:
+        driver._forget()
+    gone = [weakref.ref(driver), weakref.ref(app)]
+    del driver, app
+    collect()
+    assert [ref() for ref in gone] == [None, None]
+
+
+def test_a_held_timer_of_a_driver_with_few_may_be_garbage_with_whoever_holds_it(pywheel, clock):
+    timers, app = pywheel.Timers(clock), App()
+    app.timers, app.timer = timers, timers.call_later(5, app.act)
+    gone = weakref.ref(app)
+    del timers, app
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.usefixtures("native")
+def test_a_held_timer_of_a_driver_with_many_keeps_all_until_it_ends(crowded):
+    """The price of not being seen; whoever drops such a driver has to stop it."""
+    app = App()
+    app.timers, app.timer = crowded, crowded.call_later(5, app.act)
+    gone = weakref.ref(app)
+    del app
+    collect()
+    assert gone() is not None
+    gone().timer.cancel()
+    collect()
+    assert gone() is None
+
+
+@pytest.mark.usefixtures("native")
+@pytest.mark.parametrize("contexts", [False, True])
+@pytest.mark.parametrize("shape", ["method", "method with arguments", "argument", "arguments"])
+def test_many_timers_are_no_objects_for_the_collector(pywheel, clock, shape, contexts):
+    driver = pywheel.Timers.__base__(clock, contexts=contexts)
+    crowd(driver)
+    app = App()
+    gc.collect()
+    before = len(gc.get_objects())
+    for number in range(1_000):
+        SHAPES[shape](driver, app, 100 + number)
+    gc.collect()
+    assert len(gc.get_objects()) - before < 10
+
+
+@pytest.mark.usefixtures("native")
+def test_a_timer_is_tracked_again_once_stop_has_handed_it_out(crowded):
+    timer = crowded.call_later(1, nothing, 1, [])
+    assert not gc.is_tracked(timer)
+    assert timer.args is not timer.args  # its own is not tracked either, and nobody else may hold it
+    assert all(map(gc.is_tracked, crowded.stop()))
+    assert timer.args == (1, [])
+
+
+def test_referents_and_referrers_can_be_asked_for(crowded):
+    app = App()
+    for shape in SHAPES.values():
+        shape(crowded, app, 5)
+    for _ in range(3):
+        assert all(gc.get_referents(*gc.get_referents(crowded)) for _ in range(3))
+        gc.get_referrers(app, nothing, crowded)
+    collect()
+    assert len(crowded) == MANY + len(SHAPES)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_cancel_releases_what_a_timer_among_many_refers_to_before_it_returns(pywheel, clock, shape):
+    driver = pywheel.Timers.__base__(clock, contexts=True)
+    crowd(driver)
+    app = App()
+    gone = weakref.ref(app)
+    timer = SHAPES[shape](driver, app, 5)
+    del app
+    assert gone() is not None
+    assert timer.cancel() is True
+    assert gone() is None
+    assert (timer.callback, timer.args, timer.when(), timer.remaining()) == (None, (), None, None)
+    assert timer.cancel() is False
+    assert (timer.reset(1), timer.reschedule(1), timer.active(), timer.cancelled()) == (False, False, False, True)
+
+
+@pytest.mark.parametrize("count", range(9))
+@pytest.mark.parametrize("kind", ["function", "method", "builtin", "class"])
+def test_callbacks_of_every_kind_get_their_arguments(timers, clock, kind, count):
+    seen = []
+
+    class Kept:
+        def __init__(self, *args):
+            seen.append(args)
+
+        def act(self, *args):
+            seen.append(args)
+
+    callback = {
+        "function": lambda *args: seen.append(args),
+        "method": Kept().act,
+        "builtin": partial(max, key=lambda number: seen.append(number) or number),
+        "class": Kept,
+    }[kind]
+    seen.clear()
+    arguments = tuple(range(count))
+    timer = timers.call_later(1, callback, *arguments)
+    assert timer.callback == callback
+    assert timer.args == arguments
+    if kind == "builtin" and count < 2:
+        return
+    clock.advance(1)
+    assert seen == (list(arguments) if kind == "builtin" else [arguments])
+
+
+@pytest.mark.parametrize("count", range(9))
+@pytest.mark.parametrize("kind", ["function", "method"])
+def test_an_error_is_reported_whatever_the_number_of_arguments(pywheel, clock, kind, count):
+    class Failing:
+        def act(self, *args):
+            raise ZeroDivisionError
+
+    errors = []
+    timers = pywheel.Timers(clock, on_error=lambda timer, error: errors.append(type(error)))
+    timers.call_later(1, Failing().act if kind == "method" else partial(Failing.act, None), *range(count))
+    timers.call_later(1, nothing)
+    clock.advance(1)
+    assert errors == [ZeroDivisionError]
+    assert len(timers) == 0
+
+
+class Trash:
+    """Garbage that only the collector finds, and whose finaliser then acts."""
+
+    def __init__(self, action, errors):
+        self.itself = self
+        self.meddler = Meddler(action, errors)
+
+
+@pytest.mark.usefixtures("eager_collector")
+@pytest.mark.parametrize("action", ["cancel", "schedule", "reset", "pending", "collect"])
+def test_finalisers_may_use_a_driver_with_many_timers_from_within_any_call(crowded, clock, action):
+    errors, ran, expected = [], [], 0
+    others = [crowded.call_later(10**5, nothing, number, [number]) for number in range(200)]
+    act = {
+        "cancel": lambda: others.pop().cancel(),
+        "schedule": lambda: crowded.call_later(1, ran.append, 0),
+        "reset": lambda: others[0].reset(),
+        "pending": lambda: [timer.args for timer in crowded.pending()],
+        "collect": gc.collect,
+    }[action]
+    for number in range(40):
+        Trash(act, errors)
+        timer = crowded.call_later(number % 3, ran.append, number)
+        periodic = crowded.call_every(1, nothing, number, [number])
+        Trash(act, errors)
+        timer.reset()
+        Trash(act, errors)
+        expected += timer.active()
+        clock.jump(1)
+        crowded.run_due(3)
+        Trash(act, errors)
+        periodic.cancel()
+    del periodic, timer
+    gc.collect()
+    for _ in range(5):
+        clock.jump(1)
+        while crowded.run_due():
+            pass
+    assert errors == []
+    assert sorted(set(ran)) == list(range(40))
+    assert len(crowded) == len(crowded.pending()) == MANY + len(others)
+
+
+def test_finalisers_of_a_large_driver_that_is_garbage_may_still_use_it(pywheel, clock):
+    seen, errors = [], []
+
+    def last_words(timers):
+        seen.append((len(timers), timers.call_later(1, nothing).cancel(), len(timers.pending())))
+
+    timers = pywheel.Timers(clock)
+    crowd(timers)
+    item = Meddler(lambda timers=timers: last_words(timers), errors)
+    item.itself = item
+    timers.call_later(3, nothing, item)
+    gone = weakref.ref(timers)
+    del timers, item
+    collect()
+    collect()
+    assert errors == []
+    assert seen == [(MANY + 1, True, MANY + 1)]
+    assert gone() is None
+
+
+def test_threads_may_schedule_while_another_collects(pywheel):
+    ran, over = [], threading.Event()
+
+    def collect_again_and_again():
+        while not over.is_set():
+            gc.collect()
+
+    def schedule(timers):
+        app = App()
+        for number in range(1_000):
+            timers.call_later(number % 7 / 1000, ran.append, (number, [app]))
+            timers.call_later(number % 7 / 1000, app.act, number, [app])
+            timers.call_later(3600, app.act, number, [app]).cancel()
+
+    with pywheel.ThreadTimers() as timers:
+        crowd(timers)
+        collector = threading.Thread(target=collect_again_and_again)
+        threads = [threading.Thread(target=schedule, args=(timers,)) for _ in range(2)]
+        for thread in (collector, *threads):
+            thread.start()
+        for thread in threads:
+            thread.join()
+        while len(timers) > MANY:
+            over.wait(0.01)
+        over.set()
+        collector.join()
+        assert sorted(number for number, _ in ran) == sorted([*range(1_000)] * 2)
+        assert len(timers.stop()) == MANY
