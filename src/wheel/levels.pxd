@@ -5,17 +5,17 @@
 # but for the time when a limit holds timers back, and then less.
 #
 # Levels. Level l has 512 slots of 256**l ticks, two turns of the l-th digit of the tick; tick t lies in slot
-# (t >> 8l) & 511. A timer goes to the level of its distance from the cursor, one lower if its slot there is the
-# cursor's or the one after it:
+# (t >> 8l) & 511. A timer goes to the highest level on which its slot is sure to lie behind the one after the cursor's:
+# that of half its distance.
 #
 #       level    slot, ticks    reach              level    slot, ticks    reach
-#         0      1              256                  4      2**32          2**40
-#         1      256            65 536               5      2**40          2**48
-#         2      65 536         2**24                6      2**48          2**56
-#         3      2**24          2**32                7      2**56          2**63 and more
+#         0      1              512                  4      2**32          2**41
+#         1      256            2**17                5      2**40          2**49
+#         2      65 536         2**25                6      2**48          2**57
+#         3      2**24          2**33                7      2**56          2**63 and more
 #
 # Invariants
-#   a  On level l > 0 every occupied slot lies 1 .. 511 slots after the cursor's; on level 0, 0 .. 511.
+#   a  On level l > 0 every occupied slot lies 1 .. 512 slots after the cursor's; on level 0, 0 .. 511.
 #   b  A node stands in the slot of its deadline or in an earlier one: a later reschedule only writes the deadline, and
 #      the node is placed again when the slot it stands in comes up. deadline >= the first tick of its slot, always.
 #   c  Lists are in no order. The sequence number alone decides it: whatever comes due is sorted by it.
@@ -153,7 +153,7 @@ cdef inline int add_levels(wheel_t *w, int count) noexcept nogil:
         if new_level(&w.level[w.levels], w.list_bits):
             return -1
         w.levels += 1
-        w.reach = NEVER if w.levels == LEVELS else (<uint64_t>1) << DIGIT_BITS * w.levels
+        w.reach = NEVER if w.levels == LEVELS else (<uint64_t>2) << DIGIT_BITS * w.levels
     return 0
 
 
@@ -215,10 +215,7 @@ cdef inline int reserve_ready(wheel_t *w, uint64_t more) noexcept nogil:
 # ---- lists ------------------------------------------------------------------------------------------------------
 
 cdef inline int level_of(uint64_t deadline, uint64_t cursor) noexcept nogil:
-    cdef int level = msb((deadline - cursor) | 1) >> 3
-    if level and (deadline >> DIGIT_BITS * level) - (cursor >> DIGIT_BITS * level) <= 1:
-        level -= 1
-    return level
+    return (msb((deadline - cursor) | 2) - 1) >> 3
 
 
 cdef inline void push(wheel_t *w, uint32_t index, node_t *node, int level, uint32_t slot) noexcept nogil:
