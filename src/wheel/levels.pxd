@@ -25,7 +25,7 @@
 #   f  A node's prev is the index before it, or HEAD | its list, or READY; with READY, next is its position in `ready`.
 #
 # Because of (c) the slot after the cursor's can be moved down ahead of time, a little at each tick, so that no tick
-# pays for a whole slot; because of the eight lists of a slot, that walk waits for eight nodes at once instead of one.
+# pays for a whole slot; because of the sixteen lists of a slot, that walk waits for as many nodes at once instead of one.
 # Hashed and hierarchical wheels: Varghese and Lauck, "Hashed and Hierarchical Timing Wheels", SOSP 1987.
 
 from libc.stdint cimport uint32_t, uint64_t
@@ -40,8 +40,8 @@ cdef extern from *:
     #ifndef PYWHEEL_SEQ_LIMIT               /* renumber from here on; below 2**(64 - PYWHEEL_GEN_BITS) */
     #define PYWHEEL_SEQ_LIMIT ((1ULL << 38) - 1)
     #endif
-    #ifndef PYWHEEL_FAN_OUT_AT              /* timers from which eight lists a slot pay for their memory */
-    #define PYWHEEL_FAN_OUT_AT 16384
+    #ifndef PYWHEEL_FAN_OUT_AT              /* timers from which sixteen lists a slot pay for their memory */
+    #define PYWHEEL_FAN_OUT_AT 32768
     #endif
     #define PYWHEEL_HEAD 0x80000000u
     #define PYWHEEL_READY 0xFFFFFFFFu
@@ -55,10 +55,10 @@ cdef extern from *:
 
 cdef enum:
     LEVELS = 8
-    LISTS = 8
-    LIST_BITS = 3
+    LISTS = 16
+    LIST_BITS = 4
     OVERDUE = SLOTS             # one more slot, on level 0: timers scheduled at or before now
-    LEVEL_SHIFT = 13            # a list's number is level << 13 | slot << 3 | list
+    LEVEL_SHIFT = 14            # a list's number is level << 14 | slot << 4 | list
     LOOK_AHEAD = 16             # how many nodes ahead a loop over timers prefetches
     KEEP = 65536                # buffers with room for more timers than this are given back when empty
 
@@ -272,6 +272,22 @@ cdef inline void unlink(wheel_t *w, node_t *node) noexcept nogil:
     else:
         w.ready[node.next] = 0
         w.ready_live -= 1
+
+
+cdef inline void fetch_first(const wheel_t *w, int level, uint32_t slot) noexcept nogil:
+    """Ask for the first node of each list of a slot, that a drain need not wait for them later on."""
+    cdef const uint32_t *heads = w.level[level].heads + (slot << w.list_bits)
+    cdef int i
+    for i in range(1 << w.list_bits):
+        prefetch(w.arena.nodes + heads[i])
+
+
+cdef inline void fetch_second(const wheel_t *w, int level, uint32_t slot) noexcept nogil:
+    """Ask for the node behind the first one of each list of a slot: the first ones must be there already."""
+    cdef const uint32_t *heads = w.level[level].heads + (slot << w.list_bits)
+    cdef int i
+    for i in range(1 << w.list_bits):
+        prefetch(w.arena.nodes + w.arena.nodes[heads[i]].next)
 
 
 cdef inline uint64_t drain_lists(wheel_t *w, int level, uint32_t slot, uint64_t quota, uint64_t due, uint64_t *keys,
