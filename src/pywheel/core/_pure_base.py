@@ -12,6 +12,7 @@ from types import GenericAlias
 from typing import Any, ClassVar, Final, NoReturn, Self, SupportsIndex, TypeVar
 from weakref import WeakValueDictionary
 
+from .._errors import WheelFull
 from . import _arguments
 from ._arguments import MAX_TICK
 from ._pure_check import check
@@ -114,39 +115,42 @@ class _Wheel(Planned):
             handle = _arguments.handle(handle)
         if type(deadline) is not int or not 0 <= deadline <= MAX_TICK:
             deadline = _arguments.tick(deadline, "deadline")
-        known = self._entry(handle)
-        if known is None:
-            return False
-        entry = deadline, next(numbers), known[2]
+        number = next(numbers)
         while True:
             now = self._now
-            place = place_of(deadline, now)
-            old_place = self._find(handle)
-            if old_place is None:
-                return False
-            if self._slots[place] is EMPTY:
+            if deadline <= now | 255:  # what `place_of` says, without a call
+                place = (deadline if deadline > now else now) & 255
+            elif deadline <= now | 65535:
+                place = 256 | deadline >> 8 & 255
+            else:
+                place = place_of(deadline, now)
+            old_place = handle & LAST_PLACE  # what `_find` says
+            old = self._slots[old_place]
+            if handle in self._moved or handle not in old:
+                known, found = self._entry(handle), self._find(handle)
+                if known is None or found is None:
+                    return False
+                old_place = found
+            else:
+                known = old[handle]
+            entry = deadline, number, known[2]
+            # From here to the return nothing is called and nothing made that the collector tracks.
+            moved, held, slot = self._moved, self._held, self._slots[place]
+            old = self._slots[old_place] if old_place >= 0 else held[old_place] if old_place in held else EMPTY  # noqa: SIM401
+            if slot is EMPTY or self._planning:
                 self._open(place, now)
-            elif self._move(handle, entry, old_place, place, now):
-                return True
-
-    def _move(self, handle: int, entry: Entry, old_place: int, place: int, now: int) -> bool:
-        """Put a timer in another place, or back into its own; False if one of the places is out of date."""
-        if self._planning:
-            self._interrupt()
-            return False
-        moved, held, slot = self._moved, self._held, self._slots[place]
-        old = self._slots[old_place] if old_place >= 0 else held[old_place] if old_place in held else EMPTY  # noqa: SIM401
-        if handle not in old or slot is EMPTY or now != self._now:
-            return False
-        if handle not in moved:
-            moved[handle] = old[handle][0]  # true already, and from here on no memory is needed to change it
-        slot[handle] = entry
-        moved[handle] = entry[0]
-        if old is not slot:
-            del old[handle]
-            if old_place < 0 and not old:
-                del held[old_place]
-        return True
+                continue
+            if handle not in old or now != self._now:
+                continue
+            if handle not in moved:
+                moved[handle] = old[handle][0]  # true already, and from here on no memory is needed to change it
+            slot[handle] = entry
+            moved[handle] = deadline
+            if old is not slot:
+                del old[handle]
+                if old_place < 0 and not old:
+                    del held[old_place]
+            return True
 
     @exclusive
     def cancel(self, handle: SupportsIndex, /) -> bool:
@@ -211,6 +215,16 @@ class _Wheel(Planned):
         """Return the deadline of a live timer as it was given, else None. O(1). TypeError if `handle` is not an int."""
         entry = self._entry(_arguments.handle(handle))
         return None if entry is None else entry[0]
+
+    @exclusive
+    def reserve(self, count: SupportsIndex, /) -> None:
+        """Say that `count` timers will be pending at once: the native wheel takes their memory now, this one none.
+
+        WheelFull if they are more than `max_pending`, ValueError if `count` is negative, TypeError if it is not an int.
+        """
+        number = _arguments.room(count)
+        if self._max_pending is not None and number > self._max_pending:
+            raise WheelFull("more than max_pending timers can never be pending")
 
     @exclusive
     def clear(self) -> None:
