@@ -25,7 +25,7 @@
 #   f  A node's prev is the index before it, or HEAD | its list, or READY; with READY, next is its position in `ready`.
 #
 # Because of (c) the slot after the cursor's can be moved down ahead of time, a little at each tick, so that no tick
-# pays for a whole slot; because of the sixteen lists of a slot, that walk waits for as many nodes at once instead of one.
+# pays for a whole slot; because of the sixteen lists of a slot, that walk waits for sixteen nodes at once.
 # Hashed and hierarchical wheels: Varghese and Lauck, "Hashed and Hierarchical Timing Wheels", SOSP 1987.
 
 from libc.stdint cimport uint32_t, uint64_t

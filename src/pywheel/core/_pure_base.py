@@ -134,23 +134,29 @@ class _Wheel(Planned):
             else:
                 known = old[handle]
             entry = deadline, number, known[2]
-            # From here to the return nothing is called and nothing made that the collector tracks.
-            moved, held, slot = self._moved, self._held, self._slots[place]
-            old = self._slots[old_place] if old_place >= 0 else held[old_place] if old_place in held else EMPTY  # noqa: SIM401
-            if slot is EMPTY or self._planning:
+            if self._slots[place] is EMPTY:
                 self._open(place, now)
-                continue
-            if handle not in old or now != self._now:
-                continue
-            if handle not in moved:
-                moved[handle] = old[handle][0]  # true already, and from here on no memory is needed to change it
-            slot[handle] = entry
-            moved[handle] = deadline
-            if old is not slot:
-                del old[handle]
-                if old_place < 0 and not old:
-                    del held[old_place]
-            return True
+            elif self._move(handle, entry, old_place, place, now):
+                return True
+
+    def _move(self, handle: int, entry: Entry, old_place: int, place: int, now: int) -> bool:
+        """Put a timer in another place, or back into its own; False if one of the places is out of date."""
+        if self._planning:
+            self._interrupt()
+            return False
+        moved, held, slot = self._moved, self._held, self._slots[place]
+        old = self._slots[old_place] if old_place >= 0 else held[old_place] if old_place in held else EMPTY  # noqa: SIM401
+        if handle not in old or slot is EMPTY or now != self._now:
+            return False
+        if handle not in moved:
+            moved[handle] = old[handle][0]  # true already, and from here on no memory is needed to change it
+        slot[handle] = entry
+        moved[handle] = entry[0]
+        if old is not slot:
+            del old[handle]
+            if old_place < 0 and not old:
+                del held[old_place]
+        return True
 
     @exclusive
     def cancel(self, handle: SupportsIndex, /) -> bool:

@@ -70,7 +70,7 @@ def in_order(slot: Slot) -> list[Entry]:
 def release_in_order(slots: list[Slot], held: dict[int, Slot]) -> None:
     """Empty containers that no wheel has any more; the item scheduled first goes first.
 
-    Nothing is made here that the collector tracks: with a million entries alive it would walk them all, again and again.
+    Nothing is made here that the collector tracks: it would walk a million entries again and again.
     """
     entries: Slot = {}
     try:
