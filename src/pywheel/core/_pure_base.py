@@ -226,7 +226,7 @@ class _Wheel(Planned):
     def reserve(self, count: SupportsIndex, /) -> None:
         """Say that `count` timers will be pending at once: the native wheel takes their memory now, this one none.
 
-        WheelFull if they are more than `max_pending`, ValueError if `count` is negative, TypeError if it is not an int.
+        O(1). WheelFull if more than `max_pending`, ValueError if negative, TypeError if it is not an int.
         """
         number = _arguments.room(count)
         if self._max_pending is not None and number > self._max_pending:
