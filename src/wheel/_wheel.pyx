@@ -28,7 +28,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from pywheel._errors import WheelFull
 from pywheel.core import _arguments as arguments
 
-from pywheel.core.arena cimport INDEX_LIMIT, arena_find, arena_handle, live_nodes, next_live, walk_t
+from pywheel.core.arena cimport INDEX_LIMIT, arena_find, arena_handle, arena_touch, live_nodes, next_live, walk_t
 from pywheel.core.bits cimport unlikely
 from pywheel.core.check cimport wheel_check
 from pywheel.core.advance cimport wheel_advance, wheel_next_deadline, wheel_peek, wheel_pop
@@ -323,6 +323,35 @@ cdef class _Wheel:
             enter(self)
             index = arena_find(&self.wheel.arena, number)
             return self.wheel.arena.nodes[index].deadline if index else None
+
+    def reserve(self, count, /):
+        """Take now the memory for `count` timers pending at once, those pending already included.
+
+        Then no `schedule` up to that many waits for the wheel to grow, nor for the system to supply the memory. Without
+        it a wheel grows as timers come. 32 bytes a timer are kept until `clear()`, whether the timers come or not.
+
+        Args:
+            count: how many timers; fewer than there is room for change nothing.
+
+        Raises:
+            TypeError: count is not an int.
+            ValueError: count is negative.
+            WheelFull: count is more than `max_pending`, or than a wheel can hold, 2**31-1.
+            MemoryError: everything is as it was.
+
+        O(count), at the speed at which the system clears memory; other threads wait.
+        """
+        cdef uint64_t number = arguments.room(count)
+        cdef bint full, failed = False
+        with critical_section(self):
+            enter(self)
+            full = number > self.room
+            if not full and number > self.wheel.live:
+                failed = arena_touch(&self.wheel.arena, number - self.wheel.live)
+        if full:
+            raise WheelFull("more than max_pending timers can never be pending")
+        if failed:
+            raise WheelFull("a wheel has fewer indices than that") if number > INDEX_LIMIT else MemoryError()
 
     def clear(self):
         """Cancel every timer and give the memory back. `now` stays; all handles given so far are stale for good. O(n).

@@ -5,8 +5,8 @@ from libc.stdint cimport uint32_t, uint64_t
 
 from pywheel.core.arena cimport arena_give
 from pywheel.core.bits cimport DIGIT_BITS, DIGIT_MASK, SLOT_MASK, ctz, low_bits, msb, next_bit, prefetch, unlikely
-from pywheel.core.levels cimport (KEEP, LISTS, LOOK_AHEAD, NEVER, OVERDUE, READY, drain, free_buffers, reserve_ready,
-                                  reserve_scratch, wheel_t)
+from pywheel.core.levels cimport (KEEP, LISTS, LOOK_AHEAD, NEVER, OVERDUE, READY, drain, fetch_first, fetch_second,
+                                  free_buffers, reserve_ready, reserve_scratch, wheel_t)
 from pywheel.core.schedule cimport renumber
 from pywheel.core.sort cimport pair_t, sort_keys, sort_pairs
 
@@ -128,7 +128,10 @@ cdef inline int collect_until(wheel_t *w, uint64_t until, uint64_t limit, uint64
 
 
 cdef inline void spread(wheel_t *w, uint64_t elapsed, uint64_t quota) noexcept nogil:
-    """Move down ahead of time part of the slots that come next, so that a step of `elapsed` ticks leaves in time."""
+    """Move down ahead of time part of the slots that come next, so that a step of `elapsed` ticks leaves in time.
+
+    What the next tick will need is on its way then: of the upper levels, since a drain asks for what it leaves.
+    """
     cdef uint64_t here, left
     cdef uint32_t slot, weight, rest = w.in_use & ~<uint32_t>1
     cdef int l
@@ -141,6 +144,8 @@ cdef inline void spread(wheel_t *w, uint64_t elapsed, uint64_t quota) noexcept n
         if weight:
             left = (here << DIGIT_BITS * l) - w.cursor
             drain(w, l, slot, min(weight // (left // elapsed + 1) + LISTS, quota), 0, NULL, 0)
+    if w.in_use & 1:
+        fetch_first(w, 0, <uint32_t>w.cursor & SLOT_MASK)
 
 
 cdef inline int wheel_advance_some(wheel_t *w, uint64_t now, uint64_t limit, uint64_t quota) noexcept nogil:
@@ -154,6 +159,8 @@ cdef inline int wheel_advance_some(wheel_t *w, uint64_t now, uint64_t limit, uin
         if collect_until(w, w.now, NEVER, NEVER) or collect(w, OVERDUE, w.now):
             return -1
     w.now = now
+    if w.in_use & 2:                    # what `spread` will take is on its way while this collects
+        fetch_second(w, 1, <uint32_t>((w.cursor >> DIGIT_BITS) + 1) & SLOT_MASK)
     if collect_until(w, now, limit, quota):
         return -1
     if w.cursor > now and w.cursor != before:

@@ -2,7 +2,7 @@
 #
 # Invariants
 #   nodes[0]         is nobody: index 0 means "no node", and its links may be written to, which saves a branch.
-#   nodes[1..used)   have been used; the rest has never been touched, so it costs address space, not memory.
+#   nodes[1..used)   have been used; the rest has not, and costs address space, not memory, unless it was touched ahead.
 #   stamp            sequence << GEN_BITS | generation. Sequence 0 says the node is free.
 #   generation       starts at `first_generation`, goes up by one at each release, and never comes round: a node whose
 #                    next generation would be 0 is retired, so a stale handle stays stale for good.
@@ -37,6 +37,7 @@ cdef enum:
     DOUBLE_UP_TO = 65536
     KEY_BITS = 60               # of a handle: a Python int of two digits
     MOST_SPARE = 1024           # 32 KiB of nodes: more would not be in the cache, and in no order
+    PAGE_NODES = 128            # in the smallest page, 4 KiB
 
 
 ctypedef struct node_t:
@@ -141,6 +142,18 @@ cdef inline int arena_reserve(arena_t *a, uint64_t more) noexcept nogil:
     if a.used == 0:
         memset(nodes, 0, sizeof(node_t))
         a.used = 1
+    return 0
+
+
+cdef inline int arena_touch(arena_t *a, uint64_t more) noexcept nogil:
+    """As arena_reserve, and have the system give those nodes memory now, not when each page is first written to."""
+    cdef uint64_t idle = <uint64_t>a.free + a.spares, index, end
+    if arena_reserve(a, more):
+        return -1
+    index, end = a.used, a.used + more
+    while index + idle < end:
+        a.nodes[index].stamp = 0
+        index += PAGE_NODES
     return 0
 
 

@@ -26,7 +26,7 @@ cdef extern from *:
       #define pywheel_unlikely(x) (x)
     #else
       #define pywheel_ctz(x) __builtin_ctzll(x)
-      #define pywheel_msb(x) (63 - __builtin_clzll(x))
+      #define pywheel_msb(x) (63 ^ __builtin_clzll(x))    /* one instruction, which a subtraction is not */
       static inline __attribute__((always_inline)) void pywheel_prefetch(const void *p) {
           __builtin_prefetch(p, 1);
           __asm__ __volatile__("");     /* or GCC takes a function that only prefetches for one without effect */

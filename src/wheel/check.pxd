@@ -50,7 +50,7 @@ cdef inline const char *check_node(const wheel_t *w, const node_t *node, int l, 
         return NULL
     distance = (slot - here) & SLOT_MASK
     if l and not distance:
-        return "the cursor's own slot of an upper level is occupied"
+        distance = SLOTS
     if node.deadline < (here + distance) << DIGIT_BITS * l:
         return "a timer stands in a slot after its deadline"
     return NULL

@@ -5,17 +5,17 @@
 # but for the time when a limit holds timers back, and then less.
 #
 # Levels. Level l has 512 slots of 256**l ticks, two turns of the l-th digit of the tick; tick t lies in slot
-# (t >> 8l) & 511. A timer goes to the level of its distance from the cursor, one lower if its slot there is the
-# cursor's or the one after it:
+# (t >> 8l) & 511. A timer goes to the highest level on which its slot is sure to lie behind the one after the cursor's:
+# that of half its distance.
 #
 #       level    slot, ticks    reach              level    slot, ticks    reach
-#         0      1              256                  4      2**32          2**40
-#         1      256            65 536               5      2**40          2**48
-#         2      65 536         2**24                6      2**48          2**56
-#         3      2**24          2**32                7      2**56          2**63 and more
+#         0      1              512                  4      2**32          2**41
+#         1      256            2**17                5      2**40          2**49
+#         2      65 536         2**25                6      2**48          2**57
+#         3      2**24          2**33                7      2**56          2**63 and more
 #
 # Invariants
-#   a  On level l > 0 every occupied slot lies 1 .. 511 slots after the cursor's; on level 0, 0 .. 511.
+#   a  On level l > 0 every occupied slot lies 1 .. 512 slots after the cursor's; on level 0, 0 .. 511.
 #   b  A node stands in the slot of its deadline or in an earlier one: a later reschedule only writes the deadline, and
 #      the node is placed again when the slot it stands in comes up. deadline >= the first tick of its slot, always.
 #   c  Lists are in no order. The sequence number alone decides it: whatever comes due is sorted by it.
@@ -25,7 +25,7 @@
 #   f  A node's prev is the index before it, or HEAD | its list, or READY; with READY, next is its position in `ready`.
 #
 # Because of (c) the slot after the cursor's can be moved down ahead of time, a little at each tick, so that no tick
-# pays for a whole slot; because of the eight lists of a slot, that walk waits for eight nodes at once instead of one.
+# pays for a whole slot; because of the sixteen lists of a slot, that walk waits for sixteen nodes at once.
 # Hashed and hierarchical wheels: Varghese and Lauck, "Hashed and Hierarchical Timing Wheels", SOSP 1987.
 
 from libc.stdint cimport uint32_t, uint64_t
@@ -40,8 +40,8 @@ cdef extern from *:
     #ifndef PYWHEEL_SEQ_LIMIT               /* renumber from here on; below 2**(64 - PYWHEEL_GEN_BITS) */
     #define PYWHEEL_SEQ_LIMIT ((1ULL << 38) - 1)
     #endif
-    #ifndef PYWHEEL_FAN_OUT_AT              /* timers from which eight lists a slot pay for their memory */
-    #define PYWHEEL_FAN_OUT_AT 16384
+    #ifndef PYWHEEL_FAN_OUT_AT              /* timers from which sixteen lists a slot pay for their memory */
+    #define PYWHEEL_FAN_OUT_AT 32768
     #endif
     #define PYWHEEL_HEAD 0x80000000u
     #define PYWHEEL_READY 0xFFFFFFFFu
@@ -55,10 +55,10 @@ cdef extern from *:
 
 cdef enum:
     LEVELS = 8
-    LISTS = 8
-    LIST_BITS = 3
+    LISTS = 16
+    LIST_BITS = 4
     OVERDUE = SLOTS             # one more slot, on level 0: timers scheduled at or before now
-    LEVEL_SHIFT = 13            # a list's number is level << 13 | slot << 3 | list
+    LEVEL_SHIFT = 14            # a list's number is level << 14 | slot << 4 | list
     LOOK_AHEAD = 16             # how many nodes ahead a loop over timers prefetches
     KEEP = 65536                # buffers with room for more timers than this are given back when empty
 
@@ -153,7 +153,7 @@ cdef inline int add_levels(wheel_t *w, int count) noexcept nogil:
         if new_level(&w.level[w.levels], w.list_bits):
             return -1
         w.levels += 1
-        w.reach = NEVER if w.levels == LEVELS else (<uint64_t>1) << DIGIT_BITS * w.levels
+        w.reach = NEVER if w.levels == LEVELS else (<uint64_t>2) << DIGIT_BITS * w.levels
     return 0
 
 
@@ -215,10 +215,7 @@ cdef inline int reserve_ready(wheel_t *w, uint64_t more) noexcept nogil:
 # ---- lists ------------------------------------------------------------------------------------------------------
 
 cdef inline int level_of(uint64_t deadline, uint64_t cursor) noexcept nogil:
-    cdef int level = msb((deadline - cursor) | 1) >> 3
-    if level and (deadline >> DIGIT_BITS * level) - (cursor >> DIGIT_BITS * level) <= 1:
-        level -= 1
-    return level
+    return (msb((deadline - cursor) | 2) - 1) >> 3
 
 
 cdef inline void push(wheel_t *w, uint32_t index, node_t *node, int level, uint32_t slot) noexcept nogil:
@@ -275,6 +272,22 @@ cdef inline void unlink(wheel_t *w, node_t *node) noexcept nogil:
     else:
         w.ready[node.next] = 0
         w.ready_live -= 1
+
+
+cdef inline void fetch_first(const wheel_t *w, int level, uint32_t slot) noexcept nogil:
+    """Ask for the first node of each list of a slot, that a drain need not wait for them later on."""
+    cdef const uint32_t *heads = w.level[level].heads + (slot << w.list_bits)
+    cdef int i
+    for i in range(1 << w.list_bits):
+        prefetch(w.arena.nodes + heads[i])
+
+
+cdef inline void fetch_second(const wheel_t *w, int level, uint32_t slot) noexcept nogil:
+    """Ask for the node behind the first one of each list of a slot: the first ones must be there already."""
+    cdef const uint32_t *heads = w.level[level].heads + (slot << w.list_bits)
+    cdef int i
+    for i in range(1 << w.list_bits):
+        prefetch(w.arena.nodes + w.arena.nodes[heads[i]].next)
 
 
 cdef inline uint64_t drain_lists(wheel_t *w, int level, uint32_t slot, uint64_t quota, uint64_t due, uint64_t *keys,

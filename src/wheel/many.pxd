@@ -8,17 +8,36 @@ from pywheel.core.bits cimport low_bits, prefetch
 from pywheel.core.levels cimport HEAD, LOOK_AHEAD, wheel_t
 from pywheel.core.schedule cimport insert, prepare, wheel_move, wheel_remove
 
+cdef inline uint64_t latest(const uint64_t *deadlines, uint64_t n) noexcept nogil:
+    cdef uint64_t most = 0, i
+    for i in range(n):
+        most = max(most, deadlines[i] & low_bits(63))
+    return most
+
+
+cdef inline int prepare_many(wheel_t *w, uint64_t n, const uint64_t *deadlines, uint64_t *bound) noexcept nogil:
+    """Make room for `n` deadlines, and say what none of them is beyond; -1, with nothing lost, without memory."""
+    cdef uint64_t bits = 0, i
+    for i in range(n):
+        bits |= deadlines[i]
+    bound[0] = bits & low_bits(63)              # in vectors, where the greatest is found one by one
+    if bound[0] - w.cursor >= w.reach:
+        bound[0] = latest(deadlines, n)
+    return prepare(w, bound[0], n)
+
+
 cdef inline int wheel_schedule_many(wheel_t *w, uint64_t n, const uint64_t *deadlines, const uint64_t *payloads,
                                     uint64_t *handles) noexcept nogil:
     """Schedule all; -1, with nothing changed, if memory is out."""
-    cdef uint64_t farthest = 0, first, i
-    for i in range(n):
-        farthest = max(farthest, deadlines[i] & low_bits(63))
-    if arena_reserve(&w.arena, n) or prepare(w, farthest, n):
+    cdef uint64_t bound, first, i
+    cdef uint32_t index
+    if arena_reserve(&w.arena, n) or prepare_many(w, n, deadlines, &bound):
         return -1
     first = w.sequence + 1
     for i in range(n):
-        handles[i] = insert(w, arena_take(&w.arena), first + i, min(deadlines[i], farthest), payloads[i])
+        index = arena_take(&w.arena)
+        prefetch(w.arena.nodes + index + 2 * LOOK_AHEAD)    # mostly they are taken in index order
+        handles[i] = insert(w, index, first + i, min(deadlines[i], bound), payloads[i])
     w.sequence += n
     w.live += n
     return 0
@@ -60,11 +79,9 @@ cdef inline void wheel_cancel_many(wheel_t *w, uint64_t n, const uint64_t *handl
 cdef inline int wheel_reschedule_many(wheel_t *w, uint64_t n, const uint64_t *handles, const uint64_t *deadlines,
                                       uint8_t *found) noexcept nogil:
     """Reschedule all that are live; -1, with nothing changed, if memory is out."""
-    cdef uint64_t farthest = 0, i
+    cdef uint64_t bound, i
     cdef uint32_t index
-    for i in range(n):
-        farthest = max(farthest, deadlines[i] & low_bits(63))
-    if prepare(w, farthest, n):
+    if prepare_many(w, n, deadlines, &bound):
         return -1
     for i in range(n):
         if i + 2 * LOOK_AHEAD < n:
@@ -72,5 +89,5 @@ cdef inline int wheel_reschedule_many(wheel_t *w, uint64_t n, const uint64_t *ha
         index = arena_find(&w.arena, handles[i])
         found[i] = index != 0
         if index:
-            wheel_move(w, index, min(deadlines[i], farthest))
+            wheel_move(w, index, min(deadlines[i], bound))
     return 0

@@ -18,6 +18,21 @@ def eager_collector():
     gc.set_threshold(*before)
 
 
+@pytest.fixture
+def collections():
+    """A list with an entry for each collection that begins."""
+    begun = []
+
+    def note(phase, info):
+        if phase == "start":
+            begun.append(info["generation"])
+
+    gc.collect()
+    gc.callbacks.append(note)
+    yield begun
+    gc.callbacks.remove(note)
+
+
 class Trash:
     """Garbage that only the collector finds, and whose finaliser then acts."""
 
@@ -150,3 +165,13 @@ def test_a_weak_reference_callback_that_outlives_a_dropped_wheel_finds_it_gone(a
     gc.collect()
     assert seen() is None
     assert found == [None]
+
+
+def test_clear_makes_nothing_that_the_collector_would_walk_all_timers_for(wheel_class, collections):
+    """Else the exit of a program with a million timers pending takes seconds."""
+    wheel = wheel_class()
+    for number in range(20_000):
+        wheel.schedule(number * 7919 % 60_000, number)
+    del collections[:]
+    wheel.clear()
+    assert collections == []

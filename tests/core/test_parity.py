@@ -9,7 +9,8 @@ from tests.implementations import PURE_ONLY, load
 pytestmark = pytest.mark.skipif(PURE_ONLY, reason="PYWHEEL_PURE=1: there is nothing to compare with")
 
 CLASSES = ["TimingWheel", "KeyWheel"]
-CALLABLE = ["schedule", "reschedule", "cancel", "advance", "next_deadline", "deadline", "get", "clear", "_check"]
+CHANGES = ["schedule", "reschedule", "cancel", "advance", "reserve", "clear"]
+CALLABLE = [*CHANGES, "next_deadline", "deadline", "get", "_check"]
 BULK = ["schedule_many", "reschedule_many", "cancel_many", "advance_many"]
 METHODS = [(name, method) for name in CLASSES for method in CALLABLE] + [("KeyWheel", method) for method in BULK]
 SPECIAL = ["__init__", "__len__", "__contains__", "__iter__", "__sizeof__", "__reduce__", "__class_getitem__"]

@@ -61,6 +61,7 @@ OPERATIONS = {
     "advance_to_the_end": lambda wheel, handles: wheel.advance(MAX_TICK),
     "advance_limited": lambda wheel, handles: wheel.advance(10_000, 30),
     "advance_nothing_due": lambda wheel, handles: wheel.advance(wheel.now, 0),
+    "reserve": lambda wheel, handles: wheel.reserve(5_000),
     "clear": lambda wheel, handles: wheel.clear(),
     "init": lambda wheel, handles: wheel.__init__(5),
     "iterate": lambda wheel, handles: sorted(wheel),

@@ -61,6 +61,14 @@ def limit(value: Any) -> int:
     return min(number, MAX_TICK)
 
 
+def room(value: Any) -> int:
+    """Return for how many timers there shall be room. ValueError below 0."""
+    number = integer(value, "count")
+    if number < 0:
+        raise ValueError("count must be 0 or more")
+    return min(number, MAX_TICK)
+
+
 def max_pending(value: Any) -> int | None:
     """Return the most timers a wheel may hold; None means no limit. ValueError below 1."""
     if value is None:

@@ -19,6 +19,7 @@ from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 from ._arguments import MAX_TICK
+from ._pure_commit import consume
 
 Entry: TypeAlias = tuple[int, int, Any]  # deadline, sequence (the handle, until it is rescheduled), item
 Slot: TypeAlias = dict[int, Entry]  # by handle
@@ -67,15 +68,20 @@ def in_order(slot: Slot) -> list[Entry]:
 
 
 def release_in_order(slots: list[Slot], held: dict[int, Slot]) -> None:
-    """Empty containers that no wheel has any more; the item scheduled first goes first."""
-    full = [*filter(None, slots), *held.values()]
+    """Empty containers that no wheel has any more; the item scheduled first goes first.
+
+    Nothing is made here that the collector tracks: it would walk a million entries again and again.
+    """
+    entries: Slot = {}
     try:
-        timers = sorted(chain.from_iterable(map(dict.items, full)), reverse=True)
+        for slot in chain(slots, held.values()):
+            entries.update(slot)
+        handles = sorted(entries)
     except MemoryError:
         return  # without order, then
-    for slot in full:
+    for slot in chain(filter(None, slots), held.values()):
         slot.clear()
-    timers.clear()  # from the last element to the first
+    consume(map(entries.pop, handles))
 
 
 class Plan:

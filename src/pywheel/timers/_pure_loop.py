@@ -126,6 +126,8 @@ class WheelScheduling(_Loop):
 
     def close(self) -> None:
         """Close the loop; timers that are pending are released."""
+        if not self.is_running():
+            self.__wheel.clear()  # or the next call would have them all sorted, to be shown in `_scheduled`
         super().close()
         self.__shown, self.__pending = None, ()
         self.__wheel.clear()

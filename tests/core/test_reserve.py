@@ -1,0 +1,94 @@
+"""Memory taken before the timers come."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from pywheel import WheelFull
+from tests.core.snapshot import snapshot
+
+COUNT = 5_000
+
+
+def test_reserve_changes_nothing_that_a_program_can_see_but_the_size(wheel_class):
+    wheel = wheel_class(3)
+    handles = [wheel.schedule(10 + number % 7, number) for number in range(100)]
+    wheel.cancel(handles[5])
+    before = snapshot(wheel, handles)
+    assert wheel.reserve(COUNT) is None
+    assert snapshot(wheel, handles) == before
+    wheel._check()
+    expired = [number for number in sorted(range(100), key=lambda number: number % 7) if number != 5]
+    assert wheel.advance(20) == expired
+
+
+@pytest.mark.parametrize("count", [0, 1, 99, 100])
+def test_room_for_fewer_than_there_are_is_there_already(wheel_class, count):
+    wheel = wheel_class()
+    for number in range(100):
+        wheel.schedule(number, number)
+    size = sys.getsizeof(wheel)
+    wheel.reserve(count)
+    assert sys.getsizeof(wheel) == size
+
+
+@pytest.mark.parametrize("pending", [0, 1, 70, 900])
+def test_what_was_reserved_is_enough_for_that_many_timers(native_core, pending):
+    for wheel in (native_core.TimingWheel(), native_core.KeyWheel()):
+        wheel.schedule(1, 0)  # the slots have their memory from the first timer on
+        wheel.advance(1)
+        handles = [wheel.schedule(10, number) for number in range(pending)]
+        for handle in handles[::3]:
+            wheel.cancel(handle)
+        wheel.reserve(COUNT)
+        size = sys.getsizeof(wheel)
+        assert size >= 32 * COUNT
+        while len(wheel) < COUNT:
+            wheel.schedule(10, 1)
+        assert sys.getsizeof(wheel) == size
+        wheel._check()
+
+
+def test_clear_gives_back_what_was_reserved(native_core):
+    for wheel in (native_core.TimingWheel(), native_core.KeyWheel()):
+        empty = sys.getsizeof(wheel)
+        wheel.reserve(COUNT)
+        wheel.clear()
+        assert sys.getsizeof(wheel) == empty
+        wheel._check()
+
+
+def test_more_than_max_pending_cannot_be_reserved(wheel_class):
+    wheel = wheel_class(max_pending=10)
+    wheel.reserve(10)
+    with pytest.raises(WheelFull):
+        wheel.reserve(11)
+    with pytest.raises(WheelFull):
+        wheel.reserve(2**70)
+
+
+def test_more_than_the_indices_of_a_pool_cannot_be_reserved(native_core):
+    wheel = native_core.KeyWheel()
+    size = sys.getsizeof(wheel)
+    for count in (2**31, 2**63, 2**70):
+        with pytest.raises(WheelFull):
+            wheel.reserve(count)
+    assert sys.getsizeof(wheel) == size
+
+
+@pytest.mark.parametrize("count", [1.0, "1", None, [1], np.float64(2)])
+def test_what_is_no_int_cannot_be_reserved(wheel_class, count):
+    with pytest.raises(TypeError, match="count must be an int"):
+        wheel_class(max_pending=10).reserve(count)
+
+
+@pytest.mark.parametrize("count", [-1, -(2**70)])
+def test_a_negative_number_cannot_be_reserved(wheel_class, count):
+    with pytest.raises(ValueError, match="count must be 0 or more"):
+        wheel_class().reserve(count)
+
+
+@pytest.mark.parametrize("count", [True, np.int8(5), np.uint64(6)])
+def test_whatever_is_an_int_can_be_reserved(wheel_class, count):
+    wheel_class().reserve(count)
