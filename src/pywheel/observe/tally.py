@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 import threading
 from bisect import bisect_left
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final
 
 from ..events import (
@@ -35,6 +36,8 @@ _EDGES: Final[list[float]] = [_SMALLEST * 2.0 ** (place / _STEPS) for place in r
 _bucket: Final = partial(bisect_left, _EDGES)
 """Returns in which bucket a value lies."""
 _TOGETHER: Final = 256  # values that are counted at once
+_topic: Final = attrgetter("job.topic")
+_seconds: Final = attrgetter("seconds")
 
 
 class Histogram:
@@ -121,18 +124,14 @@ class Tally:
             count(self, event)
 
     def many(self, events: Sequence[JobEnded]) -> None:
-        """Count the ends of several jobs."""
-        by_topic: defaultdict[str, list[JobEnded]] = defaultdict(list)
-        for event in events:
-            by_topic[event.job.topic].append(event)
-        for topic, mine in by_topic.items():
-            words = Counter([_word(event.outcome, event.state) for event in mine])
+        """Count good ends of several jobs."""
+        topics = set(map(_topic, events))
+        for topic in topics:
+            mine = events if len(topics) == 1 else [event for event in events if event.job.topic == topic]
             histogram = self._histogram("run_time", topic)
-            if histogram.add_many([event.seconds for event in mine]):
+            if histogram.add_many(map(_seconds, mine)):
                 self._settle(histogram)
-            with self._lock:
-                for word, count in words.items():
-                    self.counters[word, topic] += count
+            self._count("done", topic, len(mine))
 
     def _started(self, event: JobStarted) -> None:
         histogram = self._histograms.get(("lateness", event.job.topic)) or self._histogram("lateness", event.job.topic)
@@ -140,7 +139,10 @@ class Tally:
             self._settle(histogram)
 
     def _ended(self, event: JobEnded) -> None:
-        self.many([event])
+        histogram = self._histogram("run_time", event.job.topic)
+        if histogram.add(event.seconds):
+            self._settle(histogram)
+        self._count(_word(event.outcome, event.state), event.job.topic)
 
     def _backlog(self, event: BacklogSeen) -> None:
         with self._lock:

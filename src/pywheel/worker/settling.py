@@ -20,6 +20,7 @@ from .suspects import Suspects
 
 __all__ = ["Settling"]
 
+_DONE: Final = (Outcome.DONE, State.DONE)
 _new: Final = tuple.__new__  # of a named tuple: without the function that its own is
 _ENOUGH: Final = 64  # ends of handlers for which a commit is worth while, though more are under way
 
@@ -108,7 +109,7 @@ class Settling:
             if outcome is True and type(command) is Ack:  # as most of them are
                 if telling:
                     seconds = lease.ended - (lease.started or lease.ended)
-                    done.append(_new(JobEnded, (job, Outcome.DONE, State.DONE, seconds, None)))
+                    done.append(_new(JobEnded, (job, *_DONE, seconds, None)))
             elif outcome in (False, None):
                 self._events.tell(LeaseLost(job))
             elif type(command) is Release:
