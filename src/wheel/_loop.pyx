@@ -32,7 +32,7 @@ from inspect import signature
 from operator import attrgetter
 from types import MemberDescriptorType
 
-from cpython.object cimport PyObject, PyTypeObject
+from cpython.object cimport PyObject
 from cpython.time cimport monotonic as monotonic_of_python
 from cython cimport critical_section
 from libc.math cimport INFINITY, isnan, nextafter
@@ -119,7 +119,7 @@ cdef extern from *:
     """
     Py_ssize_t offset_of "pywheel_offset"(object descriptor)
     const bint HAS_GIL "PYWHEEL_HAS_GIL"
-    object allocate "pywheel_allocate"(PyTypeObject *type)
+    PyObject *allocate "pywheel_allocate"(PyTypeObject *type) except NULL
     object derive "pywheel_derive"(const char *name, tuple bases, size_t size, void *cancel, void *traverse,
                                    void *clear, void *dealloc, void *get_when, void *set_when)
     PyObject **items_of "pywheel_items"(PyObject *tuple)
@@ -129,16 +129,20 @@ cdef extern from *:
 
 cdef extern from "Python.h":
     ctypedef int (*visitproc)(PyObject *, void *) noexcept
+    ctypedef struct PyTypeObject:
+        PyTypeObject *tp_base
+        Py_ssize_t tp_weaklistoffset
     PyObject *Py_False
     PyObject *Py_None
     PyObject *Py_True
-    object PyContext_CopyCurrent()
+    PyObject *PyContext_CopyCurrent() except NULL
     bint PyContext_CheckExact(PyObject *value)
     int PyContext_Enter(object context)
     int PyContext_Exit(object context)
     bint PyFloat_CheckExact(object value)
     double PyFloat_AS_DOUBLE(object value)
     double PyFloat_AsDouble(object value) except? -1
+    double PyLong_AsDouble(object value) except? -1
     bint PyLong_CheckExact(object value)
     int PyObject_GenericSetAttr(object owner, object name, PyObject *value) except -1
     void PyObject_ClearWeakRefs(PyObject *value)
@@ -238,14 +242,12 @@ cdef inline PyObject *replace(PyObject *handle, Py_ssize_t offset, PyObject *val
     return old
 
 
-cdef object new_handle(WheelScheduling loop, object callback, tuple args, object context):
+cdef object new_handle(WheelScheduling loop, object callback, tuple args, PyObject *context):
     """What `Handle.__init__` makes of these, but for the debug mode."""
     cdef object made = PyType_GenericAlloc(HANDLE, 0)
     cdef PyObject *handle = <PyObject *>made
-    if context is None:
-        context = PyContext_CopyCurrent()
+    at(handle, CONTEXT)[0] = PyContext_CopyCurrent() if context == NULL else Py_NewRef(context)
     fill_constants(handle)
-    fill(handle, CONTEXT, <PyObject *>context)
     fill(handle, LOOP, <PyObject *>loop)
     fill(handle, CALLBACK, <PyObject *>callback)
     fill(handle, ARGS, <PyObject *>args)
@@ -258,7 +260,7 @@ cdef inline void fill_constants(PyObject *handle) noexcept:
     fill(handle, TRACEBACK, Py_None)
 
 
-cdef inline object bare_timer():
+cdef inline PyObject *bare_timer() except NULL:
     """A TimerHandle that the collector does not know of, without callback, arguments, context, loop and time."""
     global pooled
     cdef PyObject *handle
@@ -266,13 +268,11 @@ cdef inline object bare_timer():
         pooled -= 1
         handle = pool[pooled]
         _Py_NewReference(handle)
-        made = <object>handle
-        Py_DECREF(handle)
-        return made
-    made = allocate(TIMER_HANDLE)
-    fill_constants(<PyObject *>made)
-    fill(<PyObject *>made, SCHEDULED, Py_False)
-    return made
+        return handle
+    handle = allocate(TIMER_HANDLE)
+    fill_constants(handle)
+    fill(handle, SCHEDULED, Py_False)
+    return handle
 
 
 cdef inline bint keep(PyObject *handle) noexcept:
@@ -286,33 +286,52 @@ cdef inline bint keep(PyObject *handle) noexcept:
 
 
 cdef object cancel(PyObject *handle, PyObject *unused):
-    """TimerHandle.cancel: out of the wheel first, then the rest as asyncio does it."""
+    """TimerHandle.cancel: out of the wheel first, then the rest as asyncio does it.
+
+    What is left refers to nothing that refers to others, so the collector need not know of it.
+    """
     cdef PyObject *owner = at(handle, LOOP)[0]
-    cdef WheelScheduling loop
     cdef PyObject *callback = NULL
     cdef PyObject *args = NULL
+    cdef PyObject *context = NULL
     if at(handle, CANCELLED)[0] == Py_True:
         return None
-    if owner == NULL or not isinstance(<object>owner, WheelScheduling):
-        return stock_cancel(<object>handle)
-    loop = <WheelScheduling>owner
-    loop.remove(handle)
-    if loop._debug:
-        return stock_cancel(<object>handle)
+    if owner == NULL or not is_loop(owner) or (<WheelScheduling>owner)._debug:
+        return cancel_slowly(<object>handle)
+    (<WheelScheduling>owner).remove(handle)
     with critical_section(<object>handle):
-        at(handle, CANCELLED)[0] = Py_NewRef(Py_True)       # False needs no release
-        callback = replace(handle, CALLBACK, Py_None)
-        args = replace(handle, ARGS, Py_None)
-    watch(handle)
-    Py_XDECREF(callback)
-    Py_XDECREF(args)
+        if at(handle, CANCELLED)[0] != Py_True:
+            at(handle, CANCELLED)[0] = Py_NewRef(Py_True)       # False needs no release
+            callback = replace(handle, CALLBACK, Py_None)
+            args = replace(handle, ARGS, Py_None)
+            context = replace(handle, CONTEXT, Py_None)
+            owner = replace(handle, LOOP, Py_None)
+    if context != NULL:
+        release(context)
+        Py_XDECREF(callback)
+        Py_XDECREF(args)
+        Py_XDECREF(owner)
     return None
 
 
-cdef inline void ignore(object value) noexcept:
-    """Have the collector not look at it."""
-    if HAS_GIL:
-        PyObject_GC_UnTrack(<PyObject *>value)
+cdef object cancel_slowly(handle):
+    """TimerHandle.cancel in debug mode, and of a handle whose loop is no longer the one it was made by."""
+    if isinstance(handle._loop, WheelScheduling):
+        (<WheelScheduling>handle._loop).remove(<PyObject *>handle)
+        watch(<PyObject *>handle)
+    stock_cancel(handle)
+
+
+cdef inline bint is_loop(PyObject *value):
+    """isinstance(value, WheelScheduling), most often at once."""
+    return Py_TYPE(value).tp_base == <PyTypeObject *>WheelScheduling or isinstance(<object>value, WheelScheduling)
+
+
+cdef inline void release(PyObject *context) noexcept:
+    """Drop the context of a handle; its own release expects the collector to know of it."""
+    if PyContext_CheckExact(context):
+        watch_again(context)
+    Py_DECREF(context)
 
 
 cdef inline void watch_again(PyObject *value) noexcept:
@@ -353,11 +372,9 @@ cdef int clear(PyObject *handle) noexcept:
 
 cdef void dealloc(PyObject *handle) noexcept:
     cdef PyObject *type
-    cdef PyObject *context = at(handle, CONTEXT)[0]
     PyObject_GC_UnTrack(handle)
-    PyObject_ClearWeakRefs(handle)
-    if context != NULL and PyContext_CheckExact(context):
-        watch_again(context)            # as its own release expects
+    if not HAS_GIL or at(handle, WEAKREFS)[0] != NULL:
+        PyObject_ClearWeakRefs(handle)
     empty(handle)
     if keep(handle):
         return
@@ -380,7 +397,10 @@ cdef inline void restore(PyObject *handle, Py_ssize_t offset, PyObject *value) n
 
 cdef inline void empty(PyObject *handle) noexcept:
     """Make a handle what `bare_timer` gives."""
-    take_out(handle, CONTEXT)
+    cdef PyObject *context = at(handle, CONTEXT)[0]
+    at(handle, CONTEXT)[0] = NULL
+    if context != NULL:
+        release(context)
     take_out(handle, CALLBACK)
     take_out(handle, ARGS)
     take_out(handle, LOOP)
@@ -417,6 +437,7 @@ TimerHandle = derive("pywheel.timers._loop.TimerHandle", (events.TimerHandle,), 
                      <void *>cancel, <void *>traverse, <void *>clear, <void *>dealloc, <void *>get_when,
                      <void *>set_when)
 cdef PyTypeObject *TIMER_HANDLE = <PyTypeObject *>TimerHandle
+cdef Py_ssize_t WEAKREFS = TIMER_HANDLE.tp_weaklistoffset
 cdef PyTypeObject *HANDLE = <PyTypeObject *>events.Handle
 
 cdef object stock_cancel = events.TimerHandle.cancel
@@ -641,19 +662,21 @@ cdef class WheelScheduling:
 
     # ---- timers
 
-    cdef object add(self, object when, double due, object callback, tuple args, object context):
+    cdef object add(self, object when, double due, object callback, tuple args, PyObject *context):
         """Make the handle of a timer, and put it on the wheel. `when` is None if that is `due`.
 
         If `args` are not empty, nobody else has them.
         """
-        cdef object made = bare_timer()
-        cdef PyObject *handle = <PyObject *>made
+        cdef PyObject *handle = bare_timer()
+        cdef object made = <object>handle
         cdef bint quiet = HAS_GIL and self.quiet
-        if context is None:
-            context = PyContext_CopyCurrent()
+        Py_DECREF(handle)
+        if context != NULL:
+            fill(handle, CONTEXT, context)
+        else:
+            context = at(handle, CONTEXT)[0] = PyContext_CopyCurrent()
             if quiet:
-                ignore(context)
-        fill(handle, CONTEXT, <PyObject *>context)
+                PyObject_GC_UnTrack(context)
         fill(handle, LOOP, <PyObject *>self)
         fill(handle, CALLBACK, <PyObject *>callback)
         fill(handle, ARGS, <PyObject *>args)
@@ -663,7 +686,7 @@ cdef class WheelScheduling:
         if not quiet:
             PyObject_GC_Track(handle)
         elif len(args):
-            ignore(args)
+            PyObject_GC_UnTrack(<PyObject *>args)
         if unlikely(self._debug):
             made._source_traceback = format_helpers.extract_stack(sys._getframe())
         if self.place(handle):
@@ -920,8 +943,8 @@ cdef inline bint is_usual(Py_ssize_t count, Py_ssize_t least, PyObject *names) n
         PyTuple_GET_SIZE(names) == 1 and PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "context") == 0))
 
 
-cdef inline object context_of(PyObject *const *args, Py_ssize_t count, PyObject *names):
-    return None if names == NULL else <object>args[count]
+cdef inline PyObject *context_of(PyObject *const *args, Py_ssize_t count, PyObject *names) noexcept:
+    return NULL if names == NULL or args[count] == Py_None else args[count]
 
 
 cdef tuple NOTHING = ()
@@ -967,7 +990,8 @@ cdef object call_later(PyObject *self, PyObject *const *args, Py_ssize_t count, 
     if (not is_usual(count, 2, names) or not (PyFloat_CheckExact(<object>args[0]) or PyLong_CheckExact(<object>args[0]))
             or loop._closed or loop._debug or not (loop.own_call_at and loop.own_time)):
         return in_full(_call_later, self, args, count, names)
-    due = loop.present() + PyFloat_AsDouble(<object>args[0])
+    due = loop.present()
+    due += PyLong_AsDouble(<object>args[0]) if PyLong_CheckExact(<object>args[0]) else PyFloat_AS_DOUBLE(<object>args[0])
     return loop.add(None, check(due), <object>args[1], as_tuple(args + 2, count - 2), context_of(args, count, names))
 
 
@@ -992,7 +1016,7 @@ def _call_at(self, when, callback, *args, context=None):
     if loop._debug:
         loop._check_thread()
         loop._check_callback(callback, "call_at")
-    return loop.add(when, due, callback, args, context)
+    return loop.add(when, due, callback, args, NULL if context is None else <PyObject *>context)
 
 
 add_method(WheelScheduling, 0, "call_soon", <void *>call_soon, (
@@ -1029,7 +1053,7 @@ cdef double wheel_time(object loop) except? -1:
 
 cdef object wheel_timer(object loop, object when, double due, object callback, tuple args):
     """What `call_at` does, on a plain wheel."""
-    return (<WheelScheduling>loop).add(when, due, callback, args, None)
+    return (<WheelScheduling>loop).add(when, due, callback, args, NULL)
 
 
 cdef int cancel_timer(object handle) except -1:
