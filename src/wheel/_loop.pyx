@@ -290,15 +290,18 @@ cdef object cancel(PyObject *handle, PyObject *unused):
 
     What is left refers to nothing that refers to others, so the collector need not know of it.
     """
-    cdef PyObject *owner = at(handle, LOOP)[0]
     cdef PyObject *callback = NULL
     cdef PyObject *args = NULL
     cdef PyObject *context = NULL
+    cdef PyObject *owner = NULL
+    cdef object loop
     if at(handle, CANCELLED)[0] == Py_True:
         return None
-    if owner == NULL or not is_loop(owner) or (<WheelScheduling>owner)._debug:
+    with critical_section(<object>handle):
+        loop = <object>at(handle, LOOP)[0] if at(handle, LOOP)[0] != NULL else None
+    if not is_loop(loop) or (<WheelScheduling>loop)._debug:
         return cancel_slowly(<object>handle)
-    (<WheelScheduling>owner).remove(handle)
+    (<WheelScheduling>loop).remove(handle)
     with critical_section(<object>handle):
         if at(handle, CANCELLED)[0] != Py_True:
             at(handle, CANCELLED)[0] = Py_NewRef(Py_True)       # False needs no release
@@ -306,11 +309,10 @@ cdef object cancel(PyObject *handle, PyObject *unused):
             args = replace(handle, ARGS, Py_None)
             context = replace(handle, CONTEXT, Py_None)
             owner = replace(handle, LOOP, Py_None)
-    if context != NULL:
-        release(context)
-        Py_XDECREF(callback)
-        Py_XDECREF(args)
-        Py_XDECREF(owner)
+    release_context(context)
+    Py_XDECREF(callback)
+    release_args(args)
+    Py_XDECREF(owner)
     return None
 
 
@@ -322,16 +324,9 @@ cdef object cancel_slowly(handle):
     stock_cancel(handle)
 
 
-cdef inline bint is_loop(PyObject *value):
+cdef inline bint is_loop(object value):
     """isinstance(value, WheelScheduling), most often at once."""
-    return Py_TYPE(value).tp_base == <PyTypeObject *>WheelScheduling or isinstance(<object>value, WheelScheduling)
-
-
-cdef inline void release(PyObject *context) noexcept:
-    """Drop the context of a handle; its own release expects the collector to know of it."""
-    if PyContext_CheckExact(context):
-        watch_again(context)
-    Py_DECREF(context)
+    return Py_TYPE(<PyObject *>value).tp_base == <PyTypeObject *>WheelScheduling or isinstance(value, WheelScheduling)
 
 
 cdef inline void watch_again(PyObject *value) noexcept:
@@ -339,15 +334,38 @@ cdef inline void watch_again(PyObject *value) noexcept:
         PyObject_GC_Track(value)
 
 
+cdef inline void watch_args(PyObject *args) noexcept:
+    if PyTuple_CheckExact(args) and PyTuple_GET_SIZE(args):
+        watch_again(args)
+
+
+cdef inline void watch_context(PyObject *context) noexcept:
+    if PyContext_CheckExact(context):
+        watch_again(context)
+
+
 cdef void watch(PyObject *handle) noexcept:
     """Give a timer back to the garbage collector, with what was made for it."""
-    cdef PyObject *args = at(handle, ARGS)[0]
-    cdef PyObject *context = at(handle, CONTEXT)[0]
-    if args != NULL and PyTuple_CheckExact(args) and PyTuple_GET_SIZE(args):
-        watch_again(args)
-    if context != NULL and PyContext_CheckExact(context):
-        watch_again(context)
+    if at(handle, ARGS)[0] != NULL:
+        watch_args(at(handle, ARGS)[0])
+    if at(handle, CONTEXT)[0] != NULL:
+        watch_context(at(handle, CONTEXT)[0])
     watch_again(handle)
+
+
+cdef inline void release_args(PyObject *args) noexcept:
+    """Drop the arguments of a timer, or NULL."""
+    if args != NULL:
+        if Py_REFCNT(args) > 1:         # somebody has taken them
+            watch_args(args)
+        Py_DECREF(args)
+
+
+cdef inline void release_context(PyObject *context) noexcept:
+    """Drop the context of a timer, or NULL; contexts expect to be known to the collector in the end."""
+    if context != NULL:
+        watch_context(context)
+        Py_DECREF(context)
 
 
 cdef int traverse(PyObject *handle, visitproc visit, void *arg) noexcept:
@@ -384,10 +402,11 @@ cdef void dealloc(PyObject *handle) noexcept:
     Py_DECREF(type)
 
 
-cdef inline void take_out(PyObject *handle, Py_ssize_t offset) noexcept:
+cdef inline PyObject *taken(PyObject *handle, Py_ssize_t offset) noexcept:
+    """What a slot held, which is the caller's now, or NULL."""
     cdef PyObject *old = at(handle, offset)[0]
     at(handle, offset)[0] = NULL
-    Py_XDECREF(old)
+    return old
 
 
 cdef inline void restore(PyObject *handle, Py_ssize_t offset, PyObject *value) noexcept:
@@ -397,14 +416,11 @@ cdef inline void restore(PyObject *handle, Py_ssize_t offset, PyObject *value) n
 
 cdef inline void empty(PyObject *handle) noexcept:
     """Make a handle what `bare_timer` gives."""
-    cdef PyObject *context = at(handle, CONTEXT)[0]
-    at(handle, CONTEXT)[0] = NULL
-    if context != NULL:
-        release(context)
-    take_out(handle, CALLBACK)
-    take_out(handle, ARGS)
-    take_out(handle, LOOP)
-    take_out(handle, WHEN)
+    release_context(taken(handle, CONTEXT))
+    Py_XDECREF(taken(handle, CALLBACK))
+    release_args(taken(handle, ARGS))
+    Py_XDECREF(taken(handle, LOOP))
+    Py_XDECREF(taken(handle, WHEN))
     restore(handle, CANCELLED, Py_False)
     restore(handle, SCHEDULED, Py_False)
     restore(handle, REPR, Py_None)
