@@ -40,7 +40,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t, uintptr_t
 
 from pywheel.core._wheel cimport TimingWheel
 from pywheel.core.advance cimport is_behind, next_occupied, wheel_advance_some, wheel_pop
-from pywheel.core.arena cimport arena_find, live_nodes, next_live, walk_t
+from pywheel.core.arena cimport GEN_BITS, arena_find, live_nodes, next_live, walk_t
 from pywheel.core.bits cimport DIGIT_BITS, SLOT_MASK, unlikely
 from pywheel.core.levels cimport wheel_t
 from pywheel.core.schedule cimport wheel_remove, wheel_schedule
@@ -527,7 +527,8 @@ cdef class WheelScheduling:
     cdef bint own_call_soon             # `_call_soon`,
     cdef bint own_run_once              # or `_run_once`
     cdef object thread                  # in which it runs, or None
-    cdef bint quiet                     # the garbage collector needs not know of its timers
+    cdef bint quiet                     # the garbage collector need not know of its timers,
+    cdef uint64_t since                 # of those scheduled after this sequence number
     cdef object selector
     cdef int epoll                      # file descriptor, or -1 if the selector is another one
     cdef list shown                     # the last `_scheduled`, until the next turn,
@@ -591,22 +592,27 @@ cdef class WheelScheduling:
         self.thread = thread
         if thread is None:
             self.watch_all()
-        elif HAS_GIL:
+        elif HAS_GIL and not self.quiet:
             self.look_again()
             self.quiet = self.own_run_once
             if self.quiet:
                 PyObject_GC_UnTrack(<PyObject *>self.timers)
+                self.since = self.timers.wheel.sequence
 
     cdef int watch_all(self) except -1:
-        """Give the timers back to the garbage collector. O(n)."""
+        """Give the timers back to the garbage collector. O(timers pending), or O(1) if none was scheduled in this run."""
+        cdef wheel_t *w = &self.timers.wheel
+        cdef uint64_t since = self.since if self.since <= w.sequence else 0     # or they were numbered anew
         cdef walk_t walk
         if not self.quiet:
             return 0
         self.quiet = False
         watch_again(<PyObject *>self.timers)
-        walk = live_nodes(&self.timers.wheel.arena)
-        while next_live(&walk):
-            watch(<PyObject *><uintptr_t>walk.node.payload)
+        if since < w.sequence:
+            walk = live_nodes(&w.arena)
+            while next_live(&walk):
+                if walk.node.stamp >> GEN_BITS > since:
+                    watch(<PyObject *><uintptr_t>walk.node.payload)
         for handle in list(self._ready):
             if Py_TYPE(<PyObject *>handle) == TIMER_HANDLE:
                 watch(<PyObject *>handle)
@@ -906,6 +912,8 @@ cdef int run(PyObject *handle) except -1:
             callback = <object>at(handle, CALLBACK)[0]
             args = <object>at(handle, ARGS)[0]
     if not plain:
+        if Py_TYPE(handle) == TIMER_HANDLE:
+            watch(handle)
         if not (<object>handle)._cancelled:
             (<object>handle)._run()
         return 0
