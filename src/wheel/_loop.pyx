@@ -9,9 +9,8 @@
 # The garbage collector.
 # While a loop runs, its wheel, the timers on it, and the contexts and arguments that were made for them cannot be
 # garbage: so the collector does not track them, and a million of them cost a collection nothing. Not to be tracked is
-# to be taken for reachable from elsewhere, so every way out gives a handle back to it: that it was run and somebody
-# still holds it, that the loop stops, that other code runs its turns. A cancelled one refers to nothing that the
-# collector had to know of. Without a GIL all are tracked.
+# to be taken for reachable from elsewhere, so every way out gives a handle back to it: that it was cancelled, or was
+# run and somebody still holds it, that the loop stops, that other code runs its turns. Without a GIL all are tracked.
 #
 # Time.
 # A tick is 2**-20 s: floats of seconds become ticks and back without rounding. But ticks only say where in the wheel a
@@ -286,14 +285,9 @@ cdef inline bint keep(PyObject *handle) noexcept:
 
 
 cdef object cancel(PyObject *handle, PyObject *unused):
-    """TimerHandle.cancel: out of the wheel first, then the rest as asyncio does it.
-
-    What is left refers to nothing that refers to others, so the collector need not know of it.
-    """
+    """TimerHandle.cancel: out of the wheel first, then the rest as asyncio does it."""
     cdef PyObject *callback = NULL
     cdef PyObject *args = NULL
-    cdef PyObject *context = NULL
-    cdef PyObject *owner = NULL
     cdef object loop
     if at(handle, CANCELLED)[0] == Py_True:
         return None
@@ -307,12 +301,9 @@ cdef object cancel(PyObject *handle, PyObject *unused):
             at(handle, CANCELLED)[0] = Py_NewRef(Py_True)       # False needs no release
             callback = replace(handle, CALLBACK, Py_None)
             args = replace(handle, ARGS, Py_None)
-            context = replace(handle, CONTEXT, Py_None)
-            owner = replace(handle, LOOP, Py_None)
-    release_context(context)
+    watch(handle)
     Py_XDECREF(callback)
     release_args(args)
-    Py_XDECREF(owner)
     return None
 
 
@@ -346,11 +337,13 @@ cdef inline void watch_context(PyObject *context) noexcept:
 
 cdef void watch(PyObject *handle) noexcept:
     """Give a timer back to the garbage collector, with what was made for it."""
+    if not HAS_GIL or PyObject_GC_IsTracked(handle):
+        return
     if at(handle, ARGS)[0] != NULL:
         watch_args(at(handle, ARGS)[0])
     if at(handle, CONTEXT)[0] != NULL:
         watch_context(at(handle, CONTEXT)[0])
-    watch_again(handle)
+    PyObject_GC_Track(handle)
 
 
 cdef inline void release_args(PyObject *args) noexcept:
@@ -568,7 +561,8 @@ cdef class WheelScheduling:
         """See what a subclass has overridden, or somebody has replaced in this loop."""
         loops = WheelScheduling, WheelScheduling, base_events.BaseEventLoop, WheelScheduling
         self.own_time, self.own_call_at, self.own_call_soon, self.own_run_once = [
-            getattr(type(self), name, None) is getattr(loop, name) and getattr(self, name) == getattr(loop, name).__get__(self)
+            getattr(type(self), name, None) is getattr(loop, name)
+            and getattr(self, name) == getattr(loop, name).__get__(self)        # `__dict__` would make a dict of it
             for name, loop in zip(OVERRIDABLE, loops)]
         self.version = version_of(self)
         if self.quiet and not self.own_run_once:
@@ -600,7 +594,7 @@ cdef class WheelScheduling:
                 self.since = self.timers.wheel.sequence
 
     cdef int watch_all(self) except -1:
-        """Give the timers back to the garbage collector. O(timers pending), or O(1) if none was scheduled in this run."""
+        """Give the timers back to the garbage collector. O(timers pending); O(1) if none was scheduled in this run."""
         cdef wheel_t *w = &self.timers.wheel
         cdef uint64_t since = self.since if self.since <= w.sequence else 0     # or they were numbered anew
         cdef walk_t walk
@@ -1015,7 +1009,10 @@ cdef object call_later(PyObject *self, PyObject *const *args, Py_ssize_t count, 
             or loop._closed or loop._debug or not (loop.own_call_at and loop.own_time)):
         return in_full(_call_later, self, args, count, names)
     due = loop.present()
-    due += PyLong_AsDouble(<object>args[0]) if PyLong_CheckExact(<object>args[0]) else PyFloat_AS_DOUBLE(<object>args[0])
+    if PyLong_CheckExact(<object>args[0]):
+        due += PyLong_AsDouble(<object>args[0])
+    else:
+        due += PyFloat_AS_DOUBLE(<object>args[0])
     return loop.add(None, check(due), <object>args[1], as_tuple(args + 2, count - 2), context_of(args, count, names))
 
 

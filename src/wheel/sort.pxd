@@ -92,8 +92,10 @@ cdef inline bint place_sort(uint64_t *keys, size_t n, uint64_t *scratch, int ign
 
 
 cdef inline void sort_keys(uint64_t *keys, size_t n, uint64_t *scratch, int ignored) noexcept nogil:
-    """Sort distinct keys whose `ignored` low bits, at most 32 and never 0, do not decide. They often come sorted, either
-    way round."""
+    """Sort distinct keys whose `ignored` low bits, at most 32 and not all 0, never decide.
+
+    They often come sorted, either way round.
+    """
     cdef uint64_t differ = 0
     cdef size_t i, ascents = 0
     for i in range(1, n):
