@@ -52,12 +52,14 @@ cdef extern from *:
 
     /* Cython cannot derive from a class written in Python: a type of asyncio's, with room behind its slots. */
     static PyObject *pywheel_derive(const char *name, PyObject *bases, size_t size, void *cancel, void *traverse,
-                                    void *clear, void *dealloc, void *get_when, void *set_when) {
+                                    void *clear, void *dealloc, void *get_when, void *set_when,
+                                    void *get_context, void *set_context) {
         static PyMethodDef methods[] = {
             {"cancel", NULL, METH_NOARGS, "cancel($self, /)\\n--\\n\\n"
              "Take the timer out of the loop, and release callback and arguments before returning. O(1)."},
             {NULL, NULL, 0, NULL}};
-        static PyGetSetDef attributes[] = {{"_when", NULL, NULL, NULL, NULL}, {NULL, NULL, NULL, NULL, NULL}};
+        static PyGetSetDef attributes[] = {
+            {"_when", NULL, NULL, NULL, NULL}, {"_context", NULL, NULL, NULL, NULL}, {NULL, NULL, NULL, NULL, NULL}};
         PyType_Slot slots[] = {
             {Py_tp_doc, "The asyncio.TimerHandle of a timer on the wheel."}, {Py_tp_methods, methods},
             {Py_tp_getset, attributes},
@@ -66,6 +68,8 @@ cdef extern from *:
         methods[0].ml_meth = (PyCFunction)cancel;
         attributes[0].get = (getter)get_when;
         attributes[0].set = (setter)set_when;
+        attributes[1].get = (getter)get_context;
+        attributes[1].set = (setter)set_context;
         return PyType_FromSpecWithBases(&spec, bases);
     }
 
@@ -120,7 +124,8 @@ cdef extern from *:
     const bint HAS_GIL "PYWHEEL_HAS_GIL"
     PyObject *allocate "pywheel_allocate"(PyTypeObject *type) except NULL
     object derive "pywheel_derive"(const char *name, tuple bases, size_t size, void *cancel, void *traverse,
-                                   void *clear, void *dealloc, void *get_when, void *set_when)
+                                   void *clear, void *dealloc, void *get_when, void *set_when,
+                                   void *get_context, void *set_context)
     PyObject **items_of "pywheel_items"(PyObject *tuple)
     int add_method "pywheel_add_method"(object type, int i, const char *name, void *function, const char *doc) except -1
     bint is_quiet "pywheel_is_quiet"(int epoll)
@@ -442,9 +447,30 @@ cdef int set_when(PyObject *handle, PyObject *when, void *unused) except -1:
     return 0
 
 
+cdef PyObject *get_context(PyObject *handle, void *unused) except NULL:
+    cdef PyObject *context = NULL
+    with critical_section(<object>handle):
+        if at(handle, CONTEXT)[0] != NULL:
+            context = Py_NewRef(at(handle, CONTEXT)[0])
+    if context == NULL:
+        raise AttributeError("_context")
+    return context
+
+
+cdef int set_context(PyObject *handle, PyObject *context, void *unused) except -1:
+    """Set or, with NULL, delete `_context`: the old one is released as it expects."""
+    cdef PyObject *old
+    with critical_section(<object>handle):
+        old = taken(handle, CONTEXT)
+        if context != NULL:
+            fill(handle, CONTEXT, context)
+    release_context(old)
+    return 0
+
+
 TimerHandle = derive("pywheel.timers._loop.TimerHandle", (events.TimerHandle,), FIELDS + sizeof(fields_t),
                      <void *>cancel, <void *>traverse, <void *>clear, <void *>dealloc, <void *>get_when,
-                     <void *>set_when)
+                     <void *>set_when, <void *>get_context, <void *>set_context)
 cdef PyTypeObject *TIMER_HANDLE = <PyTypeObject *>TimerHandle
 cdef Py_ssize_t WEAKREFS = TIMER_HANDLE.tp_weaklistoffset
 cdef PyTypeObject *HANDLE = <PyTypeObject *>events.Handle

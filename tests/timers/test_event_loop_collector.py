@@ -213,6 +213,25 @@ def test_turns_that_others_take_over_leave_every_handle_to_the_collector(pywheel
     loop.close()
 
 
+def test_the_context_of_a_pending_timer_can_be_replaced(loop):
+    variable = ContextVar("where")
+    context = copy_context()
+    context.run(variable.set, "there")
+    seen = []
+
+    async def main():
+        handles = [loop.call_later(0, lambda: seen.append(variable.get())) for _ in range(2)]
+        handles[0]._context = context
+        del handles[1]._context
+        assert not hasattr(handles[1], "_context")
+        handles[1]._context = context
+        await asyncio.sleep(0.001)
+        await asyncio.sleep(0.001)
+
+    loop.run_until_complete(main())
+    assert seen == ["there", "there"]
+
+
 def test_a_timer_that_was_popped_from_scheduled_is_the_collectors(loop):
     def body():
         handle = loop.call_later(100, nothing)
