@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable
 from functools import partial
@@ -68,6 +69,29 @@ async def _stages(loop: Any) -> Stages:
         "call_at+fire": (fired, CALLS),
         "timeout in sequence": (clock() - start, CALLS),
     }
+
+
+def test_gc_collect(interleaved: Interleaved) -> None:
+    """While a million timers are pending, each with an argument, and while none is."""
+    runs = {name: partial(_collect, maker, MILLION) for name, maker in loops().items()}
+    runs["nothing"] = partial(_collect, pywheel.EventLoop, 0)
+    interleaved.run(runs, rounds=2 if QUICK else 5, size=1_000_000, workload="callbacks")
+
+
+def _collect(maker: Callable[[], Any], pending: int) -> Stages:
+    async def main() -> Stages:
+        for number in range(pending):
+            loop.call_later(1_000 + number % 1_000, nothing, number)
+        gc.collect()
+        start = time.perf_counter_ns()
+        gc.collect()
+        return {"gc.collect in a running loop": (time.perf_counter_ns() - start, 1)}
+
+    loop = maker()
+    try:
+        return loop.run_until_complete(main())  # type: ignore[no-any-return]
+    finally:
+        loop.close()
 
 
 @pytest.mark.parametrize("what", ["cancelled", "due at once"])

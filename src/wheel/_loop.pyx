@@ -3,7 +3,14 @@
 # Handles.
 # asyncio's handles are Python classes with slots. Here they are made without running `__init__`: the slots are filled
 # where their descriptors say they lie. A TimerHandle is asyncio's with two fields behind the slots and a native
-# `cancel`. While it is pending it is the item of its node: the wheel owns a reference to it.
+# `cancel`. While it is pending it is the item of its node: the wheel owns a reference to it. Its `_when` becomes an
+# object when somebody asks for it.
+#
+# The garbage collector.
+# While a loop runs, its wheel, the timers on it, and the contexts and arguments that were made for them cannot be
+# garbage: so the collector does not track them, and a million of them cost a collection nothing. Not to be tracked is
+# to be taken for reachable from elsewhere, so every way out gives a handle back to it: that it was cancelled, or was
+# run and somebody still holds it, that the loop stops, that other code runs its turns. Without a GIL all are tracked.
 #
 # Time.
 # A tick is 2**-20 s: floats of seconds become ticks and back without rounding. But ticks only say where in the wheel a
@@ -24,18 +31,19 @@ from inspect import signature
 from operator import attrgetter
 from types import MemberDescriptorType
 
-from cpython.object cimport PyObject, PyTypeObject
-from cpython.time cimport monotonic
+from cpython.object cimport PyObject
+from cpython.time cimport monotonic as monotonic_of_python
 from cython cimport critical_section
 from libc.math cimport INFINITY, isnan, nextafter
-from libc.stdint cimport uint32_t, uint64_t, uintptr_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t, uintptr_t
 
 from pywheel.core._wheel cimport TimingWheel
 from pywheel.core.advance cimport is_behind, next_occupied, wheel_advance_some, wheel_pop
-from pywheel.core.arena cimport arena_find, live_nodes, next_live, walk_t
+from pywheel.core.arena cimport GEN_BITS, arena_find, live_nodes, next_live, walk_t
 from pywheel.core.bits cimport DIGIT_BITS, SLOT_MASK, unlikely
 from pywheel.core.levels cimport wheel_t
 from pywheel.core.schedule cimport wheel_remove, wheel_schedule
+from pywheel.timers.clock cimport HAS_CLOCK, NANO, monotonic_ns
 
 cdef extern from *:
     """
@@ -44,18 +52,41 @@ cdef extern from *:
 
     /* Cython cannot derive from a class written in Python: a type of asyncio's, with room behind its slots. */
     static PyObject *pywheel_derive(const char *name, PyObject *bases, size_t size, void *cancel, void *traverse,
-                                    void *clear, void *dealloc) {
+                                    void *clear, void *dealloc, void *get_when, void *set_when,
+                                    void *get_context, void *set_context) {
         static PyMethodDef methods[] = {
             {"cancel", NULL, METH_NOARGS, "cancel($self, /)\\n--\\n\\n"
              "Take the timer out of the loop, and release callback and arguments before returning. O(1)."},
             {NULL, NULL, 0, NULL}};
+        static PyGetSetDef attributes[] = {
+            {"_when", NULL, NULL, NULL, NULL}, {"_context", NULL, NULL, NULL, NULL}, {NULL, NULL, NULL, NULL, NULL}};
         PyType_Slot slots[] = {
             {Py_tp_doc, "The asyncio.TimerHandle of a timer on the wheel."}, {Py_tp_methods, methods},
+            {Py_tp_getset, attributes},
             {Py_tp_traverse, traverse}, {Py_tp_clear, clear}, {Py_tp_dealloc, dealloc}, {0, NULL}};
         PyType_Spec spec = {name, (int)size, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, slots};
         methods[0].ml_meth = (PyCFunction)cancel;
+        attributes[0].get = (getter)get_when;
+        attributes[0].set = (setter)set_when;
+        attributes[1].get = (getter)get_context;
+        attributes[1].set = (setter)set_context;
         return PyType_FromSpecWithBases(&spec, bases);
     }
+
+    #ifdef Py_GIL_DISABLED
+      #define PYWHEEL_HAS_GIL 0
+    #else
+      #define PYWHEEL_HAS_GIL 1
+    #endif
+
+    static PyObject *pywheel_allocate(PyTypeObject *type) {
+        PyObject *made = PyObject_GC_New(PyObject, type);
+        if (made != NULL)
+            memset((char *)made + sizeof(PyObject), 0, type->tp_basicsize - sizeof(PyObject));
+        return made;
+    }
+
+    #define pywheel_items(tuple) (((PyTupleObject *)(tuple))->ob_item)
 
     /* Calls of a Cython method with *args build two tuples, those of this one. */
     static PyMethodDef pywheel_methods[3];
@@ -90,31 +121,43 @@ cdef extern from *:
     #endif
     """
     Py_ssize_t offset_of "pywheel_offset"(object descriptor)
+    const bint HAS_GIL "PYWHEEL_HAS_GIL"
+    PyObject *allocate "pywheel_allocate"(PyTypeObject *type) except NULL
     object derive "pywheel_derive"(const char *name, tuple bases, size_t size, void *cancel, void *traverse,
-                                   void *clear, void *dealloc)
+                                   void *clear, void *dealloc, void *get_when, void *set_when,
+                                   void *get_context, void *set_context)
+    PyObject **items_of "pywheel_items"(PyObject *tuple)
     int add_method "pywheel_add_method"(object type, int i, const char *name, void *function, const char *doc) except -1
     bint is_quiet "pywheel_is_quiet"(int epoll)
     unsigned int version_of "pywheel_version"(object self)
 
 cdef extern from "Python.h":
     ctypedef int (*visitproc)(PyObject *, void *) noexcept
+    ctypedef struct PyTypeObject:
+        PyTypeObject *tp_base
+        Py_ssize_t tp_weaklistoffset
     PyObject *Py_False
     PyObject *Py_None
     PyObject *Py_True
-    object PyContext_CopyCurrent()
+    PyObject *PyContext_CopyCurrent() except NULL
     bint PyContext_CheckExact(PyObject *value)
     int PyContext_Enter(object context)
     int PyContext_Exit(object context)
     bint PyFloat_CheckExact(object value)
     double PyFloat_AS_DOUBLE(object value)
     double PyFloat_AsDouble(object value) except? -1
+    double PyLong_AsDouble(object value) except? -1
     bint PyLong_CheckExact(object value)
     int PyObject_GenericSetAttr(object owner, object name, PyObject *value) except -1
-    PyObject *PyObject_Call(object callback, object arguments, PyObject *keywords)
     void PyObject_ClearWeakRefs(PyObject *value)
     void PyObject_GC_Del(PyObject *value)
+    bint PyObject_GC_IsTracked(PyObject *value)
+    void PyObject_GC_Track(PyObject *value)
     void PyObject_GC_UnTrack(PyObject *value)
+    PyObject *PyObject_Vectorcall(object callback, PyObject *const *args, size_t count, PyObject *names)
     void Py_CLEAR(PyObject *value)
+    Py_ssize_t Py_REFCNT(PyObject *value)
+    void _Py_NewReference(PyObject *value)
     bint PyTuple_CheckExact(PyObject *value)
     int PyUnicode_CompareWithASCIIString(PyObject *value, const char *word)
     list PyList_New(Py_ssize_t size)
@@ -134,10 +177,11 @@ cdef extern from "Python.h":
 cdef enum:
     CHUNK = 256                         # timers on their way from the wheel to the loop
     FEW = 16                            # timers that are looked at one by one for the earliest
+    POOL = 1024                         # handles kept for the next timers
     QUOTA = 4096                        # timers that one turn may move down a level of the wheel
     TICKS_PER_SECOND = 1 << 20
 
-cdef tuple OVERRIDABLE = ("time", "call_at", "_call_soon")
+cdef tuple OVERRIDABLE = ("time", "call_at", "_call_soon", "_run_once")
 cdef double LAST = 2.0 ** 42            # seconds; every later deadline, infinity too, stands on this tick
 cdef double LONGEST_WAIT = base_events.MAXIMUM_SELECT_TIMEOUT
 
@@ -176,6 +220,10 @@ cdef Py_ssize_t SCHEDULED = slot(events.TimerHandle, "_scheduled")
 cdef Py_ssize_t WHEN = slot(events.TimerHandle, "_when")
 cdef Py_ssize_t FIELDS = events.TimerHandle.__basicsize__
 
+# Handles that nobody has, to be made timers of again: False and None where a new handle has them, the rest is empty.
+cdef PyObject *pool[POOL]
+cdef int pooled = 0
+
 
 cdef inline PyObject **at(PyObject *handle, Py_ssize_t offset) noexcept:
     return <PyObject **>(<char *>handle + offset)
@@ -198,43 +246,124 @@ cdef inline PyObject *replace(PyObject *handle, Py_ssize_t offset, PyObject *val
     return old
 
 
-cdef object new_handle(PyTypeObject *type, WheelScheduling loop, object callback, tuple args, object context):
+cdef object new_handle(WheelScheduling loop, object callback, tuple args, PyObject *context):
     """What `Handle.__init__` makes of these, but for the debug mode."""
-    cdef object made = PyType_GenericAlloc(type, 0)
+    cdef object made = PyType_GenericAlloc(HANDLE, 0)
     cdef PyObject *handle = <PyObject *>made
-    if context is None:
-        context = PyContext_CopyCurrent()
-    fill(handle, CONTEXT, <PyObject *>context)
+    at(handle, CONTEXT)[0] = PyContext_CopyCurrent() if context == NULL else Py_NewRef(context)
+    fill_constants(handle)
     fill(handle, LOOP, <PyObject *>loop)
     fill(handle, CALLBACK, <PyObject *>callback)
     fill(handle, ARGS, <PyObject *>args)
+    return made
+
+
+cdef inline void fill_constants(PyObject *handle) noexcept:
     fill(handle, CANCELLED, Py_False)
     fill(handle, REPR, Py_None)
     fill(handle, TRACEBACK, Py_None)
-    return made
+
+
+cdef inline PyObject *bare_timer() except NULL:
+    """A TimerHandle that the collector does not know of, without callback, arguments, context, loop and time."""
+    global pooled
+    cdef PyObject *handle
+    if HAS_GIL and pooled:
+        pooled -= 1
+        handle = pool[pooled]
+        _Py_NewReference(handle)
+        return handle
+    handle = allocate(TIMER_HANDLE)
+    fill_constants(handle)
+    fill(handle, SCHEDULED, Py_False)
+    return handle
+
+
+cdef inline bint keep(PyObject *handle) noexcept:
+    """Put a handle that is as `bare_timer` wants it into the pool; False if that is full."""
+    global pooled
+    if not HAS_GIL or pooled == POOL:
+        return False
+    pool[pooled] = handle
+    pooled += 1
+    return True
 
 
 cdef object cancel(PyObject *handle, PyObject *unused):
     """TimerHandle.cancel: out of the wheel first, then the rest as asyncio does it."""
-    cdef PyObject *owner = at(handle, LOOP)[0]
-    cdef WheelScheduling loop
     cdef PyObject *callback = NULL
     cdef PyObject *args = NULL
+    cdef object loop
     if at(handle, CANCELLED)[0] == Py_True:
         return None
-    if owner == NULL or not isinstance(<object>owner, WheelScheduling):
-        return stock_cancel(<object>handle)
-    loop = <WheelScheduling>owner
-    loop.remove(handle)
-    if loop._debug:
-        return stock_cancel(<object>handle)
     with critical_section(<object>handle):
-        at(handle, CANCELLED)[0] = Py_NewRef(Py_True)       # False needs no release
-        callback = replace(handle, CALLBACK, Py_None)
-        args = replace(handle, ARGS, Py_None)
+        loop = <object>at(handle, LOOP)[0] if at(handle, LOOP)[0] != NULL else None
+    if not is_loop(loop) or (<WheelScheduling>loop)._debug:
+        return cancel_slowly(<object>handle)
+    (<WheelScheduling>loop).remove(handle)
+    with critical_section(<object>handle):
+        if at(handle, CANCELLED)[0] != Py_True:
+            at(handle, CANCELLED)[0] = Py_NewRef(Py_True)       # False needs no release
+            callback = replace(handle, CALLBACK, Py_None)
+            args = replace(handle, ARGS, Py_None)
+    watch(handle)
     Py_XDECREF(callback)
-    Py_XDECREF(args)
+    release_args(args)
     return None
+
+
+cdef object cancel_slowly(handle):
+    """TimerHandle.cancel in debug mode, and of a handle whose loop is no longer the one it was made by."""
+    if isinstance(handle._loop, WheelScheduling):
+        (<WheelScheduling>handle._loop).remove(<PyObject *>handle)
+        watch(<PyObject *>handle)
+    stock_cancel(handle)
+
+
+cdef inline bint is_loop(object value):
+    """isinstance(value, WheelScheduling), most often at once."""
+    return Py_TYPE(<PyObject *>value).tp_base == <PyTypeObject *>WheelScheduling or isinstance(value, WheelScheduling)
+
+
+cdef inline void watch_again(PyObject *value) noexcept:
+    if HAS_GIL and not PyObject_GC_IsTracked(value):
+        PyObject_GC_Track(value)
+
+
+cdef inline void watch_args(PyObject *args) noexcept:
+    if PyTuple_CheckExact(args) and PyTuple_GET_SIZE(args):
+        watch_again(args)
+
+
+cdef inline void watch_context(PyObject *context) noexcept:
+    if PyContext_CheckExact(context):
+        watch_again(context)
+
+
+cdef void watch(PyObject *handle) noexcept:
+    """Give a timer back to the garbage collector, with what was made for it."""
+    if not HAS_GIL or PyObject_GC_IsTracked(handle):
+        return
+    if at(handle, ARGS)[0] != NULL:
+        watch_args(at(handle, ARGS)[0])
+    if at(handle, CONTEXT)[0] != NULL:
+        watch_context(at(handle, CONTEXT)[0])
+    PyObject_GC_Track(handle)
+
+
+cdef inline void release_args(PyObject *args) noexcept:
+    """Drop the arguments of a timer, or NULL."""
+    if args != NULL:
+        if Py_REFCNT(args) > 1:         # somebody has taken them
+            watch_args(args)
+        Py_DECREF(args)
+
+
+cdef inline void release_context(PyObject *context) noexcept:
+    """Drop the context of a timer, or NULL; contexts expect to be known to the collector in the end."""
+    if context != NULL:
+        watch_context(context)
+        Py_DECREF(context)
 
 
 cdef int traverse(PyObject *handle, visitproc visit, void *arg) noexcept:
@@ -258,17 +387,92 @@ cdef int clear(PyObject *handle) noexcept:
 
 
 cdef void dealloc(PyObject *handle) noexcept:
-    cdef PyObject *type = <PyObject *>Py_TYPE(handle)
+    cdef PyObject *type
     PyObject_GC_UnTrack(handle)
-    PyObject_ClearWeakRefs(handle)
+    if not HAS_GIL or at(handle, WEAKREFS)[0] != NULL:
+        PyObject_ClearWeakRefs(handle)
+    empty(handle)
+    if keep(handle):
+        return
     clear(handle)
+    type = <PyObject *>Py_TYPE(handle)
     PyObject_GC_Del(handle)
     Py_DECREF(type)
 
 
+cdef inline PyObject *taken(PyObject *handle, Py_ssize_t offset) noexcept:
+    """What a slot held, which is the caller's now, or NULL."""
+    cdef PyObject *old = at(handle, offset)[0]
+    at(handle, offset)[0] = NULL
+    return old
+
+
+cdef inline void restore(PyObject *handle, Py_ssize_t offset, PyObject *value) noexcept:
+    if unlikely(at(handle, offset)[0] != value):
+        Py_XDECREF(replace(handle, offset, value))
+
+
+cdef inline void empty(PyObject *handle) noexcept:
+    """Make a handle what `bare_timer` gives."""
+    release_context(taken(handle, CONTEXT))
+    Py_XDECREF(taken(handle, CALLBACK))
+    release_args(taken(handle, ARGS))
+    Py_XDECREF(taken(handle, LOOP))
+    Py_XDECREF(taken(handle, WHEN))
+    restore(handle, CANCELLED, Py_False)
+    restore(handle, SCHEDULED, Py_False)
+    restore(handle, REPR, Py_None)
+    restore(handle, TRACEBACK, Py_None)
+
+
+cdef PyObject *get_when(PyObject *handle, void *unused) except NULL:
+    """`_when`, which is made of `due` unless `call_at` was given another object."""
+    cdef PyObject *when
+    cdef object due
+    with critical_section(<object>handle):
+        if at(handle, WHEN)[0] == NULL:
+            due = fields(handle).due
+            fill(handle, WHEN, <PyObject *>due)
+        when = Py_NewRef(at(handle, WHEN)[0])
+    return when
+
+
+cdef int set_when(PyObject *handle, PyObject *when, void *unused) except -1:
+    cdef PyObject *old
+    if when == NULL:
+        raise AttributeError("_when")
+    with critical_section(<object>handle):
+        old = replace(handle, WHEN, when)
+    Py_XDECREF(old)
+    return 0
+
+
+cdef PyObject *get_context(PyObject *handle, void *unused) except NULL:
+    cdef PyObject *context = NULL
+    with critical_section(<object>handle):
+        if at(handle, CONTEXT)[0] != NULL:
+            context = Py_NewRef(at(handle, CONTEXT)[0])
+    if context == NULL:
+        raise AttributeError("_context")
+    return context
+
+
+cdef int set_context(PyObject *handle, PyObject *context, void *unused) except -1:
+    """Set or, with NULL, delete `_context`: the old one is released as it expects."""
+    cdef PyObject *old
+    with critical_section(<object>handle):
+        old = taken(handle, CONTEXT)
+        if context != NULL:
+            fill(handle, CONTEXT, context)
+    release_context(old)
+    return 0
+
+
 TimerHandle = derive("pywheel.timers._loop.TimerHandle", (events.TimerHandle,), FIELDS + sizeof(fields_t),
-                     <void *>cancel, <void *>traverse, <void *>clear, <void *>dealloc)
+                     <void *>cancel, <void *>traverse, <void *>clear, <void *>dealloc, <void *>get_when,
+                     <void *>set_when, <void *>get_context, <void *>set_context)
 cdef PyTypeObject *TIMER_HANDLE = <PyTypeObject *>TimerHandle
+cdef Py_ssize_t WEAKREFS = TIMER_HANDLE.tp_weaklistoffset
 cdef PyTypeObject *HANDLE = <PyTypeObject *>events.Handle
 
 cdef object stock_cancel = events.TimerHandle.cancel
@@ -276,6 +480,14 @@ cdef object stock_run = events.Handle._run
 
 
 # ---- time -----------------------------------------------------------------------------------------------------------
+
+cdef inline double monotonic() except? -1:
+    """time.monotonic(), to the last bit."""
+    cdef int64_t ns = monotonic_ns() if HAS_CLOCK else -1
+    if unlikely(ns < 0):
+        return monotonic_of_python()
+    return <double>(ns // NANO) if unlikely(ns % NANO == 0) else <double>ns / 1e9
+
 
 cdef inline uint64_t tick_of(double seconds) noexcept:
     if not seconds > 0:
@@ -291,8 +503,8 @@ cdef inline double as_due(object when) except? -1:
     return due
 
 
-cdef inline object check(double due):
-    """A computed `when` as an object."""
+cdef inline double check(double due) except? -1:
+    """A `when` that was computed."""
     if unlikely(isnan(due)):
         raise not_a_number()
     return due
@@ -331,7 +543,11 @@ cdef class WheelScheduling:
     cdef unsigned int version           # of its class, when that was looked at last
     cdef bint own_time                  # nobody has overridden `time`,
     cdef bint own_call_at               # `call_at`,
-    cdef bint own_call_soon             # or `_call_soon`
+    cdef bint own_call_soon             # `_call_soon`,
+    cdef bint own_run_once              # or `_run_once`
+    cdef object thread                  # in which it runs, or None
+    cdef bint quiet                     # the garbage collector need not know of its timers,
+    cdef uint64_t since                 # of those scheduled after this sequence number
     cdef object selector
     cdef int epoll                      # file descriptor, or -1 if the selector is another one
     cdef list shown                     # the last `_scheduled`, until the next turn,
@@ -369,11 +585,14 @@ cdef class WheelScheduling:
 
     cdef int look(self) except -1:
         """See what a subclass has overridden, or somebody has replaced in this loop."""
-        loops = WheelScheduling, WheelScheduling, base_events.BaseEventLoop
-        self.own_time, self.own_call_at, self.own_call_soon = [
-            getattr(type(self), name, None) is getattr(loop, name) and name not in getattr(self, "__dict__", ())
+        loops = WheelScheduling, WheelScheduling, base_events.BaseEventLoop, WheelScheduling
+        self.own_time, self.own_call_at, self.own_call_soon, self.own_run_once = [
+            getattr(type(self), name, None) is getattr(loop, name)
+            and getattr(self, name) == getattr(loop, name).__get__(self)        # `__dict__` would make a dict of it
             for name, loop in zip(OVERRIDABLE, loops)]
         self.version = version_of(self)
+        if self.quiet and not self.own_run_once:
+            self.watch_all()
         return 0
 
     cdef inline int look_again(self) except -1:
@@ -381,6 +600,42 @@ cdef class WheelScheduling:
         cdef unsigned int version = version_of(self)
         if unlikely(version != self.version or version == 0):
             self.look()
+        return 0
+
+    @property
+    def _thread_id(self):
+        return self.thread
+
+    @_thread_id.setter
+    def _thread_id(self, thread):
+        """Begin to run, in a thread, or end, with None."""
+        self.thread = thread
+        if thread is None:
+            self.watch_all()
+        elif HAS_GIL and not self.quiet:
+            self.look_again()
+            self.quiet = self.own_run_once
+            if self.quiet:
+                PyObject_GC_UnTrack(<PyObject *>self.timers)
+                self.since = self.timers.wheel.sequence
+
+    cdef int watch_all(self) except -1:
+        """Give the timers back to the garbage collector. O(timers pending); O(1) if none was scheduled in this run."""
+        cdef wheel_t *w = &self.timers.wheel
+        cdef uint64_t since = self.since if self.since <= w.sequence else 0     # or they were numbered anew
+        cdef walk_t walk
+        if not self.quiet:
+            return 0
+        self.quiet = False
+        watch_again(<PyObject *>self.timers)
+        if since < w.sequence:
+            walk = live_nodes(&w.arena)
+            while next_live(&walk):
+                if walk.node.stamp >> GEN_BITS > since:
+                    watch(<PyObject *><uintptr_t>walk.node.payload)
+        for handle in list(self._ready):
+            if Py_TYPE(<PyObject *>handle) == TIMER_HANDLE:
+                watch(<PyObject *>handle)
         return 0
 
     @property
@@ -419,6 +674,7 @@ cdef class WheelScheduling:
             for handle in pending:
                 if id(handle) not in left:
                     self.remove(<PyObject *>handle)
+                    watch(<PyObject *>handle)
         return 0
 
     @_scheduled.setter
@@ -448,13 +704,31 @@ cdef class WheelScheduling:
 
     # ---- timers
 
-    cdef object add(self, object when, double due, object callback, tuple args, object context):
-        """Make the handle of a timer, and put it on the wheel."""
-        cdef object made = new_handle(TIMER_HANDLE, self, callback, args, context)
-        cdef PyObject *handle = <PyObject *>made
-        fill(handle, WHEN, <PyObject *>when)
-        fill(handle, SCHEDULED, Py_True)
+    cdef object add(self, object when, double due, object callback, tuple args, PyObject *context):
+        """Make the handle of a timer, and put it on the wheel. `when` is None if that is `due`.
+
+        If `args` are not empty, nobody else has them.
+        """
+        cdef PyObject *handle = bare_timer()
+        cdef object made = <object>handle
+        cdef bint quiet = HAS_GIL and self.quiet
+        Py_DECREF(handle)
+        if context != NULL:
+            fill(handle, CONTEXT, context)
+        else:
+            context = at(handle, CONTEXT)[0] = PyContext_CopyCurrent()
+            if quiet:
+                PyObject_GC_UnTrack(context)
+        fill(handle, LOOP, <PyObject *>self)
+        fill(handle, CALLBACK, <PyObject *>callback)
+        fill(handle, ARGS, <PyObject *>args)
+        if when is not None:
+            fill(handle, WHEN, <PyObject *>when)
         fields(handle).due = due
+        if not quiet:
+            PyObject_GC_Track(handle)
+        elif len(args):
+            PyObject_GC_UnTrack(<PyObject *>args)
         if unlikely(self._debug):
             made._source_traceback = format_helpers.extract_stack(sys._getframe())
         if self.place(handle):
@@ -470,6 +744,7 @@ cdef class WheelScheduling:
             fields(handle).timer = wheel_schedule(w, tick, <uintptr_t>handle)
             if fields(handle).timer:
                 Py_INCREF(handle)
+                Py_XDECREF(replace(handle, SCHEDULED, Py_True))     # a bool: no code runs
                 failed = False
                 if tick <= w.now:
                     self.early = min(self.early, fields(handle).due)
@@ -533,8 +808,7 @@ cdef class WheelScheduling:
         except BaseException:
             for i in range(len(self._ready) - before, len(due)):
                 handle = due[i]
-                if not self.place(<PyObject *>handle):
-                    Py_XDECREF(replace(<PyObject *>handle, SCHEDULED, Py_True))
+                self.place(<PyObject *>handle)
             raise
         return 0
 
@@ -589,12 +863,15 @@ cdef class WheelScheduling:
             handle = popleft()
             if as_ever and (Py_TYPE(<PyObject *>handle) == TIMER_HANDLE or Py_TYPE(<PyObject *>handle) == HANDLE):
                 run(<PyObject *>handle)
-            elif handle._cancelled:
-                pass
-            elif self._debug:
-                self.run_slowly(handle)
             else:
-                handle._run()
+                if Py_TYPE(<PyObject *>handle) == TIMER_HANDLE:
+                    watch(<PyObject *>handle)
+                if handle._cancelled:
+                    pass
+                elif self._debug:
+                    self.run_slowly(handle)
+                else:
+                    handle._run()
         handle = None
 
     cdef object poll(self, ready):
@@ -655,13 +932,17 @@ cdef int run(PyObject *handle) except -1:
             callback = <object>at(handle, CALLBACK)[0]
             args = <object>at(handle, ARGS)[0]
     if not plain:
+        if Py_TYPE(handle) == TIMER_HANDLE:
+            watch(handle)
         if not (<object>handle)._cancelled:
             (<object>handle)._run()
         return 0
     if PyContext_Enter(context) == 0:
-        result = PyObject_Call(callback, args, NULL)
+        result = PyObject_Vectorcall(callback, items_of(<PyObject *>args), PyTuple_GET_SIZE(<PyObject *>args), NULL)
         if PyContext_Exit(context) < 0:
             Py_CLEAR(result)
+    if Py_REFCNT(handle) > 1 and Py_TYPE(handle) == TIMER_HANDLE:
+        watch(handle)
     if unlikely(result == NULL):
         return failed(<object>handle)
     Py_DECREF(result)
@@ -706,11 +987,16 @@ cdef inline bint is_usual(Py_ssize_t count, Py_ssize_t least, PyObject *names) n
         PyTuple_GET_SIZE(names) == 1 and PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "context") == 0))
 
 
-cdef inline object context_of(PyObject *const *args, Py_ssize_t count, PyObject *names):
-    return None if names == NULL else <object>args[count]
+cdef inline PyObject *context_of(PyObject *const *args, Py_ssize_t count, PyObject *names) noexcept:
+    return NULL if names == NULL or args[count] == Py_None else args[count]
+
+
+cdef tuple NOTHING = ()
 
 
 cdef inline tuple as_tuple(PyObject *const *args, Py_ssize_t count):
+    if count == 0:
+        return NOTHING
     cdef tuple items = PyTuple_New(count)
     cdef Py_ssize_t i
     for i in range(count):
@@ -732,7 +1018,7 @@ cdef object call_soon(PyObject *self, PyObject *const *args, Py_ssize_t count, P
     loop.look_again()
     if not is_usual(count, 1, names) or loop._closed or loop._debug or not loop.own_call_soon:
         return in_full(_call_soon, self, args, count, names)
-    handle = new_handle(HANDLE, loop, <object>args[0], as_tuple(args + 1, count - 1), context_of(args, count, names))
+    handle = new_handle(loop, <object>args[0], as_tuple(args + 1, count - 1), context_of(args, count, names))
     loop._ready.append(handle)
     return handle
 
@@ -748,8 +1034,12 @@ cdef object call_later(PyObject *self, PyObject *const *args, Py_ssize_t count, 
     if (not is_usual(count, 2, names) or not (PyFloat_CheckExact(<object>args[0]) or PyLong_CheckExact(<object>args[0]))
             or loop._closed or loop._debug or not (loop.own_call_at and loop.own_time)):
         return in_full(_call_later, self, args, count, names)
-    due = loop.present() + PyFloat_AsDouble(<object>args[0])
-    return loop.add(check(due), due, <object>args[1], as_tuple(args + 2, count - 2), context_of(args, count, names))
+    due = loop.present()
+    if PyLong_CheckExact(<object>args[0]):
+        due += PyLong_AsDouble(<object>args[0])
+    else:
+        due += PyFloat_AS_DOUBLE(<object>args[0])
+    return loop.add(None, check(due), <object>args[1], as_tuple(args + 2, count - 2), context_of(args, count, names))
 
 
 def _call_later(self, delay, callback, *args, context=None):
@@ -773,7 +1063,7 @@ def _call_at(self, when, callback, *args, context=None):
     if loop._debug:
         loop._check_thread()
         loop._check_callback(callback, "call_at")
-    return loop.add(when, due, callback, args, context)
+    return loop.add(when, due, callback, args, NULL if context is None else <PyObject *>context)
 
 
 add_method(WheelScheduling, 0, "call_soon", <void *>call_soon, (
@@ -810,7 +1100,7 @@ cdef double wheel_time(object loop) except? -1:
 
 cdef object wheel_timer(object loop, object when, double due, object callback, tuple args):
     """What `call_at` does, on a plain wheel."""
-    return (<WheelScheduling>loop).add(when, due, callback, args, None)
+    return (<WheelScheduling>loop).add(when, due, callback, args, NULL)
 
 
 cdef int cancel_timer(object handle) except -1:

@@ -33,7 +33,7 @@ from libc.string cimport memcpy, memset
 
 from pywheel.core.arena cimport GEN_BITS, arena_bytes, arena_free, arena_init, arena_reset, arena_t, node_t
 from pywheel.core.bits cimport (DIGIT_BITS, SLOT_MASK, SLOTS, WORDS, PyMem_RawFree, PyMem_RawRealloc, aligned_resize,
-                                low_bits, msb, prefetch, unlikely)
+                                low_bits, msb, prefetch, unlikely, use_huge_pages)
 
 cdef extern from *:
     """
@@ -186,6 +186,7 @@ cdef inline int reserve_scratch(wheel_t *w, uint64_t room) noexcept nogil:
         grown = <uint64_t *>PyMem_RawRealloc(w.scratch, room * sizeof(uint64_t))
         if grown == NULL:
             return -1
+        use_huge_pages(grown, room * sizeof(uint64_t))
         w.scratch, w.scratch_room = grown, room
     return 0
 
@@ -208,6 +209,7 @@ cdef inline int reserve_ready(wheel_t *w, uint64_t more) noexcept nogil:
         grown = <uint32_t *>PyMem_RawRealloc(w.ready, room * sizeof(uint32_t))
         if grown == NULL:
             return -1
+        use_huge_pages(grown, room * sizeof(uint32_t))
         w.ready, w.ready_room = grown, room
     return 0
 

@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from pywheel.core.bits cimport msb
+from pywheel.core.bits cimport low_bits, msb
 
 cdef enum:
     SMALL = 96                  # up to here counting smaller keys beats a histogram
@@ -67,8 +67,35 @@ cdef inline void radix_sort(uint64_t *keys, size_t n, uint64_t *scratch, int low
         memcpy(keys, source, n * sizeof(uint64_t))
 
 
+cdef inline bint place_sort(uint64_t *keys, size_t n, uint64_t *scratch, int ignored) noexcept nogil:
+    """Sort by what stands above the ignored bits, if those are dense: put each where that says, then close the gaps.
+
+    So it is with timers that were scheduled one after the other. False, and nothing done, if every second one or more
+    would be a gap. `scratch` holds n keys, and so twice as many low parts.
+    """
+    cdef uint64_t first = keys[0], last = keys[0], span, i
+    cdef size_t sorted = 0
+    cdef uint32_t *table = <uint32_t *>scratch
+    for i in range(1, n):
+        first, last = min(first, keys[i]), max(last, keys[i])
+    first >>= ignored
+    span = (last >> ignored) - first + 1
+    if span > 2 * n:
+        return False
+    memset(table, 0, span * sizeof(uint32_t))
+    for i in range(n):
+        table[(keys[i] >> ignored) - first] = <uint32_t>(keys[i] & low_bits(ignored))
+    for i in range(span):               # the last place is taken: so nothing is written behind the keys
+        keys[sorted] = (first + i) << ignored | table[i]
+        sorted += table[i] != 0
+    return True
+
+
 cdef inline void sort_keys(uint64_t *keys, size_t n, uint64_t *scratch, int ignored) noexcept nogil:
-    """Sort distinct keys whose `ignored` low bits never decide. They often come sorted, either way round."""
+    """Sort distinct keys whose `ignored` low bits, at most 32 and not all 0, never decide.
+
+    They often come sorted, either way round.
+    """
     cdef uint64_t differ = 0
     cdef size_t i, ascents = 0
     for i in range(1, n):
@@ -80,7 +107,7 @@ cdef inline void sort_keys(uint64_t *keys, size_t n, uint64_t *scratch, int igno
         reverse(keys, n)
     elif n <= SMALL and differ >> ignored < 0x7FFFFFFF:     # then 31 bits decide
         rank_sort(keys, n, scratch, ignored)
-    else:
+    elif not place_sort(keys, n, scratch, ignored):
         radix_sort(keys, n, scratch, ignored, msb(differ))
 
 

@@ -5,7 +5,7 @@ import gc
 import math
 import sys
 import weakref
-from contextvars import ContextVar, copy_context
+from contextvars import Context, ContextVar, copy_context
 from decimal import Decimal
 from fractions import Fraction
 
@@ -229,6 +229,8 @@ def test_a_handle_is_a_timer_handle_of_asyncio_in_all_it_shows(loop):
     assert repr(ours) == repr(theirs)
     assert ours.cancelled()
     assert ours._callback is ours._args is None
+    assert ours._loop is loop
+    assert isinstance(ours._context, Context)
     stock.close()
 
 

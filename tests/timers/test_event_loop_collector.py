@@ -1,0 +1,275 @@
+"""What the garbage collector knows of an event loop's timers: nothing while it runs, everything else."""
+
+import asyncio
+import gc
+import sys
+import weakref
+from contextvars import ContextVar, copy_context
+
+import pytest
+
+with_a_gil = pytest.mark.skipif(not getattr(sys, "_is_gil_enabled", lambda: True)(), reason="all are tracked then")
+
+
+class Thing:
+    """Can be in a cycle, and be referred to weakly."""
+
+    def method(self, *args):
+        pass
+
+
+def nothing(*args):
+    pass
+
+
+@pytest.fixture
+def native(pywheel):
+    """The native package alone: the twin's handles are ordinary objects."""
+    if pywheel.implementation != "native":
+        pytest.skip("the twin's handles are ordinary objects")
+    return pywheel
+
+
+@pytest.fixture
+def loop(pywheel):
+    """A loop, closed in the end."""
+    loop = pywheel.EventLoop()
+    yield loop
+    loop.close()
+
+
+def run(loop, function):
+    """Return what a function returns that is called while the loop runs."""
+
+    async def main():
+        return function()
+
+    return loop.run_until_complete(main())
+
+
+def is_collected(reference):
+    gc.collect()
+    return reference() is None
+
+
+@with_a_gil
+def test_the_collector_does_not_know_of_pending_timers_while_the_loop_runs(native, loop):
+    def body():
+        handle = loop.call_later(100, nothing, [])
+        return [gc.is_tracked(each) for each in (handle, handle._args, handle._context)]
+
+    assert run(loop, body) == [False] * 3
+
+
+@with_a_gil
+def test_a_full_collection_finds_no_more_objects_with_many_pending(native, loop):
+    def body():
+        before = len(gc.get_objects())
+        for number in range(5_000):
+            loop.call_later(100 + number, nothing, [])
+        return len(gc.get_objects()) - before
+
+    assert run(loop, body) < 5_100  # the lists
+
+
+def test_a_loop_that_stopped_gives_its_timers_back(loop):
+    def body():
+        kept = [loop.call_later(100, nothing, []) for _ in range(300)]
+        kept[0].cancel(), kept[1].cancel()
+        return kept[2:]
+
+    for _ in range(3):
+        for handle in run(loop, body):
+            assert all(gc.is_tracked(each) for each in (handle, handle._args, handle._context))
+
+
+@pytest.mark.parametrize("part", ["callback", "argument", "context", "handle"])
+@pytest.mark.filterwarnings("ignore:unclosed event loop:ResourceWarning")
+def test_a_loop_in_a_cycle_with_its_pending_timers_is_collected(pywheel, part):
+    def make():
+        loop, thing = pywheel.EventLoop(), Thing()
+        thing.loop = loop
+
+        def body():
+            context = copy_context()
+            if part == "context":
+                ContextVar("held").set(thing)
+            callback = thing.method if part == "callback" else nothing
+            handle = loop.call_later(100, callback, *[thing] * (part == "argument"))
+            if part == "handle":
+                thing.handle, handle = handle, None
+                loop.thing = thing
+            return context
+
+        run(loop, body)
+        return weakref.ref(thing), weakref.ref(loop)
+
+    gone = make()
+    gc.collect()
+    assert [is_collected(each) for each in gone] == [True, True]
+
+
+@pytest.mark.parametrize("part", ["callback", "argument", "context"])
+@pytest.mark.parametrize("end", ["ran", "cancelled", "raised"])
+def test_a_cycle_through_a_timer_that_ended_is_collected_while_the_loop_runs(loop, part, end):
+    loop.set_exception_handler(lambda *_: None)
+
+    def fail(*args):
+        raise ValueError
+
+    async def make():
+        thing, callback = Thing(), fail if end == "raised" else nothing
+        if part == "context":
+            ContextVar("held").set(thing)
+        thing.handle = loop.call_later(
+            0, thing.method if part == "callback" else callback, *[thing] * (part == "argument")
+        )
+        if end == "cancelled":
+            thing.handle.cancel()
+        return weakref.ref(thing)
+
+    async def main():
+        gone = await loop.create_task(make())
+        for _ in range(3):
+            await asyncio.sleep(0.001)
+        return is_collected(gone)
+
+    assert loop.run_until_complete(main())
+
+
+@pytest.mark.parametrize("end", ["ran", "cancelled"])
+def test_arguments_that_somebody_took_from_a_timer_are_collected(loop, end):
+    async def main():
+        things = [Thing()]
+        gone = weakref.ref(things[0])
+        handle = loop.call_later(0, nothing, things)
+        things.append(handle._args)
+        if end == "cancelled":
+            handle.cancel()
+        del things, handle
+        for _ in range(3):
+            await asyncio.sleep(0.001)
+        return is_collected(gone)
+
+    assert loop.run_until_complete(main())
+
+
+@pytest.mark.filterwarnings("ignore:unclosed event loop:ResourceWarning")
+def test_a_loop_with_timers_that_are_due_but_did_not_run_is_collected(pywheel):
+    def make():
+        clock = pywheel.ManualClock()
+        loop = pywheel.EventLoop(clock=clock)
+        thing = Thing()
+        thing.loop = loop
+
+        def fail():
+            raise KeyboardInterrupt
+
+        def body():
+            loop.call_at(1, fail)
+            loop.call_at(1, nothing, thing)
+            clock.advance(1)
+            return asyncio.sleep(0)
+
+        async def main():
+            await body()
+            await asyncio.sleep(0)
+
+        task = loop.create_task(main())
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_forever()
+        assert len(loop._ready) >= 1
+        task._log_destroy_pending = False
+        return weakref.ref(thing), weakref.ref(loop)
+
+    gone = make()
+    gc.collect()
+    assert [is_collected(each) for each in gone] == [True, True]
+
+
+def test_turns_that_others_run_leave_every_handle_to_the_collector(pywheel):
+    class Loop(pywheel.EventLoop):
+        def _run_once(self):
+            super()._run_once()
+
+    loop = Loop()
+    assert run(loop, lambda: gc.is_tracked(loop.call_later(100, nothing)))
+    loop.close()
+
+
+def test_turns_that_others_take_over_leave_every_handle_to_the_collector(pywheel):
+    class Loop(pywheel.EventLoop):
+        pass
+
+    loop = Loop()
+
+    def body():
+        first = loop.call_later(100, nothing)
+        Loop._run_once = lambda self: super(Loop, self)._run_once()
+        second = loop.call_later(100, nothing)
+        return gc.is_tracked(first), gc.is_tracked(second)
+
+    assert run(loop, body) == (True, True)
+    loop.close()
+
+
+def test_the_context_of_a_pending_timer_can_be_replaced(loop):
+    variable = ContextVar("where")
+    context = copy_context()
+    context.run(variable.set, "there")
+    seen = []
+
+    async def main():
+        handles = [loop.call_later(0, lambda: seen.append(variable.get())) for _ in range(2)]
+        handles[0]._context = context
+        del handles[1]._context
+        assert not hasattr(handles[1], "_context")
+        handles[1]._context = context
+        await asyncio.sleep(0.001)
+        await asyncio.sleep(0.001)
+
+    loop.run_until_complete(main())
+    assert seen == ["there", "there"]
+
+
+def test_a_timer_that_was_popped_from_scheduled_is_the_collectors(loop):
+    def body():
+        handle = loop.call_later(100, nothing)
+        loop._scheduled.clear()
+        assert loop._scheduled == []
+        return gc.is_tracked(handle)
+
+    assert run(loop, body)
+
+
+def test_a_new_handle_has_nothing_of_one_that_was_released(loop):
+    def body():
+        loop.set_debug(True)
+        old = loop.call_later(100, nothing, 1, context=copy_context())
+        repr(old)
+        old._repr, old._source_traceback, old._when = "old", ["old"], 5
+        old.cancel()
+        loop.set_debug(False)
+        del old
+        loop._scheduled.clear()
+        context = copy_context()
+        new = loop.call_at(7.5, nothing, context=context)
+        assert (new._callback, new._args, new._context, new._loop) == (nothing, (), context, loop)
+        assert (new._when, new.when(), new._cancelled, new._scheduled) == (7.5, 7.5, False, True)
+        assert new._repr is new._source_traceback is None
+
+    run(loop, body)
+
+
+def test_more_handles_than_are_kept_for_later_come_and_go(loop):
+    def body():
+        for _ in range(3):
+            handles = [loop.call_later(100, nothing, number) for number in range(3_000)]
+            for handle in handles[::2]:
+                handle.cancel()
+            assert [handle._args for handle in handles[1::2]] == [(number,) for number in range(1, 3_000, 2)]
+            for handle in handles:
+                handle.cancel()
+
+    run(loop, body)
+    assert loop._scheduled == []
