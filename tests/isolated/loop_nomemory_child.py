@@ -62,7 +62,7 @@ def main(implementation):
         leaks = sum(callback() is not None for callback in callbacks)
         assert leaks == 0 or implementation == "pure", f"allocation {start}: {leaks} handles leak"
         failures, worked = failures + failed, 0 if failed else worked + 1
-        start += 1
+        start += 1 if start < 300 or implementation == "native" else 7  # the twin's turn makes thousands alike
     assert failures > 5, "hardly any allocation failed"
 
 
