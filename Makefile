@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
+PYTHONS ?= python3.11 python3.12 python3.13 python3.13t python3.14 python3.14t python3.15 python3.15t
 
 BIN := $(VENV)/bin
 SANITIZED := $(VENV)-sanitized
@@ -13,7 +14,7 @@ NATIVE := $(wildcard src/wheel/*) setup.py pyproject.toml
 PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)') --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test asyncio crash bench bench-jobs bench-jobs-peers lint format types sanitize tsan package clean
+.PHONY: help demo test pythons asyncio crash bench bench-jobs bench-jobs-peers lint format types sanitize tsan package clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
@@ -21,6 +22,7 @@ PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)'
 help:
 	@echo "make demo      replay a real server's timers, keep a million of them live, kill a worker of jobs"
 	@echo "make test      every test, on the native wheel and on its pure twin"
+	@echo "make pythons   the same on every Python of PYTHONS that is here"
 	@echo "make asyncio   CPython's own tests of asyncio, on pywheel's loop"
 	@echo "make crash     kill workers at random moments, and simulate crashes, for longer than the tests do"
 	@echo "make bench     measure against asyncio, uvloop, heapq and others; write docs/benchmarks.md"
@@ -41,6 +43,9 @@ demo: $(VENV)/demo.group $(VENV)/native
 
 test: $(VENV)/test.group $(VENV)/native
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not packaging" $(ARGS)
+
+pythons:
+	@$(PYTHON) tests/pythons.py $(PYTHONS)
 
 crash: $(VENV)/test.group $(VENV)/native
 	@PYWHEEL_CRASHES=$${PYWHEEL_CRASHES:-100} PYWHEEL_SIMULATIONS=$${PYWHEEL_SIMULATIONS:-3000} \
@@ -101,7 +106,7 @@ package: $(VENV)/package.group $(VENV)/native
 	@$(BIN)/python -m pytest tests/packaging $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(SANITIZED) $(TSAN) $(PEERS) build dist *.egg-info .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-3.* $(SANITIZED) $(TSAN) $(PEERS) build dist *.egg-info .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks demos -name __pycache__ -prune -exec rm -rf {} +
 	find src \( -name '*.so' -o -name '*.pyd' \) -delete
 

@@ -141,5 +141,18 @@ def test_the_package_imports_nothing_but_the_standard_library():
     """What the sources cannot say: what importing it really loads. A build's own helpers do not count."""
     code = "import sys; before = set(sys.modules); import pywheel; print(*sorted(set(sys.modules) - before))"
     loaded = {name.partition(".")[0] for name in run_well("-c", code).split()}
-    helpers = {name for name in loaded if name.startswith(("_cython_", "cython_runtime", "_sysconfigdata"))}
+    private = ("_cython_", "cython_runtime", "_sysconfigdata", "_xxsubinterpreters")
+    helpers = {name for name in loaded if name.startswith(private)}
     assert loaded - helpers - set(sys.stdlib_module_names) == {"pywheel"}
+
+
+# Each takes long to load, and none is needed until somebody asks for what uses it.
+SLOW = """
+asyncio sqlite3 json numpy logging traceback tempfile subprocess multiprocessing socket selectors ssl email http urllib
+inspect dataclasses decimal fractions dis ast pathlib uuid hashlib pickle concurrent.futures importlib.metadata argparse
+""".split()
+
+
+def test_importing_the_package_loads_nothing_that_is_slow_to_load():
+    code = "import sys; before = set(sys.modules); import pywheel; print(*sorted(set(sys.modules) - before))"
+    assert set(run_well("-c", code).split()) & set(SLOW) == set()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 from weakref import WeakValueDictionary
 
 from ._seconds import LONGEST, signed_ns, too_far, unsigned_ns
@@ -72,7 +72,7 @@ class ManualClock(Clock):
             for hours takes no time. For ThreadTimers and EventLoop; with several of them asleep, the first to
             fall asleep moves it.
 
-    Safe to use from several threads.
+    Safe to use from several threads. It cannot be copied or pickled: what waits by it would follow one of two.
     """
 
     def __init__(self, start: Seconds = 0.0, *, wall: int = 1_700_000_000_000, autojump: bool = False) -> None:
@@ -84,6 +84,9 @@ class ManualClock(Clock):
 
     def __repr__(self) -> str:
         return f"<ManualClock at {self.time():.6f} s>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"cannot copy or pickle a {type(self).__name__}: what waits by it would follow one of two")
 
     def time_ns(self) -> int:
         """Return the time it was told, in nanoseconds."""

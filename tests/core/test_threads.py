@@ -117,10 +117,10 @@ def bulk_scheduler(ledger, thread):
 
 
 def advancer(ledger, limit, *, many=False):
-    wheel, expired = ledger.wheel, []
-    for _ in range(10**6):  # far more than it takes
-        if not ledger.schedulers and not len(wheel):
-            break
+    wheel, expired, rounds = ledger.wheel, [], 10**5  # far more than it takes once all are scheduled
+    while rounds and (ledger.schedulers or len(wheel)):
+        if not ledger.schedulers:
+            rounds -= 1
         try:
             if many:
                 expired += wheel.advance_many(wheel.now + 1, limit).tolist()

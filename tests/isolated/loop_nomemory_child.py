@@ -9,6 +9,7 @@ import weakref
 from tests.implementations import load_package
 
 TIMERS = 700
+DEQUES_LEAK = sys.version_info[:2] == (3, 14)  # earlier ones have blocks in stock here, later ones release the item
 
 
 class Callback:
@@ -58,11 +59,13 @@ def main(implementation):
         assert max(calls) == 1, f"allocation {start}: a callback was called twice"
         assert lost <= 1, f"allocation {start}: {lost} callbacks were lost"
         gc.collect()
-        # In the twin, some lists of CPython's own leak what they hold when they cannot grow.
+        # Some lists and deques of CPython's own leak what they hold, or should take, when they cannot grow.
         leaks = sum(callback() is not None for callback in callbacks)
-        assert leaks == 0 or implementation == "pure", f"allocation {start}: {leaks} handles leak"
+        assert leaks <= (TIMERS if implementation == "pure" else DEQUES_LEAK), (
+            f"allocation {start}: {leaks} handles leak"
+        )
         failures, worked = failures + failed, 0 if failed else worked + 1
-        start += 1
+        start += 1 if start < 300 or implementation == "native" else 7  # the twin's turn makes thousands alike
     assert failures > 5, "hardly any allocation failed"
 
 

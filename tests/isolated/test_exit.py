@@ -1,5 +1,7 @@
 """The end of the interpreter, and of wheels inside wheels inside wheels."""
 
+import sysconfig
+
 import pytest
 
 from tests.implementations import CORES, MODULES
@@ -88,6 +90,11 @@ def test_a_wheel_of_the_last_collection_goes_silently(name):
     assert run_well("-c", IN_A_TRACEBACK.format(module=MODULES[name])) == "bye\n"
 
 
+@pytest.mark.xfail(
+    bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
+    reason="without the GIL each level takes up to a kilobyte of the stack",
+    strict=False,
+)
 @pytest.mark.parametrize("name", CORES)
 def test_thousands_of_wheels_inside_each_other_can_be_dropped(name):
     """Each holds the next as an item, on a stack with 64 bytes for each; 256 in the twin, whose wheels are large."""

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.packaging
 
 GITHUB = ROOT / ".github"
 WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
-PYTHONS = ["cp311", "cp312", "cp313", "cp314", "cp314t"]
+PYTHONS = ["cp311", "cp312", "cp313", "cp314", "cp314t", "cp315", "cp315t"]
 PLATFORMS = {
     ("linux", "x86_64"): ["manylinux_x86_64", "musllinux_x86_64"],
     ("linux", "aarch64"): ["manylinux_aarch64", "musllinux_aarch64"],

@@ -1,6 +1,8 @@
 """Clocks: what a driver may read the time from, and how a ManualClock moves it."""
 
+import copy
 import gc
+import pickle
 import time
 import weakref
 from datetime import timedelta
@@ -190,3 +192,9 @@ def test_a_callback_that_makes_and_drops_drivers_does_not_disturb_the_clock(pywh
     clock.advance(10)
     clock.advance(0)
     assert len(calls) == 10
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps], ids=lambda function: function.__name__)
+def test_a_manual_clock_can_be_neither_copied_nor_pickled(pywheel, duplicate):
+    with pytest.raises(TypeError, match="cannot copy or pickle a ManualClock"):
+        duplicate(pywheel.ManualClock())

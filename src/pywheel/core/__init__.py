@@ -1,13 +1,20 @@
 """Picks the implementation of the wheels, once: the native extension, or its pure-Python twin."""
 
+import _thread
 import sys
 from importlib import import_module
 from os import environ
 from typing import TYPE_CHECKING, Final, Literal
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 __all__ = ["KeyWheel", "TimingWheel", "implementation"]
 
 _MEND: Final = "reinstall pywheel-timer where a C compiler is found"
+_MAIN_ONLY: Final = (
+    "it serves a process's main interpreter alone, and this is a subinterpreter: use pywheel in the main one"
+)
 
 
 def _choose() -> Literal["native", "pure"]:
@@ -18,23 +25,40 @@ def _choose() -> Literal["native", "pure"]:
     if pure:
         return "pure"
     try:
-        import_module("._wheel", __name__)
+        if _is_main_interpreter():
+            import_module("._wheel", __name__)
+            return "native"
+        why, cause = _MAIN_ONLY, None
     except ImportError as error:
-        if native:
-            raise ImportError(
-                f"PYWHEEL_REQUIRE_NATIVE is set and there is no native wheel ({error}): {_MEND}"
-            ) from error
-        if sys.implementation.name == "cpython":
-            import warnings
+        why, cause = f"{error}: {_MEND}", error
+    if native:
+        raise ImportError(f"PYWHEEL_REQUIRE_NATIVE is set and there is no native wheel: {why}") from cause
+    if sys.implementation.name == "cpython":
+        import warnings
 
-            warnings.warn(
-                f"the native wheel is missing ({error}), the pure-Python one is many times slower: {_MEND}, "
-                "or set PYWHEEL_PURE=1 to use the pure one without this warning",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-        return "pure"
-    return "native"
+        warnings.warn(
+            f"there is no native wheel here, and the pure-Python one is many times slower: {why}, "
+            "or set PYWHEEL_PURE=1 to use the pure one without this warning",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return "pure"
+
+
+def _is_main_interpreter() -> bool:
+    """Return whether this is the process's first interpreter; True where that cannot be asked.
+
+    A subinterpreter with a GIL of its own refuses the extension by itself. One without could load it: it would then
+    be lost to the main interpreter, and the process may crash when the subinterpreter ends.
+    """
+    ask: Callable[[], bool] | None = getattr(_thread, "_is_main_interpreter", None)  # from 3.12 on
+    if ask is not None:
+        return ask()
+    try:
+        interpreters = import_module("_xxsubinterpreters")
+    except ImportError:
+        return True
+    return bool(interpreters.get_current() == interpreters.get_main())
 
 
 implementation: Final = _choose()

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from contextvars import Context
 from operator import index
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from .._errors import TimersStopped
 from .._seconds import LONGEST, unsigned_ns
+
+if TYPE_CHECKING:
+    from logging import Logger
 
 Missed: TypeAlias = Literal["skip", "burst", "delay"]
 
 SKIP, BURST, DELAY = range(3)
 _MISSED: Final = {"skip": SKIP, "burst": BURST, "delay": DELAY}
-_logger: Final = logging.getLogger("pywheel")
+
+
+def logger() -> Logger:
+    """Return the log of what goes wrong. It is imported when it does: `logging` takes as long as all the timers."""
+    from logging import getLogger
+
+    return getLogger("pywheel")
 
 
 def callback(value: Any) -> Any:
@@ -92,10 +100,10 @@ def report(on_error: Callable[[Any, BaseException], Any] | None, timer: Any, err
     """Hand what a callback raised to `on_error`, or log it; KeyboardInterrupt and SystemExit go through."""
     try:
         if on_error is None:
-            _logger.error("a timer's callback raised: %s", repr(timer), exc_info=error)  # as it is now
+            logger().error("a timer's callback raised: %s", repr(timer), exc_info=error)  # as it is now
         else:
             on_error(timer, error)
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException:  # an error in the error handler must not stop the other timers
-        _logger.exception("on_error raised for %r", timer)
+    except BaseException:  # noqa: BLE001  (an error in the error handler must not stop the other timers)
+        logger().exception("on_error raised for %r", timer)

@@ -125,10 +125,10 @@ class DelayItems(ABC, Generic[T]):
         nanoseconds = unsigned_ns(delay, "delay")
         with self._lock:
             tick = self._tick_in(nanoseconds)
-            if not self._wheel.reschedule(handle, tick):
-                return False
-            self._came(tick)
-        return True
+            try:
+                return self._wheel.reschedule(handle, tick)
+            finally:
+                self._came(tick)  # after an interrupt, too: the item may be due then
 
     def task_done(self) -> None:
         """Say that an item that came out is dealt with. ValueError if no more of them came out. O(1)."""

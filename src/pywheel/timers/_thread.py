@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import threading
 import time
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet, ref
 
 from ..clock import Clock, ManualClock
-from ._arguments import stopped
+from ._arguments import logger, stopped
 from ._driver import Driver, Timer
 from ._manual import next_stop
 
@@ -26,7 +25,6 @@ TURN: Final = 1_000  # callbacks before the thread looks whether it was stopped
 LONGEST_SLEEP: Final = 60.0  # seconds, then it looks whether its timers were cancelled and nobody else knows the driver
 PAUSE: Final = 1.0  # seconds, before it tries again what failed
 
-_logger: Final = logging.getLogger("pywheel")
 _drivers: Final[WeakSet[ThreadTimers]] = WeakSet()
 
 
@@ -215,8 +213,8 @@ def _serve(driver: ref[ThreadTimers], bell: Bell) -> None:
     while (timers := driver()) is not None and not timers.stopped:
         try:
             seconds = timers._work()
-        except Exception:  # of no callback: there is no memory, or the clock is broken
-            _logger.exception("the thread of %r could not run its timers; it goes on in %s s", timers, PAUSE)
+        except Exception:  # noqa: BLE001  (of no callback: there is no memory, or the clock is broken)
+            logger().exception("the thread of %r could not run its timers; it goes on in %s s", timers, PAUSE)
             seconds = PAUSE
         except BaseException:
             _leave(timers)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import time
 from collections import OrderedDict
@@ -15,7 +14,7 @@ from .._seconds import unsigned_ns
 from ..clock import Clock, MonotonicClock, monotonic_or
 from ..core import TimingWheel
 from ..core._arguments import integer
-from ._arguments import callable_or_none
+from ._arguments import callable_or_none, logger
 from ._fork import renew_after_fork
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ Entry: TypeAlias = tuple[V, int, int]  # value, handle of its timer, nanoseconds
 NEVER: Final = 2**63
 TORN: Final = -1  # somebody was interrupted while expiring: there may be keys whose timers are gone
 _MISSING: Final[Any] = object()
-_logger: Final = logging.getLogger("pywheel")
 
 
 class TTLDict(MutableMapping[K, V]):
@@ -193,8 +191,8 @@ class TTLDict(MutableMapping[K, V]):
                 self._on_expire(key, value)
             except (KeyboardInterrupt, SystemExit):
                 raise
-            except BaseException:
-                _logger.exception("on_expire raised for the key %r", key)
+            except BaseException:  # noqa: BLE001  (logged)
+                logger().exception("on_expire raised for the key %r", key)
 
     # ---- what any dict has -----------------------------------------------------------------------------------------
 
