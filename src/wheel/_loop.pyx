@@ -50,6 +50,15 @@ cdef extern from *:
     #include "structmember.h"
     #define pywheel_offset(descriptor) (((PyMemberDescrObject *)(descriptor))->d_member->offset)
 
+    /* A chain of handles, each held by the callback of the next, is released without as deep a stack. */
+    static destructor pywheel_release;
+    static void pywheel_dealloc(PyObject *self) {
+        PyObject_GC_UnTrack(self);
+        Py_TRASHCAN_BEGIN(self, pywheel_dealloc)
+        pywheel_release(self);
+        Py_TRASHCAN_END
+    }
+
     /* Cython cannot derive from a class written in Python: a type of asyncio's, with room behind its slots. */
     static PyObject *pywheel_derive(const char *name, PyObject *bases, size_t size, void *cancel, void *traverse,
                                     void *clear, void *dealloc, void *get_when, void *set_when,
@@ -63,8 +72,9 @@ cdef extern from *:
         PyType_Slot slots[] = {
             {Py_tp_doc, "The asyncio.TimerHandle of a timer on the wheel."}, {Py_tp_methods, methods},
             {Py_tp_getset, attributes},
-            {Py_tp_traverse, traverse}, {Py_tp_clear, clear}, {Py_tp_dealloc, dealloc}, {0, NULL}};
+            {Py_tp_traverse, traverse}, {Py_tp_clear, clear}, {Py_tp_dealloc, (void *)pywheel_dealloc}, {0, NULL}};
         PyType_Spec spec = {name, (int)size, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, slots};
+        pywheel_release = (destructor)dealloc;
         methods[0].ml_meth = (PyCFunction)cancel;
         attributes[0].get = (getter)get_when;
         attributes[0].set = (setter)set_when;
@@ -387,8 +397,8 @@ cdef int clear(PyObject *handle) noexcept:
 
 
 cdef void dealloc(PyObject *handle) noexcept:
+    """Release a handle that is not tracked any more."""
     cdef PyObject *type
-    PyObject_GC_UnTrack(handle)
     if not HAS_GIL or at(handle, WEAKREFS)[0] != NULL:
         PyObject_ClearWeakRefs(handle)
     empty(handle)

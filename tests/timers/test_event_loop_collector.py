@@ -5,6 +5,7 @@ import gc
 import sys
 import weakref
 from contextvars import ContextVar, copy_context
+from types import MethodType
 
 import pytest
 
@@ -273,3 +274,16 @@ def test_more_handles_than_are_kept_for_later_come_and_go(loop):
 
     run(loop, body)
     assert loop._scheduled == []
+
+
+def test_a_chain_of_handles_each_bound_to_the_callback_of_the_next_is_released(loop):
+    last = handle = loop.call_later(1, nothing)
+    first = weakref.ref(last)
+    for _ in range(300_000):
+        handle = loop.call_later(1, MethodType(nothing, handle))
+    del last
+    loop._scheduled.clear()
+    loop.close()
+    assert first() is not None
+    del handle
+    assert is_collected(first)
