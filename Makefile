@@ -30,7 +30,7 @@ help:
 	@echo "make bench-jobs-peers  measure the jobs beside other queues, on real servers; write docs/jobs-peers.md"
 	@echo "make lint      ruff and cython-lint; make format mends what can be mended"
 	@echo "make types     mypy and stubtest"
-	@echo "make sanitize  the core's tests under the address and undefined behaviour sanitizers"
+	@echo "make sanitize  the tests of the core, and of timers beside the garbage collector, under the address and undefined behaviour sanitizers"
 	@echo "make tsan      threads that share wheels and drivers, under the thread sanitizer, on a CPython that is built for it"
 	@echo "make package   build the sdist and the wheels, install them, check them"
 	@echo "make clean     remove all that was made here"
@@ -90,7 +90,7 @@ sanitize: $(SANITIZED)/test.group $(SANITIZED)/package
 	@LD_PRELOAD="$$(for name in libasan.so libubsan.so libstdc++.so.6; do gcc -print-file-name=$$name; done | paste -sd :)" \
 	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
 	PYTHONMALLOC=malloc PYWHEEL_REQUIRE_NATIVE=1 $(SANITIZED)/bin/python -m pytest $(PARALLEL) --capture=sys -k "not pure" \
-	tests/core $(ARGS)
+	tests/core $(wildcard tests/timers/test_*collector.py) tests/timers/test_timer_memory.py $(ARGS)
 
 # Without a GIL, and with an interpreter that has the sanitizer too: its locks are what the sanitizer must know.
 tsan: export PYWHEEL_SANITIZE = thread
