@@ -12,6 +12,7 @@ from .._seconds import unsigned_ns
 from ..clock import Clock, ManualClock, monotonic_or
 from ._aio import _clock_of
 from ._delay_items import NEVER, DelayItems
+from ._resumed import resumed
 
 if TYPE_CHECKING:
     from .._seconds import Seconds
@@ -112,6 +113,7 @@ class AsyncDelayQueue(DelayItems[T]):
                 if was_next:
                     self._woken = None
                 self._look()
+        self._out += 1
         return items[0]
 
     async def join(self) -> None:
@@ -143,7 +145,9 @@ class AsyncDelayQueue(DelayItems[T]):
         self._alarm, self._alarm_at = None, NEVER
         if due != NEVER and not self._is_manual:
             milliseconds = -(wait // -1_000_000)  # a loop's unit: for less, some loops would not sleep at all
-            self._alarm = self._running_loop().call_later(min(milliseconds / 1e3, FAR), self._ring)
+            self._alarm = self._running_loop().call_later(
+                min(milliseconds / 1e3, FAR), next, resumed(self._ring, self._ring)
+            )
             self._alarm_at = due
 
     def _ring(self) -> None:
