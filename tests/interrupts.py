@@ -3,6 +3,7 @@
 import dis
 import sys
 from contextlib import contextmanager
+from functools import cache
 from itertools import count
 
 
@@ -21,17 +22,35 @@ class Intrusion:
             return None
         frame.f_trace_opcodes = True
         if event == "call":
-            self._last[frame] = "RESUME"
+            self._last[frame] = None
         elif event == "opcode":
-            last = self._last.get(frame, "")
-            self._last[frame] = here = dis.opname[frame.f_code.co_code[frame.f_lasti]]
-            if last.startswith(("RESUME", "CALL", "JUMP_BACKWARD")) and here != "PUSH_EXC_INFO":  # else it has raised
+            here = frame.f_lasti
+            last, self._last[frame] = self._last.get(frame, here), here
+            if _is_place(frame.f_code, last, here):
                 self.left -= 1
                 if self.left == 0:
                     self.happened = True
                     self._last.clear()
                     self._intruder()
         return self.trace
+
+
+def _is_place(code, last, here):
+    """Whether handlers of signals may run after the instruction `last` (None for a function's beginning), before `here`.
+
+    What they raise is raised here, one instruction late: not where that is beyond the `try` or the `with`.
+    """
+    name = "RESUME" if last is None else dis.opname[code.co_code[last]]
+    if dis.opname[code.co_code[here]] == "PUSH_EXC_INFO":  # it has raised
+        return False
+    if last is not None and _handlers(code, last) != _handlers(code, here):
+        return False
+    return name.startswith(("RESUME", "CALL", "JUMP_BACKWARD"))
+
+
+@cache
+def _handlers(code, offset):
+    return [entry.target for entry in dis._parse_exception_table(code) if entry.start <= offset < entry.end]
 
 
 @contextmanager

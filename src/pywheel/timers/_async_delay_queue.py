@@ -96,7 +96,25 @@ class AsyncDelayQueue(DelayItems[T]):
         Raises:
             QueueShutDown: the queue was shut down and holds nothing more, due or not.
         """
-        items = self._take()
+        try:
+            items = self._take() or await self._wait_for_item()
+            self._out += 1
+            return items[0]
+        except (asyncio.CancelledError, QueueShutDown):
+            raise
+        except BaseException:
+            self._interrupted()
+            raise
+
+    async def join(self) -> None:
+        """Wait until `task_done` was called for each item that was put, other than those removed or dropped."""
+        while self._unfinished:
+            await _turn_of(self._line_up(self._joiners), self._joiners)
+
+    # ---- waiting ---------------------------------------------------------------------------------------------------
+
+    async def _wait_for_item(self) -> list[T]:
+        items: list[T] = []
         was_next = False
         while not items:
             if self._is_over():
@@ -113,15 +131,7 @@ class AsyncDelayQueue(DelayItems[T]):
                 if was_next:
                     self._woken = None
                 self._look()
-        self._out += 1
-        return items[0]
-
-    async def join(self) -> None:
-        """Wait until `task_done` was called for each item that was put, other than those removed or dropped."""
-        while self._unfinished:
-            await _turn_of(self._line_up(self._joiners), self._joiners)
-
-    # ---- waiting ---------------------------------------------------------------------------------------------------
+        return items
 
     def _line_up(self, waiting: Waiting) -> asyncio.Future[None]:
         future: asyncio.Future[None] = self._running_loop().create_future()

@@ -90,10 +90,14 @@ class DelayItems(ABC, Generic[T]):
             ShutDown, QueueShutDown: the queue was shut down and holds nothing more, due or not.
         """
         with self._lock:
-            items = self._take()
-            if items:
-                self._out += 1
-                return items[0]
+            try:
+                items = self._take()
+                if items:
+                    self._out += 1
+                    return items[0]
+            except BaseException:
+                self._interrupted()
+                raise
             raise self._ShutDown if self._is_over() else self._Empty
 
     def remove(self, handle: SupportsIndex) -> bool:
@@ -200,13 +204,9 @@ class DelayItems(ABC, Generic[T]):
 
         Whoever gets it counts it as out, at the very end: one that an interrupt loses was removed.
         """
-        try:
-            items = self._advance(self._time_ns() // TICK)
-            if items:
-                self._gone()
-        except BaseException:
-            self._interrupted()
-            raise
+        items = self._advance(self._time_ns() // TICK)
+        if items:
+            self._gone()
         return items
 
     def _advance(self, tick: int) -> list[T]:

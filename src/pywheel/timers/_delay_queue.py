@@ -109,9 +109,15 @@ class DelayQueue(DelayItems[T]):
             return self.get_nowait()
         until = self._until(timeout)
         with self._lock:
-            items = self._take() or self._wait_for_item(until)
-            self._out += 1
-            return items[0]
+            try:
+                items = self._take() or self._wait_for_item(until)
+                self._out += 1
+                return items[0]
+            except (queue.Empty, ShutDown):
+                raise
+            except BaseException:
+                self._interrupted()
+                raise
 
     def join(self) -> None:
         """Wait until `task_done` was called for each item that was put, other than those removed or dropped."""
