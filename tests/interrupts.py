@@ -1,4 +1,4 @@
-"""Signals at every place at which CPython lets their handlers run: where a function begins or a call returns, or code loops."""
+"""Signals at each place where CPython lets handlers run: where a function begins, a call returns, code loops."""
 
 import dis
 import sys
@@ -36,7 +36,7 @@ class Intrusion:
 
 
 def _is_place(code, last, here):
-    """Whether handlers of signals may run after the instruction `last` (None for a function's beginning), before `here`.
+    """Whether handlers of signals may run after the instruction `last` (None: it begins), before `here`.
 
     What they raise is raised here, one instruction late: not where that is beyond the `try` or the `with`.
     """

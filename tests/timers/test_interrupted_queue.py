@@ -118,7 +118,9 @@ def use(d, clock):
     d["c"] = 4
     d.touch("c")
     clock.jump(1.5)
-    d.get("a"), len(d), list(d.items()), d.ttl("b")
+    d.get("a")
+    list(d.items())
+    d.ttl("b")
     d.setdefault("d", 5)
     d.touch("d", 2)
     d["e"] = 5
@@ -175,7 +177,9 @@ def test_a_handler_may_use_a_dict_at_any_place(pywheel, clock, what, maxsize):
         elif what == "clear":
             d.clear()
         elif what == "others":
-            d.get("a"), d.touch("b"), d.setdefault("x", 1), list(d)
+            list(d.items())
+            d.touch("b")
+            d.setdefault("x", 1)
             d["y"] = 1
         else:
             clock.jump(10)
@@ -188,7 +192,6 @@ def test_a_handler_may_use_a_dict_at_any_place(pywheel, clock, what, maxsize):
         d.update(c=1, d=2, e=3)
         assert maxsize is None or len(d) == maxsize
         clock.jump(10)
-        assert list(d._data) == [] or len(d) == 0
         assert len(d) == len(d._wheel) == len(d._data) == 0
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from .._seconds import first_ns
 from ..clock import Clock, ManualClock, MonotonicClock
 from ._driver import Driver, Timer
-from ._resumed import resumed
 
 if TYPE_CHECKING:
     from .._seconds import Seconds
@@ -125,18 +124,35 @@ class AsyncTimers(Driver):
         return self._loop.call_later(delay / 1e9, next, self._waker(), context=Context())
 
     def _waker(self) -> Generator[None, None, None]:
-        return resumed(self._wake, self._recover)
+        """Return what the loop is to call `next` with."""
+        waker = self._wakes()
+        next(waker)
+        return waker
+
+    def _wakes(self) -> Generator[None, None, None]:
+        """Call `_wake`, and have a next alarm whatever ends it.
+
+        A function is interrupted as soon as it begins, before any `try` in it, and uvloop holds signals back until
+        then; the loop has forgotten its handle by that time. But a generator goes on in the midst of a `try`.
+        """
+        try:
+            while True:
+                yield
+                self._wake()
+        except GeneratorExit:  # the loop will not call
+            pass
+        except BaseException:
+            self._moved = False
+            self._arm()
+            raise
 
     def _wake(self) -> None:
         """Run what is due, a bounded number of callbacks. A loop that wakes us early is asked again."""
         self._moved = False
+        self._alarm = None
         self._wake_before = AWAKE  # for the time of the callbacks
         if not self.stopped and not self._running:
             self._run(self._limit)
-        self._arm()
-
-    def _recover(self) -> None:
-        self._moved = False
         self._arm()
 
     def _next_ns(self) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
+from collections.abc import Generator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
@@ -12,7 +13,6 @@ from .._seconds import unsigned_ns
 from ..clock import Clock, ManualClock, monotonic_or
 from ._aio import _clock_of
 from ._delay_items import NEVER, DelayItems
-from ._resumed import resumed
 
 if TYPE_CHECKING:
     from .._seconds import Seconds
@@ -155,15 +155,24 @@ class AsyncDelayQueue(DelayItems[T]):
         self._alarm, self._alarm_at = None, NEVER
         if due != NEVER and not self._is_manual:
             milliseconds = -(wait // -1_000_000)  # a loop's unit: for less, some loops would not sleep at all
-            self._alarm = self._running_loop().call_later(
-                min(milliseconds / 1e3, FAR), next, resumed(self._ring, self._ring)
-            )
+            ring = self._ring()
+            next(ring)
+            self._alarm = self._running_loop().call_later(min(milliseconds / 1e3, FAR), next, ring)
             self._alarm_at = due
 
-    def _ring(self) -> None:
-        """Look again; a loop that woke us early is asked again."""
-        self._alarm, self._alarm_at = None, NEVER
-        self._look()
+    def _ring(self) -> Generator[None, None, None]:
+        """Look again; a loop that woke us early is asked again. A generator, for the reason in `AsyncTimers._wakes`."""
+        try:
+            while True:
+                yield
+                self._alarm, self._alarm_at = None, NEVER
+                self._look()
+        except GeneratorExit:  # the loop will not call
+            pass
+        except BaseException:
+            self._alarm, self._alarm_at = None, NEVER
+            self._look()
+            raise
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         """Return the loop that runs. RuntimeError if none does, or another than before."""

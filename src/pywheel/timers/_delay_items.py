@@ -245,7 +245,9 @@ class DelayItems(ABC, Generic[T]):
 
     def _settle(self) -> None:
         """See whether all are finished, as one is."""
-        self._out = max(self._out, -len(self._wheel))
+        least = -len(self._wheel)
+        if self._out < least:
+            self._out = least
         if not self._unfinished:
             self._all_done()
 

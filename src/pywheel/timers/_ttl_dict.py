@@ -6,7 +6,6 @@ import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable, ItemsView, Iterable, Iterator, MutableMapping, ValuesView
-from contextlib import suppress
 from reprlib import recursive_repr
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeAlias, TypeVar, overload
@@ -118,31 +117,34 @@ class TTLDict(MutableMapping[K, V]):
 
     def _move(self, key: K, handle: int, deadline: int) -> bool:
         """Give a key's timer another deadline; False if it is gone. The lock is held."""
-        self._note(deadline)
+        if deadline < self._soonest:  # before, for whoever reads meanwhile
+            self._soonest = deadline
         if not self._wheel.reschedule(handle, deadline):
             return False
-        self._note(deadline)
-        if self._order is not None:
-            with suppress(KeyError):  # gone by now
-                self._order.move_to_end(key)
-        return True
-
-    def _note(self, deadline: int) -> None:
-        """Have operations look from then on. Before a timer is moved, for whoever reads meanwhile; and after."""
-        if deadline < self._soonest:
+        if deadline < self._soonest:  # and after, as operations in between may have looked
             self._soonest = deadline
+        if self._order is not None:
+            try:  # noqa: SIM105 - what costs nothing if all is well
+                self._order.move_to_end(key)
+            except KeyError:  # gone by now
+                pass
+        return True
 
     def _add(self, key: K, value: V, life: int, deadline: int) -> list[tuple[K, V]]:
         """Set a key that is not there, and return what had to go for it. The lock is held."""
         data, wheel, order = self._data, self._wheel, self._order
         handle = wheel.schedule(deadline, key)
-        self._note(deadline)
+        if deadline < self._soonest:
+            self._soonest = deadline
         data[key] = value, handle, life
-        evicted = []
-        while order is not None and len(order) > self._maxsize:
-            oldest, (old, old_handle, _) = order.popitem(last=False)
-            wheel.cancel(old_handle)
-            evicted.append((oldest, old))
+        evicted: list[tuple[K, V]] = []
+        try:
+            while order is not None and len(order) > self._maxsize:
+                oldest, (old, old_handle, _) = order.popitem(last=False)
+                wheel.cancel(old_handle)
+                evicted.append((oldest, old))
+        except KeyError:  # all gone by now
+            pass
         return evicted
 
     def touch(self, key: K, ttl: Seconds | None = None) -> bool:
@@ -178,9 +180,14 @@ class TTLDict(MutableMapping[K, V]):
             torn, self._soonest = self._soonest == TORN, TORN
             due: Iterable[K] = self._advance(wheel, self._time_ns())
             for key in list(data) if torn else due:
-                entry = data.get(key)
-                if entry is not None and entry[1] not in wheel and _drop(data, key, entry):
-                    dropped.append((key, entry[0]))
+                try:
+                    entry = data[key]
+                    if entry[1] in wheel or data[key] is not entry:
+                        continue
+                    del data[key]  # no call in between: it is the entry that was looked at
+                except KeyError:
+                    continue
+                dropped.append((key, entry[0]))
             soonest = wheel.next_deadline()
             if self._soonest == TORN:  # else a signal's handler has done all of this
                 self._soonest = NEVER if soonest is None else soonest  # after the keys are gone: lookups rely on it
@@ -340,17 +347,6 @@ class TTLDict(MutableMapping[K, V]):
 
     def _after_fork(self) -> None:
         self._lock = RLock()
-
-
-def _drop(data: dict[K, Entry[V]], key: K, entry: Entry[V]) -> bool:
-    """Remove a key if it still has this entry, in one step unless its `__eq__` takes more."""
-    try:
-        if data[key] is entry:
-            del data[key]
-            return True
-    except KeyError:
-        pass
-    return False
 
 
 # The views of MutableMapping look each key up when they come to it: by then its time may be up.
