@@ -143,7 +143,7 @@ def test_what_enters_is_made_by_aenter_alone(pywheel, run_each):
     async def main():
         timeout = pywheel.timeout(FAR)
         entering = timeout.__aenter__()
-        with pytest.raises(TypeError, match="^cannot create "):
+        with pytest.raises(TypeError, match=r"^cannot create "):
             next(type(entering)())
         await entering
         await timeout.__aexit__(None, None, None)

@@ -105,7 +105,7 @@ class AsyncTimers(Driver):
         self._wake_before = ASLEEP  # until it was asked, also if it refuses, because it is closed
         tick = self._next_tick()
         last, self._alarm = self._alarm, None if tick is None else self._ask(tick)
-        if last is not None:
+        if last is not None:  # the one that woke us, unless that was one too many
             last.cancel()
         if tick is not None:
             self._wake_before = tick
@@ -149,7 +149,6 @@ class AsyncTimers(Driver):
     def _wake(self) -> None:
         """Run what is due, a bounded number of callbacks. A loop that wakes us early is asked again."""
         self._moved = False
-        self._alarm = None
         self._wake_before = AWAKE  # for the time of the callbacks
         if not self.stopped and not self._running:
             self._run(self._limit)

@@ -165,12 +165,12 @@ class AsyncDelayQueue(DelayItems[T]):
         try:
             while True:
                 yield
-                self._alarm, self._alarm_at = None, NEVER
+                self._set_alarm(NEVER, 0)
                 self._look()
         except GeneratorExit:  # the loop will not call
             pass
         except BaseException:
-            self._alarm, self._alarm_at = None, NEVER
+            self._set_alarm(NEVER, 0)
             self._look()
             raise
 
