@@ -14,21 +14,23 @@ AIO = ("timers/_aio.py",)
 
 def run_until_called(loop, calls, times=1):
     """Run the loop until there are so many calls; there must be within a minute."""
-
     tries = iter(range(60_000))
 
     def look():
         nonlocal again
         if len(calls) >= times or next(tries, None) is None:
+            again = None
             loop.stop()
         else:
             again = loop.call_later(0.001, look)
 
     again = loop.call_soon(look)
     try:
-        loop.run_forever()
+        while again is not None:  # uvloop keeps a stop() that an interrupt overtook
+            loop.run_forever()
     finally:
-        again.cancel()
+        if again is not None:
+            again.cancel()
     assert len(calls) >= times
 
 
