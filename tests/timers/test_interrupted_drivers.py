@@ -47,14 +47,8 @@ def test_an_interrupt_at_any_place_of_a_turn_leaves_the_driver_awake(pywheel, ea
 
 
 def test_an_interrupt_at_any_place_of_scheduling_leaves_the_other_timers(pywheel, each_loop):
-    class Noting(pywheel.AsyncTimers):
-        def _ask(self, tick):
-            alarms.append(super()._ask(tick))
-            return alarms[-1]
-
     for intrusion in at_each_place(AIO, interrupt):
-        alarms = []
-        timers = Noting(each_loop)
+        timers = pywheel.AsyncTimers(each_loop)
         beats, others = [], []
         timers.call_every(0.005, beats.append, 1)
         with suppress(KeyboardInterrupt), traced(intrusion):
@@ -63,7 +57,6 @@ def test_an_interrupt_at_any_place_of_scheduling_leaves_the_other_timers(pywheel
         others.clear()
         timers.call_later(0, others.append, 2)
         run_until_called(each_loop, others)
-        assert sum(not alarm.cancelled() for alarm in alarms) <= 2  # one that nobody knows wakes it once
         timers.stop()
 
 
