@@ -72,6 +72,7 @@ cdef inline object current_task(object loop):
 
 @cython.final
 @cython.freelist(16)
+@cython.trashcan(True)                  # a deadline may be any object: a chain of them is released in a bounded depth
 cdef class Timeout:
     """A timeout for what is awaited in an ``async with`` block. `timeout` and `timeout_at` make them.
 
@@ -247,6 +248,8 @@ ctypedef int (*enter_t)(Timeout timeout) noexcept     # the caller looks at the 
 
 
 cdef int enter(Timeout timeout) except -1:
+    if timeout is None:                 # its type was called: `__aenter__` alone fills it in
+        raise TypeError("cannot create 'Entering' instances")
     return timeout.enter()
 
 

@@ -181,7 +181,7 @@ def test_debug_mode_warns_of_slow_turns_with_the_driver_in_the_message(pywheel, 
             await asyncio.sleep(0)
 
     asyncio.run(main(), debug=True)
-    assert "AsyncTimers._wake" in caplog.text
+    assert "pywheel/timers/_aio.py" in caplog.text
 
 
 def test_another_threads_loop_has_a_driver_of_its_own(pywheel):

@@ -137,3 +137,23 @@ def test_nothing_happens_before_it_is_awaited(pywheel, run_each):
         assert await timeout.__aexit__(None, None, None) is None
 
     run_each(main())
+
+
+def test_what_enters_is_made_by_aenter_alone(pywheel, run_each):
+    async def main():
+        timeout = pywheel.timeout(FAR)
+        entering = timeout.__aenter__()
+        with pytest.raises(TypeError, match=r"^cannot create "):
+            next(type(entering)())
+        await entering
+        await timeout.__aexit__(None, None, None)
+
+    run_each(main())
+
+
+def test_a_long_chain_of_timeouts_is_released(pywheel):
+    """The deadline may be any object, another one of them, too."""
+    timeout = None
+    for _ in range(1_000_000):
+        timeout = pywheel.timeout_at(timeout)
+    del timeout

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from math import inf, nextafter
 from operator import index
@@ -72,7 +71,7 @@ class AsyncTimers(Driver):
         )
         self._at = clock is None and not _is_uvloop(type(self._loop))  # the loop can be told when, in its own time
         self._wake_before = ASLEEP
-        self._alarm: asyncio.TimerHandle | asyncio.Handle | None = None
+        self._alarm: asyncio.Handle | None = None
         self._moved = False
         self._tasks: set[asyncio.Task[Any]] = set()
         if isinstance(clock, ManualClock):
@@ -83,8 +82,9 @@ class AsyncTimers(Driver):
 
         Tasks that callbacks have begun go on.
         """
-        self._silence()
-        return self._stop()
+        left = self._stop()
+        self._arm()
+        return left
 
     async def __aenter__(self) -> Self:
         return self
@@ -94,41 +94,65 @@ class AsyncTimers(Driver):
     ) -> None:
         self.stop()
 
-    def _silence(self) -> None:
-        alarm, self._alarm = self._alarm, None
-        if alarm is not None:
-            alarm.cancel()
-
     def _sooner(self) -> None:
         self._arm()
 
+    # An interrupt may come between any two steps. So the loop is asked for the next alarm before the last one is
+    # cancelled, and what an interrupt ends begins with `_arm` again: one alarm too many wakes us for nothing, once.
+
     def _arm(self) -> None:
-        """Have the loop wake us for the earliest deadline, in a context of our own: the caller's would live on."""
-        self._silence()
-        self._wake_before = ASLEEP  # also if the loop refuses, because it is closed
+        """Have the loop wake us for the earliest deadline."""
+        self._wake_before = ASLEEP  # until it was asked, also if it refuses, because it is closed
         tick = self._next_tick()
-        if tick is None:
-            return
+        last, self._alarm = self._alarm, None if tick is None else self._ask(tick)
+        if last is not None:  # the one that woke us, unless that was one too many
+            last.cancel()
+        if tick is not None:
+            self._wake_before = tick
+
+    def _ask(self, tick: int) -> asyncio.Handle | None:
+        """Ask the loop to wake us by this tick, in a context of our own: the caller's would live on."""
         now = self._now_ns()
         delay = min(tick * self._length - now, FAR)
         if delay <= 0:
-            self._alarm = self._loop.call_soon(self._wake, context=Context())
-        elif self._at:
-            self._alarm = self._loop.call_at((now + delay) / 1e9, self._wake, context=Context())
-        elif not isinstance(self.clock, ManualClock):  # at least what uvloop counts in, or it would spin
-            self._alarm = self._loop.call_later(max(delay, MILLISECOND) / 1e9, self._wake, context=Context())
-        self._wake_before = tick
+            return self._loop.call_soon(next, self._waker(), context=Context())
+        if self._at:
+            return self._loop.call_at((now + delay) / 1e9, next, self._waker(), context=Context())
+        if isinstance(self.clock, ManualClock):
+            return None
+        delay = max(delay, MILLISECOND)  # at least what uvloop counts in, or it would spin
+        return self._loop.call_later(delay / 1e9, next, self._waker(), context=Context())
+
+    def _waker(self) -> Generator[None, None, None]:
+        """Return what the loop is to call `next` with."""
+        waker = self._wakes()
+        next(waker)
+        return waker
+
+    def _wakes(self) -> Generator[None, None, None]:
+        """Call `_wake`, and have a next alarm whatever ends it.
+
+        A function is interrupted as soon as it begins, before any `try` in it, and uvloop holds signals back until
+        then; the loop has forgotten its handle by that time. But a generator goes on in the midst of a `try`.
+        """
+        try:
+            while True:
+                yield
+                self._wake()
+        except GeneratorExit:  # the loop will not call
+            pass
+        except BaseException:
+            self._moved = False
+            self._arm()
+            raise
 
     def _wake(self) -> None:
         """Run what is due, a bounded number of callbacks. A loop that wakes us early is asked again."""
-        self._alarm = None
+        self._moved = False
         self._wake_before = AWAKE  # for the time of the callbacks
-        try:
-            if not self.stopped and not self._running:
-                self._run(self._limit)
-        finally:
-            if not self.stopped:
-                self._arm()
+        if not self.stopped and not self._running:
+            self._run(self._limit)
+        self._arm()
 
     def _next_ns(self) -> int | None:
         return None  # the loop runs them when it gets its turn
@@ -137,13 +161,13 @@ class AsyncTimers(Driver):
         if self._moved:
             return  # the loop has not looked yet: one turn is enough
         self._moved = True
-        with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._look, context=Context())
-
-    def _look(self) -> None:
-        self._moved = False
-        self._silence()  # or there would be two
-        self._wake()
+        try:
+            self._loop.call_soon_threadsafe(next, self._waker(), context=Context())
+        except RuntimeError:
+            pass  # the loop is closed
+        except BaseException:
+            self._moved = False
+            raise
 
     def _spawn(self, timer: Timer, coroutine: Coroutine[Any, Any, Any], context: Context | None) -> None:
         assert context is not None  # as all timers here have one

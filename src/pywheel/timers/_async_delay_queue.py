@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
+from collections.abc import Generator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
@@ -95,7 +96,25 @@ class AsyncDelayQueue(DelayItems[T]):
         Raises:
             QueueShutDown: the queue was shut down and holds nothing more, due or not.
         """
-        items = self._take()
+        try:
+            items = self._take() or await self._wait_for_item()
+            self._out += 1
+            return items[0]
+        except (asyncio.CancelledError, QueueShutDown):
+            raise
+        except BaseException:
+            self._interrupted()
+            raise
+
+    async def join(self) -> None:
+        """Wait until `task_done` was called for each item that was put, other than those removed or dropped."""
+        while self._unfinished:
+            await _turn_of(self._line_up(self._joiners), self._joiners)
+
+    # ---- waiting ---------------------------------------------------------------------------------------------------
+
+    async def _wait_for_item(self) -> list[T]:
+        items: list[T] = []
         was_next = False
         while not items:
             if self._is_over():
@@ -112,14 +131,7 @@ class AsyncDelayQueue(DelayItems[T]):
                 if was_next:
                     self._woken = None
                 self._look()
-        return items[0]
-
-    async def join(self) -> None:
-        """Wait until `task_done` was called for each item that was put, other than those removed or dropped."""
-        while self._unfinished:
-            await _turn_of(self._line_up(self._joiners), self._joiners)
-
-    # ---- waiting ---------------------------------------------------------------------------------------------------
+        return items
 
     def _line_up(self, waiting: Waiting) -> asyncio.Future[None]:
         future: asyncio.Future[None] = self._running_loop().create_future()
@@ -143,13 +155,24 @@ class AsyncDelayQueue(DelayItems[T]):
         self._alarm, self._alarm_at = None, NEVER
         if due != NEVER and not self._is_manual:
             milliseconds = -(wait // -1_000_000)  # a loop's unit: for less, some loops would not sleep at all
-            self._alarm = self._running_loop().call_later(min(milliseconds / 1e3, FAR), self._ring)
+            ring = self._ring()
+            next(ring)
+            self._alarm = self._running_loop().call_later(min(milliseconds / 1e3, FAR), next, ring)
             self._alarm_at = due
 
-    def _ring(self) -> None:
-        """Look again; a loop that woke us early is asked again."""
-        self._alarm, self._alarm_at = None, NEVER
-        self._look()
+    def _ring(self) -> Generator[None, None, None]:
+        """Look again; a loop that woke us early is asked again. A generator, for the reason in `AsyncTimers._wakes`."""
+        try:
+            while True:
+                yield
+                self._set_alarm(NEVER, 0)
+                self._look()
+        except GeneratorExit:  # the loop will not call
+            pass
+        except BaseException:
+            self._set_alarm(NEVER, 0)
+            self._look()
+            raise
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         """Return the loop that runs. RuntimeError if none does, or another than before."""

@@ -56,7 +56,7 @@ class DelayItems(ABC, Generic[T]):
 
     def ready(self) -> int:
         """Return how many items are due. O(n), for those who watch; nobody is held up meanwhile."""
-        wheel, now = self._wheel, self._now()
+        wheel, now = self._wheel, max(self._time_ns() // TICK, self._wheel.now)
         deadlines = (wheel.deadline(handle) for handle in wheel)
         return sum(deadline is not None and deadline <= now for deadline in deadlines)
 
@@ -90,10 +90,15 @@ class DelayItems(ABC, Generic[T]):
             ShutDown, QueueShutDown: the queue was shut down and holds nothing more, due or not.
         """
         with self._lock:
-            items = self._take()
-            if not items:
-                raise self._ShutDown if self._is_over() else self._Empty
-            return items[0]
+            try:
+                items = self._take()
+                if items:
+                    self._out += 1
+                    return items[0]
+            except BaseException:
+                self._interrupted()
+                raise
+            raise self._ShutDown if self._is_over() else self._Empty
 
     def remove(self, handle: SupportsIndex) -> bool:
         """Remove an item, due or not: for `join`, it was never put. O(1).
@@ -105,11 +110,15 @@ class DelayItems(ABC, Generic[T]):
             TypeError: the handle is no int.
         """
         with self._lock:
-            item = self._wheel.get(handle)  # keeps it until the lock is free: its finaliser may do anything
-            if not self._wheel.cancel(handle):
-                return False
-            self._settle()
-            self._gone()
+            try:
+                item = self._wheel.get(handle)  # keeps it until the lock is free: its finaliser may do anything
+                if not self._wheel.cancel(handle):
+                    return False
+                self._settle()
+                self._gone()
+            except BaseException:
+                self._interrupted()
+                raise
         del item
         return True
 
@@ -124,11 +133,15 @@ class DelayItems(ABC, Generic[T]):
         """
         nanoseconds = unsigned_ns(delay, "delay")
         with self._lock:
-            tick = self._tick_in(nanoseconds)
             try:
-                return self._wheel.reschedule(handle, tick)
-            finally:
-                self._came(tick)  # after an interrupt, too: the item may be due then
+                tick = self._tick_in(nanoseconds)
+                if not self._wheel.reschedule(handle, tick):
+                    return False
+                self._came(tick)
+            except BaseException:
+                self._interrupted()
+                raise
+        return True
 
     def task_done(self) -> None:
         """Say that an item that came out is dealt with. ValueError if no more of them came out. O(1)."""
@@ -136,7 +149,11 @@ class DelayItems(ABC, Generic[T]):
             if self._unfinished <= 0:
                 raise ValueError("task_done() called too many times")
             self._out -= 1
-            self._settle()
+            try:
+                self._settle()
+            except BaseException:
+                self._interrupted()
+                raise
 
     def shutdown(self, immediate: bool = False) -> None:
         """Refuse what is put from now on.
@@ -147,13 +164,25 @@ class DelayItems(ABC, Generic[T]):
         dropped = None
         with self._lock:
             self._is_shut = True
-            if immediate:
-                dropped, self._wheel = self._wheel, TimingWheel()  # its items are released when the lock is free
-                self._settle()
-            self._wake_all()
+            try:
+                if immediate:
+                    dropped, self._wheel = self._wheel, TimingWheel()  # its items are released when the lock is free
+                    self._settle()
+                self._wake_all()
+            except BaseException:
+                self._interrupted()
+                raise
         del dropped
 
     # ---- for subclasses, which hold the lock -----------------------------------------------------------------------
+
+    # An exception, from a signal's handler say, may come after any step. Then everybody who waits looks again: what has
+    # changed can be read from the wheel, in which a change is one step, and to be woken for nothing does no harm.
+
+    def _interrupted(self) -> None:
+        self._settle()
+        self._all_done()
+        self._wake_all()
 
     def _add(self, item: T, nanoseconds: int) -> int:
         """Put an item and return its handle. Raises as `put_nowait`."""
@@ -161,19 +190,31 @@ class DelayItems(ABC, Generic[T]):
             raise self._ShutDown
         if self.full():
             raise self._Full
-        tick = self._tick_in(nanoseconds)
         try:
-            return self._wheel.schedule(tick, item)
-        finally:
-            self._came(tick)  # after an interrupt, too: the item may be there
+            tick = self._tick_in(nanoseconds)
+            handle = self._wheel.schedule(tick, item)
+            self._came(tick)
+        except BaseException:
+            self._interrupted()
+            raise
+        return handle
 
     def _take(self) -> list[T]:
-        """Remove the item that was due first: a list of it, or an empty one if none is due."""
-        items = self._wheel.advance(self._now(), 1)
+        """Remove the item that was due first: a list of it, or an empty one if none is due.
+
+        Whoever gets it counts it as out, at the very end: one that an interrupt loses was removed.
+        """
+        items = self._advance(self._time_ns() // TICK)
         if items:
-            self._out += 1
             self._gone()
         return items
+
+    def _advance(self, tick: int) -> list[T]:
+        while True:
+            try:
+                return self._wheel.advance(max(tick, self._wheel.now), 1)
+            except ValueError:  # a signal's handler used the queue in this very moment, and its time is later
+                continue
 
     def _is_over(self) -> bool:
         return self._is_shut and not len(self._wheel)
@@ -185,9 +226,6 @@ class DelayItems(ABC, Generic[T]):
         """
         tick = self._wheel.next_deadline()
         return NEVER if tick is None else tick * TICK
-
-    def _now(self) -> int:
-        return max(self._time_ns() // TICK, self._wheel.now)
 
     def _tick_in(self, nanoseconds: int) -> int:
         """Return the tick that begins so late or, so that nothing is early, a little later; the present one for 0."""
@@ -207,7 +245,9 @@ class DelayItems(ABC, Generic[T]):
 
     def _settle(self) -> None:
         """See whether all are finished, as one is."""
-        self._out = max(self._out, -len(self._wheel))
+        least = -len(self._wheel)
+        if self._out < least:
+            self._out = least
         if not self._unfinished:
             self._all_done()
 

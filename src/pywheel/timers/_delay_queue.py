@@ -109,7 +109,15 @@ class DelayQueue(DelayItems[T]):
             return self.get_nowait()
         until = self._until(timeout)
         with self._lock:
-            return (self._take() or self._wait_for_item(until))[0]
+            try:
+                items = self._take() or self._wait_for_item(until)
+                self._out += 1
+                return items[0]
+            except (queue.Empty, ShutDown):
+                raise
+            except BaseException:
+                self._interrupted()
+                raise
 
     def join(self) -> None:
         """Wait until `task_done` was called for each item that was put, other than those removed or dropped."""
@@ -122,18 +130,26 @@ class DelayQueue(DelayItems[T]):
     def _wait_for_item(self, until: int) -> list[T]:
         try:
             while not (items := self._take()):
-                if self._is_over():
-                    raise ShutDown
-                if self._time_ns() >= until:
-                    raise queue.Empty
+                self._give_up(until)
                 if self._leads_until is None:
                     self._lead(min(until, self._next_due()))
                 else:
                     self._sleep(self._followers, until)
-            return items
-        finally:
-            if self._leads_until is None and not self.empty():
-                self._followers.notify()
+            self._pass_on()
+        except BaseException:
+            self._pass_on()
+            raise
+        return items
+
+    def _give_up(self, until: int) -> None:
+        if self._is_over():
+            raise ShutDown
+        if self._time_ns() >= until:
+            raise queue.Empty
+
+    def _pass_on(self) -> None:
+        if self._leads_until is None and not self.empty():
+            self._followers.notify()
 
     def _lead(self, until: int) -> None:
         self._leads_until = until

@@ -198,14 +198,16 @@ class Driver:
 
         Timers that a callback schedules come in a later turn, even if they are due at once.
         """
-        with self._lock:
-            if self._running:
-                raise _arguments.reentered()
-            self._running = True
+        mine = False
         try:
+            with self._lock:
+                if self._running:
+                    raise _arguments.reentered()
+                self._running = mine = True
             return self._turn(limit)
         finally:
-            self._running = False  # nobody else writes to it while it is True
+            if mine:
+                self._running = False  # nobody else writes to it while it is True
 
     def _turn(self, limit: int) -> int:
         now = self._now_ns()

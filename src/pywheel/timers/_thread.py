@@ -102,18 +102,26 @@ class ThreadTimers(Driver):
     def _sooner(self) -> None:
         if self._ended:
             raise stopped(self)
-        if self._thread is None:
+        self._ring()
+
+    def _ring(self) -> None:
+        """Wake the thread; start one if there is none, or what ended it came before it could take leave."""
+        if len(self) and not self._is_served():
             self._start()
         self._bell.ring()
 
+    def _is_served(self) -> bool:
+        thread = self._thread
+        return thread is not None and thread.is_alive()
+
     def _start(self) -> None:
         with self._starting:
-            if self._thread is None and not self.stopped:
+            if not self._is_served() and not self.stopped:
                 bell = self._bell
                 me = ref(self, lambda _: bell.ring())
                 thread = threading.Thread(target=_serve, args=(me, bell), name=self._name, daemon=True)
                 thread.start()  # it waits for the lock; it ends if this is interrupted, and the next timer tries again
-                if self._thread is None:  # a signal's handler may have been faster
+                if not self._is_served():  # a signal's handler may have been faster
                     self._thread = thread
 
     def _is_known(self) -> bool:
@@ -127,13 +135,13 @@ class ThreadTimers(Driver):
     def _clock_moved(self, run: bool) -> None:
         with self._answer:
             self._asked = asked = self._asked + 1
-        self._bell.ring()
+        self._ring()
         if run and self._thread is not threading.current_thread():
             with self._answer:
                 self._answer.wait_for(lambda: self._answered >= asked or self.stopped or self._idle())
 
     def _idle(self) -> bool:
-        return self._thread is None and not len(self)
+        return not self._is_served() and not len(self)
 
     def _let_go(self) -> None:
         """Have whoever waits for an answer look whether there will be one."""
@@ -206,6 +214,15 @@ class Bell:
 
 def _serve(driver: ref[ThreadTimers], bell: Bell) -> None:
     """Run a driver's timers until it is stopped, or nobody but this thread knows it and nothing is pending."""
+    try:
+        _take_turns(driver, bell)
+    except BaseException:  # of a callback, or from outside, wherever it came
+        if (timers := driver()) is not None:
+            _leave(timers)
+        raise
+
+
+def _take_turns(driver: ref[ThreadTimers], bell: Bell) -> None:
     timers: ThreadTimers | None
     seconds: float | None
     if (timers := driver()) is None or not timers._is_known():
@@ -216,9 +233,6 @@ def _serve(driver: ref[ThreadTimers], bell: Bell) -> None:
         except Exception:  # noqa: BLE001  (of no callback: there is no memory, or the clock is broken)
             logger().exception("the thread of %r could not run its timers; it goes on in %s s", timers, PAUSE)
             seconds = PAUSE
-        except BaseException:
-            _leave(timers)
-            raise
         if timers._thread is not threading.current_thread() or (timers._alone and len(timers) == 0):
             _leave(timers)
             return
@@ -228,16 +242,18 @@ def _serve(driver: ref[ThreadTimers], bell: Bell) -> None:
 
 
 def _leave(timers: ThreadTimers) -> None:
-    """Take leave of a driver that is not stopped; another thread goes on with the timers that are left."""
-    if timers._thread is not threading.current_thread():  # its callback forked this child, which now ends
+    """Take leave of a driver; another thread goes on with the timers that are left, unless it is stopped."""
+    if not timers._is_known():  # its callback forked this child, which now ends
         timers._alone = True
         timers._bell.ring()
         return
+    timers._wake_before = ASLEEP  # first of all: if this is interrupted, the next timer starts a thread
     timers._thread = None
-    timers._wake_before = ASLEEP
-    if len(timers) and not timers.stopped:
-        timers._sooner()
-    timers._let_go()
+    try:
+        if len(timers) and not timers.stopped:
+            timers._sooner()
+    finally:
+        timers._let_go()
 
 
 def _stop_all() -> None:

@@ -78,16 +78,17 @@ class TTLDict(MutableMapping[K, V]):
         self._on_expire = callable_or_none(on_expire, "on_expire")
         clock = monotonic_or(clock)
         self._time_ns = time.monotonic_ns if type(clock) is MonotonicClock else clock.time_ns
-        self._wheel: TimingWheel[K] = TimingWheel()
         self._lock = RLock()
         self._begin()
         renew_after_fork(self)
 
     def _begin(self) -> None:
-        self._data: dict[K, Entry[V]] = {}
-        self._order: OrderedDict[K, Entry[V]] | None = None  # the same, where the oldest must be found
-        if self._bounded:
-            self._data = self._order = OrderedDict()
+        wheel: TimingWheel[K] = TimingWheel()
+        order: OrderedDict[K, Entry[V]] | None = OrderedDict() if self._bounded else None
+        # No call from here on: nothing can come in between.
+        self._wheel = wheel
+        self._order = order  # the same as the data, where the oldest must be found
+        self._data: dict[K, Entry[V]] = {} if order is None else order
         self._soonest = NEVER  # no timer is due before this time
 
     # ---- time ------------------------------------------------------------------------------------------------------
@@ -105,25 +106,45 @@ class TTLDict(MutableMapping[K, V]):
         deadline = now + life
         with self._lock:
             entry = self._data.get(key)  # keeps the old value until the lock is free: its finaliser may do anything
-            if deadline < self._soonest:
-                self._soonest = deadline
-            if entry is not None and self._wheel.reschedule(entry[1], deadline):
+            if entry is not None:
                 self._data[key] = value, entry[1], life
-                if self._order is not None:
-                    self._order.move_to_end(key)
-                return
+                if self._move(key, entry[1], deadline):
+                    return
             evicted = self._add(key, value, life, deadline)
         self._tell(evicted)
 
+    # The lock lets a signal's handler, and a finaliser, use the dict in between any two steps of the same thread.
+
+    def _move(self, key: K, handle: int, deadline: int) -> bool:
+        """Give a key's timer another deadline; False if it is gone. The lock is held."""
+        if deadline < self._soonest:  # before, for whoever reads meanwhile
+            self._soonest = deadline
+        if not self._wheel.reschedule(handle, deadline):
+            return False
+        if deadline < self._soonest:  # and after, as operations in between may have looked
+            self._soonest = deadline
+        if self._order is not None:
+            try:  # noqa: SIM105 - what costs nothing if all is well
+                self._order.move_to_end(key)
+            except KeyError:  # gone by now
+                pass
+        return True
+
     def _add(self, key: K, value: V, life: int, deadline: int) -> list[tuple[K, V]]:
-        """Set a key that is not there, and return what had to go for it. The lock is held, the deadline noted."""
-        handle = self._wheel.schedule(deadline, key)
-        evicted = []
-        if self._order is not None and len(self._order) >= self._maxsize:
-            oldest, (old, old_handle, _) = self._order.popitem(last=False)
-            self._wheel.cancel(old_handle)
-            evicted.append((oldest, old))
-        self._data[key] = value, handle, life
+        """Set a key that is not there, and return what had to go for it. The lock is held."""
+        data, wheel, order = self._data, self._wheel, self._order
+        handle = wheel.schedule(deadline, key)
+        if deadline < self._soonest:
+            self._soonest = deadline
+        data[key] = value, handle, life
+        evicted: list[tuple[K, V]] = []
+        try:
+            while order is not None and len(order) > self._maxsize:
+                oldest, (old, old_handle, _) = order.popitem(last=False)
+                wheel.cancel(old_handle)
+                evicted.append((oldest, old))
+        except KeyError:  # all gone by now
+            pass
         return evicted
 
     def touch(self, key: K, ttl: Seconds | None = None) -> bool:
@@ -141,13 +162,7 @@ class TTLDict(MutableMapping[K, V]):
             entry = self._data.get(key)
             if entry is None:
                 return False
-            deadline = now + (entry[2] if life is None else life)
-            if deadline < self._soonest:
-                self._soonest = deadline
-            self._wheel.reschedule(entry[1], deadline)
-            if self._order is not None:
-                self._order.move_to_end(key)
-        return True
+            return self._move(key, entry[1], now + (entry[2] if life is None else life))
 
     def ttl(self, key: K) -> float | None:
         """Return how many seconds the key will still be there; None if it is not."""
@@ -163,16 +178,28 @@ class TTLDict(MutableMapping[K, V]):
         with self._lock:
             data, wheel = self._data, self._wheel
             torn, self._soonest = self._soonest == TORN, TORN
-            due: Iterable[K] = wheel.advance(max(self._time_ns(), wheel.now))
+            due: Iterable[K] = self._advance(wheel, self._time_ns())
             for key in list(data) if torn else due:
-                entry = data.get(key)
-                if entry is not None and entry[1] not in wheel:
-                    del data[key]
-                    dropped.append((key, entry[0]))
+                try:
+                    entry = data[key]
+                    if entry[1] in wheel or data[key] is not entry:
+                        continue
+                    del data[key]  # no call in between: it is the entry that was looked at
+                except KeyError:
+                    continue
+                dropped.append((key, entry[0]))
             soonest = wheel.next_deadline()
-            self._soonest = NEVER if soonest is None else soonest  # after the keys are gone: lookups rely on it
+            if self._soonest == TORN:  # else a signal's handler has done all of this
+                self._soonest = NEVER if soonest is None else soonest  # after the keys are gone: lookups rely on it
         self._tell(dropped)
         return len(dropped)
+
+    def _advance(self, wheel: TimingWheel[K], now: int) -> list[K]:
+        while True:
+            try:
+                return wheel.advance(max(now, wheel.now))
+            except ValueError:  # a signal's handler used the dict in this very moment, and its time is later
+                continue
 
     def _swept(self) -> int:
         """Drop what is due and return the time."""
@@ -245,10 +272,7 @@ class TTLDict(MutableMapping[K, V]):
             if entry is not None:
                 return entry[0]
             value: V = default
-            deadline = now + self._life
-            if deadline < self._soonest:
-                self._soonest = deadline
-            evicted = self._add(key, value, self._life, deadline)
+            evicted = self._add(key, value, self._life, now + self._life)
         self._tell(evicted)
         return value
 
@@ -283,10 +307,9 @@ class TTLDict(MutableMapping[K, V]):
         """Remove every key. O(n)."""
         self._swept()
         with self._lock:
-            data = self._data  # whose values are released when the lock is free
+            old = self._data, self._wheel  # whose values are released when the lock is free
             self._begin()
-            self._wheel.clear()
-        del data
+        del old
 
     def update(self, other: Any = (), /, **more: Any) -> None:
         """Set each key of a mapping, or of pairs, and each of `more`, for the dict's own ttl. O(n)."""
@@ -301,7 +324,8 @@ class TTLDict(MutableMapping[K, V]):
     def _snapshot(self) -> list[tuple[K, V]]:
         self._swept()
         with self._lock:
-            return [(key, entry[0]) for key, entry in self._data.items()]
+            entries = list(self._data.items())  # in one step
+        return [(key, entry[0]) for key, entry in entries]
 
     def __iter__(self) -> Iterator[K]:
         return iter([key for key, _ in self._snapshot()])

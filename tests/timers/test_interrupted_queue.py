@@ -1,0 +1,208 @@
+"""Queues and dicts that a signal's handler meets in the middle of what they do: it raises, or uses them itself."""
+
+import queue
+from contextlib import suppress
+
+import pytest
+
+from tests.interrupts import at_each_place, interrupt, traced
+from tests.timers.crowd import wait_until
+from tests.timers.queues import waiting, watched
+
+QUEUE = ("timers/_delay_items.py", "timers/_delay_queue.py")
+DICT = ("timers/_ttl_dict.py",)
+
+
+# ---- it raises -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call", ["get", "get_nowait", "remove"])
+def test_an_interrupt_at_any_place_leaves_no_producer_without_the_room(pywheel, call):
+    for intrusion in at_each_place(QUEUE, interrupt):
+        q = watched(pywheel)(1)
+        handle = q.put("first")
+        crowd = waiting(q, 1, lambda: q.put("second"))  # noqa: B023 - of this turn
+        with suppress(KeyboardInterrupt), traced(intrusion):
+            q.remove(handle) if call == "remove" else getattr(q, call)()
+        wait_until(q.full)
+        if not crowd.done():
+            q.get_nowait()
+        crowd.join()
+
+
+@pytest.mark.parametrize("call", ["get", "get_nowait", "remove", "task_done", "shutdown"])
+def test_an_interrupt_at_any_place_leaves_nobody_in_join_who_could_go(pywheel, call):
+    for intrusion in at_each_place(QUEUE, interrupt):
+        q = watched(pywheel)()
+        handle = q.put("item")
+        if call == "task_done":
+            q.get()
+        crowd = waiting_in_join(q)
+        with suppress(KeyboardInterrupt), traced(intrusion):
+            if call == "remove":
+                q.remove(handle)
+            elif call == "shutdown":
+                q.shutdown(immediate=True)
+            else:
+                getattr(q, call)()
+        if q.qsize():
+            q.remove(handle)
+        if q._unfinished:
+            q.task_done()
+        crowd.join()
+
+
+def waiting_in_join(q):
+    def join():
+        with q._lock:
+            q.asleep += 1  # as the lock is free again when it sleeps
+            q.join()
+            q.asleep -= 1
+
+    return waiting(q, 1, join)
+
+
+@pytest.mark.parametrize("call", ["put", "put_nowait", "reschedule", "get", "shutdown"])
+def test_an_interrupt_at_any_place_leaves_no_consumer_without_the_item(pywheel, call):
+    for intrusion in at_each_place(QUEUE, interrupt):
+        q = watched(pywheel)()
+        later = q.put("later", 1_000)
+        crowd = waiting(q, 2, q.get)
+        with suppress(KeyboardInterrupt), traced(intrusion):
+            if call == "reschedule":
+                q.reschedule(later, 0)
+            elif call == "shutdown":
+                q.shutdown(immediate=True)
+            elif call == "get":
+                with suppress(queue.Empty):
+                    q.get(timeout=0)
+            else:
+                getattr(q, call)("now")
+        wait_until(lambda: not q.ready())  # noqa: B023 - called at once
+        while crowd.done() < 2 and not q._is_shut:
+            before = crowd.done()
+            q.put("another")
+            wait_until(lambda: crowd.done() > before)  # noqa: B023 - called at once
+        q.shutdown(immediate=True)
+        wait_until(lambda: crowd.done() == 2)  # noqa: B023 - called at once
+
+
+def test_an_interrupt_at_any_place_of_clear_leaves_a_dict_its_bound(pywheel, clock):
+    for intrusion in at_each_place(DICT, interrupt):
+        d = pywheel.TTLDict(1, maxsize=2, clock=clock)
+        d.update(a=1, b=2)
+        with suppress(KeyboardInterrupt), traced(intrusion):
+            d.clear()
+        d.update(c=1, d=2, e=3)
+        assert list(d) == ["d", "e"]
+        clock.jump(1)
+        assert len(d) == len(d._wheel) == 0
+
+
+def test_an_interrupt_at_any_place_of_any_call_leaves_a_sound_dict(pywheel, clock):
+    for intrusion in at_each_place(DICT, interrupt):
+        d = pywheel.TTLDict(1, maxsize=2, clock=clock)
+        with suppress(KeyboardInterrupt), traced(intrusion):
+            use(d, clock)
+        d.update(c=1, d=2, e=3)
+        assert list(d) == ["d", "e"]
+        clock.jump(10)
+        assert len(d) == len(d._wheel) == 0
+
+
+def use(d, clock):
+    """Call most of its methods; what is dropped meanwhile is no error."""
+    d["a"] = 1
+    d.set("b", 2, 3)
+    d["a"] = 3
+    d["c"] = 4
+    d.touch("c")
+    clock.jump(1.5)
+    d.get("a")
+    list(d.items())
+    d.ttl("b")
+    d.setdefault("d", 5)
+    d.touch("d", 2)
+    d["e"] = 5
+    clock.jump(1)
+    d.expire()
+    d.pop("d", None)
+    with suppress(KeyError):
+        d.popitem()
+    d["f"] = 6
+    d.clear()
+
+
+# ---- it uses them --------------------------------------------------------------------------------------------------
+
+
+def test_a_handler_may_use_a_queue_at_any_place(pywheel, clock):
+    def use_it():
+        clock.jump(0.001)
+        q.put_nowait("handler's")
+        with suppress(queue.Empty):
+            out.append(q.get_nowait())
+
+    for intrusion in at_each_place(QUEUE, lambda: use_it()):
+        q, out = pywheel.DelayQueue(clock=clock), []
+        with traced(intrusion):
+            handle = q.put_nowait("gone")
+            q.put("late", 1)
+            q.put_nowait("mine")
+            q.reschedule(handle, 0.0005)
+            out.append(q.get())
+            q.remove(handle)
+            q.ready()
+        clock.jump(1)
+        while q.qsize():
+            out.append(q.get_nowait())
+        gone = ["gone"] * out.count("gone")
+        assert sorted(out) == sorted(gone + ["late", "mine"] + ["handler's"] * intrusion.happened)
+        for _ in out:
+            q.task_done()
+        q.join()
+
+
+@pytest.mark.parametrize("what", ["set", "pop", "clear", "others", "expire"])
+@pytest.mark.parametrize("maxsize", [None, 2])
+def test_a_handler_may_use_a_dict_at_any_place(pywheel, clock, what, maxsize):
+    def use_it():
+        clock.jump(0.7)
+        if what == "set":
+            for key in "abcdef":
+                d.set(key, 7, 0.5)
+        elif what == "pop":
+            for key in "abcdef":
+                d.pop(key, None)
+        elif what == "clear":
+            d.clear()
+        elif what == "others":
+            list(d.items())
+            d.touch("b")
+            d.setdefault("x", 1)
+            d["y"] = 1
+        else:
+            clock.jump(10)
+            d.expire()
+
+    for intrusion in at_each_place(DICT, lambda: use_it()):
+        d = pywheel.TTLDict(1, maxsize=maxsize, clock=clock)
+        with traced(intrusion):
+            use(d, clock)
+        d.update(c=1, d=2, e=3)
+        assert maxsize is None or len(d) == maxsize
+        clock.jump(10)
+        assert len(d) == len(d._wheel) == len(d._data) == 0
+
+
+def test_what_a_handler_sets_anew_while_it_is_dropped_stays(pywheel, clock):
+    def use_it():
+        d["a"] = "new"
+
+    for intrusion in at_each_place(DICT, lambda: use_it()):
+        d = pywheel.TTLDict(1, clock=clock)
+        d["a"] = "old"
+        clock.jump(1)
+        with traced(intrusion):
+            d.expire()
+        assert d.get("a") == ("new" if intrusion.happened else None)
