@@ -6,6 +6,12 @@ from contextlib import contextmanager
 from functools import cache
 from itertools import count
 
+import pytest
+
+TRACES_OPCODES = pytest.mark.skipif(
+    sys.version_info >= (3, 12), reason="this Python does not show each instruction to a trace function, or crashes"
+)
+
 
 class Intrusion:
     """Has `intruder` called, once, at place number `number` in functions of these files; `happened` says if it was."""

@@ -70,7 +70,7 @@ def test_when_the_thread_that_waits_for_the_next_deadline_gives_up_another_does_
     crowd = waiting(q, 3, lambda: q.get(timeout=5), q.get, q.get)
     naps = q.naps
     clock.advance(5)
-    wait_until(lambda: crowd.done() == 1 and q.naps >= naps + 2 and q.sleepers() == 2)
+    wait_until(lambda: crowd.done() == 1 and q.naps >= naps + 2 and q.sleepers() == 2 and q._leads_until)
     assert clock.time_ns() < q._leads_until <= 10 * 10**9
     clock.advance(5)
     q.put("b")

@@ -6,9 +6,10 @@ from itertools import count
 
 import pytest
 
-from tests.interrupts import Intrusion, at_each_place, interrupt, traced
+from tests.interrupts import TRACES_OPCODES, Intrusion, at_each_place, interrupt, traced
 from tests.timers.crowd import wait_until
 
+pytestmark = TRACES_OPCODES
 AIO = ("timers/_aio.py",)
 
 
