@@ -14,8 +14,7 @@ from ..jobs.job import Due
 __all__ = ["SILENT", "Hints", "Member", "Notifier"]
 
 SILENT: Final = 0.6
-"""Seconds without a beat after which a worker counts as none of the owners, unless all are silent. Others may take its
-shards over once it has been silent for longer, not sooner. It reads all again when it goes on: `Hints.reload`."""
+"""`Notifier.silent` where a beat costs nothing."""
 
 
 class Hints(NamedTuple):
@@ -42,6 +41,10 @@ class Notifier(ABC):
 
     worker: str
     """The worker's id, to be given with commands: another one for every start."""
+    silent: float = SILENT
+    """Seconds without a beat after which a worker counts as none of the owners, unless all are silent. Others may take
+    its shards over once it has been silent for longer, not sooner. It reads all again when it goes on: `Hints.reload`.
+    The same for all workers of a store. Longer where each beat is a query."""
 
     @abstractmethod
     def publish(self, horizon: int) -> None:
@@ -50,7 +53,8 @@ class Notifier(ABC):
     @abstractmethod
     def beat(self, behind: int) -> None:
         """Show that this worker works, and whether it is behind. To be called at least every quarter of a second
-        while others are there, and once a second alone. A worker that does not counts as gone."""  # noqa: D205, D209
+        while others are there, and once a second alone; not all of these calls need be told to the store. A worker that
+        does not call it counts as gone after `silent`."""  # noqa: D205, D209
 
     @abstractmethod
     def members(self) -> tuple[Member, ...]:

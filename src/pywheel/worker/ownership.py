@@ -16,7 +16,7 @@ FORLORN: Final = 1_000
 """ms after which it is taken by any worker with room."""
 _BESIDE: Final = 0.25  # seconds between looks while others are there
 _ALONE: Final = 1.0
-_GONE: Final = 0.75  # seconds of silence after which a worker's shards go to the others
+_GONE: Final = 1.25  # times as long as the silence that ends its ownership: then a worker's shards go to the others
 _RECOVERY: Final = ""  # the topic whose first shard's owner ends lost leases for all
 
 
@@ -35,7 +35,8 @@ class Ownership:
         self._notifier.beat(behind)
         self._members = self._notifier.members()
         me = self._notifier.worker
-        there = {m.worker: m.topics for m in self._members if m.silent <= _GONE or m.worker == me}
+        longest = _GONE * self._notifier.silent
+        there = {m.worker: m.topics for m in self._members if m.silent <= longest or m.worker == me}
         there[me] = self._topics
         self.look_at = now + (_ALONE if len(there) == 1 else _BESIDE)
         changed, self._there = there != self._there, there

@@ -1,0 +1,53 @@
+"""The wall clock of a server, as answers narrow it down."""
+
+import time
+
+import pytest
+
+from pywheel.stores.server_clock import ServerClock
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock in a world where the host's stands at 100 s, until `now` says otherwise."""
+    world = {"now": 100.0}
+    monkeypatch.setattr(time, "monotonic", lambda: world["now"])
+    clock = ServerClock()
+    clock.world = world
+    return clock
+
+
+def test_before_the_first_answer_it_is_the_hosts():
+    assert abs(ServerClock().wall() - time.time() * 1_000) < 1_000
+
+
+def test_an_answer_says_what_lies_between_the_clocks_to_half_of_its_time(clock):
+    clock.heard(5_000.0, 99.0, 100.0)
+    assert clock.wall() == 5_000_500
+    assert clock.until(5_001_000) == 0.5
+
+
+def test_a_slow_answer_does_not_blur_what_a_quick_one_said(clock):
+    clock.heard(5_000.0, 99.998, 100.0)
+    clock.world["now"] = 101.0
+    clock.heard(5_000.9, 100.1, 101.0)
+    assert abs(clock.wall() - 5_001_001) <= 1
+
+
+def test_what_was_learned_long_ago_gives_way_to_a_clock_that_drifts(clock):
+    clock.heard(5_000.0, 99.999, 100.0)
+    clock.world["now"] = 10_100.0
+    clock.heard(15_000.9, 10_099.9, 10_100.0)  # 0.9 s fast in 10 000 s
+    assert abs(clock.wall() - 15_000_925) <= 30
+
+
+def test_a_step_of_the_servers_clock_is_a_step_here(clock):
+    clock.heard(5_000.0, 99.999, 100.0)
+    clock.world["now"] = 101.0
+    clock.heard(1_000.0, 100.999, 101.0)
+    assert clock.wall() == 1_000_000
+
+
+def test_the_monotonic_side_is_the_hosts(clock):
+    clock.heard(5_000.0, 99.999, 100.0)
+    assert clock.time() == 100.0
