@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import quote, urlencode
@@ -74,6 +75,7 @@ class Server:
 
     program: ClassVar[str]
     package: ClassVar[str]
+    driver: ClassVar[str]
     socket: Path
     """Where it listens."""
     ending: ClassVar[int] = signal.SIGTERM
@@ -83,6 +85,10 @@ class Server:
 
     def __init__(self, *, fsync=False, settings=()):
         self.path = find(self.program, self.package)
+        try:
+            import_module(self.driver)
+        except ImportError as error:
+            raise Missing(f"{self.driver} cannot be imported ({error}): pip install --group drivers") from error
         self.fsync = fsync
         self.settings = dict(settings)
         """Settings of the server by name, for the next start."""
@@ -282,7 +288,7 @@ class Server:
 class Postgres(Server):
     """PostgreSQL: the user pywheel, who may do all, and the database pywheel; a store is a schema."""
 
-    program, package = "postgres", "postgresql"
+    program, package, driver = "postgres", "postgresql", "psycopg"
     ending = signal.SIGINT
     quick = signal.SIGQUIT  # killed, it would leave shared memory behind
     port = 5432
@@ -330,7 +336,7 @@ class Postgres(Server):
 class MariaDB(Server):
     """MariaDB: the user root, without a password; a store is a database."""
 
-    program, package = "mariadbd", "mariadb-server"
+    program, package, driver = "mariadbd", "mariadb-server", "pymysql"
 
     def initialise(self):
         self.socket = self.folder / "m.sock"
@@ -374,7 +380,7 @@ class MariaDB(Server):
 class Redis(Server):
     """Redis; a store is a prefix. With fsync its appendfsync is always, else no."""
 
-    program, package = "redis-server", "redis-server"
+    program, package, driver = "redis-server", "redis-server", "redis"
 
     def initialise(self):
         self.socket = self.folder / "r.sock"
@@ -417,7 +423,7 @@ class Redis(Server):
 class PgBouncer(Server):
     """pgbouncer in transaction mode, in front of a PostgreSQL that runs; its stores are that server's."""
 
-    program, package = "pgbouncer", "pgbouncer"
+    program, package, driver = "pgbouncer", "pgbouncer", "psycopg"
     port = 6432
 
     def __init__(self, behind, **options):
