@@ -330,7 +330,7 @@ class Postgres(Server):
         user = options.pop("user", "pywheel")
         place = via.postgres_place() if via else {"host": str(self.folder)}
         options = {**place, "schema": f"s{next(self._numbers)}", **options}
-        return f"postgresql://{quote(user, safe='')}@/pywheel?{urlencode(options, safe='/')}"
+        return f"postgresql://{quote(user, safe='')}@/pywheel?{urlencode(options, safe='/', quote_via=quote)}"
 
 
 class MariaDB(Server):
@@ -373,7 +373,7 @@ class MariaDB(Server):
             cursor.execute(f"CREATE DATABASE {database} CHARACTER SET utf8mb4")
         place = via.address if via else self.socket
         host, options = (place, options) if isinstance(place, str) else ("", {"unix_socket": str(place), **options})
-        query = f"?{urlencode(options, safe='/')}" if options else ""
+        query = f"?{urlencode(options, safe='/', quote_via=quote)}" if options else ""
         return f"mysql://{quote(user, safe='')}@{host}/{database}{query}"
 
 
@@ -417,7 +417,7 @@ class Redis(Server):
         options = {"prefix": f"p{next(self._numbers)}", **options}
         place = via.address if via else self.socket
         scheme = f"redis://{place}/0" if isinstance(place, str) else f"redis+unix://{quote(str(place))}"
-        return f"{scheme}?{urlencode(options, safe='/')}"
+        return f"{scheme}?{urlencode(options, safe='/', quote_via=quote)}"
 
 
 class PgBouncer(Server):

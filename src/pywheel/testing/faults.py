@@ -23,7 +23,7 @@ class FaultyStore(Store):
 
     def __init__(self, store: Store, fault: Callable[[str, Sequence[Command[Any]]], None] | None = None) -> None:
         self.inner = store
-        self.url = store.url
+        self.url, self.address = store.url, store.address
         self.durability = store.durability
         self.clock = store.clock
         self.fault = fault
