@@ -11,7 +11,7 @@ from ..clock import Clock
 from ..jobs.commands import Command, Ref
 from ..jobs.job import Attempt, Counts, Due, Job, State, Topic
 from .address import Address
-from .notifier import Notifier
+from .notifier import Member, Notifier
 
 __all__ = ["Durability", "Filter", "Span", "Store"]
 
@@ -135,6 +135,10 @@ class Store(ABC):
     @abstractmethod
     def notifier(self, name: str) -> Notifier:
         """Return a new notifier for a worker whose id begins with `name`. Its horizon is at the beginning of time."""
+
+    @abstractmethod
+    def workers(self) -> list[Member]:
+        """Return all workers that have announced topics, by name; for people, who need no notifier. O(workers)."""
 
     @abstractmethod
     def quiet(self, topic: str, seconds: float) -> bool:
