@@ -19,7 +19,7 @@ def examples():
             yield pytest.param(guide, match[1], text.count("\n", 0, match.start(1)), id=f"{guide.stem}-{number}")
 
 
-@pytest.mark.parametrize(("guide", "code", "line"), examples())
+@pytest.mark.parametrize(("guide", "code", "line"), list(examples()))
 def test_the_example_runs(guide, code, line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "example"}

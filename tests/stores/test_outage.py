@@ -16,15 +16,13 @@ def clock(monkeypatch):
 
 
 def test_the_errors_of_an_outage_say_how_long_it_lasts(clock):
-    outage = Outage("postgresql://shop@db/shop")
-    first = outage.away("connection refused")
-    assert str(first) == (
-        "postgresql://shop@db/shop does not answer (connection refused): start the server, or look at the network between"
-    )
+    outage = Outage("x://shop@db")
+    first = outage.away("refused")
+    assert str(first) == "x://shop@db does not answer (refused): start the server, or look at the network between"
     assert first.seconds == 0
     clock[0] += 90
     later = outage.away("timeout", "wait")
-    assert str(later) == "postgresql://shop@db/shop has not answered for 90 s (timeout): wait"
+    assert str(later) == "x://shop@db has not answered for 90 s (timeout): wait"
     assert later.seconds == 90
     outage.over()
     clock[0] += 5
