@@ -7,12 +7,13 @@ from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 from random import uniform
 
 from ..._errors import StoreClosed
 from ...clock import Clock
 from ...jobs import lifecycle
-from ...jobs.commands import Ref
+from ...jobs.commands import NONCES_KEPT, Ref
 from ...jobs.job import Attempt, Job, NewJob, Outcome, State
 from ...jobs.lifecycle import Ending, Run
 from .notifier import MemoryNotifier, Presence
@@ -74,6 +75,7 @@ class MemoryState:
         self._running: dict[int, Entry] = {}
         self._tally: defaultdict[str, dict[State, int]] = defaultdict(lambda: dict.fromkeys(State, 0))
         self._paused: dict[str, bool] = {}
+        self._nonces: dict[str, tuple[int, list[int]]] = {}  # of puts: when, and the ids of then; in order of arrival
         self._presence = Presence(self.lock, clock)
 
     # ---- finding ----------------------------------------------------------------------------------------------------
@@ -182,6 +184,12 @@ class MemoryState:
             self._named[entry.name].remove(entry.id)
             if not self._named[entry.name]:
                 del self._named[entry.name]
+
+    def _forget_nonces(self, now: int, limit: int) -> None:
+        """Drop up to so many nonces, if they are old enough."""
+        for nonce, (when, _) in list(islice(self._nonces.items(), limit)):
+            if when <= now - NONCES_KEPT:
+                del self._nonces[nonce]
 
     # ---- the rest ---------------------------------------------------------------------------------------------------
 
