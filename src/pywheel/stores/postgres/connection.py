@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg import errors, waiting
 from psycopg.generators import PQGen  # type: ignore[attr-defined]
+from psycopg.waiting import Ready, Wait
+from psycopg.types.string import StrDumper, TextLoader
 
 from ..._errors import (
     BadJob,
@@ -32,6 +34,23 @@ _OLDEST: Final = 130_000
 _CONNECT: Final = 5.0  # seconds that a connection may take to come about
 
 
+class _Dumper(StrDumper):
+    """Text in which NUL, which PostgreSQL's cannot hold, is written as two characters."""
+
+    def dump(self, obj: str) -> Any:
+        if "\0" in obj or "\1" in obj:
+            obj = obj.replace("\1", "\1\2").replace("\0", "\1\1")
+        return super().dump(obj)
+
+
+class _Loader(TextLoader):
+    """The same text, read."""
+
+    def load(self, data: Any) -> Any:
+        text = super().load(data)
+        return text.replace("\1\1", "\0").replace("\1\2", "\1") if "\1" in text else text
+
+
 class Timed(psycopg.Connection[Any]):
     """A connection that is closed if an answer does not come in time: the server may be stopped, or cut off."""
 
@@ -43,13 +62,31 @@ class Timed(psycopg.Connection[Any]):
         if timeout is not None:
             left = min(left, timeout)
         try:
-            return waiting.wait(gen, self.pgconn.socket, interval=0.5, timeout=min(max(left, 0.001), 1e6))
+            return waiting.wait(self._all_sent(gen), self.pgconn.socket, interval=0.5, timeout=min(max(left, 0.001), 1e6))
         except errors._WaitTimeout:
             self.pgconn.finish()
             raise StoreAway("the server did not answer in time: the connection was given up; try again") from None
         except (KeyboardInterrupt, SystemExit):
             self.pgconn.finish()  # what it was in the middle of, nobody knows
             raise
+
+    def _all_sent(self, gen: PQGen[_V]) -> PQGen[_V]:
+        """Send all that is to be sent before an answer is waited for.
+
+        A pipeline of psycopg 3.3 waits for the answer to what lies in libpq's buffer, if the socket would not take it.
+        """
+        try:
+            wanted = next(gen)
+            while True:
+                if wanted is Wait.R and self.pgconn.flush():
+                    ready = yield Wait.RW
+                    if not ready & Ready.R:
+                        continue
+                else:
+                    ready = yield wanted
+                wanted = gen.send(ready)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
 
 
 def connect(conninfo: str, until: float, *, light: bool = False, prepare: bool = True) -> Timed:
@@ -59,6 +96,8 @@ def connect(conninfo: str, until: float, *, light: bool = False, prepare: bool =
         conninfo, autocommit=True, connect_timeout=math.ceil(left), prepare_threshold=1 if prepare else None
     )
     connection.until = until
+    connection.adapters.register_dumper(str, _Dumper)
+    connection.adapters.register_loader("text", _Loader)
     try:
         if connection.info.server_version < _OLDEST:
             raise NotAStore(
@@ -79,21 +118,21 @@ def connect(conninfo: str, until: float, *, light: bool = False, prepare: bool =
 
 
 @contextmanager
-def translated(shown: str) -> Iterator[None]:
-    """Raise what PostgreSQL says as one of our errors. `shown` is the address without a password."""
+def translated(hide: Callable[[object], str], shown: str) -> Iterator[None]:
+    """Raise what PostgreSQL says as one of our errors. `hide` takes passwords out, `shown` is the address."""
     try:
         yield
     except PywheelError:
         raise
     except psycopg.Error as error:
-        raise ours(error, shown) from error
+        raise ours(error, hide(error), shown) from error
     except OSError as error:
         raise StoreAway(f"{shown}: {error}") from error
 
 
-def ours(error: psycopg.Error, shown: str) -> PywheelError:
+def ours(error: psycopg.Error, said: str, shown: str) -> PywheelError:
     """Return the error of ours that says what a server's says."""
-    said = " ".join(str(error).split()) or type(error).__name__
+    said = said or type(error).__name__
     state = error.sqlstate or ""
     match error:
         case errors.UniqueViolation() | errors.SerializationFailure() | errors.DeadlockDetected():

@@ -11,6 +11,7 @@ from typing import Any, Final
 import psycopg
 
 from ..._errors import StoreAway, StoreError
+from ...jobs.commands import NONCES_KEPT
 from ..relational.changes import Changes
 from ..relational.part import Place
 from ..relational.session import Answer, Asked, Session
@@ -46,12 +47,14 @@ class PostgresSession(Session):
         sql: Mapping[str, str],
         now: int | None,
         status: Callable[[str], str | None],
+        translated: Callable[[], Any],
         until: float,
     ) -> None:
         self._use = use
         self._sql = sql
         self._now = now
         self._status = status
+        self._translated = translated
         self._until = until
         self._stack: ExitStack | None = None
         self._connection: Timed | None = None
@@ -96,6 +99,7 @@ class PostgresSession(Session):
             due += [run("lock_due_of_topic", topic=topic, limit=limit) for topic, limit in asked.reserved]
             if asked.lost:
                 runs.append(run("lock_lost", topics=numbers(asked.lost_of), limit=asked.lost))
+            nonces = asked.nonces and run("nonces", nonces=list(asked.nonces))
             leases = asked.leases and run("next_leases", limit=asked.leases)
             finished += [run("lock_old", **purged._asdict()) for purged in asked.purged]
         now = self._now or 0
@@ -109,6 +113,7 @@ class PostgresSession(Session):
             _all(finished),
             [row[-1] for row in _all(ids)],
             _all([leases]),
+            _all([nonces]),
         )
 
     def _names(self, names: Sequence[tuple[int, str]]) -> dict[str, Any]:
@@ -120,7 +125,8 @@ class PostgresSession(Session):
 
     def bodies(self, ids: Sequence[int]) -> Mapping[int, bytes]:
         """Return the bodies of jobs."""
-        return {id: bytes(body) for id, body in self._run("bodies", ids=numbers(ids)).fetchall()}
+        with self._translated():
+            return {id: bytes(body) for id, body in self._run("bodies", ids=numbers(ids)).fetchall()}
 
     def numbers(self, names: Sequence[str] | None, *, add: bool = False) -> Mapping[str, int]:
         """Return the numbers of topics."""
@@ -131,7 +137,8 @@ class PostgresSession(Session):
 
     def _numbers(self, connection: Timed, names: Sequence[str] | None, *, add: bool) -> Mapping[str, int]:
         name = "all_topics" if names is None else "topic_add" if add else "topics_of"
-        rows = connection.execute(self._sql[name], {"names": None if names is None else list(names)}).fetchall()
+        with self._translated():
+            rows = connection.execute(self._sql[name], {"names": None if names is None else list(names)}).fetchall()
         return {row[1]: row[0] for row in rows}
 
     # ---- the second trip --------------------------------------------------------------------------------------------
@@ -178,8 +185,11 @@ class PostgresSession(Session):
         many("insert_key", changes.taken)
         many("insert_count", changes.counts)
         many("pause", changes.paused)
+        many("insert_nonce", changes.nonces)
+        if changes.forgets:
+            self._run("forget_nonces", kept=NONCES_KEPT, limit=changes.forgets)
         for worker, topics in changes.announced.items():
-            self._run("announce", name=worker, topics=_json(topics))
+            self._run("announce", worker=worker, topics=_json(topics))
 
     def _happened(self) -> bool:
         """Whether the commit, in which the connection broke, took place. StoreAway if that cannot be learned."""
@@ -222,7 +232,7 @@ class PostgresSession(Session):
 
     @contextmanager
     def _pipeline(self) -> Iterator[Any]:
-        with self._there().pipeline() as pipeline:
+        with self._translated(), self._there().pipeline() as pipeline:
             yield pipeline
 
     def _run(self, name: str, **values: Any) -> Any:

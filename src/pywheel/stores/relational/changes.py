@@ -12,6 +12,7 @@ from .part import OUTCOMES, Part, Place, Read, due_row, finished_row, run_row
 
 __all__ = ["Changes", "headers_text"]
 
+_FORGETS: Final = 10_000
 _COUNTED: Final = (State.DELAYED, State.DONE, State.DEAD, State.CANCELLED)
 
 
@@ -39,6 +40,8 @@ class Changes:
             if paused is not part.paused_before.get(name, False)
         ]
         self.announced = part.told.announced
+        self.nonces = part.nonces
+        self.forgets = min(part.forgets, _FORGETS)  # so many nonces, if they are old
         for id, read, entry in part.entries():
             self._compare(id, read, entry)
         self._keys(part)
@@ -60,6 +63,8 @@ class Changes:
             or self.counts
             or self.paused
             or self.announced
+            or self.nonces
+            or self.forgets
             or any(map(any, (self.deleted.values(), self.inserted.values(), self.updated.values())))
         )
 

@@ -42,7 +42,7 @@ class RelationalNotifier(Notifier):
         self._reload = False
         self._rung = False
         self._read = 0  # the last pause that `hints` has told of
-        self._beat_at = -1e9
+        self._beat_at = self._clock.time()
         self._behind: int | None = None
         self._beats = 0
         self._closed = False
@@ -81,6 +81,7 @@ class RelationalNotifier(Notifier):
     def begin(self) -> None:
         """Be there, from now on."""
         self._read = self._enter()
+        self._reload = self._rung = False  # there is nothing before the beginning
         with self._presence.lock:
             self._presence.local[self.worker] = self
 
@@ -117,25 +118,25 @@ class RelationalNotifier(Notifier):
 
     def publish(self, horizon: int) -> None:
         """Set the horizon. Others see one that is further out, so that it need not be written each time."""
-        self._open()
         self._horizon = horizon
+        if self._over:
+            return
         if not horizon <= self._written <= horizon + 4 * _FURTHER:
             self._present(horizon=horizon + _FURTHER)
             self._written = horizon + _FURTHER
 
     def beat(self, behind: int) -> None:
         """Write the time, once a second, and see who else is there."""
-        if self._closed or self._presence.closed:
+        if self._over:
             return
         now = self._clock.time()
         since = now - self._beat_at
         changed = (behind > 0) is not ((self._behind or 0) > 0) or (behind < 0) is not ((self._behind or 0) < 0)
         if since < _BEAT and not (changed and since >= _NEWS) and self._behind is not None:
             return
-        first = self._behind is None
         self._behind, self._beat_at = behind, now
         self._present(beat=behind)
-        if since > self.silent and not first:
+        if since > self.silent:
             self._reload = True  # others have owned its shards
         self._beats += 1
         if self._beats % _CLEAR == 0:
@@ -177,7 +178,7 @@ class RelationalNotifier(Notifier):
 
     def wait(self, seconds: float) -> bool:
         """Return when rung or woken."""
-        if self._presence.closed or self._closed:
+        if self._over:
             time.sleep(0.01 if seconds > 0.01 else 0)
             return True
         if not self._rung:
@@ -205,7 +206,8 @@ class RelationalNotifier(Notifier):
 
     def quiet(self) -> None:
         """Say that nothing starts here any more of what was paused when `hints` said so."""
-        self._present(stopped=self._read)
+        if not self._over:
+            self._present(stopped=self._read)
 
     def close(self) -> None:
         """Stop listening, and be gone for the others."""
@@ -227,6 +229,10 @@ class RelationalNotifier(Notifier):
         for file in (self.__dict__.get("_ears"), self.__dict__.get("_bell")):
             if file is not None:
                 os.close(file)
+
+    @property
+    def _over(self) -> bool:
+        return self._closed or self._presence.closed
 
     def _open(self) -> None:
         if self._presence.closed:

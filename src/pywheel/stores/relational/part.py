@@ -107,6 +107,8 @@ class Part(MemoryCommands):
         self.read: dict[int, Read] = {}
         self.kept: dict[tuple[str, str], int] = {}  # who had which key
         self.paused_before: dict[str, bool] = {}
+        self.forgets = 0  # so many nonces, if they are old
+        self.nonces_before: set[str] = set()
         self.leases: list[tuple[int, int]] = []  # job and lease, of the first that are not over
         self._ids = ids
         self._last = MOST
@@ -119,6 +121,11 @@ class Part(MemoryCommands):
     def topic(self, name: str, paused: bool) -> None:
         """Take in whether a topic is paused."""
         self._paused[name] = self.paused_before[name] = paused
+
+    def nonce(self, nonce: str, when: int, ids: str) -> None:
+        """Take in a nonce that is known."""
+        self._nonces[nonce] = (when, json.loads(ids))
+        self.nonces_before.add(nonce)
 
     def load_due(self, rows: Iterable[Sequence[Any]], names: Mapping[int, str]) -> None:
         """Take in delayed jobs."""
@@ -179,6 +186,10 @@ class Part(MemoryCommands):
                 outcomes.append(refusal)
         return outcomes
 
+    def _forget_nonces(self, now: int, limit: int) -> None:
+        """Leave that to the database."""
+        self.forgets += limit
+
     def _expire(self, command: c.Expire) -> c.Expired:
         outcome = super()._expire(command)
         others = min((lease for id, lease in self.leases if id not in self._jobs), default=None)
@@ -207,6 +218,12 @@ class Part(MemoryCommands):
     def paused(self) -> dict[str, bool]:
         """Which of the topics named are paused; those that were put to for the first time among them."""
         return self._paused
+
+    @property
+    def nonces(self) -> list[tuple[str, int, str]]:
+        """The new ones: when, and the ids as JSON."""
+        known = self.nonces_before
+        return [(nonce, when, json.dumps(ids)) for nonce, (when, ids) in self._nonces.items() if nonce not in known]
 
     def without_bodies(self, outcomes: Sequence[Any]) -> list[int]:
         """Return the ids of claimed jobs whose bodies are still to be read."""

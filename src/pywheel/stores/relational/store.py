@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ..._errors import StoreBusy, StoreClosed, StoreError
 from ...clock import Clock
-from ...jobs.commands import Command, Put
+from ...jobs.commands import Command, Expire, Put
 from ...jobs.job import NewJob
 from ..checks import sound
 from ..contract import Durability, Store
@@ -26,10 +26,11 @@ from .part import Told
 from .presence import Presence, WorkerQueries
 from .session import Conflict, Session
 from .topics import Topics
-from .transaction import transact
+from .transaction import Done, transact
 
 __all__ = ["RelationalStore"]
 
+_NEVER: Final = 2**62
 _TRIES: Final = 12
 _FOLD: Final = 500  # rows of counts after which they are summed up
 _LEASES: Final = 1.0  # seconds that the next lease, as it was read, is good for: then others may have given some
@@ -53,7 +54,7 @@ class RelationalStore(Store):
         self._closed = False
         self._counted = 0
         self._lease: tuple[float, int | None] | None = None  # when it was read, and what
-        self._given = 2**62  # the earliest lease that this process gave since
+        self._given = _NEVER  # the earliest lease that this process gave since
         _STORES.add(self)
 
     # ---- what a database does -----------------------------------------------------------------------------------------
@@ -105,6 +106,11 @@ class RelationalStore(Store):
         """The time of a test's clock, None where the server's counts."""
         return None if self._told_now is None else self._told_now.wall()
 
+    def _heard(self, now: int, sent: float, received: float) -> None:
+        """Take in what an answer says of the server's clock, in ms."""
+        if isinstance(self.clock, ServerClock):
+            self.clock.heard((now + 0.5) / 1_000, sent, received)
+
     def apply(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Apply commands in order; see the contract. Threads that come meanwhile share one transaction."""
         self._open()
@@ -122,19 +128,29 @@ class RelationalStore(Store):
             try:
                 done = transact(session, commands, self._topics, self._ids.take, _noting(commit))
             except Conflict:
-                self._topics.forget()
+                self._topics.forget()  # some may have been rolled back
                 if attempt + 1 == _TRIES or time.monotonic() >= until:
                     raise
                 time.sleep(0.002 * attempt)
                 continue
+            except BaseException:
+                self._topics.forget()
+                raise
             finally:
                 session.abandon()
             break
-        if done.leases:
-            self._given = min(self._given, *done.leases)
+        self._leased(commands, done)
         self._presence.tell(done.told, done.near)
         self._count(done.counted)
         return done.outcomes
+
+    def _leased(self, commands: Sequence[Command[Any]], done: Done) -> None:
+        """Note the leases that a transaction gave, and what it found of all others."""
+        for command, outcome in zip(commands, done.outcomes, strict=True):
+            if type(command) is Expire:
+                self._lease, self._given = (time.monotonic(), outcome.next_lease), _NEVER
+        if done.leases:
+            self._given = min(self._given, *done.leases)
 
     def _plain(self, commands: Sequence[Command[Any]]) -> list[NewJob] | None:
         """Return the jobs if all that is asked for is to put plain ones, of topics that are known."""
@@ -189,11 +205,11 @@ class RelationalStore(Store):
         self._open()
         moment = time.monotonic()
         if self._lease is None or moment - self._lease[0] > _LEASES:
-            self._given = 2**62
+            self._given = _NEVER
             self._lease = (moment, self._read_lease())
         lease = self._lease[1]
-        first = min(self._given, 2**62 if lease is None else lease)
-        return None if first == 2**62 else first
+        first = min(self._given, _NEVER if lease is None else lease)
+        return None if first == _NEVER else first
 
     def notifier(self, name: str) -> Notifier:
         """Return a new notifier."""

@@ -49,7 +49,7 @@ def transact(
     changes = Changes(part, topics.numbers)
     told = part.told
     before(outcomes)
-    if changes.empty:
+    if changes.empty and not missing:
         session.abandon()
         return Done(outcomes, told, (), [], 0)
     near = min((due for _, due in told.jobs.values()), default=None)
@@ -115,7 +115,7 @@ class _Reading:
     def _purged(self) -> Iterator[Purged]:
         for purge in self._wanted.purged:
             topic = None if purge.topic is None else self._topics.number(purge.topic)
-            if topic is not None or purge.topic is None:
+            if (topic is not None or purge.topic is None) and purge.state in FINISHED:
                 yield Purged(FINISHED.index(purge.state), purge.age, topic, max(clamped(purge.limit), 0))
 
     def _anywhere(
@@ -146,6 +146,8 @@ class _Reading:
         for number, name, paused in answer.topics:
             self._topics.learn({name: number})
             part.topic(name, bool(paused))
+        for nonce in answer.nonces:
+            part.nonce(*nonce)
         unknown = {row[1] for rows in (answer.due, answer.run, answer.finished) for row in rows} - self._topics.names.keys()
         if unknown:
             self._topics.learn(self._session.numbers(None))

@@ -81,3 +81,6 @@ SELECT id, body FROM {p}job WHERE id = ANY(%(ids)s::bigint[])
 -- name: topic_add
 INSERT INTO {p}topic (name) SELECT name FROM unnest(%(names)s::text[]) AS n (name) ORDER BY name
 ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING id, name
+
+-- name: nonces
+SELECT nonce, at, ids FROM {p}nonce WHERE nonce = ANY(%(nonces)s)

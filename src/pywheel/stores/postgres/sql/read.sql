@@ -33,7 +33,7 @@ SELECT id FROM (
     UNION ALL (SELECT id FROM {p}finished WHERE topic = %(topic)s AND state = 0 AND id > %(after)s ORDER BY id LIMIT %(limit)s)
     UNION ALL (SELECT id FROM {p}finished WHERE topic = %(topic)s AND state = 1 AND id > %(after)s ORDER BY id LIMIT %(limit)s)
     UNION ALL (SELECT id FROM {p}finished WHERE topic = %(topic)s AND state = 2 AND id > %(after)s ORDER BY id LIMIT %(limit)s)
-) some ORDER BY id LIMIT %(limit)s
+) found ORDER BY id LIMIT %(limit)s
 
 -- name: ids_delayed
 SELECT id FROM (
@@ -44,7 +44,7 @@ SELECT id FROM (
         SELECT id FROM {p}run WHERE lease <= %(now)s AND (%(topic)s::int IS NULL OR topic = %(topic)s) AND id > %(after)s
         ORDER BY id LIMIT %(limit)s
     )
-) some ORDER BY id LIMIT %(limit)s
+) found ORDER BY id LIMIT %(limit)s
 
 -- name: ids_running
 SELECT id FROM {p}run WHERE lease > %(now)s AND (%(topic)s::int IS NULL OR topic = %(topic)s) AND id > %(after)s
@@ -61,7 +61,7 @@ SELECT id FROM (
             AND id > %(after)s
         ORDER BY id LIMIT %(limit)s
     )
-) some ORDER BY id LIMIT %(limit)s
+) found ORDER BY id LIMIT %(limit)s
 
 -- In one statement, so of one moment: what is counted, and what is running.
 -- name: counts

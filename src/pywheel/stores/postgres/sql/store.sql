@@ -30,7 +30,9 @@ FROM unnest(%s::bigint[], %s::bigint[], %s::int[], %s::int[], %s::smallint[], %s
 WHERE j.id = w.id AND d.topic = j.topic AND d.id = w.id
 
 -- name: update_run
-UPDATE {p}run r SET passed = w.passed, begun = w.begun, lease = w.lease
+UPDATE {p}run r SET due = w.due, claims = w.claims, forgiven = w.forgiven, lost = w.lost, passed = w.passed, error = w.error,
+    attempt = w.attempt, begun = w.begun, started = w.started, lease = w.lease, max_attempts = w.max_attempts,
+    backoff = w.backoff, worker = w.worker
 FROM unnest(%s::bigint[], %s::bigint[], %s::int[], %s::int[], %s::smallint[], %s::boolean[], %s::text[],
     %s::int[], %s::boolean[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::text[])
     AS w (id, due, claims, forgiven, lost, passed, error, attempt, begun, started, lease, max_attempts, backoff, worker)
@@ -70,14 +72,22 @@ UPDATE {p}topic t SET paused = w.paused, stirred = nextval('{p}stir')
 FROM unnest(%s::int[], %s::boolean[]) AS w (id, paused) WHERE t.id = w.id
 
 -- name: announce
-INSERT INTO {p}worker (name, topics, beat) VALUES (%(name)s, %(topics)s, {now})
+INSERT INTO {p}worker (name, topics, beat) VALUES (%(worker)s, %(topics)s, {now})
 ON CONFLICT (name) DO UPDATE SET topics = excluded.topics
 
 -- Some of what is in the counts, in fewer rows; what others count now stays.
 -- name: fold
-WITH some AS (
+WITH part AS (
     DELETE FROM {p}count WHERE seq IN (SELECT seq FROM {p}count ORDER BY seq LIMIT 2000 FOR UPDATE SKIP LOCKED)
     RETURNING topic, live, done, dead, cancelled
 )
 INSERT INTO {p}count (topic, live, done, dead, cancelled)
-SELECT topic, sum(live), sum(done), sum(dead), sum(cancelled) FROM some GROUP BY topic
+SELECT topic, sum(live), sum(done), sum(dead), sum(cancelled) FROM part GROUP BY topic
+
+-- name: insert_nonce
+INSERT INTO {p}nonce (nonce, at, ids) SELECT * FROM unnest(%s::text[], %s::bigint[], %s::text[])
+
+-- name: forget_nonces
+DELETE FROM {p}nonce WHERE nonce IN (
+    SELECT nonce FROM {p}nonce WHERE at <= {now} - %(kept)s ORDER BY at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+)

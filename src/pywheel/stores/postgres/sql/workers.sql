@@ -20,14 +20,16 @@ UPDATE {p}worker SET stopped = %(stirred)s WHERE name = %(name)s
 SELECT coalesce(max(stirred), 0) FROM {p}topic
 
 -- name: roster
-SELECT w.name, w.topics, w.beat, w.horizon, w.behind, w.stopped, {now},
+SELECT w.name, w.topics, w.beat, w.horizon, w.behind, w.stopped,
     w.pid IS NOT NULL AND NOT EXISTS (
         SELECT 1 FROM pg_stat_activity a WHERE a.pid = w.pid AND floor(extract(epoch FROM a.backend_start) * 1000) = w.began
-    )
+    ),
+    {now}
 FROM {p}worker w ORDER BY w.name
 
 -- name: near
-SELECT w.name, w.topics, w.horizon FROM {p}worker w WHERE w.topics IS NOT NULL AND w.horizon >= %(due)s
+SELECT w.name, w.topics, w.beat, w.horizon, w.behind, w.stopped, false FROM {p}worker w
+WHERE EXISTS (SELECT 1 FROM {p}worker f WHERE f.topics IS NOT NULL AND f.horizon >= %(due)s) ORDER BY w.name
 
 -- name: pause_of
 SELECT paused, stirred FROM {p}topic WHERE name = %(topic)s
@@ -37,3 +39,9 @@ DELETE FROM {p}worker WHERE beat < {now} - %(age)s
 
 -- name: notify
 SELECT pg_notify(channel, payload) FROM unnest(%(channels)s::text[], %(payloads)s::text[]) AS n (channel, payload)
+
+-- name: now
+SELECT {now}
+
+-- name: status
+SELECT pg_xact_status(%(id)s::xid8)

@@ -127,3 +127,10 @@ ALTER TABLE {p}run SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_th
 ALTER TABLE {p}count SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
 ALTER TABLE {p}live_key SET (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
 ALTER TABLE {p}worker SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);
+
+CREATE TABLE {p}nonce (
+    nonce text COLLATE "C" PRIMARY KEY,
+    at bigint NOT NULL,
+    ids text NOT NULL                         -- JSON
+);
+CREATE INDEX {p}nonce_at ON {p}nonce (at);

@@ -1,0 +1,24 @@
+"""The store on PostgreSQL keeps the contract, also when it is opened anew after every operation."""
+
+import pytest
+
+from pywheel.stores.address import Address
+from pywheel.stores.postgres import PostgresStore
+from pywheel.testing import StoreSuite
+
+
+class TestPostgres(StoreSuite):
+    @pytest.fixture(autouse=True, scope="class")
+    @classmethod
+    def _server(cls, postgres_server):
+        cls.server = postgres_server
+
+    def make_store(self, clock):
+        self.url = self.server.url()
+        return PostgresStore(Address(self.url), clock=clock)
+
+
+class TestPostgresReopened(TestPostgres):
+    def reopen(self):
+        self.store.close()
+        self.store = PostgresStore(Address(self.url), clock=self.clock)
