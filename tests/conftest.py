@@ -74,33 +74,22 @@ def any_wheel_class(request, any_core):
     return getattr(any_core, request.param)
 
 
-def started(kind, *arguments):
-    """Start a server of the session. Where it is not installed, skip; fail with PYWHEEL_REQUIRE_SERVERS=1."""
-    try:
-        with kind(*arguments) as server:
-            yield server
-    except servers.Missing as missing:
-        if os.environ.get("PYWHEEL_REQUIRE_SERVERS") == "1":
-            pytest.fail(str(missing), pytrace=False)
-        pytest.skip(str(missing))
-
-
 @pytest.fixture(scope="session")
 def postgres_server():
     """A running PostgreSQL of this process, without fsync. Who kills, stops or pauses it starts it again."""
-    yield from started(servers.Postgres)
+    yield from servers.started(servers.Postgres)
 
 
 @pytest.fixture(scope="session")
 def mariadb_server():
-    yield from started(servers.MariaDB)
+    yield from servers.started(servers.MariaDB)
 
 
 @pytest.fixture(scope="session")
 def redis_server():
-    yield from started(servers.Redis)
+    yield from servers.started(servers.Redis)
 
 
 @pytest.fixture(scope="session")
 def pgbouncer_server(postgres_server):
-    yield from started(servers.PgBouncer, postgres_server)
+    yield from servers.started(servers.PgBouncer, postgres_server)

@@ -143,14 +143,14 @@ class Proxy:
                         break
                     left = self._left[way]
                     data = data if left is None else data[:left]
-                sink.sendall(data)
-                with self._changed:
                     self.passed[way] += len(data)
                     if left is not None:
                         self._left[way] = left - len(data)
-                        if not self._left[way]:
-                            self._left = dict.fromkeys(self._left)
-                            self._break()
+                sink.sendall(data)
+                if left == len(data):
+                    with self._changed:
+                        self._left = dict.fromkeys(self._left)
+                        self._break()
         with self._changed:
             link.end()
             if link.carriers_left():

@@ -100,6 +100,22 @@ def test_nothing_is_left_when_it_is_closed():
     server.close()
 
 
+class Absent(servers.Redis):
+    program, package = "no-such-server", "no-such-package"
+
+
+def test_where_it_is_not_installed_a_test_is_skipped_with_what_to_install(monkeypatch):
+    monkeypatch.delenv("PYWHEEL_REQUIRE_SERVERS", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="no-such-server is missing: apt-get install no-such-package"):
+        next(servers.started(Absent))
+
+
+def test_where_it_must_be_installed_that_is_a_failure(monkeypatch):
+    monkeypatch.setenv("PYWHEEL_REQUIRE_SERVERS", "1")
+    with pytest.raises(pytest.fail.Exception, match="apt-get install no-such-package"):
+        next(servers.started(Absent))
+
+
 CHILD = """
 import time
 from tests.stores import servers
