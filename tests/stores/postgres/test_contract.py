@@ -2,8 +2,7 @@
 
 import pytest
 
-from pywheel.stores.address import Address
-from pywheel.stores.postgres import PostgresStore
+from pywheel.stores import open
 from pywheel.testing import StoreSuite
 
 
@@ -15,10 +14,10 @@ class TestPostgres(StoreSuite):
 
     def make_store(self, clock):
         self.url = self.server.url()
-        return PostgresStore(Address(self.url), clock=clock)
+        return open(self.url, clock=clock)
 
 
 class TestPostgresReopened(TestPostgres):
     def reopen(self):
         self.store.close()
-        self.store = PostgresStore(Address(self.url), clock=self.clock)
+        self.store = open(self.url, clock=self.clock)

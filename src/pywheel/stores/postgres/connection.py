@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 import psycopg
 from psycopg import errors, waiting
 from psycopg.generators import PQGen  # type: ignore[attr-defined]
-from psycopg.waiting import Ready, Wait
 from psycopg.types.string import StrDumper, TextLoader
+from psycopg.waiting import Ready, Wait
 
 from ..._errors import (
     BadJob,
@@ -37,9 +37,9 @@ _CONNECT: Final = 5.0  # seconds that a connection may take to come about
 class _Dumper(StrDumper):
     """Text in which NUL, which PostgreSQL's cannot hold, is written as two characters."""
 
-    def dump(self, obj: str) -> Any:
+    def dump(self, obj: Any) -> Any:
         if "\0" in obj or "\1" in obj:
-            obj = obj.replace("\1", "\1\2").replace("\0", "\1\1")
+            return super().dump(obj.replace("\1", "\1\2").replace("\0", "\1\1"))
         return super().dump(obj)
 
 
@@ -47,7 +47,7 @@ class _Loader(TextLoader):
     """The same text, read."""
 
     def load(self, data: Any) -> Any:
-        text = super().load(data)
+        text: Any = super().load(data)
         return text.replace("\1\1", "\0").replace("\1\2", "\1") if "\1" in text else text
 
 
@@ -56,13 +56,14 @@ class Timed(psycopg.Connection[Any]):
 
     until: float = math.inf
 
-    def wait(self, gen: PQGen[_V], interval: float = 0.0, timeout: float | None = None) -> _V:
+    def wait(self, gen: PQGen[_V], interval: float = 0.5, timeout: float | None = None) -> _V:
         """Wait for an answer. StoreAway beyond `until`."""
         left = self.until - time.monotonic()
         if timeout is not None:
             left = min(left, timeout)
+        left = min(max(left, 0.001), 1e6)
         try:
-            return waiting.wait(self._all_sent(gen), self.pgconn.socket, interval=0.5, timeout=min(max(left, 0.001), 1e6))
+            return waiting.wait(self._all_sent(gen), self.pgconn.socket, interval=interval, timeout=left)
         except errors._WaitTimeout:
             self.pgconn.finish()
             raise StoreAway("the server did not answer in time: the connection was given up; try again") from None
@@ -95,17 +96,18 @@ def connect(conninfo: str, until: float, *, light: bool = False, prepare: bool =
     connection = Timed.connect(
         conninfo, autocommit=True, connect_timeout=math.ceil(left), prepare_threshold=1 if prepare else None
     )
+    version = connection.info.server_version
+    if version < _OLDEST:
+        connection.close()
+        raise NotAStore(f"this is PostgreSQL {version // 10_000}: the store needs 13 or later")
     connection.until = until
     connection.adapters.register_dumper(str, _Dumper)
     connection.adapters.register_loader("text", _Loader)
     try:
-        if connection.info.server_version < _OLDEST:
-            raise NotAStore(
-                f"this is PostgreSQL {connection.info.server_version // 10_000}: the store needs 13 or later"
-            )
         # Plans that find rows by their keys, whatever the statistics of a table say that was empty a minute ago.
         connection.execute(
-            "SELECT set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_seqscan', 'off', false), "
+            "SELECT set_config('plan_cache_mode', 'force_generic_plan', false), "
+            "set_config('enable_seqscan', 'off', false), "
             "set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false), "
             "set_config('enable_bitmapscan', 'off', false), set_config('jit', 'off', false), "
             "set_config('client_min_messages', 'warning', false)"
@@ -130,33 +132,36 @@ def translated(hide: Callable[[object], str], shown: str) -> Iterator[None]:
         raise StoreAway(f"{shown}: {error}") from error
 
 
+_SAYINGS: Final[tuple[tuple[tuple[type[psycopg.Error], ...], type[PywheelError], str], ...]] = (
+    (
+        (errors.UniqueViolation, errors.SerializationFailure, errors.DeadlockDetected),
+        Conflict,
+        "others changed the same all the time: try again",
+    ),
+    (
+        (errors.InvalidPassword, errors.InvalidAuthorizationSpecification),
+        NotAStore,
+        "give the right user and password, in the address or in PGPASSWORD",
+    ),
+    ((errors.InvalidCatalogName,), NotAStore, "create the database, or give another"),
+    ((errors.InsufficientPrivilege,), StoreReadOnly, "grant what docs/stores-postgres.md lists"),
+    ((errors.ReadOnlySqlTransaction,), StoreReadOnly, "this is a replica, or read-only: give the primary's address"),
+    ((errors.DiskFull, errors.OutOfMemory), StoreFull, "make room on the server"),
+    ((errors.TooManyConnections, errors.QueryCanceled, errors.LockNotAvailable), StoreBusy, "try again"),
+    ((errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidSchemaName), NotAStore, "run `pywheel migrate`"),
+    ((errors.ProgramLimitExceeded, psycopg.DataError), BadJob, "the server does not take it"),
+)
+_REFUSED: Final = ("authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry")
+
+
 def ours(error: psycopg.Error, said: str, shown: str) -> PywheelError:
-    """Return the error of ours that says what a server's says."""
+    """Return the error of ours that says what a server's says, and what to do."""
     said = said or type(error).__name__
-    state = error.sqlstate or ""
-    match error:
-        case errors.UniqueViolation() | errors.SerializationFailure() | errors.DeadlockDetected():
-            return Conflict(f"{shown}: others changed the same all the time: try again")
-        case errors.InvalidPassword() | errors.InvalidAuthorizationSpecification():
-            return NotAStore(f"{shown}: {said}: give the right user and password, in the address or in PGPASSWORD")
-        case errors.InvalidCatalogName():
-            return NotAStore(f"{shown}: {said}: create it (createdb), or give another")
-        case errors.InsufficientPrivilege():
-            return StoreReadOnly(f"{shown}: {said}: grant what docs/stores-postgres.md lists")
-        case errors.ReadOnlySqlTransaction():
-            return StoreReadOnly(f"{shown}: the server is a replica, or read-only: give the address of the primary")
-        case errors.DiskFull() | errors.OutOfMemory():
-            return StoreFull(f"{shown}: {said}: make room on the server")
-        case errors.TooManyConnections() | errors.QueryCanceled() | errors.LockNotAvailable():
-            return StoreBusy(f"{shown}: {said}: try again")
-        case errors.UndefinedTable() | errors.UndefinedColumn() | errors.InvalidSchemaName():
-            return NotAStore(f"{shown}: {said}: run `pywheel migrate`")
-        case errors.ProgramLimitExceeded() | psycopg.DataError():
-            return BadJob(f"{shown}: {said}")
-    if state.startswith("28"):
-        return NotAStore(f"{shown}: {said}")
+    for kinds, kind, todo in _SAYINGS:
+        if isinstance(error, kinds):
+            return kind(f"{shown}: {said}: {todo}")
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        if "authentication failed" in said or "no password supplied" in said or "does not exist" in said:
+        if any(part in said for part in _REFUSED):
             return NotAStore(f"{shown}: {said}")
         return StoreAway(f"{shown}: {said}: is the server up, and the address right?")
     return StoreError(f"{shown}: {said}")

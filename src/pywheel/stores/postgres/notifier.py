@@ -12,7 +12,6 @@ import psycopg
 from ..._errors import StoreError
 from ..relational.notifier import RelationalNotifier
 from .connection import Timed
-from .session import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

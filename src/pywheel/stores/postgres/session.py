@@ -168,9 +168,7 @@ class PostgresSession(Session):
         for place, gone in changes.deleted.items():
             if gone:
                 topics, ids, states = zip(*gone, strict=True)
-                self._run(
-                    f"delete_{_PLACES[place]}", topics=numbers(topics), ids=numbers(ids), states=numbers(states)
-                )
+                self._run(f"delete_{_PLACES[place]}", topics=numbers(topics), ids=numbers(ids), states=numbers(states))
         if changes.gone:
             self._run("delete_history", ids=numbers(changes.gone))
             self._run("delete_job", ids=numbers(changes.gone))

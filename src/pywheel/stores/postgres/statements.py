@@ -37,6 +37,4 @@ def migrations(schema: str | None, prefix: str) -> list[str]:
     folder = _FOLDER / "migrations"
     scripts = [entry.read_text("utf-8") for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)]
     # The name of an index has no schema of its own.
-    return [
-        script.replace("INDEX {p}", f"INDEX {prefix}").replace("{p}", tables) for script in scripts
-    ]
+    return [script.replace("INDEX {p}", f"INDEX {prefix}").replace("{p}", tables) for script in scripts]

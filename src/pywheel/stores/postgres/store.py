@@ -17,7 +17,6 @@ from ...jobs.job import Attempt, Counts, Due, Job, NewJob, State, Topic
 from ..address import Address, flag, identifier, seconds
 from ..checks import clamped, in_range
 from ..contract import Filter, Span
-from ..group_commit import Commit
 from ..relational import reading
 from ..relational.changes import headers_text
 from ..relational.connections import Connections
@@ -38,9 +37,10 @@ _SECONDS: Final = 10.0
 _MOST: Final = 8  # connections, beside one for each worker
 _PAYLOAD: Final = 7_000  # bytes; the server takes 8 000
 _DRIVER: Final = (
-    "host hostaddr port dbname user password passfile connect_timeout application_name sslmode sslrootcert sslcert sslkey "
-    "sslcrl sslpassword sslnegotiation channel_binding target_session_attrs keepalives keepalives_idle keepalives_interval "
-    "keepalives_count tcp_user_timeout gssencmode krbsrvname require_auth load_balance_hosts service options client_encoding"
+    "host hostaddr port dbname user password passfile connect_timeout application_name service options client_encoding "
+    "sslmode sslrootcert sslcert sslkey sslcrl sslpassword sslnegotiation channel_binding require_auth gssencmode "
+    "krbsrvname target_session_attrs load_balance_hosts keepalives keepalives_idle keepalives_interval "
+    "keepalives_count tcp_user_timeout"
 ).split()
 
 
@@ -75,7 +75,7 @@ class PostgresStore(RelationalStore):
             migrate.upgrade(connection, self._schema, self._prefix, self.shown, create=create)
         self._hear()
 
-    # ---- connections --------------------------------------------------------------------------------------------------
+    # ---- connections ------------------------------------------------------------------------------------------------
 
     def _connect(self, until: float, *, light: bool = False) -> Timed:
         with self._translated():
@@ -128,7 +128,7 @@ class PostgresStore(RelationalStore):
 
     # ---- writing ----------------------------------------------------------------------------------------------------
 
-    def _session(self, until: float, commit: Commit | None) -> Session:
+    def _session(self, until: float) -> Session:
         return PostgresSession(lambda: self._use(until), self._sql, self.now, self._status, self._translated, until)
 
     def _status(self, transaction: str) -> str | None:
@@ -139,7 +139,9 @@ class PostgresStore(RelationalStore):
             return "in progress"
         return None if status is None else str(status)
 
-    def _put_plain(self, jobs: Sequence[NewJob], ids: Sequence[int], near: int, until: float) -> Sequence[Sequence[Any]]:
+    def _put_plain(
+        self, jobs: Sequence[NewJob], ids: Sequence[int], near: int, until: float
+    ) -> Sequence[Sequence[Any]]:
         name, values = self._put_values(jobs, ids)
         for attempt in (1, 2):
             try:

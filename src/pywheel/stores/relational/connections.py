@@ -94,7 +94,7 @@ class Connections(Generic[C]):
         self.drop_idle()
 
     def after_fork(self) -> None:
-        """Leave those of the parent alone, for ever, in a forked child: closing them would end the parent's sessions."""
+        """Leave those of the parent alone for ever, in a forked child: closing them would end the parent's sessions."""
         for connection in [*self._idle, *self._out]:
             leave_alone(connection)
         self._idle, self._out = [], set()

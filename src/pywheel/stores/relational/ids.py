@@ -9,7 +9,7 @@ from typing import Final
 
 __all__ = ["Ids"]
 
-_FIRST: Final = 8
+_FIRST: Final = 1  # one that is not used would leave a shard out
 _MOST: Final = 1_024
 
 

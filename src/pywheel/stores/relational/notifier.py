@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from secrets import token_hex
-from typing import Any, Final
+from typing import Final
 
 from ..._errors import StoreClosed, StoreError
 from ...jobs.job import Due, shard_of
@@ -50,7 +50,7 @@ class RelationalNotifier(Notifier):
         os.set_blocking(self._ears, False)
         os.set_blocking(self._bell, False)
 
-    # ---- what a database does -----------------------------------------------------------------------------------------
+    # ---- what a database does ---------------------------------------------------------------------------------------
 
     @abstractmethod
     def _write(self, *, beat: int | None = None, horizon: int | None = None, stopped: int | None = None) -> bool:
@@ -114,7 +114,7 @@ class RelationalNotifier(Notifier):
             some = True
         self._presence.stale |= not some
 
-    # ---- for the worker -----------------------------------------------------------------------------------------------
+    # ---- for the worker ---------------------------------------------------------------------------------------------
 
     def publish(self, horizon: int) -> None:
         """Set the horizon. Others see one that is further out, so that it need not be written each time."""

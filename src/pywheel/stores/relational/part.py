@@ -186,7 +186,7 @@ class Part(MemoryCommands):
                 outcomes.append(refusal)
         return outcomes
 
-    def _forget_nonces(self, now: int, limit: int) -> None:
+    def _forget_nonces(self, now: int, limit: int) -> None:  # noqa: ARG002
         """Leave that to the database."""
         self.forgets += limit
 

@@ -69,9 +69,7 @@ def attempts(
     return told
 
 
-def listed(
-    page: Callable[[State | None, int, int], list[Job]], filter: Filter, after: int, limit: int
-) -> list[Job]:
+def listed(page: Callable[[State | None, int, int], list[Job]], filter: Filter, after: int, limit: int) -> list[Job]:
     """Return up to `limit` jobs behind an id. `page` gives the next that may be meant: all there are if fewer."""
     limit = max(min(clamped(limit), _MOST), 0)
     loose = filter.due_from is not None or filter.due_until is not None or filter.error is not None
@@ -88,7 +86,7 @@ def listed(
 
 
 def counted(rows: Iterable[Sequence[Any]], now: int) -> dict[str, Counts]:
-    """Return the counts by topic. A row: topic, live, done, dead, cancelled, and running by begun, over, spent, jobs."""
+    """Return the counts by topic. A row: topic, live, done, dead, cancelled; running by begun, over, spent, jobs."""
     counts = {}
     for topic, live, done, dead, cancelled, running in rows:
         states = dict.fromkeys(State, 0)

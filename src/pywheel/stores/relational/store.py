@@ -6,7 +6,7 @@ import os
 import time
 import weakref
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from ...jobs.job import NewJob
 from ..checks import sound
 from ..contract import Durability, Store
 from ..group_commit import Commit, GroupCommit
-from ..notifier import Notifier
+from ..notifier import Member, Notifier
 from ..server_clock import ServerClock
 from .connections import CLOSED
 from .ids import Ids
@@ -57,19 +57,21 @@ class RelationalStore(Store):
         self._given = _NEVER  # the earliest lease that this process gave since
         _STORES.add(self)
 
-    # ---- what a database does -----------------------------------------------------------------------------------------
+    # ---- what a database does ---------------------------------------------------------------------------------------
 
     @abstractmethod
     def _workers(self) -> WorkerQueries:
         """Return what it does for workers."""
 
     @abstractmethod
-    def _session(self, until: float, commit: Commit | None) -> Session:
+    def _session(self, until: float) -> Session:
         """Return a session for one transaction."""
 
     @abstractmethod
-    def _put_plain(self, jobs: Sequence[NewJob], ids: Sequence[int], near: int, until: float) -> Sequence[Sequence[Any]]:
-        """Store plain jobs of known topics by one statement; return the workers if one of them looks as far as `near`."""
+    def _put_plain(
+        self, jobs: Sequence[NewJob], ids: Sequence[int], near: int, until: float
+    ) -> Sequence[Sequence[Any]]:
+        """Store plain jobs of known topics by one statement; return the workers if one looks as far as `near`."""
 
     @abstractmethod
     def _draw_ids(self, count: int) -> Sequence[int]:
@@ -124,7 +126,7 @@ class RelationalStore(Store):
         if plain is not None:
             return self._put_all(commands, plain, until, commit)
         for attempt in range(_TRIES):
-            session = self._session(until, commit)
+            session = self._session(until)
             try:
                 done = transact(session, commands, self._topics, self._ids.take, _noting(commit))
             except Conflict:
@@ -165,9 +167,7 @@ class RelationalStore(Store):
             jobs += command.jobs
         return jobs or None
 
-    def _put_all(
-        self, commands: Sequence[Any], jobs: list[NewJob], until: float, commit: Commit | None
-    ) -> list[Any]:
+    def _put_all(self, commands: Sequence[Any], jobs: list[NewJob], until: float, commit: Commit | None) -> list[Any]:
         ids = self._ids.many(len(jobs))
         taken = iter(ids)
         outcomes: list[Any] = [[next(taken) for _ in command.jobs] for command in commands]
@@ -217,6 +217,12 @@ class RelationalStore(Store):
         notifier = self._new_notifier(name)
         notifier.begin()
         return notifier
+
+    def workers(self) -> list[Member]:
+        """Return all workers that have announced topics, by name. One query."""
+        self._open()
+        self._presence.stale = True
+        return list(self._presence.members())
 
     def quiet(self, topic: str, seconds: float) -> bool:
         """Return once nothing starts any more that was claimed before the pause; False after so long, or if resumed."""

@@ -98,7 +98,9 @@ class _Reading:
         due = [(id, id in claimed) for id in wanted.anywhere | claimed]
         run = [(id, id in claimed, False) for id in wanted.anywhere | wanted.settled]
         run += [(id, True, True) for id in claimed - both - wanted.settled]
-        reserved = [(self._topics.numbers[name], n) for name, n in wanted.reserved.items() if name in self._topics.numbers]
+        reserved = [
+            (self._topics.numbers[name], n) for name, n in wanted.reserved.items() if name in self._topics.numbers
+        ]
         return asked._replace(
             due=due,
             run=run,
@@ -148,7 +150,9 @@ class _Reading:
             part.topic(name, bool(paused))
         for nonce in answer.nonces:
             part.nonce(*nonce)
-        unknown = {row[1] for rows in (answer.due, answer.run, answer.finished) for row in rows} - self._topics.names.keys()
+        unknown = {
+            row[1] for rows in (answer.due, answer.run, answer.finished) for row in rows
+        } - self._topics.names.keys()
         if unknown:
             self._topics.learn(self._session.numbers(None))
         names = self._topics.names
