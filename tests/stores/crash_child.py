@@ -70,7 +70,7 @@ def plan(url, ledger, at):
     for number in range(3):
         run(
             f"put-{number}",
-            ops.Put((NewJob("t", b"%d" % number, NOW), NewJob("t", b"%d+" % number, NOW, f"k{number}"))),
+            ops.Put((NewJob("t", b"%d" % number, NOW), NewJob("t", b"%d+" % number, NOW, f"k{number}")), f"n{number}"),
         )
     run("cancel-2", ops.Cancel(2))
     jobs = run("claim", ops.Reserve("t", 4, TERMS, "w"))

@@ -48,6 +48,7 @@ def check(url, told, begun):
         check_ends(jobs, told, begun)
         check_later(store, jobs, told, begun)
         deliver_the_rest(store, jobs)
+        send_again(store, jobs)
 
 
 def check_ends(jobs, told, begun):
@@ -103,6 +104,18 @@ def deliver_the_rest(store, before):
     assert sorted(job.id for job in jobs) == [job.id for job in live]
     assert all(store.apply([ops.Ack(job.id, job.claims) for job in jobs]))
     assert all(not job.state.live for job in store.jobs(Filter(), 0, 100))
+
+
+def send_again(store, before):
+    """A put that happened does not happen again, one that did not does."""
+    for number in range(3):
+        ids = [2 * number + 1, 2 * number + 2]
+        stored = len(store.jobs(Filter(), 0, 100))
+        [outcome] = store.apply([ops.Put((NewJob("t", b"", NOW), NewJob("t", b"", NOW)), f"n{number}")])
+        if ids[0] in before:
+            assert (outcome, len(store.jobs(Filter(), 0, 100))) == (ids, stored)
+        else:
+            assert len(store.jobs(Filter(), 0, 100)) == stored + 2
 
 
 @pytest.mark.parametrize("part", range(5))

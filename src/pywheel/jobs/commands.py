@@ -9,11 +9,13 @@ What becomes of a job is decided in `lifecycle`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from .job import Due, Job, NewJob, State
 
 __all__ = [
+    "NONCES_FORGOTTEN",
+    "NONCES_KEPT",
     "Ack",
     "Announce",
     "Begin",
@@ -39,6 +41,11 @@ __all__ = [
 
 R = TypeVar("R")
 Ref = int | tuple[str, str]
+
+NONCES_KEPT: Final = 31 * 86_400_000
+"""A nonce is known for at least so many ms, by the store's clock."""
+NONCES_FORGOTTEN: Final = 10
+"""A put with a nonce forgets up to so many that are older: more than come, so that what is kept stays bounded."""
 
 
 class Terms(NamedTuple):
@@ -69,9 +76,14 @@ class Put(Command[list[int]]):
     JobExists if a key is taken by a live job. With `replace`, a delayed job with that key takes the new body, due time,
     ttr, max_attempts and headers instead, and keeps its id and its attempts. A job whose `parent` is the receipt of the
     running job that has the key takes the key over.
+
+    A put with a `nonce`, a text of 1 to 200 characters, happens once: if this store has applied one with the same nonce
+    before, whatever its jobs were, nothing changes, and the outcome is the ids of then. A put that was refused leaves
+    no nonce. A nonce is known for at least NONCES_KEPT; later puts with one, and Purge, forget older ones, a few each.
     """
 
     jobs: tuple[NewJob, ...]
+    nonce: str | None = None
 
 
 @dataclass(slots=True)
@@ -121,7 +133,8 @@ class Pause(Command[bool]):
 class Purge(Command[int]):
     """Forget up to `limit` finished jobs of a state that ended at least `age` ms ago, and their history.
 
-    Outcome: how many. `topic` None means all. O(log jobs + what is forgotten) for done and cancelled jobs.
+    Outcome: how many. `topic` None means all. O(log jobs + what is forgotten) for done and cancelled jobs. Forgets up
+    to `limit` nonces that are old enough, too, which count for nothing.
     """
 
     state: State

@@ -18,6 +18,7 @@ __all__ = ["FURTHEST", "clamped", "in_range", "sound", "storable"]
 FURTHEST: Final = 2**62
 """Times and durations lie within this: two of them can be added in 64 bits."""
 _IDS: Final = 2**63
+_NONCE: Final = 200  # characters
 
 
 def sound(commands: Sequence[c.Command[Any]], apply: Callable[[Sequence[c.Command[Any]]], list[Any]]) -> list[Any]:
@@ -107,6 +108,10 @@ def _ref(ref: Any) -> None:
 
 
 def _put(put: c.Put) -> None:
+    if put.nonce is not None:
+        _text("nonce", put.nonce)
+        if not 0 < len(put.nonce) <= _NONCE:
+            raise BadJob(f"nonce must be a str of 1 to {_NONCE} characters, not of {len(put.nonce)}")
     checked: object = put  # the topic that was found to be one, at first none
     for topic, body, due, key, ttr, attempts, headers, _, delay, parent in put.jobs:
         if type(due) is not int or not -FURTHEST < due < FURTHEST:

@@ -61,9 +61,20 @@ class MemoryCommands(MemoryState):
     # ---- for clients ------------------------------------------------------------------------------------------------
 
     def _put(self, command: c.Put) -> list[int]:
-        now = self.clock.wall()
+        now, nonce = self.clock.wall(), command.nonce
+        if nonce is not None and nonce in self._nonces:
+            return list(self._nonces[nonce][1])
+        self._refuse_taken(command.jobs, now)
+        ids = [self._store(job, now) for job in command.jobs]
+        if nonce is not None:
+            self._nonces[nonce] = (now, list(ids))
+            self._forget_nonces(now, c.NONCES_FORGOTTEN)
+        return ids
+
+    def _refuse_taken(self, jobs: Sequence[NewJob], now: int) -> None:
+        """Raise JobExists if a key is taken."""
         taken: set[tuple[str, str]] = set()
-        for job in command.jobs:
+        for job in jobs:
             if job.key is None:
                 continue
             name = (job.topic, job.key)
@@ -75,7 +86,6 @@ class MemoryCommands(MemoryState):
             holder = self._holder(name, now)
             if holder is not None and not self._yields(holder, job):
                 raise JobExists(f"job {holder.id} has the key {job.key[:80]!r} already and is live", holder.id)
-        return [self._store(job, now) for job in command.jobs]
 
     def _holder(self, name: tuple[str, str], now: int) -> Entry | None:
         """Return the live job that has a key."""
@@ -101,8 +111,8 @@ class MemoryCommands(MemoryState):
             return holder.id
         if holder is not None:
             holder.passed = True
-        self._last += 1
-        entry = self._jobs[self._last] = Entry(self._last, new, due, now)
+        id = self._new_id()
+        entry = self._jobs[id] = Entry(id, new, due, now)
         self._tally[new.topic][State.DELAYED] += 1
         if name is not None:
             self._keys[name] = entry.id
@@ -163,6 +173,7 @@ class MemoryCommands(MemoryState):
     def _purge(self, command: c.Purge) -> int:
         now = self.clock.wall()
         self._settle_all(now)
+        self._forget_nonces(now, max(command.limit, 0))
         ended = self._ended[command.state]
         old = (self._jobs[id] for _, id in ended[: bisect_right(ended, (now - command.age, self._last))])
         gone = [entry for entry in old if command.topic in (None, entry.new.topic)][: command.limit]
@@ -198,7 +209,7 @@ class MemoryCommands(MemoryState):
         ready = [entry for entry in delayed if entry.due <= now]
         choice = lifecycle.choose(
             [entry.lost for entry in ready],
-            [len(entry.new.body) for entry in ready],
+            [entry.size for entry in ready],
             command.begin,
             command.suspects,
             command.bytes,

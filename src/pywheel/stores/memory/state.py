@@ -7,12 +7,13 @@ from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 from random import uniform
 
 from ..._errors import StoreClosed
 from ...clock import Clock
 from ...jobs import lifecycle
-from ...jobs.commands import Ref
+from ...jobs.commands import NONCES_KEPT, Ref
 from ...jobs.job import Attempt, Job, NewJob, Outcome, State
 from ...jobs.lifecycle import Ending, Run
 from .notifier import MemoryNotifier, Presence
@@ -39,7 +40,13 @@ class Entry:
     run: Run | None = None
     started: int = 0
     worker: str = ""
+    error: str | None = None  # the last of its attempts' errors
     history: list[Attempt] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """The length of the body."""
+        return len(self.new.body)
 
     @property
     def name(self) -> tuple[str, str] | None:
@@ -68,6 +75,7 @@ class MemoryState:
         self._running: dict[int, Entry] = {}
         self._tally: defaultdict[str, dict[State, int]] = defaultdict(lambda: dict.fromkeys(State, 0))
         self._paused: dict[str, bool] = {}
+        self._nonces: dict[str, tuple[int, list[int]]] = {}  # of puts: when, and the ids of then; in order of arrival
         self._presence = Presence(self.lock, clock)
 
     # ---- finding ----------------------------------------------------------------------------------------------------
@@ -99,6 +107,11 @@ class MemoryState:
 
     # ---- changing ---------------------------------------------------------------------------------------------------
 
+    def _new_id(self) -> int:
+        """Return the id of a new job: higher than all before it."""
+        self._last += 1
+        return self._last
+
     def _settle_lost(self, entry: Entry, now: int) -> bool:
         """End the job's claim if its lease is over; return whether it was."""
         run = entry.run
@@ -112,6 +125,7 @@ class MemoryState:
         run = entry.run
         assert run is not None
         entry.history.append(Attempt(run.claim, run.attempt, entry.started, ended, outcome, entry.worker, error))
+        entry.error = entry.error if error is None else error
         entry.run = None
         del self._running[entry.id]
         entry.forgiven += not ending.spent
@@ -171,6 +185,12 @@ class MemoryState:
             if not self._named[entry.name]:
                 del self._named[entry.name]
 
+    def _forget_nonces(self, now: int, limit: int) -> None:
+        """Drop up to so many nonces, if they are old enough."""
+        for nonce, (when, _) in list(islice(self._nonces.items(), limit)):
+            if when <= now - NONCES_KEPT:
+                del self._nonces[nonce]
+
     # ---- the rest ---------------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
@@ -190,7 +210,6 @@ class MemoryState:
             state, lost = ending.state, ending.lost
             due = due if ending.due is None else ending.due
             attempt -= not ending.spent
-        errors = [row.error for row in entry.history if row.error is not None]
         return Job(
             entry.id,
             new.topic,
@@ -205,7 +224,7 @@ class MemoryState:
             entry.claims,
             attempt,
             lease,
-            errors[-1] if errors else None,
+            entry.error,
             lost,
         )
 

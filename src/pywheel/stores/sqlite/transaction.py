@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from ...jobs.commands import NONCES_KEPT
 from ...jobs.job import SHARDS, Outcome, State
 from .audience import Audience
 from .presence import Presence
@@ -179,6 +180,10 @@ class Transaction:
         """Note the earliest end of a lease that is not over, of all there are now; later ones come by `leased`."""
         self._expired = True
         self._next_lease = next_lease
+
+    def forget_nonces(self, limit: int) -> None:
+        """Drop up to so many nonces of puts, if they are old enough."""
+        self.run("nonces_forget", (limit, self.now - NONCES_KEPT))
 
     # ---- the end ----------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from .jobs import JobTests
 from .keys import KeyTests
 from .leases import LeaseTests
 from .model import ModelTests
+from .once import OnceTests
 from .views import ViewTests
 from .workers import WorkerTests
 
@@ -25,7 +26,7 @@ __all__ = ["StoreSuite"]
 
 
 class StoreSuite(
-    JobTests, KeyTests, ClaimTests, HeldTests, LeaseTests, ViewTests, WorkerTests, ArgumentTests, ModelTests
+    JobTests, OnceTests, KeyTests, ClaimTests, HeldTests, LeaseTests, ViewTests, WorkerTests, ArgumentTests, ModelTests
 ):
     """Each test gets a new, empty store and a clock that stands still.
 

@@ -90,6 +90,8 @@ class ArgumentTests(StoreTests):
         for body in ("text", None, 1):
             self.bad(Put((NewJob("t", body, NOW),)))  # type: ignore[arg-type]
         self.bad(Put((NewJob("t", b"", NOW, headers={"a": 1}),)))  # type: ignore[dict-item]
+        for nonce in (1, b"n", "", "n" * 201, "\ud800"):
+            self.bad(Put((NewJob("t", b"", NOW),), nonce))  # type: ignore[arg-type]
         self.bad(Cancel(1.0))  # type: ignore[arg-type]
 
     def test_what_is_no_command_is_a_type_error_and_nothing_happens(self) -> None:

@@ -104,7 +104,8 @@ class Pair:
             handed = random.random() < 0.5
             mine.append(job._replace(parent=(id, claims) if handed else None))
             theirs.append(job._replace(parent=(self.theirs(id), claims) if handed else None))
-        return c.Put(tuple(mine)), c.Put(tuple(theirs))
+        nonce = random.choice((None, None, f"n{random.randrange(20)}"))
+        return c.Put(tuple(mine), nonce), c.Put(tuple(theirs), nonce)
 
     def by_ref(self) -> tuple[c.Command[Any], c.Command[Any]]:
         random = self.random

@@ -169,7 +169,9 @@ def pause(transaction: Transaction, commands: Sequence[Pause]) -> list[bool]:
 
 
 def purge(transaction: Transaction, commands: Sequence[Purge]) -> list[int]:
-    """Forget finished jobs."""
+    """Forget finished jobs, and nonces of long ago."""
+    for command in commands:
+        transaction.forget_nonces(max(clamped(command.limit), 0))
     return [0 if command.state not in FINISHED else _purge(transaction, command) for command in commands]
 
 

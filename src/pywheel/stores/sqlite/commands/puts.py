@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from ...._errors import JobExists
 from ....jobs import lifecycle
-from ....jobs.commands import Command, Put
+from ....jobs.commands import NONCES_FORGOTTEN, Command, Put
 from ....jobs.job import NewJob
 from ..statements import SQL
 from ..tally import TAIL, Tally
@@ -73,7 +73,7 @@ def _plain_rows(commands: Sequence[Command[Any]], now: int, topics: Names) -> tu
     values: list[Any] = []
     earliest: dict[int, int] = {}
     for command in commands:
-        if type(command) is not Put or len(command.jobs) > _SOME:
+        if type(command) is not Put or len(command.jobs) > _SOME or command.nonce is not None:
             return None
         for name, body, due, key, ttr, limit, headers, _, delay, _ in command.jobs:
             topic = topics.known(name)
@@ -108,6 +108,14 @@ def _count_tail(connection: sqlite3.Connection) -> None:
 
 def put(transaction: Transaction, commands: Sequence[Put]) -> list[Any]:
     """Store the jobs of many callers."""
+    for command in commands:
+        if command.nonce is not None:
+            return [outcome for part in _by_nonce(commands) for outcome in _put_once(transaction, part)]
+    return _put(transaction, commands)
+
+
+def _put(transaction: Transaction, commands: Sequence[Put]) -> list[Any]:
+    """Store the jobs of many callers, whatever their nonces."""
     jobs = commands[0].jobs if len(commands) == 1 else [job for command in commands for job in command.jobs]
     if [job[3] for job in jobs].count(None) < len(jobs):
         alone = _put_one(transaction, jobs[0]) if len(commands) == len(jobs) == 1 else None
@@ -128,6 +136,42 @@ def _put_one(transaction: Transaction, job: NewJob) -> list[int] | None:
     transaction.tally.put(id, id, ((topic, 1),))
     transaction.changed(id, topic, due)
     return [id]
+
+
+# ---- once -----------------------------------------------------------------------------------------------------------
+
+
+def _by_nonce(commands: Sequence[Put]) -> Iterator[list[Put]]:
+    """Yield the commands in parts, in order: none has a nonce twice."""
+    part: list[Put] = []
+    seen: set[str | None] = set()
+    for command in commands:
+        if command.nonce is not None and command.nonce in seen:
+            yield part
+            part, seen = [], set()
+        part.append(command)
+        seen.add(command.nonce)
+    yield part
+
+
+def _put_once(transaction: Transaction, commands: Sequence[Put]) -> list[Any]:
+    """Store the jobs of those whose nonce is new; the others get what theirs came to."""
+    known: dict[str | None, list[int]] = {}
+    for command in commands:
+        row = None if command.nonce is None else transaction.row("nonce_ids", (command.nonce,))
+        if row is not None:
+            known[command.nonce] = json.loads(row[0])
+    new = [command for command in commands if command.nonce not in known]
+    outcomes = _put(transaction, new) if new else []
+    added = [
+        (command.nonce, transaction.now, json.dumps(ids))
+        for command, ids in zip(new, outcomes, strict=True)
+        if command.nonce is not None and isinstance(ids, list)
+    ]
+    transaction.connection.executemany(SQL["nonce_add"], added)
+    transaction.forget_nonces(NONCES_FORGOTTEN * len(added))
+    fresh = iter(outcomes)
+    return [known[command.nonce] if command.nonce in known else next(fresh) for command in commands]
 
 
 # ---- with keys ------------------------------------------------------------------------------------------------------

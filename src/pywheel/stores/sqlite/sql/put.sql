@@ -27,6 +27,15 @@ UPDATE job SET passed = 1 WHERE id = ?
 UPDATE job SET due = :due, ahead = ahead + :due - due, ttr = :ttr, max_attempts = :max_attempts, headers = :headers, body = :body
 WHERE id = :id
 
+-- name: nonce_ids
+SELECT ids FROM nonce WHERE nonce = ?
+
+-- name: nonce_add
+INSERT INTO nonce (nonce, at, ids) VALUES (?, ?, ?)
+
+-- name: nonces_forget
+DELETE FROM nonce WHERE id IN (SELECT id FROM nonce ORDER BY id LIMIT ?) AND at <= ?
+
 -- name: count_tail
 SELECT topic, count(*) FROM job WHERE id > (SELECT job FROM counted) AND id < ? AND topic <> 0 GROUP BY topic
 
