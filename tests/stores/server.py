@@ -81,13 +81,15 @@ class Server:
     quick: ClassVar[int] = signal.SIGKILL
     """The signal by which it ends for good, its data being of no more use."""
 
-    def __init__(self, *, fsync=False, settings=()):
+    def __init__(self, *, fsync=False, tls=False, settings=()):
+        """With `tls` it listens on a port of the loopback too, by TLS if it is asked to: `url(tls=True)`, `ca`."""
         self.path = find(self.program, self.package)
         try:
             import_module(self.driver)
         except ImportError as error:
             raise Missing(f"{self.driver} cannot be imported ({error}): pip install --group drivers") from error
         self.fsync = fsync
+        self.tls = tls
         self.settings = dict(settings)
         """Settings of the server by name, for the next start."""
         # Paths of sockets have 107 bytes at most; pytest's temporary folders are longer.
@@ -106,6 +108,8 @@ class Server:
             start_new_session=True,
         )
         try:
+            if tls:
+                self._certify()
             self.initialise()
         except BaseException:
             self.close()
@@ -236,6 +240,28 @@ class Server:
             self._process.wait()
         self._process = None
         self._watch("")
+
+    # ---- TLS ---------------------------------------------------------------------------------------------------------
+
+    def _certify(self):
+        """Make a certificate for localhost, the authority `ca` that vouches for it, and `other_ca` that does not."""
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.ca, self.other_ca = self.folder / "ca.pem", self.folder / "other-ca.pem"
+        self.certificate, self.key = self.folder / "server.pem", self.folder / "server.key"
+        made = [find("openssl", "openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
+        made += ["-nodes", "-days", "2"]
+        signed = ["-CA", self.ca, "-CAkey", self.folder / "ca.key", "-addext", "basicConstraints=critical,CA:FALSE"]
+        signed += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-subj", "/CN=localhost"]
+        for certificate, key, more in (
+            (self.ca, self.folder / "ca.key", ["-subj", "/CN=tests"]),
+            (self.other_ca, self.folder / "other-ca.key", ["-subj", "/CN=others"]),
+            (self.certificate, self.key, signed),
+        ):
+            command = [*made, "-out", certificate, "-keyout", key, *more]
+            subprocess.run(command, check=True, capture_output=True)
+            certificate.chmod(0o644)
+        self._give(self.key)
 
     # ---- templates ---------------------------------------------------------------------------------------------------
 
