@@ -76,9 +76,9 @@ class Server:
     driver: ClassVar[str]
     socket: Path
     """Where it listens."""
-    ending: ClassVar[int] = signal.SIGTERM
+    ending: ClassVar[str] = "SIGTERM"
     """The signal by which it ends in an orderly way, while clients are connected."""
-    quick: ClassVar[int] = signal.SIGKILL
+    quick: ClassVar[str] = "SIGKILL"
     """The signal by which it ends for good, its data being of no more use."""
 
     def __init__(self, *, fsync=False, tls=False, settings=()):
@@ -183,7 +183,7 @@ class Server:
         self.pause()
         for child in children(self.pid):
             os.kill(child, signal.SIGKILL)
-        self._end(signal.SIGKILL)
+        self._end("SIGKILL")
 
     def pause(self):
         """Stop it and its helpers: connections stay, and nothing answers."""
@@ -230,9 +230,9 @@ class Server:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, number)
 
-    def _end(self, number):
+    def _end(self, name):
         assert self.running, self.log()
-        self._process.send_signal(number)
+        self._process.send_signal(getattr(signal, name))
         try:
             self._process.wait(START)
         except subprocess.TimeoutExpired:

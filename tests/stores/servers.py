@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import signal
 from urllib.parse import quote, urlencode
 
 from tests.stores.server import Missing, Server, find
@@ -20,8 +19,8 @@ class Postgres(Server):
     """
 
     program, package, driver = "postgres", "postgresql", "psycopg"
-    ending = signal.SIGINT
-    quick = signal.SIGQUIT  # killed, it would leave shared memory behind
+    ending = "SIGINT"
+    quick = "SIGQUIT"  # killed, it would leave shared memory behind
     port = 5432
 
     def initialise(self):
