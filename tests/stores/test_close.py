@@ -72,6 +72,7 @@ CALLS = {
     "notifier": lambda store: store.notifier("w"),
     "workers": lambda store: store.workers(),
     "quiet": lambda store: store.quiet("t", 0),
+    "about": lambda store: store.about(),
     "vacuum": lambda store: store.vacuum(1),
     "rewrite": lambda store: store.rewrite(),
     "check": lambda store: store.check(),

@@ -56,6 +56,8 @@ class PostgresStore(RelationalStore):
     prepare     ``off`` behind pgbouncer before 1.22 in transaction mode
     """
 
+    address: Address
+
     def __init__(self, address: Address, *, clock: Clock | None = None, create: bool = True) -> None:
         known, passed = address.split(
             {"schema": identifier, "prefix": identifier, "timeout": seconds, "prepare": flag}, _DRIVER

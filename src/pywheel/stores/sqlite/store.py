@@ -217,6 +217,10 @@ class SqliteStore(Store):
         """Return what is wrong with the file, [] if nothing is. O(file); others may read and write meanwhile."""
         return self._read(lambda reader: maintenance.check(reader._connection))
 
+    def about(self) -> dict[str, Any]:
+        """Return where the file is, its schema, its size, and which SQLite reads it."""
+        return self._read(lambda reader: maintenance.about(reader._connection, self.path))
+
     def _alone(self, work: Callable[..., _R], *args: Any) -> _R:
         """Return what `work(connection, ...)` does between the commits of this process, in a turn to write."""
         with translated(self.path):
