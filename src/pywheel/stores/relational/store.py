@@ -6,7 +6,7 @@ import os
 import time
 import weakref
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -68,10 +68,13 @@ class RelationalStore(Store):
         """Return a session for one transaction."""
 
     @abstractmethod
-    def _put_plain(
+    def _put_direct(
         self, jobs: Sequence[NewJob], ids: Sequence[int], near: int, until: float
-    ) -> Sequence[Sequence[Any]]:
-        """Store plain jobs of known topics by one statement; return the workers if one looks as far as `near`."""
+    ) -> tuple[Collection[int] | None, Sequence[Sequence[Any]]]:
+        """Store new jobs of known topics by one statement, but for those whose key is taken.
+
+        Return the ids of those that were stored, or None for all, and the workers if one looks as far as `near`.
+        """
 
     @abstractmethod
     def _draw_ids(self, count: int) -> Sequence[int]:
@@ -122,9 +125,11 @@ class RelationalStore(Store):
 
     def _transact(self, commands: Sequence[Command[Any]], until: float, commit: Commit | None) -> list[Any]:
         self._open()
-        plain = self._plain(commands)
-        if plain is not None:
-            return self._put_all(commands, plain, until, commit)
+        jobs = self._direct(commands)
+        return self._decide(commands, until, commit) if jobs is None else self._put(commands, jobs, until, commit)
+
+    def _decide(self, commands: Sequence[Command[Any]], until: float, commit: Commit | None) -> list[Any]:
+        """Apply commands in a transaction of two trips."""
         for attempt in range(_TRIES):
             session = self._session(until)
             try:
@@ -154,20 +159,26 @@ class RelationalStore(Store):
         if done.leases:
             self._given = min(self._given, *done.leases)
 
-    def _plain(self, commands: Sequence[Command[Any]]) -> list[NewJob] | None:
-        """Return the jobs if all that is asked for is to put plain ones, of topics that are known."""
+    def _direct(self, commands: Sequence[Command[Any]]) -> list[NewJob] | None:
+        """Return the jobs if all that is asked for are puts that one statement can do: new ones, of known topics.
+
+        A command with a key has one job: of several, one statement could not store all or none.
+        """
         jobs: list[NewJob] = []
         numbers = self._topics.numbers
         for command in commands:
-            if type(command) is not Put or getattr(command, "nonce", None) is not None:
+            if type(command) is not Put or command.nonce is not None:
                 return None
             for job in command.jobs:
-                if job.key is not None or job.topic not in numbers:
+                if job.topic not in numbers:
+                    return None
+                if job.key is not None and (len(command.jobs) > 1 or job.replace or job.parent is not None):
                     return None
             jobs += command.jobs
         return jobs or None
 
-    def _put_all(self, commands: Sequence[Any], jobs: list[NewJob], until: float, commit: Commit | None) -> list[Any]:
+    def _put(self, commands: Sequence[Any], jobs: list[NewJob], until: float, commit: Commit | None) -> list[Any]:
+        """Store new jobs by one statement; those whose key is taken are decided in a transaction, one by one."""
         ids = self._ids.many(len(jobs))
         taken = iter(ids)
         outcomes: list[Any] = [[next(taken) for _ in command.jobs] for command in commands]
@@ -177,19 +188,30 @@ class RelationalStore(Store):
         guess = self.clock.wall() - _FAR if now is None else now
         dues = [job.due if job.delay is None else guess + job.delay for job in jobs]
         try:
-            near = self._put_plain(jobs, ids, min(dues), until)
+            stored, near = self._put_direct(jobs, ids, min(dues), until)
         except StoreError:
             if commit is not None:
                 commit.stored = False
             raise
-        if commit is not None:
-            commit.stored = True
         if near:
             told = Told()
             told.jobs = {id: (job.topic, due) for id, job, due in zip(ids, jobs, dues, strict=True)}
             self._presence.tell(told, near)
         self._count(1)
+        if stored is not None and len(stored) < len(ids):
+            for place, command in enumerate(commands):
+                if outcomes[place] and outcomes[place][0] not in stored:
+                    outcomes[place] = self._put_alone(command, until)
+        if commit is not None:
+            commit.stored = True
         return outcomes
+
+    def _put_alone(self, command: Put, until: float) -> Any:
+        try:
+            [outcome] = self._decide([command], until, None)
+        except StoreError as error:  # the others have been stored
+            return error
+        return outcome
 
     def _count(self, rows: int) -> None:
         self._counted += rows
