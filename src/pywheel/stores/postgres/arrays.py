@@ -1,4 +1,4 @@
-"""Columns of values as PostgreSQL's arrays. Numbers as text: psycopg adapts a list value by value, which takes longer."""
+"""Columns of values as PostgreSQL's arrays. Numbers go as text: psycopg would adapt them one by one."""
 
 from __future__ import annotations
 

@@ -36,6 +36,9 @@ class Writing(Protocol):
     def status(self, transaction: str) -> str | None:
         """Return what became of a transaction whose connection broke."""
 
+    def known_topics(self, names: Sequence[str] | None) -> Mapping[str, int]:
+        """Return the numbers of topics that are committed, of all for None."""
+
 
 class PostgresSession(Session):
     """The statements of one transaction."""
@@ -68,7 +71,7 @@ class PostgresSession(Session):
         run = self._run
         with self._pipeline():
             if begin:
-                self._there().execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+                self._start()
                 moment = run("begin")
             topics = asked.topics and run("topics_to_pause" if asked.pausing else "topics_of", names=list(asked.topics))
             ids = [
@@ -97,6 +100,9 @@ class PostgresSession(Session):
             _all([leases]),
             _all([nonces]),
         )
+
+    def _start(self) -> None:
+        self._there().execute("BEGIN ISOLATION LEVEL READ COMMITTED")
 
     def _names(self, names: Sequence[tuple[int, str]]) -> dict[str, Any]:
         return {"topics": numbers(topic for topic, _ in names), "keys": [key for _, key in names]}

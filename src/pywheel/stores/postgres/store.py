@@ -25,11 +25,13 @@ from ..relational.part import FINISHED
 from ..relational.presence import WorkerQueries
 from ..relational.session import Session
 from ..relational.store import RelationalStore
+from ..within import driver_connection
 from . import migrate
 from .arrays import numbers
 from .connection import Timed, connect, translated
 from .notifier import PostgresNotifier, channel
 from .session import PostgresSession
+from .session_within import SessionWithin
 from .statements import statements
 
 __all__ = ["PostgresStore"]
@@ -133,6 +135,12 @@ class PostgresStore(RelationalStore):
 
     def _session(self, until: float) -> Session:
         return PostgresSession(self, self._sql, self.now, until)
+
+    def _session_within(self, connection: object) -> Session:
+        return SessionWithin(driver_connection(connection, ("psycopg", "psycopg2")), self, self._sql, self.now)
+
+    def _present(self, ids: Sequence[int]) -> set[int]:
+        return {id for [id] in self._read("present", {"ids": numbers(ids)})}
 
     def writing(self, until: float) -> Timed:
         """Return the connection that writes: only whoever commits for all uses it."""
@@ -240,6 +248,11 @@ class PostgresStore(RelationalStore):
         if any(row[1] not in self._topics.names for row in rows):
             self._topics.learn({name: number for number, name in self._read("all_topics", {})})
         return self._topics.names
+
+    def known_topics(self, names: Sequence[str] | None) -> Mapping[str, int]:
+        """Return the numbers of topics that are committed, of all for None."""
+        name = "all_topics" if names is None else "topics_of"
+        return {row[1]: row[0] for row in self._read(name, {"names": None if names is None else list(names)})}
 
     def _number(self, topic: str) -> int | None:
         if self._topics.number(topic) is None:

@@ -8,6 +8,7 @@ import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from ..._errors import StoreBusy, StoreClosed, StoreError
@@ -19,6 +20,7 @@ from ..contract import Durability, Store
 from ..group_commit import Commit, GroupCommit
 from ..notifier import Member, Notifier
 from ..server_clock import ServerClock
+from ..within import CommitWatch
 from .connections import CLOSED
 from .ids import Ids
 from .notifier import RelationalNotifier
@@ -51,6 +53,7 @@ class RelationalStore(Store):
         self._ids = Ids(self._draw_ids)
         self._group_commit = GroupCommit(self._transact, self._separate, seconds)
         self._presence = Presence(self._workers(), self.clock)
+        self._watch = CommitWatch(self._present)
         self._closed = False
         self._counted = 0
         self._lease: tuple[float, int | None] | None = None  # when it was read, and what
@@ -66,6 +69,18 @@ class RelationalStore(Store):
     @abstractmethod
     def _session(self, until: float) -> Session:
         """Return a session for one transaction."""
+
+    @abstractmethod
+    def _session_within(self, connection: object) -> Session:
+        """Return a session that works in a caller's transaction, and leaves it open."""
+
+    @abstractmethod
+    def _near(self, due: int) -> Sequence[Sequence[Any]]:
+        """Return the rows of the workers, if one of them looks as far as this. Raises nothing."""
+
+    @abstractmethod
+    def _present(self, ids: Sequence[int]) -> set[int]:
+        """Return those of some ids of which there are jobs."""
 
     @abstractmethod
     def _put_direct(
@@ -150,6 +165,42 @@ class RelationalStore(Store):
         self._presence.tell(done.told, done.near)
         self._count(done.counted)
         return done.outcomes
+
+    def put_within(self, connection: object, put: Put) -> list[int]:
+        """Apply a put in the caller's own transaction."""
+        self._open()
+        [outcome] = sound([put], lambda commands: self._put_within(connection, commands))
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome  # type: ignore[no-any-return]
+
+    def _put_within(self, connection: object, commands: Sequence[Command[Any]]) -> list[Any]:
+        count = sum(len(command.jobs) for command in commands if isinstance(command, Put))
+        ids = self._group_commit.alone(self._ids.many, count)
+        session = self._session_within(connection)
+        topics = Topics()  # what is new is not committed yet
+        topics.learn(self._topics.numbers)
+        for attempt in range(_TRIES):
+            try:
+                done = transact(session, commands, topics, lambda _: iter(ids), _noting(None))
+            except Conflict:
+                if attempt + 1 == _TRIES:
+                    raise
+                continue
+            finally:
+                session.abandon()
+            break
+        for id in done.told.jobs:
+            told = Told()
+            told.jobs = {id: done.told.jobs[id]}
+            self._watch.add(id, partial(self._tell_late, told))
+        self._counted += done.counted
+        return done.outcomes
+
+    def _tell_late(self, told: Told) -> None:
+        """Tell of jobs that were committed by others."""
+        due = min(due for _, due in told.jobs.values())
+        self._presence.tell(told, self._near(due))
 
     def _leased(self, commands: Sequence[Command[Any]], done: Done) -> None:
         """Note the leases that a transaction gave, and what it found of all others."""
@@ -261,6 +312,7 @@ class RelationalStore(Store):
         """Close all connections, after the transaction under way. Idempotent; all else raises StoreClosed then."""
         if self._closed:
             return
+        self._watch.close()
         self._presence.close()
         self._closed = True
         with suppress(StoreBusy):
@@ -268,6 +320,7 @@ class RelationalStore(Store):
 
     def _after_fork(self) -> None:
         self._group_commit.renew()
+        self._watch = CommitWatch(self._present)
         self._ids = Ids(self._draw_ids)  # those that are left are the parent's
         self._leave()
         self._presence.after_fork(leave=RelationalNotifier.abandoned)
