@@ -32,8 +32,9 @@ class Postgres(Server):
             ([*initdb, "-E", "UTF8", "--locale=C.UTF-8", "--wal-segsize=1"], None),
             (database, "CREATE DATABASE pywheel"),
         )
+        ways = ["local all {}", "host all {} 127.0.0.1/32"]
         who = [("pywheel", "trust"), ("all", "scram-sha-256")]
-        access.write_text("".join(f"local all {user} {way}\nhost all {user} localhost {way}\n" for user, way in who))
+        access.write_text("".join(f"{way.format(user)} {how}\n" for user, how in who for way in ways))
 
     def command(self):
         settings = {
