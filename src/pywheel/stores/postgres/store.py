@@ -64,7 +64,7 @@ class PostgresStore(RelationalStore):
             {"schema": identifier, "prefix": identifier, "timeout": seconds, "prepare": flag}, _DRIVER
         )
         self.shown = address.shown
-        self._address = address
+        self.address = self._address = address
         self._passed = passed
         self._prepare = known.get("prepare", True)
         self._schema: str | None = known.get("schema")
