@@ -9,7 +9,10 @@ from urllib.parse import quote, urlencode
 
 from tests.stores.server import Missing, Server, find
 
-__all__ = ["MariaDB", "Missing", "PgBouncer", "Postgres", "Redis", "Server", "started"]
+__all__ = ["KINDS", "STORES", "MariaDB", "Missing", "PgBouncer", "Postgres", "Redis", "Server", "started"]
+
+STORES = ["postgres"]
+"""The servers for which there is a store: what is said of stores on servers is tested on each of these."""
 
 
 class Postgres(Server):
@@ -211,12 +214,15 @@ class PgBouncer(Server):
         return self.behind.url(**place, **options)
 
 
-def started(kind, *arguments):
+KINDS = {"postgres": Postgres, "mariadb": MariaDB, "redis": Redis}
+
+
+def started(kind, *arguments, **options):
     """Yield a running server. Where it is not installed, skip the test; fail it with PYWHEEL_REQUIRE_SERVERS=1."""
     import pytest
 
     try:
-        with kind(*arguments) as server:
+        with kind(*arguments, **options) as server:
             yield server
     except Missing as missing:
         if os.environ.get("PYWHEEL_REQUIRE_SERVERS") == "1":

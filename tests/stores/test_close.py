@@ -61,6 +61,7 @@ def test_threads_that_put_and_read_get_a_result_or_closed(path):
 
 CALLS = {
     "put": put,
+    "put_within": lambda store: store.put_within(None, ops.Put(())),
     "get": lambda store: store.get(1),
     "jobs": lambda store: store.jobs(Filter("t"), 0, 9),
     "counts": lambda store: store.counts(),
