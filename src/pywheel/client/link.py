@@ -1,0 +1,92 @@
+"""The way to a store that may be away: a circuit breaker. Nobody waits again for one that is."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import Final
+
+from .._errors import StoreAway, StoreBusy, StoreClosed, StoreError
+from ..events import Event, StoreBack, StoreFailed
+from ..jobs.commands import Cancel
+from ..stores.contract import Store
+
+__all__ = ["AWAY", "Link"]
+
+AWAY: Final = (StoreAway, StoreBusy)
+"""What passes by itself. A full disk, missing rights or a damaged file are for people to mend, and are told to them."""
+_NO_JOB: Final = Cancel(0)
+
+
+class Link:
+    """A store that is opened when it can be, and whether it is away. Any thread may call any method.
+
+    There is no lock: two threads that fail at once say so twice, and each is right.
+    """
+
+    def __init__(self, name: str, opener: Callable[[], Store], tell: Callable[[Event], None]) -> None:
+        self.name = re.sub(r"//[^/@]*@", "//", name).partition("?")[0]  # no password, nor options that may be one
+        self.store: Store | None = None
+        """None until it was opened once."""
+        self.away: StoreError | None = None
+        """Why it is."""
+        self._since = 0.0
+        self._failures = 0
+        self._closed = False
+        self._opener = opener
+        self._tell = tell
+
+    def opened(self) -> Store:
+        """Return the store, opened if it was not yet."""
+        store = self.store
+        if store is None:
+            self._refuse_closed()
+            store = self.store = self._opener()
+            if self._closed:  # meanwhile
+                store.close()
+        return store
+
+    def there(self) -> Store:
+        """Return the store. StoreAway, at once, if it is away or was never opened."""
+        away, store = self.away, self.store
+        if away is None and store is not None:
+            return store
+        self._refuse_closed()
+        seconds = time.monotonic() - self._since
+        raise StoreAway(
+            f"{self.name} has been away for {seconds:.0f} s: puts wait in the spool, all else must wait for it ({away})"
+        ) from away
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise StoreClosed("this queue is closed: open another one")
+
+    def failed(self, error: StoreError) -> None:
+        """Note that it is away."""
+        self._failures += 1
+        if self.away is None:
+            self._since = time.monotonic()
+            self._failures = 1
+            self.away = error
+            self._tell(StoreFailed(error, 1, 0))
+
+    def probe(self) -> Store:
+        """Return the store once it works: opened, and if it was away, with a change that changes nothing."""
+        try:
+            store = self.opened()
+            if self.away is not None:
+                store.apply([_NO_JOB])
+        except StoreError as error:
+            self.failed(error)
+            raise
+        if self.away is not None:
+            self.away = None
+            self._tell(StoreBack(self._failures))
+        return store
+
+    def close(self) -> None:
+        """Close the store, if it is open. Idempotent."""
+        self._closed = True
+        if self.store is not None:
+            self.store.close()
