@@ -63,13 +63,13 @@ class Link:
             raise StoreClosed("this queue is closed: open another one")
 
     def failed(self, error: StoreError) -> None:
-        """Note that it is away."""
+        """Note that it is away, and why. It is told once for each kind of reason."""
+        before, self.away = self.away, error
+        if before is None:
+            self._since, self._failures = time.monotonic(), 0
         self._failures += 1
-        if self.away is None:
-            self._since = time.monotonic()
-            self._failures = 1
-            self.away = error
-            self._tell(StoreFailed(error, 1, 0))
+        if type(error) is not type(before):
+            self._tell(StoreFailed(error, self._failures, 0))
 
     def probe(self) -> Store:
         """Return the store once it works: opened, and if it was away, with a change that changes nothing."""
