@@ -5,6 +5,7 @@ usage: spool_producer.py STORE SPOOL NAME SEED
 Prints each number once its put has returned. Now and then the store does it and the answer is lost.
 """
 
+import logging
 import random
 import sys
 
@@ -16,6 +17,7 @@ from pywheel.testing import FaultyStore
 
 def main(url, spool, name, seed):
     module._TERMS = module._TERMS._replace(ttr=300)
+    logging.disable()
     dice = random.Random(int(seed))
     server = FaultyStore(open(url))
 

@@ -361,7 +361,7 @@ def test_a_queue_is_opened_and_takes_puts_before_its_server_is_there(closed_port
         assert queue.put("t", 1, delay="1h") == -1
         assert queue.get(-1).json() == 1
         for ask in (queue.counts, queue.list, queue.topics, lambda: queue.get(1), lambda: queue.cancel(1)):
-            with pytest.raises(StoreAway, match="has been away for .*connection refused") as caught:
+            with pytest.raises(StoreAway, match=r"has been away for .*connection refused") as caught:
                 ask()
             assert "secret" not in str(caught.value)
         closed_port(True)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pywheel import JobQueue
+from pywheel.jobs.commands import Put
 from pywheel.stores import Filter
 from pywheel.stores import open as open_store
 from tests.isolated.child import environment, run_well
@@ -49,7 +50,7 @@ def test_killed_at_any_step_nothing_is_lost_and_nothing_comes_twice(urls, where)
 
 def test_producers_killed_at_any_moment_leave_each_put_once(urls):
     told = Counter()
-    for life in range(6):
+    for life in range(4):
         names = [f"{life}a", f"{life}b"]
         producers = []
         for name in names:
@@ -73,7 +74,8 @@ def test_two_processes_that_forward_do_it_once_and_in_order(urls):
     with JobQueue(urls[0], spool=urls[1]) as queue:
         queue.store._forwarder.stop()
         for part in range(8):
-            queue.store._spool.add([queue_put(queue, part * 250 + n) for n in range(250)])
+            numbers = range(part * 250, part * 250 + 250)
+            queue.store._spool.add([Put((queue.job("t", n),), f"n{n}") for n in numbers])
     code = f"""
 import sys
 sys.path.insert(0, {str(HERE.parents[1])!r})
@@ -86,17 +88,12 @@ drain({urls[0]!r}, {urls[1]!r})
         assert [job.json() for job in store.jobs(Filter(), 0, 10_000)] == list(range(2_000))
 
 
-def queue_put(queue, number):
-    from pywheel.jobs.commands import Put
-
-    return Put((queue.job("t", number),), f"n{number}")
-
-
 def test_a_queue_opened_before_a_fork_spools_and_forwards_on_both_sides(urls):
     printed = run_well(
         "-c",
         """
-import os, sys, time, warnings
+import logging, os, sys, time, warnings
+logging.disable()
 warnings.simplefilter("ignore")
 from pywheel import JobQueue
 from pywheel.stores import open

@@ -10,10 +10,10 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from .._errors import PywheelError, StoreBusy, StoreClosed, StoreError
-from ..events import Event, JobRefused, JobsForwarded
+from ..events import Event, JobRefused, JobsForwarded, StoreFailed
 from ..stores.contract import Store
 from .link import AWAY, Link
 from .spool import Spool, Waiting
@@ -76,10 +76,12 @@ class Forwarder:
             forwarded = self.forward()
         except StoreClosed:
             return _IDLE
-        except StoreError:
+        except StoreError as error:
             first, longest = _BACKOFF
             pause = min(first * 2.0 ** min(self._failures, 20), longest)
             self._failures += 1
+            if self._failures == 1 and self._link.away is None:  # else that was told
+                self._tell(StoreFailed(error, 1, 0))
             return pause * random.uniform(0.5, 1)
         self._failures = 0
         return _IDLE * random.uniform(0.5, 1) if forwarded else _TAKEN * random.uniform(0.5, 1)
@@ -99,19 +101,21 @@ class Forwarder:
             self._send(store, batch)
         return True
 
-    def drain(self, seconds: float, progress: Callable[[int], object]) -> None:
-        """Forward until nothing waits. StoreBusy if another process has held what waits for so long."""
+    def drain(self, seconds: float) -> None:
+        """Forward, in this thread, until nothing waits. StoreBusy if another process has forwarded for so long.
+
+        StoreError if the store cannot take it.
+        """
         until = time.monotonic() + seconds
         while not self.forward():
-            progress(self._spool.counts().done)
             if time.monotonic() >= until:
-                raise StoreBusy(f"another process has been forwarding for {seconds:g} s: try again")
+                raise StoreBusy(f"another process has been forwarding for {seconds:g} s: look again later")
             time.sleep(_TAKEN)
 
     def _send(self, store: Store, batch: Sequence[Waiting]) -> None:
         """Send puts in one transaction, or if that fails and the store is there, one by one."""
         try:
-            outcomes = store.apply([waiting.put for waiting in batch])
+            outcomes = list(map(_arrived, batch, store.apply([waiting.put for waiting in batch])))
         except AWAY as error:
             self._link.failed(error)
             self._spool.give_back(batch)
@@ -138,7 +142,7 @@ class Forwarder:
                 self._spool.give_back(batch[at + 1 :])
                 raise
 
-    def _say(self, batch: Sequence[Waiting], outcomes: Sequence[list[int] | PywheelError]) -> None:
+    def _say(self, batch: Sequence[Waiting], outcomes: Sequence[Any]) -> None:
         forwarded: Counter[str] = Counter()
         for waiting, outcome in zip(batch, outcomes, strict=True):
             if not isinstance(outcome, BaseException):
@@ -148,6 +152,13 @@ class Forwarder:
                 self._tell(JobRefused(-row.id, job.topic, job.key, str(outcome)))
         for topic, jobs in forwarded.items():
             self._tell(JobsForwarded(topic, jobs))
+
+
+def _arrived(waiting: Waiting, outcome: Any) -> Any:
+    """Return the outcome of a put, an error if it is that of another one: else a job would be lost unheard."""
+    if isinstance(outcome, list) and len(outcome) != len(waiting.put.jobs):
+        return PywheelError(f"the store knows this put as one of {len(outcome)} jobs, not {len(waiting.put.jobs)}")
+    return outcome
 
 
 def _work(of: weakref.ref[Forwarder], wake: threading.Event) -> None:

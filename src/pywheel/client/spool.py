@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from .._errors import BadJob, PywheelError
+from .._errors import BadJob
 from ..clock import Clock
 from ..jobs import commands as c
 from ..jobs.job import Counts, Job, NewJob, State
@@ -101,14 +101,22 @@ class Spool:
         return bool(cancelled)
 
     def retry(self, id: int) -> bool:
-        """Have a job that was refused or cancelled forwarded after all; return whether it was one."""
-        [outcome] = self.file.apply([c.Retry(-id)])
-        return bool(outcome)
+        """Have a job that was refused or cancelled sent again, with its whole `put_many`; return whether it was one."""
+        row = self.find(id)
+        if row is None or row.state not in (State.DEAD, State.CANCELLED):
+            return False
+        _, place, of = self.place(row)
+        first = row.id - place
+        return any(self.file.apply([c.Retry(number) for number in range(first, first + of)]))
 
     def forget(self, id: int) -> bool:
-        """Forget a job that is not on its way; return whether there was one."""
-        [outcome] = self.file.apply([c.Delete(-id)])
-        return bool(outcome)
+        """Forget a job that was refused or cancelled; return whether it was one."""
+        row = self.find(id)
+        return (
+            row is not None
+            and row.state in (State.DEAD, State.CANCELLED)
+            and bool(self.file.apply([c.Delete(row.id)])[0])
+        )
 
     # ---- forwarding -------------------------------------------------------------------------------------------------
 
@@ -128,10 +136,19 @@ class Spool:
         if len(mine) < len(ids) or not self._is_oldest(ids[0]):
             self._give_back(claimed.jobs)
             return None
-        return [_waiting([mine[row.id] for row in put]) for put in puts]
+        waiting = [_waiting([mine[row.id] for row in put]) for put in puts]
+        return self._refuse_torn(waiting) or self.take()
 
-    def settle(self, batch: Sequence[Waiting], outcomes: Sequence[list[int] | PywheelError]) -> None:
-        """Note what became of puts that were sent: in the store, or refused."""
+    def _refuse_torn(self, batch: list[Waiting]) -> list[Waiting]:
+        """Return the puts that are whole. A part of one, which somebody left who changed the file, is not sent as it."""
+        torn = [waiting for waiting in batch if self.place(waiting.rows[0])[2] != len(waiting.rows)]
+        if torn:
+            refusal = BadJob("it was put with others, all or none, and they are not here: put it anew")
+            self.settle(torn, [refusal] * len(torn))
+        return [waiting for waiting in batch if waiting not in torn]
+
+    def settle(self, batch: Sequence[Waiting], outcomes: Sequence[Any]) -> None:
+        """Note what became of puts that were sent: their ids, or why they were refused."""
         self.file.apply(
             [
                 c.Nack(row.id, row.claims, None, _text(outcome))
