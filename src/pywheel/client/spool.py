@@ -140,7 +140,7 @@ class Spool:
         return self._refuse_torn(waiting) or self.take()
 
     def _refuse_torn(self, batch: list[Waiting]) -> list[Waiting]:
-        """Return the puts that are whole. A part of one, which somebody left who changed the file, is not sent as it."""
+        """Return the puts that are whole. A part, left by somebody who changed the file, is not sent as the whole."""
         torn = [waiting for waiting in batch if self.place(waiting.rows[0])[2] != len(waiting.rows)]
         if torn:
             refusal = BadJob("it was put with others, all or none, and they are not here: put it anew")
