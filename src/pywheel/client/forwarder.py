@@ -10,6 +10,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from .._errors import PywheelError, StoreBusy, StoreClosed, StoreError
@@ -54,8 +55,9 @@ class Forwarder:
                 if not self._over and (self._thread is None or not self._thread.is_alive()):
                     work = (weakref.ref(self), self._wake)
                     thread = threading.Thread(target=_work, args=work, name="pywheel-spool", daemon=True)
-                    thread.start()
-                    self._thread = thread
+                    with suppress(RuntimeError):  # the system gives no thread, or the interpreter ends: puts go on
+                        thread.start()
+                        self._thread = thread
 
     def wake(self) -> None:
         """Have it look at the spool now."""

@@ -26,7 +26,7 @@ class Link:
     """
 
     def __init__(self, name: str, opener: Callable[[], Store], tell: Callable[[Event], None]) -> None:
-        self.name = re.sub(r"//[^/@]*@", "//", name).partition("?")[0]  # no password, nor options that may be one
+        self.name = re.sub("//.*@", "//", name).partition("?")[0]  # no password, nor options that may be one
         self.store: Store | None = None
         """None until it was opened once."""
         self.away: StoreError | None = None

@@ -125,10 +125,12 @@ class Spool:
 
         Whoever has claims has those of the oldest: so nothing is overtaken, whoever forwards.
         """
+        if self._first(State.RUNNING) is not None:
+            return None
         puts = list(self._oldest())
         rows = [row for put in puts for row in put]
         if not rows:
-            return None if self._first(State.RUNNING) else []
+            return []
         ids = tuple(row.id for row in rows)
         claim = c.Claim(TOPIC, ids, _TERMS, self._name, len(ids), len(ids), _ANY)
         [claimed] = self.file.apply([claim])

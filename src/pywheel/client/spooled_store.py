@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from .._errors import BadJob, StoreAway, StoreError
+from .._errors import BadJob, StoreAway, StoreBusy, StoreError
 from ..clock import Clock, MonotonicClock
 from ..events import Event, JobsSpooled
 from ..jobs.commands import Cancel, Command, Delete, Put, Ref, Reschedule, Retry
@@ -104,19 +104,27 @@ class SpooledStore(Store):
                 direct[place] = command
         if direct:
             try:
-                outcomes.update(zip(direct, self._link.there().apply(list(direct.values())), strict=True))
+                outcomes.update(zip(direct, self._direct(list(direct.values())), strict=True))
             except StoreError as error:
                 puts = {place: command for place, command in direct.items() if isinstance(command, Put)}
                 if len(direct) == len(commands) and not (puts and isinstance(error, AWAY)):
                     raise
                 outcomes.update(dict.fromkeys(direct, error))
                 if isinstance(error, AWAY):
-                    if puts and self._link.away is None:
-                        self._link.failed(error)
                     later |= puts
         if later:
             self._keep(later, outcomes)
         return [outcomes[place] for place in range(len(commands))]
+
+    def _direct(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        """Apply commands in the store; note it if that is away."""
+        store = self._link.there()
+        try:
+            return store.apply(commands)
+        except AWAY as error:
+            self._link.failed(error)
+            self._forwarder.wake()
+            raise
 
     def _goes_behind(self, put: Put) -> bool:
         """Whether a put goes to the spool: its store is away, or one with the same key might wait there.
@@ -179,7 +187,7 @@ class SpooledStore(Store):
     def _forwarded(self, row: Job) -> int | None:
         """Return the id in the store of a job that was forwarded: that of its put, which is sent again, in vain."""
         nonce, place, of = self._spool.place(row)
-        [ids] = self._link.there().apply([Put((), nonce)])
+        [ids] = self._direct([Put((), nonce)])
         if isinstance(ids, BaseException):
             raise ids
         return ids[place] if len(ids) == of else None  # else the store has forgotten it
@@ -237,8 +245,9 @@ class SpooledStore(Store):
         return self._there().vacuum(pages)
 
     def _there(self) -> Store:
-        """Return the store for one who waits by himself, and holds up no put: StoreAway if it was never opened."""
-        return self._link.store or self._link.there()
+        """Return the store for reading: a busy one may be read."""
+        store = self._link.store
+        return store if store is not None and isinstance(self._link.away, StoreBusy) else self._link.there()
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
