@@ -19,7 +19,7 @@ from pywheel.observe import Tally
 from pywheel.stores import Filter
 from pywheel.stores import open as open_store
 from pywheel.testing import FaultyStore, ManualClock
-from tests.jobs.waiting import until
+from tests.jobs.waiting import until, working
 
 
 @pytest.fixture
@@ -189,6 +189,69 @@ def test_after_the_first_failure_no_put_goes_to_the_store_until_it_is_back(queue
     back(queue, server)
     assert bodies(server) == list(range(20))
     assert queue.put("t", 20) > 0
+
+
+def test_whoever_finds_the_store_away_nobody_waits_for_it_again(queue, server):
+    id, calls = queue.put("t", 1), []
+
+    def away(when, commands):
+        calls.append(threading.current_thread())
+        raise StoreAway("no answer within the time limit")
+
+    server.fault = away
+    with pytest.raises(StoreAway, match="no answer"):
+        queue.cancel(id)
+    for ask in (lambda: queue.cancel(id), lambda: queue.get(id), queue.counts, lambda: queue.reserve("t")):
+        with pytest.raises(StoreAway, match="has been away for"):
+            ask()
+    assert queue.put("t", 2) == -1
+    assert calls.count(threading.current_thread()) == 1
+    server.fault = None
+    back(queue, server)
+    assert queue.cancel(id) is True
+
+
+def test_a_busy_store_can_be_read(queue, server):
+    def busy(when, commands):
+        raise StoreBusy("locked")
+
+    id = queue.put("t", 1)
+    server.fault = busy
+    assert queue.put("t", 2) == -1
+    assert queue.get(id).json() == 1
+    assert queue.counts()["t"].delayed == 1
+
+
+def test_a_worker_on_a_queue_with_a_spool_handles_all_that_was_put(queue, server):
+    handled = []
+    queue.handler("t", concurrency=2)(lambda job: handled.append(job.json()))
+    with working(queue):
+        for n in range(60):
+            if n % 20 == 10:
+                server.away = True
+            queue.put("t", n)
+            if n % 20 == 19:
+                back(queue, server)
+        until(lambda: len(handled) >= 60)
+    assert sorted(handled) == list(range(60))
+
+
+def test_without_a_thread_puts_are_kept_all_the_same(queue, server, monkeypatch):
+    queue.store._forwarder.stop()
+    queue.store._forwarder._over = False
+
+    def no_thread(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_thread)
+        server.away = True
+        assert queue.put("t", 1) == -1
+        server.away = False
+        assert queue.put("t", 2) == -2
+    queue.put("t", 3)
+    back(queue, server)
+    assert sorted(bodies(server)) == [1, 2, 3]
 
 
 def test_a_batch_of_tasks_gets_what_can_be_had(queue, server):
