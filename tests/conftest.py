@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.implementations import CORES, MODULES, SMALL, TINY_POOL, load
+from tests.stores import servers
 
 _COMMON = settings(
     deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -71,3 +72,24 @@ def wheel_class(request, core):
 @pytest.fixture(params=["TimingWheel", "KeyWheel"])
 def any_wheel_class(request, any_core):
     return getattr(any_core, request.param)
+
+
+@pytest.fixture(scope="session")
+def postgres_server():
+    """A running PostgreSQL of this process, without fsync. Who kills, stops or pauses it starts it again."""
+    yield from servers.started(servers.Postgres)
+
+
+@pytest.fixture(scope="session")
+def mariadb_server():
+    yield from servers.started(servers.MariaDB)
+
+
+@pytest.fixture(scope="session")
+def redis_server():
+    yield from servers.started(servers.Redis)
+
+
+@pytest.fixture(scope="session")
+def pgbouncer_server(postgres_server):
+    yield from servers.started(servers.PgBouncer, postgres_server)

@@ -37,7 +37,7 @@ def install(python: str, name: str, log: int) -> list[str]:
     pip = [venv / "bin" / "python", "-m", "pip", "install", "--quiet", "--only-binary", ":all:"]
     subprocess.run([*pip, "--group", "wheels"], cwd=ROOT, stdout=log, stderr=log, check=True)
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
-    optional = [entry for entry in groups["test"] if isinstance(entry, str)]
+    optional = [entry for entry in groups["drivers"] + groups["test"] if isinstance(entry, str)]
     missing = [
         entry for entry in optional if subprocess.run([*pip, entry], cwd=ROOT, stdout=log, stderr=log).returncode != 0
     ]

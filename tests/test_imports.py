@@ -29,6 +29,12 @@ MAY_IMPORT = {
     "cli": {"client", "worker", "stores", "jobs", "observe", "__init__"},
     "testing": {"client", "worker", "stores", "jobs"},
 }
+# The rooms of stores on servers, and the drivers that they use. They are imported when such a store is opened.
+DRIVERS = {
+    "pywheel.stores.postgres": {"psycopg", "psycopg_pool"},
+    "pywheel.stores.mysql": {"pymysql", "MySQLdb"},
+    "pywheel.stores.redis": {"redis", "hiredis"},
+}
 NO_THIRD_PARTY = {*EVERYBODY, "core", "timers", "jobs", "stores", "client", "worker", "observe", "testing", "__init__"}
 
 
@@ -59,6 +65,11 @@ def absolute(node, package):
     return [module]
 
 
+def room_of(module):
+    """Return the room of a store's server that a module is in, or None."""
+    return next((room for room in DRIVERS if f"{module}.".startswith(f"{room}.")), None)
+
+
 def is_for_typing(node):
     return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
 
@@ -82,7 +93,7 @@ def imports(source, package):
 def wrong_arrows(name, source, *, is_package=False, typing_only=False):
     """Return what the module imports and may not."""
     package = name if is_package else name.rpartition(".")[0]
-    layer = layer_of(name)
+    layer, room = layer_of(name), room_of(name)
     wrong = []
     for module, at_import in imports(source, package):
         top = module.partition(".")[0]
@@ -90,6 +101,10 @@ def wrong_arrows(name, source, *, is_package=False, typing_only=False):
             target = layer_of(module)
             if layer != "__init__" and target != layer and target not in MAY_IMPORT.get(layer, set()) | EVERYBODY:
                 wrong.append(module)
+            elif room_of(module) not in (None, room) and at_import and not typing_only:
+                wrong.append(module)  # its driver may not be there
+        elif top in DRIVERS.get(room, ()):
+            continue
         elif top not in sys.stdlib_module_names and layer in NO_THIRD_PARTY and at_import and not typing_only:
             wrong.append(module)
     return wrong
@@ -131,6 +146,13 @@ def test_every_layer_in_the_house_is_known():
         ("pywheel.worker.pools", "import rich", ["rich"]),
         ("pywheel.stores.memory", "from ..core import KeyWheel", ["pywheel.core"]),
         ("pywheel.testing.suite", "from ..cli import main", ["pywheel.cli"]),
+        ("pywheel.stores.postgres.store", "import psycopg\nfrom psycopg.rows import tuple_row", []),
+        ("pywheel.stores.postgres.store", "import pymysql", ["pymysql"]),
+        ("pywheel.stores.relational.session", "import psycopg", ["psycopg"]),
+        ("pywheel.stores.open", "from .postgres.store import PostgresStore", ["pywheel.stores.postgres.store"]),
+        ("pywheel.stores.open", "def f():\n    from .postgres.store import PostgresStore", []),
+        ("pywheel.stores.redis.store", "from .commands import RedisCommands", []),
+        ("pywheel.stores.redis.store", "from ..postgres.ids import new", ["pywheel.stores.postgres.ids"]),
     ],
 )
 def test_a_forbidden_arrow_is_found(name, source, wrong):
@@ -156,3 +178,9 @@ inspect dataclasses decimal fractions dis ast pathlib uuid hashlib pickle concur
 def test_importing_the_package_loads_nothing_that_is_slow_to_load():
     code = "import sys; before = set(sys.modules); import pywheel; print(*sorted(set(sys.modules) - before))"
     assert set(run_well("-c", code).split()) & set(SLOW) == set()
+
+
+def test_a_driver_is_not_imported_before_a_store_needs_it():
+    code = "import sys, pywheel.stores, pywheel.client, pywheel.worker, pywheel.testing; print(*sorted(sys.modules))"
+    drivers = set().union(*DRIVERS.values())
+    assert drivers & set(run_well("-c", code).split()) == set()

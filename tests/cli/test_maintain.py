@@ -37,7 +37,13 @@ def test_workers_lists_who_is_there(says, call, queue):
         assert record["topics"] == ["close", "mail"]
         assert record["silent"] < 5
         assert 5 <= record["behind"] < 60
-        assert call("workers")[1].splitlines()[0] == "host\tprocess\tsilent\tbehind\ttopics"
+        assert not record["room"]
+        ear.beat(-1)  # full, and nothing is late
+        [record] = says("workers")
+        assert (record["room"], record["behind"]) == (False, 0)
+        ear.beat(0)
+        assert says("workers")[0]["room"]
+        assert call("workers")[1].splitlines()[0] == "host\tprocess\tlast seen\troom\tbehind\ttopics"
 
 
 # ---- which store ----------------------------------------------------------------------------------------------------

@@ -70,6 +70,7 @@ CALLS = {
     "first_dues": lambda store: store.first_dues([Span("t", ALL, (-1, 0), 9)]),
     "next_lease": lambda store: store.next_lease(),
     "notifier": lambda store: store.notifier("w"),
+    "workers": lambda store: store.workers(),
     "quiet": lambda store: store.quiet("t", 0),
     "vacuum": lambda store: store.vacuum(1),
     "rewrite": lambda store: store.rewrite(),

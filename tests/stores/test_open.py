@@ -27,7 +27,7 @@ from tests.stores.processes import process
         "sqlite://[x",
         "sqlite:///a%00b",
         "sqlite:///\ud800.db",
-        "redis://localhost",
+        "ftp://localhost",
         None,
         7,
     ],

@@ -1,11 +1,13 @@
 """A supervisor that cannot begin, or not so, says why, once."""
 
 import os
+from pathlib import Path
 
 import pytest
 
 from pywheel import BadJob, Supervisor
 from tests.jobs.waiting import until
+from tests.worker.supervised import HERE
 from tests.worker.test_isolation import alive
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="processes of POSIX")
@@ -42,6 +44,24 @@ def test_a_program_that_nobody_can_import_ends_it(shop, version, error):
     assert shop.said(error)
     assert shop.errors.read_text().count("Traceback") == (version == "broken")
     assert len(shop.lines("import")) <= 6
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc")
+def test_the_store_stands_in_no_command_line_as_it_may_have_a_password(shop, monkeypatch):
+    monkeypatch.setenv("SHOP_FOLDER", str(shop.folder))
+    monkeypatch.chdir(HERE)
+    supervisor = Supervisor("supervised_shop:queue", 1, store=f"sqlite:///{shop.folder}/s3cret.db")
+    told = []
+
+    def look():
+        for worker in supervisor.workers:
+            if worker.ready:
+                told.append(Path(f"/proc/{worker.pid}/cmdline").read_bytes())
+                supervisor.stop()
+
+    supervisor.run(look)
+    assert b"supervised_shop" in told[0]
+    assert b"s3cret" not in told[0]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ import typer
 
 from .. import __version__, implementation
 from .._errors import BadJob, StoreError
-from ..client.queue import JobQueue
 from ..stores.contract import Store as JobStore
 from .options import DEFAULT_STORE, AsJson, No, Store, existing
 from .output import emit, emit_pairs, emit_rows, progress
@@ -50,7 +49,7 @@ def info(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
             "size": _size(path),
             "wal": _size(path, "-wal"),
             "topics": len(queue.topics()),
-            "workers": len(_members(queue)),
+            "workers": len(found.workers()),
             "version": __version__,
             "implementation": implementation,
             "python": platform.python_version(),
@@ -81,15 +80,15 @@ def _schema(path: str) -> int | None:
 def workers(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
     """List the workers that are there: where, for which topics, and how they do.
 
-    "silent" is how many seconds ago a worker last showed that it works; "behind" how late the oldest job is that it
-    has no room for.
+    "last seen" is how many seconds ago a worker last showed that it works; "room" whether it has some; "behind" how
+    many seconds late the oldest job is that it has no room for.
     """
     with existing(store) as queue:
-        members, now = _members(queue), queue.store.clock.wall()
-    records = []
+        members, now = queue.store.workers(), queue.store.clock.wall()
+    records: list[dict[str, Any]] = []
     for member in members:
         named = _WORKER.match(member.worker)
-        late = max((now - member.behind) / 1000, 0.0) if member.behind else 0.0
+        late = max((now - member.behind) / 1000, 0.0) if member.behind > 0 else 0.0
         records.append(
             {
                 "worker": member.worker,
@@ -97,6 +96,7 @@ def workers(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
                 "process": int(named["process"]) if named else None,
                 "topics": sorted(member.topics),
                 "silent": round(member.silent, 3),
+                "room": member.behind == 0,
                 "behind": round(late, 3),
             }
         )
@@ -105,17 +105,13 @@ def workers(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
             r["host"] or r["worker"],
             r["process"] or "",
             f"{r['silent']:.1f}",
+            "yes" if r["room"] else "no",
             f"{r['behind']:.1f}",
             " ".join(r["topics"]),
         )
         for r in records
     ]
-    emit_rows(("host", "process", "silent", "behind", "topics"), rows, records, as_json=as_json)
-
-
-def _members(queue: JobQueue) -> tuple[Any, ...]:
-    with closing(queue.store.notifier("look")) as ear:
-        return ear.members()
+    emit_rows(("host", "process", "last seen", "room", "behind", "topics"), rows, records, as_json=as_json)
 
 
 def vacuum(

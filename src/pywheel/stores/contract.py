@@ -10,7 +10,8 @@ from typing import Any, Literal, NamedTuple, Self
 from ..clock import Clock
 from ..jobs.commands import Command, Ref
 from ..jobs.job import Attempt, Counts, Due, Job, State, Topic
-from .notifier import Notifier
+from .address import Address
+from .notifier import Member, Notifier
 
 __all__ = ["Durability", "Filter", "Span", "Store"]
 
@@ -58,7 +59,9 @@ class Store(ABC):
     """
 
     url: str
-    """The address; opening it again leads here."""
+    """The address, without a password; opening it again leads here, with the password where one is needed."""
+    address: Address | None = None
+    """Where a server's store is, with its password."""
     clock: Clock
     """The store's clock: it judges what is due and which lease is over. A server's store takes its server's time."""
     durability: Durability
@@ -72,6 +75,11 @@ class Store(ABC):
         changed nothing, and the others have happened. When this returns, all of it survives what `durability` says.
         Several callers may share one transaction. A reader sees all of it or nothing.
         """
+
+    @property
+    def secret_url(self) -> str:
+        """The address with its password: for another process of the same program, never to be shown."""
+        return self.address.url if self.address else self.url
 
     # ---- looking ----------------------------------------------------------------------------------------------------
 
@@ -127,6 +135,10 @@ class Store(ABC):
     @abstractmethod
     def notifier(self, name: str) -> Notifier:
         """Return a new notifier for a worker whose id begins with `name`. Its horizon is at the beginning of time."""
+
+    @abstractmethod
+    def workers(self) -> list[Member]:
+        """Return all workers that have announced topics, by name; for people, who need no notifier. O(workers)."""
 
     @abstractmethod
     def quiet(self, topic: str, seconds: float) -> bool:

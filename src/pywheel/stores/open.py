@@ -3,44 +3,116 @@
 from __future__ import annotations
 
 import os
-from typing import Final
+from importlib import import_module
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
 from .._errors import NotAStore
 from ..clock import Clock
+from .address import Address, hidden
 from .contract import Store
 
-__all__ = ["open", "working_directory"]
+__all__ = ["GROUP", "open", "working_directory"]
 
-_RIGHT: Final = "use sqlite:///jobs.db, sqlite:////var/lib/jobs.db or memory:"
+_RIGHT: Final = (
+    "use sqlite:///jobs.db, sqlite:////var/lib/jobs.db, postgresql://user@host/name, mysql://user@host/name, "
+    "redis://host/0 or memory:"
+)
+GROUP: Final = "pywheel.stores"
+"""The entry-point group of stores of others: the scheme, and a callable as `open` calls it."""
+
+
+class _Server(NamedTuple):
+    """A store on a server: its class, which takes an `Address`, and what must be installed."""
+
+    module: str
+    name: str
+    driver: str
+    extra: str
+
+
+_POSTGRES: Final = _Server(".postgres.store", "PostgresStore", "psycopg", "postgres")
+_MYSQL: Final = _Server(".mysql.store", "MysqlStore", "pymysql", "mysql")
+_REDIS: Final = _Server(".redis.store", "RedisStore", "redis", "redis")
+_SERVERS: Final = {
+    "postgresql": _POSTGRES,
+    "postgres": _POSTGRES,
+    "mysql": _MYSQL,
+    "mariadb": _MYSQL,
+    **dict.fromkeys(("redis", "rediss", "redis+unix", "redis+cluster", "rediss+cluster"), _REDIS),
+}
 
 
 def open(url: str, *, clock: Clock | None = None, create: bool = True) -> Store:
-    """Open the store at an address: ``sqlite:///relative.db``, ``sqlite:////absolute/path.db`` or ``memory:``.
+    """Open the store at an address.
 
-    In a path ``%``, ``#`` and ``?`` are written ``%25``, ``%23`` and ``%3F``; a store's `url` has them so. A file that
-    does not exist is created, unless `create` is False; one of an older version is upgraded. NotAStore for other
-    addresses and for files that hold something else; StoreError for files that cannot be used.
+    ``sqlite:///relative.db``, ``sqlite:////absolute/path.db`` and ``memory:``; ``postgresql://user@host/name``,
+    ``mysql://user@host/name`` and ``redis://host/0`` with options after a ``?``; and what others have registered in the
+    entry-point group ``pywheel.stores``: a callable ``(address, *, clock, create)`` under the scheme's name, which gets
+    an `Address`.
+
+    In a path ``%``, ``#`` and ``?`` are written ``%25``, ``%23`` and ``%3F``; a store's `url` has them so, and no
+    password. What does not exist is created, unless `create` is False; what is of an older version is upgraded.
+    NotAStore for other addresses, and for files and databases that hold something else; StoreError for what cannot be
+    used.
     """
     if not isinstance(url, str):
         raise NotAStore(f"the address of a store is a str such as 'sqlite:///jobs.db', not {type(url).__name__}")
     scheme, _, rest = url.partition(":")
-    _refuse_options(url, rest)
-    match scheme.lower():
-        case "memory":
-            from .memory import MemoryStore
+    scheme = scheme.lower()
+    if scheme == "memory":
+        from .memory import MemoryStore
 
-            return MemoryStore(url, clock=clock)
-        case "sqlite":
-            from .sqlite.store import SqliteStore
+        _refuse_options(url, rest)
+        return MemoryStore(url, clock=clock)
+    if scheme == "sqlite":
+        from .sqlite.store import SqliteStore
 
-            path = _path(url, rest)
-            if not os.path.isabs(path):  # noqa: PTH117  (text)
-                working_directory()
-            if not create:
-                _refuse_missing(path)
-            return SqliteStore(path, clock=clock, create=create)
-    raise NotAStore(f"{url!r} is no address of a store: {_RIGHT}")
+        _refuse_options(url, rest)
+        path = _path(url, rest)
+        if not os.path.isabs(path):  # noqa: PTH117  (text)
+            working_directory()
+        if not create:
+            _refuse_missing(path)
+        return SqliteStore(path, clock=clock, create=create)
+    opener = _opener_on_server(url, _SERVERS[scheme]) if scheme in _SERVERS else _opener_of_others(url, scheme)
+    store: Store = opener(Address(url), clock=clock, create=create)
+    return store
+
+
+def _opener_on_server(url: str, server: _Server) -> Any:
+    """Return the class of a server's store. NotAStore if its driver is not installed."""
+    try:
+        import_module(server.driver)
+    except ImportError as error:
+        raise NotAStore(
+            f"{Address(url).shown} needs {server.driver} ({error}): pip install 'pywheel-timer[{server.extra}]'"
+        ) from error
+    return getattr(import_module(server.module, __package__), server.name)
+
+
+def _opener_of_others(url: str, scheme: str) -> Any:
+    """Return what others have registered for a scheme. NotAStore if there is none, or if it cannot be imported."""
+    from importlib.metadata import entry_points  # it takes long to load
+
+    others = entry_points(group=GROUP)
+    for other in others:
+        if other.name == scheme:
+            try:
+                return other.load()
+            except Exception as error:
+                place = f"{other.dist.name if other.dist else ''} ({other.value})"
+                raise NotAStore(f"the store for {scheme}: of {place} cannot be imported: {error}") from error
+    raise NotAStore(f"{hidden(url)!r} is no address of a store: {_meant(scheme, sorted(others.names))}")
+
+
+def _meant(scheme: str, others: list[str]) -> str:
+    """Return the end of a message about a scheme that nobody knows."""
+    import difflib
+
+    close = difflib.get_close_matches(scheme.partition("+")[0], ["sqlite", "memory", *_SERVERS, *others], 1)
+    rest = f"; installed are {', '.join(others)}" if others else ""
+    return f"did you mean {close[0]}:?" if close else _RIGHT + rest
 
 
 def working_directory() -> str:
@@ -65,10 +137,10 @@ def _refuse_options(url: str, rest: str) -> None:
     """Refuse what follows a ? or #: no store knows any, and a name with them in it would be cut off."""
     before, mark, after = rest.partition("?")
     if "#" in before:
-        raise NotAStore(f"{url!r}: in an address a # is written %23")
+        raise NotAStore(f"{hidden(url)!r}: in an address a # is written %23")
     if mark:
         names = ", ".join(repr(option.partition("=")[0]) for option in after.split("&"))
-        raise NotAStore(f"{url!r}: there is no option {names}; if the ? is part of a file's name, write %3F")
+        raise NotAStore(f"{hidden(url)!r}: there is no option {names}; if the ? is part of a file's name, write %3F")
 
 
 def _path(url: str, rest: str) -> str:

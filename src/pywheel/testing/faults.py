@@ -9,7 +9,7 @@ from .._errors import StoreAway
 from ..jobs.commands import Command, Ref
 from ..jobs.job import Attempt, Counts, Due, Job, Topic
 from ..stores.contract import Filter, Span, Store
-from ..stores.notifier import Notifier
+from ..stores.notifier import Member, Notifier
 
 __all__ = ["FaultyStore"]
 
@@ -23,7 +23,7 @@ class FaultyStore(Store):
 
     def __init__(self, store: Store, fault: Callable[[str, Sequence[Command[Any]]], None] | None = None) -> None:
         self.inner = store
-        self.url = store.url
+        self.url, self.address = store.url, store.address
         self.durability = store.durability
         self.clock = store.clock
         self.fault = fault
@@ -74,6 +74,10 @@ class FaultyStore(Store):
     def notifier(self, name: str) -> Notifier:
         """Return a new notifier, which never fails."""
         return self._there().notifier(name)
+
+    def workers(self) -> list[Member]:
+        """Return all workers that have announced topics."""
+        return self._there().workers()
 
     def quiet(self, topic: str, seconds: float) -> bool:
         """Return once nothing starts any more that was claimed before the pause."""

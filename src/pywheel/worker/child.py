@@ -1,6 +1,6 @@
 """A worker process of a supervisor: works, and says in its pipe that it does.
 
-usage: python -m pywheel.worker.child TARGET OPTIONS PIPE
+usage: python -m pywheel.worker.child TARGET PIPE < OPTIONS
 """
 
 from __future__ import annotations
@@ -122,7 +122,17 @@ class _Orphanage(threading.Thread):
         os._exit(1)
 
 
-def main(target: str, options: str, pipe: str) -> int:
+def _options() -> Any:
+    """Return what the supervisor said; then nothing comes from the standard input."""
+    with open(0, "rb", closefd=False) as told:
+        options = json.load(told)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    return options
+
+
+def main(target: str, pipe: str) -> int:
     """Work until told to stop; return the exit code: 0, 2 for a program that cannot work so, 3 for its store."""
     os.set_blocking(int(pipe), False)
     os.set_inheritable(int(pipe), False)
@@ -130,7 +140,7 @@ def main(target: str, options: str, pipe: str) -> int:
     report, orphanage = Report(int(pipe)), _Orphanage(int(pipe))
     orphanage.start()
     try:
-        worker = _worker(target, json.loads(options), report)
+        worker = _worker(target, _options(), report)
     except BaseException as error:  # noqa: BLE001  (sys.exit while it is imported as well)
         report.fail(error)
         return 3 if isinstance(error, StoreError) else 2

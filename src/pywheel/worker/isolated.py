@@ -88,7 +88,7 @@ def _function(setup: dict[str, Any]) -> Callable[[Job], Any]:
 def _use(module: str, name: str, url: str) -> None:
     """Have the program's queue work on the worker's store, as it may have been told to."""
     program = getattr(sys.modules.get(module), name, None)
-    if program is not None and program.store.url != url:
+    if program is not None and program.store.secret_url != url:
         program.use(url)
 
 

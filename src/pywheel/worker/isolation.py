@@ -306,7 +306,7 @@ def _wrappers(function: Callable[..., Any], module: str, name: str) -> int:
 
 def _place(program: object) -> tuple[str, str, str] | None:
     """Return which variable holds a program, and its store: a child shall use that one. None if no module has it."""
-    url = getattr(getattr(program, "store", None), "url", None)
+    url = getattr(getattr(program, "store", None), "secret_url", None)
     for module_name, module in list(sys.modules.items()):
         for name, value in list(getattr(module, "__dict__", {}).items()):
             if value is program and program is not None:

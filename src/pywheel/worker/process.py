@@ -27,12 +27,12 @@ class WorkerProcess:
         OSError: the system has no process, or no descriptor left.
     """
 
-    def __init__(self, command: list[str], late: MutableSequence[float]) -> None:
+    def __init__(self, command: list[str], told: bytes, late: MutableSequence[float]) -> None:
         ours, theirs = os.pipe()
         try:
             self._process = subprocess.Popen(
                 [*command, str(theirs)],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 pass_fds=[theirs],
                 process_group=0,  # Ctrl-C on a terminal is for the supervisor, who tells them once
             )
@@ -41,6 +41,10 @@ class WorkerProcess:
             raise
         finally:
             os.close(theirs)
+        assert self._process.stdin is not None
+        # Not among its arguments, which everybody on this host can read. It may have ended already.
+        with suppress(BrokenPipeError), self._process.stdin as order:
+            order.write(told)
         os.set_blocking(ours, False)
         self.pipe = ours
         self.pid = self._process.pid

@@ -72,9 +72,10 @@ class Supervisor:
         root = logging.getLogger()
         told = {"store": store, "options": options, "log": root.level if root.handlers else None}
         try:
-            self._command = [*interpreter(), "-m", "pywheel.worker.child", target, json.dumps(told, default=_plain)]
+            self._told = json.dumps(told, default=_plain).encode()
         except (TypeError, ValueError) as error:
             raise BadJob(f"an option cannot be told to another process: {error}") from None
+        self._command = [*interpreter(), "-m", "pywheel.worker.child", target]
         self._processes = whole(processes, "processes", 1_000)
         self._stall = duration(stall, "stall") / 1000
         self._grace = duration(options.get("grace", 30), "grace") / 1000
@@ -255,7 +256,7 @@ class Supervisor:
 
     def _start(self) -> None:
         try:
-            worker = WorkerProcess(self._command, self._late)
+            worker = WorkerProcess(self._command, self._told, self._late)
         except OSError as error:
             _LOGGER.error("no worker can be started: %s", error)  # noqa: TRY400  (the system says why)
             self._start_at = time.monotonic() + _BACKOFF[1]

@@ -111,8 +111,8 @@ class MemoryCommands(MemoryState):
             return holder.id
         if holder is not None:
             holder.passed = True
-        self._last += 1
-        entry = self._jobs[self._last] = Entry(self._last, new, due, now)
+        id = self._new_id()
+        entry = self._jobs[id] = Entry(id, new, due, now)
         self._tally[new.topic][State.DELAYED] += 1
         if name is not None:
             self._keys[name] = entry.id
@@ -209,7 +209,7 @@ class MemoryCommands(MemoryState):
         ready = [entry for entry in delayed if entry.due <= now]
         choice = lifecycle.choose(
             [entry.lost for entry in ready],
-            [len(entry.new.body) for entry in ready],
+            [entry.size for entry in ready],
             command.begin,
             command.suspects,
             command.bytes,

@@ -112,6 +112,13 @@ class Presence:
                 self.changing.wait(min(left, _LOOK))
             return True
 
+    def members(self) -> list[Member]:
+        """Return all that have announced topics, by name."""
+        return [
+            Member(worker, topics, self.silent(worker), self.behind.get(worker, 0))
+            for worker, topics in sorted(self.topics.items())
+        ]
+
     def close(self) -> None:
         """Let all waits return."""
         self.closed = True
@@ -171,11 +178,7 @@ class MemoryNotifier(Notifier):
         """Return all workers that have announced topics, by name."""
         with self._lock:
             self._open()
-            there = self._presence
-            return tuple(
-                Member(worker, topics, there.silent(worker), there.behind.get(worker, 0))
-                for worker, topics in sorted(there.topics.items())
-            )
+            return tuple(self._presence.members())
 
     def hints(self) -> Hints:
         """Return what changed since the last call."""

@@ -40,7 +40,13 @@ class Entry:
     run: Run | None = None
     started: int = 0
     worker: str = ""
+    error: str | None = None  # the last of its attempts' errors
     history: list[Attempt] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """The length of the body."""
+        return len(self.new.body)
 
     @property
     def name(self) -> tuple[str, str] | None:
@@ -101,6 +107,11 @@ class MemoryState:
 
     # ---- changing ---------------------------------------------------------------------------------------------------
 
+    def _new_id(self) -> int:
+        """Return the id of a new job: higher than all before it."""
+        self._last += 1
+        return self._last
+
     def _settle_lost(self, entry: Entry, now: int) -> bool:
         """End the job's claim if its lease is over; return whether it was."""
         run = entry.run
@@ -114,6 +125,7 @@ class MemoryState:
         run = entry.run
         assert run is not None
         entry.history.append(Attempt(run.claim, run.attempt, entry.started, ended, outcome, entry.worker, error))
+        entry.error = entry.error if error is None else error
         entry.run = None
         del self._running[entry.id]
         entry.forgiven += not ending.spent
@@ -198,7 +210,6 @@ class MemoryState:
             state, lost = ending.state, ending.lost
             due = due if ending.due is None else ending.due
             attempt -= not ending.spent
-        errors = [row.error for row in entry.history if row.error is not None]
         return Job(
             entry.id,
             new.topic,
@@ -213,7 +224,7 @@ class MemoryState:
             entry.claims,
             attempt,
             lease,
-            errors[-1] if errors else None,
+            entry.error,
             lost,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...clock import Clock, MonotonicClock
 from ..contract import Store
-from ..notifier import Notifier
+from ..notifier import Member, Notifier
 from .commands import MemoryCommands
 from .queries import MemoryQueries
 
@@ -24,6 +24,12 @@ class MemoryStore(MemoryCommands, MemoryQueries, Store):
         with self.lock:
             self._open()
             return self._add_notifier(name)
+
+    def workers(self) -> list[Member]:
+        """Return all workers that have announced topics."""
+        with self.lock:
+            self._open()
+            return self._presence.members()
 
     def quiet(self, topic: str, seconds: float) -> bool:
         """Return once nothing starts any more that was claimed before the pause; False after so long."""

@@ -11,7 +11,7 @@ from ..._errors import StoreClosed, StoreError
 from ...jobs.job import Due
 from ..notifier import Hints, Member, Notifier
 from .bell import Bell
-from .presence_page import BEHIND, HEARTBEAT, HORIZON, NONCE, QUIET, RELOAD, RUNG, SILENT, USED
+from .presence_page import BEHIND, HEARTBEAT, HORIZON, NONCE, QUIET, RELOAD, RUNG, SILENT
 
 if TYPE_CHECKING:
     from .presence import Presence
@@ -118,15 +118,7 @@ class SqliteNotifier(Notifier):
     def members(self) -> tuple[Member, ...]:
         """Return all workers that have announced topics and have a slot, by name. Some 200 ns each."""
         self._open()
-        presence = self._presence
-        roster = presence.roster()
-        words = roster.page.words
-        used, now = words[USED], presence.now()
-        beats = words[HEARTBEAT : HEARTBEAT + used].tolist()
-        behind = words[BEHIND : BEHIND + used].tolist()
-        workers, topics, slots = roster.present
-        silent = [max(now - beats[slot], 0) / 1000 for slot in slots]
-        return tuple(map(Member._make, zip(workers, topics, silent, [behind[slot] for slot in slots], strict=True)))
+        return tuple(self._presence.members())
 
     def hints(self) -> Hints:
         """Return what changed since the last call. One query of one row."""

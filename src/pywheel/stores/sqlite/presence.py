@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..._errors import StoreClosed, StoreError
 from ...clock import Clock
+from ..notifier import Member
 from .audience import Audience, Roster, nonce_of
 from .bell import Ringer
 from .presence_page import (
+    BEHIND,
     HEARTBEAT,
     HORIZON,
     LEASE,
@@ -30,6 +32,7 @@ from .presence_page import (
     RETIRED,
     SLOTS,
     UNKNOWN,
+    USED,
     VERSION,
     NoPage,
     Page,
@@ -119,6 +122,17 @@ class Presence:
             version = page.words[VERSION]
             roster = self._roster = Roster(page, version, self.rows("roster", ())[0][0])
         return roster
+
+    def members(self) -> list[Member]:
+        """Return all of them that have a slot, by name. Some 200 ns each."""
+        roster = self.roster()
+        words = roster.page.words
+        used, now = words[USED], self.now()
+        beats = words[HEARTBEAT : HEARTBEAT + used].tolist()
+        behind = words[BEHIND : BEHIND + used].tolist()
+        workers, topics, slots = roster.present
+        silent = [max(now - beats[slot], 0) / 1000 for slot in slots]
+        return list(map(Member._make, zip(workers, topics, silent, [behind[slot] for slot in slots], strict=True)))
 
     def audience(self, topic: int, uncommitted: str | None = None) -> Audience:
         """Return who hears of a topic now, by its number; `uncommitted` is its name if it may be new."""

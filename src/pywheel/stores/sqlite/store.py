@@ -22,7 +22,7 @@ from ...jobs.job import Attempt, Counts, Due, Job, Topic
 from ..checks import sound
 from ..contract import Durability, Filter, Span, Store
 from ..group_commit import Commit, GroupCommit
-from ..notifier import Notifier
+from ..notifier import Member, Notifier
 from . import maintenance
 from .commands import announce, claims, endings, manage, puts
 from .connection import BUSY_SECONDS, FOREIGN, ours, translated
@@ -230,6 +230,12 @@ class SqliteStore(Store):
         """Return a new notifier."""
         self._open()
         return self._presence.notifier(name)
+
+    def workers(self) -> list[Member]:
+        """Return all workers that have announced topics."""
+        self._open()
+        self._presence.look(at_once=True)
+        return self._presence.members()
 
     def quiet(self, topic: str, seconds: float) -> bool:
         """Return once nothing starts any more that was claimed before the pause; False after so long, or if resumed."""

@@ -217,6 +217,7 @@ class ViewTests(StoreTests):
             lambda: self.store.first_dues([]),
             lambda: self.store.next_lease(),
             lambda: self.store.notifier("w"),
+            lambda: self.store.workers(),
             lambda: self.store.quiet("t", 0),
             notifier.members,
             notifier.hints,

@@ -1,0 +1,5 @@
+"""The store on PostgreSQL."""
+
+from .store import PostgresStore
+
+__all__ = ["PostgresStore"]

@@ -1,0 +1,167 @@
+"""Connections to PostgreSQL: no answer is waited for beyond a time limit, and every error is one of ours."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+import psycopg
+from psycopg import errors, waiting
+from psycopg.generators import PQGen  # type: ignore[attr-defined]
+from psycopg.types.string import StrDumper, TextLoader
+from psycopg.waiting import Ready, Wait
+
+from ..._errors import (
+    BadJob,
+    NotAStore,
+    PywheelError,
+    StoreAway,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+)
+from ..relational.session import Conflict
+
+__all__ = ["Timed", "connect", "translated"]
+
+_V = TypeVar("_V")
+
+_OLDEST: Final = 130_000
+_CONNECT: Final = 5.0  # seconds that a connection may take to come about
+
+
+class _Dumper(StrDumper):
+    """Text in which NUL, which PostgreSQL's cannot hold, is written as two characters."""
+
+    def dump(self, obj: Any) -> Any:
+        if "\0" in obj or "\1" in obj:
+            return super().dump(obj.replace("\1", "\1\2").replace("\0", "\1\1"))
+        return super().dump(obj)
+
+
+class _Loader(TextLoader):
+    """The same text, read."""
+
+    def load(self, data: Any) -> Any:
+        text: Any = super().load(data)
+        return text.replace("\1\1", "\0").replace("\1\2", "\1") if "\1" in text else text
+
+
+class Timed(psycopg.Connection[Any]):
+    """A connection that is closed if an answer does not come in time: the server may be stopped, or cut off."""
+
+    until: float = math.inf
+
+    def wait(self, gen: PQGen[_V], interval: float = 0.5, timeout: float | None = None) -> _V:
+        """Wait for an answer. StoreAway beyond `until`."""
+        left = self.until - time.monotonic()
+        if timeout is not None:
+            left = min(left, timeout)
+        left = min(max(left, 0.001), 1e6)
+        try:
+            return waiting.wait(self._all_sent(gen), self.pgconn.socket, interval=interval, timeout=left)
+        except errors._WaitTimeout:
+            self.pgconn.finish()
+            raise StoreAway("the server did not answer in time: the connection was given up; try again") from None
+        except (KeyboardInterrupt, SystemExit):
+            self.pgconn.finish()  # what it was in the middle of, nobody knows
+            raise
+
+    def _all_sent(self, gen: PQGen[_V]) -> PQGen[_V]:
+        """Send all that is to be sent before an answer is waited for.
+
+        A pipeline of psycopg 3.3 waits for the answer to what lies in libpq's buffer, if the socket would not take it.
+        """
+        try:
+            wanted = next(gen)
+            while True:
+                if wanted is Wait.R and self.pgconn.flush():
+                    ready = yield Wait.RW
+                    if not ready & Ready.R:
+                        continue
+                else:
+                    ready = yield wanted
+                wanted = gen.send(ready)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+
+def connect(conninfo: str, until: float, *, light: bool = False, prepare: bool = True) -> Timed:
+    """Return a new connection. StoreAway, NotAStore. A `light` one need not wait for the disk when it commits."""
+    left = max(min(until - time.monotonic(), _CONNECT), 1)
+    connection = Timed.connect(
+        conninfo, autocommit=True, connect_timeout=math.ceil(left), prepare_threshold=1 if prepare else None
+    )
+    version = connection.info.server_version
+    if version < _OLDEST:
+        connection.close()
+        raise NotAStore(f"this is PostgreSQL {version // 10_000}: the store needs 13 or later")
+    connection.until = until
+    connection.adapters.register_dumper(str, _Dumper)
+    connection.adapters.register_loader("text", _Loader)
+    try:
+        # Plans that find rows by their keys, whatever the statistics of a table say that was empty a minute ago.
+        connection.execute(
+            "SELECT set_config('plan_cache_mode', 'force_generic_plan', false), "
+            "set_config('enable_seqscan', 'off', false), "
+            "set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false), "
+            "set_config('enable_bitmapscan', 'off', false), set_config('jit', 'off', false), "
+            "set_config('client_min_messages', 'warning', false)"
+            + (", set_config('synchronous_commit', 'off', false)" if light else "")
+        )
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@contextmanager
+def translated(hide: Callable[[object], str], shown: str) -> Iterator[None]:
+    """Raise what PostgreSQL says as one of our errors. `hide` takes passwords out, `shown` is the address."""
+    try:
+        yield
+    except PywheelError:
+        raise
+    except psycopg.Error as error:
+        raise ours(error, hide(error), shown) from error
+    except OSError as error:
+        raise StoreAway(f"{shown}: {error}") from error
+
+
+_SAYINGS: Final[tuple[tuple[tuple[type[psycopg.Error], ...], type[PywheelError], str], ...]] = (
+    (
+        (errors.UniqueViolation, errors.SerializationFailure, errors.DeadlockDetected),
+        Conflict,
+        "others changed the same all the time: try again",
+    ),
+    (
+        (errors.InvalidPassword, errors.InvalidAuthorizationSpecification),
+        NotAStore,
+        "give the right user and password, in the address or in PGPASSWORD",
+    ),
+    ((errors.InvalidCatalogName,), NotAStore, "create the database, or give another"),
+    ((errors.InsufficientPrivilege,), StoreReadOnly, "grant what docs/stores-postgres.md lists"),
+    ((errors.ReadOnlySqlTransaction,), StoreReadOnly, "this is a replica, or read-only: give the primary's address"),
+    ((errors.DiskFull, errors.OutOfMemory), StoreFull, "make room on the server"),
+    ((errors.TooManyConnections, errors.QueryCanceled, errors.LockNotAvailable), StoreBusy, "try again"),
+    ((errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidSchemaName), NotAStore, "run `pywheel migrate`"),
+    ((errors.ProgramLimitExceeded, psycopg.DataError), BadJob, "the server does not take it"),
+)
+_REFUSED: Final = ("authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry")
+
+
+def ours(error: psycopg.Error, said: str, shown: str) -> PywheelError:
+    """Return the error of ours that says what a server's says, and what to do."""
+    said = said or type(error).__name__
+    for kinds, kind, todo in _SAYINGS:
+        if isinstance(error, kinds):
+            return kind(f"{shown}: {said}: {todo}")
+    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        if any(part in said for part in _REFUSED):
+            return NotAStore(f"{shown}: {said}")
+        return StoreAway(f"{shown}: {said}: is the server up, and the address right?")
+    return StoreError(f"{shown}: {said}")

@@ -1,0 +1,125 @@
+"""Wake-ups by LISTEN and NOTIFY: a session of each worker listens on a channel of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from ..._errors import StoreError
+from ..relational.notifier import RelationalNotifier
+from .connection import Timed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .store import PostgresStore
+
+__all__ = ["PostgresNotifier", "channel"]
+
+
+def channel(tables: str, worker: str) -> str:
+    """Return the name of a worker's channel: up to 63 bytes, of which the last are its own."""
+    return f"pywheel_{tables.replace(chr(34), '')}"[:40] + worker.rpartition("@")[2]
+
+
+class PostgresNotifier(RelationalNotifier):
+    """A session that listens, and writes the worker's row without waiting for the disk."""
+
+    def __init__(self, store: PostgresStore, name: str) -> None:
+        super().__init__(store._presence, name)
+        self._store = store
+        self._sql = store._sql
+        self._session: Timed | None = None
+        self._listens = 0  # the process of the server behind the session
+
+    @contextmanager
+    def _use(self) -> Iterator[Timed]:
+        """Give the session; make it anew if it broke: then hints were missed."""
+        with self._store._translated():
+            connection = self._session
+            if connection is None or connection.closed:
+                connection = self._connect()
+            connection.until = time.monotonic() + self._store._seconds
+            yield connection
+
+    def _connect(self) -> Timed:
+        connection = self._store._connect(time.monotonic() + self._store._seconds, light=True)
+        try:
+            connection.execute(f'LISTEN "{channel(self._store._tables, self.worker)}"')
+        except BaseException:
+            connection.close()
+            raise
+        connection.add_notify_handler(self._told)
+        self._session = connection
+        self._reload = True
+        self._rung = True
+        return connection
+
+    def _told(self, notify: psycopg.Notify) -> None:
+        payload = notify.payload
+        self.heard(None if payload == "!" else map(int, payload.split(",")) if payload else ())
+
+    def _run(self, connection: Timed, name: str, **values: Any) -> list[Any]:
+        return connection.execute(self._sql[name], {"now": self._store.now, "name": self.worker, **values}).fetchall()
+
+    # ---- the row ----------------------------------------------------------------------------------------------------
+
+    def _enter(self) -> int:
+        with self._use() as connection:
+            connection.execute(self._sql["worker_remove"], {"name": self.worker})
+            [(stirred,)] = self._run(connection, "worker_add", listens=True)
+            self._listens = connection.info.backend_pid
+            return int(stirred)
+
+    def _write(self, *, beat: int | None = None, horizon: int | None = None, stopped: int | None = None) -> bool:
+        values: dict[str, Any] = {"now": self._store.now, "name": self.worker}
+        with self._use() as connection:
+            entered = self._listens == connection.info.backend_pid  # else the row tells others of a session that broke
+            sent = time.monotonic()
+            with connection.pipeline():
+                if beat is not None:
+                    row = connection.execute(self._sql["beat"], {**values, "behind": beat})
+                    roster = connection.execute(self._sql["roster"], values)
+                elif horizon is not None:
+                    row = connection.execute(self._sql["publish"], {**values, "horizon": horizon})
+                else:
+                    row = connection.execute(self._sql["quiet"], {**values, "stirred": stopped})
+            received = time.monotonic()
+            if beat is not None:
+                rows = roster.fetchall()
+                self._presence.take([row[:7] for row in rows])
+                if rows:
+                    self._store._heard(rows[0][7], sent, received)
+            return row.rowcount == 1 and entered
+
+    def _leave(self) -> None:
+        with suppress(StoreError), self._use() as connection:
+            connection.execute(self._sql["worker_remove"], {"name": self.worker})
+        if self._session is not None:
+            with suppress(psycopg.Error):
+                self._session.close()
+
+    # ---- hints ------------------------------------------------------------------------------------------------------
+
+    def _due_now(self, ids: Sequence[int]) -> Iterable[tuple[int, int, str]]:
+        return self._store._due_now(ids)
+
+    def _stirred(self) -> int:
+        return self._store._stirred()
+
+    def _listen(self, seconds: float) -> None:
+        connection = self._session
+        if connection is None or connection.closed:
+            self._select(min(seconds, 0.5))
+            return
+        file = connection.fileno()
+        if self._select(seconds, file):
+            with self._store._translated():
+                pgconn = connection.pgconn
+                pgconn.consume_input()
+                while (notify := pgconn.notifies()) is not None:
+                    self._told(psycopg.Notify(notify.relname.decode(), notify.extra.decode(), notify.be_pid))

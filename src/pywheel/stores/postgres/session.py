@@ -1,0 +1,255 @@
+"""One transaction on PostgreSQL, in two trips: statements go out together, as a pipeline."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+
+import psycopg
+
+from ..._errors import StoreAway, StoreError
+from ...jobs.commands import NONCES_KEPT
+from ..relational.changes import Changes
+from ..relational.part import Place
+from ..relational.session import Answer, Asked, Session
+from .connection import Timed
+
+__all__ = ["PostgresSession"]
+
+_PLACES: Final = {Place.DUE: "due", Place.RUN: "run", Place.FINISHED: "finished"}
+_LOOK: Final = 0.1  # seconds between looks what became of a commit
+
+
+def numbers(values: Iterable[int]) -> str:
+    """Return integers as an array's text: quicker than adapting each."""
+    return "{" + ",".join(map(str, values)) + "}"
+
+
+def flags(values: Iterable[bool]) -> str:
+    """Return booleans as an array's text."""
+    return "{" + ",".join("t" if value else "f" for value in values) + "}"
+
+
+def columns(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """Return rows as columns, each an array."""
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+class PostgresSession(Session):
+    """The statements of one transaction."""
+
+    def __init__(
+        self,
+        use: Callable[[], Any],
+        sql: Mapping[str, str],
+        now: int | None,
+        status: Callable[[str], str | None],
+        translated: Callable[[], Any],
+        until: float,
+    ) -> None:
+        self._use = use
+        self._sql = sql
+        self._now = now
+        self._status = status
+        self._translated = translated
+        self._until = until
+        self._stack: ExitStack | None = None
+        self._connection: Timed | None = None
+        self._id = ""
+
+    def begin(self, asked: Asked) -> Answer:
+        """Begin, and read and lock what is asked for."""
+        for attempt in (1, 2):
+            stack = ExitStack()
+            try:
+                self._connection = stack.enter_context(self._use())
+                self._stack = stack
+                return self._ask(asked, begin=True)
+            except StoreAway:
+                self.abandon()
+                stack.close()
+                if attempt == 2:  # the first may have been idle for long, and closed by the server
+                    raise
+            except BaseException:
+                self.abandon()
+                raise
+        raise AssertionError
+
+    def more(self, asked: Asked) -> Answer:
+        """Read and lock more."""
+        return self._ask(asked, begin=False)
+
+    def _ask(self, asked: Asked, *, begin: bool) -> Answer:
+        run = self._run
+        with self._pipeline():
+            if begin:
+                self._there().execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+                moment = run("begin")
+            topics = asked.topics and run("topics_to_pause" if asked.pausing else "topics_of", names=list(asked.topics))
+            ids = [
+                asked.holders and run("holders", **self._names(asked.holders)),
+                asked.named and run("named", **self._names(asked.named)),
+            ]
+            due = [asked.due and self._lock("lock_due", asked.due)]
+            runs = [asked.run and self._lock("lock_run", asked.run)]
+            finished = [asked.finished and run("lock_finished", ids=numbers(asked.finished))]
+            due += [run("lock_due_of_topic", topic=topic, limit=limit) for topic, limit in asked.reserved]
+            if asked.lost:
+                runs.append(run("lock_lost", topics=numbers(asked.lost_of), limit=asked.lost))
+            nonces = asked.nonces and run("nonces", nonces=list(asked.nonces))
+            leases = asked.leases and run("next_leases", limit=asked.leases)
+            finished += [run("lock_old", **purged._asdict()) for purged in asked.purged]
+        now = self._now or 0
+        if begin:
+            [(now, self._id)] = moment.fetchall()
+        return Answer(
+            now,
+            _all([topics]),
+            _all(due),
+            _all(runs),
+            _all(finished),
+            [row[-1] for row in _all(ids)],
+            _all([leases]),
+            _all([nonces]),
+        )
+
+    def _names(self, names: Sequence[tuple[int, str]]) -> dict[str, Any]:
+        return {"topics": numbers(topic for topic, _ in names), "keys": [key for _, key in names]}
+
+    def _lock(self, name: str, asked: Sequence[tuple[Any, ...]]) -> Any:
+        more = {"lost": flags(row[2] for row in asked)} if name == "lock_run" else {}
+        return self._run(name, ids=numbers(row[0] for row in asked), bodies=flags(row[1] for row in asked), **more)
+
+    def bodies(self, ids: Sequence[int]) -> Mapping[int, bytes]:
+        """Return the bodies of jobs."""
+        with self._translated():
+            return {id: bytes(body) for id, body in self._run("bodies", ids=numbers(ids)).fetchall()}
+
+    def numbers(self, names: Sequence[str] | None, *, add: bool = False) -> Mapping[str, int]:
+        """Return the numbers of topics."""
+        if self._connection is None:
+            with self._use() as connection:
+                return self._numbers(connection, names, add=False)
+        return self._numbers(self._connection, names, add=add)
+
+    def _numbers(self, connection: Timed, names: Sequence[str] | None, *, add: bool) -> Mapping[str, int]:
+        name = "all_topics" if names is None else "topic_add" if add else "topics_of"
+        with self._translated():
+            rows = connection.execute(self._sql[name], {"names": None if names is None else list(names)}).fetchall()
+        return {row[1]: row[0] for row in rows}
+
+    # ---- the second trip --------------------------------------------------------------------------------------------
+
+    def commit(self, changes: Changes, near: int | None) -> Sequence[Sequence[Any]]:
+        """Write and commit; then read who looks as far as `near`."""
+        connection = self._there()
+        rows: Sequence[Sequence[Any]] = ()
+        try:
+            with self._pipeline() as pipeline:
+                self._write(changes)
+                connection.execute("COMMIT")
+                pipeline.sync()
+                if near is not None:
+                    seen = self._run("near", due=near)
+            if near is not None:
+                rows = seen.fetchall()
+        except StoreAway as error:
+            self.abandon()
+            if not self._happened():
+                raise StoreAway(f"{error}; nothing of it was stored") from error
+        self._end()
+        return rows
+
+    def _write(self, changes: Changes) -> None:
+        many = self._many
+        for place, gone in changes.deleted.items():
+            if gone:
+                topics, ids, states = zip(*gone, strict=True)
+                self._run(f"delete_{_PLACES[place]}", topics=numbers(topics), ids=numbers(ids), states=numbers(states))
+        if changes.gone:
+            self._run("delete_history", ids=numbers(changes.gone))
+            self._run("delete_job", ids=numbers(changes.gone))
+        many("insert_job", changes.new_jobs)
+        many("replace_job", changes.replaced)
+        for place, rows in changes.inserted.items():
+            many(f"insert_{_PLACES[place]}", rows)
+        for place, rows in changes.updated.items():
+            many(f"update_{_PLACES[place]}", rows)
+        many("insert_history", changes.attempts)
+        many("delete_key", changes.freed)
+        many("insert_key", changes.taken)
+        many("insert_count", changes.counts)
+        many("pause", changes.paused)
+        many("insert_nonce", changes.nonces)
+        if changes.forgets:
+            self._run("forget_nonces", kept=NONCES_KEPT, limit=changes.forgets)
+        for worker, topics in changes.announced.items():
+            self._run("announce", worker=worker, topics=_json(topics))
+
+    def _happened(self) -> bool:
+        """Whether the commit, in which the connection broke, took place. StoreAway if that cannot be learned."""
+        while True:
+            status = self._status(self._id)
+            if status != "in progress":
+                return status == "committed"
+            if time.monotonic() >= self._until:
+                raise StoreAway("the connection broke in a commit, and whether it happened is not known yet")
+            time.sleep(_LOOK)
+
+    def abandon(self) -> None:
+        """Roll back, if it has begun and not ended."""
+        connection, stack = self._connection, self._stack
+        self._connection = self._stack = None
+        if connection is None or stack is None:
+            return
+        if connection.closed:
+            _broken(stack)
+            return
+        try:
+            connection.execute("ROLLBACK")
+        except (psycopg.Error, StoreError):
+            _broken(stack)
+        else:
+            stack.close()
+
+    def _end(self) -> None:
+        stack = self._stack
+        self._connection = self._stack = None
+        if stack is not None:
+            stack.close()
+
+    # ---- statements -------------------------------------------------------------------------------------------------
+
+    def _there(self) -> Timed:
+        connection = self._connection
+        assert connection is not None
+        return connection
+
+    @contextmanager
+    def _pipeline(self) -> Iterator[Any]:
+        with self._translated(), self._there().pipeline() as pipeline:
+            yield pipeline
+
+    def _run(self, name: str, **values: Any) -> Any:
+        return self._there().execute(self._sql[name], {"now": self._now, **values})
+
+    def _many(self, name: str, rows: Sequence[Sequence[Any]]) -> None:
+        if rows:
+            self._there().execute(self._sql[name], columns(rows))
+
+
+def _all(cursors: Sequence[Any]) -> list[Any]:
+    return [row for cursor in cursors if cursor for row in cursor.fetchall()]
+
+
+def _broken(stack: ExitStack) -> None:
+    """Give a connection back as one that cannot be used."""
+    error = StoreError("broken")
+    stack.__exit__(type(error), error, None)
+
+
+def _json(topics: Sequence[str]) -> str | None:
+    return json.dumps(sorted(topics)) if topics else None

@@ -1,0 +1,86 @@
+-- name: begin
+SELECT {now}, pg_current_xact_id()::text
+
+-- name: topics_of
+SELECT id, name, paused FROM {p}topic WHERE name = ANY(%(names)s)
+
+-- In one order, as topics that are paused are written too.
+-- name: topics_to_pause
+SELECT id, name, paused FROM {p}topic WHERE name = ANY(%(names)s) ORDER BY id FOR UPDATE
+
+-- name: all_topics
+SELECT id, name FROM {p}topic
+
+-- name: holders
+SELECT n.place, k.job FROM unnest(%(topics)s::int[], %(keys)s::text[]) WITH ORDINALITY AS n (topic, key, place)
+JOIN {p}live_key k ON k.topic = n.topic AND k.key = n.key
+
+-- name: named
+SELECT k.job FROM unnest(%(topics)s::int[], %(keys)s::text[]) AS n (topic, key) CROSS JOIN LATERAL (
+    SELECT j.id AS job FROM {p}job j WHERE j.key = n.key AND j.topic = n.topic ORDER BY j.id DESC LIMIT 20
+) k
+
+-- Locks are taken table by table, by id, in the same order by everybody.
+-- name: lock_due
+SELECT j.id, j.topic, j.created, j.key, j.ttr, j.max_attempts, j.headers, length(j.body),
+    CASE WHEN w.body AND length(j.body) <= 65536 THEN j.body END,
+    d.due, d.claims, d.forgiven, d.lost, d.passed, d.error
+FROM unnest(%(ids)s::bigint[], %(bodies)s::boolean[]) AS w (id, body)
+JOIN {p}job j ON j.id = w.id JOIN {p}due d ON d.topic = j.topic AND d.id = j.id
+ORDER BY d.topic, d.id FOR UPDATE OF d
+
+-- name: lock_run
+SELECT j.id, j.topic, j.created, j.key, j.ttr, j.max_attempts, j.headers, length(j.body),
+    CASE WHEN w.body AND length(j.body) <= 65536 THEN j.body END,
+    r.due, r.claims, r.forgiven, r.lost, r.passed, r.error,
+    r.attempt, r.begun, r.started, r.lease, r.max_attempts, r.backoff, r.worker
+FROM unnest(%(ids)s::bigint[], %(bodies)s::boolean[], %(lost)s::boolean[]) AS w (id, body, lost)
+JOIN {p}run r ON r.id = w.id JOIN {p}job j ON j.id = r.id
+WHERE NOT w.lost OR r.lease <= {now}
+ORDER BY r.id FOR UPDATE OF r
+
+-- name: lock_finished
+SELECT j.id, j.topic, j.created, j.key, j.ttr, j.max_attempts, j.headers, length(j.body), NULL::bytea,
+    f.due, f.claims, f.forgiven, f.lost, f.passed, f.error,
+    f.attempt, f.started, f.worker, f.state, f.outcome, f.ended
+FROM unnest(%(ids)s::bigint[]) AS w (id)
+JOIN {p}job j ON j.id = w.id JOIN {p}finished f ON f.topic = j.topic AND f.state IN (0, 1, 2) AND f.id = j.id
+ORDER BY f.topic, f.state, f.id FOR UPDATE OF f
+
+-- name: lock_due_of_topic
+SELECT j.id, j.topic, j.created, j.key, j.ttr, j.max_attempts, j.headers, length(j.body),
+    CASE WHEN length(j.body) <= 65536 THEN j.body END,
+    d.due, d.claims, d.forgiven, d.lost, d.passed, d.error
+FROM {p}due d JOIN {p}job j ON j.id = d.id
+WHERE d.topic = %(topic)s AND d.due <= {now}
+ORDER BY d.due, d.id LIMIT %(limit)s FOR UPDATE OF d SKIP LOCKED
+
+-- name: lock_lost
+SELECT j.id, j.topic, j.created, j.key, j.ttr, j.max_attempts, j.headers, length(j.body),
+    CASE WHEN j.topic = ANY(%(topics)s::int[]) AND length(j.body) <= 65536 THEN j.body END,
+    r.due, r.claims, r.forgiven, r.lost, r.passed, r.error,
+    r.attempt, r.begun, r.started, r.lease, r.max_attempts, r.backoff, r.worker
+FROM {p}run r JOIN {p}job j ON j.id = r.id
+WHERE r.lease <= {now}
+ORDER BY r.lease LIMIT %(limit)s FOR UPDATE OF r SKIP LOCKED
+
+-- name: next_leases
+SELECT id, lease FROM {p}run WHERE lease > {now} ORDER BY lease LIMIT %(limit)s
+
+-- name: lock_old
+SELECT j.id, j.topic, j.created, j.key, j.ttr, j.max_attempts, j.headers, length(j.body), NULL::bytea,
+    f.due, f.claims, f.forgiven, f.lost, f.passed, f.error,
+    f.attempt, f.started, f.worker, f.state, f.outcome, f.ended
+FROM {p}finished f JOIN {p}job j ON j.id = f.id
+WHERE f.state = %(state)s AND f.ended <= {now} - %(age)s AND (%(topic)s::int IS NULL OR f.topic = %(topic)s::int)
+ORDER BY f.ended LIMIT %(limit)s FOR UPDATE OF f SKIP LOCKED
+
+-- name: bodies
+SELECT id, body FROM {p}job WHERE id = ANY(%(ids)s::bigint[])
+
+-- name: topic_add
+INSERT INTO {p}topic (name) SELECT name FROM unnest(%(names)s::text[]) AS n (name) ORDER BY name
+ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING id, name
+
+-- name: nonces
+SELECT nonce, at, ids FROM {p}nonce WHERE nonce = ANY(%(nonces)s)

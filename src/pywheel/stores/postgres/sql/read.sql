@@ -1,0 +1,121 @@
+-- name: look
+SELECT j.id, j.topic, j.created, j.key, j.ttr, j.max_attempts, j.headers, length(j.body), j.body,
+    coalesce(d.due, r.due, f.due), coalesce(d.claims, r.claims, f.claims), coalesce(d.forgiven, r.forgiven, f.forgiven),
+    coalesce(d.lost, r.lost, f.lost), coalesce(d.passed, r.passed, f.passed), coalesce(d.error, r.error, f.error),
+    CASE WHEN d.id IS NOT NULL THEN 0 WHEN r.id IS NOT NULL THEN 1 ELSE 2 END,
+    r.attempt, r.begun, r.started, r.lease, r.max_attempts, r.backoff, r.worker,
+    f.attempt, f.started, f.worker, f.state, f.outcome, f.ended
+FROM ({ids}) w
+JOIN {p}job j ON j.id = w.id
+LEFT JOIN {p}due d ON d.topic = j.topic AND d.id = j.id
+LEFT JOIN {p}run r ON r.id = j.id
+LEFT JOIN {p}finished f ON f.topic = j.topic AND f.state IN (0, 1, 2) AND f.id = j.id
+ORDER BY j.id
+
+-- name: ids_given
+SELECT id FROM unnest(%(ids)s::bigint[]) AS w (id)
+
+-- name: ids_named
+(SELECT job AS id FROM {p}live_key WHERE topic = %(topic)s AND key = %(key)s)
+UNION (SELECT id FROM {p}job WHERE topic = %(topic)s AND key = %(key)s ORDER BY id DESC LIMIT 20)
+
+-- name: ids_of_key
+SELECT id FROM {p}job WHERE key = %(key)s AND (%(topic)s::int IS NULL OR topic = %(topic)s) AND id > %(after)s
+ORDER BY id LIMIT %(limit)s
+
+-- name: ids_all
+SELECT id FROM {p}job WHERE id > %(after)s ORDER BY id LIMIT %(limit)s
+
+-- name: ids_of_topic
+SELECT id FROM (
+    (SELECT id FROM {p}due WHERE topic = %(topic)s AND id > %(after)s ORDER BY id LIMIT %(limit)s)
+    UNION ALL (SELECT id FROM {p}run WHERE topic = %(topic)s AND id > %(after)s ORDER BY id LIMIT %(limit)s)
+    UNION ALL (SELECT id FROM {p}finished WHERE topic = %(topic)s AND state = 0 AND id > %(after)s ORDER BY id LIMIT %(limit)s)
+    UNION ALL (SELECT id FROM {p}finished WHERE topic = %(topic)s AND state = 1 AND id > %(after)s ORDER BY id LIMIT %(limit)s)
+    UNION ALL (SELECT id FROM {p}finished WHERE topic = %(topic)s AND state = 2 AND id > %(after)s ORDER BY id LIMIT %(limit)s)
+) found ORDER BY id LIMIT %(limit)s
+
+-- name: ids_delayed
+SELECT id FROM (
+    (SELECT d.id FROM {p}topic t CROSS JOIN LATERAL (
+        SELECT id FROM {p}due WHERE topic = t.id AND id > %(after)s ORDER BY id LIMIT %(limit)s
+    ) d WHERE %(topic)s::int IS NULL OR t.id = %(topic)s ORDER BY d.id LIMIT %(limit)s)
+    UNION ALL (
+        SELECT id FROM {p}run WHERE lease <= %(now)s AND (%(topic)s::int IS NULL OR topic = %(topic)s) AND id > %(after)s
+        ORDER BY id LIMIT %(limit)s
+    )
+) found ORDER BY id LIMIT %(limit)s
+
+-- name: ids_running
+SELECT id FROM {p}run WHERE lease > %(now)s AND (%(topic)s::int IS NULL OR topic = %(topic)s) AND id > %(after)s
+ORDER BY id LIMIT %(limit)s
+
+-- Those too whose lease is over, and who have no attempt left.
+-- name: ids_finished
+SELECT id FROM (
+    (SELECT f.id FROM {p}topic t CROSS JOIN LATERAL (
+        SELECT id FROM {p}finished WHERE topic = t.id AND state = %(state)s AND id > %(after)s ORDER BY id LIMIT %(limit)s
+    ) f WHERE %(topic)s::int IS NULL OR t.id = %(topic)s ORDER BY f.id LIMIT %(limit)s)
+    UNION ALL (
+        SELECT id FROM {p}run WHERE %(state)s = 2 AND lease <= %(now)s AND (%(topic)s::int IS NULL OR topic = %(topic)s)
+            AND id > %(after)s
+        ORDER BY id LIMIT %(limit)s
+    )
+) found ORDER BY id LIMIT %(limit)s
+
+-- In one statement, so of one moment: what is counted, and what is running.
+-- name: counts
+SELECT t.name, c.live, c.done, c.dead, c.cancelled, r.states
+FROM {p}topic t
+LEFT JOIN (
+    SELECT topic, sum(live)::bigint AS live, sum(done)::bigint AS done, sum(dead)::bigint AS dead,
+        sum(cancelled)::bigint AS cancelled
+    FROM {p}count GROUP BY topic
+) c ON c.topic = t.id
+LEFT JOIN (
+    SELECT topic, array_agg(ARRAY[begun, over, spent, jobs]) AS states FROM (
+        SELECT topic, begun::int AS begun, (lease <= %(now)s)::int AS over, (attempt >= max_attempts)::int AS spent,
+            count(*)::int AS jobs
+        FROM {p}run GROUP BY 1, 2, 3, 4
+    ) s GROUP BY topic
+) r ON r.topic = t.id
+ORDER BY t.name
+
+-- name: topics
+SELECT name, paused FROM {p}topic ORDER BY name
+
+-- name: history
+SELECT claim, attempt, started, ended, outcome, worker, error FROM {p}history WHERE job = %(id)s ORDER BY claim
+
+-- A span: topic, shards, due and id after which, due until which. In the order of the loops, so that the limit ends them.
+-- name: windows
+SELECT d.due, d.id, s.place
+FROM unnest(%(topics)s::int[], %(shards)s::bigint[], %(dues)s::bigint[], %(ids)s::bigint[], %(untils)s::bigint[])
+    WITH ORDINALITY AS s (topic, shards, due, id, until, place)
+CROSS JOIN LATERAL (
+    SELECT d.due, d.id FROM {p}due d
+    WHERE d.topic = s.topic AND (d.due, d.id) > (s.due, s.id) AND d.due <= s.until AND (s.shards >> (d.id & 31)::int) & 1 = 1
+        AND NOT (SELECT paused FROM {p}topic WHERE id = s.topic)
+    ORDER BY d.due, d.id LIMIT %(limit)s
+) d
+LIMIT %(limit)s
+
+-- name: first_dues
+SELECT s.place, (
+    SELECT coalesce(min(d.due) FILTER (WHERE (s.shards >> (d.id & 31)::int) & 1 = 1), CASE WHEN count(*) = 256 THEN max(d.due) END)
+    FROM (
+        SELECT due, id FROM {p}due WHERE topic = s.topic AND due > s.until ORDER BY due, id LIMIT 256
+    ) d
+)
+FROM unnest(%(topics)s::int[], %(shards)s::bigint[], %(untils)s::bigint[]) WITH ORDINALITY AS s (topic, shards, until, place)
+
+-- name: lost
+SELECT id, topic, claims, attempt, begun, lease, max_attempts, backoff, due FROM {p}run
+WHERE lease <= %(now)s AND topic = ANY(%(topics)s::int[])
+
+-- name: next_lease
+SELECT min(lease) FROM {p}run
+
+-- name: due_now
+SELECT d.due, d.id, d.topic FROM unnest(%(ids)s::bigint[]) WITH ORDINALITY AS w (id, place)
+JOIN {p}job j ON j.id = w.id JOIN {p}due d ON d.topic = j.topic AND d.id = j.id ORDER BY w.place

@@ -1,0 +1,93 @@
+-- name: delete_due
+DELETE FROM {p}due d USING unnest(%(topics)s::int[], %(ids)s::bigint[]) AS w (topic, id) WHERE d.topic = w.topic AND d.id = w.id
+
+-- name: delete_run
+DELETE FROM {p}run r USING unnest(%(ids)s::bigint[]) AS w (id) WHERE r.id = w.id
+
+-- name: delete_finished
+DELETE FROM {p}finished f USING unnest(%(topics)s::int[], %(states)s::smallint[], %(ids)s::bigint[]) AS w (topic, state, id)
+WHERE f.topic = w.topic AND f.state = w.state AND f.id = w.id
+
+-- name: insert_due
+INSERT INTO {p}due (topic, id, due, claims, forgiven, lost, passed, error)
+SELECT * FROM unnest(%s::int[], %s::bigint[], %s::bigint[], %s::int[], %s::int[], %s::smallint[], %s::boolean[], %s::text[])
+
+-- name: insert_run
+INSERT INTO {p}run (topic, id, due, claims, forgiven, lost, passed, error, attempt, begun, started, lease, max_attempts, backoff,
+    worker)
+SELECT * FROM unnest(%s::int[], %s::bigint[], %s::bigint[], %s::int[], %s::int[], %s::smallint[], %s::boolean[], %s::text[],
+    %s::int[], %s::boolean[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::text[])
+
+-- name: insert_finished
+INSERT INTO {p}finished (topic, id, due, claims, forgiven, lost, passed, error, attempt, started, worker, state, outcome, ended)
+SELECT * FROM unnest(%s::int[], %s::bigint[], %s::bigint[], %s::int[], %s::int[], %s::smallint[], %s::boolean[], %s::text[],
+    %s::int[], %s::bigint[], %s::text[], %s::smallint[], %s::smallint[], %s::bigint[])
+
+-- name: update_due
+UPDATE {p}due d SET due = w.due, claims = w.claims, forgiven = w.forgiven, lost = w.lost, passed = w.passed, error = w.error
+FROM unnest(%s::bigint[], %s::bigint[], %s::int[], %s::int[], %s::smallint[], %s::boolean[], %s::text[])
+    AS w (id, due, claims, forgiven, lost, passed, error), {p}job j
+WHERE j.id = w.id AND d.topic = j.topic AND d.id = w.id
+
+-- name: update_run
+UPDATE {p}run r SET due = w.due, claims = w.claims, forgiven = w.forgiven, lost = w.lost, passed = w.passed, error = w.error,
+    attempt = w.attempt, begun = w.begun, started = w.started, lease = w.lease, max_attempts = w.max_attempts,
+    backoff = w.backoff, worker = w.worker
+FROM unnest(%s::bigint[], %s::bigint[], %s::int[], %s::int[], %s::smallint[], %s::boolean[], %s::text[],
+    %s::int[], %s::boolean[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::text[])
+    AS w (id, due, claims, forgiven, lost, passed, error, attempt, begun, started, lease, max_attempts, backoff, worker)
+WHERE r.id = w.id
+
+-- name: insert_job
+INSERT INTO {p}job (id, topic, created, key, ttr, max_attempts, headers, body)
+SELECT * FROM unnest(%s::bigint[], %s::int[], %s::bigint[], %s::text[], %s::bigint[], %s::bigint[], %s::text[], %s::bytea[])
+
+-- name: replace_job
+UPDATE {p}job j SET ttr = w.ttr, max_attempts = w.max_attempts, headers = w.headers, body = w.body
+FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::text[], %s::bytea[]) AS w (id, ttr, max_attempts, headers, body)
+WHERE j.id = w.id
+
+-- name: delete_job
+DELETE FROM {p}job j USING unnest(%(ids)s::bigint[]) AS w (id) WHERE j.id = w.id
+
+-- name: delete_history
+DELETE FROM {p}history h USING unnest(%(ids)s::bigint[]) AS w (id) WHERE h.job = w.id
+
+-- name: insert_history
+INSERT INTO {p}history (job, claim, attempt, started, ended, outcome, worker, error)
+SELECT * FROM unnest(%s::bigint[], %s::int[], %s::int[], %s::bigint[], %s::bigint[], %s::smallint[], %s::text[], %s::text[])
+
+-- name: delete_key
+DELETE FROM {p}live_key k USING unnest(%s::int[], %s::text[]) AS w (topic, key) WHERE k.topic = w.topic AND k.key = w.key
+
+-- name: insert_key
+INSERT INTO {p}live_key (topic, key, job) SELECT * FROM unnest(%s::int[], %s::text[], %s::bigint[])
+
+-- name: insert_count
+INSERT INTO {p}count (topic, live, done, dead, cancelled)
+SELECT * FROM unnest(%s::int[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[])
+
+-- name: pause
+UPDATE {p}topic t SET paused = w.paused, stirred = nextval('{p}stir')
+FROM unnest(%s::int[], %s::boolean[]) AS w (id, paused) WHERE t.id = w.id
+
+-- name: announce
+INSERT INTO {p}worker (name, topics, beat) VALUES (%(worker)s, %(topics)s, {now})
+ON CONFLICT (name) DO UPDATE SET topics = excluded.topics
+
+-- Some of what is in the counts, in fewer rows; what others count now stays.
+-- name: fold
+WITH part AS (
+    DELETE FROM {p}count WHERE seq IN (SELECT seq FROM {p}count ORDER BY seq LIMIT 2000 FOR UPDATE SKIP LOCKED)
+    RETURNING topic, live, done, dead, cancelled
+)
+INSERT INTO {p}count (topic, live, done, dead, cancelled)
+SELECT topic, sum(live), sum(done), sum(dead), sum(cancelled) FROM part GROUP BY topic
+
+-- name: insert_nonce
+INSERT INTO {p}nonce (nonce, at, ids) SELECT * FROM unnest(%s::text[], %s::bigint[], %s::text[])
+
+-- name: forget_nonces
+DELETE FROM {p}nonce WHERE nonce IN (
+    SELECT nonce FROM {p}nonce WHERE at <= {now} - %(kept)s ORDER BY at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+)

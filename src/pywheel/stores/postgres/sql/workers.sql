@@ -1,0 +1,47 @@
+-- name: worker_add
+INSERT INTO {p}worker (name, beat, stopped, pid, began)
+SELECT %(name)s, {now}, coalesce((SELECT max(stirred) FROM {p}topic), 0), pid, floor(extract(epoch FROM backend_start) * 1000)
+FROM (SELECT pg_backend_pid() AS me) b LEFT JOIN pg_stat_activity a ON a.pid = b.me AND %(listens)s
+RETURNING stopped
+
+-- name: worker_remove
+DELETE FROM {p}worker WHERE name = %(name)s
+
+-- name: beat
+UPDATE {p}worker SET beat = {now}, behind = %(behind)s WHERE name = %(name)s
+
+-- name: publish
+UPDATE {p}worker SET horizon = %(horizon)s WHERE name = %(name)s
+
+-- name: quiet
+UPDATE {p}worker SET stopped = %(stirred)s WHERE name = %(name)s
+
+-- name: stirred
+SELECT coalesce(max(stirred), 0) FROM {p}topic
+
+-- name: roster
+SELECT w.name, w.topics, w.beat, w.horizon, w.behind, w.stopped,
+    w.pid IS NOT NULL AND NOT EXISTS (
+        SELECT 1 FROM pg_stat_activity a WHERE a.pid = w.pid AND floor(extract(epoch FROM a.backend_start) * 1000) = w.began
+    ),
+    {now}
+FROM {p}worker w ORDER BY w.name
+
+-- name: near
+SELECT w.name, w.topics, w.beat, w.horizon, w.behind, w.stopped, false FROM {p}worker w
+WHERE EXISTS (SELECT 1 FROM {p}worker f WHERE f.topics IS NOT NULL AND f.horizon >= %(due)s) ORDER BY w.name
+
+-- name: pause_of
+SELECT paused, stirred FROM {p}topic WHERE name = %(topic)s
+
+-- name: forget_workers
+DELETE FROM {p}worker WHERE beat < {now} - %(age)s
+
+-- name: notify
+SELECT pg_notify(channel, payload) FROM unnest(%(channels)s::text[], %(payloads)s::text[]) AS n (channel, payload)
+
+-- name: now
+SELECT {now}
+
+-- name: status
+SELECT pg_xact_status(%(id)s::xid8)

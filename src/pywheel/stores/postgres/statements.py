@@ -1,0 +1,40 @@
+"""The SQL of this store, read once from the .sql files beside it. A statement follows a line ``-- name: its_name``.
+
+In it ``{p}`` stands for schema and prefix of the tables, and ``{now}`` for the time: a test's, or the server's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.resources import files
+from typing import Final
+
+__all__ = ["migrations", "statements"]
+
+_FOLDER: Final = files(__package__) / "sql"
+_NOW: Final = "coalesce(%(now)s::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)"
+
+
+@lru_cache(maxsize=64)
+def statements(tables: str) -> Mapping[str, str]:
+    """Return the statements by name, for tables whose names begin so."""
+    found: dict[str, str] = {}
+    for name in ("put", "load", "store", "read", "workers"):
+        for part in (_FOLDER / f"{name}.sql").read_text("utf-8").split("-- name: ")[1:]:
+            title, _, text = part.partition("\n")
+            text = "\n".join(line for line in text.splitlines() if not line.startswith("--"))
+            found[title.strip()] = text.strip().replace("{p}", tables).replace("{now}", _NOW)
+    look = found.pop("look")
+    for name in [name for name in found if name.startswith("ids_")]:
+        found[f"look_{name}"] = look.replace("{ids}", found.pop(name))
+    return found
+
+
+def migrations(schema: str | None, prefix: str) -> list[str]:
+    """Return the scripts that lead from one version to the next, from version 0 on."""
+    tables = prefix if schema is None else f'"{schema}".{prefix}'
+    folder = _FOLDER / "migrations"
+    scripts = [entry.read_text("utf-8") for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)]
+    # The name of an index has no schema of its own.
+    return [script.replace("INDEX {p}", f"INDEX {prefix}").replace("{p}", tables) for script in scripts]

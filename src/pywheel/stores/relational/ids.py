@@ -1,0 +1,38 @@
+"""Ids, taken from the store in blocks before they are used: what is sent twice is stored once."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+__all__ = ["Ids"]
+
+_FIRST: Final = 1  # one that is not used would leave a shard out
+_MOST: Final = 1_024
+
+
+class Ids:
+    """Ids that belong to this process, in order. `draw` gives so many new ones. For whoever commits, one at a time."""
+
+    def __init__(self, draw: Callable[[int], Sequence[int]]) -> None:
+        self._draw = draw
+        self._left: deque[int] = deque()
+        self._block = _FIRST
+
+    def take(self, count: int) -> Iterator[int]:
+        """Return an iterator over so many ids, of which those that it has not given stay here."""
+        if len(self._left) < count:
+            self._left.extend(self._draw(max(count - len(self._left), self._block)))
+            self._block = min(2 * self._block, _MOST)
+        return _popped(self._left)
+
+    def many(self, count: int) -> list[int]:
+        """Return so many ids."""
+        return list(islice(self.take(count), count))
+
+
+def _popped(ids: deque[int]) -> Iterator[int]:
+    while ids:
+        yield ids.popleft()

@@ -1,0 +1,299 @@
+"""The part of a store that a transaction has read, with the logic of the store in memory on top.
+
+What a command does to a job is written once, in `stores.memory.commands`: here it works on the jobs that were read and
+locked. Those it does not find are, for it, not there; `wanted` sees to it that all that matter are.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import insort
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import IntEnum
+from typing import Any, Final
+
+from ..._errors import PywheelError
+from ...clock import Clock
+from ...jobs import commands as c
+from ...jobs.checks import MOST
+from ...jobs.job import Attempt, Job, NewJob, Outcome, State
+from ...jobs.lifecycle import Run
+from ..memory.commands import MemoryCommands
+from ..memory.state import Entry
+
+__all__ = ["FINISHED", "OUTCOMES", "Part", "Place", "Read", "Told", "due_row", "finished_row", "run_row", "with_bodies"]
+
+FINISHED: Final = (State.DONE, State.CANCELLED, State.DEAD)
+"""The states that the column `state` numbers."""
+OUTCOMES: Final = (Outcome.DONE, Outcome.CANCELLED, Outcome.FAILED, Outcome.LOST, Outcome.RELEASED)
+"""The outcomes that the column `outcome` numbers."""
+
+
+class Place(IntEnum):
+    """In which of the tables a job stands: in exactly one."""
+
+    DUE = 0
+    RUN = 1
+    FINISHED = 2
+
+
+class Read(Entry):
+    """A job that was read, and where it stood."""
+
+    __slots__ = ("_size", "finished", "given", "last", "place", "row", "unread")
+
+    def __init__(self, id: int, new: NewJob, due: int, created: int, size: int) -> None:
+        super().__init__(id, new, due, created)
+        self._size = size
+        self.given = new
+        self.unread = False  # whether its body was left in the store, until it is known to be claimed
+        self.place = Place.DUE
+        self.finished = -1  # the number of the state in which it was finished
+        self.last: Attempt | None = None  # the attempt that finished it
+        self.row: tuple[Any, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """The length of the body."""
+        return self._size if self.new is self.given else len(self.new.body)
+
+
+class Told:
+    """What is to be told after the commit, in the place of the workers of a store in memory."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[int, tuple[str, int]] = {}  # id: topic, and the earliest due time it has or had
+        self.stirred: dict[str, bool] = {}
+        self.announced: dict[str, tuple[str, ...]] = {}
+
+    def changed(self, id: int, topic: str, due: int) -> None:
+        """Note that a job is, or was until now, due then."""
+        before = self.jobs.get(id)
+        self.jobs[id] = (topic, due if before is None else min(due, before[1]))
+
+    def stir(self, topic: str, paused: bool) -> None:
+        """Note that a topic was paused or resumed."""
+        self.stirred[topic] = paused
+
+    def announce(self, worker: str, topics: tuple[str, ...]) -> None:
+        """Note which topics a worker handles."""
+        self.announced[worker] = topics
+
+    def ring(self) -> None:
+        """Do nothing: others are told once all is committed."""
+
+
+class _Moment(Clock):
+    """The time of a transaction."""
+
+    def __init__(self, now: int) -> None:
+        self._now = now
+
+    def time_ns(self) -> int:
+        return self._now * 1_000_000
+
+    def wall(self) -> int:
+        return self._now
+
+
+class Part(MemoryCommands):
+    """Jobs that were read, and are locked, at a moment of the store's clock."""
+
+    def __init__(self, now: int, ids: Iterator[int], draw: Callable[[], float]) -> None:
+        super().__init__("", _Moment(now))
+        self.now = now
+        self.draw = draw
+        self.told = self._presence = Told()  # type: ignore[assignment]
+        self.read: dict[int, Read] = {}
+        self.kept: dict[tuple[str, str], int] = {}  # who had which key
+        self.paused_before: dict[str, bool] = {}
+        self.forgets = 0  # so many nonces, if they are old
+        self.nonces_before: set[str] = set()
+        self.leases: list[tuple[int, int]] = []  # job and lease, of the first that are not over
+        self._ids = ids
+        self._last = MOST
+
+    def _new_id(self) -> int:
+        return next(self._ids)
+
+    # ---- reading ----------------------------------------------------------------------------------------------------
+
+    def topic(self, name: str, paused: bool) -> None:
+        """Take in whether a topic is paused."""
+        self._paused[name] = self.paused_before[name] = paused
+
+    def nonce(self, nonce: str, when: int, ids: str) -> None:
+        """Take in a nonce that is known."""
+        self._nonces[nonce] = (when, json.loads(ids))
+        self.nonces_before.add(nonce)
+
+    def load_due(self, rows: Iterable[Sequence[Any]], names: Mapping[int, str]) -> None:
+        """Take in delayed jobs."""
+        for row in rows:
+            if row[0] not in self.read:
+                entry = self._load(row, names, Place.DUE)
+                insort(self._due[entry.new.topic], (entry.due, entry.id))
+                entry.row = due_row(entry)
+
+    def load_run(self, rows: Iterable[Sequence[Any]], names: Mapping[int, str]) -> None:
+        """Take in running jobs."""
+        for row in rows:
+            if row[0] not in self.read:
+                entry = self._load(row, names, Place.RUN)
+                attempt, begun, entry.started, lease, most, backoff, entry.worker = row[15:]
+                entry.run = Run(entry.claims, attempt, bool(begun), lease, most, backoff)
+                self._running[entry.id] = entry
+                entry.row = run_row(entry)
+
+    def load_finished(self, rows: Iterable[Sequence[Any]], names: Mapping[int, str]) -> None:
+        """Take in finished jobs."""
+        for row in rows:
+            if row[0] not in self.read:
+                entry = self._load(row, names, Place.FINISHED)
+                attempt, started, worker, state, outcome, entry.ended = row[15:]
+                entry.state, entry.finished = FINISHED[state], state
+                ending = OUTCOMES[outcome]
+                error = entry.error if ending is Outcome.FAILED else None
+                entry.last = Attempt(entry.claims, attempt or 0, started, entry.ended, ending, worker, error)
+                insort(self._ended[entry.state], (entry.ended, entry.id))
+
+    def _load(self, row: Sequence[Any], names: Mapping[int, str], place: Place) -> Read:
+        id, number, created, key, ttr, limit, headers, size, body, due, claims, forgiven, lost, passed, error = row[:15]
+        topic = names[number]
+        new = NewJob(topic, b"" if body is None else bytes(body), due, key, ttr, limit, headers and json.loads(headers))
+        entry = Read(id, new, due, created, size)
+        entry.place, entry.unread = place, body is None
+        entry.claims, entry.forgiven, entry.lost = claims or 0, forgiven or 0, lost or 0
+        entry.passed, entry.error = bool(passed), error
+        self.read[id] = entry
+        self._jobs[id] = entry
+        if key is not None:
+            name = (topic, key)
+            insort(self._named[name], id)
+            if place is not Place.FINISHED and not passed:
+                self._keys[name] = self.kept[name] = id
+        return entry
+
+    # ---- deciding ---------------------------------------------------------------------------------------------------
+
+    def run(self, commands: Sequence[c.Command[Any]]) -> list[Any]:
+        """Return the outcomes of the commands, in order."""
+        outcomes: list[Any] = []
+        for command in commands:
+            try:
+                outcomes.append(self._apply[type(command)](command))
+            except PywheelError as refusal:
+                outcomes.append(refusal)
+        return outcomes
+
+    def _forget_nonces(self, now: int, limit: int) -> None:  # noqa: ARG002
+        """Leave that to the database."""
+        self.forgets += limit
+
+    def _expire(self, command: c.Expire) -> c.Expired:
+        outcome = super()._expire(command)
+        others = min((lease for id, lease in self.leases if id not in self._jobs), default=None)
+        both = [lease for lease in (outcome.next_lease, others) if lease is not None]
+        return c.Expired(outcome.ended, min(both, default=None))
+
+    def entries(self) -> Iterator[tuple[int, Read | None, Entry | None]]:
+        """Yield each job by id: as it was read, None if it is new, and as it is now, None if it was forgotten."""
+        for id, read in self.read.items():
+            yield id, read, self._jobs.get(id)
+        for id, entry in self._jobs.items():
+            if id not in self.read:
+                yield id, None, entry
+
+    @property
+    def tally(self) -> dict[str, dict[State, int]]:
+        """By how many the jobs of a topic in each state have become more."""
+        return self._tally
+
+    @property
+    def keys(self) -> dict[tuple[str, str], int]:
+        """Who has which key now."""
+        return self._keys
+
+    @property
+    def paused(self) -> dict[str, bool]:
+        """Which of the topics named are paused; those that were put to for the first time among them."""
+        return self._paused
+
+    @property
+    def nonces(self) -> list[tuple[str, int, str]]:
+        """The new ones: when, and the ids as JSON."""
+        known = self.nonces_before
+        return [(nonce, when, json.dumps(ids)) for nonce, (when, ids) in self._nonces.items() if nonce not in known]
+
+    def without_bodies(self, outcomes: Sequence[Any]) -> list[int]:
+        """Return the ids of claimed jobs whose bodies are still to be read."""
+        return [job.id for job in _claimed(outcomes) if (read := self.read.get(job.id)) is not None and read.unread]
+
+
+def with_bodies(outcomes: list[Any], bodies: Mapping[int, bytes]) -> list[Any]:
+    """Return outcomes with the bodies of claimed jobs put in."""
+
+    def full(jobs: list[Job]) -> list[Job]:
+        return [job._replace(body=bodies[job.id]) if job.id in bodies else job for job in jobs]
+
+    return [
+        outcome._replace(jobs=full(outcome.jobs))
+        if isinstance(outcome, c.Claimed)
+        else full(outcome)
+        if isinstance(outcome, list) and outcome and isinstance(outcome[0], Job)
+        else outcome
+        for outcome in outcomes
+    ]
+
+
+def _claimed(outcomes: Sequence[Any]) -> Iterator[Job]:
+    for outcome in outcomes:
+        jobs = outcome.jobs if isinstance(outcome, c.Claimed) else outcome
+        if isinstance(jobs, list) and jobs and isinstance(jobs[0], Job):
+            yield from jobs
+
+
+# ---- rows of the three tables, but for the topic: NULL is 0 there, and takes no room --------------------------------
+
+
+def due_row(entry: Entry) -> tuple[Any, ...]:
+    """Return what stands in the table of delayed jobs."""
+    return (
+        entry.id,
+        entry.due,
+        entry.claims or None,
+        entry.forgiven or None,
+        entry.lost or None,
+        entry.passed or None,
+        entry.error,
+    )
+
+
+def run_row(entry: Entry) -> tuple[Any, ...]:
+    """Return what stands in the table of running jobs."""
+    run = entry.run
+    assert run is not None
+    return (
+        *due_row(entry),
+        run.attempt,
+        run.begun,
+        entry.started,
+        run.lease,
+        run.max_attempts,
+        run.backoff,
+        entry.worker,
+    )
+
+
+def finished_row(entry: Entry, last: Attempt) -> tuple[Any, ...]:
+    """Return what stands in the table of finished jobs: the attempt that finished it too."""
+    assert last.outcome is not None
+    return (
+        *due_row(entry),
+        last.attempt or None,
+        last.started,
+        last.worker,
+        FINISHED.index(entry.state),
+        OUTCOMES.index(last.outcome),
+        entry.ended,
+    )

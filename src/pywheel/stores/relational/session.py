@@ -1,0 +1,84 @@
+"""What a database does for a transaction: two trips to the server, of which the second commits."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..._errors import StoreBusy
+from .changes import Changes
+
+__all__ = ["Answer", "Asked", "Conflict", "Purged", "Session"]
+
+
+class Conflict(StoreBusy):
+    """Another transaction came first: begin anew, and see what it has done."""
+
+
+class Purged(NamedTuple):
+    """Finished jobs to be forgotten."""
+
+    state: int
+    age: int
+    topic: int | None
+    limit: int
+
+
+class Asked(NamedTuple):
+    """What is to be read and locked. Topics are numbers."""
+
+    due: Sequence[tuple[int, bool]] = ()  # id, and whether its body matters
+    run: Sequence[tuple[int, bool, bool]] = ()  # id, body, and whether only if its lease is over
+    finished: Sequence[int] = ()
+    topics: Sequence[str] = ()  # whether they are paused
+    pausing: bool = False  # and they are locked
+    holders: Sequence[tuple[int, str]] = ()  # topic and key: who has it
+    named: Sequence[tuple[int, str]] = ()  # topic and key: the latest with it
+    reserved: Sequence[tuple[int, int]] = ()  # topic, and how many that are due; those that others lock are left out
+    lost: int = 0  # how many whose lease is over; those that others lock are left out
+    lost_of: Sequence[int] = ()  # topics of which they come with their bodies
+    leases: int = 0  # how many of the first leases that are not over
+    purged: Sequence[Purged] = ()
+    nonces: Sequence[str] = ()
+
+
+class Answer(NamedTuple):
+    """What was found."""
+
+    now: int
+    topics: Sequence[tuple[int, str, bool]] = ()
+    due: Sequence[Sequence[Any]] = ()
+    run: Sequence[Sequence[Any]] = ()
+    finished: Sequence[Sequence[Any]] = ()
+    ids: Sequence[int] = ()  # of `holders` and `named`
+    leases: Sequence[tuple[int, int]] = ()  # job and lease
+    nonces: Sequence[tuple[str, int, str]] = ()  # nonce, when, ids as JSON
+
+
+class Session(ABC):
+    """A transaction on a connection of its own. Each method is one trip; Conflict if it must begin anew."""
+
+    @abstractmethod
+    def begin(self, asked: Asked) -> Answer:
+        """Begin, and read and lock what is asked for."""
+
+    @abstractmethod
+    def more(self, asked: Asked) -> Answer:
+        """Read and lock more; `now` is any."""
+
+    @abstractmethod
+    def bodies(self, ids: Sequence[int]) -> Mapping[int, bytes]:
+        """Return the bodies of jobs."""
+
+    @abstractmethod
+    def numbers(self, names: Sequence[str] | None, *, add: bool = False) -> Mapping[str, int]:
+        """Return the numbers of topics, of all for None; those that are new are stored if `add` says so."""
+
+    @abstractmethod
+    def commit(self, changes: Changes, near: int | None) -> Sequence[Sequence[Any]]:
+        """Write and commit. Return the rows of workers if one of their horizons is at least `near`, read afterwards."""
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """End it without a change."""

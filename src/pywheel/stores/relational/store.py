@@ -1,0 +1,273 @@
+"""A store in a relational database on a server: what does not depend on which."""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from ..._errors import StoreBusy, StoreClosed, StoreError
+from ...clock import Clock
+from ...jobs.commands import Command, Expire, Put
+from ...jobs.job import NewJob
+from ..checks import sound
+from ..contract import Durability, Store
+from ..group_commit import Commit, GroupCommit
+from ..notifier import Member, Notifier
+from ..server_clock import ServerClock
+from .connections import CLOSED
+from .ids import Ids
+from .notifier import RelationalNotifier
+from .part import Told
+from .presence import Presence, WorkerQueries
+from .session import Conflict, Session
+from .topics import Topics
+from .transaction import Done, transact
+
+__all__ = ["RelationalStore"]
+
+_NEVER: Final = 2**62
+_TRIES: Final = 12
+_FOLD: Final = 500  # rows of counts after which they are summed up
+_LEASES: Final = 1.0  # seconds that the next lease, as it was read, is good for: then others may have given some
+_FAR: Final = 2_000  # ms by which the server's clock may be off what is known of it here
+
+
+class RelationalStore(Store):
+    """Jobs in narrow tables that they move through. Threads share a transaction; its second trip commits."""
+
+    durability: Durability = "fsync"
+
+    def __init__(self, url: str, clock: Clock | None, seconds: float) -> None:
+        self.url = url
+        self.clock = clock or ServerClock()
+        self._told_now = clock  # what a test passes; else the server's own clock counts
+        self._seconds = seconds
+        self._topics = Topics()
+        self._ids = Ids(self._draw_ids)
+        self._group_commit = GroupCommit(self._transact, self._separate, seconds)
+        self._presence = Presence(self._workers(), self.clock)
+        self._closed = False
+        self._counted = 0
+        self._lease: tuple[float, int | None] | None = None  # when it was read, and what
+        self._given = _NEVER  # the earliest lease that this process gave since
+        _STORES.add(self)
+
+    # ---- what a database does ---------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _workers(self) -> WorkerQueries:
+        """Return what it does for workers."""
+
+    @abstractmethod
+    def _session(self, until: float) -> Session:
+        """Return a session for one transaction."""
+
+    @abstractmethod
+    def _put_plain(
+        self, jobs: Sequence[NewJob], ids: Sequence[int], near: int, until: float
+    ) -> Sequence[Sequence[Any]]:
+        """Store plain jobs of known topics by one statement; return the workers if one looks as far as `near`."""
+
+    @abstractmethod
+    def _draw_ids(self, count: int) -> Sequence[int]:
+        """Return so many new ids."""
+
+    @abstractmethod
+    def _fold(self) -> None:
+        """Sum up rows of counts."""
+
+    @abstractmethod
+    def _read_lease(self) -> int | None:
+        """Return the earliest end of a lease."""
+
+    @abstractmethod
+    def _new_notifier(self, name: str) -> RelationalNotifier:
+        """Return a notifier that has not begun."""
+
+    @abstractmethod
+    def _separate(self, error: BaseException) -> bool:
+        """Whether one caller's commands may be the reason of an error."""
+
+    @abstractmethod
+    def _shut(self) -> None:
+        """Close all connections."""
+
+    @abstractmethod
+    def _leave(self) -> None:
+        """Leave the parent's connections alone, in a forked child."""
+
+    # ---- writing ----------------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> int | None:
+        """The time of a test's clock, None where the server's counts."""
+        return None if self._told_now is None else self._told_now.wall()
+
+    def _heard(self, now: int, sent: float, received: float) -> None:
+        """Take in what an answer says of the server's clock, in ms."""
+        if isinstance(self.clock, ServerClock):
+            self.clock.heard((now + 0.5) / 1_000, sent, received)
+
+    def apply(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        """Apply commands in order; see the contract. Threads that come meanwhile share one transaction."""
+        self._open()
+        if not commands:
+            return []
+        return sound(commands, self._group_commit.apply)
+
+    def _transact(self, commands: Sequence[Command[Any]], until: float, commit: Commit | None) -> list[Any]:
+        self._open()
+        plain = self._plain(commands)
+        if plain is not None:
+            return self._put_all(commands, plain, until, commit)
+        for attempt in range(_TRIES):
+            session = self._session(until)
+            try:
+                done = transact(session, commands, self._topics, self._ids.take, _noting(commit))
+            except Conflict:
+                self._topics.forget()  # some may have been rolled back
+                if attempt + 1 == _TRIES or time.monotonic() >= until:
+                    raise
+                time.sleep(0.002 * attempt)
+                continue
+            except BaseException:
+                self._topics.forget()
+                raise
+            finally:
+                session.abandon()
+            break
+        self._leased(commands, done)
+        self._presence.tell(done.told, done.near)
+        self._count(done.counted)
+        return done.outcomes
+
+    def _leased(self, commands: Sequence[Command[Any]], done: Done) -> None:
+        """Note the leases that a transaction gave, and what it found of all others."""
+        for command, outcome in zip(commands, done.outcomes, strict=True):
+            if type(command) is Expire:
+                self._lease, self._given = (time.monotonic(), outcome.next_lease), _NEVER
+        if done.leases:
+            self._given = min(self._given, *done.leases)
+
+    def _plain(self, commands: Sequence[Command[Any]]) -> list[NewJob] | None:
+        """Return the jobs if all that is asked for is to put plain ones, of topics that are known."""
+        jobs: list[NewJob] = []
+        numbers = self._topics.numbers
+        for command in commands:
+            if type(command) is not Put or getattr(command, "nonce", None) is not None:
+                return None
+            for job in command.jobs:
+                if job.key is not None or job.topic not in numbers:
+                    return None
+            jobs += command.jobs
+        return jobs or None
+
+    def _put_all(self, commands: Sequence[Any], jobs: list[NewJob], until: float, commit: Commit | None) -> list[Any]:
+        ids = self._ids.many(len(jobs))
+        taken = iter(ids)
+        outcomes: list[Any] = [[next(taken) for _ in command.jobs] for command in commands]
+        if commit is not None:
+            commit.outcomes, commit.stored = outcomes, None
+        now = self.now
+        guess = self.clock.wall() - _FAR if now is None else now
+        dues = [job.due if job.delay is None else guess + job.delay for job in jobs]
+        try:
+            near = self._put_plain(jobs, ids, min(dues), until)
+        except StoreError:
+            if commit is not None:
+                commit.stored = False
+            raise
+        if commit is not None:
+            commit.stored = True
+        if near:
+            told = Told()
+            told.jobs = {id: (job.topic, due) for id, job, due in zip(ids, jobs, dues, strict=True)}
+            self._presence.tell(told, near)
+        self._count(1)
+        return outcomes
+
+    def _count(self, rows: int) -> None:
+        self._counted += rows
+        if self._counted >= _FOLD:
+            self._counted = 0
+            with suppress(StoreError):
+                self._fold()
+
+    # ---- workers ----------------------------------------------------------------------------------------------------
+
+    def next_lease(self) -> int | None:
+        """Return when some lease may be over at the earliest, as it was read within the last second."""
+        self._open()
+        moment = time.monotonic()
+        if self._lease is None or moment - self._lease[0] > _LEASES:
+            self._given = _NEVER
+            self._lease = (moment, self._read_lease())
+        lease = self._lease[1]
+        first = min(self._given, _NEVER if lease is None else lease)
+        return None if first == _NEVER else first
+
+    def notifier(self, name: str) -> Notifier:
+        """Return a new notifier."""
+        self._open()
+        notifier = self._new_notifier(name)
+        notifier.begin()
+        return notifier
+
+    def workers(self) -> list[Member]:
+        """Return all workers that have announced topics, by name. One query."""
+        self._open()
+        self._presence.stale = True
+        return list(self._presence.members())
+
+    def quiet(self, topic: str, seconds: float) -> bool:
+        """Return once nothing starts any more that was claimed before the pause; False after so long, or if resumed."""
+        self._open()
+        return self._presence.quiet(topic, seconds)
+
+    # ---- life -------------------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        if self._closed:
+            raise StoreClosed(CLOSED)
+
+    def close(self) -> None:
+        """Close all connections, after the transaction under way. Idempotent; all else raises StoreClosed then."""
+        if self._closed:
+            return
+        self._presence.close()
+        self._closed = True
+        with suppress(StoreBusy):
+            self._group_commit.alone(self._shut)
+
+    def _after_fork(self) -> None:
+        self._group_commit.renew()
+        self._ids = Ids(self._draw_ids)  # those that are left are the parent's
+        self._leave()
+        self._presence.after_fork(leave=RelationalNotifier.abandoned)
+
+
+def _noting(commit: Commit | None) -> Callable[[list[Any]], None]:
+    """Return what notes the outcomes for several callers, before it is known whether the commit succeeds."""
+
+    def note(outcomes: list[Any]) -> None:
+        if commit is not None:
+            commit.outcomes, commit.stored = outcomes, None
+
+    return note
+
+
+_STORES: Final[weakref.WeakSet[RelationalStore]] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for store in list(_STORES):
+        store._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,162 @@
+"""From commands to a commit: read and lock what they name, decide, write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from random import uniform
+from typing import Any, NamedTuple
+
+from ...jobs.commands import Command, Put
+from ..checks import clamped
+from .changes import Changes
+from .part import FINISHED, Part, Told, with_bodies
+from .session import Answer, Asked, Purged, Session
+from .topics import Topics
+from .wanted import Name, Wanted
+
+__all__ = ["Done", "transact"]
+
+
+class Done(NamedTuple):
+    """How a transaction ended."""
+
+    outcomes: list[Any]
+    told: Told
+    near: Sequence[Sequence[Any]]  # the workers, if some look as far as what changed
+    leases: list[int]  # that were given
+    counted: int  # rows of counts that were written
+
+
+def transact(
+    session: Session,
+    commands: Sequence[Command[Any]],
+    topics: Topics,
+    ids: Callable[[int], Iterator[int]],
+    before: Callable[[list[Any]], None],
+) -> Done:
+    """Apply commands in one transaction. `ids` gives so many new ids; `before` hears the outcomes before the commit."""
+    wanted = Wanted(commands)
+    new = ids(sum(len(command.jobs) for command in commands if type(command) is Put))
+    reading = _Reading(session, wanted, topics)
+    part = reading.read(new)
+    outcomes = part.run(commands)
+    unread = part.without_bodies(outcomes)
+    if unread:
+        outcomes = with_bodies(outcomes, session.bodies(unread))
+    missing = sorted(name for name in part.paused if topics.number(name) is None)
+    if missing:
+        topics.learn(session.numbers(missing, add=True))
+    changes = Changes(part, topics.numbers)
+    told = part.told
+    before(outcomes)
+    if changes.empty and not missing:
+        session.abandon()
+        return Done(outcomes, told, (), [], 0)
+    near = min((due for _, due in told.jobs.values()), default=None)
+    rows = session.commit(changes, near)
+    leases = [entry.run.lease for _, _, entry in part.entries() if entry is not None and entry.run is not None]
+    return Done(outcomes, told, rows, leases, len(changes.counts))
+
+
+class _Reading:
+    """Asks for what is wanted, and for what turns out to matter too."""
+
+    def __init__(self, session: Session, wanted: Wanted, topics: Topics) -> None:
+        self._session = session
+        self._wanted = wanted
+        self._topics = topics
+        self._asked: set[int] = set(wanted.anywhere)
+        self._resolved: set[Name] = set(wanted.holders | wanted.named)
+
+    def read(self, ids: Iterator[int]) -> Part:
+        """Return the part of the store that the commands are about."""
+        self._know_topics()
+        answer = self._session.begin(self._first())
+        part = Part(answer.now, ids, lambda: uniform(-1, 1))
+        while True:
+            self._load(part, answer)
+            found = set(answer.ids) - self._asked
+            self._asked |= found
+            keys = self._keys(part)
+            if not found and not keys:
+                return part
+            answer = self._session.more(self._anywhere(found, holders=self._numbered(keys)))
+
+    def _know_topics(self) -> None:
+        """Learn the numbers of the topics that are named, as far as there are such topics."""
+        wanted = self._wanted
+        names = {name for name, _ in wanted.holders | wanted.named} | wanted.reserved.keys() | wanted.topics
+        names |= {purge.topic for purge in wanted.purged if purge.topic is not None}
+        missing = [name for name in names if self._topics.number(name) is None]
+        if missing:
+            self._topics.learn(self._session.numbers(missing))
+
+    def _first(self) -> Asked:
+        wanted = self._wanted
+        asked = self._anywhere(wanted.anywhere, self._numbered(wanted.holders), self._numbered(wanted.named))
+        claimed, both = wanted.claimed, wanted.claimed & wanted.anywhere
+        due = [(id, id in claimed) for id in wanted.anywhere | claimed]
+        run = [(id, id in claimed, False) for id in wanted.anywhere | wanted.settled]
+        run += [(id, True, True) for id in claimed - both - wanted.settled]
+        reserved = [
+            (self._topics.numbers[name], n) for name, n in wanted.reserved.items() if name in self._topics.numbers
+        ]
+        return asked._replace(
+            due=due,
+            run=run,
+            topics=sorted(wanted.topics),
+            pausing=wanted.pauses,
+            reserved=[(topic, limit) for topic, limit in reserved if limit > 0],
+            lost=wanted.expired,
+            lost_of=[topic for topic, _ in reserved],
+            leases=1 + len(due) + len(run) + wanted.expired if wanted.next_lease else 0,
+            purged=list(self._purged()),
+            nonces=sorted(wanted.nonces),
+        )
+
+    def _purged(self) -> Iterator[Purged]:
+        for purge in self._wanted.purged:
+            topic = None if purge.topic is None else self._topics.number(purge.topic)
+            if (topic is not None or purge.topic is None) and purge.state in FINISHED:
+                yield Purged(FINISHED.index(purge.state), purge.age, topic, max(clamped(purge.limit), 0))
+
+    def _anywhere(
+        self, ids: Iterable[int], holders: list[tuple[int, str]], named: Sequence[tuple[int, str]] = ()
+    ) -> Asked:
+        some = sorted(ids)
+        return Asked(
+            due=[(id, False) for id in some],
+            run=[(id, False, False) for id in some],
+            finished=some,
+            holders=sorted({*holders, *named}),
+            named=sorted(named),
+        )
+
+    def _numbered(self, names: Iterable[Name]) -> list[tuple[int, str]]:
+        """Return names with the numbers of their topics; without those whose topic there is not."""
+        numbers = self._topics.numbers
+        return [(numbers[topic], key) for topic, key in names if topic in numbers]
+
+    def _keys(self, part: Part) -> set[Name]:
+        """Return the keys of jobs to be retried by id, of which it is not known who has them."""
+        jobs = (part.read.get(id) for id in self._wanted.retried)
+        names = {job.name for job in jobs if job is not None and job.name is not None} - self._resolved
+        self._resolved |= names
+        return names
+
+    def _load(self, part: Part, answer: Answer) -> None:
+        for number, name, paused in answer.topics:
+            self._topics.learn({name: number})
+            part.topic(name, bool(paused))
+        for nonce in answer.nonces:
+            part.nonce(*nonce)
+        unknown = {
+            row[1] for rows in (answer.due, answer.run, answer.finished) for row in rows
+        } - self._topics.names.keys()
+        if unknown:
+            self._topics.learn(self._session.numbers(None))
+        names = self._topics.names
+        part.load_due(answer.due, names)
+        part.load_run(answer.run, names)
+        part.load_finished(answer.finished, names)
+        part.leases += answer.leases

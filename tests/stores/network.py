@@ -1,0 +1,188 @@
+"""A network of the tests' own: a proxy between clients and a server, which loses, delays and refuses."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from pathlib import Path
+
+__all__ = ["Proxy"]
+
+CHUNK = 1 << 16
+
+
+class Proxy:
+    """Carries bytes between clients and a server's Unix socket; closed by `close` or `with`.
+
+    It listens on a Unix socket beside the server's, or with `tcp` on the loopback. Each server's `url(via=proxy)` leads
+    through it.
+    """
+
+    def __init__(self, server, *, tcp=False):
+        self.address: str | Path
+        """A path, or host:port."""
+        self._server = server
+        self._tcp = tcp
+        self._changed = threading.Condition()
+        self._links = set()
+        self._stalled = {"requests": False, "answers": False}
+        self._left = {"requests": None, "answers": None}  # bytes until the cut
+        self.passed = {"requests": 0, "answers": 0}
+        """Bytes that went through."""
+        if tcp:
+            self._listener = socket.create_server(("127.0.0.1", 0))
+            self._port = self._listener.getsockname()[1]
+            self.address = f"127.0.0.1:{self._port}"
+        else:
+            self._folder = server.folder / f"proxy{next(server._numbers)}"
+            self._folder.mkdir()
+            self.address = self._folder / server.socket.name
+            self._listener = None
+            self._listen()
+        self._serve()
+
+    @property
+    def links(self):
+        """How many connections there are."""
+        return len(self._links)
+
+    def postgres_place(self):
+        """Return libpq's options that lead here."""
+        if self._tcp:
+            return {"host": "127.0.0.1", "port": self._port}
+        return {"host": str(self._folder), "port": self._server.port}
+
+    def cut(self):
+        """Break every connection, and refuse new ones."""
+        with self._changed:
+            listener, self._listener = self._listener, None
+            self._break()
+        if listener is not None:
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)  # wakes the accept
+            listener.close()
+
+    def cut_once(self):
+        """Break every connection; new ones are welcome."""
+        with self._changed:
+            self._break()
+
+    def cut_after(self, *, requests=None, answers=None):
+        """Break every connection once so many more bytes went through; new ones are welcome."""
+        with self._changed:
+            self._left = {"requests": requests, "answers": answers}
+
+    def stall(self, *, requests=True, answers=True):
+        """Keep what comes, as a network does that loses all: nothing breaks and nothing arrives."""
+        with self._changed:
+            self._stalled = {"requests": requests, "answers": answers}
+
+    def heal(self):
+        """Let everything through again: also what was kept."""
+        with self._changed:
+            self._stalled = dict.fromkeys(self._stalled, False)
+            self._left = dict.fromkeys(self._left)
+            self._changed.notify_all()
+            if self._listener is not None:
+                return
+            self._listen()
+        self._serve()
+
+    def close(self):
+        """End it. Idempotent."""
+        self.cut()
+        with self._changed:
+            self._changed.notify_all()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def _listen(self):
+        if self._tcp:
+            self._listener = socket.create_server(("127.0.0.1", self._port))
+            return
+        self.address.unlink(missing_ok=True)
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(self.address))
+        self._listener.listen(128)
+
+    def _serve(self):
+        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+
+    def _accept(self, listener):
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            server = socket.socket(socket.AF_UNIX)
+            try:
+                server.connect(str(self._server.socket))
+            except OSError:
+                client.close()
+                server.close()
+                continue
+            link = _Link(client, server)
+            with self._changed:
+                if self._listener is not listener:
+                    link.end()
+                self._links.add(link)
+            for source, sink, way in ((client, server, "requests"), (server, client, "answers")):
+                threading.Thread(target=self._carry, args=(link, source, sink, way), daemon=True).start()
+
+    def _carry(self, link, source, sink, way):
+        with contextlib.suppress(OSError):
+            while data := source.recv(CHUNK):
+                with self._changed:
+                    self._changed.wait_for(lambda: link.ended or not self._stalled[way])
+                    if link.ended:
+                        break
+                    left = self._left[way]
+                    data = data if left is None else data[:left]
+                    self.passed[way] += len(data)
+                    if left is not None:
+                        self._left[way] = left - len(data)
+                sink.sendall(data)
+                if left == len(data):
+                    with self._changed:
+                        self._left = dict.fromkeys(self._left)
+                        self._break()
+        with self._changed:
+            link.end()
+            if link.carriers_left():
+                return
+            self._links.discard(link)
+        link.close()
+
+    def _break(self):
+        for link in self._links:
+            link.end()
+        self._changed.notify_all()
+
+
+class _Link:
+    """Two sockets, and the two threads that carry between them."""
+
+    def __init__(self, client, server):
+        self._sockets = (client, server)
+        self._carriers = 2
+        self.ended = False
+
+    def end(self):
+        """Let both threads end; also where a child by fork has the sockets too."""
+        self.ended = True
+        for each in self._sockets:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def carriers_left(self):
+        self._carriers -= 1
+        return self._carriers
+
+    def close(self):
+        for each in self._sockets:
+            each.close()

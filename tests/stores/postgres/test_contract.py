@@ -1,0 +1,23 @@
+"""The store on PostgreSQL keeps the contract, also when it is opened anew after every operation."""
+
+import pytest
+
+from pywheel.stores import open
+from pywheel.testing import StoreSuite
+
+
+class TestPostgres(StoreSuite):
+    @pytest.fixture(autouse=True, scope="class")
+    @classmethod
+    def _server(cls, postgres_server):
+        cls.server = postgres_server
+
+    def make_store(self, clock):
+        self.url = self.server.url()
+        return open(self.url, clock=clock)
+
+
+class TestPostgresReopened(TestPostgres):
+    def reopen(self):
+        self.store.close()
+        self.store = open(self.url, clock=self.clock)

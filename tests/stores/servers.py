@@ -1,0 +1,209 @@
+"""The servers that stores are tested on. Their fixtures stand in tests/conftest.py."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import signal
+from urllib.parse import quote, urlencode
+
+from tests.stores.server import Missing, Server, find
+
+__all__ = ["MariaDB", "Missing", "PgBouncer", "Postgres", "Redis", "Server", "started"]
+
+
+class Postgres(Server):
+    """PostgreSQL: the user pywheel, who may do all, and the database pywheel; a store is a schema."""
+
+    program, package, driver = "postgres", "postgresql", "psycopg"
+    ending = signal.SIGINT
+    quick = signal.SIGQUIT  # killed, it would leave shared memory behind
+    port = 5432
+
+    def initialise(self):
+        self.socket = self.folder / f".s.PGSQL.{self.port}"
+        initdb = [find("initdb", self.package), "-D", "{data}", "-U", "pywheel", "--auth=trust", "--no-sync"]
+        database = ["{program}", "--single", "-D", "{data}", "-c", "fsync=off", "postgres"]
+        self._from_template(
+            ([*initdb, "-E", "UTF8", "--locale=C.UTF-8", "--wal-segsize=1"], None),
+            (database, "CREATE DATABASE pywheel"),
+        )
+
+    def command(self):
+        settings = {
+            "listen_addresses": "",
+            "unix_socket_directories": self.folder,
+            "fsync": "on" if self.fsync else "off",
+            "full_page_writes": "on" if self.fsync else "off",
+            "shared_buffers": "32MB",
+            "max_connections": 200,
+            **self.settings,
+        }
+        return [
+            self.path,
+            "-D",
+            self.data,
+            *(part for name, value in settings.items() for part in ("-c", f"{name}={value}")),
+        ]
+
+    def connect(self, **options):
+        """Return a connection of psycopg that commits each statement."""
+        import psycopg
+
+        place = {"host": str(self.folder), "port": self.port, "user": "pywheel", "dbname": "pywheel"}
+        return psycopg.connect(**{**place, "autocommit": True, "connect_timeout": 10, **options})
+
+    def url(self, via=None, **options):
+        user = options.pop("user", "pywheel")
+        place = via.postgres_place() if via else {"host": str(self.folder)}
+        options = {**place, "schema": f"s{next(self._numbers)}", **options}
+        return f"postgresql://{quote(user, safe='')}@/pywheel?{urlencode(options, safe='/', quote_via=quote)}"
+
+
+class MariaDB(Server):
+    """MariaDB: the user root, without a password; a store is a database."""
+
+    program, package, driver = "mariadbd", "mariadb-server", "pymysql"
+
+    def initialise(self):
+        self.socket = self.folder / "m.sock"
+        options = ["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]
+        install = [find("mariadb-install-db", self.package), *options, "--innodb-log-file-size=8M"]
+        self._from_template(([*install, "--datadir={data}"], None))
+
+    def command(self):
+        settings = {
+            "datadir": self.data,
+            "socket": self.socket,
+            "pid-file": self.folder / "m.pid",
+            "innodb-buffer-pool-size": "32M",
+            "innodb-log-file-size": "8M",
+            # Not 0: what was committed survives a killed server all the same.
+            "innodb-flush-log-at-trx-commit": 1 if self.fsync else 2,
+            "max-connections": 200,
+            **self.settings,
+        }
+        flags = ["--skip-networking", "--skip-log-bin"]
+        return [self.path, "--no-defaults", *flags, *(f"--{name}={value}" for name, value in settings.items())]
+
+    def connect(self, **options):
+        """Return a connection of PyMySQL that commits each statement."""
+        import pymysql
+
+        place = {"unix_socket": str(self.socket), "user": "root", "charset": "utf8mb4"}
+        return pymysql.connect(**{**place, "autocommit": True, "connect_timeout": 10, **options})
+
+    def url(self, via=None, **options):
+        user = options.pop("user", "root")
+        database = f"db{next(self._numbers)}"
+        with contextlib.closing(self.connect()) as connection, connection.cursor() as cursor:
+            cursor.execute(f"CREATE DATABASE {database} CHARACTER SET utf8mb4")
+        place = via.address if via else self.socket
+        host, options = (place, options) if isinstance(place, str) else ("", {"unix_socket": str(place), **options})
+        query = f"?{urlencode(options, safe='/', quote_via=quote)}" if options else ""
+        return f"mysql://{quote(user, safe='')}@{host}/{database}{query}"
+
+
+class Redis(Server):
+    """Redis; a store is a prefix. With fsync its appendfsync is always, else no."""
+
+    program, package, driver = "redis-server", "redis-server", "redis"
+
+    def initialise(self):
+        self.socket = self.folder / "r.sock"
+        self.data.mkdir(mode=0o700)
+        self._give(self.data)
+
+    def command(self):
+        settings = {
+            "port": 0,
+            "unixsocket": self.socket,
+            "unixsocketperm": 777,
+            "dir": self.data,
+            "save": "",
+            "appendonly": "yes",
+            "appendfsync": "always" if self.fsync else "no",
+            "daemonize": "no",
+            **self.settings,
+        }
+        return [self.path, *(str(part) for name, value in settings.items() for part in (f"--{name}", value))]
+
+    def connect(self, **options):
+        """Return a client of redis-py."""
+        import redis
+
+        client = redis.Redis(unix_socket_path=str(self.socket), **options)
+        try:
+            client.ping()
+        except BaseException:
+            client.close()
+            raise
+        return client
+
+    def url(self, via=None, **options):
+        options = {"prefix": f"p{next(self._numbers)}", **options}
+        place = via.address if via else self.socket
+        scheme = f"redis://{place}/0" if isinstance(place, str) else f"redis+unix://{quote(str(place))}"
+        return f"{scheme}?{urlencode(options, safe='/', quote_via=quote)}"
+
+
+class PgBouncer(Server):
+    """pgbouncer in transaction mode, in front of a PostgreSQL that runs; its stores are that server's."""
+
+    program, package, driver = "pgbouncer", "pgbouncer", "psycopg"
+    port = 6432
+
+    def __init__(self, behind, **options):
+        self.behind = behind
+        super().__init__(**options)
+
+    def initialise(self):
+        self.socket = self.folder / f".s.PGSQL.{self.port}"
+
+    def command(self):
+        settings = {
+            "listen_addr": "",
+            "listen_port": self.port,
+            "unix_socket_dir": self.folder,
+            "auth_type": "any",
+            "pool_mode": "transaction",
+            "default_pool_size": 10,
+            "max_client_conn": 500,
+            **self.settings,
+        }
+        lines = [
+            "[databases]",
+            f"pywheel = host={self.behind.folder} port={self.behind.port} user=pywheel",
+            "[pgbouncer]",
+        ]
+        file = self.folder / "pgbouncer.ini"
+        file.write_text("\n".join([*lines, *(f"{name} = {value}" for name, value in settings.items()), ""]))
+        return [self.path, file]
+
+    connect = functools.partialmethod(Postgres.connect, prepare_threshold=None)
+
+    def url(self, via=None, **options):
+        place = via.postgres_place() if via else {"host": str(self.folder), "port": self.port}
+        return self.behind.url(**place, **options)
+
+
+def started(kind, *arguments):
+    """Yield a running server. Where it is not installed, skip the test; fail it with PYWHEEL_REQUIRE_SERVERS=1."""
+    import pytest
+
+    try:
+        with kind(*arguments) as server:
+            yield server
+    except Missing as missing:
+        if os.environ.get("PYWHEEL_REQUIRE_SERVERS") == "1":
+            pytest.fail(str(missing), pytrace=False)
+        pytest.skip(str(missing))
+
+
+if __name__ == "__main__":  # which packages are to be installed
+    for kind in Server.__subclasses__():
+        try:
+            find(kind.program, kind.package)
+        except Missing:
+            print(kind.package)
