@@ -92,15 +92,16 @@ class Forwarder:
 
     def forward(self) -> bool:
         """Forward what waits. False if another process does."""
+        away = self._link.away
         store = self._link.probe()
         while not self._over:
             batch = self._spool.take()
-            if batch is None:
-                return False
+            if batch:
+                self._send(store, batch, away)
+            self._link.back(away)  # not before: one that answers may still be unable to write
             if not batch:
                 self._spool.prune()
-                return True
-            self._send(store, batch)
+                return batch is not None
         return True
 
     def drain(self, seconds: float) -> None:
@@ -114,7 +115,7 @@ class Forwarder:
                 raise StoreBusy(f"another process has been forwarding for {seconds:g} s: look again later")
             time.sleep(_TAKEN)
 
-    def _send(self, store: Store, batch: Sequence[Waiting]) -> None:
+    def _send(self, store: Store, batch: Sequence[Waiting], away: StoreError | None) -> None:
         """Send puts in one transaction, or if that fails and the store is there, one by one."""
         try:
             outcomes = list(map(_arrived, batch, store.apply([waiting.put for waiting in batch])))
@@ -123,11 +124,12 @@ class Forwarder:
             self._spool.give_back(batch)
             raise
         except Exception as error:
+            self._link.back(away)
             if isinstance(error, StoreError) and type(error) is not StoreError:  # full, closed: whatever is sent
                 self._spool.give_back(batch)
                 raise
             if len(batch) > 1:
-                self._send_each(store, batch)
+                self._send_each(store, batch, away)
                 return
             if not self._spool.failed(batch[0], error):
                 raise StoreError(f"a put of the spool cannot be forwarded: {error}") from error
@@ -136,10 +138,10 @@ class Forwarder:
             self._spool.settle(batch, outcomes)
         self._say(batch, outcomes)
 
-    def _send_each(self, store: Store, batch: Sequence[Waiting]) -> None:
+    def _send_each(self, store: Store, batch: Sequence[Waiting], away: StoreError | None) -> None:
         for at, waiting in enumerate(batch):
             try:
-                self._send(store, [waiting])
+                self._send(store, [waiting], away)
             except BaseException:
                 self._spool.give_back(batch[at + 1 :])
                 raise

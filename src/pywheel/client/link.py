@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from typing import Final
@@ -10,6 +9,7 @@ from typing import Final
 from .._errors import StoreAway, StoreBusy, StoreClosed, StoreError
 from ..events import Event, StoreBack, StoreFailed
 from ..jobs.commands import Cancel
+from ..stores.address import hidden
 from ..stores.contract import Store
 
 __all__ = ["AWAY", "Link"]
@@ -26,7 +26,7 @@ class Link:
     """
 
     def __init__(self, name: str, opener: Callable[[], Store], tell: Callable[[Event], None]) -> None:
-        self.name = re.sub("//.*@", "//", name).partition("?")[0]  # no password, nor options that may be one
+        self.name = hidden(name)
         self.store: Store | None = None
         """None until it was opened once."""
         self.away: StoreError | None = None
@@ -72,7 +72,7 @@ class Link:
             self._tell(StoreFailed(error, self._failures, 0))
 
     def probe(self) -> Store:
-        """Return the store once it works: opened, and if it was away, with a change that changes nothing."""
+        """Return the store if it answers: opened, and if it was away, asked for a change that changes nothing."""
         try:
             store = self.opened()
             if self.away is not None:
@@ -80,10 +80,13 @@ class Link:
         except StoreError as error:
             self.failed(error)
             raise
-        if self.away is not None:
+        return store
+
+    def back(self, away: StoreError | None) -> None:
+        """Note that it works, unless somebody has found it away since it was so for this reason."""
+        if away is not None and self.away is away:
             self.away = None
             self._tell(StoreBack(self._failures))
-        return store
 
     def close(self) -> None:
         """Close the store, if it is open. Idempotent."""

@@ -16,7 +16,7 @@ from ..jobs.commands import Cancel, Command, Delete, Put, Ref, Reschedule, Retry
 from ..jobs.job import Attempt, Counts, Due, Job, State, Topic
 from ..stores.checks import sound
 from ..stores.contract import Durability, Filter, Span, Store
-from ..stores.notifier import Notifier
+from ..stores.notifier import Member, Notifier
 from .forwarder import Forwarder
 from .link import AWAY, Link
 from .spool import Spool, spooled_job
@@ -43,7 +43,8 @@ class SpooledStore(Store):
         tell: Callable[[Event], None],
     ) -> None:
         self._spool = Spool(spool, clock=clock)
-        self._link = Link(url.url if isinstance(url, Store) else str(url), opener, tell)
+        self._secret = url.secret_url if isinstance(url, Store) else str(url)
+        self._link = Link(self._secret, opener, tell)
         self._local = clock or MonotonicClock()
         self._tell = tell
         try:
@@ -69,6 +70,11 @@ class SpooledStore(Store):
     def url(self) -> str:  # type: ignore[override]
         """The store's address; without what may be secret until it was opened."""
         return self._link.name if self._link.store is None else self._link.store.url
+
+    @property
+    def secret_url(self) -> str:
+        """The address with its password, never to be shown."""
+        return self._secret if self._link.store is None else self._link.store.secret_url
 
     @property
     def clock(self) -> Clock:  # type: ignore[override]
@@ -235,6 +241,10 @@ class SpooledStore(Store):
     def notifier(self, name: str) -> Notifier:
         """Return a new notifier."""
         return self._there().notifier(name)
+
+    def workers(self) -> list[Member]:
+        """Return all workers that have announced topics."""
+        return self._there().workers()
 
     def quiet(self, topic: str, seconds: float) -> bool:
         """Return once nothing starts any more that was claimed before the pause."""
