@@ -570,7 +570,7 @@ def test_two_processes_do_not_forward_at_once_and_nothing_is_overtaken(spool, tm
     assert first.take() is None
     first.settle(batch[:1], [[1]])
     assert second.take() is None
-    clock.advance(timedelta(seconds=10))  # the first one was killed
+    clock.advance(timedelta(seconds=15))  # the first one was killed
     again = second.take()
     assert [waiting.put.nonce for waiting in again] == ["n1", "n2", "n3"]
     first.settle(batch[1:], [[2], [3]])  # or it was not: too late, its claims are over

@@ -31,7 +31,7 @@ __all__ = ["Spool", "Waiting", "spooled_job"]
 
 TOPIC: Final = "pywheel.spool"
 _PUT: Final = "put"  # the header that says what was put
-_LEASE: Final = 10_000  # ms: so long after a kill the next process forwards; longer than a store's time limit
+_LEASE: Final = 15_000  # ms: so long after a kill the next process forwards; longer than a server's time limit
 _TRIES: Final = 10  # at a job that the store fails at without being away
 _TERMS: Final = c.Terms(_LEASE, 2**31)
 _PAGE: Final = 100
