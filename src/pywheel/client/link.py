@@ -8,6 +8,7 @@ from typing import Final
 
 from .._errors import StoreAway, StoreBusy, StoreClosed, StoreError
 from ..events import Event, StoreBack, StoreFailed
+from ..jobs.checks import MOST
 from ..jobs.commands import Cancel
 from ..stores.address import hidden
 from ..stores.contract import Store
@@ -16,7 +17,7 @@ __all__ = ["AWAY", "Link"]
 
 AWAY: Final = (StoreAway, StoreBusy)
 """What passes by itself. A full disk, missing rights or a damaged file are for people to mend, and are told to them."""
-_NO_JOB: Final = Cancel(0)
+_NO_JOB: Final = Cancel(MOST)  # an id that a store must look for
 
 
 class Link:
