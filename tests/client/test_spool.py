@@ -395,6 +395,18 @@ def test_nothing_is_said_of_a_key_while_it_may_belong_to_a_job_of_the_spool(queu
     assert queue.cancel(("t", "k")) is True
 
 
+def test_a_put_in_the_callers_own_transaction_is_never_spooled(queue, server):
+    within = []
+    server.put_within = lambda connection, put: within.append((connection, put)) or [7]
+    assert queue.put("t", 1, key="k", connection="theirs") == 7
+    server.away = True
+    queue.put("t", 2)
+    assert queue.put("t", 3, connection="theirs") == 7
+    with pytest.raises(StoreAway, match="older put of this key"):
+        queue.put("t", 4, key="k", connection="theirs")
+    assert [connection for connection, _ in within] == ["theirs", "theirs"]
+
+
 # ---- at the beginning -----------------------------------------------------------------------------------------------
 
 

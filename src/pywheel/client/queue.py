@@ -23,7 +23,6 @@ from .by_filter import ByFilter
 from .by_reference import ByReference
 from .claims import Claims
 from .puts import Puts
-from .spooled_store import SpooledStore
 
 __all__ = ["JobQueue"]
 
@@ -67,7 +66,7 @@ class JobQueue(Puts, ByReference, ByFilter, Claims):
         self.max_body = whole(max_body, "max_body", MOST)
         self.events = Events(listeners, log)
         opener = partial(_opened, url, clock, create=create)
-        self.store = opener() if spool is None else SpooledStore(url, opener, spool, clock, self.events.tell)
+        self.store = opener() if spool is None else _spooled(url, opener, spool, clock, self.events)
         self.handlers: dict[str, Handler] = {}
         self._batches = AsyncBatches(self.store, self._applied)
 
@@ -139,6 +138,12 @@ class JobQueue(Puts, ByReference, ByFilter, Claims):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _spooled(url: str | Store, opener: Callable[[], Store], spool: str, clock: Clock | None, events: Events) -> Store:
+    from .spooled_store import SpooledStore  # most queues have none, and do without SQLite
+
+    return SpooledStore(url, opener, spool, clock, events.tell)
 
 
 def _opened(url: str | Store, clock: Clock | None, *, create: bool) -> Store:

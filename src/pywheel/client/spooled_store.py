@@ -122,6 +122,12 @@ class SpooledStore(Store):
             self._keep(later, outcomes)
         return [outcomes[place] for place in range(len(commands))]
 
+    def put_within(self, connection: object, put: Put) -> list[int]:
+        """Apply a put in the caller's own transaction, never spooled. StoreAway if one of its keys may wait there."""
+        if _keyed(put) and self._spool.waiting():
+            raise self._unknown("whether an older put of this key is among them", put.jobs[0].topic)
+        return (self._link.store or self._link.there()).put_within(connection, put)
+
     def _direct(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Apply commands in the store; note it if that is away."""
         store = self._link.there()
@@ -137,7 +143,7 @@ class SpooledStore(Store):
 
         Without a key nothing can be overtaken that matters: jobs are ordered by their due times.
         """
-        return self._link.away is not None or (any(job.key is not None for job in put.jobs) and self._spool.waiting())
+        return self._link.away is not None or (_keyed(put) and self._spool.waiting())
 
     def _keep(self, puts: dict[int, Put], outcomes: dict[int, Any]) -> None:
         """Put into the spool."""
@@ -187,8 +193,8 @@ class SpooledStore(Store):
             return True
         raise self._unknown("what has become of it", -row.id)
 
-    def _unknown(self, what: str, ref: Ref) -> StoreAway:
-        return StoreAway(f"jobs wait in {self._spool.file.path}, and {what} is not known yet: ask again ({ref!r:.80})")
+    def _unknown(self, what: str, ref: Ref | str) -> StoreAway:
+        return StoreAway(f"jobs wait in {self._spool.file.path}, and {what} is not known yet: try again ({ref!r:.80})")
 
     def _forwarded(self, row: Job) -> int | None:
         """Return the id in the store of a job that was forwarded: that of its put, which is sent again, in vain."""
@@ -266,6 +272,10 @@ class SpooledStore(Store):
         self._link.close()
         self._forwarder.stop()
         self._spool.close()
+
+
+def _keyed(put: Put) -> bool:
+    return any(job.key is not None for job in put.jobs)
 
 
 def _nonce() -> str:
