@@ -1,0 +1,283 @@
+"""Commands as arguments of a script, and its answer as their outcomes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final
+
+from ..._errors import JobExists
+from ...jobs import commands as c
+from ...jobs.job import Due, NewJob, State
+from ..checks import storable
+from .records import STATES, claimed, from_id, known, number, packed_job, receipt, reference, score, to_id
+from .scripts import APPLY, PUT, SETTLE, Script
+
+__all__ = ["Request"]
+
+_EXISTS: Final = -1
+_TWICE: Final = -2
+_MOST: Final = 2**31 - 1
+_TOPIC: Final = itemgetter(0)
+
+Learn = Callable[[Iterator[Any], list[Any]], None]
+"""Takes from the answer what belongs to some commands, and appends their outcomes."""
+
+
+class Request:
+    """Some commands as one call of a script."""
+
+    __slots__ = ("_learn", "arguments", "idle", "script")
+
+    def __init__(self, commands: Sequence[c.Command[Any]]) -> None:
+        self.arguments: list[bytes] = []
+        self._learn: list[Learn] = []
+        self.script: Script = SETTLE
+        if all(type(command) is c.Put for command in commands) and _plain(commands):
+            self.script = PUT
+            self._put(commands, alone=True)
+        else:
+            for kind, same in groupby(commands, type):
+                _ADD[kind](self, list(same))
+        self.idle = not self.arguments
+        """Whether there is nothing to be asked: every outcome is known."""
+
+    def outcomes(self, answer: Any) -> list[Any]:
+        """Return the outcomes of the commands, in order."""
+        found: list[Any] = []
+        answers = iter((answer,) if self.script is PUT else answer)
+        for learn in self._learn:
+            learn(answers, found)
+        return found
+
+    # ---- puts -------------------------------------------------------------------------------------------------------
+
+    def _puts(self, commands: list[c.Command[Any]]) -> None:
+        """Plain ones that follow each other together, others one by one: each of them may be refused."""
+        self.script = APPLY
+        for plain, same in groupby(commands, lambda command: _plain((command,))):
+            if plain:
+                self._put(list(same), alone=False)
+            else:
+                for command in same:
+                    self._put_keyed(command)
+
+    def _put(self, commands: Sequence[Any], *, alone: bool) -> None:
+        jobs = [job for command in commands for job in command.jobs]
+        sizes = [len(command.jobs) for command in commands]
+        if jobs:
+            add = self.arguments.append
+            if not alone:
+                add(b"put")
+            add(b"%d" % len(jobs))
+            for topic, some in groupby(jobs, _TOPIC):
+                same = list(some)
+                add(topic.encode())
+                add(b"%d" % len(same))
+                for job in same:
+                    add(_when(job.due, job.delay))
+                    add(packed_job(job))
+
+        def learn(answers: Iterator[Any], found: list[Any]) -> None:
+            first = next(answers) if jobs else 0
+            for size in sizes:
+                found.append(list(range(first, first + size)))
+                first += size
+
+        self._learn.append(learn)
+
+    def _put_keyed(self, command: Any) -> None:
+        jobs: Sequence[NewJob] = command.jobs
+        self.arguments += (b"put_keyed", b"%d" % len(jobs))
+        for job in jobs:
+            key = b"" if job.key is None else b"k" + job.key.encode()
+            parent = receipt(*job.parent) if job.parent else None
+            how = (b"r" if job.replace else b"n") + (parent or b"")
+            self.arguments += (job.topic.encode(), _when(job.due, job.delay), packed_job(job), key, how)
+
+        def learn(answers: Iterator[Any], found: list[Any]) -> None:
+            answer = next(answers)
+            found.append(_taken(jobs, *answer) if answer[0] < 0 else answer)
+
+        self._learn.append(learn)
+
+    # ---- by hand ----------------------------------------------------------------------------------------------------
+
+    def _by_hand(self, commands: list[Any]) -> None:
+        for command in commands:
+            ref = reference(command.ref)
+            if ref is None:
+                self._known(False)
+                continue
+            self.arguments += (type(command).__name__.lower().encode(), ref)
+            if isinstance(command, c.Reschedule | c.Retry):
+                self.arguments.append(_when(command.due, command.delay))
+            self._learn.append(_changed)
+
+    def _pause(self, commands: list[c.Pause]) -> None:
+        for command in commands:
+            self.arguments += (b"pause", command.topic.encode(), b"1" if command.paused else b"0")
+            self._learn.append(_changed)
+
+    def _purge(self, commands: list[c.Purge]) -> None:
+        for command in commands:
+            state = STATES.index(command.state)
+            if command.state.live:
+                self._known(0)
+                continue
+            topic = b"" if command.topic is None else b"t" + command.topic.encode()
+            limit = min(max(command.limit, 0), _MOST)
+            self.arguments += (b"purge", number(state), number(command.age), number(limit), topic)
+            self._learn.append(_one)
+
+    # ---- claims -----------------------------------------------------------------------------------------------------
+
+    def _terms(self, command: c.Reserve | c.Claim) -> None:
+        ttr, most, backoff, jitter, slack, hold = command.terms
+        self.arguments += (
+            command.topic.encode(),
+            command.worker.encode(),
+            number(ttr),
+            number(most),
+            repr(float(jitter)).encode(),
+            number(slack),
+            number(hold),
+            number(len(backoff)),
+            *map(number, backoff),
+        )
+
+    def _reserve(self, commands: list[c.Reserve]) -> None:
+        for command in commands:
+            self.arguments.append(b"reserve")
+            self._terms(command)
+            self.arguments.append(number(min(max(command.limit, 0), _MOST)))
+            self._learn.append(_reserved)
+
+    def _claim(self, commands: list[c.Claim]) -> None:
+        for command in commands:
+            self.arguments.append(b"claim")
+            self._terms(command)
+            ids = b"".join(map(to_id, dict.fromkeys(filter(known, command.ids))))
+            self.arguments += (number(command.begin), number(command.suspects), number(command.bytes), ids)
+            self._learn.append(_claimed(command.topic))
+
+    def _settle(self, commands: list[Any]) -> None:
+        """Ends of claims, and new leases: those of a kind together, those with a receipt that cannot be left out."""
+        kind = type(commands[0])
+        receipts = [receipt(command.id, command.claims) for command in commands]
+        some = [(packed, command) for packed, command in zip(receipts, commands, strict=True) if packed is not None]
+        if some:
+            packed = b"".join(packed for packed, _ in some)
+            self.arguments += (kind.__name__.lower().encode(), number(len(some)), packed)
+            if kind is c.Nack:
+                for _, command in some:
+                    error = storable(command.error)
+                    self.arguments.append(b"" if command.delay is None else number(command.delay))
+                    self.arguments.append(b"" if error is None else b"e" + error.encode())
+            elif kind in (c.Begin, c.Touch):
+                self.arguments += [number(command.ttr) for _, command in some]
+        read = _nacked if kind is c.Nack else bool
+        never = None if kind is c.Nack else False
+
+        def learn(answers: Iterator[Any], found: list[Any]) -> None:
+            each = iter(next(answers) if some else ())
+            found += [never if packed is None else read(next(each)) for packed in receipts]
+
+        self._learn.append(learn)
+
+    def _expire(self, commands: list[c.Expire]) -> None:
+        for command in commands:
+            self.arguments += (b"expire", number(min(max(command.limit, 0), _MOST)))
+            self._learn.append(_expired)
+
+    # ---- workers ----------------------------------------------------------------------------------------------------
+
+    def _announce(self, commands: list[c.Announce]) -> None:
+        for command in commands:
+            self.arguments += (b"announce", command.worker.encode(), json.dumps(command.topics).encode())
+            self._learn.append(_nothing)
+
+    def _known(self, outcome: Any) -> None:
+        """Note an outcome that nobody need be asked for."""
+        self._learn.append(lambda _, found: found.append(outcome))
+
+
+def _plain(commands: Sequence[Any]) -> bool:
+    """Whether no job of these puts has a key."""
+    return all(job[3] is None for command in commands for job in command.jobs)
+
+
+def _when(due: int, delay: int | None) -> bytes:
+    return b"%d" % due if delay is None else b"d%d" % delay
+
+
+def _taken(jobs: Sequence[NewJob], code: int, holder: int, place: int) -> JobExists:
+    key = jobs[place].key or ""
+    if code == _TWICE:
+        return JobExists(f"two of the jobs put have the key {key[:80]!r}", 0)
+    return JobExists(f"job {holder} has the key {key[:80]!r} already and is live", holder)
+
+
+# ---- answers --------------------------------------------------------------------------------------------------------
+
+
+def _one(answers: Iterator[Any], found: list[Any]) -> None:
+    found.append(next(answers))
+
+
+def _nothing(answers: Iterator[Any], found: list[Any]) -> None:
+    next(answers)
+    found.append(None)
+
+
+def _changed(answers: Iterator[Any], found: list[Any]) -> None:
+    answer = next(answers)
+    if isinstance(answer, list):
+        found.append(JobExists(f"job {answer[1]} has this key now and is live", answer[1]))
+    else:
+        found.append(bool(answer))
+
+
+def _nacked(state: int) -> State | None:
+    return None if state < 0 else STATES[state]
+
+
+def _reserved(answers: Iterator[Any], found: list[Any]) -> None:
+    found.append(claimed(next(answers)))
+
+
+def _claimed(topic: str) -> Learn:
+    def learn(answers: Iterator[Any], found: list[Any]) -> None:
+        paused, begun, left, *rest = next(answers)
+        pairs = iter(rest[: 2 * left])
+        others = [Due(due, from_id(id), topic) for id, due in zip(pairs, pairs, strict=True)]
+        found.append(c.Claimed(claimed(rest[2 * left :]), begun, others, paused=bool(paused)))
+
+    return learn
+
+
+def _expired(answers: Iterator[Any], found: list[Any]) -> None:
+    ended, first = next(answers)
+    found.append(c.Expired(ended, score(first) if first else None))
+
+
+_ADD: Final[dict[type, Callable[[Request, Any], None]]] = {
+    c.Put: Request._puts,
+    c.Cancel: Request._by_hand,
+    c.Reschedule: Request._by_hand,
+    c.Retry: Request._by_hand,
+    c.Delete: Request._by_hand,
+    c.Pause: Request._pause,
+    c.Purge: Request._purge,
+    c.Reserve: Request._reserve,
+    c.Claim: Request._claim,
+    c.Begin: Request._settle,
+    c.Ack: Request._settle,
+    c.Nack: Request._settle,
+    c.Release: Request._settle,
+    c.Touch: Request._settle,
+    c.Expire: Request._expire,
+    c.Announce: Request._announce,
+}

@@ -1,0 +1,194 @@
+"""One connection to the server, and what its errors are called here.
+
+redis-py connects: addresses, TLS, passwords. Commands are packed here and sent as they are: that is twice as fast as its
+client, and nothing is repeated by itself.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ..._errors import (
+    NotAStore,
+    PywheelError,
+    StoreAway,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+)
+from .address import Address
+from .scripts import Script
+
+try:
+    from redis import exceptions as wrong
+    from redis.backoff import NoBackoff
+    from redis.connection import Connection as _Tcp
+    from redis.connection import SSLConnection as _Tls
+    from redis.connection import UnixDomainSocketConnection as _Unix
+    from redis.retry import Retry
+except ImportError as error:
+    raise NotAStore("a store on Redis needs the package redis: pip install 'pywheel-timer[redis]'") from error
+
+__all__ = ["Connection", "packed"]
+
+_KEEPALIVE: Final = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3}  # s, s, times
+
+
+def packed(parts: Sequence[bytes]) -> bytes:
+    """Return a command as it is sent."""
+    return b"*%d\r\n%b" % (len(parts), b"".join([b"$%d\r\n%b\r\n" % (len(part), part) for part in parts]))
+
+
+class Connection:
+    """A connection to the server. For one thread at a time. After any error but a refusal it is of no use."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        kind: Any = _Unix if address.path else _Tls if address.secure else _Tcp
+        limits: dict[str, Any] = {"socket_timeout": address.timeout, "socket_connect_timeout": address.timeout}
+        if not address.path:
+            options = {getattr(socket, name): value for name, value in _KEEPALIVE.items() if hasattr(socket, name)}
+            limits |= {"socket_keepalive": True, "socket_keepalive_options": options}
+        with translated(address):
+            # RESP2: what comes unasked comes on a connection that listens, and nowhere else.
+            self._redis = kind(**address.options, **limits, protocol=2, retry=Retry(NoBackoff(), 0))
+            self._redis.connect()
+        self.over = False
+
+    def call(self, *parts: bytes) -> Any:
+        """Return what the server answers to a command. StoreAway if that is not known."""
+        with translated(self._address):
+            return self._call(parts)
+
+    def _call(self, parts: Sequence[bytes]) -> Any:
+        if self.over:  # redis-py would connect anew
+            raise wrong.ConnectionError("the connection was closed")
+        try:
+            self._redis.send_packed_command((packed(parts),), check_health=False)
+            return self._redis.read_response()
+        except wrong.ResponseError:
+            raise
+        except BaseException:  # an interrupt too: the answer would be taken for that to the next command
+            self.close()
+            raise
+
+    def run(self, script: Script, prefix: bytes, arguments: Sequence[bytes]) -> Any:
+        """Return what a script answers; it is loaded if the server does not know it."""
+        parts = (b"EVALSHA", script.sha, b"1", prefix, *arguments)
+        with translated(self._address):
+            try:
+                return self._call(parts)
+            except wrong.NoScriptError:
+                self._call((b"SCRIPT", b"LOAD", script.text))
+                return self._call(parts)
+
+    # ---- listening --------------------------------------------------------------------------------------------------
+
+    def subscribe(self, *channels: bytes) -> None:
+        """Listen to channels from now on."""
+        with translated(self._address):
+            self._redis.send_packed_command((packed((b"SUBSCRIBE", *channels)),), check_health=False)
+            for _ in channels:
+                self._redis.read_response()
+
+    def heard(self) -> list[bytes]:
+        """Return the messages that came since, without waiting. StoreAway if the connection broke."""
+        messages = []
+        with translated(self._address):
+            if self.over:
+                raise wrong.ConnectionError("the connection was closed")
+            while self._redis.can_read(timeout=0):
+                answer = self._redis.read_response()
+                if isinstance(answer, list) and answer[0] == b"message":
+                    messages.append(answer[2])
+        return messages
+
+    def fileno(self) -> int:
+        """Return the descriptor that becomes readable when something comes."""
+        return int(self._redis._sock.fileno())
+
+    def close(self) -> None:
+        """Close it; a forked child only lets go of it."""
+        self.over = True
+        self._redis.disconnect()
+
+
+# ---- errors -----------------------------------------------------------------------------------------------------------
+
+
+class translated:  # noqa: N801  (it is used like a function)
+    """Raises the errors of redis-py and of sockets as those of a store. A class: a generator costs three times as much."""
+
+    __slots__ = ("_address",)
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is not None and not isinstance(error, PywheelError):
+            found = _ours(error, self._address)
+            if found is not None:
+                raise found from None
+
+
+def _ours(error: BaseException, address: Address) -> StoreError | None:
+    """Return the error as a store's, None if it is none of the server's."""
+    server = address.server
+    text = str(error).replace("\n", " ")
+    for secret in ("password", "ssl_password"):
+        if address.options.get(secret):
+            text = text.replace(str(address.options[secret]), "***")
+    match error:
+        case wrong.AuthenticationError() | wrong.AuthorizationError() | wrong.AuthenticationWrongNumberOfArgsError():
+            return NotAStore(f"{server} refuses the user name or password: give them as redis://user:password@host")
+        case wrong.NoPermissionError():
+            return NotAStore(f"{server}: the user lacks a right ({text}): docs/stores-redis.md lists those it needs")
+        case wrong.OutOfMemoryError():
+            return StoreFull(f"{server} has reached its maxmemory: purge finished jobs, or raise it")
+        case wrong.ReadOnlyError():
+            return StoreReadOnly(f"{server} is a replica, and cannot be written to: give the address of its master")
+        case wrong.BusyLoadingError():
+            return StoreAway(f"{server} is loading its data: it answers when that is done")
+        case wrong.TimeoutError() | TimeoutError():
+            return StoreAway(f"{server} did not answer within {address.timeout:g} s: see whether it is overloaded")
+        case wrong.ConnectionError() | OSError():
+            return StoreAway(f"{server} is away ({text}): start it, or check the address")
+        case wrong.ResponseError():
+            return _refused(text, server)
+        case wrong.RedisError():
+            return StoreError(f"{server}: {text}")
+    return None
+
+
+def _refused(text: str, server: str) -> StoreError:
+    word = text.partition(" ")[0]
+    match word:
+        case "OOM":
+            return StoreFull(f"{server} has reached its maxmemory: purge finished jobs, or raise it")
+        case "MISCONF":
+            return StoreFull(f"{server} cannot write to its disk and takes no more ({text})")
+        case "READONLY":
+            return StoreReadOnly(f"{server} is a replica, and cannot be written to: give the address of its master")
+        case "NOREPLICAS":
+            return StoreReadOnly(f"{server} has too few replicas to take writes (min-replicas-to-write)")
+        case "BUSY":
+            return StoreBusy(f"{server} is busy with somebody's script: try again, or end that by SCRIPT KILL")
+        case "MASTERDOWN" | "LOADING" | "CLUSTERDOWN" | "TRYAGAIN":
+            return StoreAway(f"{server} cannot serve now ({text})")
+        case "MOVED" | "ASK" | "CROSSSLOT":
+            return NotAStore(f"{server} is a node of a cluster that has the store elsewhere ({text}): give that address")
+        case "NOAUTH" | "WRONGPASS":
+            return NotAStore(f"{server} refuses the user name or password: give them as redis://user:password@host")
+        case "NOPERM":
+            return NotAStore(f"{server}: the user lacks a right ({text}): docs/stores-redis.md lists those it needs")
+        case "WRONGTYPE":
+            return NotAStore(f"{server} has other data under this prefix: give another one, ?prefix=name")
+    if "DB index" in text:
+        return NotAStore(f"{server} has no database of this number ({text})")
+    return StoreError(f"{server}: {text}")
