@@ -29,12 +29,13 @@ Learn = Callable[[Iterator[Any], list[Any]], None]
 class Request:
     """Some commands as one call of a script."""
 
-    __slots__ = ("_learn", "arguments", "idle", "script")
+    __slots__ = ("_learn", "announces", "arguments", "idle", "script")
 
     def __init__(self, commands: Sequence[c.Command[Any]]) -> None:
         self.arguments: list[bytes] = []
         self._learn: list[Learn] = []
         self.script: Script = SETTLE
+        self.announces = False
         if all(type(command) is c.Put for command in commands) and _plain(commands):
             self.script = PUT
             self._put(commands, alone=True)
@@ -90,7 +91,8 @@ class Request:
 
     def _put_keyed(self, command: Any) -> None:
         jobs: Sequence[NewJob] = command.jobs
-        self.arguments += (b"put_keyed", b"%d" % len(jobs))
+        nonce = b"" if command.nonce is None else b"n" + command.nonce.encode()
+        self.arguments += (b"put_keyed", nonce, b"%d" % len(jobs))
         for job in jobs:
             key = b"" if job.key is None else b"k" + job.key.encode()
             parent = receipt(*job.parent) if job.parent else None
@@ -99,7 +101,7 @@ class Request:
 
         def learn(answers: Iterator[Any], found: list[Any]) -> None:
             answer = next(answers)
-            found.append(_taken(jobs, *answer) if answer[0] < 0 else answer)
+            found.append(_taken(jobs, *answer) if answer and answer[0] < 0 else answer)
 
         self._learn.append(learn)
 
@@ -124,9 +126,6 @@ class Request:
     def _purge(self, commands: list[c.Purge]) -> None:
         for command in commands:
             state = STATES.index(command.state)
-            if command.state.live:
-                self._known(0)
-                continue
             topic = b"" if command.topic is None else b"t" + command.topic.encode()
             limit = min(max(command.limit, 0), _MOST)
             self.arguments += (b"purge", number(state), number(command.age), number(limit), topic)
@@ -195,6 +194,7 @@ class Request:
     # ---- workers ----------------------------------------------------------------------------------------------------
 
     def _announce(self, commands: list[c.Announce]) -> None:
+        self.announces = True
         for command in commands:
             self.arguments += (b"announce", command.worker.encode(), json.dumps(command.topics).encode())
             self._learn.append(_nothing)
@@ -205,8 +205,8 @@ class Request:
 
 
 def _plain(commands: Sequence[Any]) -> bool:
-    """Whether no job of these puts has a key."""
-    return all(job[3] is None for command in commands for job in command.jobs)
+    """Whether these puts have no nonce, and their jobs no keys."""
+    return all(command.nonce is None and all(job[3] is None for job in command.jobs) for command in commands)
 
 
 def _when(due: int, delay: int | None) -> bytes:

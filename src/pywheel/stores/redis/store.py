@@ -6,7 +6,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
 from secrets import token_hex
@@ -142,17 +142,25 @@ class RedisStore(Store):
         if request.idle:
             return request.outcomes([])
         arguments = (self._now(), self._client, b"%d" % next(self._numbers), *request.arguments)
-        if commit is None:
-            return request.outcomes(self._ask(request.script, arguments, until))
+        try:
+            if commit is None:
+                return request.outcomes(self._ask(request.script, arguments, until))
+            return self._for_several(commit, lambda: request.outcomes(self._ask(request.script, arguments, until)))
+        finally:
+            if request.announces:
+                self.presence.stale = True
+
+    def _for_several(self, commit: Commit, ask: Callable[[], list[Any]]) -> list[Any]:
+        """Ask for several callers, and note for them what came of it."""
         commit.stored = None
         try:
-            outcomes = request.outcomes(self._ask(request.script, arguments, until))
+            outcomes = ask()
         except StoreError:
             commit.stored = False
             raise
         except BaseException:  # an interrupt: the others are to learn what happened
             with suppress(StoreError):
-                commit.outcomes = request.outcomes(self._ask(request.script, arguments, until))
+                commit.outcomes = ask()
                 commit.stored = True
             raise
         commit.outcomes, commit.stored = outcomes, True

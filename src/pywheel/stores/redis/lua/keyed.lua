@@ -1,4 +1,4 @@
--- Puts of which some have keys. ARGV[at]: how many; for each: topic, when, what, its key with a k before it or '', and how:
+-- Puts of jobs with keys, or with a nonce. ARGV[at]: the nonce with an n before it or '', how many; for each: topic, when, what, its key with a k before it or '', and how:
 -- r to replace or n, then the receipt of its parent, if any, in 10 bytes. All are stored, or none.
 local function yields(holder, how)
     local state = state_of(holder)
@@ -61,8 +61,12 @@ local function store(topic, due, job, key)
 end
 
 function commands.put_keyed(at)
-    local count = tonumber(ARGV[at])
-    at = at + 1
+    local nonce, count = sub(ARGV[at], 2), tonumber(ARGV[at + 1])
+    at = at + 2
+    local known = nonce ~= '' and call('HGET', NONCES, nonce)
+    if known then
+        return cmsgpack.unpack(known), at + 5 * count
+    end
     local refused = refusal(at, count)
     if refused then
         return refused, at + 5 * count
@@ -72,6 +76,11 @@ function commands.put_keyed(at)
         local key = ARGV[at + 3] ~= '' and sub(ARGV[at + 3], 2) or nil
         ids[place] = store(ARGV[at], due_at(ARGV[at + 1]), ARGV[at + 2], key)
         at = at + 5
+    end
+    if nonce ~= '' then
+        call('HSET', NONCES, nonce, cmsgpack.pack(ids))
+        call('ZADD', NONCES_BY_TIME, now, nonce)
+        forget_nonces(NONCES_FORGOTTEN)
     end
     return ids, at
 end
