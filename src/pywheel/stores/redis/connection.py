@@ -7,7 +7,7 @@ client, and nothing is repeated by itself.
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ..._errors import (
@@ -57,6 +57,8 @@ class Connection:
             self._redis = kind(**address.options, **limits, protocol=2, retry=Retry(NoBackoff(), 0))
             self._redis.connect()
         self.over = False
+        self.facts: Mapping[str, str] = {}
+        """What the server said of itself at the beginning."""
 
     def call(self, *parts: bytes) -> Any:
         """Return what the server answers to a command. StoreAway if that is not known."""

@@ -87,7 +87,7 @@ class Server:
     def _look(self, connection: Connection) -> None:
         """See which server it is."""
         try:
-            facts = _facts(connection.call(b"INFO", b"server") + connection.call(b"INFO", b"replication"))
+            facts = connection.facts = _facts(connection.call(b"INFO"))
             if facts.get("role") == "slave":
                 raise StoreReadOnly(
                     f"{self.address.server} is a replica, and cannot be written to: give the address of its master"
@@ -122,7 +122,7 @@ class Server:
 
     def durability(self, connection: Connection) -> Durability:
         """Return what the server promises of what it has answered. NotAStore if it may throw jobs away."""
-        facts = _facts(connection.call(b"INFO", b"memory") + connection.call(b"INFO", b"persistence"))
+        facts = connection.facts
         policy = facts.get("maxmemory_policy", "noeviction")
         if policy != "noeviction":
             raise NotAStore(
