@@ -12,7 +12,20 @@ from ..._errors import JobExists
 from ...jobs import commands as c
 from ...jobs.job import Due, NewJob, State
 from ..checks import storable
-from .records import STATES, claimed, from_id, known, number, packed_job, receipt, reference, score, to_id
+from .connection import encoded
+from .records import (
+    STATES,
+    claimed,
+    from_id,
+    known,
+    number,
+    packed_job,
+    plain_start,
+    receipt,
+    reference,
+    score,
+    to_id,
+)
 from .scripts import APPLY, PUT, SETTLE, Script
 
 __all__ = ["Request"]
@@ -29,26 +42,35 @@ Learn = Callable[[Iterator[Any], list[Any]], None]
 class Request:
     """Some commands as one call of a script."""
 
-    __slots__ = ("_learn", "announces", "arguments", "idle", "script")
+    __slots__ = ("_learn", "_sizes", "announces", "arguments", "count", "script")
 
     def __init__(self, commands: Sequence[c.Command[Any]]) -> None:
         self.arguments: list[bytes] = []
+        """As they are sent, for `script`."""
+        self.count = 0
+        """How many they are."""
         self._learn: list[Learn] = []
+        self._sizes: list[int] | None = None  # of puts, if there is nothing else
         self.script: Script = SETTLE
         self.announces = False
+        """Whether the list of workers changes."""
         if all(type(command) is c.Put for command in commands) and _plain(commands):
             self.script = PUT
-            self._put(commands, alone=True)
+            self._sizes = self._jobs(commands)
         else:
             for kind, same in groupby(commands, type):
                 _ADD[kind](self, list(same))
-        self.idle = not self.arguments
-        """Whether there is nothing to be asked: every outcome is known."""
+
+    def _add(self, *values: bytes) -> None:
+        self.arguments.append(encoded(values))
+        self.count += len(values)
 
     def outcomes(self, answer: Any) -> list[Any]:
         """Return the outcomes of the commands, in order."""
+        if self._sizes is not None:
+            return _shared_out(answer, self._sizes)
         found: list[Any] = []
-        answers = iter((answer,) if self.script is PUT else answer)
+        answers = iter(answer)
         for learn in self._learn:
             learn(answers, found)
         return found
@@ -60,44 +82,51 @@ class Request:
         self.script = APPLY
         for plain, same in groupby(commands, lambda command: _plain((command,))):
             if plain:
-                self._put(list(same), alone=False)
+                self._put(list(same))
             else:
                 for command in same:
                     self._put_keyed(command)
 
-    def _put(self, commands: Sequence[Any], *, alone: bool) -> None:
-        jobs = [job for command in commands for job in command.jobs]
-        sizes = [len(command.jobs) for command in commands]
-        if jobs:
-            add = self.arguments.append
-            if not alone:
-                add(b"put")
-            add(b"%d" % len(jobs))
-            for topic, some in groupby(jobs, _TOPIC):
-                same = list(some)
-                add(topic.encode())
-                add(b"%d" % len(same))
-                for job in same:
-                    add(_when(job.due, job.delay))
-                    add(packed_job(job))
+    def _put(self, commands: Sequence[Any]) -> None:
+        if not any(command.jobs for command in commands):
+            for _ in commands:
+                self._known([])
+            return
+        self._add(b"put")
+        sizes = self._jobs(commands)
+        self._learn.append(lambda answers, found: found.extend(_shared_out(next(answers), sizes)))
 
-        def learn(answers: Iterator[Any], found: list[Any]) -> None:
-            first = next(answers) if jobs else 0
-            for size in sizes:
-                found.append(list(range(first, first + size)))
-                first += size
-
-        self._learn.append(learn)
+    def _jobs(self, commands: Sequence[Any]) -> list[int]:
+        """Add plain jobs; return how many each command has. On the way of every put, so it is written to be quick."""
+        jobs = commands[0].jobs if len(commands) == 1 else [job for command in commands for job in command.jobs]
+        if not jobs:
+            return [0] * len(commands)
+        self._add(b"%d" % len(jobs))
+        pieces = self.arguments
+        for topic, some in ((jobs[0].topic, jobs),) if len(jobs) == 1 else groupby(jobs, _TOPIC):
+            same = list(some)
+            self._add(topic.encode(), b"%d" % len(same))
+            start = plain_start(topic)
+            for job in same:
+                _, body, due, _, ttr, most, headers, _, delay, _ = job
+                when = b"%d" % due if delay is None else b"d%d" % delay
+                if ttr is not None or most is not None or headers:
+                    pieces.append(encoded((when, packed_job(job))))
+                else:
+                    size = len(start) + len(body)
+                    pieces.append(b"$%d\r\n%b\r\n$%d\r\n%b%b\r\n" % (len(when), when, size, start, body))
+            self.count += 2 * len(same)
+        return [len(command.jobs) for command in commands]
 
     def _put_keyed(self, command: Any) -> None:
         jobs: Sequence[NewJob] = command.jobs
         nonce = b"" if command.nonce is None else b"n" + command.nonce.encode()
-        self.arguments += (b"put_keyed", nonce, b"%d" % len(jobs))
+        self._add(b"put_keyed", nonce, b"%d" % len(jobs))
         for job in jobs:
             key = b"" if job.key is None else b"k" + job.key.encode()
             parent = receipt(*job.parent) if job.parent else None
             how = (b"r" if job.replace else b"n") + (parent or b"")
-            self.arguments += (job.topic.encode(), _when(job.due, job.delay), packed_job(job), key, how)
+            self._add(job.topic.encode(), _when(job.due, job.delay), packed_job(job), key, how)
 
         def learn(answers: Iterator[Any], found: list[Any]) -> None:
             answer = next(answers)
@@ -113,14 +142,14 @@ class Request:
             if ref is None:
                 self._known(False)
                 continue
-            self.arguments += (type(command).__name__.lower().encode(), ref)
+            self._add(type(command).__name__.lower().encode(), ref)
             if isinstance(command, c.Reschedule | c.Retry):
-                self.arguments.append(_when(command.due, command.delay))
+                self._add(_when(command.due, command.delay))
             self._learn.append(_changed)
 
     def _pause(self, commands: list[c.Pause]) -> None:
         for command in commands:
-            self.arguments += (b"pause", command.topic.encode(), b"1" if command.paused else b"0")
+            self._add(b"pause", command.topic.encode(), b"1" if command.paused else b"0")
             self._learn.append(_changed)
 
     def _purge(self, commands: list[c.Purge]) -> None:
@@ -128,14 +157,14 @@ class Request:
             state = STATES.index(command.state)
             topic = b"" if command.topic is None else b"t" + command.topic.encode()
             limit = min(max(command.limit, 0), _MOST)
-            self.arguments += (b"purge", number(state), number(command.age), number(limit), topic)
+            self._add(b"purge", number(state), number(command.age), number(limit), topic)
             self._learn.append(_one)
 
     # ---- claims -----------------------------------------------------------------------------------------------------
 
     def _terms(self, command: c.Reserve | c.Claim) -> None:
         ttr, most, backoff, jitter, slack, hold = command.terms
-        self.arguments += (
+        self._add(
             command.topic.encode(),
             command.worker.encode(),
             number(ttr),
@@ -149,17 +178,17 @@ class Request:
 
     def _reserve(self, commands: list[c.Reserve]) -> None:
         for command in commands:
-            self.arguments.append(b"reserve")
+            self._add(b"reserve")
             self._terms(command)
-            self.arguments.append(number(min(max(command.limit, 0), _MOST)))
+            self._add(number(min(max(command.limit, 0), _MOST)))
             self._learn.append(_reserved)
 
     def _claim(self, commands: list[c.Claim]) -> None:
         for command in commands:
-            self.arguments.append(b"claim")
+            self._add(b"claim")
             self._terms(command)
             ids = b"".join(map(to_id, dict.fromkeys(filter(known, command.ids))))
-            self.arguments += (number(command.begin), number(command.suspects), number(command.bytes), ids)
+            self._add(number(command.begin), number(command.suspects), number(command.bytes), ids)
             self._learn.append(_claimed(command.topic))
 
     def _settle(self, commands: list[Any]) -> None:
@@ -169,14 +198,14 @@ class Request:
         some = [(packed, command) for packed, command in zip(receipts, commands, strict=True) if packed is not None]
         if some:
             packed = b"".join(packed for packed, _ in some)
-            self.arguments += (kind.__name__.lower().encode(), number(len(some)), packed)
+            self._add(kind.__name__.lower().encode(), number(len(some)), packed)
             if kind is c.Nack:
                 for _, command in some:
                     error = storable(command.error)
-                    self.arguments.append(b"" if command.delay is None else number(command.delay))
-                    self.arguments.append(b"" if error is None else b"e" + error.encode())
+                    self._add(b"" if command.delay is None else number(command.delay))
+                    self._add(b"" if error is None else b"e" + error.encode())
             elif kind in (c.Begin, c.Touch):
-                self.arguments += [number(command.ttr) for _, command in some]
+                self._add(*(number(command.ttr) for _, command in some))
         read = _nacked if kind is c.Nack else bool
         never = None if kind is c.Nack else False
 
@@ -188,7 +217,7 @@ class Request:
 
     def _expire(self, commands: list[c.Expire]) -> None:
         for command in commands:
-            self.arguments += (b"expire", number(min(max(command.limit, 0), _MOST)))
+            self._add(b"expire", number(min(max(command.limit, 0), _MOST)))
             self._learn.append(_expired)
 
     # ---- workers ----------------------------------------------------------------------------------------------------
@@ -196,7 +225,7 @@ class Request:
     def _announce(self, commands: list[c.Announce]) -> None:
         self.announces = True
         for command in commands:
-            self.arguments += (b"announce", command.worker.encode(), json.dumps(command.topics).encode())
+            self._add(b"announce", command.worker.encode(), json.dumps(command.topics).encode())
             self._learn.append(_nothing)
 
     def _known(self, outcome: Any) -> None:
@@ -218,6 +247,17 @@ def _taken(jobs: Sequence[NewJob], code: int, holder: int, place: int) -> JobExi
     if code == _TWICE:
         return JobExists(f"two of the jobs put have the key {key[:80]!r}", 0)
     return JobExists(f"job {holder} has the key {key[:80]!r} already and is live", holder)
+
+
+def _shared_out(first: int, sizes: Sequence[int]) -> list[Any]:
+    """Return the ids of each command's jobs, which follow each other."""
+    if len(sizes) == 1:
+        return [list(range(first, first + sizes[0]))]
+    found = []
+    for size in sizes:
+        found.append(list(range(first, first + size)))
+        first += size
+    return found
 
 
 # ---- answers --------------------------------------------------------------------------------------------------------

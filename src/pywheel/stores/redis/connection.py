@@ -32,14 +32,19 @@ try:
 except ImportError as error:
     raise NotAStore("a store on Redis needs the package redis: pip install 'pywheel-timer[redis]'") from error
 
-__all__ = ["Connection", "packed"]
+__all__ = ["Connection", "encoded", "one"]
 
 _KEEPALIVE: Final = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3}  # s, s, times
 
 
-def packed(parts: Sequence[bytes]) -> bytes:
-    """Return a command as it is sent."""
-    return b"*%d\r\n%b" % (len(parts), b"".join([b"$%d\r\n%b\r\n" % (len(part), part) for part in parts]))
+def one(value: bytes) -> bytes:
+    """Return an argument as it is sent."""
+    return b"$%d\r\n%b\r\n" % (len(value), value)
+
+
+def encoded(values: Sequence[bytes]) -> bytes:
+    """Return some arguments as they are sent."""
+    return b"".join([b"$%d\r\n%b\r\n" % (len(value), value) for value in values])
 
 
 class Connection:
@@ -63,13 +68,13 @@ class Connection:
     def call(self, *parts: bytes) -> Any:
         """Return what the server answers to a command. StoreAway if that is not known."""
         with translated(self._address):
-            return self._call(parts)
+            return self._call(b"*%d\r\n%b" % (len(parts), encoded(parts)))
 
-    def _call(self, parts: Sequence[bytes]) -> Any:
+    def _call(self, command: bytes) -> Any:
         if self.over:  # redis-py would connect anew
             raise wrong.ConnectionError("the connection was closed")
         try:
-            self._redis.send_packed_command((packed(parts),), check_health=False)
+            self._redis.send_packed_command((command,), check_health=False)
             return self._redis.read_response()
         except wrong.ResponseError:
             raise
@@ -77,22 +82,29 @@ class Connection:
             self.close()
             raise
 
-    def run(self, script: Script, prefix: bytes, arguments: Sequence[bytes]) -> Any:
-        """Return what a script answers; it is loaded if the server does not know it."""
-        parts = (b"EVALSHA", script.sha, b"1", prefix, *arguments)
+    def run(self, script: Script, prefix: bytes, count: int, arguments: bytes) -> Any:
+        """Return what a script answers to so many encoded arguments; it is loaded if the server does not know it."""
+        command = b"*%d\r\n$7\r\nEVALSHA\r\n$40\r\n%b\r\n$1\r\n1\r\n$%d\r\n%b\r\n%b" % (
+            4 + count,
+            script.sha,
+            len(prefix),
+            prefix,
+            arguments,
+        )
         with translated(self._address):
             try:
-                return self._call(parts)
+                return self._call(command)
             except wrong.NoScriptError:
-                self._call((b"SCRIPT", b"LOAD", script.text))
-                return self._call(parts)
+                self._call(b"*3\r\n%b" % encoded((b"SCRIPT", b"LOAD", script.text)))
+                return self._call(command)
 
     # ---- listening --------------------------------------------------------------------------------------------------
 
     def subscribe(self, *channels: bytes) -> None:
         """Listen to channels from now on."""
         with translated(self._address):
-            self._redis.send_packed_command((packed((b"SUBSCRIBE", *channels)),), check_health=False)
+            command = b"*%d\r\n%b" % (1 + len(channels), encoded((b"SUBSCRIBE", *channels)))
+            self._redis.send_packed_command((command,), check_health=False)
             for _ in channels:
                 self._redis.read_response()
 

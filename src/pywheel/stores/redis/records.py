@@ -21,14 +21,17 @@ __all__ = [
     "LAST",
     "STATES",
     "attempts",
+    "claimed",
     "from_id",
     "job_of",
     "known",
     "listed",
     "number",
     "packed_job",
+    "plain_start",
     "receipt",
     "reference",
+    "score",
     "to_id",
 ]
 
@@ -83,7 +86,7 @@ def reference(ref: Ref) -> bytes | None:
 
 
 @lru_cache(maxsize=1024)
-def _plain(topic: str) -> bytes:
+def plain_start(topic: str) -> bytes:
     """Return what a plain job of a topic begins with."""
     name = topic.encode()
     return b"\0%b%b" % (len(name).to_bytes(3, "big"), name)
@@ -92,7 +95,7 @@ def _plain(topic: str) -> bytes:
 def packed_job(job: NewJob) -> bytes:
     """Return a job as it lies in the store, but for when it was created."""
     topic, body, _, key, ttr, most, headers, *_ = job
-    start = _plain(topic)
+    start = plain_start(topic)
     if key is None and ttr is None and most is None and not headers:
         return start + body
     flags, parts = 0, [start[1:]]

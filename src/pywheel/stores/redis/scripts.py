@@ -27,7 +27,7 @@ _WRITES = (
     "base once hints put states transitions settle claim find manage keyed members announce apply".split()
 )
 
-PUT: Final = Script("base", "once", "hints", "put", "put_only")
+PUT: Final = Script("put_one", "base", "once", "hints", "put", "put_only")
 APPLY: Final = Script(*_WRITES)
 SETTLE: Final = Script(*_WRITES, flags="allow-oom")
 """The same, also where there is no memory left: what was claimed can be settled, and what has finished be purged."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 from ..._errors import NotAStore, StoreAway, StoreClosed, StoreReadOnly
 from ..contract import Durability
 from .address import Address
-from .connection import Connection
+from .connection import Connection, encoded
 from .scripts import Script
 
 __all__ = ["CLOSED", "Server"]
@@ -38,9 +38,10 @@ class Server:
 
     def run(self, script: Script, arguments: Sequence[bytes]) -> Any:
         """Return what a script answers. It is asked again, once, where a connection that was kept open had broken."""
+        asked = len(arguments), encoded(arguments)
         connection, kept = self.take()
         try:
-            return connection.run(script, self.prefix, arguments)
+            return connection.run(script, self.prefix, *asked)
         except StoreAway:
             if not kept:
                 raise
@@ -48,7 +49,7 @@ class Server:
             self.give(connection)
         connection = self.fresh()
         try:
-            return connection.run(script, self.prefix, arguments)
+            return connection.run(script, self.prefix, *asked)
         finally:
             self.give(connection)
 

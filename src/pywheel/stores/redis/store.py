@@ -24,10 +24,10 @@ from ..server_clock import ServerClock
 from . import queries
 from .address import parse
 from .commands import Request
-from .connection import Connection
+from .connection import Connection, encoded
 from .notifier import RedisNotifier
 from .presence import SILENT, Presence, Roster
-from .scripts import LEASE, OPEN, QUIET, ROSTER, Script
+from .scripts import LEASE, OPEN, PUT, QUIET, ROSTER, Script
 from .server import CLOSED, Server
 
 __all__ = ["RedisStore"]
@@ -83,7 +83,7 @@ class RedisStore(Store):
     def _met(self, connection: Connection, run_id: str) -> None:
         """Open the store on a server that was not met before, or that was started anew."""
         may = b"1" if self._create else b"0"
-        found = connection.run(OPEN, self.server.prefix, (b"", _FORMAT, may, run_id.encode()))[1]
+        found = connection.run(OPEN, self.server.prefix, 4, encoded((b"", _FORMAT, may, run_id.encode())))[1]
         server = self.server.address.server
         if not found:
             raise NotAStore(f"there is no store at {server}: put a job first, or give the right address")
@@ -139,13 +139,15 @@ class RedisStore(Store):
         """Apply the commands of one or more callers."""
         self._open()
         request = Request(commands)
-        if request.idle:
-            return request.outcomes([])
-        arguments = (self._now(), self._client, b"%d" % next(self._numbers), *request.arguments)
+        if not request.count:  # every outcome is known
+            return request.outcomes(0 if request.script is PUT else ())
+        number = next(self._numbers)
+        head = encoded((self._now(), self._client, b"%d" % number))
+        asked = request.script, self.server.prefix, 3 + request.count, head + b"".join(request.arguments)
         try:
             if commit is None:
-                return request.outcomes(self._ask(request.script, arguments, until))
-            return self._for_several(commit, lambda: request.outcomes(self._ask(request.script, arguments, until)))
+                return request.outcomes(self._ask(number, asked, until))
+            return self._for_several(commit, lambda: request.outcomes(self._ask(number, asked, until)))
         finally:
             if request.announces:
                 self.presence.stale = True
@@ -166,7 +168,7 @@ class RedisStore(Store):
         commit.outcomes, commit.stored = outcomes, True
         return outcomes
 
-    def _ask(self, script: Script, arguments: Sequence[bytes], until: float) -> Any:
+    def _ask(self, number: int, asked: tuple[Script, bytes, int, bytes], until: float) -> Any:
         """Return the answer to a request, which happens once, however often it must be sent.
 
         StoreAway if nothing was sent, or if it is not known by the time limit what became of it.
@@ -183,7 +185,7 @@ class RedisStore(Store):
                 continue
             try:
                 sent = time.monotonic()
-                answer = connection.run(script, self.server.prefix, arguments)
+                answer = connection.run(*asked)
             except StoreAway as error:
                 doubt = error
                 if time.monotonic() >= limit:
@@ -191,7 +193,7 @@ class RedisStore(Store):
                 continue
             finally:
                 self.server.give(connection)
-            self._take_in(answer, sent, int(arguments[2]))
+            self._take_in(answer, sent, number)
             return answer[-1]
 
     def _wait_in_doubt(self, error: StoreAway, limit: float) -> None:

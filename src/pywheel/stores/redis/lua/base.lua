@@ -24,8 +24,14 @@ local function of_state(b)
     return P .. ':s:' .. sub(b, 1, 5)
 end
 
+local delayed = {}
 local function delayed_of(topic)
-    return P .. ':d:' .. topic
+    local key = delayed[topic]
+    if not key then
+        key = P .. ':d:' .. topic
+        delayed[topic] = key
+    end
+    return key
 end
 
 -- Calls a command with many arguments, in parts.
@@ -49,23 +55,23 @@ local function scores(key, members)
     return found
 end
 
--- Returns the values of many ids in the hashes that `of` names, false for those without.
-local function values(of, ids)
+-- Returns the values of many ids in the hashes of a kind, ':j:' or ':s:', false for those without.
+local function values(kind, ids)
     local found, parts = {}, {}
-    for place, b in ipairs(ids) do
-        local key = of(b)
-        local part = parts[key]
+    for place = 1, #ids do
+        local chunk = sub(ids[place], 1, 5)
+        local part = parts[chunk]
         if not part then
             part = {{}, {}}
-            parts[key] = part
+            parts[chunk] = part
         end
-        part[1][#part[1] + 1] = b
-        part[2][#part[2] + 1] = place
+        local size = #part[1] + 1
+        part[1][size], part[2][size] = ids[place], place
     end
-    for key, part in pairs(parts) do
-        local got = call('HMGET', key, unpack(part[1]))
-        for number, place in ipairs(part[2]) do
-            found[place] = got[number]
+    for chunk, part in pairs(parts) do
+        local got, places = call('HMGET', P .. kind .. chunk, unpack(part[1])), part[2]
+        for number = 1, #places do
+            found[places[number]] = got[number]
         end
     end
     return found

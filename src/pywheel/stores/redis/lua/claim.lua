@@ -96,7 +96,7 @@ function commands.reserve(at)
             ids[#ids + 1] = due[number]
         end
         states_of(ids)
-        local jobs = values(of_job, ids)
+        local jobs = values(':j:', ids)
         for number, b in ipairs(ids) do
             start(b, jobs[number], tonumber(due[2 * number]), terms, true, reply)
         end
@@ -172,7 +172,7 @@ function commands.claim(at)
         else
             if place > last then
                 first, last = place, math.min(place + 31, #found)
-                jobs = values(of_job, {unpack(found, first, last)})
+                jobs = values(':j:', {unpack(found, first, last)})
             end
             local job = jobs[place - first + 1]
             local _, _, _, _, size = read_job(job)

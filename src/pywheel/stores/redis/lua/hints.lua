@@ -25,12 +25,15 @@ local function audience(topic)
     return there
 end
 
+-- Returns the due time up to which anybody wants hints.
+local function furthest_horizon()
+    furthest = furthest or tonumber(call('GET', P .. ':hmax') or -1e300)
+    return furthest
+end
+
 -- Notes that a job is, or was until now, due then.
 local function tell(topic, b, due)
-    if not furthest then
-        furthest = tonumber(call('GET', P .. ':hmax') or -1e300)
-    end
-    if due > furthest then
+    if due > furthest_horizon() then
         return
     end
     local shard = bit.lshift(1, byte(b, 6) % 32)

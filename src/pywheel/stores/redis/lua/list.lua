@@ -67,7 +67,7 @@ local function look_at(ids)
     states_of(ids)
     for first = 1, #ids, 16 do
         local some = {unpack(ids, first, math.min(first + 15, #ids))}
-        for place, job in ipairs(values(of_job, some)) do
+        for place, job in ipairs(values(':j:', some)) do
             local b = some[place]
             looked = looked + 1
             after = b

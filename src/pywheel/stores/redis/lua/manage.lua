@@ -17,7 +17,7 @@ local function settled(ref)
     return b, false, topic, key
 end
 
-local function delayed(ref)
+local function waiting(ref)
     local b, state, topic, key = settled(ref)
     if b and (not state or state[STATE] == DELAYED) then
         return b, state, topic, key
@@ -26,7 +26,7 @@ local function delayed(ref)
 end
 
 function commands.cancel(at)
-    local b, state, topic, key = delayed(ARGV[at])
+    local b, state, topic, key = waiting(ARGV[at])
     if not b then
         return 0, at + 1
     end
@@ -50,7 +50,7 @@ local function move(b, topic, due)
 end
 
 function commands.reschedule(at)
-    local b, _, topic = delayed(ARGV[at])
+    local b, _, topic = waiting(ARGV[at])
     if b then
         move(b, topic, due_at(ARGV[at + 1]))
     end

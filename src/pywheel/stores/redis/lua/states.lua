@@ -29,7 +29,7 @@ local function states_of(ids)
         end
     end
     if #missing > 0 then
-        for place, packed in ipairs(values(of_state, missing)) do
+        for place, packed in ipairs(values(':s:', missing)) do
             states[missing[place]] = packed and cmsgpack.unpack(packed)
         end
     end
@@ -48,8 +48,14 @@ local function former_of(topic, key)
     return P .. ':o:' .. #topic .. ':' .. topic .. key
 end
 
+local finished = {{}, {}, {}, {}}
 local function finished_of(state, topic)
-    return P .. ':f:' .. state .. topic
+    local key = finished[state][topic]
+    if not key then
+        key = P .. ':f:' .. state .. topic
+        finished[state][topic] = key
+    end
+    return key
 end
 
 -- Returns what becomes of a claim whose lease is over: state, due or nil, whether an attempt was spent, LOST_...

@@ -42,17 +42,17 @@ end
 local function keep_all()
     local parts = {}
     for b in pairs(changed) do
-        local key = of_state(b)
-        local part = parts[key]
+        local chunk = sub(b, 1, 5)
+        local part = parts[chunk]
         if not part then
             part = {}
-            parts[key] = part
+            parts[chunk] = part
         end
-        part[#part + 1] = b
-        part[#part + 1] = cmsgpack.pack(states[b])
+        local size = #part
+        part[size + 1], part[size + 2] = b, cmsgpack.pack(states[b])
     end
-    for key, part in pairs(parts) do
-        call('HSET', key, unpack(part))
+    for chunk, part in pairs(parts) do
+        call('HSET', P .. ':s:' .. chunk, unpack(part))
     end
     changed = {}
 end
