@@ -10,6 +10,13 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from redis import exceptions as wrong
+from redis.backoff import NoBackoff
+from redis.connection import Connection as _Tcp
+from redis.connection import SSLConnection as _Tls
+from redis.connection import UnixDomainSocketConnection as _Unix
+from redis.retry import Retry
+
 from ..._errors import (
     NotAStore,
     PywheelError,
@@ -19,18 +26,8 @@ from ..._errors import (
     StoreFull,
     StoreReadOnly,
 )
-from .address import Address
+from .place import Place
 from .scripts import Script
-
-try:
-    from redis import exceptions as wrong
-    from redis.backoff import NoBackoff
-    from redis.connection import Connection as _Tcp
-    from redis.connection import SSLConnection as _Tls
-    from redis.connection import UnixDomainSocketConnection as _Unix
-    from redis.retry import Retry
-except ImportError as error:
-    raise NotAStore("a store on Redis needs the package redis: pip install 'pywheel-timer[redis]'") from error
 
 __all__ = ["Connection", "encoded", "one"]
 
@@ -50,16 +47,17 @@ def encoded(values: Sequence[bytes]) -> bytes:
 class Connection:
     """A connection to the server. For one thread at a time. After any error but a refusal it is of no use."""
 
-    def __init__(self, address: Address) -> None:
-        self._address = address
-        kind: Any = _Unix if address.path else _Tls if address.secure else _Tcp
-        limits: dict[str, Any] = {"socket_timeout": address.timeout, "socket_connect_timeout": address.timeout}
-        if not address.path:
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        kind: Any = _Unix if "path" in place.options else _Tls if place.secure else _Tcp
+        limits: dict[str, Any] = {"socket_timeout": place.timeout, "socket_connect_timeout": place.timeout}
+        if kind is not _Unix:
             options = {getattr(socket, name): value for name, value in _KEEPALIVE.items() if hasattr(socket, name)}
             limits |= {"socket_keepalive": True, "socket_keepalive_options": options}
-        with translated(address):
+        with translated(place):
             # RESP2: what comes unasked comes on a connection that listens, and nowhere else.
-            self._redis = kind(**address.options, **limits, protocol=2, retry=Retry(NoBackoff(), 0))
+            password = place.address.password
+            self._redis = kind(**place.options, **limits, password=password, protocol=2, retry=Retry(NoBackoff(), 0))
             self._redis.connect()
         self.over = False
         self.facts: Mapping[str, str] = {}
@@ -67,7 +65,7 @@ class Connection:
 
     def call(self, *parts: bytes) -> Any:
         """Return what the server answers to a command. StoreAway if that is not known."""
-        with translated(self._address):
+        with translated(self._place):
             return self._call(b"*%d\r\n%b" % (len(parts), encoded(parts)))
 
     def _call(self, command: bytes) -> Any:
@@ -91,7 +89,7 @@ class Connection:
             prefix,
             arguments,
         )
-        with translated(self._address):
+        with translated(self._place):
             try:
                 return self._call(command)
             except wrong.NoScriptError:
@@ -102,7 +100,7 @@ class Connection:
 
     def subscribe(self, *channels: bytes) -> None:
         """Listen to channels from now on."""
-        with translated(self._address):
+        with translated(self._place):
             command = b"*%d\r\n%b" % (1 + len(channels), encoded((b"SUBSCRIBE", *channels)))
             self._redis.send_packed_command((command,), check_health=False)
             for _ in channels:
@@ -111,7 +109,7 @@ class Connection:
     def heard(self) -> list[bytes]:
         """Return the messages that came since, without waiting. StoreAway if the connection broke."""
         messages = []
-        with translated(self._address):
+        with translated(self._place):
             if self.over:
                 raise wrong.ConnectionError("the connection was closed")
             while self._redis.can_read(timeout=0):
@@ -136,28 +134,24 @@ class Connection:
 class translated:  # noqa: N801  (it is used like a function)
     """Raises the errors of redis-py and of sockets as those of a store. A class: a generator costs three times as much."""
 
-    __slots__ = ("_address",)
+    __slots__ = ("_place",)
 
-    def __init__(self, address: Address) -> None:
-        self._address = address
+    def __init__(self, place: Place) -> None:
+        self._place = place
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if error is not None and not isinstance(error, PywheelError):
-            found = _ours(error, self._address)
+            found = _ours(error, self._place)
             if found is not None:
                 raise found from None
 
 
-def _ours(error: BaseException, address: Address) -> StoreError | None:
+def _ours(error: BaseException, place: Place) -> StoreError | None:
     """Return the error as a store's, None if it is none of the server's."""
-    server = address.server
-    text = str(error).replace("\n", " ")
-    for secret in ("password", "ssl_password"):
-        if address.options.get(secret):
-            text = text.replace(str(address.options[secret]), "***")
+    server, text = place.server, place.address.hide(error)
     match error:
         case wrong.AuthenticationError() | wrong.AuthorizationError() | wrong.AuthenticationWrongNumberOfArgsError():
             return NotAStore(f"{server} refuses the user name or password: give them as redis://user:password@host")
@@ -170,7 +164,7 @@ def _ours(error: BaseException, address: Address) -> StoreError | None:
         case wrong.BusyLoadingError():
             return StoreAway(f"{server} is loading its data: it answers when that is done")
         case wrong.TimeoutError() | TimeoutError():
-            return StoreAway(f"{server} did not answer within {address.timeout:g} s: see whether it is overloaded")
+            return StoreAway(f"{server} did not answer within {place.timeout:g} s: see whether it is overloaded")
         case wrong.ConnectionError() | OSError():
             return StoreAway(f"{server} is away ({text}): start it, or check the address")
         case wrong.ResponseError():

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from ..._errors import NotAStore, StoreAway, StoreClosed, StoreReadOnly
 from ..contract import Durability
-from .address import Address
 from .connection import Connection, encoded
+from .place import Place
 from .scripts import Script
 
 __all__ = ["CLOSED", "Server"]
@@ -27,9 +27,9 @@ class Server:
     anew, or is another one; before anybody else uses it.
     """
 
-    def __init__(self, address: Address, met: Callable[[Connection, str], None]) -> None:
-        self.address = address
-        self.prefix = b"{%b}" % address.prefix.encode()
+    def __init__(self, place: Place, met: Callable[[Connection, str], None]) -> None:
+        self.place = place
+        self.prefix = b"{%b}" % place.prefix.encode()
         self.over = False
         self._met = met
         self._run_id = ""
@@ -76,7 +76,7 @@ class Server:
         if self.over:
             raise StoreClosed(CLOSED)
         try:
-            connection = Connection(self.address)
+            connection = Connection(self.place)
             self._look(connection)
         except StoreAway as error:
             now = time.monotonic()
@@ -91,11 +91,11 @@ class Server:
             facts = connection.facts = _facts(connection.call(b"INFO"))
             if facts.get("role") == "slave":
                 raise StoreReadOnly(
-                    f"{self.address.server} is a replica, and cannot be written to: give the address of its master"
+                    f"{self.place.server} is a replica, and cannot be written to: give the address of its master"
                 )
             version = facts.get("redis_version", "0")
             if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < _OLDEST:
-                raise NotAStore(f"{self.address.server} is Redis {version}: pywheel needs 7.0 or later, or Valkey")
+                raise NotAStore(f"{self.place.server} is Redis {version}: pywheel needs 7.0 or later, or Valkey")
             run_id = facts.get("run_id", "")
             if run_id != self._run_id:
                 self.forget()
@@ -127,7 +127,7 @@ class Server:
         policy = facts.get("maxmemory_policy", "noeviction")
         if policy != "noeviction":
             raise NotAStore(
-                f"{self.address.server} throws data away when its memory is full (maxmemory-policy {policy}): "
+                f"{self.place.server} throws data away when its memory is full (maxmemory-policy {policy}): "
                 "set maxmemory-policy to noeviction"
             )
         if facts.get("aof_enabled") != "1":

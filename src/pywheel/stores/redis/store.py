@@ -16,16 +16,17 @@ from ..._errors import NotAStore, StoreAway, StoreClosed, StoreError, StoreTooNe
 from ...clock import Clock
 from ...jobs import commands as c
 from ...jobs.job import Attempt, Counts, Due, Job, Topic
+from ..address import Address
 from ..checks import sound
 from ..contract import Durability, Filter, Span, Store
 from ..group_commit import Commit, GroupCommit
-from ..notifier import Notifier
+from ..notifier import Member, Notifier
 from ..server_clock import ServerClock
 from . import queries
-from .address import parse
 from .commands import Request
 from .connection import Connection, encoded
 from .notifier import RedisNotifier
+from .place import place
 from .presence import SILENT, Presence, Roster
 from .scripts import LEASE, OPEN, PUT, QUIET, ROSTER, Script
 from .server import CLOSED, Server
@@ -47,21 +48,21 @@ class RedisStore(Store):
 
     durability: Durability = "memory"
 
-    def __init__(self, url: str, *, clock: Clock | None = None, create: bool = True) -> None:
-        address = parse(url)
-        self.url = address.shown
+    def __init__(self, address: Address, *, clock: Clock | None = None, create: bool = True) -> None:
+        found = place(address)
+        self.url, self.address = address.shown, address
         self._given = clock
         self._heard = ServerClock()
         self.clock = clock or self._heard
         self._create = create
-        self._limit = address.timeout
+        self._limit = found.timeout
         self._forked = False
         self._renewing = threading.RLock()
         self._begin()
         self.presence = Presence(self.clock)
         self._lease: tuple[float, int | None] = (-_KNOWN, None)  # when it was asked, and when the first lease is over
-        self._group_commit = GroupCommit(self._transact, _separate, 2 * address.timeout)
-        self.server = Server(address, self._met)
+        self._group_commit = GroupCommit(self._transact, _separate, 2 * found.timeout)
+        self.server = Server(found, self._met)
         try:
             connection = self.server.fresh()
             self.durability = self.server.durability(connection)
@@ -84,7 +85,7 @@ class RedisStore(Store):
         """Open the store on a server that was not met before, or that was started anew."""
         may = b"1" if self._create else b"0"
         found = connection.run(OPEN, self.server.prefix, 4, encoded((b"", _FORMAT, may, run_id.encode())))[1]
-        server = self.server.address.server
+        server = self.server.place.server
         if not found:
             raise NotAStore(f"there is no store at {server}: put a job first, or give the right address")
         name, _, number = found.partition(b" ")
@@ -260,6 +261,10 @@ class RedisStore(Store):
         """Return who is there, as of now."""
         _, _, version, at, beats, members = self.run(ROSTER)
         return self.presence.learn(version, at, beats, members)
+
+    def workers(self) -> list[Member]:
+        """Return all workers that have announced topics, by name."""
+        return list(self.roster().members())
 
     def quiet(self, topic: str, seconds: float) -> bool:
         """Return once nothing starts any more that was claimed before the pause; False after so long, or if resumed."""
