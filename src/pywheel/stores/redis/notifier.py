@@ -8,7 +8,6 @@ told more than it wants, as it says less often what it wants less of: what is to
 from __future__ import annotations
 
 import selectors
-import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from secrets import token_hex
@@ -20,6 +19,7 @@ from ..notifier import Hints, Member, Notifier
 from .presence import SILENT, Roster
 from .records import from_id, number, score
 from .scripts import BEAT, HEAR, LEAVE, LISTEN
+from .waker import Waker
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -51,9 +51,7 @@ class RedisNotifier(Notifier):
         self._wasted = 0
         self._beat_at = -_BEAT
         self._behind = 0
-        self._waker, self._woken = socket.socketpair()
-        self._waker.setblocking(False)
-        self._woken.setblocking(False)
+        self._waker = Waker()
         self._ear: Connection | None = None
         try:
             self._listen()
@@ -62,7 +60,7 @@ class RedisNotifier(Notifier):
             self.close()
             raise
         with self._presence.lock:
-            self._presence.notifiers.add(self)
+            self._presence.listening.add(self)
 
     def _over(self) -> bool:
         return self._closed or self._presence.closed
@@ -189,9 +187,7 @@ class RedisNotifier(Notifier):
         rung = self._hear(0)
         if not rung:
             rung = self._hear(0 if self._rung or self._reload else max(seconds, 0))
-        with suppress(BlockingIOError):
-            while self._woken.recv(64):
-                pass
+        self._waker.drain()
         rung |= self._rung
         self._rung = False
         return rung
@@ -201,7 +197,7 @@ class RedisNotifier(Notifier):
         ear = self._ear
         try:
             with selectors.DefaultSelector() as selector:
-                selector.register(self._woken, selectors.EVENT_READ)
+                selector.register(self._waker, selectors.EVENT_READ)
                 if ear is not None:
                     selector.register(ear, selectors.EVENT_READ)
                 selector.select(seconds)
@@ -247,8 +243,7 @@ class RedisNotifier(Notifier):
 
     def wake(self) -> None:
         """End a wait."""
-        with suppress(OSError):  # full: it is awake; closed
-            self._waker.send(b"\0")
+        self._waker.wake()
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
@@ -261,7 +256,7 @@ class RedisNotifier(Notifier):
         if self._closed:
             return
         self._closed = True
-        self._presence.notifiers.discard(self)
+        self._presence.listening.discard(self)
         if self._ear is not None:
             self._ear.close()
         if not self._presence.closed:
@@ -269,7 +264,6 @@ class RedisNotifier(Notifier):
                 self._store.run(LEAVE, [self._name])
                 self._presence.stale = True
         self._waker.close()
-        self._woken.close()
 
     def after_fork(self) -> None:
         """Let go of everything in a forked child: it is the parent's."""
@@ -277,4 +271,3 @@ class RedisNotifier(Notifier):
         if self._ear is not None:
             self._ear.close()
         self._waker.close()
-        self._woken.close()

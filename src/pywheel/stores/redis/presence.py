@@ -81,7 +81,7 @@ class Presence:
         self.stale = True
         """Whether somebody came or went since the roster was read."""
         self.lock = threading.Lock()
-        self.notifiers: weakref.WeakSet[RedisNotifier] = weakref.WeakSet()
+        self.listening: weakref.WeakSet[RedisNotifier] = weakref.WeakSet()
 
     def learn(self, version: bytes, at: int, beats: Sequence[bytes], members: Any) -> Roster:
         """Take in an answer; `members` is None if nobody has come or gone since the roster that is known."""
@@ -101,7 +101,7 @@ class Presence:
         self.roster = None
         self.stale = True
         with self.lock:
-            notifiers = list(self.notifiers)
+            notifiers = list(self.listening)
         for notifier in notifiers:
             notifier.renew()
 
@@ -109,6 +109,6 @@ class Presence:
         """Let all waits return."""
         self.closed = True
         with self.lock:
-            notifiers = list(self.notifiers)
+            notifiers = list(self.listening)
         for notifier in notifiers:
             notifier.wake()

@@ -307,7 +307,7 @@ class RedisStore(Store):
         self._heard = ServerClock()
         self.clock = self._given or self._heard
         self.server.after_fork()
-        notifiers = list(self.presence.notifiers)
+        notifiers = list(self.presence.listening)
         self.presence = Presence(self.clock)
         for notifier in notifiers:
             notifier.after_fork()
