@@ -1,4 +1,4 @@
-"""What lies in the server's keys, read without the store: each job is in exactly one place, and nothing is left over."""
+"""What lies in the server's keys, read without the store: each job is in exactly one place."""
 
 import struct
 from collections import Counter, defaultdict
@@ -8,7 +8,7 @@ __all__ = ["faults"]
 
 def faults(client, prefix):
     """Return what is wrong with a store; [] if nothing is. Job hashes are the truth."""
-    return Keys(client, "{%s}" % prefix).faults()
+    return Keys(client, "{" + prefix + "}").faults()
 
 
 class Keys:

@@ -1,6 +1,6 @@
-"""One connection to the server, and what its errors are called here.
+"""One connection to the server.
 
-redis-py connects: addresses, TLS, passwords. Commands are packed here and sent as they are: that is twice as fast as its
+redis-py connects: names, TLS, passwords. Commands are packed here and sent as they are: that is twice as fast as its
 client, and nothing is repeated by itself.
 """
 
@@ -10,22 +10,13 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from redis import exceptions as wrong
 from redis.backoff import NoBackoff
 from redis.connection import Connection as _Tcp
 from redis.connection import SSLConnection as _Tls
 from redis.connection import UnixDomainSocketConnection as _Unix
 from redis.retry import Retry
 
-from ..._errors import (
-    NotAStore,
-    PywheelError,
-    StoreAway,
-    StoreBusy,
-    StoreError,
-    StoreFull,
-    StoreReadOnly,
-)
+from .errors import translated, wrong
 from .place import Place
 from .scripts import Script
 
@@ -126,77 +117,3 @@ class Connection:
         """Close it; a forked child only lets go of it."""
         self.over = True
         self._redis.disconnect()
-
-
-# ---- errors -----------------------------------------------------------------------------------------------------------
-
-
-class translated:  # noqa: N801  (it is used like a function)
-    """Raises the errors of redis-py and of sockets as those of a store. A class: a generator costs three times as much."""
-
-    __slots__ = ("_place",)
-
-    def __init__(self, place: Place) -> None:
-        self._place = place
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if error is not None and not isinstance(error, PywheelError):
-            found = _ours(error, self._place)
-            if found is not None:
-                raise found from None
-
-
-def _ours(error: BaseException, place: Place) -> StoreError | None:
-    """Return the error as a store's, None if it is none of the server's."""
-    server, text = place.server, place.address.hide(error)
-    match error:
-        case wrong.AuthenticationError() | wrong.AuthorizationError() | wrong.AuthenticationWrongNumberOfArgsError():
-            return NotAStore(f"{server} refuses the user name or password: give them as redis://user:password@host")
-        case wrong.NoPermissionError():
-            return NotAStore(f"{server}: the user lacks a right ({text}): docs/stores-redis.md lists those it needs")
-        case wrong.OutOfMemoryError():
-            return StoreFull(f"{server} has reached its maxmemory: purge finished jobs, or raise it")
-        case wrong.ReadOnlyError():
-            return StoreReadOnly(f"{server} is a replica, and cannot be written to: give the address of its master")
-        case wrong.BusyLoadingError():
-            return StoreAway(f"{server} is loading its data: it answers when that is done")
-        case wrong.TimeoutError() | TimeoutError():
-            return StoreAway(f"{server} did not answer within {place.timeout:g} s: see whether it is overloaded")
-        case wrong.ConnectionError() | OSError():
-            return StoreAway(f"{server} is away ({text}): start it, or check the address")
-        case wrong.ResponseError():
-            return _refused(text, server)
-        case wrong.RedisError():
-            return StoreError(f"{server}: {text}")
-    return None
-
-
-def _refused(text: str, server: str) -> StoreError:
-    word = text.partition(" ")[0]
-    match word:
-        case "OOM":
-            return StoreFull(f"{server} has reached its maxmemory: purge finished jobs, or raise it")
-        case "MISCONF":
-            return StoreFull(f"{server} cannot write to its disk and takes no more ({text})")
-        case "READONLY":
-            return StoreReadOnly(f"{server} is a replica, and cannot be written to: give the address of its master")
-        case "NOREPLICAS":
-            return StoreReadOnly(f"{server} has too few replicas to take writes (min-replicas-to-write)")
-        case "BUSY":
-            return StoreBusy(f"{server} is busy with somebody's script: try again, or end that by SCRIPT KILL")
-        case "MASTERDOWN" | "LOADING" | "CLUSTERDOWN" | "TRYAGAIN":
-            return StoreAway(f"{server} cannot serve now ({text})")
-        case "MOVED" | "ASK" | "CROSSSLOT":
-            return NotAStore(f"{server} is a node of a cluster that has the store elsewhere ({text}): give that address")
-        case "NOAUTH" | "WRONGPASS":
-            return NotAStore(f"{server} refuses the user name or password: give them as redis://user:password@host")
-        case "NOPERM":
-            return NotAStore(f"{server}: the user lacks a right ({text}): docs/stores-redis.md lists those it needs")
-        case "WRONGTYPE":
-            return NotAStore(f"{server} has other data under this prefix: give another one, ?prefix=name")
-    if "DB index" in text:
-        return NotAStore(f"{server} has no database of this number ({text})")
-    return StoreError(f"{server}: {text}")

@@ -1,8 +1,8 @@
 """The ear of one worker: a connection that listens to its bell, and what it tells the others, once a second.
 
-Whom a change concerns the scripts find in the store: there each worker keeps which shards it owns, as far as it knows who
-is there, and up to which due time it wants hints. It says so before it reads, so what it does not read it is told. It may be
-told more than it wants, as it says less often what it wants less of: what is too much is left out here.
+Whom a change concerns the scripts find in the store: there each worker keeps which shards it owns, as far as it knows
+who is there, and up to which due time it wants hints. It says so before it reads, so what it does not read it is told.
+It may be told more than it wants, as it is slow to say that it wants less: what is too much is left out here.
 """
 
 from __future__ import annotations

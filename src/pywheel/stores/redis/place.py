@@ -56,23 +56,23 @@ class Place(NamedTuple):
 
 def place(address: Address) -> Place:
     """Take an address apart. NotAStore if it is none of a store on Redis."""
-    known, options = address.split(_OURS, _DRIVER)
+    known, passed = address.split(_OURS, _DRIVER)
     prefix, timeout = known.pop("prefix", "pywheel"), known.pop("timeout", _SECONDS)
-    options = {**options, **known}
+    given: dict[str, Any] = {**passed, **known}
     if address.user is not None:
-        options["username"] = address.user
+        given["username"] = address.user
     if address.scheme.endswith("+cluster"):
         raise NotAStore(f"{address.shown}: give the address of one server; a store lives on one node of a cluster")
     if address.scheme == "redis+unix":
         if address.hosts or not address.path.strip("/"):
             raise NotAStore(f"{address.shown} leads nowhere: write redis+unix:///path/to/redis.sock?db=0")
-        options["path"] = address.path
+        given["path"] = address.path
     else:
-        _where(address, options)
+        _where(address, given)
     secure = address.scheme == "rediss"
-    if secure and options.get("ssl_cert_reqs") != "none":
-        options.setdefault("ssl_check_hostname", True)  # as redis-py has it from 6 on
-    return Place(address, secure, prefix, timeout, options)
+    if secure and given.get("ssl_cert_reqs") != "none":
+        given.setdefault("ssl_check_hostname", True)  # as redis-py has it from 6 on
+    return Place(address, secure, prefix, timeout, given)
 
 
 def _where(address: Address, options: dict[str, Any]) -> None:

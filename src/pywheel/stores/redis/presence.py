@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["SILENT", "Presence", "Roster"]
 
 SILENT: Final = 3.5
-"""Seconds without a beat after which a worker counts as none of the owners: a beat is a query, and comes once a second."""
+"""Seconds without a beat after which a worker owns nothing: a beat is a query, and comes once a second."""
 
 
 class Roster:

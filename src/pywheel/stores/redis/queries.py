@@ -1,4 +1,4 @@
-"""Reading the store: one script each, or several where much is to be looked at, so that none keeps the server for long."""
+"""Reading the store: one script each, or several where much is to be looked at, so that none takes long."""
 
 from __future__ import annotations
 

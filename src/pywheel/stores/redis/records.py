@@ -1,7 +1,7 @@
 """How jobs lie in the store, and how they are read: what the scripts know as well stands in ``lua/states.lua``.
 
-A job: created (6 bytes), flags, size of the topic (3) and topic, then as the flags say ttr (8), max_attempts (8), size of
-the key (3) and key, size of the headers (4) and these as JSON; the rest is the body. An id is 6 bytes.
+A job: created (6 bytes), flags, size of the topic (3) and topic, then as the flags say ttr (8), max_attempts (8), size
+of the key (3) and key, size of the headers (4) and these as JSON; the rest is the body. An id is 6 bytes.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def _read(job: bytes) -> _Read:
 
 
 def claimed(values: Sequence[Any]) -> list[Job]:
-    """Return the jobs of a claim: of each its id, due time, claims, attempt, lease, what was lost, error, and itself."""
+    """Return the jobs of a claim: of each its id, due time, claims, attempt, lease, what was lost, error, job."""
     jobs = []
     new = tuple.__new__  # without the function that a named tuple's own is
     for at in range(0, len(values), 8):
@@ -208,7 +208,8 @@ def job_of(id: bytes, job: bytes, due: Any, state: Sequence[Any] | None, now: in
 
 def listed(values: Sequence[Any], now: int) -> list[Job]:
     """Return the jobs of a list."""
-    return [job_of(*values[at : at + 4], now) for at in range(0, len(values), 4)]
+    rows = (values[at : at + 4] for at in range(0, len(values), 4))
+    return [job_of(id, job, due, state, now) for id, job, due, state in rows]
 
 
 def score(value: Any) -> int:

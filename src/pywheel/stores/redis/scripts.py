@@ -17,15 +17,16 @@ class Script:
     def __init__(self, *parts: str, flags: str = "", leases: bool = False) -> None:
         self.leases = leases
         """Whether its answer says when the first lease is over, second."""
-        texts = [f"#!lua flags={flags}" if flags else "#!lua", *((_FOLDER / f"{part}.lua").read_text() for part in parts)]
+        texts = [
+            f"#!lua flags={flags}" if flags else "#!lua",
+            *((_FOLDER / f"{part}.lua").read_text() for part in parts),
+        ]
         self.text: Final = "\n".join(texts).encode()
         self.sha: Final = sha1(self.text, usedforsecurity=False).hexdigest().encode()
 
 
 _FOLDER: Final = files(__package__) / "lua"
-_WRITES = (
-    "base once hints put states transitions settle claim find manage keyed members announce apply".split()
-)
+_WRITES = "base once hints put states transitions settle claim find manage keyed members announce apply".split()
 
 PUT: Final = Script("put_one", "base", "once", "hints", "put", "put_only")
 APPLY: Final = Script(*_WRITES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from ..._errors import NotAStore, StoreAway, StoreClosed, StoreReadOnly
@@ -86,16 +86,10 @@ class Server:
         return connection
 
     def _look(self, connection: Connection) -> None:
-        """See which server it is."""
+        """See which server it is, and that it may be used."""
         try:
             facts = connection.facts = _facts(connection.call(b"INFO"))
-            if facts.get("role") == "slave":
-                raise StoreReadOnly(
-                    f"{self.place.server} is a replica, and cannot be written to: give the address of its master"
-                )
-            version = facts.get("redis_version", "0")
-            if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < _OLDEST:
-                raise NotAStore(f"{self.place.server} is Redis {version}: pywheel needs 7.0 or later, or Valkey")
+            self._refuse(facts)
             run_id = facts.get("run_id", "")
             if run_id != self._run_id:
                 self.forget()
@@ -104,6 +98,15 @@ class Server:
         except BaseException:
             connection.close()
             raise
+
+    def _refuse(self, facts: Mapping[str, str]) -> None:
+        if facts.get("role") == "slave":
+            raise StoreReadOnly(
+                f"{self.place.server} is a replica, and cannot be written to: give the address of its master"
+            )
+        version = facts.get("redis_version", "0")
+        if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < _OLDEST:
+            raise NotAStore(f"{self.place.server} is Redis {version}: pywheel needs 7.0 or later, or Valkey")
 
     def forget(self) -> None:
         """Drop the connections that were kept open."""
