@@ -14,7 +14,7 @@ NATIVE := $(wildcard src/wheel/*) setup.py pyproject.toml
 PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)') --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test pythons asyncio crash bench bench-jobs bench-jobs-peers lint format types sanitize tsan package clean
+.PHONY: help demo test servers pythons asyncio crash bench bench-jobs bench-jobs-peers lint format types sanitize tsan package clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
@@ -22,6 +22,7 @@ PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)'
 help:
 	@echo "make demo      replay a real server's timers, keep a million of them live, kill a worker of jobs"
 	@echo "make test      every test, on the native wheel and on its pure twin"
+	@echo "make servers   the stores on real servers: PostgreSQL, MariaDB, Redis, as far as they are installed"
 	@echo "make pythons   the same on every Python of PYTHONS that is here"
 	@echo "make asyncio   CPython's own tests of asyncio, on pywheel's loop"
 	@echo "make crash     kill workers at random moments, and simulate crashes, for longer than the tests do"
@@ -42,7 +43,11 @@ demo: $(VENV)/demo.group $(VENV)/native
 	@$(BIN)/python -m pywheel.cli demo
 
 test: $(VENV)/test.group $(VENV)/native
-	@$(BIN)/python -m pytest $(PARALLEL) -m "not packaging" $(ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) -m "not packaging and not servers" $(ARGS)
+
+# Each process of pytest starts its own servers; what is not installed is skipped, with a line that says so.
+servers: $(VENV)/test.group $(VENV)/native
+	@$(BIN)/python -m pytest $(PARALLEL) -m servers $(ARGS)
 
 pythons:
 	@$(PYTHON) tests/pythons.py $(PYTHONS)
