@@ -82,7 +82,7 @@ def test_the_native_core_uses_nothing_of_the_timers(wheel):
 
 
 def test_a_wheel_has_no_sources_to_compile(any_wheel):
-    assert not suffixes(names(any_wheel)) & {".c", ".pyx", ".o"}
+    assert not suffixes(names(any_wheel)) & {".c", ".pyx", ".pxi", ".o"}
 
 
 def test_the_wheel_has_every_extension(wheel):
@@ -100,7 +100,8 @@ def test_the_pure_wheel_has_none_and_suits_every_platform(pure_wheel):
 
 
 def test_the_sdist_has_the_native_sources_and_the_build(sdist):
-    native = {path.relative_to(ROOT).as_posix() for path in (ROOT / "src" / "wheel").iterdir()}
+    native = {path.relative_to(ROOT).as_posix() for path in (ROOT / "src" / "wheel").rglob("*") if path.is_file()}
+    assert {"src/wheel/_timers.pyx", "src/wheel/timers/timer.pxi"} <= native
     assert native <= names(sdist)
     assert {"setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md"} <= names(sdist)
     assert {f"src/{name}" for name in MODULES | STATEMENTS} <= names(sdist)
