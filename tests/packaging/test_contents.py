@@ -72,11 +72,12 @@ def test_a_wheel_has_every_pxd_in_its_package_and_clock_and_loop_in_that_of_the_
 
 
 def test_the_native_core_uses_nothing_of_the_timers(wheel):
-    """Neither the headers, which others compile, nor the module's own source, which is not in the wheel."""
+    """Neither the headers, which others compile, nor the module's own sources, which are not in the wheel."""
     with zipfile.ZipFile(wheel) as content:
         core = [name for name in content.namelist() if name.startswith("pywheel/core/") and name.endswith(".pxd")]
         sources = [content.read(name).decode() for name in core]
-    sources.append((ROOT / "src" / "wheel" / "_wheel.pyx").read_text(encoding="utf-8"))
+    native = ROOT / "src" / "wheel"
+    sources += [path.read_text(encoding="utf-8") for path in (native / "_wheel.pyx", *(native / "wheel").iterdir())]
     uses = re.compile(r"^ *(?:from|c?import) (pywheel\.\w+)", re.MULTILINE)
     assert {layer for source in sources for layer in uses.findall(source)} == {"pywheel.core", "pywheel._errors"}
 
