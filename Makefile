@@ -8,7 +8,9 @@ BIN := $(VENV)/bin
 SANITIZED := $(VENV)-sanitized
 TSAN := $(VENV)-tsan
 PEERS := $(VENV)-peers
-NATIVE := $(wildcard src/wheel/*) setup.py pyproject.toml
+NATIVE := $(wildcard src/wheel/* src/wheel/*/*) setup.py pyproject.toml
+# Of a .pxi cython-lint looks at the layout alone, of a .pyx at all that it means.
+LINTED := $(patsubst src/wheel/%.pxi,build/lint/%.pyx,$(wildcard src/wheel/*/*.pxi))
 # More than there are processors, as tests of processes wait a third of their time; a worker of pytest's that has nothing
 # left takes from another. ARGS="-n 0": all in one process.
 PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)') --dist worksteal
@@ -71,10 +73,14 @@ bench: $(VENV)/bench.group $(VENV)/native
 	--benchmark-json=build/benchmarks.json $(ARGS)
 	@$(BIN)/python -m benchmarks.report.timers build/benchmarks.json
 
-lint: $(VENV)/lint.group
+lint: $(VENV)/lint.group $(LINTED)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --diff .
-	@PATH="$(BIN):$$PATH" cython-lint src/wheel benchmarks tests
+	@PATH="$(BIN):$$PATH" cython-lint src/wheel benchmarks tests $(LINTED)
+
+build/lint/%.pyx: src/wheel/%.pxi
+	@mkdir -p $(@D)
+	@cp $< $@
 
 format: $(VENV)/lint.group
 	@$(BIN)/ruff check --fix .
