@@ -36,7 +36,7 @@ class Intrusion:
 
 
 def _is_place(code, last, here):
-    """Whether handlers of signals may run after the instruction `last`, before `here`; or at this one, where code begins.
+    """Whether handlers of signals may run after the instruction `last`, before `here`; or at `here`, where code begins.
 
     What they raise is raised here, one instruction late: not where that is beyond the `try` or the `with`.
     """
@@ -73,6 +73,7 @@ def _monitor(intrusion, is_there):
             return monitoring.DISABLE
         if is_there():
             intrusion.meets(sys._getframe(1), here)
+        return None
 
     monitoring.use_tool_id(tool, __name__)
     try:
