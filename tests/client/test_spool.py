@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import signal
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -511,6 +512,31 @@ def test_a_queue_that_nobody_closed_leaves_no_thread_behind(server, spool):
     [thread] = set(threading.enumerate()) - before
     del queue
     until(lambda: not thread.is_alive())
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers with signals here")
+def test_a_signal_handler_puts_in_the_middle_of_a_put(queue, server):
+    told = []
+
+    def put(*_):
+        number = len(told) + 10_000
+        with contextlib.suppress(StoreBusy):  # it interrupted a commit of this thread
+            queue.put("t", number)
+            told.append(number)
+
+    before = signal.signal(signal.SIGALRM, put)
+    server.away = True
+    signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+    try:
+        for number in range(300):
+            with contextlib.suppress(StoreBusy):
+                queue.put("t", number)
+                told.append(number)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    back(queue, server)
+    assert sorted(bodies(server)) == sorted(told)
 
 
 def test_close_ends_the_thread_also_from_a_listener(server, spool):

@@ -11,6 +11,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from .._errors import PywheelError, StoreBusy, StoreClosed, StoreError
@@ -41,10 +42,11 @@ class Forwarder:
 
     def _anew(self) -> None:
         """Begin without a thread: at first, and in a forked child."""
-        self._wake = threading.Event()
-        self._starting = threading.RLock()  # a signal handler may put
+        # A signal handler may put, in the middle of a put: so no Event, whose lock it would find taken.
+        self._wake: SimpleQueue[None] = SimpleQueue()
+        self._starting = threading.RLock()
         self._thread: threading.Thread | None = None
-        weakref.finalize(self, self._wake.set)
+        weakref.finalize(self, self._wake.put, None)
 
     # ---- the thread -------------------------------------------------------------------------------------------------
 
@@ -62,12 +64,12 @@ class Forwarder:
     def wake(self) -> None:
         """Have it look at the spool now."""
         self.start()
-        self._wake.set()
+        self._wake.put(None)
 
     def stop(self) -> None:
         """End the thread, after the step under way. Idempotent."""
         self._over = True
-        self._wake.set()
+        self._wake.put(None)
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join()
@@ -165,19 +167,21 @@ def _arrived(waiting: Waiting, outcome: Any) -> Any:
     return outcome
 
 
-def _work(of: weakref.ref[Forwarder], wake: threading.Event) -> None:
+def _work(of: weakref.ref[Forwarder], wake: SimpleQueue[None]) -> None:
     while True:
         forwarder = of()
         if forwarder is None or forwarder._over:
             return
-        wake.clear()
         try:
             pause = forwarder.step()
         except Exception:
             _LOGGER.exception("forwarding from the spool failed, and is tried again")
             pause = _IDLE
         del forwarder
-        wake.wait(pause)
+        with suppress(Empty):
+            wake.get(timeout=pause)
+            while True:  # who woke it before this look is content with it
+                wake.get_nowait()
 
 
 def _after_fork() -> None:
