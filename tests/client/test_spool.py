@@ -192,6 +192,23 @@ def test_after_the_first_failure_no_put_goes_to_the_store_until_it_is_back(queue
     assert queue.put("t", 20) > 0
 
 
+def test_puts_do_not_make_the_probes_come_sooner(queue, server, monkeypatch):
+    monkeypatch.setattr("pywheel.client.forwarder._BACKOFF", (1_000.0, 1_000.0))
+    probes = []
+
+    def away(when, commands):
+        probes.append(threading.current_thread())
+        raise StoreAway("no answer")
+
+    server.fault = away
+    queue.put("t", 0)
+    until(lambda: len(set(probes)) == 2)
+    for n in range(1, 50):
+        queue.put("t", n)
+    assert len(probes) == 2
+    assert len(set(probes)) == 2
+
+
 def test_whoever_finds_the_store_away_nobody_waits_for_it_again(queue, server):
     id, calls = queue.put("t", 1), []
 
@@ -523,16 +540,18 @@ def test_a_signal_handler_puts_in_the_middle_of_a_put(queue, server):
         with contextlib.suppress(StoreBusy):  # it interrupted a commit of this thread
             queue.put("t", number)
             told.append(number)
+        signal.setitimer(signal.ITIMER_REAL, 0.002)
 
     before = signal.signal(signal.SIGALRM, put)
     server.away = True
-    signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+    signal.setitimer(signal.ITIMER_REAL, 0.002)
     try:
         for number in range(300):
             with contextlib.suppress(StoreBusy):
                 queue.put("t", number)
                 told.append(number)
     finally:
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     back(queue, server)

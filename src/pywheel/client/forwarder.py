@@ -43,10 +43,10 @@ class Forwarder:
     def _anew(self) -> None:
         """Begin without a thread: at first, and in a forked child."""
         # A signal handler may put, in the middle of a put: so no Event, whose lock it would find taken.
-        self._wake: SimpleQueue[None] = SimpleQueue()
+        self._wake: SimpleQueue[bool] = SimpleQueue()  # whether to end
         self._starting = threading.RLock()
         self._thread: threading.Thread | None = None
-        weakref.finalize(self, self._wake.put, None)
+        weakref.finalize(self, self._wake.put, True)
 
     # ---- the thread -------------------------------------------------------------------------------------------------
 
@@ -62,14 +62,14 @@ class Forwarder:
                         self._thread = thread
 
     def wake(self) -> None:
-        """Have it look at the spool now."""
+        """Have it look at the spool: now, or if the store is away, when it would anyway."""
         self.start()
-        self._wake.put(None)
+        self._wake.put(False)
 
     def stop(self) -> None:
         """End the thread, after the step under way. Idempotent."""
         self._over = True
-        self._wake.put(None)
+        self._wake.put(True)
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join()
@@ -167,7 +167,7 @@ def _arrived(waiting: Waiting, outcome: Any) -> Any:
     return outcome
 
 
-def _work(of: weakref.ref[Forwarder], wake: SimpleQueue[None]) -> None:
+def _work(of: weakref.ref[Forwarder], wake: SimpleQueue[bool]) -> None:
     while True:
         forwarder = of()
         if forwarder is None or forwarder._over:
@@ -177,11 +177,21 @@ def _work(of: weakref.ref[Forwarder], wake: SimpleQueue[None]) -> None:
         except Exception:
             _LOGGER.exception("forwarding from the spool failed, and is tried again")
             pause = _IDLE
+        failed = forwarder._failures > 0
         del forwarder
-        with suppress(Empty):
-            wake.get(timeout=pause)
-            while True:  # who woke it before this look is content with it
-                wake.get_nowait()
+        _wait(wake, pause, patiently=failed)
+
+
+def _wait(wake: SimpleQueue[bool], seconds: float, *, patiently: bool) -> None:
+    """Wait for so long, or until it is to end, or unless told to be patient, until there is something to do."""
+    until = time.monotonic() + seconds
+    over = False
+    with suppress(Empty):
+        while not over:
+            ends = wake.get(timeout=max(until - time.monotonic(), 0.0))
+            over = ends or not patiently
+        while True:  # who woke it meanwhile is content with the next look
+            wake.get_nowait()
 
 
 def _after_fork() -> None:
