@@ -59,12 +59,14 @@ class PostgresStore(RelationalStore):
     prepare     ``off`` behind pgbouncer before 1.22 in transaction mode
     """
 
+    address: Address
+
     def __init__(self, address: Address, *, clock: Clock | None = None, create: bool = True) -> None:
         known, passed = address.split(
             {"schema": identifier, "prefix": identifier, "timeout": seconds, "prepare": flag}, _DRIVER
         )
         self.shown = address.shown
-        self._address = address
+        self.address = address
         self._passed = passed
         self._prepare = known.get("prepare", True)
         self._schema: str | None = known.get("schema")
@@ -86,7 +88,7 @@ class PostgresStore(RelationalStore):
             return connect(self._conninfo(), until, light=light, prepare=self._prepare)
 
     def _conninfo(self) -> str:
-        address = self._address
+        address = self.address
         values: dict[str, Any] = {"application_name": "pywheel", "client_encoding": "utf8", **self._passed}
         if address.hosts:
             values["host"] = ",".join(host.name for host in address.hosts)
@@ -107,7 +109,7 @@ class PostgresStore(RelationalStore):
 
     def translated(self) -> AbstractContextManager[None]:
         """Raise what PostgreSQL says as one of our errors."""
-        return translated(self._address.hide, self.shown)
+        return translated(self.address.hide, self.shown)
 
     def _read(self, name: str, values: Mapping[str, Any]) -> list[Any]:
         """Return the rows of a statement; once more if a connection was found closed."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-import time
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -190,8 +189,7 @@ class RelationalNotifier(Notifier):
     def wait(self, seconds: float) -> bool:
         """Return when rung or woken."""
         if self._over:
-            time.sleep(0.01 if seconds > 0.01 else 0)
-            return True
+            return False
         if not self._rung:
             self._listen(max(seconds, 0))
         with suppress(BlockingIOError):
@@ -246,5 +244,5 @@ class RelationalNotifier(Notifier):
         return self._closed or self._presence.closed
 
     def _open(self) -> None:
-        if self._presence.closed:
+        if self._over:
             raise StoreClosed(CLOSED)
