@@ -4,8 +4,9 @@
 # of milliseconds. So a driver with many of them has its further ones *apart*: the collector does not know them, nor
 # the tuple of arguments and the copy of the context that were made for them. What they refer to is visited by the
 # wheel, in their place, when nobody else holds them. Of those that somebody holds it is not: to the collector that
-# looks like a reference from outside, so all of it stays alive. A timer is apart until it ends; those that leave the
-# wheel otherwise become ordinary objects.
+# looks like a reference from outside, so all of it stays alive. The same goes for a tuple or a context: code that runs
+# in the midst of a call can get hold of one, and the contexts of an EventLoop's timers, which it does not know either,
+# can be given to a timer. A timer is apart until it ends; those that leave the wheel otherwise become ordinary objects.
 #
 # Even that would take tens of milliseconds for a million of them, only to learn that a driver which is at work is no
 # garbage. So the two passes of the first collection after it was used see nothing of its timers, which again keeps all
@@ -46,10 +47,10 @@ cdef inline int track_object(value) noexcept:
 
 
 cdef inline int visit_own(PyObject *value, visitproc visit, void *arg) noexcept:
-    """Visit an object or, if the collector does not know it because it belongs to a timer, what that refers to."""
+    """Visit an object or, if the collector does not know it and only the timer has it, what that refers to."""
     if PyObject_GC_IsTracked(value):
         return visit(value, arg)
-    return Py_TYPE(value).tp_traverse(value, visit, arg)
+    return Py_TYPE(value).tp_traverse(value, visit, arg) if Py_REFCNT(value) == 1 else 0
 
 
 cdef inline int traverse_apart(PyObject *self, visitproc visit, void *arg) noexcept:
