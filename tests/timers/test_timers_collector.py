@@ -317,6 +317,18 @@ def test_a_context_that_an_event_loop_made_lives_though_a_dropped_driver_had_it_
     assert seen == ["there"]
 
 
+def test_timers_of_a_driver_that_is_initialised_anew_may_be_garbage_with_whoever_holds_them(pywheel, clock):
+    driver, app = pywheel.Timers(clock), App()
+    crowd(driver)
+    app.timer = driver.call_later(5, app.act, 1, 2)
+    driver.__init__(clock)
+    assert (len(driver), app.timer.active(), app.timer.cancel()) == (0, False, False)
+    gone = weakref.ref(app)
+    del app
+    collect()
+    assert gone() is None
+
+
 class Trash:
     """Garbage that only the collector finds, and whose finaliser then acts."""
 

@@ -39,6 +39,16 @@ cdef int track(Timer self) noexcept:
     return 0
 
 
+cdef int track_all(Driver self) noexcept:
+    """Make all pending timers ordinary objects, as they are about to leave the wheel."""
+    cdef walk_t walk
+    with critical_section(self.wheel):
+        walk = live_nodes(&self.wheel.wheel.arena)
+        while next_live(&walk):
+            track(<Timer><PyObject *><uintptr_t>walk.node.payload)
+    return 0
+
+
 cdef inline int track_object(value) noexcept:
     """Make an object known to the collector again, or None."""
     if value is not None and not PyObject_GC_IsTracked(<PyObject *>value):

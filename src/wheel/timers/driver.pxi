@@ -38,7 +38,9 @@ cdef class Driver:
         self.on_error = arguments.callable_or_none(on_error, "on_error")
         self.contexts = contexts
         self.halted = False
-        self.wheel.__init__(ticks_by(self, now_ns(self)), max_pending=max_pending)
+        cdef uint64_t start = ticks_by(self, now_ns(self))
+        track_all(self)                 # what was scheduled before another __init__
+        self.wheel.__init__(start, max_pending=max_pending)
 
     @property
     def tick(self):
@@ -228,11 +230,7 @@ cdef bint halt(Timer self) noexcept:
 
 cdef int empty(Driver self) except -1:
     """Take all timers out of the wheel: from here on they own what they refer to."""
-    cdef walk_t walk
-    with critical_section(self.wheel):
-        walk = live_nodes(&self.wheel.wheel.arena)
-        while next_live(&walk):
-            track(<Timer><PyObject *><uintptr_t>walk.node.payload)
+    track_all(self)
     self.wheel.clear()
     return 0
 
