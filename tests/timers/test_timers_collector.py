@@ -317,6 +317,24 @@ def test_a_context_that_an_event_loop_made_lives_though_a_dropped_driver_had_it_
     assert seen == ["there"]
 
 
+def test_a_dropped_driver_is_collected_though_its_clock_goes_on_running_its_timers(pywheel, clock):
+    def again(timers):
+        timers().call_later(1, again, timers)
+        timers().pending()[-1].reset()
+
+    driver, app = pywheel.Timers(clock), App()
+    crowd(driver)
+    app.driver = driver
+    driver.call_every(1, app.act)
+    gone = weakref.ref(driver)
+    driver.call_later(1, again, gone)
+    del driver, app
+    for _ in range(3):
+        clock.advance(1)
+        gc.collect()
+    assert gone() is None
+
+
 def test_timers_of_a_driver_that_is_initialised_anew_may_be_garbage_with_whoever_holds_them(pywheel, clock):
     driver, app = pywheel.Timers(clock), App()
     crowd(driver)

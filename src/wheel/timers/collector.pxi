@@ -10,8 +10,9 @@
 #
 # Even that would take tens of milliseconds for a million of them, only to learn that a driver which is at work is no
 # garbage. So the two passes of the first collection after it was used see nothing of its timers, which again keeps all
-# alive: garbage is not used, and the next collection finds it. What must never happen is that the first pass of a
-# collection visits what the second does not; between the two nothing uses a driver.
+# alive: garbage is not used, and the next collection finds it. What a clock runs that does not hold the driver is no
+# use. What must never happen is that the first pass of a collection visits what the second does not; between the two
+# nothing uses a driver.
 #
 # Without a GIL all this is left out: there another thread might take hold of a timer unnoticed.
 
