@@ -294,6 +294,26 @@ def test_arguments_that_somebody_got_hold_of_keep_what_they_refer_to(pywheel, cl
     assert gone() is None
 
 
+@pytest.mark.parametrize("end", ["cancel", "fire", "stop", "drop"])
+def test_arguments_that_somebody_got_hold_of_may_be_garbage_once_the_timer_has_ended(pywheel, clock, end):
+    driver, app = pywheel.Timers(clock), App()
+    crowd(driver)
+    delay = Look(app)
+    timer = driver.call_later(delay, nothing, 1, app)
+    app.found = delay.found
+    if end == "cancel":
+        timer.cancel()
+    elif end == "fire":
+        clock.advance(5)
+    elif end == "stop":
+        driver.stop()
+    gone = weakref.ref(app)
+    del app, delay, timer, driver
+    collect()
+    collect()
+    assert gone() is None
+
+
 @pytest.mark.filterwarnings("ignore:unclosed event loop:ResourceWarning")
 def test_a_context_that_an_event_loop_made_lives_though_a_dropped_driver_had_it_too(pywheel, clock):
     loop, seen = pywheel.EventLoop(), []

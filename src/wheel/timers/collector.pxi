@@ -40,11 +40,11 @@ cdef int track(Timer self) noexcept:
     return 0
 
 
-cdef int track_all(Driver self) noexcept:
+cdef int track_all(TimerWheel self) noexcept:
     """Make all pending timers ordinary objects, as they are about to leave the wheel."""
     cdef walk_t walk
-    with critical_section(self.wheel):
-        walk = live_nodes(&self.wheel.wheel.arena)
+    with critical_section(self):
+        walk = live_nodes(&self.wheel.arena)
         while next_live(&walk):
             track(<Timer><PyObject *><uintptr_t>walk.node.payload)
     return 0
@@ -101,13 +101,21 @@ cdef int clear_timer(PyObject *self) noexcept:
     return 0
 
 
+cdef int clear_wheel(PyObject *self) noexcept:
+    track_all(<TimerWheel>self)
+    return clear_items(self)
+
+
 cdef int clear_driver(PyObject *self) noexcept:
     cdef Driver driver = <Driver>self
     driver.on_error = driver.clock = driver.read = None
     return 0
 
 
+cdef inquiry clear_items = (<PyTypeObject *>TimerWheel).tp_clear
+
 (<PyTypeObject *>TimerWheel).tp_traverse = traverse_timers
+(<PyTypeObject *>TimerWheel).tp_clear = clear_wheel
 (<PyTypeObject *>Timer).tp_clear = clear_timer
 (<PyTypeObject *>ContextTimer).tp_clear = clear_timer
 (<PyTypeObject *>PeriodicTimer).tp_clear = clear_timer

@@ -39,7 +39,7 @@ cdef class Driver:
         self.contexts = contexts
         self.halted = False
         cdef uint64_t start = ticks_by(self, now_ns(self))
-        track_all(self)                 # what was scheduled before another __init__
+        track_all(self.wheel)           # what was scheduled before another __init__
         self.wheel.__init__(start, max_pending=max_pending)
 
     @property
@@ -238,7 +238,7 @@ cdef bint halt(Timer self) noexcept:
 
 cdef int empty(Driver self) except -1:
     """Take all timers out of the wheel: from here on they own what they refer to."""
-    track_all(self)
+    track_all(self.wheel)
     self.wheel.clear()
     return 0
 
