@@ -20,6 +20,7 @@ from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
 from pywheel.stores import open
 from tests.stores import servers
+from tests.stores.server import TEMPLATES
 
 SECRET = "s3cr3t-w0rd"
 
@@ -82,7 +83,7 @@ def test_a_wrong_password_and_none_are_said(server, role):
         url = server.url(user=role)
         refused(NotAStore, "password", open, url.replace("@", ":wrong@"))
         refused(NotAStore, "password", open, url)
-        refused(StoreReadOnly, "docs/stores-postgres.md", open, url.replace("@", f":{SECRET}@"))
+        refused(StoreReadOnly, "pywheel migrate", open, url.replace("@", f":{SECRET}@"))
     finally:
         hba.write_text(before)
         with contextlib.closing(server.connect()) as connection:
@@ -94,7 +95,7 @@ def test_an_unknown_user_is_said(server):
 
 
 def test_who_may_not_create_is_told_what_to_grant(server, role):
-    refused(StoreReadOnly, "permission denied.*grant what docs/stores-postgres.md lists", open, server.url(user=role))
+    refused(StoreReadOnly, "permission denied.*`pywheel migrate --sql`", open, server.url(user=role))
 
 
 RIGHTS = """
@@ -109,7 +110,7 @@ def test_the_least_rights_that_are_documented_are_enough(server, admin, role):
     open(url).close()
     schema = schema_of(url)
     admin.execute(RIGHTS.format(schema=schema, role=role))
-    documented = (servers.TEMPLATES.parents[1] / "docs" / "stores-postgres.md").read_text()
+    documented = (TEMPLATES.parents[1] / "docs" / "stores-postgres.md").read_text()
     for line in RIGHTS.format(schema="jobs", role="shop").strip().splitlines():
         assert line in documented
     with open(url.replace("pywheel@", f"{role}@")) as store, open(url) as other:
@@ -230,34 +231,36 @@ def test_a_name_that_no_index_takes_and_a_body_that_no_message_takes_are_bad(ser
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
-def test_a_full_disk_is_said_and_it_goes_on_when_there_is_room(tmp_path):
-    small = tmp_path / "small"
-    small.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", small], check=False).returncode:
-        pytest.skip("no file system may be mounted here")
-    try:
-        with servers.Postgres(fsync=False) as server:
-            small.chmod(0o777)
+def test_a_full_disk_is_said_and_it_goes_on_when_there_is_room():
+    with servers.Postgres() as server:
+        small = server.folder / "small"
+        small.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", small], check=False).returncode:
+            pytest.skip("no file system may be mounted here")
+        try:
             subprocess.run(["chown", "nobody", small], check=True)
             with contextlib.closing(server.connect()) as connection:
                 connection.execute(f"CREATE TABLESPACE small LOCATION '{small}'")
                 connection.execute("ALTER ROLE pywheel SET default_tablespace = small")
             with open(server.url()) as store:
-                ids = []
+                fill_and_empty(server, store)
+        finally:
+            server.kill()
+            subprocess.run(["umount", "-l", small], check=False)
 
-                def fill():
-                    while True:
-                        ids.append(put(store, os.urandom(900_000)))
 
-                refused(StoreFull, "make room on the server", fill)
-                assert all(store.get(id) for id in ids)
-                assert sum(store.counts()["t"]) == len(ids)
-                store.apply([ops.Delete(id) for id in ids[10:]])
-                with contextlib.closing(server.connect()) as connection:
-                    connection.execute(f"VACUUM {schema_of(store.url)}.pywheel_job")
-                assert store.get(put(store)).body == b"x"
-    finally:
-        subprocess.run(["umount", "-l", small], check=False)
+def fill_and_empty(server, store):
+    ids = []
+
+    def fill():
+        while True:
+            ids.append(put(store, os.urandom(900_000)))
+
+    refused(StoreFull, "make room on the server", fill)
+    assert all(store.get(id) for id in ids)
+    assert sum(store.counts()["t"]) == len(ids)
+    subprocess.run(["mount", "-o", "remount,size=48m", server.folder / "small"], check=True)
+    assert store.get(put(store)).body == b"x"
 
 
 def test_what_is_no_server_is_away(server, tmp_path):

@@ -28,8 +28,9 @@ from ..relational.store import RelationalStore
 from ..within import driver_connection
 from . import migrate
 from .arrays import numbers
-from .connection import Timed, connect, translated
+from .connection import Timed, connect
 from .notifier import PostgresNotifier, channel
+from .sayings import translated
 from .session import PostgresSession
 from .session_within import SessionWithin
 from .statements import statements
@@ -62,6 +63,14 @@ class PostgresStore(RelationalStore):
     """
 
     def __init__(self, address: Address, *, clock: Clock | None = None, create: bool = True) -> None:
+        limit = self._configure(address)
+        super().__init__(address.shown, clock, limit)
+        with self._use() as connection:
+            migrate.upgrade(connection, self._schema, self._prefix, self.shown, create=create)
+        self._hear()
+
+    def _configure(self, address: Address) -> float:
+        """Take in what the address says; return the time limit in seconds."""
         known, passed = address.split(
             {"schema": identifier, "prefix": identifier, "timeout": seconds, "prepare": flag}, _DRIVER
         )
@@ -73,13 +82,22 @@ class PostgresStore(RelationalStore):
         self._prefix: str = known.get("prefix", "pywheel_")
         self._tables = self._prefix if self._schema is None else f'"{self._schema}".{self._prefix}'
         self._sql = statements(self._tables)
-        limit = known.get("timeout", _SECONDS)
+        limit: float = known.get("timeout", _SECONDS)
         self._writer: Timed | None = None
         self._connections: Connections[Timed] = Connections(self._connect, _MOST, limit)
-        super().__init__(address.shown, clock, limit)
-        with self._use() as connection:
-            migrate.upgrade(connection, self._schema, self._prefix, self.shown, create=create)
-        self._hear()
+        return limit
+
+    @classmethod
+    def migration(cls, address: Address) -> str:
+        """Return the statements that make the tables, or bring them up to date; "" if they are."""
+        store = cls.__new__(cls)
+        store._configure(address)
+        try:
+            with store._use() as connection:
+                version = migrate.version_of(connection, store._schema, store._prefix)
+        finally:
+            store._connections.close()
+        return migrate.script(store._schema, store._prefix, version)
 
     # ---- connections ------------------------------------------------------------------------------------------------
 
