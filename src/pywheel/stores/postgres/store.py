@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 import psycopg
 
@@ -28,13 +28,16 @@ from ..relational.store import RelationalStore
 from ..within import driver_connection
 from . import migrate
 from .arrays import numbers
-from .connection import Timed, connect, translated
+from .connection import Timed, connect
 from .notifier import PostgresNotifier, channel
+from .sayings import translated
 from .session import PostgresSession
 from .session_within import SessionWithin
 from .statements import statements
 
 __all__ = ["PostgresStore"]
+
+_R = TypeVar("_R")
 
 _SECONDS: Final = 10.0
 _MOST: Final = 8  # connections, beside one for each worker
@@ -62,6 +65,14 @@ class PostgresStore(RelationalStore):
     address: Address
 
     def __init__(self, address: Address, *, clock: Clock | None = None, create: bool = True) -> None:
+        limit = self._configure(address)
+        super().__init__(address.shown, clock, limit)
+        with self._use() as connection:
+            migrate.upgrade(connection, self._schema, self._prefix, self.shown, create=create)
+        self._hear()
+
+    def _configure(self, address: Address) -> float:
+        """Take in what the address says; return the time limit in seconds."""
         known, passed = address.split(
             {"schema": identifier, "prefix": identifier, "timeout": seconds, "prepare": flag}, _DRIVER
         )
@@ -73,13 +84,22 @@ class PostgresStore(RelationalStore):
         self._prefix: str = known.get("prefix", "pywheel_")
         self._tables = self._prefix if self._schema is None else f'"{self._schema}".{self._prefix}'
         self._sql = statements(self._tables)
-        limit = known.get("timeout", _SECONDS)
+        limit: float = known.get("timeout", _SECONDS)
         self._writer: Timed | None = None
         self._connections: Connections[Timed] = Connections(self._connect, _MOST, limit)
-        super().__init__(address.shown, clock, limit)
-        with self._use() as connection:
-            migrate.upgrade(connection, self._schema, self._prefix, self.shown, create=create)
-        self._hear()
+        return limit
+
+    @classmethod
+    def migration(cls, address: Address) -> str:
+        """Return the statements that make the tables, or bring them up to date; "" if they are."""
+        store = cls.__new__(cls)
+        store._configure(address)
+        try:
+            with store._use() as connection:
+                version = migrate.version_of(connection, store._schema, store._prefix)
+        finally:
+            store._connections.close()
+        return migrate.script(store._schema, store._prefix, version)
 
     # ---- connections ------------------------------------------------------------------------------------------------
 
@@ -113,12 +133,16 @@ class PostgresStore(RelationalStore):
 
     def _read(self, name: str, values: Mapping[str, Any], until: float | None = None) -> list[Any]:
         """Return the rows of a statement; once more if a connection was found closed."""
+        values = {"now": self.now, **values}
+        return self._reading(lambda connection: connection.execute(self._sql[name], values).fetchall(), until)
+
+    def _reading(self, read: Callable[[Timed], _R], until: float | None = None) -> _R:
         self._open()
         until = until or time.monotonic() + self._seconds
         for attempt in (1, 2):
             try:
                 with self._use(until) as connection:
-                    return connection.execute(self._sql[name], {"now": self.now, **values}).fetchall()
+                    return read(connection)
             except StoreAway:
                 self._connections.drop_idle()
                 if attempt == 2 or time.monotonic() >= until:
@@ -318,10 +342,14 @@ class PostgresStore(RelationalStore):
         if not in_range(an_id(id)):
             self._open()
             return []
-        with self._use() as connection, connection.transaction():
-            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            rows = connection.execute(self._sql["look_ids_given"], {"ids": numbers([id])}).fetchall()
-            earlier = connection.execute(self._sql["history"], {"id": id}).fetchall()
+
+        def read(connection: Timed) -> tuple[list[Any], list[Any]]:
+            with connection.transaction():
+                connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                rows = connection.execute(self._sql["look_ids_given"], {"ids": numbers([id])}).fetchall()
+                return rows, connection.execute(self._sql["history"], {"id": id}).fetchall()
+
+        rows, earlier = self._reading(read)
         return reading.attempts(rows, self._names(rows), self._moment(), earlier)
 
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
