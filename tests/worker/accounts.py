@@ -17,7 +17,6 @@ from collections import defaultdict
 from itertools import pairwise
 
 from pywheel.jobs import Outcome, State
-from pywheel.stores.notifier import SILENT
 from tests.worker.intervals import NEVER, less, longest, union
 from tests.worker.ledger import BACKOFF, TTR, lines
 from tests.worker.lives import Life
