@@ -118,9 +118,22 @@ def server(request):
     return request.getfixturevalue(f"{request.param}_server")
 
 
-@pytest.fixture(params=["sqlite", *servers.STORES])
-def shared_url(request, tmp_path):
-    """The address of an empty store of each kind that several processes share."""
+def address(request, tmp_path):
+    """Return the address of an empty store of the kind that a fixture's parameter says."""
+    if request.param == "memory":
+        return "memory:"
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/jobs.db"
     return request.getfixturevalue(f"{request.param}_server").url()
+
+
+@pytest.fixture(params=["sqlite", *servers.STORES])
+def shared_url(request, tmp_path):
+    """The address of an empty store of each kind that several processes share."""
+    return address(request, tmp_path)
+
+
+@pytest.fixture(params=["memory", "sqlite", *servers.STORES])
+def any_url(request, tmp_path):
+    """The address of an empty store of each kind."""
+    return address(request, tmp_path)
