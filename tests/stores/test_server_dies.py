@@ -211,23 +211,27 @@ def test_a_put_whose_first_try_is_still_under_way_happens_once(server, proxy, tr
     with open(through(truth, proxy, server)) as store:
         put(store)
         schema = truth.partition("schema=")[2].partition("&")[0]
-        for key in (None, "k"):
-            told = []
-            with server.connect(autocommit=False) as holder:
-                holder.execute(f"LOCK TABLE {schema}.pywheel_due IN SHARE MODE")
-                body = b"with" if key else b"without"
-                thread = threading.Thread(target=lambda k=key, b=body: told.append(put(store, NewJob("t", b, 0, k))))
-                thread.start()
-                waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-                with server.connect() as watcher:
-                    until(lambda: watcher.execute(waiting).fetchone()[0] == 1)
+        with server.connect() as watcher:
+
+            def waiting():
+                rows = watcher.execute("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+                return rows.fetchone()[0]
+
+            for key in (None, "k"):
+                told, body = [], b"with" if key else b"without"
+                with server.connect(autocommit=False) as holder:
+                    holder.execute(f"LOCK TABLE {schema}.pywheel_due IN SHARE MODE")
+                    job = NewJob("t", body, 0, key)
+                    thread = threading.Thread(target=lambda job=job, told=told: told.append(put(store, job)))
+                    thread.start()
+                    until(lambda: waiting() == 1)
                     proxy.cut_once()
-                    until(lambda: watcher.execute(waiting).fetchone()[0] == 2)
+                    until(lambda: waiting() == 2)
                     holder.rollback()
-            thread.join(30)
-            jobs = [job.id for job in store.jobs(Filter("t"), 0, 99) if job.body == body]
-            assert told == [jobs]
-            assert len(jobs) == 1
+                thread.join(30)
+                jobs = [job.id for job in store.jobs(Filter("t"), 0, 99) if job.body == body]
+                assert told == [jobs]
+                assert len(jobs) == 1
 
 
 # ---- an administrator ------------------------------------------------------------------------------------------------
