@@ -17,10 +17,9 @@ from tests.stores import servers
 from tests.stores.network import Proxy
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="servers are started on Linux only")
-KINDS = ["postgres", "mariadb", "redis"]
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=servers.KINDS)
 def server(request):
     return request.getfixturevalue(f"{request.param}_server")
 
@@ -280,7 +279,7 @@ def test_a_cut_comes_after_so_many_bytes(proxy, connect, count):
     assert ping(connect()) == b"+PONG\r\n"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", servers.KINDS)
 @pytest.mark.parametrize("tcp", [False, True])
 def test_an_address_leads_through_the_proxy(request, kind, tcp):
     server = request.getfixturevalue(f"{kind}_server")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Final, NoReturn
 
 import psycopg
@@ -17,6 +17,7 @@ from ...jobs.job import Attempt, Counts, Due, Job, NewJob, State, Topic
 from ..address import Address, flag, identifier, seconds
 from ..checks import clamped, in_range
 from ..contract import Filter, Span
+from ..outage import Outage
 from ..relational import reading
 from ..relational.changes import headers_text
 from ..relational.connections import Connections, leave_alone
@@ -67,6 +68,7 @@ class PostgresStore(RelationalStore):
         )
         self.shown = address.shown
         self.address = address
+        self._outage = Outage()
         self._passed = passed
         self._prepare = known.get("prepare", True)
         self._schema: str | None = known.get("schema")
@@ -107,9 +109,11 @@ class PostgresStore(RelationalStore):
         with self.translated(), self._connections.use(until) as connection:
             yield connection
 
-    def translated(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def translated(self) -> Iterator[None]:
         """Raise what PostgreSQL says as one of our errors."""
-        return translated(self.address.hide, self.shown)
+        with self._outage.noted(), translated(self.address.hide, self.shown):
+            yield
 
     def _read(self, name: str, values: Mapping[str, Any]) -> list[Any]:
         """Return the rows of a statement; once more if a connection was found closed."""
