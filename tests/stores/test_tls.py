@@ -1,5 +1,7 @@
 """Stores reach their servers by TLS, and only the right ones."""
 
+from contextlib import contextmanager
+
 import pytest
 
 from pywheel import StoreAway, StoreError
@@ -19,7 +21,7 @@ OPTIONS = {
 def secure(request):
     """A server that speaks TLS, and addresses that trust an authority."""
     options, authority = OPTIONS[request.param]
-    for server in servers.started(servers.KINDS[request.param], tls=True):
+    with contextmanager(servers.started)(servers.KINDS[request.param], tls=True) as server:
         yield server, lambda ca: server.url(tls=True, **options, **{authority: str(ca)})
 
 
