@@ -60,7 +60,8 @@ class Puts(Base):
     ) -> int:
         """Store a job; return its id. When this returns, the job is durable. O(log jobs), and one commit.
 
-        A handler may put the successor of its own job under the job's own key.
+        A handler may put the successor of its own job under the job's own key. While the store of a queue with a spool
+        is away, the id is negative, and names the job as any other does.
 
         Args:
             topic: what kind of job it is; a handler is registered for a topic.
