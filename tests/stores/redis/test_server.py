@@ -1,7 +1,6 @@
 """What a server must be like, what it promises, and how its refusals are told."""
 
 import contextlib
-import re
 
 import pytest
 
@@ -143,7 +142,6 @@ class TestWrongAddresses:
     def test_nobody_there(self, tmp_path):
         text = refusal(StoreAway, f"redis+unix://:s3cret@{tmp_path}/r.sock")
         assert "start it" in text
-        assert re.search(r"for \d+\.\d s", text)
         assert "start it" in refusal(StoreAway, "redis://:s3cret@127.0.0.1:1/0")
 
     @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from ..._errors import NotAStore
-from ..address import Address, Host, flag, seconds
+from ..address import Address, Host, file, flag, seconds
 
 __all__ = ["Place", "place"]
 
@@ -30,13 +30,11 @@ _OURS: Final = {
     "prefix": _prefix,
     "timeout": seconds,
     "db": _number,
+    **dict.fromkeys(("ssl_keyfile", "ssl_certfile", "ssl_ca_certs", "ssl_ca_path"), file),
     "ssl_check_hostname": flag,
     "ssl_validate_ocsp": flag,
 }
-_DRIVER: Final = (
-    "client_name ssl_keyfile ssl_certfile ssl_cert_reqs ssl_ca_certs ssl_ca_path ssl_ca_data ssl_password "
-    "ssl_min_version ssl_ciphers"
-).split()
+_DRIVER: Final = "client_name ssl_cert_reqs ssl_ca_data ssl_password ssl_min_version ssl_ciphers".split()
 
 
 class Place(NamedTuple):
