@@ -9,6 +9,8 @@ from pywheel.stores import open
 from tests.stores import servers
 from tests.stores.files import put
 
+pytestmark = pytest.mark.servers
+
 # The options that have the certificate checked, and the one that names the authority.
 OPTIONS = {
     "postgres": ({"sslmode": "verify-full"}, "sslrootcert"),
