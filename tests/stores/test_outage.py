@@ -32,7 +32,7 @@ def asked(outage, error=None):
 
 
 def test_the_errors_of_an_outage_say_how_long_it_lasts(clock):
-    outage = Outage()
+    outage = Outage("x://db")
     first = asked(outage, StoreAway("x://db does not answer"))
     assert (str(first), first.seconds) == ("x://db does not answer", 0)
     clock[0] += 90
@@ -40,8 +40,19 @@ def test_the_errors_of_an_outage_say_how_long_it_lasts(clock):
     assert (str(later), later.seconds) == ("x://db does not answer; away for 90 s by now", 90)
 
 
+def test_an_outage_makes_errors_that_say_how_long_it_lasts(clock):
+    outage = Outage("x://shop@db")
+    first = outage.away("refused")
+    assert str(first) == "x://shop@db does not answer (refused): start the server, or look at the network between"
+    clock[0] += 90
+    later = outage.away("timeout", "wait")
+    assert (str(later), later.seconds) == ("x://shop@db has not answered for 90 s (timeout): wait", 90)
+    outage.over()
+    assert outage.away("timeout").seconds == 0
+
+
 def test_an_answer_ends_an_outage_and_another_error_does_not(clock):
-    outage = Outage()
+    outage = Outage("x://db")
     asked(outage, StoreAway("away"))
     clock[0] += 5
     asked(outage, ValueError("something else"))
@@ -51,7 +62,7 @@ def test_an_answer_ends_an_outage_and_another_error_does_not(clock):
 
 
 def test_an_error_keeps_its_seconds_when_it_is_pickled(clock):
-    outage = Outage()
+    outage = Outage("x://db")
     asked(outage, StoreAway("away"))
     clock[0] += 7.5
     error = asked(outage, StoreAway("away"))
@@ -66,7 +77,7 @@ def test_a_store_whose_network_is_cut_says_for_how_long(server, monkeypatch):
         with pytest.raises(StoreAway) as first:
             put(store)
         monkeypatch.setattr("pywheel.stores.outage._SAID_FROM", 0)
-        with pytest.raises(StoreAway, match=r"; away for \d+ s by now$") as later:
+        with pytest.raises(StoreAway, match=r"(away|has not answered) for \d+ s") as later:
             put(store)
         assert later.value.seconds > first.value.seconds
         assert "\n" not in str(later.value)

@@ -17,8 +17,22 @@ _SAID_FROM: Final = 1.0  # seconds
 class Outage:
     """Since when a server has not answered. One for each opened store, used from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, shown: str) -> None:
+        """`shown` is its address without password."""
+        self._shown = shown
         self._since: float | None = None
+
+    def over(self) -> None:
+        """Note that it answered."""
+        self._since = None
+
+    def away(self, reason: str, advice: str = "start the server, or look at the network between") -> StoreAway:
+        """Return the error for one that did not, in one line: for how long, why, and what to do."""
+        seconds = self._lasts()
+        answers = f"has not answered for {seconds:.0f} s" if seconds >= _SAID_FROM else "does not answer"
+        error = StoreAway(f"{self._shown} {answers} ({reason}): {advice}")
+        error.seconds = seconds
+        return error
 
     @contextmanager
     def noted(self) -> Iterator[None]:
@@ -26,17 +40,16 @@ class Outage:
         try:
             yield
         except StoreAway as error:
-            self._lasts(error)
+            if not error.seconds:  # else it was noted within this one
+                error.seconds = self._lasts()
+                if error.seconds >= _SAID_FROM:
+                    error.args = (f"{error}; away for {error.seconds:.0f} s by now",)
             raise
         self._since = None
 
-    def _lasts(self, error: StoreAway) -> None:
-        if error.seconds:  # one that was noted within this one
-            return
+    def _lasts(self) -> float:
         now = time.monotonic()
         since = self._since
         if since is None:
             since = self._since = now
-        error.seconds = now - since
-        if error.seconds >= _SAID_FROM:
-            error.args = (f"{error}; away for {error.seconds:.0f} s by now",)
+        return now - since

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 
 from ..._errors import StoreError
 from ..relational.notifier import RelationalNotifier
+from .arrays import numbers
 from .connection import Timed
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from .store import PostgresStore
 
 __all__ = ["PostgresNotifier", "channel"]
+
+_OVERDUE: Final = 1_000  # ms
 
 
 def channel(tables: str, worker: str) -> str:
@@ -79,22 +82,34 @@ class PostgresNotifier(RelationalNotifier):
         values: dict[str, Any] = {"now": self._store.now, "name": self.worker}
         with self._use() as connection:
             entered = self._listens == connection.info.backend_pid  # else the row tells others of a session that broke
-            sent = time.monotonic()
-            with connection.pipeline():
-                if beat is not None:
-                    row = connection.execute(self._sql["beat"], {**values, "behind": beat})
-                    roster = connection.execute(self._sql["roster"], values)
-                elif horizon is not None:
-                    row = connection.execute(self._sql["publish"], {**values, "horizon": horizon})
-                else:
-                    row = connection.execute(self._sql["quiet"], {**values, "stirred": stopped})
-            received = time.monotonic()
             if beat is not None:
-                rows = roster.fetchall()
-                self._presence.take([row[:7] for row in rows])
-                if rows:
-                    self._store._heard(rows[0][7], sent, received)
+                return self._beat(connection, beat) and entered
+            if horizon is not None:
+                row = connection.execute(self._sql["publish"], {**values, "horizon": horizon})
+            else:
+                row = connection.execute(self._sql["quiet"], {**values, "stirred": stopped})
             return row.rowcount == 1 and entered
+
+    def _beat(self, connection: Timed, behind: int) -> bool:
+        """Write the beat, and take in what the answer says of all that a worker asks now and then."""
+        topics = self._topics() if behind == 0 else ()
+        sent = time.monotonic()
+        rows = self._run(connection, "beat", behind=behind, topics=numbers(topics), late=_OVERDUE)
+        received = time.monotonic()
+        self._presence.take([row[:7] for row in rows])
+        if not rows:
+            return False
+        now, found, lease, overdue = rows[0][7:]
+        self._store._heard(now, sent, received)
+        self._store._lease_read(lease, sent)
+        if overdue:  # though this worker keeps up: whoever put it died before it told of it
+            self.heard(None)
+        return bool(found)
+
+    def _topics(self) -> list[int]:
+        """Return the numbers of the topics that this worker handles."""
+        mine = next((seen.topics for seen in self._presence.known if seen.worker == self.worker), None) or ()
+        return [number for topic in mine if (number := self._store._topics.number(topic)) is not None]
 
     def _leave(self) -> None:
         with suppress(StoreError), self._use() as connection:
@@ -116,10 +131,11 @@ class PostgresNotifier(RelationalNotifier):
         if connection is None or connection.closed:
             self._select(min(seconds, 0.5))
             return
-        file = connection.fileno()
-        if self._select(seconds, file):
-            with self._store.translated():
+        try:
+            if self._select(seconds, connection.fileno()):
                 pgconn = connection.pgconn
                 pgconn.consume_input()
                 while (notify := pgconn.notifies()) is not None:
                     self._told(psycopg.Notify(notify.relname.decode(), notify.extra.decode(), notify.be_pid))
+        except (psycopg.Error, OSError, ValueError):  # it broke, or was closed meanwhile: the next beat makes it anew
+            connection.close()

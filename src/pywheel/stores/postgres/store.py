@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 import psycopg
 
@@ -29,13 +29,16 @@ from ..relational.store import RelationalStore
 from ..within import driver_connection
 from . import migrate
 from .arrays import numbers
-from .connection import Timed, connect, translated
+from .connection import Timed, connect
 from .notifier import PostgresNotifier, channel
+from .sayings import translated
 from .session import PostgresSession
 from .session_within import SessionWithin
 from .statements import statements
 
 __all__ = ["PostgresStore"]
+
+_R = TypeVar("_R")
 
 _SECONDS: Final = 10.0
 _MOST: Final = 8  # connections, beside one for each worker
@@ -63,25 +66,42 @@ class PostgresStore(RelationalStore):
     address: Address
 
     def __init__(self, address: Address, *, clock: Clock | None = None, create: bool = True) -> None:
+        limit = self._configure(address)
+        super().__init__(address.shown, clock, limit)
+        with self._use() as connection:
+            migrate.upgrade(connection, self._schema, self._prefix, self.shown, create=create)
+        self._hear()
+
+    def _configure(self, address: Address) -> float:
+        """Take in what the address says; return the time limit in seconds."""
         known, passed = address.split(
             {"schema": identifier, "prefix": identifier, "timeout": seconds, "prepare": flag}, _DRIVER
         )
         self.shown = address.shown
         self.address = address
-        self._outage = Outage()
+        self._outage = Outage(address.shown)
         self._passed = passed
         self._prepare = known.get("prepare", True)
         self._schema: str | None = known.get("schema")
         self._prefix: str = known.get("prefix", "pywheel_")
         self._tables = self._prefix if self._schema is None else f'"{self._schema}".{self._prefix}'
         self._sql = statements(self._tables)
-        limit = known.get("timeout", _SECONDS)
+        limit: float = known.get("timeout", _SECONDS)
         self._writer: Timed | None = None
         self._connections: Connections[Timed] = Connections(self._connect, _MOST, limit)
-        super().__init__(address.shown, clock, limit)
-        with self._use() as connection:
-            migrate.upgrade(connection, self._schema, self._prefix, self.shown, create=create)
-        self._hear()
+        return limit
+
+    @classmethod
+    def migration(cls, address: Address) -> str:
+        """Return the statements that make the tables, or bring them up to date; "" if they are."""
+        store = cls.__new__(cls)
+        store._configure(address)
+        try:
+            with store._use() as connection:
+                version = migrate.version_of(connection, store._schema, store._prefix)
+        finally:
+            store._connections.close()
+        return migrate.script(store._schema, store._prefix, version)
 
     # ---- connections ------------------------------------------------------------------------------------------------
 
@@ -115,16 +135,21 @@ class PostgresStore(RelationalStore):
         with self._outage.noted(), translated(self.address.hide, self.shown):
             yield
 
-    def _read(self, name: str, values: Mapping[str, Any]) -> list[Any]:
+    def _read(self, name: str, values: Mapping[str, Any], until: float | None = None) -> list[Any]:
         """Return the rows of a statement; once more if a connection was found closed."""
+        values = {"now": self.now, **values}
+        return self._reading(lambda connection: connection.execute(self._sql[name], values).fetchall(), until)
+
+    def _reading(self, read: Callable[[Timed], _R], until: float | None = None) -> _R:
         self._open()
+        until = until or time.monotonic() + self._seconds
         for attempt in (1, 2):
             try:
-                with self._use() as connection:
-                    return connection.execute(self._sql[name], {"now": self.now, **values}).fetchall()
+                with self._use(until) as connection:
+                    return read(connection)
             except StoreAway:
                 self._connections.drop_idle()
-                if attempt == 2:
+                if attempt == 2 or time.monotonic() >= until:
                     raise
         raise AssertionError
 
@@ -151,15 +176,19 @@ class PostgresStore(RelationalStore):
     def writing(self, until: float) -> Timed:
         """Return the connection that writes: only whoever commits for all uses it."""
         connection = self._writer
-        if connection is None or connection.closed:
+        if connection is not None and not connection.ready:  # it broke, or an interrupt came in the middle of its use
+            self._writer = None
+            connection.close()
+            connection = None
+        if connection is None:
             connection = self._writer = self._connect(until)
         connection.until = until
         return connection
 
-    def status(self, transaction: str) -> str | None:
+    def status(self, transaction: str, until: float) -> str | None:
         """Return what became of a transaction whose connection broke."""
         try:
-            [(status,)] = self._read("status", {"id": transaction})
+            [(status,)] = self._read("status", {"id": transaction}, until)
         except StoreAway:
             return "in progress"
         return None if status is None else str(status)
@@ -168,23 +197,31 @@ class PostgresStore(RelationalStore):
         self, jobs: Sequence[NewJob], ids: Sequence[int], near: int, until: float
     ) -> tuple[Collection[int] | None, Sequence[Sequence[Any]]]:
         name, values = self._put_values(jobs, ids)
-        for again in (False, True):
-            connection: Timed | None = None
+        sent = False  # it may have happened, though its answer was lost
+        for attempt in (1, 2):
+            connection, before = None, False
             try:
                 connection = self.writing(until)
-                if again:  # the first may have happened, though its answer was lost
-                    rows = connection.execute(self._sql["present"], {"ids": numbers(ids)}).fetchall()
-                    if rows:
-                        return [id for [id] in rows], self._near(near)
+                if sent and (there := self._there(connection, ids)):
+                    return there, self._near(near)
+                before, sent = sent, True
                 [(horizon, stored)] = connection.execute(self._sql[name], values).fetchall()
+                if before:
+                    stored = self._there(connection, ids)
                 break
             except (psycopg.Error, StoreAway) as error:
-                if connection is not None and not connection.broken and not connection.closed:
+                if connection is not None and connection.ready:
+                    if before and isinstance(error, psycopg.errors.UniqueViolation):
+                        return self._there(connection, ids), self._near(near)  # the first was under way until now
                     self._raise(error)
                 self._drop(connection)
-                if again:
-                    self._raise(error)
+                if attempt == 2 or time.monotonic() >= until:
+                    self._raise(error, "; whether it was stored is not known" if sent else "")
         return stored, () if horizon is None or horizon < near else self._near(near)
+
+    def _there(self, connection: Timed, ids: Sequence[int]) -> list[int]:
+        """Return which of some jobs are stored."""
+        return [id for [id] in connection.execute(self._sql["present"], {"ids": numbers(ids)}).fetchall()]
 
     def _near(self, due: int) -> Sequence[Sequence[Any]]:
         """Return the rows of the workers, if one of them looks as far as this."""
@@ -192,10 +229,14 @@ class PostgresStore(RelationalStore):
             return self._read("near", {"due": due})
         return ()
 
-    def _raise(self, error: Exception) -> NoReturn:
-        with self.translated():
-            raise error
-        raise AssertionError
+    def _raise(self, error: Exception, more: str = "") -> NoReturn:
+        try:
+            with self.translated():
+                raise error
+        except StoreAway as away:
+            if more:
+                raise StoreAway(f"{away}{more}") from error
+            raise
 
     def _drop(self, connection: Timed | None) -> None:
         """Close a connection that broke, and those that wait: they may have broken too."""
@@ -305,10 +346,14 @@ class PostgresStore(RelationalStore):
         if not in_range(an_id(id)):
             self._open()
             return []
-        with self._use() as connection, connection.transaction():
-            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            rows = connection.execute(self._sql["look_ids_given"], {"ids": numbers([id])}).fetchall()
-            earlier = connection.execute(self._sql["history"], {"id": id}).fetchall()
+
+        def read(connection: Timed) -> tuple[list[Any], list[Any]]:
+            with connection.transaction():
+                connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                rows = connection.execute(self._sql["look_ids_given"], {"ids": numbers([id])}).fetchall()
+                return rows, connection.execute(self._sql["history"], {"id": id}).fetchall()
+
+        rows, earlier = self._reading(read)
         return reading.attempts(rows, self._names(rows), self._moment(), earlier)
 
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from ..._errors import NotAStore, StoreAway, StoreClosed, StoreReadOnly
 from ..contract import Durability
-from ..outage import Outage
 from .connection import Connection, encoded
 from .place import Place
 from .scripts import Script
@@ -34,7 +33,6 @@ class Server:
         self._met = met
         self._run_id = ""
         self._idle: deque[Connection] = deque()
-        self._outage = Outage()
 
     def run(self, script: Script, arguments: Sequence[bytes]) -> Any:
         """Return what a script answers. It is asked again, once, where a connection that was kept open had broken."""
@@ -75,9 +73,9 @@ class Server:
         """Return a new connection to a server that can be written to. StoreAway says for how long there was none."""
         if self.over:
             raise StoreClosed(CLOSED)
-        with self._outage.noted():
-            connection = Connection(self.place)
-            self._look(connection)
+        connection = Connection(self.place)
+        self._look(connection)
+        self.place.outage.over()
         return connection
 
     def _look(self, connection: Connection) -> None:

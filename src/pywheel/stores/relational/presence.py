@@ -11,7 +11,7 @@ import json
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -48,10 +48,11 @@ class Seen(NamedTuple):
     gone: bool  # its session has ended
 
     @classmethod
-    def of(cls, row: Sequence[Any]) -> Seen:
-        """Return it from a row: worker, topics, beat, horizon, behind, stopped, gone."""
+    def of(cls, row: Sequence[Any], known: Collection[str] = ()) -> Seen:
+        """Return it from a row of the fields. Where `gone` is None, it is if it was `known` to be."""
         worker, topics, beat, horizon, behind, stopped, gone = row
-        return cls(worker, None if topics is None else _names(topics), beat, horizon, behind, stopped, bool(gone))
+        gone = worker in known if gone is None else bool(gone)
+        return cls(worker, None if topics is None else _names(topics), beat, horizon, behind, stopped, gone)
 
 
 @lru_cache(maxsize=1_024)
@@ -105,9 +106,15 @@ class Presence:
                 raise
         return self._roster
 
+    @property
+    def known(self) -> list[Seen]:
+        """All workers as they were when they were last read."""
+        return self._roster
+
     def take(self, rows: Iterable[Sequence[Any]]) -> None:
         """Take in the rows of all workers, just read."""
-        self._roster = [Seen.of(row) for row in rows]
+        gone = {seen.worker for seen in self._roster if seen.gone}
+        self._roster = [Seen.of(row, gone) for row in rows]
 
     def silent(self, seen: Seen) -> float:
         """Return for how many seconds a worker has not shown that it works; 60 if its process has ended."""
@@ -216,6 +223,10 @@ class Presence:
         for notifier in list(self.local.values()):
             notifier.close()
         self.closed = True
+        self._ringer.close()
+
+    def flush(self) -> None:
+        """Return once the workers have been told all that they are to be told, or after a second."""
         self._ringer.close()
 
     def after_fork(self, leave: Callable[[RelationalNotifier], None]) -> None:
