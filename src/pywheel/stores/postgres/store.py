@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Final, NoReturn, TypeVar
 
 import psycopg
@@ -13,6 +13,7 @@ from ..._errors import StoreAway, StoreError
 from ...clock import Clock
 from ...jobs.job import NewJob
 from ..address import Address, flag, identifier, seconds
+from ..outage import Outage
 from ..relational.changes import headers_text
 from ..relational.connections import Connections, leave_alone
 from ..relational.notifier import RelationalNotifier
@@ -73,6 +74,7 @@ class PostgresStore(PostgresQueries):
         )
         self.shown = address.shown
         self.address = address
+        self._outage = Outage(address.shown)
         self._passed = passed
         self._prepare = known.get("prepare", True)
         self._notify = known.get("notify", True)
@@ -123,9 +125,11 @@ class PostgresStore(PostgresQueries):
         with self.translated(), self._connections.use(until) as connection:
             yield connection
 
-    def translated(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def translated(self) -> Iterator[None]:
         """Raise what PostgreSQL says as one of our errors."""
-        return translated(self.address.hide, self.shown)
+        with self._outage.noted(), translated(self.address.hide, self.shown):
+            yield
 
     def _read(self, name: str, values: Mapping[str, Any], until: float | None = None) -> list[Any]:
         """Return the rows of a statement; once more if a connection was found closed."""
