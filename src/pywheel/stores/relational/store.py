@@ -26,7 +26,7 @@ from .connections import CLOSED
 from .ids import Ids
 from .notifier import RelationalNotifier
 from .part import Told
-from .presence import Presence, WorkerQueries
+from .presence import BUSY, Presence, WorkerQueries
 from .session import Conflict, Session, Unknown
 from .topics import Topics
 from .transaction import Done, transact
@@ -216,6 +216,7 @@ class RelationalStore(Store):
             if type(command) is Expire:
                 self._lease, self._given = (time.monotonic(), outcome.next_lease), _NEVER
         if done.leases:
+            self._presence.busy_until = self.clock.time() + BUSY
             self._given = min(self._given, *done.leases)
 
     def _direct(self, commands: Sequence[Command[Any]]) -> list[NewJob] | None:
