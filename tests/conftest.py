@@ -97,7 +97,7 @@ def pgbouncer_server(postgres_server):
 
 @pytest.fixture(params=servers.STORES)
 def server(request):
-    """A running server of each kind for which there is a store, and of this process. Whoever ends it starts it again."""
+    """A running server of each kind for which there is a store. Whoever ends it starts it again."""
     return request.getfixturevalue(f"{request.param}_server")
 
 

@@ -18,7 +18,9 @@ def test_what_it_prints_makes_the_store(call, postgres_server):
     script = call("migrate", "--sql", "--store", url)[1]
     assert script.startswith("BEGIN;")
     with postgres_server.connect() as connection:
-        assert connection.execute("SELECT count(*) FROM pg_tables WHERE tablename = 'pywheel_job' AND schemaname = %s", (schema(url),)).fetchone() == (0,)
+        assert connection.execute(
+            "SELECT count(*) FROM pg_tables WHERE tablename = 'pywheel_job' AND schemaname = %s", (schema(url),)
+        ).fetchone() == (0,)
         connection.execute(script)
     assert call("migrate", "--sql", "--store", url)[1] == "-- nothing to do\n"
     assert call("migrate", "--store", url)[1] == "nothing to do\n"

@@ -174,17 +174,13 @@ def test_a_pause_is_quiet_once_all_have_said_so_and_a_stopped_one_is_waited_for(
 
 
 def test_hints_that_were_lost_with_the_connection_are_made_up_for(server, store, url):
-    with Proxy(server) as proxy:
-        place = server.url(via=proxy)
-        mark, name = ("schema=" if "schema=" in url else "prefix="), None
-        name, other = (each.partition(mark)[2].partition("&")[0] for each in (url, place))
-        with open(place.replace(f"{mark}{other}", f"{mark}{name}")) as cut, Beating(cut) as me:
-            until(lambda: me.notifier.worker in {member.worker for member in store.workers()})
-            first = put(store, 3)
-            until(lambda: me.heard >= set(first))
-            before = me.reloads
-            proxy.cut_once()
-            lost = put(store, 3)
-            until(lambda: me.reloads > before or me.heard >= set(lost))
-            later = put(store, 3)
-            until(lambda: me.reloads > before or me.heard >= set(later))
+    with Proxy(server) as proxy, open(server.again(url, via=proxy)) as cut, Beating(cut) as me:
+        until(lambda: me.notifier.worker in {member.worker for member in store.workers()})
+        first = put(store, 3)
+        until(lambda: me.heard >= set(first))
+        before = me.reloads
+        proxy.cut_once()
+        lost = put(store, 3)
+        until(lambda: me.reloads > before or me.heard >= set(lost))
+        later = put(store, 3)
+        until(lambda: me.reloads > before or me.heard >= set(later))

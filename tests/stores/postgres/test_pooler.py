@@ -1,7 +1,6 @@
 """Behind pgbouncer in transaction mode: each transaction gets any session."""
 
 import threading
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -54,13 +53,12 @@ def test_all_but_workers_works_and_leaves_no_setting_behind(pgbouncer_server, ur
 
 
 def test_a_worker_says_at_once_that_it_needs_the_server_itself(url):
-    with open(url) as store, pytest.raises(NotAStore, match="pooler such as pgbouncer.*workers need the address of"):
+    with open(url) as store, pytest.raises(NotAStore, match=r"pooler such as pgbouncer.*workers need the address of"):
         store.notifier("w")
 
 
 def test_producers_behind_it_are_heard_by_workers_that_are_not(pgbouncer_server, url):
-    server = pgbouncer_server.behind
-    straight = f"postgresql://pywheel@/pywheel?host={server.folder}&schema={parse_qs(urlsplit(url).query)['schema'][0]}"
+    straight = pgbouncer_server.behind.again(url)
     with JobQueue(straight) as queue, JobQueue(url) as producer:
         queue.handler("t")(print)
         with working(queue):

@@ -103,7 +103,7 @@ class PostgresNotifier(RelationalNotifier):
             return row.rowcount == 1 and entered
 
     def _ask_overdue(self, connection: Timed) -> Any:
-        """Ask whether jobs here are overdue, though this worker keeps up: whoever put them died before it told of them."""
+        """Ask for jobs that are overdue though this worker keeps up: who put them died before it told of them."""
         mine = next((seen.topics for seen in self._presence.known if seen.worker == self.worker), None) or ()
         topics = [number for topic in mine if (number := self._store._topics.number(topic)) is not None]
         values = {"now": self._store.now, "topics": numbers(topics), "late": _OVERDUE}

@@ -199,7 +199,7 @@ class Presence:
         return self.clock.time() < self.busy_until
 
     def tell_of_the_dead(self) -> None:
-        """Let all others look, if somebody's session was found to have ended: so whoever looks first spares them a second."""
+        """Let all others look, if somebody's session was found to have ended: who looks first spares them a second."""
         dead = {seen.worker for seen in self._roster if seen.gone}
         if dead - self._dead:
             self._hint({seen.worker: set() for seen in self._roster if seen.worker not in dead}, {})
