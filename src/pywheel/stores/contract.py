@@ -156,6 +156,10 @@ class Store(ABC):
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
+    def about(self) -> dict[str, Any]:
+        """Return what there is to know of the place, by name, as JSON can say it. Names of sizes end in ``bytes``."""
+        return {}
+
     def vacuum(self, pages: int) -> int:  # noqa: ARG002
         """Give the room of about so many pages of purged jobs back to the system; return how many were."""
         return 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from inspect import ismethod
 from typing import Any, Final
 
 from .._errors import BadJob, StoreError
@@ -32,8 +33,11 @@ def driver_connection(connection: Any, modules: tuple[str, ...]) -> Any:
             return found
         if hasattr(found, "ensure_connection"):  # Django's connects when it is used first
             found.ensure_connection()
-        inner = getattr(found, "driver_connection", None) or getattr(found, "connection", None)
-        found = inner() if callable(inner) else inner
+        inner = getattr(found, "driver_connection", None)
+        if inner is None:
+            inner = getattr(found, "connection", None)
+            inner = inner() if ismethod(inner) else inner  # SQLAlchemy's session has a method of that name
+        found = inner
         if found is None:
             break
     raise BadJob(

@@ -53,8 +53,16 @@ def test_all_but_workers_works_and_leaves_no_setting_behind(pgbouncer_server, ur
 
 
 def test_a_worker_says_at_once_that_it_needs_the_server_itself(url):
-    with open(url) as store, pytest.raises(NotAStore, match=r"pooler such as pgbouncer.*workers need the address of"):
+    with open(url) as store, pytest.raises(NotAStore, match=r"pooler such as pgbouncer.*give workers the address of"):
         store.notifier("w")
+
+
+def test_workers_that_look_for_hints_work_behind_it(url):
+    with JobQueue(f"{url}&notify=off") as queue, JobQueue(url) as producer:
+        queue.handler("t")(print)
+        with working(queue):
+            for _ in range(3):
+                assert finished(queue, producer.put("t")).state is State.DONE
 
 
 def test_producers_behind_it_are_heard_by_workers_that_are_not(pgbouncer_server, url):

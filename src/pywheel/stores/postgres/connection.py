@@ -129,7 +129,7 @@ def connect(conninfo: str, until: float, *, light: bool = False, prepare: bool =
     if connection.pooled and light:
         connection.close()
         raise NotAStore(
-            "a pooler such as pgbouncer stands before the server, and notifications do not pass it: workers need the "
-            "address of the server itself"
+            "a pooler such as pgbouncer stands before the server, and notifications do not pass it: give workers "
+            "the address of the server itself, or ?notify=off, and they look for hints"
         )
     return connection

@@ -29,7 +29,7 @@ class Changes:
         self.gone: list[int] = []
         self.deleted: dict[Place, list[tuple[int, int, int]]] = {place: [] for place in Place}  # topic, id, state
         self.inserted: dict[Place, list[tuple[Any, ...]]] = {place: [] for place in Place}  # topic first
-        self.updated: dict[Place, list[tuple[Any, ...]]] = {place: [] for place in Place}
+        self.updated: dict[Place, list[tuple[Any, ...]]] = {place: [] for place in Place}  # topic first
         self.attempts: list[tuple[Any, ...]] = []  # job, claim, attempt, started, ended, outcome, worker, error
         self.freed: list[tuple[int, str]] = []  # topic, key
         self.taken: list[tuple[int, str, int]] = []  # topic, key, job
@@ -105,7 +105,7 @@ class Changes:
                 self._delete(read)
             self.inserted[place].append((number, *row))
         elif read is not None and row != read.row:
-            self.updated[place].append(row)
+            self.updated[place].append((number, *row))
 
     def _delete(self, read: Read) -> None:
         self.deleted[read.place].append((self._numbers[read.given.topic], read.id, read.finished))

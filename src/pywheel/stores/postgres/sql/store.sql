@@ -25,17 +25,17 @@ SELECT * FROM unnest(%s::int[], %s::bigint[], %s::bigint[], %s::int[], %s::int[]
 
 -- name: update_due
 UPDATE {p}due d SET due = w.due, claims = w.claims, forgiven = w.forgiven, lost = w.lost, passed = w.passed, error = w.error
-FROM unnest(%s::bigint[], %s::bigint[], %s::int[], %s::int[], %s::smallint[], %s::boolean[], %s::text[])
-    AS w (id, due, claims, forgiven, lost, passed, error), {p}job j
-WHERE j.id = w.id AND d.topic = j.topic AND d.id = w.id
+FROM unnest(%s::int[], %s::bigint[], %s::bigint[], %s::int[], %s::int[], %s::smallint[], %s::boolean[], %s::text[])
+    AS w (topic, id, due, claims, forgiven, lost, passed, error)
+WHERE d.topic = w.topic AND d.id = w.id
 
 -- name: update_run
 UPDATE {p}run r SET due = w.due, claims = w.claims, forgiven = w.forgiven, lost = w.lost, passed = w.passed, error = w.error,
     attempt = w.attempt, begun = w.begun, started = w.started, lease = w.lease, max_attempts = w.max_attempts,
     backoff = w.backoff, worker = w.worker
-FROM unnest(%s::bigint[], %s::bigint[], %s::int[], %s::int[], %s::smallint[], %s::boolean[], %s::text[],
+FROM unnest(%s::int[], %s::bigint[], %s::bigint[], %s::int[], %s::int[], %s::smallint[], %s::boolean[], %s::text[],
     %s::int[], %s::boolean[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::text[])
-    AS w (id, due, claims, forgiven, lost, passed, error, attempt, begun, started, lease, max_attempts, backoff, worker)
+    AS w (topic, id, due, claims, forgiven, lost, passed, error, attempt, begun, started, lease, max_attempts, backoff, worker)
 WHERE r.id = w.id
 
 -- name: insert_job
