@@ -1,0 +1,294 @@
+"""One transaction on MySQL, in two trips: its statements go out together, in one packet if they fit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import groupby
+from typing import Any, Final
+
+import pymysql
+
+from ..._errors import StoreAway, StoreError
+from ...jobs.commands import NONCES_KEPT
+from ..relational.changes import Changes
+from ..relational.part import Place
+from ..relational.session import Answer, Asked, Session
+from .connection import Result, Timed
+from .statements import Raw, Statements, hashed, hashes, rows
+
+__all__ = ["MysqlSession"]
+
+_PLACES: Final = {Place.DUE: "due", Place.RUN: "run", Place.FINISHED: "finished"}
+_ROWS: Final = 1_000  # of one INSERT
+_FORGOTTEN: Final = 256  # transactions of this client after which the earlier ones are forgotten
+
+
+class Trip:
+    """Statements that go out together, each with the field of an answer that its rows belong to."""
+
+    def __init__(self, sql: Statements, now: int | None) -> None:
+        self._sql = sql
+        self._now = now
+        self.texts: list[str] = []
+        self._fields: list[str] = []
+
+    def add(self, field: str, name: str, **values: Any) -> None:
+        """Add a statement by its name."""
+        self.say(field, self._sql(name, now=self._now, **values))
+
+    def say(self, field: str, text: str) -> None:
+        """Add a statement."""
+        self.texts.append(text)
+        self._fields.append(field)
+
+    def many(self, name: str, values: Sequence[Sequence[Any]]) -> None:
+        """Add INSERTs of rows."""
+        for start in range(0, len(values), _ROWS):
+            self.add("", name, rows=rows(values[start : start + _ROWS]))
+
+    def sorted(self, results: Sequence[Result]) -> dict[str, list[Any]]:
+        """Return the rows by field."""
+        found: dict[str, list[Any]] = {}
+        for field, result in zip(self._fields, results, strict=True):
+            found.setdefault(field, []).extend(result.rows)
+        return found
+
+
+class MysqlSession(Session):
+    """The statements of one transaction."""
+
+    def __init__(
+        self,
+        use: Callable[[], Any],
+        sql: Statements,
+        now: int | None,
+        request: tuple[bytes, int],
+        happened: Callable[[int], bool],
+        translated: Callable[[], Any],
+    ) -> None:
+        self._use = use
+        self._sql = sql
+        self._now = now
+        self._client, self._number = request
+        self._happened = happened
+        self._translated = translated
+        self._stack: ExitStack | None = None
+        self._connection: Timed | None = None
+        self._old: list[bytes] = []  # nonces to be forgotten
+
+    def begin(self, asked: Asked) -> Answer:
+        """Begin, and read and lock what is asked for."""
+        for attempt in (1, 2):
+            stack = ExitStack()
+            try:
+                self._connection = stack.enter_context(self._use())
+                self._stack = stack
+                return self._ask(asked, begin=True)
+            except StoreAway:
+                self.abandon()
+                stack.close()
+                if attempt == 2:  # the first may have been idle for long, and closed by the server
+                    raise
+            except BaseException:
+                self.abandon()
+                raise
+        raise AssertionError
+
+    def more(self, asked: Asked) -> Answer:
+        """Read and lock more."""
+        return self._ask(asked, begin=False)
+
+    def _ask(self, asked: Asked, *, begin: bool) -> Answer:
+        trip = self._trip()
+        if begin:
+            trip.say("", "BEGIN")
+            trip.add("now", "now")
+        if asked.topics:
+            trip.add("topics", "topics_to_pause" if asked.pausing else "topics_of", names=hashes(asked.topics))
+        for topic, keys in _by_first(asked.holders):
+            trip.add("ids", "holders", topic=topic, hashes=hashes(keys))
+        for topic, key in asked.named:
+            trip.add("ids", "named", topic=topic, hash=hashed(key))
+        self._lock(trip, asked)
+        for topic, limit in asked.reserved:
+            trip.add("due", "lock_due_of_topic", topic=topic, limit=limit)
+        if asked.lost:
+            trip.add("run", "lock_lost", topics=asked.lost_of, limit=asked.lost)
+        if asked.nonces:
+            trip.add("nonces", "nonces", nonces=hashes(asked.nonces))
+        if asked.leases:
+            trip.add("leases", "next_leases", limit=asked.leases)
+        for purged in asked.purged:
+            trip.add("finished", "lock_old", **purged._asdict())
+        found = self._send(trip)
+        [(now,)] = found.get("now", [(0,)])
+        return Answer(
+            now,
+            found.get("topics", ()),
+            found.get("due", ()),
+            found.get("run", ()),
+            found.get("finished", ()),
+            [id for [id] in found.get("ids", ())],
+            found.get("leases", ()),
+            found.get("nonces", ()),
+        )
+
+    def _lock(self, trip: Trip, asked: Asked) -> None:
+        """Lock jobs by id: all of them first, if they are read by several statements."""
+        due, run = [row[0] for row in asked.due], [row[0] for row in asked.run]
+        different = {frozenset(ids) for ids in (due, run, asked.finished) if ids}
+        if len(different) > 1:
+            trip.add("", "lock_jobs", ids=sorted(frozenset().union(*different)))
+        if due:
+            trip.add("due", "lock_due", ids=sorted(due), bodies=_which((row[0] for row in asked.due if row[1]), due))
+        if run:
+            bodies = _which((row[0] for row in asked.run if row[1]), run)
+            lost = _which((row[0] for row in asked.run if row[2]), run)
+            trip.add("run", "lock_run", ids=sorted(run), bodies=bodies, lost=lost)
+        if asked.finished:
+            trip.add("finished", "lock_finished", ids=sorted(asked.finished))
+
+    def bodies(self, ids: Sequence[int]) -> Mapping[int, bytes]:
+        """Return the bodies of jobs."""
+        trip = self._trip()
+        trip.add("bodies", "bodies", ids=sorted(ids))
+        return dict(self._send(trip)["bodies"])
+
+    def numbers(self, names: Sequence[str] | None, *, add: bool = False) -> Mapping[str, int]:
+        """Return the numbers of topics."""
+        trip = self._trip()
+        if names is None:
+            trip.add("topics", "all_topics")
+        else:
+            if add:
+                trip.add("", "topic_add", rows=rows(sorted((hashed(name), name) for name in names)))
+            trip.add("topics", "topics_of", names=hashes(names))
+        if self._connection is None:
+            with self._use() as connection:
+                found = trip.sorted(connection.ask(trip.texts))
+        else:
+            found = self._send(trip)
+        return {row[1]: row[0] for row in found["topics"]}
+
+    # ---- the second trip --------------------------------------------------------------------------------------------
+
+    def commit(self, changes: Changes, near: int | None) -> Sequence[Sequence[Any]]:
+        """Write and commit; then read who looks as far as `near`."""
+        if changes.forgets:
+            self._find_old(changes.forgets)
+        trip = self._trip()
+        trip.add("", "request", client=self._client, number=self._number)
+        if self._number % _FORGOTTEN == 0:
+            trip.add("", "forget_requests", client=self._client, number=self._number)
+        self._write(trip, changes)
+        trip.say("", "COMMIT")
+        if near is not None:
+            trip.add("near", "near", due=near)
+        found: dict[str, list[Any]] = {}
+        try:
+            found = self._send(trip)
+        except StoreAway as error:
+            self.abandon()
+            if not self._happened(self._number):
+                raise StoreAway(f"{error}; nothing of it was stored") from error
+        self._end()
+        return found.get("near", ())
+
+    def _find_old(self, limit: int) -> None:
+        trip = self._trip()
+        trip.add("old", "old_nonces", kept=NONCES_KEPT, limit=limit)
+        self._old = sorted(hash for [hash] in self._send(trip)["old"])
+
+    def _write(self, trip: Trip, changes: Changes) -> None:
+        for place, gone in changes.deleted.items():
+            _delete(trip, place, gone)
+        if changes.gone:
+            ids = sorted(changes.gone)
+            for name in ("delete_history", "delete_name", "delete_job"):
+                trip.add("", name, ids=ids)
+        jobs = changes.new_jobs
+        hash = {key: hashed(key) for _, _, _, key, *_ in jobs if key is not None}
+        trip.many("insert_job", [(*row[:3], hash.get(row[3]), *row[3:]) for row in jobs])
+        trip.many("insert_name", sorted((hash[row[3]], row[1], row[0]) for row in jobs if row[3] is not None))
+        for id, ttr, max_attempts, headers, body in changes.replaced:
+            trip.add("", "replace_job", id=id, ttr=ttr, max_attempts=max_attempts, headers=headers, body=body)
+        for place, new in changes.inserted.items():
+            trip.many(f"insert_{_PLACES[place]}", new)
+        for place, new in changes.updated.items():
+            trip.many(f"update_{_PLACES[place]}", sorted(new, key=lambda row: row[:2]))
+        trip.many("insert_history", changes.attempts)
+        for topic, keys in _by_first(changes.freed):
+            trip.add("", "delete_key", topic=topic, hashes=hashes(keys))
+        trip.many("insert_key", sorted((topic, hashed(key), job) for topic, key, job in changes.taken))
+        trip.many("insert_count", changes.counts)
+        if changes.paused:
+            trip.add("", "stir")
+            for topic, paused in changes.paused:
+                trip.add("", "pause", topic=topic, paused=paused)
+        trip.many("insert_nonce", sorted((hashed(nonce), nonce, at, ids) for nonce, at, ids in changes.nonces))
+        if self._old:
+            trip.add("", "forget_nonces", hashes=self._old)
+        for worker, topics in changes.announced.items():
+            text = json.dumps(sorted(topics)) if topics else None
+            trip.add("", "announce", hash=hashed(worker), name=worker, topics=text)
+
+    # ---- its end ----------------------------------------------------------------------------------------------------
+
+    def abandon(self) -> None:
+        """Roll back, if it has begun and not ended."""
+        connection, stack = self._connection, self._stack
+        self._connection = self._stack = None
+        if connection is None or stack is None:
+            return
+        try:
+            connection.ask(["ROLLBACK"])
+        except (pymysql.err.Error, StoreError):
+            _broken(stack)
+        else:
+            stack.close()
+
+    def _end(self) -> None:
+        stack = self._stack
+        self._connection = self._stack = None
+        if stack is not None:
+            stack.close()
+
+    def _trip(self) -> Trip:
+        return Trip(self._sql, self._now)
+
+    def _send(self, trip: Trip) -> dict[str, list[Any]]:
+        connection = self._connection
+        assert connection is not None
+        with self._translated():
+            return trip.sorted(connection.ask(trip.texts))
+
+
+def _delete(trip: Trip, place: Place, gone: Sequence[tuple[int, int, int]]) -> None:
+    """Delete rows by their primary keys, in order."""
+    if place is Place.RUN:
+        if gone:
+            trip.add("", "delete_run", ids=sorted(id for _, id, _ in gone))
+        return
+    for (topic, state), some in groupby(sorted((topic, state, id) for topic, id, state in gone), lambda row: row[:2]):
+        trip.add("", f"delete_{_PLACES[place]}", topic=topic, state=state, ids=[id for _, _, id in some])
+
+
+def _by_first(pairs: Iterable[tuple[int, str]]) -> Iterator[tuple[int, list[str]]]:
+    for first, some in groupby(sorted(pairs), lambda pair: pair[0]):
+        yield first, [second for _, second in some]
+
+
+def _which(ids: Iterable[int], all: Sequence[int]) -> Raw:
+    """Return a condition for those ids among all."""
+    some = sorted(ids)
+    if not some:
+        return Raw("0")
+    return Raw("1") if len(some) == len(all) else Raw(f"(j.id IN ({','.join(map(str, some))}))")
+
+
+def _broken(stack: ExitStack) -> None:
+    """Give a connection back as one that cannot be used."""
+    error = StoreError("broken")
+    stack.__exit__(type(error), error, None)
