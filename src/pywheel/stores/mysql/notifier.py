@@ -6,6 +6,7 @@ window commits a hint, and then ends that statement by KILL QUERY. With ``notify
 
 from __future__ import annotations
 
+import select
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -42,8 +43,8 @@ class MysqlNotifier(RelationalNotifier):
         self._look = _LOOKS[0]
         self._came = 0.0  # when a hint came last
 
-    def _sql(self, name: str, **values: object) -> str:
-        return self._store._sql(name, now=self._store.now, hash=self._hash, **values)
+    def _sql(self, statement: str, /, **values: object) -> str:
+        return self._store._sql(statement, now=self._store.now, hash=self._hash, **values)
 
     # ---- the row ----------------------------------------------------------------------------------------------------
 
@@ -167,7 +168,8 @@ class MysqlNotifier(RelationalNotifier):
             now = time.monotonic()
             near = seconds < _NEAR or now - self._came < _NEAR
             self._look = _LOOKS[0] if near else min(2 * self._look, _LOOKS[1])
-            if self._select(min(self._look, max(until - now, 0))) or self._rung:
+            woken, _, _ = select.select([self._ears], [], [], min(self._look, max(until - now, 0)))
+            if woken:
                 return
             ear.until = time.monotonic() + self._store._seconds
             self._take(ear)

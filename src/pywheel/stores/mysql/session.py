@@ -34,9 +34,9 @@ class Trip:
         self.texts: list[str] = []
         self._fields: list[str] = []
 
-    def add(self, field: str, name: str, **values: Any) -> None:
+    def add(self, field: str, statement: str, /, **values: Any) -> None:
         """Add a statement by its name."""
-        self.say(field, self._sql(name, now=self._now, **values))
+        self.say(field, self._sql(statement, now=self._now, **values))
 
     def say(self, field: str, text: str) -> None:
         """Add a statement."""

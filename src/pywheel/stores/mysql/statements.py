@@ -78,7 +78,7 @@ class Statements:
     def __init__(self, tables: str) -> None:
         self._texts = _texts(tables)
 
-    def __call__(self, name: str, **values: Any) -> str:
+    def __call__(self, name: str, /, **values: Any) -> str:
         """Return a statement with its values in it. Without a time given, it has the server's."""
         given = {"now": NOW} | {key: literal(value) for key, value in values.items() if value is not None or key != "now"}
         return self._texts[name] % given

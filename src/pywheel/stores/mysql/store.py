@@ -128,7 +128,7 @@ class MysqlStore(RelationalStore):
                     raise
         raise AssertionError
 
-    def _read(self, name: str, **values: Any) -> list[Any]:
+    def _read(self, name: str, /, **values: Any) -> list[Any]:
         """Return the rows of a statement."""
         [result] = self._ask([self._sql(name, now=self.now, **values)])
         return list(result.rows)
@@ -248,7 +248,7 @@ class MysqlStore(RelationalStore):
             self._topics.learn({name: number for number, name, _ in self._read("topics_of", names=hashes([topic]))})
         return self._topics.number(topic)
 
-    def _look(self, name: str, **values: Any) -> list[Any]:
+    def _look(self, name: str, /, **values: Any) -> list[Any]:
         """Return the rows of jobs whose ids a statement gives."""
         return self._read("look", found=Raw(self._sql(name, **values)))
 
