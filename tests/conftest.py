@@ -93,3 +93,17 @@ def redis_server():
 @pytest.fixture(scope="session")
 def pgbouncer_server(postgres_server):
     yield from servers.started(servers.PgBouncer, postgres_server)
+
+
+@pytest.fixture(params=servers.STORES)
+def server(request):
+    """A running server of each kind for which there is a store, and of this process. Whoever ends it starts it again."""
+    return request.getfixturevalue(f"{request.param}_server")
+
+
+@pytest.fixture(params=["sqlite", *servers.STORES])
+def shared_url(request, tmp_path):
+    """The address of an empty store of each kind that several processes share."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/jobs.db"
+    return request.getfixturevalue(f"{request.param}_server").url()

@@ -64,6 +64,9 @@ class StoreError(PywheelError):
 class StoreAway(StoreError):
     """The store cannot be reached: a server does not answer, or a connection to it broke."""
 
+    seconds: float = 0.0
+    """For how long it has been away, as far as this process knows."""
+
 
 class StoreClosed(StoreError):
     """The store was closed: open another one."""

@@ -22,9 +22,12 @@ __all__ = [
     "Events",
     "JobEnded",
     "JobGivenBack",
+    "JobRefused",
     "JobStarted",
     "JobsClaimed",
+    "JobsForwarded",
     "JobsPut",
+    "JobsSpooled",
     "LeaseLost",
     "Listener",
     "PoolStuck",
@@ -95,8 +98,31 @@ class PoolStuck(NamedTuple):
     jobs: int  # how many
 
 
+class JobsSpooled(NamedTuple):
+    """Jobs of a topic were put into the spool, durably, as the store is away. They count as put, too."""
+
+    topic: str
+    jobs: int  # how many
+
+
+class JobsForwarded(NamedTuple):
+    """Jobs of a topic went from the spool to the store."""
+
+    topic: str
+    jobs: int  # how many
+
+
+class JobRefused(NamedTuple):
+    """The store refused a job of the spool, which keeps it: for `retry`, or `delete`."""
+
+    id: int  # what put returned
+    topic: str
+    key: str | None
+    error: str
+
+
 class StoreFailed(NamedTuple):
-    """The store could not do what a worker asked. The worker tries again."""
+    """The store could not do what a worker, or a queue with a spool, asked. It is tried again."""
 
     error: BaseException
     failures: int  # in a row
@@ -137,6 +163,9 @@ class WorkerStopped(NamedTuple):
 
 Event: TypeAlias = (
     JobsPut
+    | JobsSpooled
+    | JobsForwarded
+    | JobRefused
     | JobsClaimed
     | BacklogSeen
     | JobStarted
@@ -154,7 +183,7 @@ Event: TypeAlias = (
 Listener: TypeAlias = Callable[[Event], object]
 
 
-_COMMON: Final = frozenset({JobsPut, JobsClaimed, BacklogSeen, JobStarted})
+_COMMON: Final = frozenset({JobsPut, JobsSpooled, JobsClaimed, BacklogSeen, JobStarted})
 """What happens with each job; ends without an error too."""
 
 

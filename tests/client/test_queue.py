@@ -127,7 +127,7 @@ def test_a_job_is_named_by_id_record_or_key(queue):
 
 
 def test_unknown_jobs_are_said_to_be_so(queue):
-    for ref in (5, 0, 2**63 - 1, ("t", "k")):
+    for ref in (5, 0, -1, 2**63 - 1, ("t", "k")):
         with pytest.raises(NoSuchJob):
             queue.get(ref)
         with pytest.raises(NoSuchJob):
@@ -136,7 +136,7 @@ def test_unknown_jobs_are_said_to_be_so(queue):
         assert queue.retry(ref) is False
         assert queue.reschedule(ref, 5) is False
         assert queue.delete(ref) is False
-    for ref in ("7", 1.5, None, True, ("t",), 2**63, 10**400_000, -1):
+    for ref in ("7", 1.5, None, True, ("t",), 2**63, 10**400_000, -(2**63)):
         for method in (queue.get, queue.history, queue.cancel, queue.retry, queue.delete):
             with pytest.raises(BadJob):
                 method(ref)

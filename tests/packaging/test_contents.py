@@ -17,7 +17,8 @@ HEADERS = {
     f"pywheel/{'timers' if path.name in ('_loop.pxd', 'clock.pxd') else 'core'}/{path.name}"
     for path in (ROOT / "src" / "wheel").glob("*.pxd")
 }
-STATEMENTS = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src" / "pywheel").rglob("*.sql")}
+SOURCES = ROOT / "src" / "pywheel"
+STATEMENTS = {p.relative_to(ROOT / "src").as_posix() for p in SOURCES.rglob("*") if p.suffix in {".sql", ".lua"}}
 MODULES = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src" / "pywheel").rglob("*.py")}
 
 
@@ -53,7 +54,7 @@ def test_a_wheel_has_every_module(any_wheel):
 
 def test_a_wheel_has_every_statement_of_the_stores(any_wheel):
     assert len(STATEMENTS) > 5
-    assert {name for name in names(any_wheel) if name.endswith(".sql")} == STATEMENTS
+    assert {name for name in names(any_wheel) if name.endswith((".sql", ".lua"))} == STATEMENTS
 
 
 def test_a_wheel_brings_the_command(any_wheel):

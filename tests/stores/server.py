@@ -76,18 +76,20 @@ class Server:
     driver: ClassVar[str]
     socket: Path
     """Where it listens."""
-    ending: ClassVar[int] = signal.SIGTERM
+    ending: ClassVar[str] = "SIGTERM"
     """The signal by which it ends in an orderly way, while clients are connected."""
-    quick: ClassVar[int] = signal.SIGKILL
+    quick: ClassVar[str] = "SIGKILL"
     """The signal by which it ends for good, its data being of no more use."""
 
-    def __init__(self, *, fsync=False, settings=()):
+    def __init__(self, *, fsync=False, tls=False, settings=()):
+        """With `tls` it listens on a port of the loopback too, by TLS if it is asked to: `url(tls=True)`, `ca`."""
         self.path = find(self.program, self.package)
         try:
             import_module(self.driver)
         except ImportError as error:
             raise Missing(f"{self.driver} cannot be imported ({error}): pip install --group drivers") from error
         self.fsync = fsync
+        self.tls = tls
         self.settings = dict(settings)
         """Settings of the server by name, for the next start."""
         # Paths of sockets have 107 bytes at most; pytest's temporary folders are longer.
@@ -106,6 +108,8 @@ class Server:
             start_new_session=True,
         )
         try:
+            if tls:
+                self._certify()
             self.initialise()
         except BaseException:
             self.close()
@@ -179,7 +183,7 @@ class Server:
         self.pause()
         for child in children(self.pid):
             os.kill(child, signal.SIGKILL)
-        self._end(signal.SIGKILL)
+        self._end("SIGKILL")
 
     def pause(self):
         """Stop it and its helpers: connections stay, and nothing answers."""
@@ -226,9 +230,9 @@ class Server:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, number)
 
-    def _end(self, number):
+    def _end(self, name):
         assert self.running, self.log()
-        self._process.send_signal(number)
+        self._process.send_signal(getattr(signal, name))
         try:
             self._process.wait(START)
         except subprocess.TimeoutExpired:
@@ -236,6 +240,28 @@ class Server:
             self._process.wait()
         self._process = None
         self._watch("")
+
+    # ---- TLS ---------------------------------------------------------------------------------------------------------
+
+    def _certify(self):
+        """Make a certificate for localhost, the authority `ca` that vouches for it, and `other_ca` that does not."""
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.ca, self.other_ca = self.folder / "ca.pem", self.folder / "other-ca.pem"
+        self.certificate, self.key = self.folder / "server.pem", self.folder / "server.key"
+        made = [find("openssl", "openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
+        made += ["-nodes", "-days", "2"]
+        signed = ["-CA", self.ca, "-CAkey", self.folder / "ca.key", "-addext", "basicConstraints=critical,CA:FALSE"]
+        signed += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-subj", "/CN=localhost"]
+        for certificate, key, more in (
+            (self.ca, self.folder / "ca.key", ["-subj", "/CN=tests"]),
+            (self.other_ca, self.folder / "other-ca.key", ["-subj", "/CN=others"]),
+            (self.certificate, self.key, signed),
+        ):
+            command = [*made, "-out", certificate, "-keyout", key, *more]
+            subprocess.run(command, check=True, capture_output=True)
+            certificate.chmod(0o644)
+        self._give(self.key)
 
     # ---- templates ---------------------------------------------------------------------------------------------------
 

@@ -5,30 +5,39 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import signal
 from urllib.parse import quote, urlencode
 
 from tests.stores.server import Missing, Server, find
 
-__all__ = ["MariaDB", "Missing", "PgBouncer", "Postgres", "Redis", "Server", "started"]
+__all__ = ["KINDS", "STORES", "MariaDB", "Missing", "PgBouncer", "Postgres", "Redis", "Server", "started"]
+
+STORES = ["postgres"]
+"""The servers for which there is a store: what is said of stores on servers is tested on each of these."""
 
 
 class Postgres(Server):
-    """PostgreSQL: the user pywheel, who may do all, and the database pywheel; a store is a schema."""
+    """PostgreSQL: the user pywheel, who may do all, and the database pywheel; a store is a schema.
+
+    Whatever other roles a test makes must give their passwords.
+    """
 
     program, package, driver = "postgres", "postgresql", "psycopg"
-    ending = signal.SIGINT
-    quick = signal.SIGQUIT  # killed, it would leave shared memory behind
+    ending = "SIGINT"
+    quick = "SIGQUIT"  # killed, it would leave shared memory behind
     port = 5432
 
     def initialise(self):
         self.socket = self.folder / f".s.PGSQL.{self.port}"
+        access = self.data / "pg_hba.conf"
         initdb = [find("initdb", self.package), "-D", "{data}", "-U", "pywheel", "--auth=trust", "--no-sync"]
         database = ["{program}", "--single", "-D", "{data}", "-c", "fsync=off", "postgres"]
         self._from_template(
             ([*initdb, "-E", "UTF8", "--locale=C.UTF-8", "--wal-segsize=1"], None),
             (database, "CREATE DATABASE pywheel"),
         )
+        ways = ["local all {}", "host all {} 127.0.0.1/32"]
+        who = [("pywheel", "trust"), ("all", "scram-sha-256")]
+        access.write_text("".join(f"{way.format(user)} {how}\n" for user, how in who for way in ways))
 
     def command(self):
         settings = {
@@ -38,6 +47,7 @@ class Postgres(Server):
             "full_page_writes": "on" if self.fsync else "off",
             "shared_buffers": "32MB",
             "max_connections": 200,
+            **self._tls_settings(),
             **self.settings,
         }
         return [
@@ -47,6 +57,12 @@ class Postgres(Server):
             *(part for name, value in settings.items() for part in ("-c", f"{name}={value}")),
         ]
 
+    def _tls_settings(self):
+        if not self.tls:
+            return {}
+        files = {"ssl_cert_file": self.certificate, "ssl_key_file": self.key}
+        return {"listen_addresses": "127.0.0.1", "port": self.port, "ssl": "on", **files}
+
     def connect(self, **options):
         """Return a connection of psycopg that commits each statement."""
         import psycopg
@@ -54,11 +70,12 @@ class Postgres(Server):
         place = {"host": str(self.folder), "port": self.port, "user": "pywheel", "dbname": "pywheel"}
         return psycopg.connect(**{**place, "autocommit": True, "connect_timeout": 10, **options})
 
-    def url(self, via=None, **options):
+    def url(self, via=None, *, tls=False, **options):
         user = options.pop("user", "pywheel")
-        place = via.postgres_place() if via else {"host": str(self.folder)}
-        options = {**place, "schema": f"s{next(self._numbers)}", **options}
-        return f"postgresql://{quote(user, safe='')}@/pywheel?{urlencode(options, safe='/', quote_via=quote)}"
+        place = via.postgres_place() if via else {"host": str(self.folder), "port": self.port}
+        options = {**({} if tls else place), "schema": f"s{next(self._numbers)}", **options}
+        host = f"localhost:{self.port}" if tls else ""
+        return f"postgresql://{quote(user, safe=':')}@{host}/pywheel?{urlencode(options, safe='/', quote_via=quote)}"
 
 
 class MariaDB(Server):
@@ -84,7 +101,10 @@ class MariaDB(Server):
             "max-connections": 200,
             **self.settings,
         }
-        flags = ["--skip-networking", "--skip-log-bin"]
+        if self.tls:
+            network = {"bind-address": "127.0.0.1", "port": self.port}
+            settings |= {**network, "ssl-cert": self.certificate, "ssl-key": self.key, "ssl-ca": self.ca}
+        flags = ["--skip-log-bin", *([] if self.tls else ["--skip-networking"])]
         return [self.path, "--no-defaults", *flags, *(f"--{name}={value}" for name, value in settings.items())]
 
     def connect(self, **options):
@@ -94,15 +114,15 @@ class MariaDB(Server):
         place = {"unix_socket": str(self.socket), "user": "root", "charset": "utf8mb4"}
         return pymysql.connect(**{**place, "autocommit": True, "connect_timeout": 10, **options})
 
-    def url(self, via=None, **options):
+    def url(self, via=None, *, tls=False, **options):
         user = options.pop("user", "root")
         database = f"db{next(self._numbers)}"
         with contextlib.closing(self.connect()) as connection, connection.cursor() as cursor:
             cursor.execute(f"CREATE DATABASE {database} CHARACTER SET utf8mb4")
-        place = via.address if via else self.socket
+        place = f"localhost:{self.port}" if tls else via.address if via else self.socket
         host, options = (place, options) if isinstance(place, str) else ("", {"unix_socket": str(place), **options})
         query = f"?{urlencode(options, safe='/', quote_via=quote)}" if options else ""
-        return f"mysql://{quote(user, safe='')}@{host}/{database}{query}"
+        return f"mysql://{quote(user, safe=':')}@{host}/{database}{query}"
 
 
 class Redis(Server):
@@ -125,15 +145,18 @@ class Redis(Server):
             "appendonly": "yes",
             "appendfsync": "always" if self.fsync else "no",
             "daemonize": "no",
-            **self.settings,
         }
+        if self.tls:
+            files = {"tls-cert-file": self.certificate, "tls-key-file": self.key, "tls-ca-cert-file": self.ca}
+            settings |= {"tls-port": self.port, "tls-auth-clients": "no", **files}
+        settings |= self.settings
         return [self.path, *(str(part) for name, value in settings.items() for part in (f"--{name}", value))]
 
     def connect(self, **options):
         """Return a client of redis-py."""
         import redis
 
-        client = redis.Redis(unix_socket_path=str(self.socket), **options)
+        client = redis.Redis(**{"unix_socket_path": str(self.socket), **options})
         try:
             client.ping()
         except BaseException:
@@ -141,10 +164,13 @@ class Redis(Server):
             raise
         return client
 
-    def url(self, via=None, **options):
+    def url(self, via=None, *, tls=False, **options):
+        user = f"{quote(options.pop('user'), safe=':')}@" if "user" in options else ""
         options = {"prefix": f"p{next(self._numbers)}", **options}
+        if tls:
+            return f"rediss://{user}localhost:{self.port}/0?{urlencode(options, safe='/', quote_via=quote)}"
         place = via.address if via else self.socket
-        scheme = f"redis://{place}/0" if isinstance(place, str) else f"redis+unix://{quote(str(place))}"
+        scheme = f"redis://{user}{place}/0" if isinstance(place, str) else f"redis+unix://{user}{quote(str(place))}"
         return f"{scheme}?{urlencode(options, safe='/', quote_via=quote)}"
 
 
@@ -188,12 +214,15 @@ class PgBouncer(Server):
         return self.behind.url(**place, **options)
 
 
-def started(kind, *arguments):
+KINDS = {"postgres": Postgres, "mariadb": MariaDB, "redis": Redis}
+
+
+def started(kind, *arguments, **options):
     """Yield a running server. Where it is not installed, skip the test; fail it with PYWHEEL_REQUIRE_SERVERS=1."""
     import pytest
 
     try:
-        with kind(*arguments) as server:
+        with kind(*arguments, **options) as server:
             yield server
     except Missing as missing:
         if os.environ.get("PYWHEEL_REQUIRE_SERVERS") == "1":

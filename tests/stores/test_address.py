@@ -7,7 +7,7 @@ import pytest
 
 from pywheel import NotAStore
 from pywheel.stores import open
-from pywheel.stores.address import Address, count, flag, hidden, identifier, seconds
+from pywheel.stores.address import Address, count, file, flag, hidden, identifier, seconds
 from pywheel.stores.memory import MemoryStore
 
 SECRET = "s3cr%40t"  # of s3cr@t
@@ -124,6 +124,13 @@ def test_options_are_read_and_those_of_the_driver_passed_on():
     )
     assert known == {"pool": 4, "notify": False, "schema": "shop", "timeout": 0.5}
     assert passed == {"sslmode": "require"}
+
+
+def test_a_file_for_the_driver_must_be_there(tmp_path):
+    for value in (__file__, "system"):
+        assert Address(f"x://h/d?sslrootcert={value}").split({"sslrootcert": file}) == ({"sslrootcert": value}, {})
+    with pytest.raises(NotAStore, match=f"sslrootcert is the path of a file that is there, not '{tmp_path}/ca.pem'"):
+        Address(f"x://h/d?sslrootcert={tmp_path}/ca.pem").split({"sslrootcert": file})
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,7 @@ def test_threads_that_put_and_read_get_a_result_or_closed(path):
 
 CALLS = {
     "put": put,
+    "put_within": lambda store: store.put_within(None, ops.Put(())),
     "get": lambda store: store.get(1),
     "jobs": lambda store: store.jobs(Filter("t"), 0, 9),
     "counts": lambda store: store.counts(),
@@ -72,6 +73,7 @@ CALLS = {
     "notifier": lambda store: store.notifier("w"),
     "workers": lambda store: store.workers(),
     "quiet": lambda store: store.quiet("t", 0),
+    "about": lambda store: store.about(),
     "vacuum": lambda store: store.vacuum(1),
     "rewrite": lambda store: store.rewrite(),
     "check": lambda store: store.check(),

@@ -5,6 +5,7 @@ import tempfile
 
 import pytest
 
+from pywheel import JobQueue
 from pywheel.stores import open
 from pywheel.testing import FaultyStore, StoreSuite
 
@@ -69,6 +70,21 @@ class TestSqliteReopened(TestSqlite):
 class TestFaultyStoreWithoutFaults(StoreSuite):
     def make_store(self, clock):
         return FaultyStore(open("memory:", clock=clock))
+
+
+class TestStoreWithASpool(StoreSuite):
+    def setup_method(self, method):
+        self.folder = tempfile.TemporaryDirectory()
+        self.made = 0
+        super().setup_method()
+
+    def teardown_method(self, method):
+        super().teardown_method()
+        self.folder.cleanup()
+
+    def make_store(self, clock):
+        self.made += 1
+        return JobQueue(open("memory:", clock=clock), spool=f"sqlite:///{self.folder.name}/{self.made}.db").store
 
 
 def test_a_suite_that_does_not_say_how_to_make_a_store_is_an_error_at_once():

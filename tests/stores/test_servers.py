@@ -16,6 +16,7 @@ from tests.jobs.waiting import until
 from tests.stores import servers
 from tests.stores.network import Proxy
 
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="servers are started on Linux only")
 KINDS = ["postgres", "mariadb", "redis"]
 
 
@@ -98,6 +99,43 @@ def test_nothing_is_left_when_it_is_closed():
         assert server.folder.exists()
     assert not server.folder.exists()
     server.close()
+
+
+# ---- TLS and passwords -----------------------------------------------------------------------------------------------
+
+
+def over_tls(server, ca):
+    """Connect by TLS, as one who trusts only what `ca` vouches for."""
+    if server.program == "postgres":
+        return server.connect(host="localhost", sslmode="verify-full", sslrootcert=str(ca))
+    if server.program == "mariadbd":
+        trust = {
+            "ssl_ca": str(ca),
+            "ssl_verify_cert": True,
+            "ssl_verify_identity": True,
+        }  # the first alone checks nothing
+        return server.connect(host="localhost", unix_socket=None, port=server.port, **trust)
+    return server.connect(unix_socket_path=None, host="localhost", port=server.port, ssl=True, ssl_ca_certs=str(ca))
+
+
+@pytest.mark.parametrize("kind", ["Postgres", "MariaDB", "Redis"])
+def test_with_tls_it_is_trusted_by_who_trusts_its_authority_alone(kind, request):
+    request.getfixturevalue(f"{kind.lower()}_server")  # skips where it is not installed
+    with getattr(servers, kind)(tls=True) as server:
+        over_tls(server, server.ca).close()
+        with pytest.raises(Exception, match=r"(?i)certificate"):
+            over_tls(server, server.other_ca)
+        assert f"localhost:{server.port}/" in server.url(tls=True)
+
+
+def test_another_role_of_postgresql_must_give_its_password(postgres_server):
+    with contextlib.closing(postgres_server.connect()) as connection:
+        connection.execute("CREATE ROLE guest LOGIN PASSWORD 's3cret'")
+        postgres_server.connect(user="guest", password="s3cret").close()
+        for password in ("wrong", None):
+            with pytest.raises(Exception, match="password"):
+                postgres_server.connect(user="guest", password=password)
+        connection.execute("DROP ROLE guest")
 
 
 class Absent(servers.Redis):

@@ -1,5 +1,6 @@
 """The programs in examples/ run, each in a process of its own, and show what they say."""
 
+import os
 import re
 import subprocess
 import sys
@@ -20,6 +21,7 @@ SHORT = {
     "auction.py": ["--speed", "60", "--bids", "4"],
     "poller.py": ["--seconds", "0.5", "--interval", "0.1"],
     "trace_replay.py": ["--seconds", "0.5"],
+    **({} if os.name == "nt" else {"journal_store.py": ["--jobs", "5"]}),
 }
 
 

@@ -17,6 +17,7 @@ from collections import defaultdict
 from itertools import pairwise
 
 from pywheel.jobs import Outcome, State
+from pywheel.stores.notifier import SILENT
 from tests.worker.intervals import NEVER, less, longest, union
 from tests.worker.ledger import BACKOFF, TTR, lines
 from tests.worker.lives import Life
@@ -24,7 +25,8 @@ from tests.worker.lives import Life
 __all__ = ["Accounts"]
 
 PATIENCE = 2_000  # ms that a job may wait while somebody has room, beside the longest of its leases that was lost
-SILENCE = 750  # ms more for each worker but the first that dies or is stopped meanwhile: each may have been the owner
+SILENCE = 1_250  # ms for each second of a notifier's `silent`: so much more for each worker that dies or is stopped
+# meanwhile, as each may have been the owner; PATIENCE has it for the first, where a beat costs nothing
 TRIAL = 250  # ms that one who may have killed its process keeps the others of that kind waiting
 AFTER_STARVING = 500  # ms that everybody needs to get going again
 SLOW = 100  # ms that a call took: then an ack may come too late for a handler that took nearly all of its ttr
@@ -35,8 +37,9 @@ HITS = 2  # attempts that who is innocent may lose to one who kills its process:
 class Accounts:
     """All that is to be compared. `wrong` says what does not agree; `report` gives the figures."""
 
-    def __init__(self, path, queue):
+    def __init__(self, path, queue, silent=SILENT):
         self.words = lines(path)
+        self.silence = SILENCE * silent
         self.wrong = []
         self.jobs = {job.id: job for job in queue.list(limit=10**6)}
         self.history = {id: queue.history(id) for id in self.jobs}
@@ -306,7 +309,7 @@ class Accounts:
         waited, at = longest(self.rooms.get(job.topic, []), since, until)
         self.lates.append(until - since)
         self.waits.append((waited, at, job.id, row.claim, lost))
-        patience = PATIENCE + lost + self._silent(at - waited) - SILENCE
+        patience = PATIENCE + lost + self._silent(at - waited) - SILENCE * SILENT
         if before is not None and before.outcome is Outcome.LOST:
             patience += TRIAL * sum(begin < until and end > since for begin, end in self.suspected)
         if waited > patience:
@@ -315,10 +318,10 @@ class Accounts:
 
     def _silent(self, begin):
         """Return for how long from then on, without a gap, some owner may have been silent; the first one is usual."""
-        end = begin + SILENCE
+        end = begin + self.silence
         for at in self.silences:
-            if begin - SILENCE < at < end:
-                end = max(end, at + SILENCE)
+            if begin - self.silence < at < end:
+                end = max(end, at + self.silence)
         return end - begin
 
     def around(self, begin, end):

@@ -17,6 +17,7 @@ from pywheel.jobs.lifecycle import LOST_BEGUN, LOST_HELD
 from pywheel.jobs.retry import RetryPolicy
 from pywheel.stores import open
 from pywheel.stores.contract import Filter
+from pywheel.stores.notifier import SILENT
 from pywheel.testing import FaultyStore
 from tests.worker.simulated_worker import Killed, SimulatedWorker
 
@@ -25,7 +26,8 @@ HOUR = 3_600
 TOPICS = ("a", "b", "c")
 TTR = 2.0  # seconds
 PATIENCE = 2.0  # seconds that a due job may wait while somebody has room for it
-SILENCE = 0.85  # seconds more for each worker that falls silent meanwhile: each may have been the owner in its turn
+GONE = 1.25  # times a notifier's `silent`, and TURN seconds: so much more for each worker that falls silent meanwhile,
+TURN = 0.1  # as each may have been the owner in its turn
 TROUBLE = 1.6  # seconds after a fault of the store in which its workers may be away
 TRIAL = 0.35  # seconds that a job which may have killed its process keeps the others of that kind waiting, at first
 POISON = b"poison"
@@ -66,8 +68,12 @@ class World:
         self.slow = {topic: self.random.choice([0.05, 0.7]) for topic in TOPICS}  # the part of its jobs that take long
         self.poisons = set()
         self.hits = Counter()  # (job, who killed its process): attempts
+        self.silence = 0.0
         self.workers = [SimulatedWorker(self, TOPICS[:2]), SimulatedWorker(self, TOPICS)]
         self.workers += [SimulatedWorker(self, self.some_topics()) for _ in range(self.random.randrange(4))]
+        silent = self.workers[0].notifier.silent
+        self.silence = GONE * silent + TURN
+        self.patience = PATIENCE + GONE * (silent - SILENT)
 
     def fault(self, when, commands):
         if self.failing and self.random.random() < self.failing:
@@ -217,7 +223,7 @@ class World:
         self.silent()
 
     def silent(self):
-        self.waited = Counter({id: waited - SILENCE for id, waited in self.waited.items()})
+        self.waited = Counter({id: waited - self.silence for id, waited in self.waited.items()})
 
     def drain(self):
         """A worker is told to go, and another one comes."""
@@ -289,7 +295,7 @@ class World:
                 waited = waiting[job.id] = self.waited[job.id] + seconds
                 self.longest = max(waited, self.longest)
                 # Those that may have killed their process are tried one after the other, longer each time.
-                patience = PATIENCE + (suspects * TRIAL * 4 ** min(max(job.attempt - 1, 0), 3) if job.lost else 0)
+                patience = self.patience + (suspects * TRIAL * 4 ** min(max(job.attempt - 1, 0), 3) if job.lost else 0)
                 assert waited <= patience, f"job {job.id} waits while somebody has room"
         self.waited = waiting
 

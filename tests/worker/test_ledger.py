@@ -36,9 +36,9 @@ def insist(call):
 class Storm:
     """The processes, and what happens to them. All that is random follows from the seed, but for the machine."""
 
-    def __init__(self, folder, seed):
+    def __init__(self, folder, seed, url=None):
         self.draw = random.Random(seed)
-        self.url = f"sqlite:///{folder}/jobs.db"
+        self.url = url or f"sqlite:///{folder}/jobs.db"
         self.folder = folder
         self.path = folder / "ledger.txt"
         self.pen = Pen(self.path, "storm")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from .._errors import JobExists, NoSuchJob, PywheelError, StoreError
-from . import maintain, many, one
+from . import maintain, many, one, spool
 from .options import NO, STORE, USAGE, No
 from .output import fail, sound_streams
 from .work import work
@@ -136,6 +136,7 @@ app.command()(maintain.info)
 app.command()(maintain.vacuum)
 app.command()(maintain.backup)
 app.command()(maintain.check)
+app.add_typer(spool.spool, name="spool")
 app.command()(demo)
 app.command()(maintain.version)
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
-import sqlite3
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -40,41 +37,18 @@ def info(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
     """Say which store this is, what it promises, how large it is, and what runs here."""
     with existing(store) as queue:
         found = queue.store
-        path = getattr(found, "path", None)
         record: dict[str, Any] = {
             "store": found.url,
-            "path": path,
-            "schema": None if path is None else _schema(path),
             "durability": found.durability,
-            "size": _size(path),
-            "wal": _size(path, "-wal"),
+            **found.about(),
             "topics": len(queue.topics()),
             "workers": len(found.workers()),
             "version": __version__,
             "implementation": implementation,
             "python": platform.python_version(),
-            "sqlite": sqlite3.sqlite_version,
         }
-    shown = {name: "" if value is None else value for name, value in record.items()}
-    shown |= {name: f"{record[name]:,} bytes" for name in ("size", "wal") if record[name] is not None}
+    shown = {name: f"{value:,}" if name.endswith("bytes") else value for name, value in record.items()}
     emit_pairs(shown, record, as_json=as_json)
-
-
-def _size(path: str | None, suffix: str = "") -> int | None:
-    try:
-        return None if path is None else os.stat(path + suffix).st_size  # noqa: PTH116
-    except FileNotFoundError:
-        return 0
-
-
-def _schema(path: str) -> int | None:
-    """Return which version of the schema the file has."""
-    try:
-        with closing(sqlite3.connect(f"{Path(path).as_uri()}?mode=ro", uri=True)) as connection:
-            [[number]] = connection.execute("PRAGMA user_version").fetchall()
-    except sqlite3.Error:  # the store itself says what is wrong with it
-        return None
-    return int(number)
 
 
 def workers(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
@@ -126,7 +100,7 @@ def vacuum(
     A file made by pywheel 0.1 gives nothing back until it was rewritten once.
     """
     with existing(store) as queue:
-        before = _size(getattr(queue.store, "path", None)) or 0
+        before = queue.store.about().get("file bytes", 0)
         with progress("giving back") as shown:
             if rewrite:
                 _able(queue.store, "rewrite")()
@@ -134,7 +108,7 @@ def vacuum(
             while given := give(_PAGES):
                 pages += given
                 shown(pages)
-    after = _size(getattr(queue.store, "path", None)) or 0
+        after = queue.store.about().get("file bytes", 0)
     emit({"pages": pages, "size": after, "before": before}, as_json=as_json, text=f"{before:,} bytes, now {after:,}")
 
 
@@ -149,7 +123,7 @@ def backup(
     with existing(store) as queue, progress("copying"):
         _able(queue.store, "backup")(file)
     path = str(file.absolute())
-    emit({"path": path, "size": _size(path)}, as_json=as_json, text=f"copied to {path}")
+    emit({"path": path, "size": file.stat().st_size}, as_json=as_json, text=f"copied to {path}")
 
 
 def check(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:

@@ -56,10 +56,12 @@ class Puts(Base):
         max_attempts: int | None = None,
         headers: Mapping[str, str] | None = None,
         traceparent: str | None = None,
+        connection: object = None,
     ) -> int:
         """Store a job; return its id. When this returns, the job is durable. O(log jobs), and one commit.
 
-        A handler may put the successor of its own job under the job's own key.
+        A handler may put the successor of its own job under the job's own key. While the store of a queue with a spool
+        is away, the id is negative, and names the job as any other does.
 
         Args:
             topic: what kind of job it is; a handler is registered for a topic.
@@ -73,6 +75,8 @@ class Puts(Base):
             max_attempts: how often it is tried, instead of what the handler's retry policy says.
             headers: text by name, for the handler.
             traceparent: W3C trace context of the caller, for the handler.
+            connection: yours to the store's own database, with a transaction open: the job exists exactly if that
+                commits. The driver's, or SQLAlchemy's connection or session, or Django's.
 
         Raises:
             BadJob: an argument makes no sense.
@@ -80,6 +84,8 @@ class Puts(Base):
             StoreError: the store cannot do it. In each case nothing was stored.
         """
         job = new_job(self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, traceparent)
+        if connection is not None:
+            return self.store.put_within(connection, Put((job,)))[0]
         [id] = self._do(Put((job,)))
         if self.events.listeners:
             self.events.tell(JobsPut(topic, 1))
@@ -104,10 +110,11 @@ class Puts(Base):
         job = new_job(self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, traceparent)
         return (await self._batches.add(Put((job,))))[0]
 
-    def put_many(self, jobs: Iterable[NewJob]) -> list[int]:
+    def put_many(self, jobs: Iterable[NewJob], *, connection: object = None) -> list[int]:
         """Store many jobs, all or none, in one transaction; return their ids, in order. Make them with `job`.
 
-        O(log jobs) each, and one commit: the cheapest way to put many.
+        O(log jobs) each, and one commit: the cheapest way to put many. With a `connection` they are part of your own
+        transaction, as for `put`.
 
         Raises:
             BadJob: one of them was not made with `job`.
@@ -115,6 +122,8 @@ class Puts(Base):
             StoreError: the store cannot do it. In each case nothing was stored.
         """
         command = Put(_batch(jobs))
+        if connection is not None:
+            return self.store.put_within(connection, command)
         ids = self._do(command)
         self._applied((command,), (ids,))
         return ids

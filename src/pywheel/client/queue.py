@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -44,6 +45,8 @@ class JobQueue(Puts, ByReference, ByFilter, Claims):
         create: whether a store that is not there is made.
         max_body: the longest body, in bytes.
         listeners: who is told of what happens; each is called with an event of `pywheel.events`.
+        spool: the address of a file of its own, ``sqlite:///spool.db``, for puts while the store is away, also as the
+            queue is made. They are forwarded once it is back; docs/jobs.md says what holds.
 
     Raises:
         StoreError: the store cannot be opened.
@@ -58,10 +61,12 @@ class JobQueue(Puts, ByReference, ByFilter, Claims):
         create: bool = True,
         max_body: int = MAX_BODY,
         listeners: Iterable[Listener] = (),
+        spool: str | None = None,
     ) -> None:
         self.max_body = whole(max_body, "max_body", MOST)
         self.events = Events(listeners, log)
-        self.store = _opened(url, clock, create=create)
+        opener = partial(_opened, url, clock, create=create)
+        self.store = opener() if spool is None else _spooled(url, opener, spool, clock, self.events)
         self.handlers: dict[str, Handler] = {}
         self._batches = AsyncBatches(self.store, self._applied)
 
@@ -112,7 +117,7 @@ class JobQueue(Puts, ByReference, ByFilter, Claims):
     # ---- life -------------------------------------------------------------------------------------------------------
 
     def use(self, url: str | Store, *, clock: Clock | None = None, create: bool = True) -> None:
-        """Go over to another store, and close the one before; the handlers stay.
+        """Go over to another store, without a spool, and close the one before; the handlers stay.
 
         For tests of a program that has made its queue: ``shop.queue.use("memory:", clock=clock)``. To be called
         while nobody else uses the queue. Errors as when a queue is made; then it keeps its store.
@@ -133,6 +138,12 @@ class JobQueue(Puts, ByReference, ByFilter, Claims):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _spooled(url: str | Store, opener: Callable[[], Store], spool: str, clock: Clock | None, events: Events) -> Store:
+    from .spooled_store import SpooledStore  # most queues have none, and do without SQLite
+
+    return SpooledStore(url, opener, spool, clock, events.tell)
 
 
 def _opened(url: str | Store, clock: Clock | None, *, create: bool) -> Store:

@@ -14,7 +14,6 @@ __all__ = [
     "MOST",
     "an_id",
     "did_you_mean",
-    "identity",
     "name",
     "number",
     "reference",
@@ -56,19 +55,17 @@ def name(value: Any, what: str) -> str:
 
 
 def reference(ref: Any) -> Ref:
-    """Return what a store takes for a job: an id, or a pair (topic, key). BadJob if it is neither nor a Job."""
+    """Return what a store takes for a job: an id, or a pair (topic, key). BadJob if it is neither nor a Job.
+
+    A negative id is that of a job that was put into a spool.
+    """
     if isinstance(ref, Job):
         return ref.id
     if isinstance(ref, int):
-        return identity(ref)
+        return whole(ref, "an id", MOST, -MOST)
     if isinstance(ref, tuple) and len(ref) == 2:
         return name(ref[0], "topic"), name(ref[1], "key")
     raise BadJob("a job is named by its id, by the Job, or by a pair (topic, key)")
-
-
-def identity(value: Any) -> int:
-    """Return an id that a store may have given. BadJob for anything else, bool included."""
-    return whole(value, "an id", MOST, 0)
 
 
 def an_id(value: Any) -> int:

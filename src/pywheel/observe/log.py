@@ -16,6 +16,8 @@ from ..events import (
     Event,
     JobEnded,
     JobGivenBack,
+    JobRefused,
+    JobsForwarded,
     LeaseLost,
     PoolStuck,
     StoreBack,
@@ -61,6 +63,10 @@ def _failed(event: StoreFailed) -> None:
 _LOGGED: Final[dict[type, Callable[[Any], None]]] = {
     JobEnded: _ended,
     LeaseLost: lambda event: _line(logging.WARNING, "lease_lost", **_about(event.job)),
+    JobsForwarded: lambda event: _line(logging.INFO, "jobs_forwarded", topic=event.topic, count=event.jobs),
+    JobRefused: lambda event: _line(
+        logging.ERROR, "job_refused", job=event.id, topic=event.topic, key=event.key, error_text=event.error
+    ),
     JobGivenBack: lambda event: _line(logging.INFO, "job_given_back", **_about(event.job)),
     StoreFailed: _failed,
     StoreBack: lambda event: _line(logging.WARNING, "store_back", failures=event.failures),

@@ -19,8 +19,11 @@ from ..events import (
     Event,
     JobEnded,
     JobGivenBack,
+    JobRefused,
     JobsClaimed,
+    JobsForwarded,
     JobsPut,
+    JobsSpooled,
     JobStarted,
     LeaseLost,
     StoreFailed,
@@ -105,7 +108,8 @@ class Histogram:
 class Tally:
     """Counts events in memory: ``JobQueue(url, listeners=[tally])``. Any thread may call any method.
 
-    Counters: ``put``, ``claimed``, ``done``, ``retried``, ``dead``, ``released``, ``lease_lost``, ``store_error``.
+    Counters: ``put``, ``claimed``, ``done``, ``retried``, ``dead``, ``released``, ``lease_lost``, ``store_error``;
+    with a spool ``spooled``, ``forwarded``, ``refused``.
     Histograms, in seconds: ``lateness`` (a handler's start after the due time), ``run_time``.
     Gauge: ``backlog`` (jobs that are due and not claimed, as far as a worker of this process knows).
     """
@@ -212,6 +216,9 @@ _COUNTS: Final[dict[type, Callable[[Tally, Any], None]]] = {
     JobStarted: Tally._started,
     JobEnded: Tally._ended,
     JobsPut: lambda tally, event: tally._count("put", event.topic, event.jobs),
+    JobsSpooled: lambda tally, event: tally._count("spooled", event.topic, event.jobs),
+    JobsForwarded: lambda tally, event: tally._count("forwarded", event.topic, event.jobs),
+    JobRefused: lambda tally, event: tally._count("refused", event.topic),
     JobsClaimed: lambda tally, event: tally._count("claimed", event.topic, event.jobs),
     BacklogSeen: Tally._backlog,
     JobGivenBack: lambda tally, event: tally._count("released", event.job.topic),

@@ -6,6 +6,7 @@ All parts but the scheme are optional. What is no letter, digit or one of ``-._~
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple
@@ -14,7 +15,7 @@ from urllib.parse import quote, unquote
 from .._errors import BadJob, NotAStore
 from ..jobs.durations import signed_ms
 
-__all__ = ["Address", "Host", "count", "flag", "hidden", "identifier", "seconds"]
+__all__ = ["Address", "Host", "count", "file", "flag", "hidden", "identifier", "seconds"]
 
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*", re.IGNORECASE | re.ASCII)
 _HOST: Final = re.compile(r"(?P<name>\[[^\]]*\]|[^:\[\]]*)(?::(?P<port>[0-9]{0,5}))?", re.ASCII)
@@ -113,7 +114,7 @@ class Address:
                 try:
                     known[name] = ours[name](text)
                 except ValueError as error:
-                    raise NotAStore(f"{self.shown}: {name} is {error}, not {text!r:.60}") from None
+                    raise NotAStore(f"{self.shown}: {name} is {error}, not {text!r:.200}") from None
             elif name in drivers:
                 passed[name] = text
             elif name != _FILE:
@@ -202,6 +203,13 @@ def seconds(text: str) -> float:
     if milliseconds <= 0:
         raise ValueError("a time over 0, such as 5 or 500ms")
     return milliseconds / 1000
+
+
+def file(text: str) -> str:
+    """Return the path of a file that a driver reads, or a word that it knows; of a missing one it may not say which."""
+    if "/" in text and not os.path.exists(text):  # noqa: PTH110  (text)
+        raise ValueError("the path of a file that is there")
+    return text
 
 
 def identifier(text: str) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self
 
+from .._errors import BadJob
 from ..clock import Clock
-from ..jobs.commands import Command, Ref
+from ..jobs.commands import Command, Put, Ref
 from ..jobs.job import Attempt, Counts, Due, Job, State, Topic
 from .address import Address
 from .notifier import Member, Notifier
@@ -81,6 +82,15 @@ class Store(ABC):
         """The address with its password: for another process of the same program, never to be shown."""
         return self.address.url if self.address else self.url
 
+    def put_within(self, connection: object, put: Put) -> list[int]:  # noqa: ARG002
+        """Apply a put in the caller's own transaction, on its connection: the jobs exist exactly if that commits.
+
+        Return the ids. JobExists: nothing of it has happened, and the transaction can go on. BadJob: it is no
+        connection to this store's database, or there is no transaction. Workers hear of the jobs shortly after the
+        commit; another process that puts a job with the same key meanwhile waits for it.
+        """
+        raise BadJob(f"connection=: {self.url} is in no database that a caller has a transaction in")
+
     # ---- looking ----------------------------------------------------------------------------------------------------
 
     @abstractmethod
@@ -145,6 +155,10 @@ class Store(ABC):
         """Return once no worker can start a job of a paused topic that it claimed before; False after so long."""
 
     # ---- life -------------------------------------------------------------------------------------------------------
+
+    def about(self) -> dict[str, Any]:
+        """Return what there is to know of the place, by name, as JSON can say it. Names of sizes end in ``bytes``."""
+        return {}
 
     def vacuum(self, pages: int) -> int:  # noqa: ARG002
         """Give the room of about so many pages of purged jobs back to the system; return how many were."""

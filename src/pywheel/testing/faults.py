@@ -83,6 +83,10 @@ class FaultyStore(Store):
         """Return once nothing starts any more that was claimed before the pause."""
         return self._there().quiet(topic, seconds)
 
+    def about(self) -> dict[str, Any]:
+        """Return what there is to know of the place."""
+        return self._there().about()
+
     def vacuum(self, pages: int) -> int:
         """Give room back."""
         return self._there().vacuum(pages)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import psycopg
+import psycopg.abc
 from psycopg import errors, waiting
 from psycopg.generators import PQGen  # type: ignore[attr-defined]
 from psycopg.types.string import StrDumper, TextLoader
@@ -26,7 +27,7 @@ from ..._errors import (
 )
 from ..relational.session import Conflict
 
-__all__ = ["Timed", "connect", "translated"]
+__all__ = ["Timed", "adapt", "connect", "translated"]
 
 _V = TypeVar("_V")
 
@@ -49,6 +50,12 @@ class _Loader(TextLoader):
     def load(self, data: Any) -> Any:
         text: Any = super().load(data)
         return text.replace("\1\1", "\0").replace("\1\2", "\1") if "\1" in text else text
+
+
+def adapt(user: psycopg.abc.AdaptContext) -> None:
+    """Have a connection or a cursor write and read text so."""
+    user.adapters.register_dumper(str, _Dumper)
+    user.adapters.register_loader("text", _Loader)
 
 
 class Timed(psycopg.Connection[Any]):
@@ -101,8 +108,7 @@ def connect(conninfo: str, until: float, *, light: bool = False, prepare: bool =
         connection.close()
         raise NotAStore(f"this is PostgreSQL {version // 10_000}: the store needs 13 or later")
     connection.until = until
-    connection.adapters.register_dumper(str, _Dumper)
-    connection.adapters.register_loader("text", _Loader)
+    adapt(connection)
     try:
         # Plans that find rows by their keys, whatever the statistics of a table say that was empty a minute ago.
         connection.execute(

@@ -39,7 +39,7 @@ class PostgresNotifier(RelationalNotifier):
     @contextmanager
     def _use(self) -> Iterator[Timed]:
         """Give the session; make it anew if it broke: then hints were missed."""
-        with self._store._translated():
+        with self._store.translated():
             connection = self._session
             if connection is None or connection.closed:
                 connection = self._connect()
@@ -118,7 +118,7 @@ class PostgresNotifier(RelationalNotifier):
             return
         file = connection.fileno()
         if self._select(seconds, file):
-            with self._store._translated():
+            with self._store.translated():
                 pgconn = connection.pgconn
                 pgconn.consume_input()
                 while (notify := pgconn.notifies()) is not None:

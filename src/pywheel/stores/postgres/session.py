@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Final, Protocol
 
 import psycopg
 
@@ -15,67 +15,52 @@ from ...jobs.commands import NONCES_KEPT
 from ..relational.changes import Changes
 from ..relational.part import Place
 from ..relational.session import Answer, Asked, Session
+from .arrays import columns, flags, numbers
 from .connection import Timed
 
-__all__ = ["PostgresSession"]
+__all__ = ["PostgresSession", "Writing"]
 
 _PLACES: Final = {Place.DUE: "due", Place.RUN: "run", Place.FINISHED: "finished"}
 _LOOK: Final = 0.1  # seconds between looks what became of a commit
 
 
-def numbers(values: Iterable[int]) -> str:
-    """Return integers as an array's text: quicker than adapting each."""
-    return "{" + ",".join(map(str, values)) + "}"
+class Writing(Protocol):
+    """What a session needs of its store."""
 
+    def writing(self, until: float) -> Timed:
+        """Return the connection that writes, to be closed by whom it fails."""
 
-def flags(values: Iterable[bool]) -> str:
-    """Return booleans as an array's text."""
-    return "{" + ",".join("t" if value else "f" for value in values) + "}"
+    def translated(self) -> AbstractContextManager[None]:
+        """Raise what PostgreSQL says as one of our errors."""
 
+    def status(self, transaction: str) -> str | None:
+        """Return what became of a transaction whose connection broke."""
 
-def columns(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """Return rows as columns, each an array."""
-    return [list(column) for column in zip(*rows, strict=True)]
+    def known_topics(self, names: Sequence[str] | None) -> Mapping[str, int]:
+        """Return the numbers of topics that are committed, of all for None."""
 
 
 class PostgresSession(Session):
     """The statements of one transaction."""
 
-    def __init__(
-        self,
-        use: Callable[[], Any],
-        sql: Mapping[str, str],
-        now: int | None,
-        status: Callable[[str], str | None],
-        translated: Callable[[], Any],
-        until: float,
-    ) -> None:
-        self._use = use
+    def __init__(self, store: Writing, sql: Mapping[str, str], now: int | None, until: float) -> None:
+        self._store = store
         self._sql = sql
         self._now = now
-        self._status = status
-        self._translated = translated
         self._until = until
-        self._stack: ExitStack | None = None
         self._connection: Timed | None = None
         self._id = ""
 
     def begin(self, asked: Asked) -> Answer:
         """Begin, and read and lock what is asked for."""
         for attempt in (1, 2):
-            stack = ExitStack()
             try:
-                self._connection = stack.enter_context(self._use())
-                self._stack = stack
+                self._connection = self._store.writing(self._until)
                 return self._ask(asked, begin=True)
             except StoreAway:
                 self.abandon()
-                stack.close()
                 if attempt == 2:  # the first may have been idle for long, and closed by the server
                     raise
-            except BaseException:
-                self.abandon()
-                raise
         raise AssertionError
 
     def more(self, asked: Asked) -> Answer:
@@ -86,7 +71,7 @@ class PostgresSession(Session):
         run = self._run
         with self._pipeline():
             if begin:
-                self._there().execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+                self._start()
                 moment = run("begin")
             topics = asked.topics and run("topics_to_pause" if asked.pausing else "topics_of", names=list(asked.topics))
             ids = [
@@ -116,6 +101,9 @@ class PostgresSession(Session):
             _all([nonces]),
         )
 
+    def _start(self) -> None:
+        self._there().execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+
     def _names(self, names: Sequence[tuple[int, str]]) -> dict[str, Any]:
         return {"topics": numbers(topic for topic, _ in names), "keys": [key for _, key in names]}
 
@@ -125,19 +113,14 @@ class PostgresSession(Session):
 
     def bodies(self, ids: Sequence[int]) -> Mapping[int, bytes]:
         """Return the bodies of jobs."""
-        with self._translated():
+        with self._store.translated():
             return {id: bytes(body) for id, body in self._run("bodies", ids=numbers(ids)).fetchall()}
 
     def numbers(self, names: Sequence[str] | None, *, add: bool = False) -> Mapping[str, int]:
         """Return the numbers of topics."""
-        if self._connection is None:
-            with self._use() as connection:
-                return self._numbers(connection, names, add=False)
-        return self._numbers(self._connection, names, add=add)
-
-    def _numbers(self, connection: Timed, names: Sequence[str] | None, *, add: bool) -> Mapping[str, int]:
+        connection = self._connection or self._store.writing(self._until)
         name = "all_topics" if names is None else "topic_add" if add else "topics_of"
-        with self._translated():
+        with self._store.translated():
             rows = connection.execute(self._sql[name], {"names": None if names is None else list(names)}).fetchall()
         return {row[1]: row[0] for row in rows}
 
@@ -160,7 +143,7 @@ class PostgresSession(Session):
             self.abandon()
             if not self._happened():
                 raise StoreAway(f"{error}; nothing of it was stored") from error
-        self._end()
+        self._connection = None
         return rows
 
     def _write(self, changes: Changes) -> None:
@@ -192,7 +175,7 @@ class PostgresSession(Session):
     def _happened(self) -> bool:
         """Whether the commit, in which the connection broke, took place. StoreAway if that cannot be learned."""
         while True:
-            status = self._status(self._id)
+            status = self._store.status(self._id)
             if status != "in progress":
                 return status == "committed"
             if time.monotonic() >= self._until:
@@ -201,25 +184,14 @@ class PostgresSession(Session):
 
     def abandon(self) -> None:
         """Roll back, if it has begun and not ended."""
-        connection, stack = self._connection, self._stack
-        self._connection = self._stack = None
-        if connection is None or stack is None:
-            return
-        if connection.closed:
-            _broken(stack)
+        connection = self._connection
+        self._connection = None
+        if connection is None:
             return
         try:
             connection.execute("ROLLBACK")
         except (psycopg.Error, StoreError):
-            _broken(stack)
-        else:
-            stack.close()
-
-    def _end(self) -> None:
-        stack = self._stack
-        self._connection = self._stack = None
-        if stack is not None:
-            stack.close()
+            connection.close()
 
     # ---- statements -------------------------------------------------------------------------------------------------
 
@@ -230,7 +202,7 @@ class PostgresSession(Session):
 
     @contextmanager
     def _pipeline(self) -> Iterator[Any]:
-        with self._translated(), self._there().pipeline() as pipeline:
+        with self._store.translated(), self._there().pipeline() as pipeline:
             yield pipeline
 
     def _run(self, name: str, **values: Any) -> Any:
@@ -243,12 +215,6 @@ class PostgresSession(Session):
 
 def _all(cursors: Sequence[Any]) -> list[Any]:
     return [row for cursor in cursors if cursor for row in cursor.fetchall()]
-
-
-def _broken(stack: ExitStack) -> None:
-    """Give a connection back as one that cannot be used."""
-    error = StoreError("broken")
-    stack.__exit__(type(error), error, None)
 
 
 def _json(topics: Sequence[str]) -> str | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Final
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any, Final, NoReturn
 
 import psycopg
 
@@ -19,16 +19,19 @@ from ..checks import clamped, in_range
 from ..contract import Filter, Span
 from ..relational import reading
 from ..relational.changes import headers_text
-from ..relational.connections import Connections
+from ..relational.connections import Connections, leave_alone
 from ..relational.notifier import RelationalNotifier
 from ..relational.part import FINISHED
 from ..relational.presence import WorkerQueries
 from ..relational.session import Session
 from ..relational.store import RelationalStore
+from ..within import driver_connection
 from . import migrate
+from .arrays import numbers
 from .connection import Timed, connect, translated
 from .notifier import PostgresNotifier, channel
-from .session import PostgresSession, numbers
+from .session import PostgresSession
+from .session_within import SessionWithin
 from .statements import statements
 
 __all__ = ["PostgresStore"]
@@ -56,12 +59,14 @@ class PostgresStore(RelationalStore):
     prepare     ``off`` behind pgbouncer before 1.22 in transaction mode
     """
 
+    address: Address
+
     def __init__(self, address: Address, *, clock: Clock | None = None, create: bool = True) -> None:
         known, passed = address.split(
             {"schema": identifier, "prefix": identifier, "timeout": seconds, "prepare": flag}, _DRIVER
         )
         self.shown = address.shown
-        self._address = address
+        self.address = address
         self._passed = passed
         self._prepare = known.get("prepare", True)
         self._schema: str | None = known.get("schema")
@@ -69,6 +74,7 @@ class PostgresStore(RelationalStore):
         self._tables = self._prefix if self._schema is None else f'"{self._schema}".{self._prefix}'
         self._sql = statements(self._tables)
         limit = known.get("timeout", _SECONDS)
+        self._writer: Timed | None = None
         self._connections: Connections[Timed] = Connections(self._connect, _MOST, limit)
         super().__init__(address.shown, clock, limit)
         with self._use() as connection:
@@ -78,11 +84,11 @@ class PostgresStore(RelationalStore):
     # ---- connections ------------------------------------------------------------------------------------------------
 
     def _connect(self, until: float, *, light: bool = False) -> Timed:
-        with self._translated():
+        with self.translated():
             return connect(self._conninfo(), until, light=light, prepare=self._prepare)
 
     def _conninfo(self) -> str:
-        address = self._address
+        address = self.address
         values: dict[str, Any] = {"application_name": "pywheel", "client_encoding": "utf8", **self._passed}
         if address.hosts:
             values["host"] = ",".join(host.name for host in address.hosts)
@@ -98,11 +104,12 @@ class PostgresStore(RelationalStore):
 
     @contextmanager
     def _use(self, until: float | None = None) -> Iterator[Timed]:
-        with self._translated(), self._connections.use(until) as connection:
+        with self.translated(), self._connections.use(until) as connection:
             yield connection
 
-    def _translated(self) -> Any:
-        return translated(self._address.hide, self.shown)
+    def translated(self) -> AbstractContextManager[None]:
+        """Raise what PostgreSQL says as one of our errors."""
+        return translated(self.address.hide, self.shown)
 
     def _read(self, name: str, values: Mapping[str, Any]) -> list[Any]:
         """Return the rows of a statement; once more if a connection was found closed."""
@@ -129,9 +136,23 @@ class PostgresStore(RelationalStore):
     # ---- writing ----------------------------------------------------------------------------------------------------
 
     def _session(self, until: float) -> Session:
-        return PostgresSession(lambda: self._use(until), self._sql, self.now, self._status, self._translated, until)
+        return PostgresSession(self, self._sql, self.now, until)
 
-    def _status(self, transaction: str) -> str | None:
+    def _session_within(self, connection: object) -> Session:
+        return SessionWithin(driver_connection(connection, ("psycopg", "psycopg2")), self, self._sql, self.now)
+
+    def _present(self, ids: Sequence[int]) -> set[int]:
+        return {id for [id] in self._read("present", {"ids": numbers(ids)})}
+
+    def writing(self, until: float) -> Timed:
+        """Return the connection that writes: only whoever commits for all uses it."""
+        connection = self._writer
+        if connection is None or connection.closed:
+            connection = self._writer = self._connect(until)
+        connection.until = until
+        return connection
+
+    def status(self, transaction: str) -> str | None:
         """Return what became of a transaction whose connection broke."""
         try:
             [(status,)] = self._read("status", {"id": transaction})
@@ -139,49 +160,73 @@ class PostgresStore(RelationalStore):
             return "in progress"
         return None if status is None else str(status)
 
-    def _put_plain(
+    def _put_direct(
         self, jobs: Sequence[NewJob], ids: Sequence[int], near: int, until: float
-    ) -> Sequence[Sequence[Any]]:
+    ) -> tuple[Collection[int] | None, Sequence[Sequence[Any]]]:
         name, values = self._put_values(jobs, ids)
-        for attempt in (1, 2):
+        for again in (False, True):
+            connection: Timed | None = None
             try:
-                with self._use(until) as connection:
-                    if attempt == 2:  # the first may have happened, though its answer was lost
-                        [(there,)] = connection.execute(self._sql["present"], {"ids": numbers(ids)}).fetchall()
-                        if there:
-                            return connection.execute(self._sql["near"], {"due": near, "now": self.now}).fetchall()
-                    with connection.pipeline() as pipeline:
-                        connection.execute(self._sql[name], values)
-                        pipeline.sync()
-                        workers = connection.execute(self._sql["near"], {"due": near, "now": self.now})
-                    return workers.fetchall()
-            except StoreAway:
-                self._connections.drop_idle()
-                if attempt == 2:
-                    raise
+                connection = self.writing(until)
+                if again:  # the first may have happened, though its answer was lost
+                    rows = connection.execute(self._sql["present"], {"ids": numbers(ids)}).fetchall()
+                    if rows:
+                        return [id for [id] in rows], self._near(near)
+                [(horizon, stored)] = connection.execute(self._sql[name], values).fetchall()
+                break
+            except (psycopg.Error, StoreAway) as error:
+                if connection is not None and not connection.broken and not connection.closed:
+                    self._raise(error)
+                self._drop(connection)
+                if again:
+                    self._raise(error)
+        return stored, () if horizon is None or horizon < near else self._near(near)
+
+    def _near(self, due: int) -> Sequence[Sequence[Any]]:
+        """Return the rows of the workers, if one of them looks as far as this."""
+        with suppress(StoreError):  # what is to be told of is stored
+            return self._read("near", {"due": due})
+        return ()
+
+    def _raise(self, error: Exception) -> NoReturn:
+        with self.translated():
+            raise error
         raise AssertionError
+
+    def _drop(self, connection: Timed | None) -> None:
+        """Close a connection that broke, and those that wait: they may have broken too."""
+        self._connections.drop_idle()
+        if connection is not None:
+            with suppress(psycopg.Error):
+                connection.close()
 
     def _put_values(self, jobs: Sequence[NewJob], ids: Sequence[int]) -> tuple[str, dict[str, Any]]:
         topics = self._topics.numbers
-        if len(jobs) == 1 and jobs[0].ttr is None and jobs[0].max_attempts is None and not jobs[0].headers:
+        keyed = any(job.key is not None for job in jobs)
+        if len(jobs) == 1:
             job = jobs[0]
-            return "put_one", {
+            return "put_one_keyed" if keyed else "put_one", {
                 "now": self.now,
                 "id": ids[0],
                 "topic": topics[job.topic],
                 "due": job.due,
                 "delay": job.delay,
+                "key": job.key,
+                "ttr": job.ttr,
+                "limit": job.max_attempts,
+                "headers": headers_text(job),
                 "body": job.body,
             }
-        return "put_many", {
+        return "put_many_keyed" if keyed else "put_many", {
             "now": self.now,
             "ids": numbers(ids),
             "topics": numbers(topics[job.topic] for job in jobs),
             "dues": numbers(job.due for job in jobs),
-            "delays": [job.delay for job in jobs],
-            "ttrs": [job.ttr for job in jobs],
-            "limits": [job.max_attempts for job in jobs],
+            "delays": numbers(job.delay for job in jobs),
+            "ttrs": numbers(job.ttr for job in jobs),
+            "limits": numbers(job.max_attempts for job in jobs),
             "headers": [headers_text(job) for job in jobs],
+            "keys": [job.key for job in jobs] if keyed else None,
             "bodies": [job.body for job in jobs],
         }
 
@@ -205,6 +250,11 @@ class PostgresStore(RelationalStore):
         if any(row[1] not in self._topics.names for row in rows):
             self._topics.learn({name: number for number, name in self._read("all_topics", {})})
         return self._topics.names
+
+    def known_topics(self, names: Sequence[str] | None) -> Mapping[str, int]:
+        """Return the numbers of topics that are committed, of all for None."""
+        name = "all_topics" if names is None else "topics_of"
+        return {row[1]: row[0] for row in self._read(name, {"names": None if names is None else list(names)})}
 
     def _number(self, topic: str) -> int | None:
         if self._topics.number(topic) is None:
@@ -315,9 +365,12 @@ class PostgresStore(RelationalStore):
     # ---- life -------------------------------------------------------------------------------------------------------
 
     def _shut(self) -> None:
+        self._drop(self._writer)
         self._connections.close()
 
     def _leave(self) -> None:
+        leave_alone(self._writer)
+        self._writer = None
         self._connections.after_fork()
 
 

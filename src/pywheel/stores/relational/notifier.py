@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-import time
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -24,6 +23,11 @@ _BEAT: Final = 1.0  # seconds between beats that are written
 _NEWS: Final = 0.2  # the same if a worker is behind, or no longer
 _KEPT: Final = 10_000  # hints
 _FURTHER: Final = 30_000  # ms that a horizon is written further out than it is: then it need not be written so often
+# Who puts a job looks at the horizons as its statement begins. So a worker that reads within one which was published
+# long before misses nothing. If it had none so far, it reads once more, after any such statement has ended.
+_AHEAD: Final = 10_000  # ms
+_AGAIN: Final = 1.0  # seconds
+_NEVER: Final = float("inf")
 _CLEAR: Final = 20  # beats between looks for workers that are gone
 
 
@@ -44,6 +48,7 @@ class RelationalNotifier(Notifier):
         self._read = 0  # the last pause that `hints` has told of
         self._beat_at = self._clock.time()
         self._behind: int | None = None
+        self._look_again_at = _NEVER
         self._beats = 0
         self._closed = False
         self._ears, self._bell = os.pipe()
@@ -122,6 +127,8 @@ class RelationalNotifier(Notifier):
         if self._over:
             return
         if not horizon <= self._written <= horizon + 4 * _FURTHER:
+            if self._written < self._clock.wall() + _AHEAD:
+                self._look_again_at = self._clock.time() + _AGAIN
             self._present(horizon=horizon + _FURTHER)
             self._written = horizon + _FURTHER
 
@@ -138,6 +145,9 @@ class RelationalNotifier(Notifier):
         self._present(beat=behind)
         if since > self.silent:
             self._reload = True  # others have owned its shards
+        if now >= self._look_again_at:
+            self._look_again_at = _NEVER
+            self._reload = self._rung = True
         self._beats += 1
         if self._beats % _CLEAR == 0:
             self._presence.clear_away()
@@ -179,8 +189,7 @@ class RelationalNotifier(Notifier):
     def wait(self, seconds: float) -> bool:
         """Return when rung or woken."""
         if self._over:
-            time.sleep(0.01 if seconds > 0.01 else 0)
-            return True
+            return False
         if not self._rung:
             self._listen(max(seconds, 0))
         with suppress(BlockingIOError):
@@ -235,5 +244,5 @@ class RelationalNotifier(Notifier):
         return self._closed or self._presence.closed
 
     def _open(self) -> None:
-        if self._presence.closed:
+        if self._over:
             raise StoreClosed(CLOSED)

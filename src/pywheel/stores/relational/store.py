@@ -6,8 +6,9 @@ import os
 import time
 import weakref
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from ..._errors import StoreBusy, StoreClosed, StoreError
@@ -19,6 +20,7 @@ from ..contract import Durability, Store
 from ..group_commit import Commit, GroupCommit
 from ..notifier import Member, Notifier
 from ..server_clock import ServerClock
+from ..within import CommitWatch
 from .connections import CLOSED
 from .ids import Ids
 from .notifier import RelationalNotifier
@@ -51,6 +53,7 @@ class RelationalStore(Store):
         self._ids = Ids(self._draw_ids)
         self._group_commit = GroupCommit(self._transact, self._separate, seconds)
         self._presence = Presence(self._workers(), self.clock)
+        self._watch = CommitWatch(self._present)
         self._closed = False
         self._counted = 0
         self._lease: tuple[float, int | None] | None = None  # when it was read, and what
@@ -68,10 +71,25 @@ class RelationalStore(Store):
         """Return a session for one transaction."""
 
     @abstractmethod
-    def _put_plain(
+    def _session_within(self, connection: object) -> Session:
+        """Return a session that works in a caller's transaction, and leaves it open."""
+
+    @abstractmethod
+    def _near(self, due: int) -> Sequence[Sequence[Any]]:
+        """Return the rows of the workers, if one of them looks as far as this. Raises nothing."""
+
+    @abstractmethod
+    def _present(self, ids: Sequence[int]) -> set[int]:
+        """Return those of some ids of which there are jobs."""
+
+    @abstractmethod
+    def _put_direct(
         self, jobs: Sequence[NewJob], ids: Sequence[int], near: int, until: float
-    ) -> Sequence[Sequence[Any]]:
-        """Store plain jobs of known topics by one statement; return the workers if one looks as far as `near`."""
+    ) -> tuple[Collection[int] | None, Sequence[Sequence[Any]]]:
+        """Store new jobs of known topics by one statement, but for those whose key is taken.
+
+        Return the ids of those that were stored, or None for all, and the workers if one looks as far as `near`.
+        """
 
     @abstractmethod
     def _draw_ids(self, count: int) -> Sequence[int]:
@@ -122,9 +140,11 @@ class RelationalStore(Store):
 
     def _transact(self, commands: Sequence[Command[Any]], until: float, commit: Commit | None) -> list[Any]:
         self._open()
-        plain = self._plain(commands)
-        if plain is not None:
-            return self._put_all(commands, plain, until, commit)
+        jobs = self._direct(commands)
+        return self._decide(commands, until, commit) if jobs is None else self._put(commands, jobs, until, commit)
+
+    def _decide(self, commands: Sequence[Command[Any]], until: float, commit: Commit | None) -> list[Any]:
+        """Apply commands in a transaction of two trips."""
         for attempt in range(_TRIES):
             session = self._session(until)
             try:
@@ -146,6 +166,42 @@ class RelationalStore(Store):
         self._count(done.counted)
         return done.outcomes
 
+    def put_within(self, connection: object, put: Put) -> list[int]:
+        """Apply a put in the caller's own transaction."""
+        self._open()
+        [outcome] = sound([put], lambda commands: self._put_within(connection, commands))
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome  # type: ignore[no-any-return]
+
+    def _put_within(self, connection: object, commands: Sequence[Command[Any]]) -> list[Any]:
+        count = sum(len(command.jobs) for command in commands if isinstance(command, Put))
+        ids = self._group_commit.alone(self._ids.many, count)
+        session = self._session_within(connection)
+        topics = Topics()  # what is new is not committed yet
+        topics.learn(self._topics.numbers)
+        for attempt in range(_TRIES):
+            try:
+                done = transact(session, commands, topics, lambda _: iter(ids), _noting(None))
+            except Conflict:
+                if attempt + 1 == _TRIES:
+                    raise
+                continue
+            finally:
+                session.abandon()
+            break
+        for id in done.told.jobs:
+            told = Told()
+            told.jobs = {id: done.told.jobs[id]}
+            self._watch.add(id, partial(self._tell_late, told))
+        self._counted += done.counted
+        return done.outcomes
+
+    def _tell_late(self, told: Told) -> None:
+        """Tell of jobs that were committed by others."""
+        due = min(due for _, due in told.jobs.values())
+        self._presence.tell(told, self._near(due))
+
     def _leased(self, commands: Sequence[Command[Any]], done: Done) -> None:
         """Note the leases that a transaction gave, and what it found of all others."""
         for command, outcome in zip(commands, done.outcomes, strict=True):
@@ -154,20 +210,26 @@ class RelationalStore(Store):
         if done.leases:
             self._given = min(self._given, *done.leases)
 
-    def _plain(self, commands: Sequence[Command[Any]]) -> list[NewJob] | None:
-        """Return the jobs if all that is asked for is to put plain ones, of topics that are known."""
+    def _direct(self, commands: Sequence[Command[Any]]) -> list[NewJob] | None:
+        """Return the jobs if all that is asked for are puts that one statement can do: new ones, of known topics.
+
+        A command with a key has one job: of several, one statement could not store all or none.
+        """
         jobs: list[NewJob] = []
         numbers = self._topics.numbers
         for command in commands:
-            if type(command) is not Put or getattr(command, "nonce", None) is not None:
+            if type(command) is not Put or command.nonce is not None:
                 return None
             for job in command.jobs:
-                if job.key is not None or job.topic not in numbers:
+                if job.topic not in numbers:
+                    return None
+                if job.key is not None and (len(command.jobs) > 1 or job.replace or job.parent is not None):
                     return None
             jobs += command.jobs
         return jobs or None
 
-    def _put_all(self, commands: Sequence[Any], jobs: list[NewJob], until: float, commit: Commit | None) -> list[Any]:
+    def _put(self, commands: Sequence[Any], jobs: list[NewJob], until: float, commit: Commit | None) -> list[Any]:
+        """Store new jobs by one statement; those whose key is taken are decided in a transaction, one by one."""
         ids = self._ids.many(len(jobs))
         taken = iter(ids)
         outcomes: list[Any] = [[next(taken) for _ in command.jobs] for command in commands]
@@ -177,19 +239,30 @@ class RelationalStore(Store):
         guess = self.clock.wall() - _FAR if now is None else now
         dues = [job.due if job.delay is None else guess + job.delay for job in jobs]
         try:
-            near = self._put_plain(jobs, ids, min(dues), until)
+            stored, near = self._put_direct(jobs, ids, min(dues), until)
         except StoreError:
             if commit is not None:
                 commit.stored = False
             raise
-        if commit is not None:
-            commit.stored = True
         if near:
             told = Told()
             told.jobs = {id: (job.topic, due) for id, job, due in zip(ids, jobs, dues, strict=True)}
             self._presence.tell(told, near)
         self._count(1)
+        if stored is not None and len(stored) < len(ids):
+            for place, command in enumerate(commands):
+                if outcomes[place] and outcomes[place][0] not in stored:
+                    outcomes[place] = self._put_alone(command, until)
+        if commit is not None:
+            commit.stored = True
         return outcomes
+
+    def _put_alone(self, command: Put, until: float) -> Any:
+        try:
+            [outcome] = self._decide([command], until, None)
+        except StoreError as error:  # the others have been stored
+            return error
+        return outcome
 
     def _count(self, rows: int) -> None:
         self._counted += rows
@@ -239,6 +312,7 @@ class RelationalStore(Store):
         """Close all connections, after the transaction under way. Idempotent; all else raises StoreClosed then."""
         if self._closed:
             return
+        self._watch.close()
         self._presence.close()
         self._closed = True
         with suppress(StoreBusy):
@@ -246,6 +320,7 @@ class RelationalStore(Store):
 
     def _after_fork(self) -> None:
         self._group_commit.renew()
+        self._watch = CommitWatch(self._present)
         self._ids = Ids(self._draw_ids)  # those that are left are the parent's
         self._leave()
         self._presence.after_fork(leave=RelationalNotifier.abandoned)

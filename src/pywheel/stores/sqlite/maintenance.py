@@ -6,17 +6,31 @@ import os
 import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from ..._errors import NotAStore, StoreError
 from .connection import connect, translated
 from .side_files import side_errors
 
-__all__ = ["backup", "check", "rewrite", "vacuum"]
+__all__ = ["about", "backup", "check", "rewrite", "vacuum"]
 
 _INCREMENTAL: Final = 2
 _COPIED: Final = 256  # pages in one step
 _REST: Final = 0.001  # seconds between steps, for others
+
+
+def about(connection: sqlite3.Connection, path: str) -> dict[str, Any]:
+    """Return where the file is, the version of its schema, and its size."""
+    [[schema]] = connection.execute("PRAGMA user_version").fetchall()
+    sizes = {f"{name} bytes": _size(path + suffix) for name, suffix in (("file", ""), ("wal", "-wal"))}
+    return {"path": path, "schema": schema, **sizes, "sqlite": sqlite3.sqlite_version}
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size  # noqa: PTH116  (text)
+    except FileNotFoundError:
+        return 0
 
 
 def vacuum(connection: sqlite3.Connection, pages: int) -> int:

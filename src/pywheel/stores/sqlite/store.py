@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import threading
@@ -9,6 +10,7 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
@@ -23,7 +25,9 @@ from ..checks import sound
 from ..contract import Durability, Filter, Span, Store
 from ..group_commit import Commit, GroupCommit
 from ..notifier import Member, Notifier
+from ..within import CommitWatch
 from . import maintenance
+from .borrowed import borrowed, in_savepoint
 from .commands import announce, claims, endings, manage, puts
 from .connection import BUSY_SECONDS, FOREIGN, ours, translated
 from .database import CLOSED, ORDINARY, Database
@@ -80,6 +84,7 @@ class SqliteStore(Store):
         self._topics = Names("topic_id", "topic_add")
         self._workers = Names("worker_id", "worker_add")
         self._group_commit = GroupCommit(self._transact, _separate, BUSY_SECONDS)
+        self._watch = CommitWatch(self._present)
         self._database = Database(self.path, create=create, forget=self._forget)
         try:
             self._database.open(time.monotonic() + BUSY_SECONDS)
@@ -144,6 +149,34 @@ class SqliteStore(Store):
             _note(connection, commit, outcomes)
         transaction.committed()
         return outcomes
+
+    def put_within(self, connection: object, put: o.Put) -> list[int]:
+        """Apply a put in the caller's own transaction. The application's tables are in the store's file then.
+
+        Nobody else can write to the file until that has ended.
+        """
+        self._open()
+        theirs = borrowed(connection, self.path)
+        with translated(self.path):
+            [outcome] = sound([put], partial(self._put_within, theirs))
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome  # type: ignore[no-any-return]
+
+    def _put_within(self, connection: sqlite3.Connection, commands: Sequence[o.Command[Any]]) -> list[Any]:
+        names = Names("topic_id", "topic_add"), Names("worker_id", "worker_add")
+        transaction = Transaction(connection, self.clock.wall(), *names, self._presence)
+        with in_savepoint(connection):
+            outcomes: list[Any] = _APPLY[o.Put](transaction, commands)
+            transaction.finish()
+        for ids in outcomes:
+            if isinstance(ids, list) and ids:
+                self._watch.add(ids[0], transaction.tell)
+        return outcomes
+
+    def _present(self, ids: Sequence[int]) -> set[int]:
+        """Return those of some ids of which there are jobs."""
+        return {id for [id] in self._rows("present", (json.dumps(ids),))}
 
     def _forget(self) -> None:
         """Know no numbers of names any more: some may have been rolled back."""
@@ -217,6 +250,10 @@ class SqliteStore(Store):
         """Return what is wrong with the file, [] if nothing is. O(file); others may read and write meanwhile."""
         return self._read(lambda reader: maintenance.check(reader._connection))
 
+    def about(self) -> dict[str, Any]:
+        """Return where the file is, its schema, its size, and which SQLite reads it."""
+        return self._read(lambda reader: maintenance.about(reader._connection, self.path))
+
     def _alone(self, work: Callable[..., _R], *args: Any) -> _R:
         """Return what `work(connection, ...)` does between the commits of this process, in a turn to write."""
         with translated(self.path):
@@ -250,6 +287,7 @@ class SqliteStore(Store):
                 self._group_commit.alone(self._shut)
 
     def _shut(self) -> None:
+        self._watch.close()
         if not self._closed:
             self._database.close()
             self._closed = True
@@ -297,6 +335,7 @@ class SqliteStore(Store):
             self._group_commit.resume()
 
     def _after_fork_in_child(self) -> None:
+        self._watch = CommitWatch(self._present)
         self._forked = True  # the presence leaves its parent's files and sockets alone by itself
         self._renewing = threading.RLock()
         self._group_commit.renew()

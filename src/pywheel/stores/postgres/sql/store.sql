@@ -78,7 +78,7 @@ ON CONFLICT (name) DO UPDATE SET topics = excluded.topics
 -- Some of what is in the counts, in fewer rows; what others count now stays.
 -- name: fold
 WITH part AS (
-    DELETE FROM {p}count WHERE seq IN (SELECT seq FROM {p}count ORDER BY seq LIMIT 2000 FOR UPDATE SKIP LOCKED)
+    DELETE FROM {p}count WHERE ctid = ANY(ARRAY(SELECT ctid FROM {p}count LIMIT 2000 FOR UPDATE SKIP LOCKED))
     RETURNING topic, live, done, dead, cancelled
 )
 INSERT INTO {p}count (topic, live, done, dead, cancelled)

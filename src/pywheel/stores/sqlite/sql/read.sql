@@ -76,3 +76,6 @@ SELECT
 -- name: id_of_holder
 SELECT id FROM job INDEXED BY job_live_key
 WHERE topic = ? AND key = ? AND key IS NOT NULL AND state IS NULL AND passed IS NULL
+
+-- name: present
+SELECT j.id FROM json_each(?) e CROSS JOIN job j ON j.id = e.value

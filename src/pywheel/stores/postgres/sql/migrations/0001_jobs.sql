@@ -96,7 +96,6 @@ CREATE TABLE {p}live_key (
 
 -- By how many the jobs of a topic have become more: a row for each change, summed up now and then.
 CREATE TABLE {p}count (
-    seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     topic int NOT NULL,
     live bigint NOT NULL,
     done bigint NOT NULL DEFAULT 0,

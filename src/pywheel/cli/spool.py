@@ -1,0 +1,133 @@
+"""Commands about a spool: what waits in it, what was refused, and having it forwarded."""
+
+from __future__ import annotations
+
+import re
+from contextlib import closing
+from itertools import islice
+from typing import Annotated, Any, Final
+
+import typer
+
+from .._errors import BadJob
+from ..client.forwarder import Forwarder
+from ..client.link import Link
+from ..client.spool import Spool, spooled_job
+from ..events import Event, JobsForwarded
+from ..jobs.job import Job, State
+from ..observe import Tally
+from .options import DEFAULT_STORE, NO, AsJson, Store, absolute, answer, existing
+from .output import body_text, counted, due_time, emit, emit_rows, job_record, note
+
+__all__ = ["spool"]
+
+_SHOW: Final = """\b
+Examples:
+  pywheel spool show --spool sqlite:////var/lib/shop/spool.db
+  pywheel spool show --json | jq .refused
+  pywheel spool retry -5                         # send it again, which was refused
+  pywheel spool delete -5                        # or forget it
+
+A job waits; or it is being sent, also if whoever sent it was killed a moment ago; or the store refused it, as the
+error says, and it stays here until somebody sends it again or deletes it. Ids are those that put returned.
+"""
+_DRAIN: Final = """\b
+Examples:
+  pywheel spool drain --store postgresql://shop@db/shop --spool sqlite:////var/lib/shop/spool.db
+
+Programs whose queue has this spool do the same by themselves: this is for what a program left that runs no more. Both
+at once do no harm.
+
+Exit codes: 0 all is in the store; 1 some were refused, see `pywheel spool show`; 3 the store is away, the rest waits.
+"""
+_NEGATIVE: Final = {"ignore_unknown_options": True}  # an id such as -5 is no option
+_WORDS: Final = {State.DELAYED: "waiting", State.RUNNING: "sending", State.DEAD: "refused"}
+_BUSY: Final = 60.0  # seconds that another process may take
+
+SpoolOption = Annotated[
+    str, typer.Option("--spool", envvar="PYWHEEL_SPOOL", help="Address of the spool.", show_default=True)
+]
+Limit = Annotated[int, typer.Option("--limit", "-n", help="At most so many jobs of each state.", min=0)]
+Id = Annotated[str, typer.Argument(help="What put returned, such as -5.", metavar="JOB")]
+DEFAULT_SPOOL: Final = "sqlite:///spool.db"
+
+spool = typer.Typer(
+    help="Puts that wait in a local file while their store is away: look at them, have them forwarded.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@spool.command(epilog=_SHOW)
+def show(spool: SpoolOption = DEFAULT_SPOOL, limit: Limit = 100, as_json: AsJson = False) -> None:
+    """List what waits in the spool, and what the store refused, in the order of the puts."""
+    with closing(Spool(absolute(spool), create=False)) as file:
+        counts = file.counts()
+        rows = [(word, row) for state, word in _WORDS.items() for row in islice(file.rows(state), limit)]
+    rows.sort(key=lambda found: found[1].id)
+    summary = {
+        "waiting": counts.delayed,
+        "sending": counts.running,
+        "refused": counts.dead,
+        "forwarded": counts.done,
+        "cancelled": counts.cancelled,
+    }
+    jobs = [(word, spooled_job(row)) for word, row in rows]
+    emit_rows(
+        ("id", "state", "topic", "key", "put", "due", "error", "body"),
+        [_line(word, job) for word, job in jobs],
+        {**summary, "jobs": [{**job_record(job), "state": word} for word, job in jobs]},
+        as_json=as_json,
+    )
+    if not as_json:
+        note(", ".join(f"{number:,} {word}" for word, number in summary.items()))
+
+
+def _line(word: str, job: Job) -> tuple[Any, ...]:
+    put, due = due_time(job.created), due_time(job.due)
+    return job.id, word, job.topic, job.key or "", put, due, job.last_error or "", body_text(job)
+
+
+@spool.command(epilog=_DRAIN)
+def drain(spool: SpoolOption = DEFAULT_SPOOL, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> int:
+    """Forward all that waits to the store, in order, each put once."""
+    tally = Tally()
+    with (
+        closing(Spool(absolute(spool), create=False)) as file,
+        existing(store) as queue,
+        counted("forwarding", "forwarded", file.counts().delayed) as shown,
+    ):
+
+        def tell(event: Event) -> None:
+            tally(event)
+            if isinstance(event, JobsForwarded):
+                shown(tally.total("forwarded"))
+
+        Forwarder(Link(store, lambda: queue.store, tell), file, tell).drain(_BUSY)
+    forwarded, refused = tally.total("forwarded"), tally.total("refused")
+    record = {"forwarded": forwarded, "refused": refused}
+    emit(record, as_json=as_json, text=f"{forwarded:,} forwarded, {refused:,} refused")
+    return NO if refused else 0
+
+
+@spool.command(context_settings=_NEGATIVE)
+def retry(job: Id, spool: SpoolOption = DEFAULT_SPOOL, as_json: AsJson = False) -> int:
+    """Have a refused job sent again, with all of its put_many. Exit code 1: it was not refused."""
+    with closing(Spool(absolute(spool), create=False)) as file:
+        done = file.retry(_id(job))
+    return answer(done, as_json=as_json, yes="waits again", no="no such job, or it was not refused")
+
+
+@spool.command(context_settings=_NEGATIVE)
+def delete(job: Id, spool: SpoolOption = DEFAULT_SPOOL, as_json: AsJson = False) -> int:
+    """Forget a refused job. Exit code 1: it was not refused."""
+    with closing(Spool(absolute(spool), create=False)) as file:
+        done = file.forget(_id(job))
+    return answer(done, as_json=as_json, yes="deleted", no="no such job, or it was not refused")
+
+
+def _id(job: str) -> int:
+    """Return the id of a spooled job, which is negative, whether or not the sign was given."""
+    if not re.fullmatch("-?[0-9]{1,18}", job, re.ASCII):
+        raise BadJob(f"{job[:80]!r} is no id: give the number that put returned")
+    return -abs(int(job))

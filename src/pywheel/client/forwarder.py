@@ -1,0 +1,190 @@
+"""From the spool to the store: a thread that forwards what waits once the store is there, in order, each put once."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import threading
+import time
+import weakref
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from .._errors import PywheelError, StoreBusy, StoreClosed, StoreError
+from ..events import Event, JobRefused, JobsForwarded, StoreFailed
+from ..stores.contract import Store
+from .link import AWAY, Link
+from .spool import Spool, Waiting
+
+__all__ = ["Forwarder"]
+
+_LOGGER: Final = logging.getLogger("pywheel.jobs")
+_BACKOFF: Final = (0.05, 0.5)  # seconds: the first pause, and the longest
+_TAKEN: Final = 0.1  # between looks while another process forwards
+_IDLE: Final = 5.0  # between looks whether a process that is gone left something
+
+
+class Forwarder:
+    """Carries puts to the store. Its thread keeps nobody's queue alive."""
+
+    def __init__(self, link: Link, spool: Spool, tell: Callable[[Event], None]) -> None:
+        self._link = link
+        self._spool = spool
+        self._tell = tell
+        self._failures = 0
+        self._over = False
+        self._anew()
+        _all.add(self)
+
+    def _anew(self) -> None:
+        """Begin without a thread: at first, and in a forked child."""
+        self._wake = threading.Event()
+        self._starting = threading.RLock()  # a signal handler may put
+        self._thread: threading.Thread | None = None
+        weakref.finalize(self, self._wake.set)
+
+    # ---- the thread -------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """See to it that the thread runs. After a fork it does not, in the child."""
+        if self._thread is None or not self._thread.is_alive():
+            with self._starting:
+                if not self._over and (self._thread is None or not self._thread.is_alive()):
+                    work = (weakref.ref(self), self._wake)
+                    thread = threading.Thread(target=_work, args=work, name="pywheel-spool", daemon=True)
+                    with suppress(RuntimeError):  # the system gives no thread, or the interpreter ends: puts go on
+                        thread.start()
+                        self._thread = thread
+
+    def wake(self) -> None:
+        """Have it look at the spool now."""
+        self.start()
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End the thread, after the step under way. Idempotent."""
+        self._over = True
+        self._wake.set()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def step(self) -> float:
+        """Forward what waits; return for how many seconds there is nothing to do. Raises nothing of the store's."""
+        try:
+            forwarded = self.forward()
+        except StoreClosed:
+            return _IDLE
+        except StoreError as error:
+            first, longest = _BACKOFF
+            pause = min(first * 2.0 ** min(self._failures, 20), longest)
+            self._failures += 1
+            if self._failures == 1 and self._link.away is None:  # else that was told
+                self._tell(StoreFailed(error, 1, 0))
+            return pause * random.uniform(0.5, 1)
+        self._failures = 0
+        return _IDLE * random.uniform(0.5, 1) if forwarded else _TAKEN * random.uniform(0.5, 1)
+
+    # ---- forwarding -------------------------------------------------------------------------------------------------
+
+    def forward(self) -> bool:
+        """Forward what waits. False if another process does."""
+        away = self._link.away
+        store = self._link.probe()
+        while not self._over:
+            batch = self._spool.take()
+            if batch:
+                self._send(store, batch, away)
+            self._link.back(away)  # not before: one that answers may still be unable to write
+            if not batch:
+                self._spool.prune()
+                return batch is not None
+        return True
+
+    def drain(self, seconds: float) -> None:
+        """Forward, in this thread, until nothing waits. StoreBusy if another process has forwarded for so long.
+
+        StoreError if the store cannot take it.
+        """
+        until = time.monotonic() + seconds
+        while not self.forward():
+            if time.monotonic() >= until:
+                raise StoreBusy(f"another process has been forwarding for {seconds:g} s: look again later")
+            time.sleep(_TAKEN)
+
+    def _send(self, store: Store, batch: Sequence[Waiting], away: StoreError | None) -> None:
+        """Send puts in one transaction, or if that fails and the store is there, one by one."""
+        try:
+            outcomes = list(map(_arrived, batch, store.apply([waiting.put for waiting in batch])))
+        except AWAY as error:
+            self._link.failed(error)
+            self._spool.give_back(batch)
+            raise
+        except Exception as error:
+            self._link.back(away)
+            if isinstance(error, StoreError) and type(error) is not StoreError:  # full, closed: whatever is sent
+                self._spool.give_back(batch)
+                raise
+            if len(batch) > 1:
+                self._send_each(store, batch, away)
+                return
+            if not self._spool.failed(batch[0], error):
+                raise StoreError(f"a put of the spool cannot be forwarded: {error}") from error
+            outcomes = [PywheelError(f"{type(error).__name__}: {error}")]
+        else:
+            self._spool.settle(batch, outcomes)
+        self._say(batch, outcomes)
+
+    def _send_each(self, store: Store, batch: Sequence[Waiting], away: StoreError | None) -> None:
+        for at, waiting in enumerate(batch):
+            try:
+                self._send(store, [waiting], away)
+            except BaseException:
+                self._spool.give_back(batch[at + 1 :])
+                raise
+
+    def _say(self, batch: Sequence[Waiting], outcomes: Sequence[Any]) -> None:
+        forwarded: Counter[str] = Counter()
+        for waiting, outcome in zip(batch, outcomes, strict=True):
+            if not isinstance(outcome, BaseException):
+                forwarded.update(job.topic for job in waiting.put.jobs)
+                continue
+            for row, job in zip(waiting.rows, waiting.put.jobs, strict=True):
+                self._tell(JobRefused(-row.id, job.topic, job.key, str(outcome)))
+        for topic, jobs in forwarded.items():
+            self._tell(JobsForwarded(topic, jobs))
+
+
+def _arrived(waiting: Waiting, outcome: Any) -> Any:
+    """Return the outcome of a put, an error if it is that of another one: else a job would be lost unheard."""
+    if isinstance(outcome, list) and len(outcome) != len(waiting.put.jobs):
+        return PywheelError(f"the store knows this put as one of {len(outcome)} jobs, not {len(waiting.put.jobs)}")
+    return outcome
+
+
+def _work(of: weakref.ref[Forwarder], wake: threading.Event) -> None:
+    while True:
+        forwarder = of()
+        if forwarder is None or forwarder._over:
+            return
+        wake.clear()
+        try:
+            pause = forwarder.step()
+        except Exception:
+            _LOGGER.exception("forwarding from the spool failed, and is tried again")
+            pause = _IDLE
+        del forwarder
+        wake.wait(pause)
+
+
+def _after_fork() -> None:
+    for forwarder in list(_all):
+        forwarder._anew()
+
+
+_all: Final[weakref.WeakSet[Forwarder]] = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

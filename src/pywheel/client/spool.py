@@ -1,0 +1,276 @@
+"""The spool: a local file in which puts wait while their store is away, and what became of each.
+
+The file is a store of jobs itself. So a put into it is durable, may come from any thread and process, and survives
+forks, signals and kills. Each job that was put is a job of one topic there; those of one `put_many` share a nonce.
+
+delayed        waits to be forwarded; the ids give the order
+running        is being forwarded: the claim keeps other processes from doing the same, and from overtaking
+done           is in the store; the put's nonce leads to its id there
+dead           was refused; `last_error` says why
+cancelled      was cancelled before it was forwarded
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from .._errors import BadJob
+from ..clock import Clock
+from ..jobs import commands as c
+from ..jobs.job import Counts, Job, NewJob, State
+from ..stores.contract import Filter
+from ..stores.open import open as open_store
+from ..stores.sqlite.store import SqliteStore
+
+__all__ = ["Spool", "Waiting", "spooled_job"]
+
+TOPIC: Final = "pywheel.spool"
+_PUT: Final = "put"  # the header that says what was put
+_LEASE: Final = 15_000  # ms: so long after a kill the next process forwards; longer than a server's time limit
+_TRIES: Final = 10  # at a job that the store fails at without being away
+_TERMS: Final = c.Terms(_LEASE, 2**31)
+_PAGE: Final = 100
+_ROWS: Final = 500  # in one transaction of the store, or one `put_many`
+_BYTES: Final = 4 << 20  # of their bodies
+_ANY: Final = 2**61
+_PURGE: Final = 200  # forgotten at a time
+_ROUND: Final = 600.0  # seconds between looks whether there is something to forget
+
+
+class Waiting(NamedTuple):
+    """A put that was claimed to be forwarded."""
+
+    put: c.Put
+    rows: list[Job]
+
+
+class Spool:
+    """A file of puts. Any thread may call any method; each raises StoreError if the file cannot be used."""
+
+    def __init__(self, url: str, *, clock: Clock | None = None, create: bool = True) -> None:
+        if not isinstance(url, str):
+            raise BadJob(f"a spool is the address of a file, such as 'sqlite:///spool.db', not {type(url).__name__}")
+        store = open_store(url, clock=clock, create=create)
+        if not isinstance(store, SqliteStore):
+            store.close()
+            raise BadJob(f"{url!r:.80} cannot be a spool, as it must outlive the process: give sqlite:///spool.db")
+        self.file = store
+        self._name = f"{socket.gethostname()}:{os.getpid()}"
+        self._look_at = 0.0
+
+    # ---- puts -------------------------------------------------------------------------------------------------------
+
+    def add(self, puts: Sequence[c.Put]) -> list[list[int]]:
+        """Keep puts, durably, in order, all or none; return the ids of their jobs, which are negative."""
+        now = self.file.clock.wall()
+        outcomes = self.file.apply([c.Put(tuple(_rows(put, now))) for put in puts])
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        return [[-id for id in ids] for ids in outcomes]
+
+    def waiting(self) -> bool:
+        """Whether something waits, or is on its way."""
+        return any(self._first(state) is not None for state in (State.DELAYED, State.RUNNING))
+
+    def find(self, id: int) -> Job | None:
+        """Return what is kept of a job, by its negative id: not the job itself, see `spooled_job`."""
+        row = self.file.get(-id)
+        return None if row is None or row.topic != TOPIC else row
+
+    def place(self, row: Job) -> tuple[str, int, int]:
+        """Return the nonce of the put that a row belongs to, which of its jobs it is, and how many it has."""
+        told = _told(row)
+        return told["nonce"], told["place"], told["of"]
+
+    def cancel(self, id: int) -> bool:
+        """Cancel a job that was never sent; return whether it was one. What was sent may have arrived."""
+        row = self.find(id)
+        if row is None or row.claims or _told(row)["of"] > 1:
+            return False
+        claim = c.Claim(TOPIC, (-id,), _TERMS, self._name, 1)
+        # If this is the first claim ever, nobody sends it now, nor did before. All of it is one transaction.
+        claimed, _, cancelled = self.file.apply([claim, c.Release(-id, 1), c.Cancel(-id)])
+        if not cancelled:
+            self._give_back(claimed.jobs)
+        return bool(cancelled)
+
+    def retry(self, id: int) -> bool:
+        """Have a job that was refused or cancelled sent again, with its whole `put_many`; return whether it was one."""
+        row = self.find(id)
+        if row is None or row.state not in (State.DEAD, State.CANCELLED):
+            return False
+        _, place, of = self.place(row)
+        first = row.id - place
+        return any(self.file.apply([c.Retry(number) for number in range(first, first + of)]))
+
+    def forget(self, id: int) -> bool:
+        """Forget a job that was refused or cancelled; return whether it was one."""
+        row = self.find(id)
+        return (
+            row is not None
+            and row.state in (State.DEAD, State.CANCELLED)
+            and bool(self.file.apply([c.Delete(row.id)])[0])
+        )
+
+    # ---- forwarding -------------------------------------------------------------------------------------------------
+
+    def take(self) -> list[Waiting] | None:
+        """Claim the oldest puts that wait, some hundred jobs; [] if none waits, None if another process forwards.
+
+        Whoever has claims has those of the oldest: so nothing is overtaken, whoever forwards.
+        """
+        if self._first(State.RUNNING) is not None:
+            return None
+        puts = list(self._oldest())
+        rows = [row for put in puts for row in put]
+        if not rows:
+            return []
+        ids = tuple(row.id for row in rows)
+        claim = c.Claim(TOPIC, ids, _TERMS, self._name, len(ids), len(ids), _ANY)
+        [claimed] = self.file.apply([claim])
+        mine = {job.id: job for job in claimed.jobs}
+        if len(mine) < len(ids) or not self._is_oldest(ids[0]):
+            self._give_back(claimed.jobs)
+            return None
+        waiting = [_waiting([mine[row.id] for row in put]) for put in puts]
+        return self._refuse_torn(waiting) or self.take()
+
+    def _refuse_torn(self, batch: list[Waiting]) -> list[Waiting]:
+        """Return the puts that are whole. A part, left by somebody who changed the file, is not sent as the whole."""
+        torn = [waiting for waiting in batch if self.place(waiting.rows[0])[2] != len(waiting.rows)]
+        if torn:
+            refusal = BadJob("it was put with others, all or none, and they are not here: put it anew")
+            self.settle(torn, [refusal] * len(torn))
+        return [waiting for waiting in batch if waiting not in torn]
+
+    def settle(self, batch: Sequence[Waiting], outcomes: Sequence[Any]) -> None:
+        """Note what became of puts that were sent: their ids, or why they were refused."""
+        self.file.apply(
+            [
+                c.Nack(row.id, row.claims, None, _text(outcome))
+                if isinstance(outcome, BaseException)
+                else c.Ack(row.id, row.claims)
+                for waiting, outcome in zip(batch, outcomes, strict=True)
+                for row in waiting.rows
+            ]
+        )
+
+    def give_back(self, batch: Sequence[Waiting]) -> None:
+        """Let puts wait again, where they were: the store is away."""
+        self._give_back([row for waiting in batch for row in waiting.rows])
+
+    def failed(self, waiting: Waiting, error: BaseException) -> bool:
+        """Note that the store failed at a put, and is not away; return whether that was once too often: refused."""
+        last = waiting.rows[0].attempt >= _TRIES
+        delay = None if last else 0
+        self.file.apply([c.Nack(row.id, row.claims, delay, _text(error)) for row in waiting.rows])
+        return last
+
+    def prune(self) -> None:
+        """Forget what was forwarded or cancelled long ago: a step, now and then."""
+        if time.monotonic() >= self._look_at:
+            purges = [c.Purge(state, c.NONCES_KEPT, TOPIC, _PURGE) for state in (State.DONE, State.CANCELLED)]
+            more = max(self.file.apply(purges)) >= _PURGE
+            self._look_at = time.monotonic() + (0.0 if more else _ROUND)
+
+    def _oldest(self) -> Iterator[list[Job]]:
+        """Yield the rows of the oldest puts, put by put, up to a limit; the first one comes whatever its size."""
+        put: list[Job] = []
+        rows = size = 0
+        for row in self.rows(State.DELAYED):
+            if put and _told(row)["nonce"] != _told(put[0])["nonce"]:
+                yield put
+                rows, put = rows + len(put), []
+                if rows >= _ROWS or size >= _BYTES:
+                    return
+            put.append(row)
+            size += len(row.body)
+        if put:
+            yield put
+
+    def _is_oldest(self, id: int) -> bool:
+        """Whether nothing waits or is on its way that came before."""
+        firsts = (self._first(state) for state in (State.RUNNING, State.DELAYED))
+        return all(first is None or first >= id for first in firsts)
+
+    def _first(self, state: State) -> int | None:
+        found = self.file.jobs(Filter(TOPIC, state), 0, 1)
+        return found[0].id if found else None
+
+    def _give_back(self, rows: Sequence[Job]) -> None:
+        self.file.apply([c.Release(row.id, row.claims) for row in rows])
+
+    # ---- looking ----------------------------------------------------------------------------------------------------
+
+    def rows(self, state: State) -> Iterator[Job]:
+        """Yield what is kept of the jobs in a state, in order."""
+        after = 0
+        while page := self.file.jobs(Filter(TOPIC, state), after, _PAGE):
+            yield from page
+            after = page[-1].id
+
+    def counts(self) -> Counts:
+        """Return how many wait, are on their way, were forwarded, refused, cancelled: as states."""
+        return self.file.counts().get(TOPIC, Counts())
+
+    def close(self) -> None:
+        """Close the file. Idempotent."""
+        self.file.close()
+
+
+def spooled_job(row: Job) -> Job:
+    """Return the job that a row stands for: with its negative id, delayed until it is forwarded, dead if refused."""
+    told = _told(row)
+    state = State.DELAYED if row.state is State.RUNNING else row.state
+    return Job(
+        -row.id,
+        told["topic"],
+        row.body,
+        told["due"],
+        row.created,
+        state,
+        told["key"],
+        told["ttr"],
+        told["max_attempts"],
+        told["headers"] or {},
+        last_error=row.last_error,
+    )
+
+
+def _rows(put: c.Put, now: int) -> Iterator[NewJob]:
+    """Yield the jobs of a put as the spool keeps them; delays count from now."""
+    for place, job in enumerate(put.jobs):
+        told: dict[str, Any] = job._asdict()
+        del told["body"], told["delay"]
+        if job.delay is not None:
+            told["due"] = now + job.delay
+        if job.headers is not None:
+            told["headers"] = dict(job.headers)
+        told |= {"nonce": put.nonce, "place": place, "of": len(put.jobs)}
+        yield NewJob(TOPIC, job.body, 0, headers={_PUT: json.dumps(told, separators=(",", ":"))})
+
+
+def _told(row: Job) -> Any:
+    return json.loads(row.headers[_PUT])
+
+
+def _waiting(rows: list[Job]) -> Waiting:
+    told = [_told(row) for row in rows]
+    return Waiting(c.Put(tuple(map(_new_job, rows, told)), told[0]["nonce"]), rows)
+
+
+def _new_job(row: Job, told: Any) -> NewJob:
+    """Return a job as it was put."""
+    parent = told["parent"] and tuple(told["parent"])
+    names = ("topic", "due", "key", "ttr", "max_attempts", "headers", "replace")
+    return NewJob(body=row.body, parent=parent, **{name: told[name] for name in names})
+
+
+def _text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

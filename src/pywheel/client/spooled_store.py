@@ -1,0 +1,283 @@
+"""A store with a spool in front: while it is away, puts go to a local file, and are forwarded once it is back."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from .._errors import BadJob, StoreAway, StoreBusy, StoreError
+from ..clock import Clock, MonotonicClock
+from ..events import Event, JobsSpooled
+from ..jobs.commands import Cancel, Command, Delete, Put, Ref, Reschedule, Retry
+from ..jobs.job import Attempt, Counts, Due, Job, State, Topic
+from ..stores.checks import sound
+from ..stores.contract import Durability, Filter, Span, Store
+from ..stores.notifier import Member, Notifier
+from .forwarder import Forwarder
+from .link import AWAY, Link
+from .spool import Spool, spooled_job
+
+__all__ = ["SpooledStore"]
+
+_NAMED: Final = (Cancel, Reschedule, Retry, Delete)
+_LIVE: Final = (State.DELAYED, State.RUNNING)
+
+
+class SpooledStore(Store):
+    """Puts always succeed, while the spool's disk has room; all else needs the store, and raises StoreAway without it.
+
+    Each put has a nonce, so what may or may not have arrived is sent again, and happens once. A job that is spooled has
+    a negative id, which names it here as long as the spool knows it: for 31 days after it was forwarded.
+    """
+
+    def __init__(
+        self,
+        url: str | Store,
+        opener: Callable[[], Store],
+        spool: str,
+        clock: Clock | None,
+        tell: Callable[[Event], None],
+    ) -> None:
+        self._spool = Spool(spool, clock=clock)
+        self._secret = url.secret_url if isinstance(url, Store) else str(url)
+        self._link = Link(self._secret, opener, tell)
+        self._local = clock or MonotonicClock()
+        self._tell = tell
+        try:
+            try:
+                self._link.opened()
+            except AWAY as error:
+                self._link.failed(error)
+            self._refuse_itself()
+        except BaseException:
+            self._link.close()
+            self._spool.close()
+            raise
+        self._forwarder = Forwarder(self._link, self._spool, tell)
+        self._forwarder.start()
+
+    def _refuse_itself(self) -> None:
+        if self._link.store is not None and self._link.store.url == self._spool.file.url:
+            raise BadJob(f"{self._spool.file.path} cannot be the spool of itself: give the spool a file of its own")
+
+    # ---- what a store says of itself --------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:  # type: ignore[override]
+        """The store's address; without what may be secret until it was opened."""
+        return self._link.name if self._link.store is None else self._link.store.url
+
+    @property
+    def secret_url(self) -> str:
+        """The address with its password, never to be shown."""
+        return self._secret if self._link.store is None else self._link.store.secret_url
+
+    @property
+    def clock(self) -> Clock:  # type: ignore[override]
+        """The store's clock; the local one until it was opened."""
+        return self._local if self._link.store is None else self._link.store.clock
+
+    @property
+    def durability(self) -> Durability:  # type: ignore[override]
+        """The store's; the spool's until it was opened."""
+        return self._spool.file.durability if self._link.store is None else self._link.store.durability
+
+    # ---- changes ----------------------------------------------------------------------------------------------------
+
+    def apply(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        """Apply commands; see the contract. Puts that the store cannot take now go to the spool.
+
+        Then what goes to the store and what goes to the spool are two transactions.
+        """
+        return sound(commands, self._apply)
+
+    def _apply(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        self._forwarder.start()
+        outcomes: dict[int, Any] = {}
+        direct: dict[int, Command[Any]] = {}
+        later: dict[int, Put] = {}
+        for place, command in enumerate(commands):
+            if isinstance(command, Put):
+                put = command if command.nonce is not None else Put(command.jobs, _nonce())
+                (later if self._goes_behind(put) else direct)[place] = put
+            elif isinstance(command, _NAMED) and not (type(command.ref) is int and command.ref >= 0):
+                self._by_reference(place, command, outcomes, direct)
+            else:
+                direct[place] = command
+        if direct:
+            try:
+                outcomes.update(zip(direct, self._direct(list(direct.values())), strict=True))
+            except StoreError as error:
+                puts = {place: command for place, command in direct.items() if isinstance(command, Put)}
+                if len(direct) == len(commands) and not (puts and isinstance(error, AWAY)):
+                    raise
+                outcomes.update(dict.fromkeys(direct, error))
+                if isinstance(error, AWAY):
+                    later |= puts
+        if later:
+            self._keep(later, outcomes)
+        return [outcomes[place] for place in range(len(commands))]
+
+    def put_within(self, connection: object, put: Put) -> list[int]:
+        """Apply a put in the caller's own transaction, never spooled. StoreAway if one of its keys may wait there."""
+        if _keyed(put) and self._spool.waiting():
+            raise self._unknown("whether an older put of this key is among them", put.jobs[0].topic)
+        return (self._link.store or self._link.there()).put_within(connection, put)
+
+    def _direct(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        """Apply commands in the store; note it if that is away."""
+        store = self._link.there()
+        try:
+            return store.apply(commands)
+        except AWAY as error:
+            self._link.failed(error)
+            self._forwarder.wake()
+            raise
+
+    def _goes_behind(self, put: Put) -> bool:
+        """Whether a put goes to the spool: its store is away, or one with the same key might wait there.
+
+        Without a key nothing can be overtaken that matters: jobs are ordered by their due times.
+        """
+        return self._link.away is not None or (_keyed(put) and self._spool.waiting())
+
+    def _keep(self, puts: dict[int, Put], outcomes: dict[int, Any]) -> None:
+        """Put into the spool."""
+        try:
+            outcomes.update(zip(puts, self._spool.add(list(puts.values())), strict=True))
+        except StoreError as error:
+            outcomes.update(dict.fromkeys(puts, error))
+            return
+        self._forwarder.wake()
+        for topic, jobs in Counter(job.topic for put in puts.values() for job in put.jobs).items():
+            self._tell(JobsSpooled(topic, jobs))
+
+    # ---- by reference -----------------------------------------------------------------------------------------------
+
+    def _by_reference(
+        self, place: int, command: Any, outcomes: dict[int, Any], direct: dict[int, Command[Any]]
+    ) -> None:
+        """Find out what a command of one job means: an outcome, or a command for the store."""
+        try:
+            if isinstance(command.ref, tuple):
+                if self._spool.waiting():
+                    raise self._unknown("whether one of them has this key", command.ref)
+                direct[place] = command
+                return
+            row = self._spool.find(command.ref)
+            if row is None or row.state is not State.DONE:
+                outcomes[place] = row is not None and self._spooled(row, command)
+                return
+            id = self._forwarded(row)
+            if id is None:
+                outcomes[place] = False
+            else:
+                direct[place] = replace(command, ref=id)
+        except StoreError as error:
+            outcomes[place] = error
+
+    def _spooled(self, row: Job, command: Any) -> bool:
+        """Return the outcome of a command of a job that is not in the store."""
+        if row.state not in _LIVE:  # refused or cancelled
+            if isinstance(command, Retry) and self._spool.retry(-row.id):
+                self._forwarder.wake()
+                return True
+            return isinstance(command, Delete) and self._spool.forget(-row.id)
+        if isinstance(command, Retry):
+            return False
+        if isinstance(command, Cancel) and self._spool.cancel(-row.id):
+            return True
+        raise self._unknown("what has become of it", -row.id)
+
+    def _unknown(self, what: str, ref: Ref | str) -> StoreAway:
+        return StoreAway(f"jobs wait in {self._spool.file.path}, and {what} is not known yet: try again ({ref!r:.80})")
+
+    def _forwarded(self, row: Job) -> int | None:
+        """Return the id in the store of a job that was forwarded: that of its put, which is sent again, in vain."""
+        nonce, place, of = self._spool.place(row)
+        [ids] = self._direct([Put((), nonce)])
+        if isinstance(ids, BaseException):
+            raise ids
+        return ids[place] if len(ids) == of else None  # else the store has forgotten it
+
+    # ---- looking ----------------------------------------------------------------------------------------------------
+
+    def get(self, ref: Ref) -> Job | None:
+        """Return a job, or None; one that is spooled as it was put."""
+        if isinstance(ref, tuple) or ref >= 0:
+            return self._there().get(ref)
+        row = self._spool.find(ref)
+        if row is None or row.state is not State.DONE:
+            return None if row is None else spooled_job(row)
+        id = self._forwarded(row)
+        return None if id is None else self._there().get(id)
+
+    def jobs(self, filter: Filter, after: int, limit: int) -> list[Job]:
+        """Return jobs by id, none of the spool's."""
+        return self._there().jobs(filter, after, limit)
+
+    def counts(self) -> dict[str, Counts]:
+        """Return the counts of each topic, without the spool's jobs."""
+        return self._there().counts()
+
+    def topics(self) -> list[Topic]:
+        """Return all topics."""
+        return self._there().topics()
+
+    def history(self, id: int) -> list[Attempt]:
+        """Return what was tried with a job."""
+        return self._there().history(id) if id >= 0 else []
+
+    def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
+        """Return delayed jobs, span by span, by (due, id)."""
+        return self._there().windows(spans, limit)
+
+    def first_dues(self, spans: Sequence[Span]) -> list[int | None]:
+        """Return the earliest due time beyond each span."""
+        return self._there().first_dues(spans)
+
+    def next_lease(self) -> int | None:
+        """Return when some lease may be over at the earliest."""
+        return self._there().next_lease()
+
+    def notifier(self, name: str) -> Notifier:
+        """Return a new notifier."""
+        return self._there().notifier(name)
+
+    def workers(self) -> list[Member]:
+        """Return all workers that have announced topics."""
+        return self._there().workers()
+
+    def quiet(self, topic: str, seconds: float) -> bool:
+        """Return once nothing starts any more that was claimed before the pause."""
+        return self._there().quiet(topic, seconds)
+
+    def vacuum(self, pages: int) -> int:
+        """Give room back."""
+        return self._there().vacuum(pages)
+
+    def _there(self) -> Store:
+        """Return the store for reading: a busy one may be read."""
+        store = self._link.store
+        return store if store is not None and isinstance(self._link.away, StoreBusy) else self._link.there()
+
+    # ---- life -------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Stop forwarding, and close the store and the spool. Idempotent. What waits is forwarded by the next one."""
+        self._link.close()
+        self._forwarder.stop()
+        self._spool.close()
+
+
+def _keyed(put: Put) -> bool:
+    return any(job.key is not None for job in put.jobs)
+
+
+def _nonce() -> str:
+    """Return a nonce: by time, so that a store's index of them grows at its end, and by lot."""
+    return f"{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"

@@ -1,0 +1,323 @@
+"""Commands as arguments of a script, and its answer as their outcomes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final
+
+from ..._errors import JobExists
+from ...jobs import commands as c
+from ...jobs.job import Due, NewJob, State
+from ..checks import storable
+from .connection import encoded
+from .records import (
+    STATES,
+    claimed,
+    from_id,
+    known,
+    number,
+    packed_job,
+    plain_start,
+    receipt,
+    reference,
+    score,
+    to_id,
+)
+from .scripts import APPLY, PUT, SETTLE, Script
+
+__all__ = ["Request"]
+
+_EXISTS: Final = -1
+_TWICE: Final = -2
+_MOST: Final = 2**31 - 1
+_TOPIC: Final = itemgetter(0)
+
+Learn = Callable[[Iterator[Any], list[Any]], None]
+"""Takes from the answer what belongs to some commands, and appends their outcomes."""
+
+
+class Request:
+    """Some commands as one call of a script."""
+
+    __slots__ = ("_learn", "_sizes", "announces", "arguments", "count", "script")
+
+    def __init__(self, commands: Sequence[c.Command[Any]]) -> None:
+        self.arguments: list[bytes] = []
+        """As they are sent, for `script`."""
+        self.count = 0
+        """How many they are."""
+        self._learn: list[Learn] = []
+        self._sizes: list[int] | None = None  # of puts, if there is nothing else
+        self.script: Script = SETTLE
+        self.announces = False
+        """Whether the list of workers changes."""
+        if all(type(command) is c.Put for command in commands) and _plain(commands):
+            self.script = PUT
+            self._sizes = self._jobs(commands)
+        else:
+            for kind, same in groupby(commands, type):
+                _ADD[kind](self, list(same))
+
+    def _add(self, *values: bytes) -> None:
+        self.arguments.append(encoded(values))
+        self.count += len(values)
+
+    def outcomes(self, answer: Any) -> list[Any]:
+        """Return the outcomes of the commands, in order."""
+        if self._sizes is not None:
+            return _shared_out(answer, self._sizes)
+        found: list[Any] = []
+        answers = iter(answer)
+        for learn in self._learn:
+            learn(answers, found)
+        return found
+
+    # ---- puts -------------------------------------------------------------------------------------------------------
+
+    def _puts(self, commands: list[c.Command[Any]]) -> None:
+        """Plain ones that follow each other together, others one by one: each of them may be refused."""
+        self.script = APPLY
+        for plain, same in groupby(commands, lambda command: _plain((command,))):
+            if plain:
+                self._put(list(same))
+            else:
+                for command in same:
+                    self._put_keyed(command)
+
+    def _put(self, commands: Sequence[Any]) -> None:
+        if not any(command.jobs for command in commands):
+            for _ in commands:
+                self._known([])
+            return
+        self._add(b"put")
+        sizes = self._jobs(commands)
+        self._learn.append(lambda answers, found: found.extend(_shared_out(next(answers), sizes)))
+
+    def _jobs(self, commands: Sequence[Any]) -> list[int]:
+        """Add plain jobs; return how many each command has. On the way of every put, so it is written to be quick."""
+        jobs = commands[0].jobs if len(commands) == 1 else [job for command in commands for job in command.jobs]
+        if not jobs:
+            return [0] * len(commands)
+        self._add(b"%d" % len(jobs))
+        pieces = self.arguments
+        for topic, some in ((jobs[0].topic, jobs),) if len(jobs) == 1 else groupby(jobs, _TOPIC):
+            same = list(some)
+            self._add(topic.encode(), b"%d" % len(same))
+            start = plain_start(topic)
+            for job in same:
+                _, body, due, _, ttr, most, headers, _, delay, _ = job
+                when = b"%d" % due if delay is None else b"d%d" % delay
+                if ttr is not None or most is not None or headers:
+                    pieces.append(encoded((when, packed_job(job))))
+                else:
+                    size = len(start) + len(body)
+                    pieces.append(b"$%d\r\n%b\r\n$%d\r\n%b%b\r\n" % (len(when), when, size, start, body))
+            self.count += 2 * len(same)
+        return [len(command.jobs) for command in commands]
+
+    def _put_keyed(self, command: Any) -> None:
+        jobs: Sequence[NewJob] = command.jobs
+        nonce = b"" if command.nonce is None else b"n" + command.nonce.encode()
+        self._add(b"put_keyed", nonce, b"%d" % len(jobs))
+        for job in jobs:
+            key = b"" if job.key is None else b"k" + job.key.encode()
+            parent = receipt(*job.parent) if job.parent else None
+            how = (b"r" if job.replace else b"n") + (parent or b"")
+            self._add(job.topic.encode(), _when(job.due, job.delay), packed_job(job), key, how)
+
+        def learn(answers: Iterator[Any], found: list[Any]) -> None:
+            answer = next(answers)
+            found.append(_taken(jobs, *answer) if answer and answer[0] < 0 else answer)
+
+        self._learn.append(learn)
+
+    # ---- by hand ----------------------------------------------------------------------------------------------------
+
+    def _by_hand(self, commands: list[Any]) -> None:
+        for command in commands:
+            ref = reference(command.ref)
+            if ref is None:
+                self._known(False)
+                continue
+            self._add(type(command).__name__.lower().encode(), ref)
+            if isinstance(command, c.Reschedule | c.Retry):
+                self._add(_when(command.due, command.delay))
+            self._learn.append(_changed)
+
+    def _pause(self, commands: list[c.Pause]) -> None:
+        for command in commands:
+            self._add(b"pause", command.topic.encode(), b"1" if command.paused else b"0")
+            self._learn.append(_changed)
+
+    def _purge(self, commands: list[c.Purge]) -> None:
+        for command in commands:
+            state = STATES.index(command.state)
+            topic = b"" if command.topic is None else b"t" + command.topic.encode()
+            limit = min(max(command.limit, 0), _MOST)
+            self._add(b"purge", number(state), number(command.age), number(limit), topic)
+            self._learn.append(_one)
+
+    # ---- claims -----------------------------------------------------------------------------------------------------
+
+    def _terms(self, command: c.Reserve | c.Claim) -> None:
+        ttr, most, backoff, jitter, slack, hold = command.terms
+        self._add(
+            command.topic.encode(),
+            command.worker.encode(),
+            number(ttr),
+            number(most),
+            repr(float(jitter)).encode(),
+            number(slack),
+            number(hold),
+            number(len(backoff)),
+            *map(number, backoff),
+        )
+
+    def _reserve(self, commands: list[c.Reserve]) -> None:
+        for command in commands:
+            self._add(b"reserve")
+            self._terms(command)
+            self._add(number(min(max(command.limit, 0), _MOST)))
+            self._learn.append(_reserved)
+
+    def _claim(self, commands: list[c.Claim]) -> None:
+        for command in commands:
+            self._add(b"claim")
+            self._terms(command)
+            ids = b"".join(map(to_id, dict.fromkeys(filter(known, command.ids))))
+            self._add(number(command.begin), number(command.suspects), number(command.bytes), ids)
+            self._learn.append(_claimed(command.topic))
+
+    def _settle(self, commands: list[Any]) -> None:
+        """Ends of claims, and new leases: those of a kind together, those with a receipt that cannot be left out."""
+        kind = type(commands[0])
+        receipts = [receipt(command.id, command.claims) for command in commands]
+        some = [(packed, command) for packed, command in zip(receipts, commands, strict=True) if packed is not None]
+        if some:
+            packed = b"".join(packed for packed, _ in some)
+            self._add(kind.__name__.lower().encode(), number(len(some)), packed)
+            if kind is c.Nack:
+                for _, command in some:
+                    error = storable(command.error)
+                    self._add(b"" if command.delay is None else number(command.delay))
+                    self._add(b"" if error is None else b"e" + error.encode())
+            elif kind in (c.Begin, c.Touch):
+                self._add(*(number(command.ttr) for _, command in some))
+        read = _nacked if kind is c.Nack else bool
+        never = None if kind is c.Nack else False
+
+        def learn(answers: Iterator[Any], found: list[Any]) -> None:
+            each = iter(next(answers) if some else ())
+            found += [never if packed is None else read(next(each)) for packed in receipts]
+
+        self._learn.append(learn)
+
+    def _expire(self, commands: list[c.Expire]) -> None:
+        for command in commands:
+            self._add(b"expire", number(min(max(command.limit, 0), _MOST)))
+            self._learn.append(_expired)
+
+    # ---- workers ----------------------------------------------------------------------------------------------------
+
+    def _announce(self, commands: list[c.Announce]) -> None:
+        self.announces = True
+        for command in commands:
+            self._add(b"announce", command.worker.encode(), json.dumps(command.topics).encode())
+            self._learn.append(_nothing)
+
+    def _known(self, outcome: Any) -> None:
+        """Note an outcome that nobody need be asked for."""
+        self._learn.append(lambda _, found: found.append(outcome))
+
+
+def _plain(commands: Sequence[Any]) -> bool:
+    """Whether these puts have no nonce, and their jobs no keys."""
+    return all(command.nonce is None and all(job[3] is None for job in command.jobs) for command in commands)
+
+
+def _when(due: int, delay: int | None) -> bytes:
+    return b"%d" % due if delay is None else b"d%d" % delay
+
+
+def _taken(jobs: Sequence[NewJob], code: int, holder: int, place: int) -> JobExists:
+    key = jobs[place].key or ""
+    if code == _TWICE:
+        return JobExists(f"two of the jobs put have the key {key[:80]!r}", 0)
+    return JobExists(f"job {holder} has the key {key[:80]!r} already and is live", holder)
+
+
+def _shared_out(first: int, sizes: Sequence[int]) -> list[Any]:
+    """Return the ids of each command's jobs, which follow each other."""
+    if len(sizes) == 1:
+        return [list(range(first, first + sizes[0]))]
+    found = []
+    for size in sizes:
+        found.append(list(range(first, first + size)))
+        first += size
+    return found
+
+
+# ---- answers --------------------------------------------------------------------------------------------------------
+
+
+def _one(answers: Iterator[Any], found: list[Any]) -> None:
+    found.append(next(answers))
+
+
+def _nothing(answers: Iterator[Any], found: list[Any]) -> None:
+    next(answers)
+    found.append(None)
+
+
+def _changed(answers: Iterator[Any], found: list[Any]) -> None:
+    answer = next(answers)
+    if isinstance(answer, list):
+        found.append(JobExists(f"job {answer[1]} has this key now and is live", answer[1]))
+    else:
+        found.append(bool(answer))
+
+
+def _nacked(state: int) -> State | None:
+    return None if state < 0 else STATES[state]
+
+
+def _reserved(answers: Iterator[Any], found: list[Any]) -> None:
+    found.append(claimed(next(answers)))
+
+
+def _claimed(topic: str) -> Learn:
+    def learn(answers: Iterator[Any], found: list[Any]) -> None:
+        paused, begun, left, *rest = next(answers)
+        pairs = iter(rest[: 2 * left])
+        others = [Due(due, from_id(id), topic) for id, due in zip(pairs, pairs, strict=True)]
+        found.append(c.Claimed(claimed(rest[2 * left :]), begun, others, paused=bool(paused)))
+
+    return learn
+
+
+def _expired(answers: Iterator[Any], found: list[Any]) -> None:
+    ended, first = next(answers)
+    found.append(c.Expired(ended, score(first) if first else None))
+
+
+_ADD: Final[dict[type, Callable[[Request, Any], None]]] = {
+    c.Put: Request._puts,
+    c.Cancel: Request._by_hand,
+    c.Reschedule: Request._by_hand,
+    c.Retry: Request._by_hand,
+    c.Delete: Request._by_hand,
+    c.Pause: Request._pause,
+    c.Purge: Request._purge,
+    c.Reserve: Request._reserve,
+    c.Claim: Request._claim,
+    c.Begin: Request._settle,
+    c.Ack: Request._settle,
+    c.Nack: Request._settle,
+    c.Release: Request._settle,
+    c.Touch: Request._settle,
+    c.Expire: Request._expire,
+    c.Announce: Request._announce,
+}

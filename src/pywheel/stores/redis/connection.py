@@ -1,0 +1,119 @@
+"""One connection to the server.
+
+redis-py connects: names, TLS, passwords. Commands are packed here and sent as they are: that is twice as fast as its
+client, and nothing is repeated by itself.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from redis.backoff import NoBackoff
+from redis.connection import Connection as _Tcp
+from redis.connection import SSLConnection as _Tls
+from redis.connection import UnixDomainSocketConnection as _Unix
+from redis.retry import Retry
+
+from .errors import translated, wrong
+from .place import Place
+from .scripts import Script
+
+__all__ = ["Connection", "encoded", "one"]
+
+_KEEPALIVE: Final = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3}  # s, s, times
+
+
+def one(value: bytes) -> bytes:
+    """Return an argument as it is sent."""
+    return b"$%d\r\n%b\r\n" % (len(value), value)
+
+
+def encoded(values: Sequence[bytes]) -> bytes:
+    """Return some arguments as they are sent."""
+    return b"".join([b"$%d\r\n%b\r\n" % (len(value), value) for value in values])
+
+
+class Connection:
+    """A connection to the server. For one thread at a time. After any error but a refusal it is of no use."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        kind: Any = _Unix if "path" in place.options else _Tls if place.secure else _Tcp
+        limits: dict[str, Any] = {"socket_timeout": place.timeout, "socket_connect_timeout": place.timeout}
+        if kind is not _Unix:
+            options = {getattr(socket, name): value for name, value in _KEEPALIVE.items() if hasattr(socket, name)}
+            limits |= {"socket_keepalive": True, "socket_keepalive_options": options}
+        with translated(place):
+            # RESP2: what comes unasked comes on a connection that listens, and nowhere else.
+            password = place.address.password
+            self._redis = kind(**place.options, **limits, password=password, protocol=2, retry=Retry(NoBackoff(), 0))
+            self._redis.connect()
+        self.over = False
+        self.facts: Mapping[str, str] = {}
+        """What the server said of itself at the beginning."""
+
+    def call(self, *parts: bytes) -> Any:
+        """Return what the server answers to a command. StoreAway if that is not known."""
+        with translated(self._place):
+            return self._call(b"*%d\r\n%b" % (len(parts), encoded(parts)))
+
+    def _call(self, command: bytes) -> Any:
+        if self.over:  # redis-py would connect anew
+            raise wrong.ConnectionError("the connection was closed")
+        try:
+            self._redis.send_packed_command((command,), check_health=False)
+            return self._redis.read_response()
+        except wrong.ResponseError:
+            raise
+        except BaseException:  # an interrupt too: the answer would be taken for that to the next command
+            self.close()
+            raise
+
+    def run(self, script: Script, prefix: bytes, count: int, arguments: bytes) -> Any:
+        """Return what a script answers to so many encoded arguments; it is loaded if the server does not know it."""
+        command = b"*%d\r\n$7\r\nEVALSHA\r\n$40\r\n%b\r\n$1\r\n1\r\n$%d\r\n%b\r\n%b" % (
+            4 + count,
+            script.sha,
+            len(prefix),
+            prefix,
+            arguments,
+        )
+        with translated(self._place):
+            try:
+                return self._call(command)
+            except wrong.NoScriptError:
+                self._call(b"*3\r\n%b" % encoded((b"SCRIPT", b"LOAD", script.text)))
+                return self._call(command)
+
+    # ---- listening --------------------------------------------------------------------------------------------------
+
+    def subscribe(self, *channels: bytes) -> None:
+        """Listen to channels from now on."""
+        with translated(self._place):
+            command = b"*%d\r\n%b" % (1 + len(channels), encoded((b"SUBSCRIBE", *channels)))
+            self._redis.send_packed_command((command,), check_health=False)
+            for _ in channels:
+                self._redis.read_response()
+
+    def heard(self) -> list[bytes]:
+        """Return the messages that came since, without waiting. StoreAway if the connection broke."""
+        messages = []
+        with translated(self._place):
+            if self.over:
+                raise wrong.ConnectionError("the connection was closed")
+            while self._redis.can_read(timeout=0):
+                answer = self._redis.read_response()
+                if isinstance(answer, list) and answer[0] == b"message":
+                    messages.append(answer[2])
+        return messages
+
+    def fileno(self) -> int:
+        """Return the descriptor that becomes readable when something comes."""
+        return int(self._redis._sock.fileno())
+
+    def close(self) -> None:
+        """Close it; a forked child only lets go of it."""
+        self.over = True
+        self._redis.disconnect()

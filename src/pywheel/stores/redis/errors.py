@@ -1,0 +1,92 @@
+"""What the errors of redis-py, and of sockets, are called here."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Final
+
+from redis import exceptions as wrong
+
+from ..._errors import (
+    NotAStore,
+    PywheelError,
+    StoreAway,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+)
+from .place import Place
+
+__all__ = ["translated", "wrong"]
+
+_Kind = tuple[type[StoreError], str]
+_PASSWORD: Final[_Kind] = (NotAStore, "refuses the user name or password: write redis://user:password@host")
+_RIGHTS: Final[_Kind] = (NotAStore, "grants the user too few rights ({text}): docs/stores-redis.md has those needed")
+_FULL: Final[_Kind] = (StoreFull, "has reached its maxmemory: purge finished jobs, or raise it")
+_REPLICA: Final[_Kind] = (StoreReadOnly, "is a replica, and cannot be written to: give the address of its master")
+_LATER: Final[_Kind] = (StoreAway, "cannot serve now ({text})")
+_ELSEWHERE: Final[_Kind] = (NotAStore, "is a node of a cluster that has the store elsewhere ({text}): go there")
+
+_CLASSES: Final[dict[type[Exception], _Kind]] = {  # the first that fits
+    wrong.AuthenticationError: _PASSWORD,
+    wrong.AuthorizationError: _PASSWORD,
+    wrong.AuthenticationWrongNumberOfArgsError: _PASSWORD,
+    wrong.NoPermissionError: _RIGHTS,
+    wrong.OutOfMemoryError: _FULL,
+    wrong.ReadOnlyError: _REPLICA,
+    wrong.BusyLoadingError: (StoreAway, "is loading its data: it answers when that is done"),
+    wrong.TimeoutError: (StoreAway, "did not answer within {limit:g} s: see whether it is overloaded"),
+    TimeoutError: (StoreAway, "did not answer within {limit:g} s: see whether it is overloaded"),
+}
+_WORDS: Final[dict[str, _Kind]] = {  # that an answer begins with
+    "OOM": _FULL,
+    "READONLY": _REPLICA,
+    "NOAUTH": _PASSWORD,
+    "WRONGPASS": _PASSWORD,
+    "NOPERM": _RIGHTS,
+    "MISCONF": (StoreFull, "cannot write to its disk, and takes no more ({text})"),
+    "NOREPLICAS": (StoreReadOnly, "has too few replicas to take writes: see min-replicas-to-write"),
+    "BUSY": (StoreBusy, "is busy with somebody's script: try again, or end that by SCRIPT KILL"),
+    "WRONGTYPE": (NotAStore, "has other data under this prefix: give another one, ?prefix=name"),
+    **dict.fromkeys(("MASTERDOWN", "LOADING", "CLUSTERDOWN", "TRYAGAIN"), _LATER),
+    **dict.fromkeys(("MOVED", "ASK", "CROSSSLOT"), _ELSEWHERE),
+}
+
+
+class translated:  # noqa: N801  (it is used like a function)
+    """Raises the errors of redis-py and of sockets as those of a store. A class: a generator costs thrice as much."""
+
+    __slots__ = ("_place",)
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, wrong.RedisError | OSError) and not isinstance(error, PywheelError):
+            raise _ours(error, self._place) from None
+
+
+def _ours(error: Exception, place: Place) -> StoreError:
+    """Return an error as a store's: one line that says what to do, without passwords."""
+    text = place.address.hide(error)
+    kind, message = _found(error, text)
+    return kind(f"{place.server} {message.format(text=text, limit=place.timeout)}")
+
+
+def _found(error: Exception, text: str) -> _Kind:
+    for known, kind in _CLASSES.items():
+        if isinstance(error, known):
+            return kind
+    if isinstance(error, wrong.ConnectionError | OSError):
+        if "CERTIFICATE_VERIFY" in text:
+            return NotAStore, "has a certificate that is not trusted ({text}): give ssl_ca_certs=FILE, or its name"
+        return StoreAway, "is away ({text}): start it, or check the address"
+    if "DB index" in text:
+        return NotAStore, "has no database of this number ({text})"
+    return _WORDS.get(text.partition(" ")[0], (StoreError, "says: {text}"))

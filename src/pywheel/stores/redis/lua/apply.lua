@@ -1,0 +1,24 @@
+-- Commands in order: the name of each kind, then its arguments. Claims are remembered without their bodies.
+if latest == REQUEST then
+    local outcomes = remembered()
+    for place, outcome in ipairs(outcomes) do
+        if type(outcome) == 'table' and outcome[1] == 'claim' then
+            outcomes[place] = claimed_again(outcome[3], outcome[2])
+        elseif type(outcome) == 'table' and outcome[1] == 'reserve' then
+            outcomes[place] = claimed_again(outcome[2], {})
+        end
+    end
+    return {micros, latest, first_lease(), outcomes}
+end
+local outcomes, kept, at = {}, {}, 4
+while at <= #ARGV do
+    local outcome, next, instead = commands[ARGV[at]](at + 1)
+    outcomes[#outcomes + 1] = outcome
+    kept[#kept + 1] = instead or outcome
+    flush()
+    at = next
+end
+keep_all()
+tell_all()
+remember(kept)
+return {micros, latest, first_lease(), outcomes}

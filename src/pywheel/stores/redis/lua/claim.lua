@@ -1,0 +1,206 @@
+-- Claims. ARGV[at]: topic, worker, ttr, max_attempts, jitter, slack, hold, how many backoffs, and these.
+local function terms_at(at)
+    local terms = {
+        topic = ARGV[at], worker = ARGV[at + 1], ttr = tonumber(ARGV[at + 2]), most = tonumber(ARGV[at + 3]),
+        jitter = tonumber(ARGV[at + 4]), slack = tonumber(ARGV[at + 5]), hold = tonumber(ARGV[at + 6]), backoff = {},
+    }
+    local some = tonumber(ARGV[at + 7])
+    for number = 1, some do
+        terms.backoff[number] = tonumber(ARGV[at + 7 + number])
+    end
+    if terms.jitter > 0 then
+        math.randomseed(micros % 4294967296)
+    end
+    return terms, at + 8 + some
+end
+
+local function backoff_of(terms, attempt)
+    local delay = terms.backoff[math.min(math.max(attempt, 1), #terms.backoff)]
+    if not delay then
+        return 0
+    end
+    if terms.jitter > 0 then
+        delay = math.floor(delay * (1 + terms.jitter * (2 * math.random() - 1)) + 0.5)
+    end
+    return math.max(delay, 0)
+end
+
+-- Receipts given out before a restart that lost some are never given out again: claims go on from the next thousand.
+local base
+local function new_claim(state)
+    base = base or tonumber(call('HGET', P .. ':run', 'base') or 0)
+    if state[CLAIMS] < base then
+        state[FORGIVEN] = state[FORGIVEN] + base - state[CLAIMS]
+        state[CLAIMS] = base
+    end
+    state[CLAIMS] = state[CLAIMS] + 1
+end
+
+-- Claims a job; appends to `reply` what the worker gets of it.
+local function start(b, job, due, terms, begun, reply)
+    local _, key, ttr, most = read_job(job)
+    local state = states[b] or {DELAYED, terms.topic, key, due, 0, 0, NEVER_LOST, false}
+    make_history(b, state)
+    new_claim(state)
+    local attempt = state[CLAIMS] - state[FORGIVEN]
+    if not ttr or ttr == 0 then
+        ttr = terms.ttr
+    end
+    if not most or most == 0 then
+        most = terms.most
+    end
+    state[STATE], state[DUE], state[ATTEMPT], state[BEGUN] = RUNNING, due, attempt, begun and 1 or 0
+    state[LEASE] = now + (begun and ttr + terms.slack or terms.hold)
+    state[MOST], state[BACKOFF], state[STARTED], state[WORKER] = most, backoff_of(terms, attempt), now, terms.worker
+    remove(delayed_of(terms.topic), b)
+    add(LEASES, state[LEASE], b)
+    keep(b, state)
+    local size = #reply
+    reply[size + 1], reply[size + 2], reply[size + 3], reply[size + 4] = b, due, state[CLAIMS], attempt
+    reply[size + 5], reply[size + 6], reply[size + 7], reply[size + 8] = state[LEASE], state[LOST], state[ERROR], job
+end
+
+-- What is kept of a claim in case it is asked for again: no bodies, but where they are.
+local function receipts_of(reply, from)
+    local kept = {}
+    for place = from, #reply, 8 do
+        kept[#kept + 1] = reply[place]
+        kept[#kept + 1] = reply[place + 2]
+    end
+    return kept
+end
+
+-- Returns the same claims again, as far as they still hold.
+local function claimed_again(kept, reply)
+    for place = 1, #kept, 2 do
+        local b, state = kept[place], state_of(kept[place])
+        if state and state[STATE] == RUNNING and state[CLAIMS] == kept[place + 1] then
+            for _, value in ipairs({b, state[DUE], state[CLAIMS], state[ATTEMPT], state[LEASE], state[LOST], state[ERROR],
+                call('HGET', of_job(b), b)}) do
+                reply[#reply + 1] = value
+            end
+        end
+    end
+    return reply
+end
+
+function commands.reserve(at)
+    local terms, place = terms_at(at)
+    local limit = tonumber(ARGV[place])
+    settle_all_over()
+    local reply = {}
+    if limit > 0 and call('HGET', P .. ':t', terms.topic) == '' then
+        local due = call('ZRANGE', delayed_of(terms.topic), '-inf', now, 'BYSCORE', 'LIMIT', 0, limit, 'WITHSCORES')
+        local ids = {}
+        for number = 1, #due, 2 do
+            ids[#ids + 1] = due[number]
+        end
+        states_of(ids)
+        local jobs = values(':j:', ids)
+        for number, b in ipairs(ids) do
+            start(b, jobs[number], tonumber(due[2 * number]), terms, true, reply)
+        end
+        flush()
+    end
+    return reply, place + 1, {'reserve', receipts_of(reply, 1)}
+end
+
+-- Returns the ids of a claim that are delayed, with when they are due, in order.
+local function delayed_among(topic, ids)
+    local due, found = {}, {}
+    local missing = {}
+    for place, score in ipairs(scores(delayed_of(topic), ids)) do
+        if score then
+            due[ids[place]] = tonumber(score)
+            found[#found + 1] = ids[place]
+        else
+            missing[#missing + 1] = ids[place]
+        end
+    end
+    local over = {}
+    for place, score in ipairs(scores(LEASES, missing)) do
+        local b = missing[place]
+        if score and tonumber(score) <= now and state_of(b)[TOPIC] == topic and settle_lost(b, state_of(b)) then
+            over[#over + 1] = b
+        end
+    end
+    if #over > 0 then
+        flush()
+        for place, score in ipairs(scores(delayed_of(topic), over)) do
+            if score then
+                due[over[place]] = tonumber(score)
+                found[#found + 1] = over[place]
+            end
+        end
+    end
+    local function before(one, other)
+        return due[one] < due[other] or (due[one] == due[other] and one < other)
+    end
+    for place = 2, #found do
+        if not before(found[place - 1], found[place]) then
+            table.sort(found, before)
+            break
+        end
+    end
+    return found, due
+end
+
+-- Then: begin, suspects, bytes, and the ids, 6 bytes each. Bodies are read a few at a time: some may be large.
+function commands.claim(at)
+    local terms, place = terms_at(at)
+    local begin, suspects, most = tonumber(ARGV[place]), tonumber(ARGV[place + 1]), tonumber(ARGV[place + 2])
+    local packed = ARGV[place + 3]
+    place = place + 4
+    local paused = call('HGET', P .. ':t', terms.topic)
+    if paused ~= '' then
+        local reply = {paused and 1 or 0, 0, 0}
+        return reply, place, {'claim', reply, {}}
+    end
+    local ids = {}
+    for first = 1, #packed, 6 do
+        ids[#ids + 1] = sub(packed, first, first + 5)
+    end
+    local found, due = delayed_among(terms.topic, ids)
+    states_of(found)
+    local taken, begun, left, full = {}, 0, {}, false
+    local jobs, first, last = {}, 0, 0
+    for place, b in ipairs(found) do
+        local state = states[b]
+        local lost = state and state[LOST] or NEVER_LOST
+        if full or due[b] > now or (lost ~= NEVER_LOST and (begun >= begin or (lost == LOST_BEGUN and suspects <= 0))) then
+            left[#left + 1] = b
+        else
+            if place > last then
+                first, last = place, math.min(place + 31, #found)
+                jobs = values(':j:', {unpack(found, first, last)})
+            end
+            local job = jobs[place - first + 1]
+            local _, _, _, _, size = read_job(job)
+            if size > most and #taken > 0 then
+                full = true
+                left[#left + 1] = b
+            else
+                local begins = begun < begin
+                start(b, job, due[b], terms, begins, taken)
+                most = most - size
+                if begins then
+                    begun = begun + 1
+                end
+                if lost == LOST_BEGUN then
+                    suspects = suspects - 1
+                end
+            end
+        end
+    end
+    flush()
+    local reply = {0, begun, #left}
+    for _, b in ipairs(left) do
+        reply[#reply + 1] = b
+        reply[#reply + 1] = due[b]
+    end
+    local kept = {unpack(reply, 1, 3)}
+    for number = 1, #taken do
+        reply[#reply + 1] = taken[number]
+    end
+    return reply, place, {'claim', kept, receipts_of(taken, 1)}
+end

@@ -1,0 +1,90 @@
+-- Puts of jobs with keys, or with a nonce. ARGV[at]: the nonce with an n before it or '', how many; for each: topic, when, what, its key with a k before it or '', and how:
+-- r to replace or n, then the receipt of its parent, if any, in 10 bytes. All are stored, or none.
+local function yields(holder, how)
+    local state = state_of(holder)
+    if not state or state[STATE] ~= RUNNING then
+        return sub(how, 1, 1) == 'r'
+    end
+    return #how == 11 and sub(how, 2, 7) == holder and struct.unpack('>I4', how, 8) == state[CLAIMS]
+end
+
+-- Returns the refusal of a put, or nil: what is wrong, the job that has the key, and the place of the job put.
+local function refusal(at, count)
+    local seen = {}
+    for place = 1, count do
+        local topic, key, how = ARGV[at], ARGV[at + 3], ARGV[at + 4]
+        if key ~= '' then
+            local name = #topic .. ':' .. topic .. key
+            if seen[name] then
+                if sub(how, 1, 1) ~= 'r' then
+                    return {KEY_TAKEN_TWICE, 0, place - 1}
+                end
+            else
+                seen[name] = true
+                local holder = holder_of(topic, sub(key, 2))
+                if holder and not yields(holder, how) then
+                    return {EXISTS, number(holder), place - 1}
+                end
+            end
+        end
+        at = at + 5
+    end
+    return nil
+end
+
+local function replace(b, topic, due, job)
+    call('HSET', of_job(b), b, sub(call('HGET', of_job(b), b), 1, 6) .. job)
+    move(b, topic, due)
+end
+
+local function store(topic, due, job, key)
+    local holder = key and call('HGET', holders_of(topic), key)
+    if holder then
+        local state = state_of(holder)
+        if not state or state[STATE] ~= RUNNING then
+            replace(holder, topic, due, job)
+            return number(holder)
+        end
+        call('ZADD', former_of(topic, key), number(holder), holder) -- it hands its key on
+    end
+    local id = call('INCR', P .. ':n')
+    local b = bid(id)
+    note_chunk(id, b)
+    call('HSET', of_job(b), b, CREATED .. job)
+    call('HSETNX', P .. ':t', topic, '')
+    call('ZADD', delayed_of(topic), due, b)
+    if key then
+        call('HSET', holders_of(topic), key, b)
+    end
+    tell(topic, b, due)
+    return id
+end
+
+function commands.put_keyed(at)
+    local nonce, count = sub(ARGV[at], 2), tonumber(ARGV[at + 1])
+    at = at + 2
+    local known = nonce ~= '' and call('HGET', NONCES, nonce)
+    if known then
+        return cmsgpack.unpack(known), at + 5 * count
+    end
+    local refused = refusal(at, count)
+    if refused then
+        return refused, at + 5 * count
+    end
+    local ids = {}
+    for place = 1, count do
+        local key = ARGV[at + 3] ~= '' and sub(ARGV[at + 3], 2) or nil
+        ids[place] = store(ARGV[at], due_at(ARGV[at + 1]), ARGV[at + 2], key)
+        at = at + 5
+    end
+    if nonce ~= '' then
+        call('HSET', NONCES, nonce, cmsgpack.pack(ids))
+        call('ZADD', NONCES_BY_TIME, now, nonce)
+        forget_nonces(NONCES_FORGOTTEN)
+    end
+    return ids, at
+end
+
+function commands.put(at)
+    return put_plain(at)
+end

@@ -1,0 +1,2 @@
+-- When the first lease may be over.
+return {micros, first_lease()}

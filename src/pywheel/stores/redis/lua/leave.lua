@@ -1,0 +1,3 @@
+-- A worker goes. ARGV: now, worker.
+gone(ARGV[2])
+return {micros}

@@ -1,0 +1,178 @@
+-- Changing jobs by hand.
+
+-- Returns a job with a lease that is over settled: its id and state, and topic and key; the state is false without claims.
+local function settled(ref)
+    local b = find(ref)
+    if not b then
+        return nil
+    end
+    local state = state_of(b)
+    if settle_lost(b, state) then
+        flush()
+    end
+    if state then
+        return b, state, state[TOPIC], state[KEY]
+    end
+    local topic, key = read_job(call('HGET', of_job(b), b))
+    return b, false, topic, key
+end
+
+local function waiting(ref)
+    local b, state, topic, key = settled(ref)
+    if b and (not state or state[STATE] == DELAYED) then
+        return b, state, topic, key
+    end
+    return nil
+end
+
+function commands.cancel(at)
+    local b, state, topic, key = waiting(ARGV[at])
+    if not b then
+        return 0, at + 1
+    end
+    local due = tonumber(call('ZSCORE', delayed_of(topic), b))
+    state = state or {DELAYED, topic, key, due, 0, 0, NEVER_LOST, false}
+    make_history(b, state)
+    new_claim(state)
+    state[DUE], state[FORGIVEN] = due, state[FORGIVEN] + 1
+    state[ATTEMPT], state[OUTCOME], state[ENDED], state[WHY] = 0, WAS_CANCELLED, now, false
+    state[CLAIM], state[STARTED], state[WORKER] = state[CLAIMS], false, false
+    remove(delayed_of(topic), b)
+    finish(b, state, CANCELLED, now)
+    keep(b, state)
+    flush()
+    return 1, at + 1
+end
+
+local function move(b, topic, due)
+    tell(topic, b, math.min(due, tonumber(call('ZSCORE', delayed_of(topic), b))))
+    call('ZADD', delayed_of(topic), due, b)
+end
+
+function commands.reschedule(at)
+    local b, _, topic = waiting(ARGV[at])
+    if b then
+        move(b, topic, due_at(ARGV[at + 1]))
+    end
+    return b and 1 or 0, at + 2
+end
+
+-- Returns the live job that has a key.
+local function holder_of(topic, key)
+    local b = call('HGET', holders_of(topic), key)
+    if b and settle_lost(b, state_of(b)) then
+        flush()
+        b = call('HGET', holders_of(topic), key)
+    end
+    return b or nil
+end
+
+function commands.retry(at)
+    local b, state, topic, key = settled(ARGV[at])
+    if not state or state[STATE] < DONE then
+        return 0, at + 2
+    end
+    if key then
+        local holder = holder_of(topic, key)
+        if holder then
+            return {EXISTS, number(holder)}, at + 2
+        end
+        call('HSET', holders_of(topic), key, b)
+        call('ZREM', former_of(topic, key), b)
+    end
+    call('ZREM', finished_of(state[STATE], topic), b)
+    state[STATE], state[FORGIVEN], state[LOST] = DELAYED, state[CLAIMS], NEVER_LOST
+    keep(b, state)
+    local due = due_at(ARGV[at + 1])
+    call('ZADD', delayed_of(topic), due, b)
+    tell(topic, b, due)
+    return 1, at + 2
+end
+
+-- Forgets a job that is not running.
+local function forget(b, state, topic, key)
+    call('ZREM', state and state[STATE] >= DONE and finished_of(state[STATE], topic) or delayed_of(topic), b)
+    if key then
+        if call('HGET', holders_of(topic), key) == b then
+            call('HDEL', holders_of(topic), key)
+        else
+            call('ZREM', former_of(topic, key), b)
+        end
+    end
+    if state then
+        call('HDEL', of_state(b), b)
+        call('DEL', history_of(b))
+    end
+    states[b], changed[b] = false, nil
+    call('HDEL', of_job(b), b)
+    if call('EXISTS', of_job(b)) == 0 then
+        local last = bid(tonumber(call('GET', P .. ':n')))
+        if sub(last, 1, 5) ~= sub(b, 1, 5) then -- more jobs may come into that one
+            call('ZREM', P .. ':x', sub(b, 1, 5))
+        end
+    end
+end
+
+function commands.delete(at)
+    local b, state, topic, key = settled(ARGV[at])
+    if not b or (state and state[STATE] == RUNNING) then
+        return 0, at + 1
+    end
+    forget(b, state, topic, key)
+    return 1, at + 1
+end
+
+function commands.pause(at)
+    local topic, paused = ARGV[at], ARGV[at + 1] == '1'
+    local before = call('HGET', P .. ':t', topic)
+    local was = before and before ~= ''
+    local changes = (was or false) ~= paused
+    if changes then
+        local stirred = call('INCR', P .. ':y')
+        call('HSET', P .. ':t', topic, paused and stirred or '')
+        call('PUBLISH', P .. ':bell', 'pause')
+    elseif not before then
+        call('HSET', P .. ':t', topic, '')
+    end
+    return changes and 1 or 0, at + 2
+end
+
+-- Forgets up to so many nonces that are old enough: jobs/commands.py says when they are.
+local NONCES_KEPT, NONCES_FORGOTTEN = 31 * 86400000, 10
+local NONCES, NONCES_BY_TIME = P .. ':w', P .. ':u'
+local function forget_nonces(limit)
+    local old = call('ZRANGE', NONCES_BY_TIME, '-inf', now - NONCES_KEPT, 'BYSCORE', 'LIMIT', 0, limit)
+    each_part('ZREM', NONCES_BY_TIME, old)
+    each_part('HDEL', NONCES, old)
+end
+
+-- ARGV[at]: state, age, limit, and the topic with a t before it, or ''.
+function commands.purge(at)
+    local of, until_, left = tonumber(ARGV[at]), now - tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+    local topics = ARGV[at + 3] == '' and call('HKEYS', P .. ':t') or {sub(ARGV[at + 3], 2)}
+    if left > 0 then
+        forget_nonces(left)
+    end
+    if of == DEAD then
+        settle_all_over()
+    end
+    local gone = 0
+    if of < DONE then
+        return 0, at + 4
+    end
+    for _, topic in ipairs(topics) do
+        while left > 0 do
+            local some = math.min(left, 500)
+            local ids = call('ZRANGE', finished_of(of, topic), '-inf', until_, 'BYSCORE', 'LIMIT', 0, some)
+            states_of(ids)
+            for _, b in ipairs(ids) do
+                forget(b, states[b], topic, states[b][KEY])
+            end
+            gone, left = gone + #ids, left - #ids
+            if #ids < some then
+                break
+            end
+        end
+    end
+    return gone, at + 4
+end

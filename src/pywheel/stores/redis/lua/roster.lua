@@ -1,0 +1,2 @@
+-- Who is there.
+return {micros, first_lease(), call('GET', P .. ':v') or '', now, call('HGETALL', P .. ':b'), call('HGETALL', P .. ':m')}

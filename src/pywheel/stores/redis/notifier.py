@@ -1,0 +1,273 @@
+"""The ear of one worker: a connection that listens to its bell, and what it tells the others, once a second.
+
+Whom a change concerns the scripts find in the store: there each worker keeps which shards it owns, as far as it knows
+who is there, and up to which due time it wants hints. It says so before it reads, so what it does not read it is told.
+It may be told more than it wants, as it is slow to say that it wants less: what is too much is left out here.
+"""
+
+from __future__ import annotations
+
+import selectors
+from collections.abc import Sequence
+from contextlib import suppress
+from secrets import token_hex
+from typing import TYPE_CHECKING, Final
+
+from ..._errors import StoreAway, StoreClosed, StoreError
+from ...jobs.job import Due, shard_of
+from ..notifier import Hints, Member, Notifier
+from .presence import SILENT, Roster
+from .records import from_id, number, score
+from .scripts import BEAT, HEAR, LEAVE, LISTEN
+from .waker import Waker
+
+if TYPE_CHECKING:
+    from .connection import Connection
+    from .store import RedisStore
+
+__all__ = ["RedisNotifier"]
+
+_BEAT: Final = 0.95  # seconds between beats; half of it if it has fallen behind, or caught up
+_AHEAD: Final = 30_000  # ms by which more is heard than was asked for: then the horizon need not be told each time
+_WASTED: Final = 100  # hints that nobody wanted, after which the horizon is told as it is
+_TRIES: Final = 5
+
+
+class RedisNotifier(Notifier):
+    """One thread uses it, the worker's; `wake`, `ring` and `close` may come from any."""
+
+    silent = SILENT
+
+    def __init__(self, store: RedisStore, name: str) -> None:
+        self.worker = f"{name}@{token_hex(6)}"
+        self._name = self.worker.encode()
+        self._store = store
+        self._presence = store.presence
+        self._closed = False
+        self._horizon = -1
+        self._told: tuple[int, dict[str, int], bytes] | None = None  # horizon, masks, version of the roster
+        self._reload = False
+        self._rung = False
+        self._wasted = 0
+        self._beat_at = -_BEAT
+        self._behind = 0
+        self._waker = Waker()
+        self._ear: Connection | None = None
+        try:
+            self._listen()
+            self._read = self._stopped = self._take_hints()[0]
+        except BaseException:
+            self.close()
+            raise
+        with self._presence.lock:
+            self._presence.listening.add(self)
+
+    def _over(self) -> bool:
+        return self._closed or self._presence.closed
+
+    # ---- what it says -----------------------------------------------------------------------------------------------
+
+    def publish(self, horizon: int) -> None:
+        """Set the horizon. No query as long as more is heard anyway, and not much of it in vain."""
+        self._horizon = horizon
+        if not self._over():
+            self._tell(self._roster())
+
+    def _tell(self, roster: Roster) -> None:
+        """Let the scripts know what is to be heard here."""
+        for _ in range(_TRIES):
+            if self.worker not in roster.topics:
+                self._told = None
+                return
+            masks = roster.masks(self.worker)
+            if self._told is not None:
+                horizon, said, version = self._told
+                enough = self._horizon <= horizon and (self._wasted < _WASTED or horizon - self._horizon < _AHEAD)
+                if enough and said == masks and version == roster.version:
+                    return
+            far = self._horizon if self._wasted >= _WASTED or self._horizon < 0 else self._horizon + _AHEAD
+            self._wasted = 0
+            arguments = [self._name, number(far)]
+            for topic, mask in masks.items():
+                arguments += (topic.encode(), number(mask))
+            version = self._store.run(HEAR, arguments)[1]
+            self._told = (far, masks, roster.version)
+            if version == roster.version:
+                return
+            roster = self._store.roster()
+
+    def beat(self, behind: int) -> None:
+        """Show that this worker works, and see who else does: a query a second."""
+        if self._over():
+            return
+        if self._ear is None:
+            self._listen()
+        now = self._presence.clock.time()
+        passed, changed = now - self._beat_at, (behind > 0) - (behind < 0) != (self._behind > 0) - (self._behind < 0)
+        if passed < (_BEAT / 4 if changed else _BEAT):
+            return
+        self._say(behind, now)
+
+    def _say(self, behind: int, now: float) -> None:
+        roster = self._presence.roster
+        version = roster.version if roster is not None else b"-"
+        answer = self._store.run(BEAT, [self._name, number(behind), number(self._stopped), version])
+        _, _, version, at, beats, members, before, hints = answer
+        self._beat_at, self._behind = now, behind
+        roster = self._presence.learn(version, at, beats, members)
+        if before is not None and abs(at - before) > SILENT * 1000:
+            self._read_all()  # others have owned its shards
+        if hints:
+            self._rung = True  # the bell may have been lost
+        self._tell(roster)
+
+    def ring(self, worker: str) -> None:
+        """Wake another worker."""
+        if not self._over():
+            with suppress(StoreError):
+                self._store.call(b"PUBLISH", self._bell(worker.encode()), b"ring")
+
+    def quiet(self) -> None:
+        """Say that nothing starts here any more of what was paused when `hints` said so."""
+        self._stopped = self._read
+        if not self._over():
+            self._say(self._behind, self._presence.clock.time())
+
+    # ---- what it hears ----------------------------------------------------------------------------------------------
+
+    def members(self) -> tuple[Member, ...]:
+        """Return all workers that have announced topics, by name."""
+        self._open()
+        return self._roster().members()
+
+    def _roster(self) -> Roster:
+        roster = self._presence.roster
+        return self._store.roster() if roster is None or self._presence.stale else roster
+
+    def hints(self) -> Hints:
+        """Return what changed since the last call."""
+        self._open()
+        reload, self._reload = self._reload, False
+        try:
+            stirred, missed, found = self._take_hints()
+            roster = self._roster()
+        except BaseException:
+            self._reload = True  # what was taken may be lost
+            raise
+        reload |= missed or stirred != self._read
+        self._read = stirred
+        return Hints(self._mine(found, roster), reload)
+
+    def _take_hints(self) -> tuple[int, bool, Sequence[bytes]]:
+        _, _, version, stirred, missed, found = self._store.run(LISTEN, [self._name])
+        self._presence.seen(version)
+        return stirred, bool(missed), found
+
+    def _mine(self, found: Sequence[bytes], roster: Roster) -> list[Due]:
+        """Return the jobs that are told, each once, as far as they are this worker's and it looks so far."""
+        names: dict[bytes, tuple[str, tuple[str, ...]]] = {}
+        mine: dict[int, Due] = {}
+        told = iter(found)
+        for topic, packed, was, due in zip(told, told, told, told, strict=True):
+            if topic not in names:
+                name = topic.decode()
+                names[topic] = name, roster.owners(name)
+            id = from_id(packed)
+            name, table = names[topic]
+            if score(was) <= self._horizon and table and table[shard_of(id)] == self.worker:
+                mine[id] = Due(score(due), id, name)
+            else:
+                self._wasted += 1
+        return list(mine.values())
+
+    def wait(self, seconds: float) -> bool:
+        """Return when rung or woken, or after so many seconds."""
+        if self._over():
+            return False
+        rung = self._hear(0)
+        if not rung:
+            rung = self._hear(0 if self._rung or self._reload else max(seconds, 0))
+        self._waker.drain()
+        rung |= self._rung
+        self._rung = False
+        return rung
+
+    def _hear(self, seconds: float) -> bool:
+        """Return whether the bell was rung within so many seconds."""
+        ear = self._ear
+        try:
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._waker, selectors.EVENT_READ)
+                if ear is not None:
+                    selector.register(ear, selectors.EVENT_READ)
+                selector.select(seconds)
+            messages = ear.heard() if ear is not None else []
+        except (StoreAway, ValueError, OSError):
+            self._deaf()
+            return True
+        if b"members" in messages:
+            self._presence.stale = True
+        return bool(messages)
+
+    def _deaf(self) -> None:
+        """The connection broke: some bells were not heard."""
+        if self._ear is not None:
+            self._ear.close()
+        self._ear = None
+        self._reload = True
+
+    def _listen(self) -> None:
+        """Connect, and listen to this worker's bell and to that for all."""
+        ear = self._store.server.fresh()
+        try:
+            ear.subscribe(self._bell(self._name), self._store.server.prefix + b":bell")
+        except BaseException:
+            ear.close()
+            raise
+        self._ear = ear
+        self._presence.stale = True
+
+    def _bell(self, worker: bytes) -> bytes:
+        return self._store.server.prefix + b":bell:" + worker
+
+    def renew(self) -> None:
+        """Read all again, and say all again: the server is another one, or has lost something. From any thread."""
+        self._told = None
+        self._beat_at = -_BEAT
+        self._read_all()
+        self.wake()
+
+    def _read_all(self) -> None:
+        self._reload = True
+        self._rung = True
+
+    def wake(self) -> None:
+        """End a wait."""
+        self._waker.wake()
+
+    # ---- life -------------------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        if self._over():
+            raise StoreClosed("the store was closed, or its worker has stopped: open another one")
+
+    def close(self) -> None:
+        """Stop listening, and be gone for the others."""
+        if self._closed:
+            return
+        self._closed = True
+        self._presence.listening.discard(self)
+        if self._ear is not None:
+            self._ear.close()
+        if not self._presence.closed:
+            with suppress(StoreError):
+                self._store.run(LEAVE, [self._name])
+                self._presence.stale = True
+        self._waker.close()
+
+    def after_fork(self) -> None:
+        """Let go of everything in a forked child: it is the parent's."""
+        self._closed = True
+        if self._ear is not None:
+            self._ear.close()
+        self._waker.close()

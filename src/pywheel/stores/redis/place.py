@@ -1,0 +1,87 @@
+"""Where a store on Redis is: what of its address is ours, and what is the client library's."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from ..._errors import NotAStore
+from ..address import Address, Host, flag, seconds
+
+__all__ = ["Place", "place"]
+
+_SECONDS: Final = 5.0
+_PORT: Final = 6379
+_LONGEST: Final = 200  # bytes of a prefix: it is part of every key
+
+
+def _prefix(text: str) -> str:
+    if not text or len(text.encode()) > _LONGEST or set(text) & set("{}"):
+        raise ValueError(f"a text of up to {_LONGEST} bytes without braces")
+    return text
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise ValueError("the number of a database")
+    return int(text)
+
+
+_OURS: Final = {
+    "prefix": _prefix,
+    "timeout": seconds,
+    "db": _number,
+    "ssl_check_hostname": flag,
+    "ssl_validate_ocsp": flag,
+}
+_DRIVER: Final = (
+    "client_name ssl_keyfile ssl_certfile ssl_cert_reqs ssl_ca_certs ssl_ca_path ssl_ca_data ssl_password "
+    "ssl_min_version ssl_ciphers"
+).split()
+
+
+class Place(NamedTuple):
+    """Where a store is, and how long one waits for its server."""
+
+    address: Address
+    secure: bool
+    prefix: str
+    timeout: float  # seconds
+    options: dict[str, Any]  # for a connection of redis-py, but for its class, its limits and the password
+
+    @property
+    def server(self) -> str:
+        """The server, for messages."""
+        return self.address.shown.partition("?")[0]
+
+
+def place(address: Address) -> Place:
+    """Take an address apart. NotAStore if it is none of a store on Redis."""
+    known, passed = address.split(_OURS, _DRIVER)
+    prefix, timeout = known.pop("prefix", "pywheel"), known.pop("timeout", _SECONDS)
+    given: dict[str, Any] = {**passed, **known}
+    if address.user is not None:
+        given["username"] = address.user
+    if address.scheme.endswith("+cluster"):
+        raise NotAStore(f"{address.shown}: give the address of one server; a store lives on one node of a cluster")
+    if address.scheme == "redis+unix":
+        if address.hosts or not address.path.strip("/"):
+            raise NotAStore(f"{address.shown} leads nowhere: write redis+unix:///path/to/redis.sock?db=0")
+        given["path"] = address.path
+    else:
+        _where(address, given)
+    secure = address.scheme == "rediss"
+    if secure and given.get("ssl_cert_reqs") != "none":
+        given.setdefault("ssl_check_hostname", True)  # as redis-py has it from 6 on
+    return Place(address, secure, prefix, timeout, given)
+
+
+def _where(address: Address, options: dict[str, Any]) -> None:
+    if len(address.hosts) > 1:
+        raise NotAStore(f"{address.shown}: give the address of one server")
+    host = address.hosts[0] if address.hosts else Host("localhost", None)
+    options["host"], options["port"] = host.name or "localhost", host.port or _PORT
+    if address.database:
+        try:
+            options["db"] = _number(address.database)
+        except ValueError as error:
+            raise NotAStore(f"{address.shown}: what stands after the / is {error}, such as 0") from None

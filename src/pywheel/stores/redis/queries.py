@@ -1,0 +1,110 @@
+"""Reading the store: one script each, or several where much is to be looked at, so that none takes long."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from ...jobs.checks import an_id
+from ...jobs.commands import Ref
+from ...jobs.job import Attempt, Counts, Due, Job, Topic
+from ..checks import clamped
+from ..contract import Filter, Span
+from . import records
+from .records import LAST, STATES, from_id, known, number, reference, score, to_id
+from .scripts import COUNTS, FIRST_DUES, GET, HISTORY, LIST, WINDOWS
+
+if TYPE_CHECKING:
+    from .store import RedisStore
+
+__all__ = ["counts", "first_dues", "get", "history", "jobs", "topics", "windows"]
+
+_PAGE: Final = 500  # jobs asked for at once
+_LOOKED: Final = 20_000  # places of a window that one script looks at
+
+
+def _time(store: RedisStore, answer: Sequence[int]) -> int:
+    """Return the time by which an answer was given."""
+    given = store._given
+    return answer[0] // 1000 if given is None else given.wall()
+
+
+def get(store: RedisStore, ref: Ref) -> Job | None:
+    """Return a job, or None."""
+    packed = reference(ref)
+    answer = store.run(GET, (packed or b"i" + to_id(0),))
+    found = records.listed(answer[1], _time(store, answer))
+    return found[0] if found else None
+
+
+def jobs(store: RedisStore, filter: Filter, after: int, limit: int) -> list[Job]:
+    """Return up to `limit` jobs behind an id that a filter means."""
+    limit, after = clamped(limit), min(max(clamped(after), 0), LAST)
+    loose = filter.due_from is not None or filter.due_until is not None or filter.error is not None
+    asked = (
+        b"" if filter.topic is None else b"t" + filter.topic.encode(),
+        b"" if filter.state is None else number(STATES.index(filter.state)),
+        b"" if filter.key is None else b"k" + filter.key.encode(),
+    )
+    found: list[Job] = []
+    more = 1
+    while more and len(found) < limit:
+        some = _PAGE if loose else min(limit - len(found), _PAGE)
+        answer = store.run(LIST, (to_id(after), number(some), *asked))
+        _, more, last, values = answer
+        after = from_id(last)
+        found += [job for job in records.listed(values, _time(store, answer)) if filter.fits(job)]
+    return found[: max(limit, 0)]
+
+
+def counts(store: RedisStore) -> dict[str, Counts]:
+    """Return the counts of each topic."""
+    return {topic.decode(): Counts(*numbers) for topic, _, *numbers in sorted(store.run(COUNTS)[1])}
+
+
+def topics(store: RedisStore) -> list[Topic]:
+    """Return all topics, by name."""
+    return sorted(Topic(topic.decode(), bool(paused)) for topic, paused, *_ in store.run(COUNTS)[1])
+
+
+def history(store: RedisStore, id: int) -> list[Attempt]:
+    """Return what was tried with a job."""
+    if not known(an_id(id)):
+        return []
+    return records.attempts(store.run(HISTORY, (to_id(id),))[1])
+
+
+def windows(store: RedisStore, spans: Sequence[Span], limit: int) -> list[Due]:
+    """Return delayed jobs, span by span, by (due, id)."""
+    limit = min(clamped(limit), 2**31)
+    found: list[Due] = []
+    store._open()
+    left = list(spans)
+    while left and len(found) < limit:
+        arguments = [number(limit - len(found)), number(_LOOKED)]
+        for topic, shards, (due, id), until in left:
+            arguments += (
+                topic.encode(),
+                number(shards),
+                number(due),
+                to_id(min(max(id, 0), LAST)),
+                number(until),
+            )
+        _, done, last, parts = store.run(WINDOWS, arguments)
+        for span, part in zip(left, parts, strict=False):
+            pairs = iter(part)
+            found += [Due(score(due), from_id(id), span.topic) for id, due in zip(pairs, pairs, strict=True)]
+        left = left[done:]
+        if left and len(parts) > done:
+            due, id = last
+            left[0] = left[0]._replace(after=(score(due), from_id(id)))
+    return found
+
+
+def first_dues(store: RedisStore, spans: Sequence[Span]) -> list[int | None]:
+    """Return the earliest due time beyond each span."""
+    arguments: list[bytes] = []
+    for topic, shards, _, until in spans:
+        arguments += (topic.encode(), number(shards), number(until))
+    found: list[int | None] = store.run(FIRST_DUES, arguments)[1]
+    return found

@@ -1,0 +1,50 @@
+"""The scripts, each of one step: put together from the files of ``lua/``."""
+
+from __future__ import annotations
+
+from hashlib import sha1
+from importlib.resources import files
+from typing import Final
+
+__all__ = ["Script"]
+
+
+class Script:
+    """A script, as the server knows it."""
+
+    __slots__ = ("leases", "sha", "text")
+
+    def __init__(self, *parts: str, flags: str = "", leases: bool = False) -> None:
+        self.leases = leases
+        """Whether its answer says when the first lease is over, second."""
+        texts = [
+            f"#!lua flags={flags}" if flags else "#!lua",
+            *((_FOLDER / f"{part}.lua").read_text() for part in parts),
+        ]
+        self.text: Final = "\n".join(texts).encode()
+        self.sha: Final = sha1(self.text, usedforsecurity=False).hexdigest().encode()
+
+
+_FOLDER: Final = files(__package__) / "lua"
+_WRITES = "base once hints put states transitions settle claim find manage keyed members announce apply".split()
+
+PUT: Final = Script("put_one", "base", "once", "hints", "put", "put_only")
+APPLY: Final = Script(*_WRITES)
+SETTLE: Final = Script(*_WRITES, flags="allow-oom")
+"""The same, also where there is no memory left: what was claimed can be settled, and what has finished be purged."""
+OPEN: Final = Script("base", "put", "open")
+
+BEAT: Final = Script("base", "members", "beat", flags="allow-oom", leases=True)
+HEAR: Final = Script("base", "members", "hear", flags="allow-oom")
+LISTEN: Final = Script("base", "listen", flags="allow-oom", leases=True)
+LEAVE: Final = Script("base", "members", "leave", flags="allow-oom")
+ROSTER: Final = Script("base", "roster", flags="no-writes", leases=True)
+QUIET: Final = Script("base", "quiet", flags="no-writes")
+LEASE: Final = Script("base", "lease", flags="no-writes", leases=True)
+
+GET: Final = Script("base", "states", "look", "find", "get", flags="no-writes")
+LIST: Final = Script("base", "states", "look", "list", flags="no-writes")
+HISTORY: Final = Script("base", "states", "history", flags="no-writes")
+COUNTS: Final = Script("base", "states", "look", "counts", flags="no-writes")
+WINDOWS: Final = Script("base", "windows", flags="no-writes")
+FIRST_DUES: Final = Script("base", "states", "first_dues", flags="no-writes")

@@ -1,0 +1,330 @@
+"""The store on a Redis or Valkey server, for any number of processes on any number of hosts."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import count
+from secrets import token_hex
+from typing import Any, Final
+
+from ..._errors import NotAStore, StoreAway, StoreClosed, StoreError, StoreTooNew
+from ...clock import Clock
+from ...jobs import commands as c
+from ...jobs.job import Attempt, Counts, Due, Job, Topic
+from ..address import Address
+from ..checks import sound
+from ..contract import Durability, Filter, Span, Store
+from ..group_commit import Commit, GroupCommit
+from ..notifier import Member, Notifier
+from ..server_clock import ServerClock
+from . import queries
+from .commands import Request
+from .connection import Connection, encoded
+from .notifier import RedisNotifier
+from .place import place
+from .presence import SILENT, Presence, Roster
+from .scripts import LEASE, OPEN, PUT, QUIET, ROSTER, Script
+from .server import CLOSED, Server
+
+__all__ = ["RedisStore"]
+
+_FORMAT: Final = b"pywheel 1"
+_KNOWN: Final = 1.5  # seconds for which the first lease is known, after an answer that said so
+_AGAIN: Final = 0.05  # seconds between tries to learn what became of a request
+_LOOK: Final = (0.005, 0.05)  # seconds between looks at who is quiet: the first, the longest
+_REMEMBERED: Final = 300.0  # seconds for which the server surely knows what this client asked last
+
+
+class RedisStore(Store):
+    """Jobs on a server. Each step is one script: all of it happens, or nothing, and others see it so.
+
+    What is durable when `apply` returns says the server's configuration: `durability`.
+    """
+
+    durability: Durability = "memory"
+
+    def __init__(self, address: Address, *, clock: Clock | None = None, create: bool = True) -> None:
+        found = place(address)
+        self.url, self.address = address.shown, address
+        self._given = clock
+        self._heard = ServerClock()
+        self.clock = clock or self._heard
+        self._create = create
+        self._limit = found.timeout
+        self._forked = False
+        self._renewing = threading.RLock()
+        self._begin()
+        self.presence = Presence(self.clock)
+        self._lease: tuple[float, int | None] = (-_KNOWN, None)  # when it was asked, and when the first lease is over
+        self._group_commit = GroupCommit(self._transact, _separate, 2 * found.timeout)
+        self.server = Server(found, self._met)
+        try:
+            connection = self.server.fresh()
+            self.durability = self.server.durability(connection)
+            self.server.give(connection)
+        except BaseException:
+            self.server.close()
+            raise
+        _STORES.add(self)
+
+    def __repr__(self) -> str:
+        return f"<RedisStore {self.url}>"
+
+    def _begin(self) -> None:
+        """Begin to ask, in this process."""
+        self._client = token_hex(8).encode()
+        self._numbers = count(1)
+        self._asked: tuple[float, int] = (-_REMEMBERED, 0)  # when the last request was answered, and its number
+
+    def _met(self, connection: Connection, run_id: str) -> None:
+        """Open the store on a server that was not met before, or that was started anew."""
+        may = b"1" if self._create else b"0"
+        found = connection.run(OPEN, self.server.prefix, 4, encoded((b"", _FORMAT, may, run_id.encode())))[1]
+        server = self.server.place.server
+        if not found:
+            raise NotAStore(f"there is no store at {server}: put a job first, or give the right address")
+        name, _, number = found.partition(b" ")
+        if name != b"pywheel" or not number.isdigit():
+            raise NotAStore(f"{server} has other data under this prefix: give another one, ?prefix=name")
+        if found != _FORMAT:
+            raise StoreTooNew(f"the store at {server} is of a newer version of pywheel: upgrade pywheel")
+        self._create = True
+        self._asked = (-_REMEMBERED, 0)
+        self._lease = (-_KNOWN, None)
+        self.presence.renewed()
+
+    # ---- asking -----------------------------------------------------------------------------------------------------
+
+    def _now(self) -> bytes:
+        """Return the time that scripts go by; empty for the server's."""
+        return b"" if self._given is None else b"%d" % self._given.wall()
+
+    def run(self, script: Script, arguments: Sequence[bytes] = ()) -> Any:
+        """Return what a script answers: one that may be run twice."""
+        self._open()
+        sent = time.monotonic()
+        answer = self.server.run(script, (self._now(), *arguments))
+        self._heard.heard(answer[0] / 1e6, sent, time.monotonic())
+        if script.leases:
+            self._learn_lease(sent, answer[1])
+        return answer
+
+    def call(self, *parts: bytes) -> Any:
+        """Return what the server answers to a plain command."""
+        self._open()
+        connection, _ = self.server.take()
+        try:
+            return connection.call(*parts)
+        finally:
+            self.server.give(connection)
+
+    def _learn_lease(self, sent: float, first: int | None) -> None:
+        if sent >= self._lease[0]:
+            self._lease = (sent, first)
+
+    # ---- writing ----------------------------------------------------------------------------------------------------
+
+    def apply(self, commands: Sequence[c.Command[Any]]) -> list[Any]:
+        """Apply commands in order; see the contract. Threads that come meanwhile share one script."""
+        self._open()
+        if not commands:
+            return []
+        return sound(commands, self._group_commit.apply)
+
+    def _transact(self, commands: Sequence[c.Command[Any]], until: float, commit: Commit | None) -> list[Any]:
+        """Apply the commands of one or more callers."""
+        self._open()
+        request = Request(commands)
+        if not request.count:  # every outcome is known
+            return request.outcomes(0 if request.script is PUT else ())
+        number = next(self._numbers)
+        head = encoded((self._now(), self._client, b"%d" % number))
+        asked = request.script, self.server.prefix, 3 + request.count, head + b"".join(request.arguments)
+        try:
+            if commit is None:
+                return request.outcomes(self._ask(number, asked, until))
+            return self._for_several(commit, lambda: request.outcomes(self._ask(number, asked, until)))
+        finally:
+            if request.announces:
+                self.presence.stale = True
+
+    def _for_several(self, commit: Commit, ask: Callable[[], list[Any]]) -> list[Any]:
+        """Ask for several callers, and note for them what came of it."""
+        commit.stored = None
+        try:
+            outcomes = ask()
+        except StoreError:
+            commit.stored = False
+            raise
+        except BaseException:  # an interrupt: the others are to learn what happened
+            with suppress(StoreError):
+                commit.outcomes = ask()
+                commit.stored = True
+            raise
+        commit.outcomes, commit.stored = outcomes, True
+        return outcomes
+
+    def _ask(self, number: int, asked: tuple[Script, bytes, int, bytes], until: float) -> Any:
+        """Return the answer to a request, which happens once, however often it must be sent.
+
+        StoreAway if nothing was sent, or if it is not known by the time limit what became of it.
+        """
+        limit = min(time.monotonic() + self._limit, until)
+        doubt: StoreAway | None = None
+        while True:
+            try:
+                connection, _ = self.server.take()
+            except StoreAway as error:
+                if doubt is None:
+                    raise
+                self._wait_in_doubt(error, limit)
+                continue
+            try:
+                sent = time.monotonic()
+                answer = connection.run(*asked)
+            except StoreAway as error:
+                doubt = error
+                if time.monotonic() >= limit:
+                    self._wait_in_doubt(error, limit)
+                continue
+            finally:
+                self.server.give(connection)
+            self._take_in(answer, sent, number)
+            return answer[-1]
+
+    def _wait_in_doubt(self, error: StoreAway, limit: float) -> None:
+        if time.monotonic() + _AGAIN >= limit:
+            raise StoreAway(f"{error}; whether what was asked last has happened is not known") from None
+        time.sleep(_AGAIN)
+
+    def _take_in(self, answer: Any, sent: float, number: int) -> None:
+        """Take in what an answer says beside the outcomes: the time, the first lease, and what the server remembers."""
+        now = time.monotonic()
+        self._heard.heard(answer[0] / 1e6, sent, now)
+        if len(answer) > 3:
+            self._learn_lease(sent, answer[2])
+        when, last = self._asked
+        if answer[1] < last and now - when < _REMEMBERED:
+            self.presence.renewed()  # it has forgotten what it answered: it lost the end of what was written
+        self._asked = (now, number)
+
+    # ---- reading ----------------------------------------------------------------------------------------------------
+
+    def get(self, ref: c.Ref) -> Job | None:
+        """Return a job, or None."""
+        return queries.get(self, ref)
+
+    def jobs(self, filter: Filter, after: int, limit: int) -> list[Job]:
+        """Return jobs by id."""
+        return queries.jobs(self, filter, after, limit)
+
+    def counts(self) -> dict[str, Counts]:
+        """Return the counts of each topic. O(topics + running jobs)."""
+        return queries.counts(self)
+
+    def topics(self) -> list[Topic]:
+        """Return all topics, by name."""
+        return queries.topics(self)
+
+    def history(self, id: int) -> list[Attempt]:
+        """Return what was tried with a job."""
+        return queries.history(self, id)
+
+    def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
+        """Return delayed jobs, span by span, by (due, id)."""
+        return queries.windows(self, spans, limit)
+
+    def first_dues(self, spans: Sequence[Span]) -> list[int | None]:
+        """Return the earliest due time beyond each span."""
+        return queries.first_dues(self, spans)
+
+    def next_lease(self) -> int | None:
+        """Return when some lease may be over. No query within a second and a half of an answer that said so."""
+        self._open()
+        if time.monotonic() - self._lease[0] >= _KNOWN:
+            self.run(LEASE)
+        return self._lease[1]
+
+    # ---- workers ----------------------------------------------------------------------------------------------------
+
+    def notifier(self, name: str) -> Notifier:
+        """Return a new notifier."""
+        self._open()
+        return RedisNotifier(self, name)
+
+    def roster(self) -> Roster:
+        """Return who is there, as of now."""
+        _, _, version, at, beats, members = self.run(ROSTER)
+        return self.presence.learn(version, at, beats, members)
+
+    def workers(self) -> list[Member]:
+        """Return all workers that have announced topics, by name."""
+        return list(self.roster().members())
+
+    def quiet(self, topic: str, seconds: float) -> bool:
+        """Return once nothing starts any more that was claimed before the pause; False after so long, or if resumed."""
+        limit = time.monotonic() + seconds
+        pause, longest = _LOOK
+        while True:
+            quiet = self.run(QUIET, (topic.encode(), b"%d" % (SILENT * 1000)))[1]
+            left = limit - time.monotonic()
+            if quiet or left <= 0:
+                return bool(quiet > 0)
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, longest)
+
+    # ---- life -------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close the connections, after what is under way. Idempotent; all else raises StoreClosed then."""
+        if self.server.over:
+            return
+        self.server.over = True
+        with suppress(StoreError):  # busy: then what is under way closes its connection when it ends
+            self._group_commit.alone(self.server.close)
+        self.server.close()
+        self.presence.close()
+
+    def _open(self) -> None:
+        """Raise StoreClosed if it is; in a forked child, begin anew."""
+        if self.server.over:
+            raise StoreClosed(CLOSED)
+        if self._forked:
+            with self._renewing:
+                if self._forked:
+                    self._begin()
+                    self._forked = False
+
+    def _after_fork(self) -> None:
+        self._forked = True
+        self._renewing = threading.RLock()
+        self._group_commit.renew()
+        self._heard = ServerClock()
+        self.clock = self._given or self._heard
+        self.server.after_fork()
+        notifiers = list(self.presence.listening)
+        self.presence = Presence(self.clock)
+        for notifier in notifiers:
+            notifier.after_fork()
+
+
+_STORES: Final[weakref.WeakSet[RedisStore]] = weakref.WeakSet()
+
+
+def _separate(error: BaseException) -> bool:
+    """Whether one caller's commands may be the reason: a value that cannot be sent."""
+    return isinstance(error, ValueError | TypeError | OverflowError) and not isinstance(error, StoreError)
+
+
+def _after_fork() -> None:
+    for store in list(_STORES):
+        store._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,81 @@
+"""What lies in the server's keys, read without the store: each job is in exactly one place."""
+
+import struct
+from collections import Counter, defaultdict
+
+__all__ = ["faults"]
+
+
+def faults(client, prefix):
+    """Return what is wrong with a store; [] if nothing is. Job hashes are the truth."""
+    return Keys(client, "{" + prefix + "}").faults()
+
+
+class Keys:
+    def __init__(self, client, prefix):
+        self.client, self.prefix = client, prefix
+        self.kinds = defaultdict(list)
+        for key in client.scan_iter(match=prefix + ":*", count=1000):
+            rest = key[len(prefix) + 1 :]
+            kind, colon, name = rest.partition(b":")
+            if colon:  # others are of the store, not of a topic or job
+                self.kinds[kind].append((key, name))
+        self.jobs, self.states = {}, {}
+        for kind, found in ((b"j", self.jobs), (b"s", self.states)):
+            for key, chunk in self.kinds[kind]:
+                for id, packed in client.hgetall(key).items():
+                    assert id[:5] == chunk
+                    found[id] = packed
+
+    def faults(self):
+        wrong = [f"a state without a job: {id}" for id in self.states.keys() - self.jobs.keys()]
+        places = Counter()
+        for kind in (b"d", b"f"):
+            for key, _ in self.kinds[kind]:
+                places.update(self.client.zrange(key, 0, -1))
+        places.update(self.client.zrange(self.prefix + ":l", 0, -1))
+        wrong += [f"in {places[id]} places: {id}" for id in self.jobs if places[id] != 1]
+        wrong += [f"in a place and no job: {id}" for id in places.keys() - self.jobs.keys()]
+        wrong += [f"history of no job: {name}" for _, name in self.kinds[b"h"] if self.id(name) not in self.jobs]
+        return wrong + self.topics() + self.keys() + self.chunks()
+
+    @staticmethod
+    def id(number):
+        return int(number).to_bytes(6, "big")
+
+    def topic_and_key(self, job):
+        flags, size = job[6], int.from_bytes(job[7:10], "big")
+        at = 10 + size + 8 * bool(flags & 2) + 8 * bool(flags & 4)
+        if not flags & 1:
+            return job[10 : 10 + size], None
+        long = int.from_bytes(job[at : at + 3], "big")
+        return job[10 : 10 + size], job[at + 3 : at + 3 + long]
+
+    def topics(self):
+        known = set(self.client.hkeys(self.prefix + ":t"))
+        wrong = []
+        for key, topic in self.kinds[b"d"]:
+            wrong += [
+                f"{id} is in {topic}"
+                for id in self.client.zrange(key, 0, -1)
+                if self.topic_and_key(self.jobs[id])[0] != topic
+            ]
+        there = {self.topic_and_key(job)[0] for job in self.jobs.values()}
+        return wrong + [f"unknown topic {topic}" for topic in there - known]
+
+    def keys(self):
+        """Each job with a key has it, or had it."""
+        holders, former = set(), set()
+        for key, _ in self.kinds[b"k"]:
+            holders.update(self.client.hvals(key))
+        for key, _ in self.kinds[b"o"]:
+            former.update(self.client.zrange(key, 0, -1))
+        keyed = {id for id, job in self.jobs.items() if self.topic_and_key(job)[1] is not None}
+        return [f"keys: {ids}" for ids in (holders & former, keyed ^ (holders | former)) if ids]
+
+    def chunks(self):
+        noted = set(self.client.zrange(self.prefix + ":x", 0, -1))
+        [last] = struct.unpack(">Q", b"\0\0" + self.id(self.client.get(self.prefix + ":n") or 0))
+        there = {id[:5] for id in self.jobs}
+        spare = noted - there - {self.id(last)[:5], self.id(0)[:5]}
+        return [f"chunks: {part}" for part in (there - noted, spare) if part]

@@ -1,0 +1,37 @@
+"""The store on Redis keeps the contract, also when it is opened anew after every operation."""
+
+import re
+
+import pytest
+
+from pywheel.stores import open
+from pywheel.testing import StoreSuite
+from tests.stores.redis.keys import faults
+
+
+class TestRedis(StoreSuite):
+    @pytest.fixture(autouse=True, scope="class")
+    @classmethod
+    def _server(cls, redis_server):
+        cls.server = redis_server
+        cls.client = redis_server.connect()
+        yield
+        cls.client.close()
+
+    def make_store(self, clock):
+        self.url = self.server.url()
+        return open(self.url, clock=clock)
+
+    def recount(self):
+        """Each job is in exactly one place, and no key is left over."""
+        assert faults(self.client, re.search("prefix=([^&]*)", self.url)[1]) == []
+
+    def teardown_method(self):
+        self.recount()
+        super().teardown_method()
+
+
+class TestRedisReopened(TestRedis):
+    def reopen(self):
+        self.store.close()
+        self.store = open(self.url, clock=self.clock)

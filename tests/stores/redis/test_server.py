@@ -1,0 +1,231 @@
+"""What a server must be like, what it promises, and how its refusals are told."""
+
+import contextlib
+import re
+
+import pytest
+
+from pywheel import JobQueue, NotAStore, StoreAway, StoreError, StoreFull, StoreReadOnly, StoreTooNew
+from pywheel.jobs.commands import Ack, Put, Reserve, Terms
+from pywheel.jobs.job import NewJob, State
+from pywheel.stores import open
+from tests.stores.servers import Redis
+
+JOB = NewJob("t", b"b" * 1000, 0, delay=0)
+TERMS = Terms(60_000, 3)
+
+
+@contextlib.contextmanager
+def server(**settings):
+    with Redis(settings={name.replace("_", "-"): value for name, value in settings.items()}) as redis:
+        yield redis
+
+
+def refusal(kind, url):
+    with pytest.raises(kind) as caught:
+        open(url).close()
+    text = str(caught.value)
+    assert "\n" not in text
+    assert "s3cret" not in text
+    assert "s3cret" not in repr(caught.value)
+    return text
+
+
+@pytest.mark.usefixtures("redis_server")
+class TestDurability:
+    @pytest.mark.parametrize(
+        ("settings", "expected"),
+        [
+            ({"appendfsync": "always"}, "fsync"),
+            ({"appendfsync": "everysec"}, "everysec"),
+            ({"appendfsync": "no"}, "memory"),
+            ({"appendonly": "no"}, "memory"),
+        ],
+    )
+    def test_it_is_what_the_server_is_told_to_do(self, settings, expected):
+        with server(**settings) as redis, open(redis.url()) as store:
+            assert store.durability == expected
+
+    def test_it_is_unknown_to_a_user_who_may_not_ask(self, redis_server):
+        with redis_server.connect() as client:
+            client.execute_command("ACL", "SETUSER", "poor", "on", ">s3cret", "~*", "&*", "+@all", "-config")
+        url = redis_server.url().replace("redis+unix://", "redis+unix://poor:s3cret@")
+        with open(url) as store:
+            assert store.durability == "memory"
+            store.apply([Put((JOB,))])
+
+
+def test_a_server_that_evicts_keys_is_refused(redis_server):
+    with redis_server.connect() as client:
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        try:
+            text = refusal(NotAStore, redis_server.url())
+        finally:
+            client.config_set("maxmemory-policy", "noeviction")
+    assert "noeviction" in text
+
+
+def test_a_replica_is_refused_and_one_that_becomes_it_writes_no_more(redis_server):
+    with server() as redis, open(redis.url()) as store, redis.connect() as client:
+        store.apply([Put((JOB,))])
+        client.execute_command("REPLICAOF", "127.0.0.1", "1")
+        with pytest.raises(StoreReadOnly, match="master"):
+            store.apply([Put((JOB,))])
+        assert "replica" in refusal(StoreReadOnly, redis.url())
+        client.execute_command("REPLICAOF", "NO", "ONE")
+        assert store.apply([Put((JOB,))]) == [[2]]
+
+
+def test_where_no_memory_is_left_nothing_is_put_and_all_else_goes_on(redis_server):
+    with server() as redis, open(redis.url()) as store, redis.connect() as client:
+        [ids] = store.apply([Put((JOB,) * 100)])
+        client.config_set("maxmemory", client.info("memory")["used_memory"] - 1)
+        with pytest.raises(StoreFull, match="maxmemory"):
+            store.apply([Put((JOB,))])
+        with pytest.raises(StoreFull):
+            store.apply([Put((JOB._replace(key="k"),)), Reserve("t", 1, TERMS, "w")])
+        [jobs] = store.apply([Reserve("t", 50, TERMS, "w")])
+        assert [job.id for job in jobs] == ids[:50]
+        assert all(store.apply([Ack(job.id, job.claims) for job in jobs]))
+        assert sum(store.counts()["t"]) == 100
+        client.config_set("maxmemory", 0)
+        assert store.apply([Put((JOB,))]) == [[ids[-1] + 1]]
+
+
+class TestWrongAddresses:
+    def test_a_wrong_password_is_told_without_it(self, redis_server):
+        with redis_server.connect() as client:
+            client.execute_command("ACL", "SETUSER", "known", "on", ">right", "~*", "&*", "+@all")
+        for user in ("known:s3cret@", ":s3cret@", "nobody:s3cret@"):
+            url = redis_server.url().replace("redis+unix://", f"redis+unix://{user}")
+            assert "password" in refusal(NotAStore, url)
+
+    def test_a_password_that_is_missing_is_asked_for(self, redis_server):
+        with server() as redis:
+            with redis.connect() as client:
+                client.config_set("requirepass", "s3cret")
+            assert "password" in refusal(NotAStore, redis.url())
+            with open(redis.url().replace("redis+unix://", "redis+unix://:s3cret@")) as store:
+                assert "s3cret" not in store.url + repr(store)
+                assert "s3cret" in store.secret_url
+                store.apply([Put((JOB,))])
+            with redis.connect(password="s3cret") as client:
+                client.config_set("requirepass", "")
+
+    def test_rights_that_are_missing_are_named(self, redis_server):
+        with redis_server.connect() as client:
+            client.execute_command("ACL", "SETUSER", "reader", "on", ">s3cret", "~*", "&*", "+@all", "-evalsha")
+        url = redis_server.url().replace("redis+unix://", "redis+unix://reader:s3cret@")
+        assert "evalsha" in refusal(NotAStore, url)
+
+    def test_the_documented_rights_are_enough(self, redis_server):
+        """As docs/stores-redis.md has them."""
+        rights = "+@read +@write +@hash +@sortedset +@list +@string +@scripting +@pubsub +@connection +info +time"
+        rights += " +config|get -@admin -@dangerous +info +config|get"
+        with redis_server.connect() as client:
+            client.execute_command(
+                "ACL", "SETUSER", "least", "reset", "on", ">s3cret", "~{p-least}:*", "~{p-least}", "&{p-least}:*",
+                *rights.split(),
+            )  # fmt: skip
+        url = redis_server.url(prefix="p-least").replace("redis+unix://", "redis+unix://least:s3cret@")
+        with JobQueue(url) as queue:
+            notifier = queue.store.notifier("w")
+            id = queue.put("t", b"b", key="k")
+            notifier.beat(0)
+            notifier.hints()
+            notifier.close()
+            assert [job.id for job in queue.reserve("t", 1)] == [id]
+            queue.list(topic="t")
+
+    def test_a_database_that_is_not_there(self, redis_server):
+        assert "number" in refusal(NotAStore, redis_server.url(db=99))
+
+    def test_nobody_there(self, tmp_path):
+        text = refusal(StoreAway, f"redis+unix://:s3cret@{tmp_path}/r.sock")
+        assert "start it" in text
+        assert re.search(r"for \d+\.\d s", text)
+        assert "start it" in refusal(StoreAway, "redis://:s3cret@127.0.0.1:1/0")
+
+    @pytest.mark.parametrize(
+        "rest",
+        ["?prefix={a}", "?prefix=", "?timeout=0", "?timeout=x", "?db=x", "?nothing=1", "#a", "?prefix=" + "x" * 300],
+    )
+    def test_options_that_cannot_be(self, redis_server, rest):
+        refusal(NotAStore, f"redis+unix://:s3cret@{redis_server.socket}{rest}")
+
+    @pytest.mark.parametrize("place", ["redis://h/x", "redis://a,b/0", "redis+unix://", "redis+unix://host/path"])
+    def test_places_that_cannot_be(self, place):
+        refusal(NotAStore, place)
+
+    def test_other_data_under_the_prefix(self, redis_server):
+        with redis_server.connect() as client:
+            client.set("{other}:store", "mine")
+            client.hset("{hash}:store", "mine", "1")
+            client.set("{newer}:store", "pywheel 2")
+        for prefix in ("other", "hash"):
+            assert "prefix" in refusal(NotAStore, redis_server.url(prefix=prefix))
+        assert "upgrade" in refusal(StoreTooNew, redis_server.url(prefix="newer"))
+
+    def test_a_store_that_is_not_to_be_made(self, redis_server):
+        url = redis_server.url()
+        with pytest.raises(NotAStore, match="put a job first"):
+            open(url, create=False)
+        open(url).close()
+        open(url, create=False).close()
+
+
+def test_stores_of_one_server_do_not_mix(redis_server):
+    with open(redis_server.url()) as one, open(redis_server.url()) as other:
+        one.apply([Put((JOB._replace(key="k"),))])
+        assert other.counts() == {}
+        assert other.apply([Put((JOB._replace(key="k"),))]) == [[1]]
+
+
+def test_scripts_that_the_server_forgot_are_loaded_again(redis_server):
+    with open(redis_server.url()) as store, redis_server.connect() as client:
+        store.apply([Put((JOB,))])
+        client.script_flush()
+        [jobs] = store.apply([Reserve("t", 1, TERMS, "w")])
+        client.script_flush()
+        assert store.get(jobs[0].id).state is State.RUNNING
+
+
+def test_a_store_whose_data_was_deleted_begins_anew(redis_server):
+    with server() as redis, open(redis.url()) as store, redis.connect() as client:
+        store.apply([Put((JOB,) * 3)])
+        client.flushall()
+        assert store.counts() == {}
+        assert len(store.apply([Put((JOB,))])[0]) == 1
+        assert store.counts()["t"].delayed == 1
+
+
+def test_times_beyond_what_a_double_can_hold_are_rounded_and_nothing_breaks(redis_server):
+    with open(redis_server.url()) as store:
+        [[id]] = store.apply([Put((JOB._replace(due=2**61 + 1, delay=None, ttr=2**60 + 1, max_attempts=2**60 + 1),))])
+        job = store.get(id)
+        assert abs(job.due - 2**61) < 2**10
+        assert (job.ttr, job.max_attempts) == (2**60 + 1, 2**60 + 1)
+
+
+def test_bodies_of_some_mebibytes_come_and_go(redis_server):
+    body = bytes(range(256)) * (8 << 12)
+    with open(redis_server.url()) as store:
+        [[id]] = store.apply([Put((JOB._replace(body=body),))])
+        [[job]] = store.apply([Reserve("t", 1, TERMS, "w")])
+        assert (job.id, job.body) == (id, body)
+
+
+def test_an_error_of_a_store_is_one(redis_server):
+    with server() as redis:
+        store = open(redis.url(timeout="500ms"))
+        redis.pause()
+        try:
+            with pytest.raises(StoreAway, match="did not answer"):
+                store.counts()
+        finally:
+            redis.resume()
+        assert store.counts() == {}
+        redis.kill()
+        with pytest.raises(StoreError):
+            store.counts()
+        store.close()

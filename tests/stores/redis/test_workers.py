@@ -1,0 +1,155 @@
+"""Workers beside each other on Redis: who is there, who died, and who hears of what."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from pywheel import JobQueue
+from pywheel.jobs import State
+from pywheel.jobs.commands import Announce, Put
+from pywheel.jobs.job import Due, NewJob
+from pywheel.stores import open
+from pywheel.testing import ManualClock
+from tests.isolated.child import environment
+from tests.jobs.waiting import until, working
+
+CHILD = """
+import sys
+from pywheel import JobQueue, Worker
+queue = JobQueue(sys.argv[1])
+queue.handler("t", concurrency=4, ttr=1)(lambda job: None)
+Worker(queue, name="child").run()
+"""
+
+
+@contextlib.contextmanager
+def worker_process(url):
+    with subprocess.Popen([sys.executable, "-c", CHILD, url], env=environment()) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def names(queue):
+    return sorted(member.worker.partition("@")[0] for member in queue.store.workers())
+
+
+class TestGone:
+    def test_a_worker_that_was_killed_is_gone_as_soon_as_a_neighbour_beats(self, redis_server):
+        url = redis_server.url()
+        with JobQueue(url) as queue, worker_process(url) as process:
+            queue.handler("t", concurrency=4)(lambda job: None)
+            with working(queue, name="own"):
+                until(lambda: names(queue) == ["child", "own"])
+                process.kill()
+                until(lambda: names(queue) == ["own"], limit=3)  # less than its silence would take
+
+    def test_jobs_of_a_worker_that_was_stopped_are_done_by_others(self, redis_server):
+        url = redis_server.url()
+        with JobQueue(url) as queue, worker_process(url) as process:
+            queue.handler("t", concurrency=4)(lambda job: None)
+            with working(queue, name="own"):
+                until(lambda: names(queue) == ["child", "own"])
+                process.send_signal(signal.SIGSTOP)
+                ids = queue.put_many([queue.job("t", b"", delay=0.1) for _ in range(64)])
+                until(lambda: all(queue.get(id).state is State.DONE for id in ids))
+                process.send_signal(signal.SIGCONT)
+
+    def test_who_closes_leaves_nothing_in_the_store(self, redis_server):
+        with open(redis_server.url()) as store, redis_server.connect() as client:
+            notifier = store.notifier("w")
+            store.apply([Announce(notifier.worker, ("t", "u"))])
+            notifier.publish(2**45)
+            store.apply([Put((NewJob("t", b"", 0, delay=0),))])
+            notifier.beat(0)
+            prefix = store.server.prefix
+
+            def left():
+                names = (key[len(prefix) + 1 :].split(b":")[0] for key in client.scan_iter(match=prefix + b":*"))
+                return {b"m", b"b", b"h", b"hmax", b"a", b"i"} & set(names)
+
+            assert left() == {b"m", b"b", b"h", b"hmax", b"a", b"i"}
+            notifier.close()
+            assert left() == set()
+
+
+class TestHints:
+    @pytest.fixture
+    def clock(self):
+        return ManualClock()
+
+    def test_a_far_horizon_is_told_once_and_a_near_one_when_much_came_in_vain(self, redis_server, clock):
+        with open(redis_server.url(), clock=clock) as store, redis_server.connect() as client:
+            notifier = store.notifier("w")
+            store.apply([Announce(notifier.worker, ("t",))])
+            notifier.publish(clock.wall() + 60_000)
+            notifier.hints()
+
+            def calls():
+                return client.info("stats")["total_commands_processed"]
+
+            before = calls()
+            for _ in range(50):
+                notifier.publish(clock.wall() + 60_500)
+                notifier.publish(clock.wall() + 5_000)
+            assert calls() - before <= 1  # the question itself
+            notifier.publish(clock.wall() + 1_000)
+            store.apply([Put(tuple(NewJob("t", b"", 0, delay=50_000) for _ in range(200)))])
+            assert notifier.hints() == ([], False)
+            notifier.publish(clock.wall() + 1_000)
+            store.apply([Put(tuple(NewJob("t", b"", 0, delay=50_000) for _ in range(200)))])
+            assert client.llen(store.server.prefix + b":i:" + notifier.worker.encode()) == 0
+            [ids] = store.apply([Put((NewJob("t", b"", 0, delay=900),))])
+            assert notifier.hints().due == [Due(clock.wall() + 900, ids[0], "t")]
+            notifier.close()
+
+    def test_more_hints_than_are_kept_make_a_worker_read_again(self, redis_server, clock):
+        with open(redis_server.url(), clock=clock) as store:
+            notifier = store.notifier("w")
+            store.apply([Announce(notifier.worker, ("t",))])
+            notifier.publish(clock.wall() + 60_000)
+            notifier.hints()
+            for _ in range(11):
+                store.apply([Put(tuple(NewJob("t", b"", 0, delay=0) for _ in range(1_000)))])
+            hints = notifier.hints()
+            assert hints.reload
+            assert len(hints.due) <= 1_000
+            notifier.close()
+
+    def test_a_worker_alone_asks_little_while_there_is_nothing_to_do(self, redis_server):
+        with JobQueue(redis_server.url()) as queue, redis_server.connect() as client:
+            queue.handler("t")(lambda job: None)
+            queue.put("t", b"", delay=3600)
+            with working(queue):
+                until(lambda: len(queue.store.workers()) == 1)
+                time.sleep(1.5)
+                before = client.info("stats")["total_commands_processed"]
+                time.sleep(2)
+                scripts = client.info("commandstats")["cmdstat_evalsha"]["calls"]
+                assert scripts
+                assert client.info("stats")["total_commands_processed"] - before < 60  # those within scripts count
+
+
+class TestForks:
+    def test_a_store_that_was_opened_before_a_fork_works_on_both_sides(self, redis_server):
+        with JobQueue(redis_server.url()) as queue:
+            first = queue.put("t", b"parent")
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    assert queue.get(first).body == b"parent"
+                    queue.put("t", b"child")
+                    queue.close()
+                    code = 0
+                finally:
+                    os._exit(code)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            queue.put("t", b"again")
+            assert [job.body for job in queue.list()] == [b"parent", b"child", b"again"]

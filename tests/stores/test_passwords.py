@@ -1,0 +1,81 @@
+"""Passwords of servers: what needs them has them, and nothing shows them."""
+
+import contextlib
+import logging
+
+import pytest
+
+from pywheel import JobQueue, NotAStore, StoreError, Worker
+from pywheel.stores import open
+
+ROOMS = {"postgres": "postgres", "mariadb": "mysql", "redis": "redis"}
+SECRET = "s3:cr@t/x"
+QUOTED = "s3%3Acr%40t%2Fx"
+
+
+def allow(server):
+    """Let the user shop in, who may do all, with the password."""
+    with contextlib.closing(server.connect()) as connection:
+        if server.program == "redis-server":
+            connection.acl_setuser(
+                "shop", enabled=True, passwords=[f"+{SECRET}"], keys="*", channels="*", categories=["+@all"]
+            )
+            return
+        with contextlib.closing(connection.cursor()) as cursor:
+            if server.program == "postgres":
+                if not cursor.execute("SELECT 1 FROM pg_roles WHERE rolname = 'shop'").fetchone():
+                    cursor.execute(f"CREATE ROLE shop LOGIN SUPERUSER PASSWORD '{SECRET}'")
+            else:
+                cursor.execute(f"CREATE OR REPLACE USER shop@localhost IDENTIFIED BY '{SECRET}'")
+                cursor.execute("GRANT ALL ON *.* TO shop@localhost")
+
+
+@pytest.fixture(params=ROOMS)
+def server(request):
+    pytest.importorskip(f"pywheel.stores.{ROOMS[request.param]}")
+    server = request.getfixturevalue(f"{request.param}_server")
+    allow(server)
+    return server
+
+
+def url_of(server, password=QUOTED, **options):
+    """Return the address of an empty store, for shop."""
+    return server.url(user="shop", **options).replace("shop@", f"shop:{password}@")
+
+
+def hides(text):
+    return not {part for part in (SECRET, QUOTED, "cr@t", "cr%40t") if part in text}
+
+
+def test_a_store_works_with_its_password_and_does_not_show_it(server, caplog):
+    caplog.set_level(logging.DEBUG)
+    url = url_of(server)
+    with JobQueue(url) as queue:
+        queue.handler("t")(print)
+        queue.put("t", delay="1h")
+        assert hides(f"{queue!r} {queue.store!r} {queue.store.url} {queue.store.address!r}")
+        worker = Worker(queue)
+        worker.start()
+        worker.stop()
+        assert worker.join(60)
+        assert hides(caplog.text)
+        assert "shop@" in queue.store.url
+        with JobQueue(queue.store.secret_url) as other:  # as a child process does
+            assert other.counts()["t"].delayed == 1
+
+
+def test_a_wrong_password_is_a_named_error_that_shows_neither(server):
+    with pytest.raises(NotAStore, match="password") as refused:
+        open(url_of(server, "wr0ng"))
+    assert "wr0ng" not in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_password_may_stand_in_a_file(server, tmp_path):
+    file = tmp_path / "password"
+    file.write_text(SECRET + "\n")
+    url = server.url(user="shop", password_file=str(file))
+    open(url).close()
+    file.write_text("wr0ng")
+    with pytest.raises(StoreError):
+        open(url)

@@ -1,0 +1,110 @@
+"""Puts inside a transaction of the caller's own, on the store's file: a job exists exactly if that commits."""
+
+import sqlite3
+import threading
+from contextlib import closing
+
+import pytest
+
+from pywheel import BadJob, JobExists, JobQueue, StoreBusy, Worker
+
+
+@pytest.fixture
+def queue(path):
+    queue = JobQueue(f"sqlite:///{path}")
+    yield queue
+    queue.store.close()
+
+
+@pytest.fixture
+def connection(path, queue):
+    connection = sqlite3.connect(path)
+    yield connection
+    connection.close()
+
+
+def test_a_job_exists_from_the_commit_on(queue, connection):
+    connection.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, job INTEGER)")
+    with connection:
+        connection.execute("INSERT INTO orders VALUES (1, NULL)")
+        id = queue.put("order", {"n": 1}, key="k", connection=connection)
+        connection.execute("UPDATE orders SET job = ?", (id,))
+        assert queue.store.get(id) is None
+    job = queue.store.get(id)
+    assert (job.topic, job.key, job.json()) == ("order", "k", {"n": 1})
+    assert connection.execute("SELECT job FROM orders").fetchall() == [(id,)]
+    assert queue.store.counts()["order"].delayed == 1
+
+
+def test_a_rollback_leaves_nothing(queue, connection):
+    id = queue.put("order", key="k", connection=connection)
+    connection.rollback()
+    assert queue.store.get(id) is None
+    assert queue.store.counts() == {}
+    queue.put("order", key="k")
+
+
+def test_a_key_that_is_taken_is_refused_and_the_transaction_goes_on(queue, connection):
+    queue.put("order", key="k")
+    first = queue.put("order", connection=connection)
+    with pytest.raises(JobExists):
+        queue.put_many([queue.job("order"), queue.job("order", key="k")], connection=connection)
+    connection.commit()
+    assert [job.id for job in queue.list("order")] == [1, first]
+
+
+def test_rows_may_be_whatever_the_caller_likes(queue, connection):
+    connection.row_factory = sqlite3.Row
+    id = queue.put("order", key="k", connection=connection)
+    assert isinstance(connection.execute("SELECT 1").fetchone(), sqlite3.Row)
+    connection.commit()
+    assert queue.store.get(id).key == "k"
+
+
+def test_a_connection_without_a_transaction_or_to_another_file_is_refused(queue, path, tmp_path):
+    with closing(sqlite3.connect(path, isolation_level=None)) as alone, pytest.raises(BadJob, match="begin one"):
+        queue.put("order", connection=alone)
+    with closing(sqlite3.connect(tmp_path / "x.db")) as other, pytest.raises(BadJob, match=r"one to .*x\.db"):
+        queue.put("order", connection=other)
+    with closing(sqlite3.connect(":memory:")) as memory, pytest.raises(BadJob, match="one to no file"):
+        queue.put("order", connection=memory)
+    assert queue.store.counts() == {}
+
+
+def test_a_file_that_another_writes_to_is_busy(queue, connection, path):
+    with closing(sqlite3.connect(path, timeout=0.05)) as other:
+        connection.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreBusy):
+            queue.put("order", connection=other)
+    connection.rollback()
+    assert queue.store.counts() == {}
+
+
+def test_a_worker_hears_of_it_at_the_commit(queue, connection):
+    handled = threading.Event()
+    queue.handler("order")(lambda job: handled.set())
+    queue.put("other")
+    worker = Worker(queue)
+    worker.start()
+    try:
+        queue.put("order", connection=connection)
+        assert not handled.wait(0.2)
+        connection.commit()
+        assert handled.wait(20)
+    finally:
+        worker.stop()
+        assert worker.join(20)
+
+
+def test_sqlalchemys_session(queue, path):
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    from sqlalchemy.orm import Session
+
+    engine = sqlalchemy.create_engine(f"sqlite:///{path}")
+    with Session(engine) as session:
+        first = queue.put("order", connection=session)
+        session.commit()
+        second = queue.put("order", connection=session)
+        session.rollback()
+    engine.dispose()
+    assert [queue.store.get(id) is not None for id in (first, second)] == [True, False]
