@@ -62,7 +62,7 @@ class MysqlNotifier(RelationalNotifier):
         until = time.monotonic() + store._seconds
         ear = store._connect(until)
         try:
-            with store._translated():
+            with store.translated():
                 ear.ask(
                     [
                         # A wait keeps no snapshot, which would keep the server from clearing away what was deleted.
@@ -114,7 +114,7 @@ class MysqlNotifier(RelationalNotifier):
     def _deaf(self) -> None:
         ear, self._ear = self._ear, None
         if ear is not None:
-            ear._force_close()  # not by a last word: it may be in the middle of a wait
+            ear.end()
 
     def abandoned(self) -> None:
         """Be over, in a forked child: row and session are the parent's."""
@@ -135,7 +135,7 @@ class MysqlNotifier(RelationalNotifier):
             self._select(min(seconds, 0.5))
             return
         try:
-            with self._store._translated():
+            with self._store.translated():
                 if self._store.notifies:
                     self._wait(ear, seconds)
                 else:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import pymysql
 
@@ -18,7 +18,7 @@ from ..relational.session import Answer, Asked, Session
 from .connection import Result, Timed
 from .statements import Raw, Statements, hashed, hashes, rows
 
-__all__ = ["MysqlSession"]
+__all__ = ["MysqlSession", "Trip", "Writing"]
 
 _PLACES: Final = {Place.DUE: "due", Place.RUN: "run", Place.FINISHED: "finished"}
 _ROWS: Final = 1_000  # of one INSERT
@@ -56,44 +56,43 @@ class Trip:
         return found
 
 
+class Writing(Protocol):
+    """What a session needs of its store."""
+
+    def writing(self, until: float) -> Timed:
+        """Return the connection that writes, to be closed by whom it fails."""
+
+    def translated(self) -> AbstractContextManager[None]:
+        """Raise what the server says as one of our errors."""
+
+    def happened(self, number: int, until: float) -> bool:
+        """Return whether a transaction whose connection broke in its commit has happened; else it never will."""
+
+    def new_request(self) -> tuple[bytes, int]:
+        """Return what a transaction is known by."""
+
+
 class MysqlSession(Session):
     """The statements of one transaction."""
 
-    def __init__(
-        self,
-        use: Callable[[], Any],
-        sql: Statements,
-        now: int | None,
-        request: tuple[bytes, int],
-        happened: Callable[[int], bool],
-        translated: Callable[[], Any],
-    ) -> None:
-        self._use = use
+    def __init__(self, store: Writing, sql: Statements, now: int | None, until: float) -> None:
+        self._store = store
         self._sql = sql
         self._now = now
-        self._client, self._number = request
-        self._happened = happened
-        self._translated = translated
-        self._stack: ExitStack | None = None
+        self._until = until
         self._connection: Timed | None = None
         self._old: list[bytes] = []  # nonces to be forgotten
 
     def begin(self, asked: Asked) -> Answer:
         """Begin, and read and lock what is asked for."""
         for attempt in (1, 2):
-            stack = ExitStack()
             try:
-                self._connection = stack.enter_context(self._use())
-                self._stack = stack
+                self._connection = self._store.writing(self._until)
                 return self._ask(asked, begin=True)
             except StoreAway:
                 self.abandon()
-                stack.close()
                 if attempt == 2:  # the first may have been idle for long, and closed by the server
                     raise
-            except BaseException:
-                self.abandon()
-                raise
         raise AssertionError
 
     def more(self, asked: Asked) -> Answer:
@@ -103,7 +102,7 @@ class MysqlSession(Session):
     def _ask(self, asked: Asked, *, begin: bool) -> Answer:
         trip = self._trip()
         if begin:
-            trip.say("", "BEGIN")
+            self._start(trip)
             trip.add("now", "now")
         if asked.topics:
             trip.add("topics", "topics_to_pause" if asked.pausing else "topics_of", names=hashes(asked.topics))
@@ -135,6 +134,9 @@ class MysqlSession(Session):
             found.get("nonces", ()),
         )
 
+    def _start(self, trip: Trip) -> None:
+        trip.say("", "BEGIN")
+
     def _lock(self, trip: Trip, asked: Asked) -> None:
         """Lock jobs by id: all of them first, if they are read by several statements."""
         due, run = [row[0] for row in asked.due], [row[0] for row in asked.run]
@@ -165,12 +167,7 @@ class MysqlSession(Session):
             if add:
                 trip.add("", "topic_add", rows=rows(sorted((hashed(name), name) for name in names)))
             trip.add("topics", "topics_of", names=hashes(names))
-        if self._connection is None:
-            with self._use() as connection:
-                found = trip.sorted(connection.ask(trip.texts))
-        else:
-            found = self._send(trip)
-        return {row[1]: row[0] for row in found["topics"]}
+        return {row[1]: row[0] for row in self._send(trip)["topics"]}
 
     # ---- the second trip --------------------------------------------------------------------------------------------
 
@@ -179,9 +176,10 @@ class MysqlSession(Session):
         if changes.forgets:
             self._find_old(changes.forgets)
         trip = self._trip()
-        trip.add("", "request", client=self._client, number=self._number)
-        if self._number % _FORGOTTEN == 0:
-            trip.add("", "forget_requests", client=self._client, number=self._number)
+        client, number = self._store.new_request()
+        trip.add("", "request", client=client, number=number)
+        if number % _FORGOTTEN == 0:
+            trip.add("", "forget_requests", client=client, number=number)
         self._write(trip, changes)
         trip.say("", "COMMIT")
         if near is not None:
@@ -191,9 +189,9 @@ class MysqlSession(Session):
             found = self._send(trip)
         except StoreAway as error:
             self.abandon()
-            if not self._happened(self._number):
+            if not self._store.happened(number, self._until):
                 raise StoreAway(f"{error}; nothing of it was stored") from error
-        self._end()
+        self._connection = None
         return found.get("near", ())
 
     def _find_old(self, limit: int) -> None:
@@ -238,30 +236,21 @@ class MysqlSession(Session):
 
     def abandon(self) -> None:
         """Roll back, if it has begun and not ended."""
-        connection, stack = self._connection, self._stack
-        self._connection = self._stack = None
-        if connection is None or stack is None:
+        connection = self._connection
+        self._connection = None
+        if connection is None:
             return
         try:
             connection.ask(["ROLLBACK"])
-        except (pymysql.err.Error, StoreError):
-            _broken(stack)
-        else:
-            stack.close()
-
-    def _end(self) -> None:
-        stack = self._stack
-        self._connection = self._stack = None
-        if stack is not None:
-            stack.close()
+        except (pymysql.err.Error, StoreError, OSError):
+            connection.end()
 
     def _trip(self) -> Trip:
         return Trip(self._sql, self._now)
 
     def _send(self, trip: Trip) -> dict[str, list[Any]]:
-        connection = self._connection
-        assert connection is not None
-        with self._translated():
+        connection = self._connection or self._store.writing(self._until)
+        with self._store.translated():
             return trip.sorted(connection.ask(trip.texts))
 
 
@@ -286,9 +275,3 @@ def _which(ids: Iterable[int], all: Sequence[int]) -> Raw:
     if not some:
         return Raw("0")
     return Raw("1") if len(some) == len(all) else Raw(f"(j.id IN ({','.join(map(str, some))}))")
-
-
-def _broken(stack: ExitStack) -> None:
-    """Give a connection back as one that cannot be used."""
-    error = StoreError("broken")
-    stack.__exit__(type(error), error, None)

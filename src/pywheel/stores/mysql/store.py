@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import count
 from secrets import token_bytes
 from typing import Any, Final
 
-from ..._errors import StoreAway, StoreError
+import pymysql
+
+from ..._errors import BadJob, StoreAway, StoreError
 from ...clock import Clock
 from ...jobs.checks import an_id
 from ...jobs.commands import Ref
@@ -19,11 +22,11 @@ from ..checks import clamped, in_range
 from ..contract import Filter, Span
 from ..relational import reading
 from ..relational.changes import headers_text
-from ..relational.connections import Connections
+from ..relational.connections import Connections, leave_alone
 from ..relational.notifier import RelationalNotifier
 from ..relational.part import FINISHED
 from ..relational.presence import WorkerQueries
-from ..relational.session import Session
+from ..relational.session import Conflict, Session
 from ..relational.store import RelationalStore
 from . import migrate
 from .connection import AlreadyThere, Interrupted, Result, Timed, connect, translated
@@ -56,6 +59,8 @@ class MysqlStore(RelationalStore):
     ssl_ca, ssl_cert, ssl_key, ssl_verify_cert, ssl_verify_identity   as PyMySQL has them
     """
 
+    address: Address
+
     def __init__(self, address: Address, *, clock: Clock | None = None, create: bool = True) -> None:
         known, passed = address.split(
             {
@@ -68,14 +73,15 @@ class MysqlStore(RelationalStore):
             ("unix_socket", "ssl_ca", "ssl_cert", "ssl_key"),
         )
         self.shown = address.shown
-        self._address = address
+        self.address = address
+        self._writer: Timed | None = None
         self._options = passed | {name: known[name] for name in known if name.startswith("ssl_")}
         self.notifies: bool = known.get("notify", True)
         self._prefix: str = known.get("prefix", "pywheel_")
         self._sql = Statements(self._prefix)
         limit = known.get("timeout", _SECONDS)
         self._connections: Connections[Timed] = Connections(self._connect, _MOST, limit)
-        self._request = count(1)
+        self._requests = count(1)
         self._client = token_bytes(16)
         super().__init__(address.shown, clock, limit)
         with self._use() as connection:
@@ -91,9 +97,9 @@ class MysqlStore(RelationalStore):
     # ---- connections ------------------------------------------------------------------------------------------------
 
     def _connect(self, until: float) -> Timed:
-        address = self._address
+        address = self.address
         host = address.hosts[0] if address.hosts else None
-        with self._translated():
+        with self.translated():
             return connect(
                 until,
                 host=(host and host.name) or "localhost",
@@ -106,11 +112,12 @@ class MysqlStore(RelationalStore):
 
     @contextmanager
     def _use(self, until: float | None = None) -> Iterator[Timed]:
-        with self._translated(), self._connections.use(until) as connection:
+        with self.translated(), self._connections.use(until) as connection:
             yield connection
 
-    def _translated(self) -> Any:
-        return translated(self._address.hide, self.shown)
+    def translated(self) -> AbstractContextManager[None]:
+        """Raise what the server says as one of our errors."""
+        return translated(self.address.hide, self.shown)
 
     def _trip(self) -> Trip:
         return Trip(self._sql, self.now)
@@ -143,16 +150,30 @@ class MysqlStore(RelationalStore):
     # ---- writing ----------------------------------------------------------------------------------------------------
 
     def _session(self, until: float) -> Session:
-        return MysqlSession(
-            lambda: self._use(until),
-            self._sql,
-            self.now,
-            (self._client, next(self._request)),
-            lambda number: self._happened(number, until),
-            self._translated,
-        )
+        return MysqlSession(self, self._sql, self.now, until)
 
-    def _happened(self, number: int, until: float) -> bool:
+    def _session_within(self, connection: object) -> Session:
+        raise BadJob("connection=: not on MySQL")
+
+    def writing(self, until: float) -> Timed:
+        """Return the connection that writes: only whoever commits for all uses it."""
+        connection = self._writer
+        if connection is None or not connection.open:
+            connection = self._writer = self._connect(until)
+        connection.until = until
+        return connection
+
+    def _drop(self, connection: Timed | None) -> None:
+        """Close a connection that broke, and those that wait: they may have broken too."""
+        self._connections.drop_idle()
+        if connection is not None:
+            connection.end()
+
+    def new_request(self) -> tuple[bytes, int]:
+        """Return what a transaction is known by: this process, and a number."""
+        return self._client, next(self._requests)
+
+    def happened(self, number: int, until: float) -> bool:
         """Return whether a transaction whose connection broke in its commit has happened; else it never will."""
         while True:
             try:
@@ -169,47 +190,99 @@ class MysqlStore(RelationalStore):
             else:
                 return False
 
-    def _put_plain(
+    def _put_direct(
         self, jobs: Sequence[NewJob], ids: Sequence[int], near: int, until: float
-    ) -> Sequence[Sequence[Any]]:
-        trip = self._put_trip(jobs, ids, near)
-        for attempt in (1, 2):
+    ) -> tuple[Collection[int] | None, Sequence[Sequence[Any]]]:
+        rows = self._first_of_each_key(zip(ids, jobs, strict=True))
+        again = False
+        while rows:
+            connection: Timed | None = None
+            trip = self._put_trip(rows, near)
             try:
-                with self._use(until) as connection:
-                    return trip.sorted(connection.ask(trip.texts))["near"]
-            except AlreadyThere:  # it happened, though its answer was lost
-                return self._read("near", due=near)
-            except StoreAway:
-                self._connections.drop_idle()
-                if attempt == 2:
+                with self.translated():
+                    connection = self.writing(until)
+                    seen = trip.sorted(connection.ask(trip.texts))["near"]
+                return (None if len(rows) == len(ids) else [id for id, _ in rows]), seen
+            except AlreadyThere:
+                self._roll_back(connection)
+                present = self._present(ids) if again else ()
+                if present:  # it happened, though its answer was lost
+                    return present, self._near(near)
+                free = self._without_taken(rows)
+                if len(free) == len(rows):  # taken, and free again since
+                    free = []
+                rows = free
+            except Conflict:
+                self._roll_back(connection)
+                if time.monotonic() >= until:
                     raise
-        raise AssertionError
+            except StoreAway:
+                self._drop(connection)
+                if again:
+                    raise
+                again = True
+            except BaseException:
+                self._roll_back(connection)
+                raise
+        return [], ()
 
-    def _put_trip(self, jobs: Sequence[NewJob], ids: Sequence[int], near: int) -> Trip:
+    def _roll_back(self, connection: Timed | None) -> None:
+        try:
+            if connection is not None:
+                connection.ask(["ROLLBACK"])
+        except (pymysql.err.Error, StoreError, OSError):
+            self._drop(connection)
+
+    def _first_of_each_key(self, rows: Iterable[tuple[int, NewJob]]) -> list[tuple[int, NewJob]]:
+        first: dict[Any, tuple[int, NewJob]] = {}
+        for id, job in rows:
+            first.setdefault(id if job.key is None else (job.topic, job.key), (id, job))
+        return list(first.values())
+
+    def _without_taken(self, rows: list[tuple[int, NewJob]]) -> list[tuple[int, NewJob]]:
+        """Return the jobs without those whose keys are taken."""
+        number = self._topics.numbers
+        keys = {(number[job.topic], hashed(job.key)) for _, job in rows if job.key is not None}
+        taken = {key for key in keys if self._read("holders", topic=key[0], hashes=[key[1]])}
+        return [
+            (id, job) for id, job in rows if job.key is None or (number[job.topic], hashed(job.key)) not in taken
+        ]
+
+    def _near(self, due: int) -> Sequence[Sequence[Any]]:
+        with suppress(StoreError):  # what is to be told of is stored
+            return self._read("near", due=due)
+        return ()
+
+    def _present(self, ids: Sequence[int]) -> set[int]:
+        return {id for [id] in self._read("ids_given", ids=sorted(ids))}
+
+    def _put_trip(self, rows: Sequence[tuple[int, NewJob]], near: int) -> Trip:
         trip = self._trip()
         topics = self._topics.numbers
         moment = _MOMENT if self.now is None else Raw(str(self.now))
         if self.now is None:
             trip.say("", f"SET @now = {NOW}")
         trip.say("", "BEGIN")
+        named = [(id, topics[job.topic], job.key, hashed(job.key)) for id, job in rows if job.key is not None]
+        hash = {id: hash for id, _, _, hash in named}
+        trip.many("insert_key", sorted((topic, hash, id) for id, topic, _, hash in named))
+        trip.many("insert_name", sorted((hash, topic, id) for id, topic, _, hash in named))
         trip.many(
-            "put_job",
+            "insert_job",
             [
-                (id, topics[job.topic], job.ttr, job.max_attempts, headers_text(job), job.body, moment)
-                for id, job in zip(ids, jobs, strict=True)
+                (id, topics[job.topic], moment, hash.get(id), job.key)
+                + (job.ttr, job.max_attempts, headers_text(job), job.body)
+                for id, job in rows
             ],
         )
         trip.many(
             "put_due",
             [
-                (id, topics[job.topic], job.due if job.delay is None else Raw(f"{moment}+{job.delay:d}"))
-                for id, job in zip(ids, jobs, strict=True)
+                (topics[job.topic], id, job.due if job.delay is None else Raw(f"{moment}+{job.delay:d}"))
+                for id, job in rows
             ],
         )
-        counted: dict[int, int] = {}
-        for job in jobs:
-            counted[topics[job.topic]] = counted.get(topics[job.topic], 0) + 1
-        trip.many("put_count", sorted(counted.items()))
+        trip.many("put_count", sorted(Counter(topics[job.topic] for _, job in rows).items()))
         trip.say("", "COMMIT")
         trip.add("near", "near", due=near)
         return trip
@@ -407,8 +480,14 @@ class MysqlStore(RelationalStore):
     # ---- life -------------------------------------------------------------------------------------------------------
 
     def _shut(self) -> None:
+        with suppress(StoreError, pymysql.err.Error, OSError):
+            if self._writer is not None:
+                self._writer.ask([self._sql("forget_requests", client=self._client, number=_LARGEST)])
+        self._drop(self._writer)
         self._connections.close()
 
     def _leave(self) -> None:
         self._connections.after_fork()
-        self._client, self._request = token_bytes(16), count(1)
+        leave_alone(self._writer)
+        self._writer = None
+        self._client, self._requests = token_bytes(16), count(1)

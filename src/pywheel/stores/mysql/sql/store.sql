@@ -11,11 +11,8 @@ DELETE FROM {p}request WHERE client = %(client)s AND number < %(number)s
 -- name: forget_old_requests
 DELETE FROM {p}request WHERE at < {now} - %(age)s LIMIT 10000
 
--- name: put_job
-INSERT INTO {p}job (id, topic, ttr, max_attempts, headers, body, created) VALUES %(rows)s
-
 -- name: put_due
-INSERT INTO {p}due (id, topic, due) VALUES %(rows)s
+INSERT INTO {p}due (topic, id, due) VALUES %(rows)s
 
 -- name: put_count
 INSERT INTO {p}count (topic, live) VALUES %(rows)s
