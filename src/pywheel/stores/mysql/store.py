@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import count
 from secrets import token_bytes
@@ -17,7 +17,7 @@ from ...clock import Clock
 from ...jobs.checks import an_id
 from ...jobs.commands import Ref
 from ...jobs.job import Attempt, Counts, Due, Job, NewJob, State, Topic
-from ..address import Address, flag, identifier, seconds
+from ..address import Address, file, flag, identifier, seconds
 from ..checks import clamped, in_range
 from ..contract import Filter, Span
 from ..relational import reading
@@ -44,6 +44,13 @@ _MOMENT: Final = Raw("@now")  # the time of a put: the same for all its rows
 _SPANS: Final = 8  # read in one trip
 _KEPT: Final = 86_400_000  # ms for which it is known of a transaction that it happened
 _LARGEST: Final = 2**62
+_TLS: Final[dict[str, Callable[[str], Any]]] = {
+    "ssl_ca": file,
+    "ssl_cert": file,
+    "ssl_key": file,
+    "ssl_verify_cert": flag,
+    "ssl_verify_identity": flag,
+}
 
 
 class MysqlStore(RelationalStore):
@@ -63,19 +70,14 @@ class MysqlStore(RelationalStore):
 
     def __init__(self, address: Address, *, clock: Clock | None = None, create: bool = True) -> None:
         known, passed = address.split(
-            {
-                "prefix": identifier,
-                "timeout": seconds,
-                "notify": flag,
-                "ssl_verify_cert": flag,
-                "ssl_verify_identity": flag,
-            },
-            ("unix_socket", "ssl_ca", "ssl_cert", "ssl_key"),
+            {"prefix": identifier, "timeout": seconds, "notify": flag} | _TLS, ("unix_socket",)
         )
         self.shown = address.shown
         self.address = address
         self._writer: Timed | None = None
-        self._options = passed | {name: known[name] for name in known if name.startswith("ssl_")}
+        self._options: dict[str, Any] = passed | {name: known[name] for name in known.keys() & _TLS.keys()}
+        if "unix_socket" in passed:
+            self._options["ssl_disabled"] = True  # nobody listens there, and TLS takes long to begin
         self.notifies: bool = known.get("notify", True)
         self._prefix: str = known.get("prefix", "pywheel_")
         self._sql = Statements(self._prefix)
