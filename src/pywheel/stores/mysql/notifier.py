@@ -26,6 +26,7 @@ __all__ = ["MysqlNotifier"]
 
 _SLEEP: Final = 5.0  # seconds of one wait on the server: a hint without a wake-up is so much late
 _SEEN: Final = 100  # rings after which their hints are deleted at once
+_NO_RING: Final = 0  # a list in a statement has something in it
 _NEAR: Final = 2.0  # seconds for which more is expected after a hint, or before a job is due
 _LOOKS: Final = (0.02, 1.0)  # seconds between looks for hints: while something is near, and at most
 
@@ -39,7 +40,7 @@ class MysqlNotifier(RelationalNotifier):
         self._hash = hashed(self.worker)
         self._ear: Timed | None = None
         self._waits = False  # a wait of the ear's is under way
-        self._seen: list[int] = []  # rings whose hints are still there
+        self._seen = [_NO_RING]  # rings whose hints are still there
         self._look = _LOOKS[0]
         self._came = 0.0  # when a hint came last
 
@@ -81,12 +82,12 @@ class MysqlNotifier(RelationalNotifier):
         store, entered = self._store, self._ear is not None
         trip = store._trip()
         if beat is not None:
-            seen, self._seen = self._seen, []
-            if seen:
+            seen, self._seen = self._seen, [_NO_RING]
+            if len(seen) > 1:
                 trip.say("", "BEGIN")
                 trip.say("", self._sql("forget_hint", seen=seen))
             trip.say("", self._sql("beat", behind=beat))
-            if seen:
+            if len(seen) > 1:
                 trip.say("", "COMMIT")
             trip.add("roster", "roster", lock=store.lock)
         elif horizon is not None:
@@ -152,12 +153,12 @@ class MysqlNotifier(RelationalNotifier):
         if not self._waits:
             if len(self._seen) > _SEEN:
                 ear.ask([self._sql("forget_hint", seen=self._seen)])
-                self._seen = []
+                self._seen = [_NO_RING]
             ear.send(self._sql("sleep", seconds=_SLEEP, seen=self._seen))
             self._waits = True
         if self._select(seconds, ear.fileno()):
             self._waits = False
-            with suppress(Interrupted):
+            with suppress(Interrupted), self._store.translated():
                 ear.receive()
             self._take(ear)
 

@@ -76,6 +76,8 @@ class MysqlStore(RelationalStore):
         self.address = address
         self._writer: Timed | None = None
         self._options: dict[str, Any] = passed | {name: known[name] for name in known.keys() & _TLS.keys()}
+        if "ssl_ca" in known:  # PyMySQL would not look who it talks to
+            self._options = {"ssl_verify_cert": True, "ssl_verify_identity": True} | self._options
         if "unix_socket" in passed:
             self._options["ssl_disabled"] = True  # nobody listens there, and TLS takes long to begin
         self.notifies: bool = known.get("notify", True)

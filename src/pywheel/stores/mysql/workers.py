@@ -47,7 +47,7 @@ class Workers(WorkerQueries):
     def ring(self, hints: dict[str, set[int] | None]) -> None:
         """Write hints to workers, and end their waits."""
         store, sql = self._store, self._store._sql
-        ring = randbits(62)
+        ring = 1 + randbits(62)
         trip = Trip(sql, store.now)
         trip.say("", "BEGIN")
         trip.many("hint", sorted((hashed(worker), ring, job) for worker in hints for job in _jobs(hints[worker])))
