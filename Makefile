@@ -8,13 +8,15 @@ BIN := $(VENV)/bin
 SANITIZED := $(VENV)-sanitized
 TSAN := $(VENV)-tsan
 PEERS := $(VENV)-peers
-NATIVE := $(wildcard src/wheel/*) setup.py pyproject.toml
+NATIVE := $(wildcard src/wheel/* src/wheel/*/*) setup.py pyproject.toml
+# Of a .pxi cython-lint looks at the layout alone, of a .pyx at all that it means.
+LINTED := $(patsubst src/wheel/%.pxi,build/lint/%.pyx,$(wildcard src/wheel/*/*.pxi))
 # More than there are processors, as tests of processes wait a third of their time; a worker of pytest's that has nothing
 # left takes from another. ARGS="-n 0": all in one process.
 PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)') --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test pythons asyncio crash bench bench-jobs bench-jobs-peers lint format types sanitize tsan package clean
+.PHONY: help demo test servers pythons asyncio crash bench bench-jobs bench-jobs-peers lint format types sanitize tsan package clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
@@ -22,6 +24,7 @@ PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)'
 help:
 	@echo "make demo      replay a real server's timers, keep a million of them live, kill a worker of jobs"
 	@echo "make test      every test, on the native wheel and on its pure twin"
+	@echo "make servers   the stores on real servers: PostgreSQL, MariaDB, Redis, as far as they are installed"
 	@echo "make pythons   the same on every Python of PYTHONS that is here"
 	@echo "make asyncio   CPython's own tests of asyncio, on pywheel's loop"
 	@echo "make crash     kill workers at random moments, and simulate crashes, for longer than the tests do"
@@ -42,7 +45,11 @@ demo: $(VENV)/demo.group $(VENV)/native
 	@$(BIN)/python -m pywheel.cli demo
 
 test: $(VENV)/test.group $(VENV)/native
-	@$(BIN)/python -m pytest $(PARALLEL) -m "not packaging" $(ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) -m "not packaging and not servers" $(ARGS)
+
+# Each process of pytest starts its own servers; what is not installed is skipped, with a line that says so.
+servers: $(VENV)/test.group $(VENV)/native
+	@$(BIN)/python -m pytest $(PARALLEL) -m servers $(ARGS)
 
 pythons:
 	@$(PYTHON) tests/pythons.py $(PYTHONS)
@@ -66,10 +73,14 @@ bench: $(VENV)/bench.group $(VENV)/native
 	--benchmark-json=build/benchmarks.json $(ARGS)
 	@$(BIN)/python -m benchmarks.report.timers build/benchmarks.json
 
-lint: $(VENV)/lint.group
+lint: $(VENV)/lint.group $(LINTED)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --diff .
-	@PATH="$(BIN):$$PATH" cython-lint src/wheel benchmarks tests
+	@PATH="$(BIN):$$PATH" cython-lint src/wheel benchmarks tests $(LINTED)
+
+build/lint/%.pyx: src/wheel/%.pxi
+	@mkdir -p $(@D)
+	@cp $< $@
 
 format: $(VENV)/lint.group
 	@$(BIN)/ruff check --fix .

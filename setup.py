@@ -82,6 +82,9 @@ def stage(directory: Path, module: str) -> Path:
         for name in HEADERS[package]:
             shutil.copyfile(ROOT / SOURCES / name, folder / name)
     shutil.copyfile(ROOT / SOURCES / source.name, source)
+    parts = ROOT / SOURCES / source.stem.strip("_")  # that the module includes
+    if parts.is_dir():
+        shutil.copytree(parts, source.parent / parts.name)
     return source
 
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,6 +19,9 @@ settings.register_profile("deep", _COMMON, max_examples=3000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "quick"))
 
 
+STORES_ON_SERVERS = {"mysql", "postgres", "redis"}
+NOTHING = SimpleNamespace(params={})
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun in the background by a shell
     signal.signal(signal.SIGINT, signal.default_int_handler)  # for the children that are to be interrupted
 
@@ -31,6 +35,19 @@ def pytest_configure(config):
             f"{MODULES[name]} cannot be imported ({error}): "
             "build the extension, or set PYWHEEL_PURE=1 to test the twin alone"
         ) from error
+
+
+def pytest_collection_modifyitems(items):
+    """Mark what needs a server: `make servers` runs it."""
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        given = [value for value in getattr(item, "callspec", NOTHING).params.values() if isinstance(value, str)]
+        if (
+            item.path.parent.name in STORES_ON_SERVERS
+            or STORES_ON_SERVERS.intersection(given)
+            or any(name == "server" or name.endswith("_server") for name in fixtures)
+        ):
+            item.add_marker("servers")
 
 
 @pytest.fixture(scope="session", params=CORES)
@@ -97,13 +114,26 @@ def pgbouncer_server(postgres_server):
 
 @pytest.fixture(params=servers.STORES)
 def server(request):
-    """A running server of each kind for which there is a store, and of this process. Whoever ends it starts it again."""
+    """A running server of each kind for which there is a store. Whoever ends it starts it again."""
     return request.getfixturevalue(f"{request.param}_server")
+
+
+def address(request, tmp_path):
+    """Return the address of an empty store of the kind that a fixture's parameter says."""
+    if request.param == "memory":
+        return "memory:"
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/jobs.db"
+    return request.getfixturevalue(f"{request.param}_server").url()
 
 
 @pytest.fixture(params=["sqlite", *servers.STORES])
 def shared_url(request, tmp_path):
     """The address of an empty store of each kind that several processes share."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/jobs.db"
-    return request.getfixturevalue(f"{request.param}_server").url()
+    return address(request, tmp_path)
+
+
+@pytest.fixture(params=["memory", "sqlite", *servers.STORES])
+def any_url(request, tmp_path):
+    """The address of an empty store of each kind."""
+    return address(request, tmp_path)

@@ -85,6 +85,7 @@ def _fingerprint(macros: tuple[tuple[str, int], ...]) -> str:
     """Change with whatever changes the binary."""
     digest = hashlib.sha256(repr((macros, sys.version, sysconfig.get_config_var("EXT_SUFFIX"))).encode())
     digest.update(os.environ.get("PYWHEEL_SANITIZE", "").encode())
-    for source in [ROOT / "setup.py", *sorted((ROOT / "src" / "wheel").iterdir())]:
+    sources = (path for path in (ROOT / "src" / "wheel").rglob("*") if path.is_file())
+    for source in [ROOT / "setup.py", *sorted(sources)]:
         digest.update(source.read_bytes())
     return digest.hexdigest()[:16]

@@ -73,17 +73,18 @@ def test_a_wheel_has_every_pxd_in_its_package_and_clock_and_loop_in_that_of_the_
 
 
 def test_the_native_core_uses_nothing_of_the_timers(wheel):
-    """Neither the headers, which others compile, nor the module's own source, which is not in the wheel."""
+    """Neither the headers, which others compile, nor the module's own sources, which are not in the wheel."""
     with zipfile.ZipFile(wheel) as content:
         core = [name for name in content.namelist() if name.startswith("pywheel/core/") and name.endswith(".pxd")]
         sources = [content.read(name).decode() for name in core]
-    sources.append((ROOT / "src" / "wheel" / "_wheel.pyx").read_text(encoding="utf-8"))
+    native = ROOT / "src" / "wheel"
+    sources += [path.read_text(encoding="utf-8") for path in (native / "_wheel.pyx", *(native / "wheel").iterdir())]
     uses = re.compile(r"^ *(?:from|c?import) (pywheel\.\w+)", re.MULTILINE)
     assert {layer for source in sources for layer in uses.findall(source)} == {"pywheel.core", "pywheel._errors"}
 
 
 def test_a_wheel_has_no_sources_to_compile(any_wheel):
-    assert not suffixes(names(any_wheel)) & {".c", ".pyx", ".o"}
+    assert not suffixes(names(any_wheel)) & {".c", ".pyx", ".pxi", ".o"}
 
 
 def test_the_wheel_has_every_extension(wheel):
@@ -101,7 +102,8 @@ def test_the_pure_wheel_has_none_and_suits_every_platform(pure_wheel):
 
 
 def test_the_sdist_has_the_native_sources_and_the_build(sdist):
-    native = {path.relative_to(ROOT).as_posix() for path in (ROOT / "src" / "wheel").iterdir()}
+    native = {path.relative_to(ROOT).as_posix() for path in (ROOT / "src" / "wheel").rglob("*") if path.is_file()}
+    assert {"src/wheel/_timers.pyx", "src/wheel/timers/timer.pxi"} <= native
     assert native <= names(sdist)
     assert {"setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md"} <= names(sdist)
     assert {f"src/{name}" for name in MODULES | STATEMENTS} <= names(sdist)

@@ -16,7 +16,10 @@ from tests.jobs.waiting import until
 from tests.stores import servers
 from tests.stores.network import Proxy
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="servers are started on Linux only")
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="servers are started on Linux only"),
+]
 KINDS = ["postgres", "mariadb", "redis"]
 
 

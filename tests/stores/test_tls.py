@@ -7,6 +7,8 @@ from pywheel.stores import open
 from tests.stores import servers
 from tests.stores.files import put
 
+pytestmark = pytest.mark.servers
+
 # kind: the room of its store, the options that have the certificate checked, and the one that names the authority
 OPTIONS = {
     "Postgres": ("postgres", {"sslmode": "verify-full"}, "sslrootcert"),

@@ -146,7 +146,8 @@ class SpooledStore(Store):
         return self._link.away is not None or (_keyed(put) and self._spool.waiting())
 
     def _keep(self, puts: dict[int, Put], outcomes: dict[int, Any]) -> None:
-        """Put into the spool."""
+        """Put into the spool, in order."""
+        puts = dict(sorted(puts.items()))
         try:
             outcomes.update(zip(puts, self._spool.add(list(puts.values())), strict=True))
         except StoreError as error:

@@ -4,42 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
-from itertools import chain, count, islice, repeat
-from operator import itemgetter, setitem
+from collections.abc import Iterator
+from itertools import chain, count
 from threading import RLock
 from types import GenericAlias
-from typing import Any, ClassVar, Final, NoReturn, Self, SupportsIndex, TypeVar
+from typing import Any, ClassVar, Final, NoReturn, Self, SupportsIndex
 from weakref import WeakValueDictionary
 
 from .._errors import WheelFull
 from . import _arguments
 from ._arguments import MAX_TICK
+from ._pure_advance import Advancing
 from ._pure_check import check
-from ._pure_commit import Planned, consume, exclusive
-from ._pure_levels import (
-    DIGIT_SHIFT,
-    EMPTY,
-    LAST_PLACE,
-    NEVER,
-    NUMBER_SHIFT,
-    PLACES,
-    Entry,
-    Plan,
-    Slot,
-    first_place,
-    first_tick,
-    place_of,
-    release_in_order,
-)
-
-_R = TypeVar("_R")
+from ._pure_commit import exclusive
+from ._pure_levels import DIGIT_SHIFT, EMPTY, LAST_PLACE, NUMBER_SHIFT, Entry, place_of
 
 # One count for the process: the handle of another wheel is never known here.
 numbers: Final = count(1 << NUMBER_SHIFT, 1 << NUMBER_SHIFT)
-batches: Final = count(-1, -1)
-BATCH: Final = 256
-
 
 _wheels: Final[WeakValueDictionary[int, _Wheel]] = WeakValueDictionary()
 
@@ -54,28 +35,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-class _Wheel(Planned):
+class _Wheel(Advancing):
     """A hierarchical timing wheel over integer ticks, 0 .. 2**63-1; what both wheels share.
 
     It has no clock: `advance` moves it and returns what expired. `start` is the tick it stands at first; at most
     `max_pending` timers may be live, None for no limit. TypeError, OverflowError or ValueError for another argument.
     """
 
-    __slots__ = (
-        "__weakref__", "_count", "_first", "_first_tick", "_held",
-        "_max_pending", "_moved", "_now", "_occupied", "_slots",
-    )  # fmt: skip
-    _now: int
-    _count: int  # live timers
-    _max_pending: int | None
-    _slots: list[Slot]  # by place
-    _held: dict[int, Slot]  # what a limit held back, in order, in batches, none empty, by numbers below 0
-    _moved: dict[
-        int, int
-    ]  # deadline or HELD_BACK of all timers that are not where their handle tells, and of some others
-    _occupied: int  # a bit for each place: set if it is open, that is if a slot of its own stands there
-    _first: int  # the first open place ...
-    _first_tick: int  # ... and the tick at which its slot begins
+    __slots__ = ()
 
     def __new__(cls, *_args: Any, **_keywords: Any) -> Self:
         """Return an empty wheel at tick 0: a subclass may leave out our ``__init__``."""
@@ -261,155 +228,6 @@ class _Wheel(Planned):
 
     def __reduce_ex__(self, protocol: SupportsIndex, /) -> NoReturn:
         self.__reduce__()
-
-    def _advance(self, now: SupportsIndex, limit: SupportsIndex | None, pack: Callable[[list[Any]], _R]) -> _R:
-        """Move to the tick `now` and return at most `limit` of the items that are due, packed."""
-        if type(now) is not int or not 0 <= now <= MAX_TICK:
-            now = _arguments.tick(now, "now")
-        most = MAX_TICK if limit is None else _arguments.limit(limit)
-        if now < self._now:
-            raise _arguments.backwards()
-        result: _R = self._plan(self._expire, now, most, pack)
-        return result
-
-    def _expire(self, now: int, most: int, pack: Callable[[list[Any]], _R]) -> _R | None:
-        """Attempt to move to the tick `now` and return what is due, packed."""
-        now = max(now, self._now)
-        plan = Plan(self._slots, self._occupied, self._now, now)
-        if self._held or len(plan.entries) > most:
-            return self._expire_some(plan, now, most, pack)
-        moved = self._moved
-        if plan.cascaded and self._planning:
-            moved.update(plan.cascaded)  # true already
-        items = pack([entry[2] for entry in plan.entries])
-        gone = list(chain.from_iterable(plan.ripe)) if moved else []
-        dropping = map(moved.pop, gone, repeat(None))
-        first, tick = first_place(plan.occupied, now)
-        count = self._count - len(plan.entries)
-        if not self._planning:
-            return None
-        self._slots[plan.window] = plan.fresh
-        self._occupied = plan.occupied
-        self._first = first
-        self._first_tick = tick
-        self._count = count
-        self._now = now
-        consume(dropping)
-        return items
-
-    def _expire_some(self, plan: Plan, now: int, most: int, pack: Callable[[list[Any]], _R]) -> _R | None:
-        """Attempt the same where a limit holds timers back, or has done so."""
-        moved, held = self._moved, self._held
-        taken, dropping = self._first_held(most)
-        entries = list(chain.from_iterable(map(dict.values, plan.ripe)))
-        ripe = sorted(zip(chain.from_iterable(plan.ripe), entries, strict=False), key=itemgetter(1))
-        rest = ripe[most - len(taken) :]
-        taken += ripe[: most - len(taken)]
-        items = pack([entry[2] for _, entry in taken])
-        new = {next(batches): dict(rest[start : start + BATCH]) for start in range(0, len(rest), BATCH)}
-        numbers_of = [number for number, batch in new.items() for _ in batch]
-        first, tick = first_place(plan.occupied, now)
-        values = {
-            "_occupied": plan.occupied,
-            "_first": first,
-            "_first_tick": tick,
-            "_now": now,
-            "_count": self._count - len(taken),
-        }
-        changes = chain(
-            map(setitem, repeat(held), new, new.values()),
-            map(setitem, (self._slots,), (plan.window,), (plan.fresh,)),
-            map(setattr, repeat(self), values, values.values()),  # from here on no memory is needed
-            chain.from_iterable(dropping),
-            map(moved.pop, [handle for handle, _ in taken], repeat(None)),
-            map(setitem, repeat(moved), [handle for handle, _ in rest], numbers_of),
-        )
-        known = plan.cascaded | {handle: entry[0] for handle, entry in rest}
-        if self._planning:
-            moved.update(known)  # true already
-        return items if self._commit(changes, map(held.pop, new, repeat(None))) else None
-
-    def _first_held(self, most: int) -> tuple[list[tuple[int, Entry]], list[Iterator[Any]]]:
-        """Return the first timers that are held back, and what removes them."""
-        timers: list[tuple[int, Entry]] = []
-        removing: list[Iterator[Any]] = []
-        for number, batch in self._held.items():
-            if len(timers) == most:
-                break
-            first = list(islice(batch.items(), most - len(timers)))
-            timers += first
-            whole = len(first) == len(batch)
-            removing.append(map(self._held.pop, [number]) if whole else map(batch.pop, [handle for handle, _ in first]))
-        return timers, removing
-
-    def _open(self, place: int, now: int) -> None:
-        """Give a closed place a slot of its own."""
-        tick = first_tick(place, now)
-        slot: Slot = {}
-        if self._planning:
-            self._interrupt()
-        elif self._slots[place] is EMPTY and self._now == now:
-            self._occupied |= 1 << place
-            self._slots[place] = slot
-            if place < self._first:
-                self._first = place
-                self._first_tick = tick
-
-    def _close(self) -> None:
-        """Close the first open place if nothing is left in it."""
-        place, occupied = self._first, self._occupied
-        rest = occupied & ~(1 << place)
-        first, tick = first_place(rest, self._now)
-        if self._planning:
-            self._interrupt()
-        elif self._occupied is occupied and not self._slots[place]:
-            self._slots[place] = EMPTY
-            self._occupied = rest
-            self._first = first
-            self._first_tick = tick
-
-    def _find(self, handle: int) -> int | None:
-        """Return the place, or the batch number, of a live timer: who goes there may find that it has gone on."""
-        if handle in self._moved:
-            deadline = self._moved[handle]
-            return deadline if deadline < 0 else place_of(deadline, self._now)
-        place = handle & LAST_PLACE
-        if handle in self._slots[place]:
-            return place
-        place = handle >> DIGIT_SHIFT & 255
-        return place if handle in self._slots[place] else None
-
-    def _slot(self, place: int) -> Slot:
-        return self._slots[place] if place >= 0 else self._held.get(place, EMPTY)
-
-    def _all_slots(self) -> list[Slot]:
-        return [*self._slots, *self._held.values()]
-
-    def _entry(self, handle: int) -> Entry | None:
-        while (place := self._find(handle)) is not None:
-            entry = self._slot(place).get(handle)
-            if entry is not None:
-                return entry
-        return None
-
-    def _reset(self, now: int | None, max_pending: int | None) -> None:
-        """Remove every timer; stay at the same tick if `now` is None."""
-        slots: list[Slot] = [EMPTY] * PLACES
-        held: dict[int, Slot] = {}
-        moved: dict[int, int] = {}
-        while self._planning:
-            self._interrupt()
-        # The items stay in the old containers until the wheel is empty.
-        self._slots, slots = slots, self._slots
-        self._held, held = held, self._held
-        self._moved = moved
-        self._count = self._occupied = 0
-        self._first = LAST_PLACE
-        self._first_tick = NEVER
-        self._max_pending = max_pending
-        if now is not None:
-            self._now = now
-        release_in_order(slots, held)
 
     @exclusive
     def _check(self) -> None:

@@ -33,6 +33,15 @@ _V = TypeVar("_V")
 
 _OLDEST: Final = 130_000
 _CONNECT: Final = 5.0  # seconds that a connection may take to come about
+# Plans that find rows by their keys, whatever the statistics of a table say that was empty a minute ago.
+_SETTINGS: Final = (
+    "SELECT pid, CASE WHEN pid = %(pid)s THEN concat("
+    "set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_seqscan', 'off', false), "
+    "set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false), "
+    "set_config('enable_bitmapscan', 'off', false), set_config('jit', 'off', false), "
+    "set_config('client_min_messages', 'warning', false)) END FROM pg_backend_pid() AS p (pid)"
+)
+_LIGHT: Final = _SETTINGS.replace("concat(", "concat(set_config('synchronous_commit', 'off', false), ")
 
 
 class _Dumper(StrDumper):
@@ -62,6 +71,8 @@ class Timed(psycopg.Connection[Any]):
     """A connection that is closed if an answer does not come in time: the server may be stopped, or cut off."""
 
     until: float = math.inf
+    pooled = False
+    """Whether a pooler such as pgbouncer gives it another session for each transaction, perhaps."""
 
     def wait(self, gen: PQGen[_V], interval: float = 0.5, timeout: float | None = None) -> _V:
         """Wait for an answer. StoreAway beyond `until`."""
@@ -74,9 +85,16 @@ class Timed(psycopg.Connection[Any]):
         except errors._WaitTimeout:
             self.pgconn.finish()
             raise StoreAway("the server did not answer in time: the connection was given up; try again") from None
-        except (KeyboardInterrupt, SystemExit):
-            self.pgconn.finish()  # what it was in the middle of, nobody knows
+        except psycopg.Error:
             raise
+        except BaseException:  # a signal handler's: the answer that was waited for would be taken for another's
+            self.pgconn.finish()
+            raise
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is open and in the middle of nothing, as libpq sees it."""
+        return self.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE
 
     def _all_sent(self, gen: PQGen[_V]) -> PQGen[_V]:
         """Send all that is to be sent before an answer is waited for.
@@ -110,15 +128,16 @@ def connect(conninfo: str, until: float, *, light: bool = False, prepare: bool =
     connection.until = until
     adapt(connection)
     try:
-        # Plans that find rows by their keys, whatever the statistics of a table say that was empty a minute ago.
-        connection.execute(
-            "SELECT set_config('plan_cache_mode', 'force_generic_plan', false), "
-            "set_config('enable_seqscan', 'off', false), "
-            "set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false), "
-            "set_config('enable_bitmapscan', 'off', false), set_config('jit', 'off', false), "
-            "set_config('client_min_messages', 'warning', false)"
-            + (", set_config('synchronous_commit', 'off', false)" if light else "")
-        )
+        # A pooler makes up the number of the session. Settings of one would be left to whoever has the session next.
+        [(pid, _)] = connection.execute(_LIGHT if light else _SETTINGS, {"pid": connection.info.backend_pid}).fetchall()
+        if pid != connection.info.backend_pid:
+            connection.pooled = True
+            connection.prepare_threshold = None
+        if connection.pooled and light:
+            raise NotAStore(
+                "a pooler such as pgbouncer stands before the server, and notifications do not pass it: workers need "
+                "the address of the server itself"
+            )
     except BaseException:
         connection.close()
         raise

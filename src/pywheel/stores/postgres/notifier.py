@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 
 from ..._errors import StoreError
 from ..relational.notifier import RelationalNotifier
+from .arrays import numbers
 from .connection import Timed
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from .store import PostgresStore
 
 __all__ = ["PostgresNotifier", "channel"]
+
+_OVERDUE: Final = 1_000  # ms
 
 
 def channel(tables: str, worker: str) -> str:
@@ -84,6 +87,7 @@ class PostgresNotifier(RelationalNotifier):
                 if beat is not None:
                     row = connection.execute(self._sql["beat"], {**values, "behind": beat})
                     roster = connection.execute(self._sql["roster"], values)
+                    overdue = self._ask_overdue(connection) if beat == 0 else None
                 elif horizon is not None:
                     row = connection.execute(self._sql["publish"], {**values, "horizon": horizon})
                 else:
@@ -94,7 +98,16 @@ class PostgresNotifier(RelationalNotifier):
                 self._presence.take([row[:7] for row in rows])
                 if rows:
                     self._store._heard(rows[0][7], sent, received)
+                if overdue is not None and overdue.fetchall()[0][0]:
+                    self.heard(None)
             return row.rowcount == 1 and entered
+
+    def _ask_overdue(self, connection: Timed) -> Any:
+        """Ask whether jobs here are overdue, though this worker keeps up: whoever put them died before it told of them."""
+        mine = next((seen.topics for seen in self._presence.known if seen.worker == self.worker), None) or ()
+        topics = [number for topic in mine if (number := self._store._topics.number(topic)) is not None]
+        values = {"now": self._store.now, "topics": numbers(topics), "late": _OVERDUE}
+        return connection.execute(self._sql["overdue"], values)
 
     def _leave(self) -> None:
         with suppress(StoreError), self._use() as connection:
@@ -116,10 +129,11 @@ class PostgresNotifier(RelationalNotifier):
         if connection is None or connection.closed:
             self._select(min(seconds, 0.5))
             return
-        file = connection.fileno()
-        if self._select(seconds, file):
-            with self._store.translated():
+        try:
+            if self._select(seconds, connection.fileno()):
                 pgconn = connection.pgconn
                 pgconn.consume_input()
                 while (notify := pgconn.notifies()) is not None:
                     self._told(psycopg.Notify(notify.relname.decode(), notify.extra.decode(), notify.be_pid))
+        except (psycopg.Error, OSError, ValueError):  # it broke, or was closed meanwhile: the next beat makes it anew
+            connection.close()

@@ -33,7 +33,7 @@ class Writing(Protocol):
     def translated(self) -> AbstractContextManager[None]:
         """Raise what PostgreSQL says as one of our errors."""
 
-    def status(self, transaction: str) -> str | None:
+    def status(self, transaction: str, until: float) -> str | None:
         """Return what became of a transaction whose connection broke."""
 
     def known_topics(self, names: Sequence[str] | None) -> Mapping[str, int]:
@@ -59,8 +59,8 @@ class PostgresSession(Session):
                 return self._ask(asked, begin=True)
             except StoreAway:
                 self.abandon()
-                if attempt == 2:  # the first may have been idle for long, and closed by the server
-                    raise
+                if attempt == 2 or time.monotonic() >= self._until:
+                    raise  # else it may have been idle for long, and closed by the server
         raise AssertionError
 
     def more(self, asked: Asked) -> Answer:
@@ -175,7 +175,7 @@ class PostgresSession(Session):
     def _happened(self) -> bool:
         """Whether the commit, in which the connection broke, took place. StoreAway if that cannot be learned."""
         while True:
-            status = self._store.status(self._id)
+            status = self._store.status(self._id, self._until)
             if status != "in progress":
                 return status == "committed"
             if time.monotonic() >= self._until:

@@ -111,16 +111,17 @@ class PostgresStore(RelationalStore):
         """Raise what PostgreSQL says as one of our errors."""
         return translated(self.address.hide, self.shown)
 
-    def _read(self, name: str, values: Mapping[str, Any]) -> list[Any]:
+    def _read(self, name: str, values: Mapping[str, Any], until: float | None = None) -> list[Any]:
         """Return the rows of a statement; once more if a connection was found closed."""
         self._open()
+        until = until or time.monotonic() + self._seconds
         for attempt in (1, 2):
             try:
-                with self._use() as connection:
+                with self._use(until) as connection:
                     return connection.execute(self._sql[name], {"now": self.now, **values}).fetchall()
             except StoreAway:
                 self._connections.drop_idle()
-                if attempt == 2:
+                if attempt == 2 or time.monotonic() >= until:
                     raise
         raise AssertionError
 
@@ -147,15 +148,19 @@ class PostgresStore(RelationalStore):
     def writing(self, until: float) -> Timed:
         """Return the connection that writes: only whoever commits for all uses it."""
         connection = self._writer
-        if connection is None or connection.closed:
+        if connection is not None and not connection.ready:  # it broke, or an interrupt came in the middle of its use
+            self._writer = None
+            connection.close()
+            connection = None
+        if connection is None:
             connection = self._writer = self._connect(until)
         connection.until = until
         return connection
 
-    def status(self, transaction: str) -> str | None:
+    def status(self, transaction: str, until: float) -> str | None:
         """Return what became of a transaction whose connection broke."""
         try:
-            [(status,)] = self._read("status", {"id": transaction})
+            [(status,)] = self._read("status", {"id": transaction}, until)
         except StoreAway:
             return "in progress"
         return None if status is None else str(status)
@@ -164,23 +169,31 @@ class PostgresStore(RelationalStore):
         self, jobs: Sequence[NewJob], ids: Sequence[int], near: int, until: float
     ) -> tuple[Collection[int] | None, Sequence[Sequence[Any]]]:
         name, values = self._put_values(jobs, ids)
-        for again in (False, True):
-            connection: Timed | None = None
+        sent = False  # it may have happened, though its answer was lost
+        for attempt in (1, 2):
+            connection, before = None, False
             try:
                 connection = self.writing(until)
-                if again:  # the first may have happened, though its answer was lost
-                    rows = connection.execute(self._sql["present"], {"ids": numbers(ids)}).fetchall()
-                    if rows:
-                        return [id for [id] in rows], self._near(near)
+                if sent and (there := self._there(connection, ids)):
+                    return there, self._near(near)
+                before, sent = sent, True
                 [(horizon, stored)] = connection.execute(self._sql[name], values).fetchall()
+                if before:
+                    stored = self._there(connection, ids)
                 break
             except (psycopg.Error, StoreAway) as error:
-                if connection is not None and not connection.broken and not connection.closed:
+                if connection is not None and connection.ready:
+                    if before and isinstance(error, psycopg.errors.UniqueViolation):
+                        return self._there(connection, ids), self._near(near)  # the first was under way until now
                     self._raise(error)
                 self._drop(connection)
-                if again:
-                    self._raise(error)
+                if attempt == 2 or time.monotonic() >= until:
+                    self._raise(error, "; whether it was stored is not known" if sent else "")
         return stored, () if horizon is None or horizon < near else self._near(near)
+
+    def _there(self, connection: Timed, ids: Sequence[int]) -> list[int]:
+        """Return which of some jobs are stored."""
+        return [id for [id] in connection.execute(self._sql["present"], {"ids": numbers(ids)}).fetchall()]
 
     def _near(self, due: int) -> Sequence[Sequence[Any]]:
         """Return the rows of the workers, if one of them looks as far as this."""
@@ -188,10 +201,14 @@ class PostgresStore(RelationalStore):
             return self._read("near", {"due": due})
         return ()
 
-    def _raise(self, error: Exception) -> NoReturn:
-        with self.translated():
-            raise error
-        raise AssertionError
+    def _raise(self, error: Exception, more: str = "") -> NoReturn:
+        try:
+            with self.translated():
+                raise error
+        except StoreAway as away:
+            if more:
+                raise StoreAway(f"{away}{more}") from error
+            raise
 
     def _drop(self, connection: Timed | None) -> None:
         """Close a connection that broke, and those that wait: they may have broken too."""

@@ -199,7 +199,9 @@ class RedisStore(Store):
 
     def _wait_in_doubt(self, error: StoreAway, limit: float) -> None:
         if time.monotonic() + _AGAIN >= limit:
-            raise StoreAway(f"{error}; whether what was asked last has happened is not known") from None
+            unknown = StoreAway(f"{error}; whether what was asked last has happened is not known")
+            unknown.seconds = error.seconds
+            raise unknown from None
         time.sleep(_AGAIN)
 
     def _take_in(self, answer: Any, sent: float, number: int) -> None:
@@ -261,6 +263,16 @@ class RedisStore(Store):
         """Return who is there, as of now."""
         _, _, version, at, beats, members = self.run(ROSTER)
         return self.presence.learn(version, at, beats, members)
+
+    def about(self) -> dict[str, Any]:
+        """Return which server it is, what it promises, and how much memory all its data takes."""
+        connection = self.server.fresh()
+        facts = connection.facts
+        self.server.give(connection)
+        names = {"version": "redis_version", "memory_bytes": "used_memory", "maxmemory_bytes": "maxmemory"}
+        said = {name: facts.get(fact) for name, fact in names.items()}
+        numbers = {name: int(value) for name, value in said.items() if value and name.endswith("bytes")}
+        return {"server": facts.get("server_name", "redis"), **said, **numbers, "prefix": self.server.place.prefix}
 
     def workers(self) -> list[Member]:
         """Return all workers that have announced topics, by name."""

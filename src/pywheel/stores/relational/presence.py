@@ -105,6 +105,11 @@ class Presence:
                 raise
         return self._roster
 
+    @property
+    def known(self) -> list[Seen]:
+        """All workers as they were when they were last read."""
+        return self._roster
+
     def take(self, rows: Iterable[Sequence[Any]]) -> None:
         """Take in the rows of all workers, just read."""
         self._roster = [Seen.of(row) for row in rows]
@@ -216,6 +221,10 @@ class Presence:
         for notifier in list(self.local.values()):
             notifier.close()
         self.closed = True
+        self._ringer.close()
+
+    def flush(self) -> None:
+        """Return once the workers have been told all that they are to be told, or after a second."""
         self._ringer.close()
 
     def after_fork(self, leave: Callable[[RelationalNotifier], None]) -> None:

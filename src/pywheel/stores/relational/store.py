@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import time
 import weakref
@@ -337,6 +338,13 @@ def _noting(commit: Commit | None) -> Callable[[list[Any]], None]:
 
 
 _STORES: Final[weakref.WeakSet[RelationalStore]] = weakref.WeakSet()
+
+
+@atexit.register
+def _tell_the_last() -> None:
+    """Tell the workers of the last puts of a program that ends without closing its stores."""
+    for store in list(_STORES):
+        store._presence.flush()
 
 
 def _after_fork_in_child() -> None:

@@ -21,8 +21,9 @@ SELECT coalesce(max(stirred), 0) FROM {p}topic
 
 -- name: roster
 SELECT w.name, w.topics, w.beat, w.horizon, w.behind, w.stopped,
-    w.pid IS NOT NULL AND NOT EXISTS (
-        SELECT 1 FROM pg_stat_activity a WHERE a.pid = w.pid AND floor(extract(epoch FROM a.backend_start) * 1000) = w.began
+    w.pid IS NOT NULL AND NOT EXISTS (  -- when a session of another role began may be hidden
+        SELECT 1 FROM pg_stat_activity a
+        WHERE a.pid = w.pid AND coalesce(floor(extract(epoch FROM a.backend_start) * 1000) = w.began, true)
     ),
     {now}
 FROM {p}worker w ORDER BY w.name
@@ -45,3 +46,10 @@ SELECT {now}
 
 -- name: status
 SELECT pg_xact_status(%(id)s::xid8)
+
+-- Whether a job of these topics has been due for so long.
+-- name: overdue
+SELECT EXISTS (
+    SELECT FROM unnest(%(topics)s::int[]) AS n (topic) JOIN {p}topic t ON t.id = n.topic AND NOT t.paused
+    CROSS JOIN LATERAL (SELECT FROM {p}due d WHERE d.topic = t.id AND d.due <= {now} - %(late)s::bigint LIMIT 1) d
+)

@@ -71,7 +71,7 @@ local function look_at(ids)
             local b = some[place]
             looked = looked + 1
             after = b
-            if job and (not topic or sub(job, 11, 10 + #topic) == topic and read_job(job) == topic)
+            if job and (not topic or sub(job, 11, 10 + #topic) == topic and topic_of(job) == topic)
                 and (not state or seen(states[b]) == state) then
                 put_job(reply, b, job, states[b])
                 bytes = bytes + #job

@@ -69,13 +69,12 @@ local function when_lost(state)
     return DELAYED, state[LEASE] + state[BACKOFF], true, LOST_BEGUN
 end
 
--- Returns topic, key or false, ttr or nil, max_attempts or nil, and the size of the body.
+-- Returns what a job itself says: key or false, ttr or nil, max_attempts or nil, and the size of its body.
 local function read_job(job)
     local flags, size, at = struct.unpack('>BI3', job, 7)
-    local topic = sub(job, at, at + size - 1)
     at = at + size
     if flags == 0 then
-        return topic, false, nil, nil, #job - at + 1
+        return false, nil, nil, #job - at + 1
     end
     local key, ttr, most = false, nil, nil
     if bit.band(flags, 2) ~= 0 then
@@ -93,5 +92,10 @@ local function read_job(job)
         size, at = struct.unpack('>I4', job, at)
         at = at + size
     end
-    return topic, key, ttr, most, #job - at + 1
+    return key, ttr, most, #job - at + 1
+end
+
+local function topic_of(job)
+    local size, at = struct.unpack('>I3', job, 8)
+    return sub(job, at, at + size - 1)
 end

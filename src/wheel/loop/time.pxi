@@ -1,0 +1,49 @@
+# A tick is 2**-20 s: floats of seconds become ticks and back without rounding. But ticks only say where in the wheel a
+# timer stands. What decides is `when <= time()`, in the loop's own floats: a timer of the present tick whose time has
+# not come goes back to the wheel, and `early` is the earliest of those. So nothing runs early, whatever the clock and
+# its resolution, and nothing waits for the next tick on a clock that stands still, as those of tests do.
+
+cdef enum:
+    TICKS_PER_SECOND = 1 << 20
+
+cdef double LAST = 2.0 ** 42            # seconds; every later deadline, infinity too, stands on this tick
+
+
+cdef inline double monotonic() except? -1:
+    """time.monotonic(), to the last bit."""
+    cdef int64_t ns = monotonic_ns() if HAS_CLOCK else -1
+    if unlikely(ns < 0):
+        return monotonic_of_python()
+    return <double>(ns // NANO) if unlikely(ns % NANO == 0) else <double>ns / 1e9
+
+
+cdef inline uint64_t tick_of(double seconds) noexcept:
+    if not seconds > 0:
+        return 0
+    return <uint64_t>((seconds if seconds < LAST else LAST) * TICKS_PER_SECOND)
+
+
+cdef inline double as_due(object when) except? -1:
+    """`when` as a float that is not less than it."""
+    cdef double due = PyFloat_AS_DOUBLE(when) if PyFloat_CheckExact(when) else other_due(when)
+    if unlikely(isnan(due)):
+        raise not_a_number()
+    return due
+
+
+cdef inline double check(double due) except? -1:
+    """A `when` that was computed."""
+    if unlikely(isnan(due)):
+        raise not_a_number()
+    return due
+
+
+cdef object not_a_number():
+    return ValueError("the time of a call must not be NaN")
+
+
+cdef double other_due(object when) except? -1:
+    if when is None:
+        raise TypeError("when cannot be None")
+    cdef double due = PyFloat_AsDouble(when)
+    return nextafter(due, INFINITY) if not isnan(due) and due < when else due

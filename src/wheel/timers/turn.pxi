@@ -1,0 +1,69 @@
+# A turn: one timer after the other that is due is taken and called.
+
+
+cdef int64_t turn(Driver self, uint64_t now, uint64_t most) except -1:
+    cdef wheel_t *w = &self.wheel.wheel
+    cdef uint64_t tick = ticks_by(self, now), done = 0
+    cdef list behind = [], batch
+    cdef Timer timer
+    cdef int failed = 0
+    cdef bint late
+    with critical_section(self.wheel):
+        self.wheel.passes = IN_USE
+        if tick < w.now:                # the clock went back: what is due by its new time has run
+            most = 0
+        else:
+            failed = wheel_advance(w, tick, most)
+    if failed:
+        raise MemoryError
+    while done < most:
+        timer = next_due(self, now, most - done, &late)
+        if timer is None:
+            break
+        if late:
+            behind.append(timer)
+        done += call(self, timer)
+    while behind and done < most:       # once more for each, until none has missed a call
+        batch, behind = behind, []
+        for timer in batch:
+            if done < most and again(self, <PeriodicTimer>timer, now, &late):
+                if late:
+                    behind.append(timer)
+                done += call(self, timer)
+    return done
+
+
+cdef Timer next_due(Driver self, uint64_t now, uint64_t most, bint *late):
+    """Return the next timer that is due, out of the wheel unless it is periodic; None if there is no more.
+
+    If no timer is left of those collected, collect `most`: callbacks may have cancelled or moved what the limit chose.
+    Write whether a periodic one has missed a call, for which it is to be called `again`.
+    """
+    cdef wheel_t *w = &self.wheel.wheel
+    cdef uint64_t payload
+    cdef uint32_t index
+    cdef Timer timer = None
+    cdef bint failed = False
+    late[0] = False
+    with critical_section(self.wheel):
+        if self.halted:
+            return None
+        if w.ready_live == 0:
+            failed = wheel_collect_more(w, most)
+        while w.ready_begin < w.ready_end and w.ready[w.ready_begin] == 0:
+            w.ready_begin += 1          # once for all: `behind` timers leave nothing but gaps
+        if w.ready_live:
+            index = w.ready[w.ready_begin]
+            timer = <Timer><PyObject *><uintptr_t>w.arena.nodes[index].payload
+            if type(timer) is PeriodicTimer:
+                failed = plan(self, <PeriodicTimer>timer, index, now)
+                late[0] = (<PeriodicTimer>timer).behind
+        if timer is None or type(timer) is not PeriodicTimer:
+            if wheel_pop(w, &payload, 1):
+                timer.state = RUNNING
+                Py_DECREF(<PyObject *>timer)
+    if failed:
+        raise MemoryError
+    if type(timer) is PeriodicTimer:
+        draw(<PeriodicTimer>timer)
+    return timer

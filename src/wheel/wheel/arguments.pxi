@@ -1,0 +1,57 @@
+# A plain int is read here; everything else goes to `_arguments`.
+
+cdef extern from *:
+    """
+    /* The value of an exact int from 0 to 2**60 - 1, or -1 for every other object. PyLong_AsLongLong is a third of the
+       time of a call; from 3.15 on, whose layout is not known yet, it does the work. */
+    static CYTHON_INLINE int64_t pywheel_short_int(PyObject *value) {
+    #if PY_VERSION_HEX < 0x030C0000 && PYLONG_BITS_IN_DIGIT == 30
+        const digit *digits = ((PyLongObject *)value)->ob_digit;
+        Py_ssize_t size = PyLong_CheckExact(value) ? Py_SIZE(value) : -1;
+    #elif PY_VERSION_HEX < 0x030F0000 && PYLONG_BITS_IN_DIGIT == 30
+        const digit *digits = ((PyLongObject *)value)->long_value.ob_digit;
+        uintptr_t tag = PyLong_CheckExact(value) ? ((PyLongObject *)value)->long_value.lv_tag : 2;
+        Py_ssize_t size = tag & 3 ? ((tag & 3) == 1 ? 0 : -1) : (Py_ssize_t)(tag >> 3);
+    #else
+        int overflow;
+        return PyLong_CheckExact(value) ? PyLong_AsLongLongAndOverflow(value, &overflow) : -1;
+    #endif
+    #if PY_VERSION_HEX < 0x030F0000 && PYLONG_BITS_IN_DIGIT == 30
+        if (size == 2)
+            return (int64_t)digits[1] << 30 | digits[0];
+        return size == 1 ? (int64_t)digits[0] : size == 0 ? 0 : -1;
+    #endif
+    }
+    """
+    int64_t short_int "pywheel_short_int"(object value) noexcept
+
+
+cdef inline int64_t as_tick(object value, str name) except -1:
+    cdef int64_t tick = short_int(value)
+    return other_tick(value, name) if unlikely(tick < 0) else tick
+
+
+cdef inline int64_t as_handle(object value) except -1:
+    cdef int64_t handle = short_int(value)
+    return other_handle(value) if unlikely(handle < 0) else handle
+
+
+cdef inline uint64_t as_key(object value) except? 0:
+    cdef int64_t key = short_int(value)
+    return other_key(value) if unlikely(key < 0) else key
+
+
+cdef int64_t other_tick(object value, str name) except -1:
+    return arguments.tick(value, name)
+
+
+cdef int64_t other_handle(object value) except -1:
+    return arguments.handle(value)
+
+
+cdef uint64_t other_key(object value) except? 0:
+    return arguments.key(value)
+
+
+cdef inline int64_t as_limit(object value) except -1:
+    return NEVER >> 1 if value is None else arguments.limit(value)
