@@ -118,6 +118,12 @@ def server(request):
     return request.getfixturevalue(f"{request.param}_server")
 
 
+@pytest.fixture(params=servers.STORES)
+def durable_server(request):
+    """One of a test's own, with fsync: to be killed."""
+    yield from servers.started(servers.KINDS[request.param], fsync=True)
+
+
 def address(request, tmp_path):
     """Return the address of an empty store of the kind that a fixture's parameter says."""
     if request.param == "memory":

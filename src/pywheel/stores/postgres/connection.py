@@ -39,7 +39,9 @@ _SETTINGS: Final = (
     "set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_seqscan', 'off', false), "
     "set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false), "
     "set_config('enable_bitmapscan', 'off', false), set_config('jit', 'off', false), "
-    "set_config('client_min_messages', 'warning', false)) END FROM pg_backend_pid() AS p (pid)"
+    "set_config('client_min_messages', 'warning', false), "
+    # One that is stopped in the middle of a transaction keeps its locks no longer.
+    "set_config('idle_in_transaction_session_timeout', '3000', false)) END FROM pg_backend_pid() AS p (pid)"
 )
 _LIGHT: Final = _SETTINGS.replace("concat(", "concat(set_config('synchronous_commit', 'off', false), ")
 

@@ -14,7 +14,7 @@ from ..._errors import StoreAway, StoreError
 from ...jobs.commands import NONCES_KEPT
 from ..relational.changes import Changes
 from ..relational.part import Place
-from ..relational.session import Answer, Asked, Session
+from ..relational.session import Answer, Asked, Session, Unknown
 from .arrays import columns, flags, numbers
 from .connection import Timed
 
@@ -179,7 +179,7 @@ class PostgresSession(Session):
             if status != "in progress":
                 return status == "committed"
             if time.monotonic() >= self._until:
-                raise StoreAway("the connection broke in a commit, and whether it happened is not known yet")
+                raise Unknown("the connection broke in a commit, and whether it happened is not known yet")
             time.sleep(_LOOK)
 
     def abandon(self) -> None:

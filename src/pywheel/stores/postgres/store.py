@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 import psycopg
 
@@ -35,6 +35,8 @@ from .session_within import SessionWithin
 from .statements import statements
 
 __all__ = ["PostgresStore"]
+
+_R = TypeVar("_R")
 
 _SECONDS: Final = 10.0
 _MOST: Final = 8  # connections, beside one for each worker
@@ -113,12 +115,16 @@ class PostgresStore(RelationalStore):
 
     def _read(self, name: str, values: Mapping[str, Any], until: float | None = None) -> list[Any]:
         """Return the rows of a statement; once more if a connection was found closed."""
+        values = {"now": self.now, **values}
+        return self._reading(lambda connection: connection.execute(self._sql[name], values).fetchall(), until)
+
+    def _reading(self, read: Callable[[Timed], _R], until: float | None = None) -> _R:
         self._open()
         until = until or time.monotonic() + self._seconds
         for attempt in (1, 2):
             try:
                 with self._use(until) as connection:
-                    return connection.execute(self._sql[name], {"now": self.now, **values}).fetchall()
+                    return read(connection)
             except StoreAway:
                 self._connections.drop_idle()
                 if attempt == 2 or time.monotonic() >= until:
@@ -318,10 +324,14 @@ class PostgresStore(RelationalStore):
         if not in_range(an_id(id)):
             self._open()
             return []
-        with self._use() as connection, connection.transaction():
-            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            rows = connection.execute(self._sql["look_ids_given"], {"ids": numbers([id])}).fetchall()
-            earlier = connection.execute(self._sql["history"], {"id": id}).fetchall()
+
+        def read(connection: Timed) -> tuple[list[Any], list[Any]]:
+            with connection.transaction():
+                connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                rows = connection.execute(self._sql["look_ids_given"], {"ids": numbers([id])}).fetchall()
+                return rows, connection.execute(self._sql["history"], {"id": id}).fetchall()
+
+        rows, earlier = self._reading(read)
         return reading.attempts(rows, self._names(rows), self._moment(), earlier)
 
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from ..._errors import StoreBusy, StoreClosed, StoreError
+from ..._errors import StoreAway, StoreBusy, StoreClosed, StoreError
 from ...clock import Clock
 from ...jobs.commands import Command, Expire, Put
 from ...jobs.job import NewJob
@@ -27,7 +27,7 @@ from .ids import Ids
 from .notifier import RelationalNotifier
 from .part import Told
 from .presence import Presence, WorkerQueries
-from .session import Conflict, Session
+from .session import Conflict, Session, Unknown
 from .topics import Topics
 from .transaction import Done, transact
 
@@ -145,7 +145,8 @@ class RelationalStore(Store):
         return self._decide(commands, until, commit) if jobs is None else self._put(commands, jobs, until, commit)
 
     def _decide(self, commands: Sequence[Command[Any]], until: float, commit: Commit | None) -> list[Any]:
-        """Apply commands in a transaction of two trips."""
+        """Apply commands in a transaction of two trips. Once more if its connection broke, and it did not happen."""
+        broke = False
         for attempt in range(_TRIES):
             session = self._session(until)
             try:
@@ -155,6 +156,12 @@ class RelationalStore(Store):
                 if attempt + 1 == _TRIES or time.monotonic() >= until:
                     raise
                 time.sleep(0.002 * attempt)
+                continue
+            except StoreAway as error:
+                self._topics.forget()
+                if broke or isinstance(error, Unknown) or time.monotonic() >= until:
+                    raise
+                broke = True
                 continue
             except BaseException:
                 self._topics.forget()
