@@ -135,14 +135,15 @@ def connect(conninfo: str, until: float, *, light: bool = False, prepare: bool =
         if pid != connection.info.backend_pid:
             connection.pooled = True
             connection.prepare_threshold = None
-        if connection.pooled and light:
-            raise NotAStore(
-                "a pooler such as pgbouncer stands before the server, and notifications do not pass it: workers need "
-                "the address of the server itself"
-            )
     except BaseException:
         connection.close()
         raise
+    if connection.pooled and light:
+        connection.close()
+        raise NotAStore(
+            "a pooler such as pgbouncer stands before the server, and notifications do not pass it: workers need "
+            "the address of the server itself"
+        )
     return connection
 
 

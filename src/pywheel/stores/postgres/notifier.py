@@ -82,32 +82,34 @@ class PostgresNotifier(RelationalNotifier):
         values: dict[str, Any] = {"now": self._store.now, "name": self.worker}
         with self._use() as connection:
             entered = self._listens == connection.info.backend_pid  # else the row tells others of a session that broke
-            sent = time.monotonic()
-            with connection.pipeline():
-                if beat is not None:
-                    row = connection.execute(self._sql["beat"], {**values, "behind": beat})
-                    roster = connection.execute(self._sql["roster"], values)
-                    overdue = self._ask_overdue(connection) if beat == 0 else None
-                elif horizon is not None:
-                    row = connection.execute(self._sql["publish"], {**values, "horizon": horizon})
-                else:
-                    row = connection.execute(self._sql["quiet"], {**values, "stirred": stopped})
-            received = time.monotonic()
             if beat is not None:
-                rows = roster.fetchall()
-                self._presence.take([row[:7] for row in rows])
-                if rows:
-                    self._store._heard(rows[0][7], sent, received)
-                if overdue is not None and overdue.fetchall()[0][0]:
-                    self.heard(None)
+                return self._beat(connection, beat) and entered
+            if horizon is not None:
+                row = connection.execute(self._sql["publish"], {**values, "horizon": horizon})
+            else:
+                row = connection.execute(self._sql["quiet"], {**values, "stirred": stopped})
             return row.rowcount == 1 and entered
 
-    def _ask_overdue(self, connection: Timed) -> Any:
-        """Ask whether jobs here are overdue, though this worker keeps up: whoever put them died before it told of them."""
+    def _beat(self, connection: Timed, behind: int) -> bool:
+        """Write the beat, and take in what the answer says of all that a worker asks now and then."""
+        topics = self._topics() if behind == 0 else ()
+        sent = time.monotonic()
+        rows = self._run(connection, "beat", behind=behind, topics=numbers(topics), late=_OVERDUE)
+        received = time.monotonic()
+        self._presence.take([row[:7] for row in rows])
+        if not rows:
+            return False
+        now, found, lease, overdue = rows[0][7:]
+        self._store._heard(now, sent, received)
+        self._store._lease_read(lease, sent)
+        if overdue:  # though this worker keeps up: whoever put it died before it told of it
+            self.heard(None)
+        return bool(found)
+
+    def _topics(self) -> list[int]:
+        """Return the numbers of the topics that this worker handles."""
         mine = next((seen.topics for seen in self._presence.known if seen.worker == self.worker), None) or ()
-        topics = [number for topic in mine if (number := self._store._topics.number(topic)) is not None]
-        values = {"now": self._store.now, "topics": numbers(topics), "late": _OVERDUE}
-        return connection.execute(self._sql["overdue"], values)
+        return [number for topic in mine if (number := self._store._topics.number(topic)) is not None]
 
     def _leave(self) -> None:
         with suppress(StoreError), self._use() as connection:

@@ -7,8 +7,21 @@ RETURNING stopped
 -- name: worker_remove
 DELETE FROM {p}worker WHERE name = %(name)s
 
+-- All that a worker asks once a second: who is there, when the next lease ends, and whether a job of these topics has been
+-- due for so long.
 -- name: beat
-UPDATE {p}worker SET beat = {now}, behind = %(behind)s WHERE name = %(name)s
+WITH mine AS (UPDATE {p}worker SET beat = {now}, behind = %(behind)s WHERE name = %(name)s RETURNING name)
+SELECT w.name, w.topics, w.beat, w.horizon, CASE w.name WHEN %(name)s THEN %(behind)s ELSE w.behind END, w.stopped,
+    w.pid IS NOT NULL AND NOT EXISTS (  -- when a session of another role began may be hidden
+        SELECT 1 FROM pg_stat_activity a
+        WHERE a.pid = w.pid AND coalesce(floor(extract(epoch FROM a.backend_start) * 1000) = w.began, true)
+    ),
+    {now}, (SELECT count(*) FROM mine), (SELECT min(lease) FROM {p}run),
+    EXISTS (
+        SELECT FROM unnest(%(topics)s::int[]) AS n (topic) JOIN {p}topic t ON t.id = n.topic AND NOT t.paused
+        CROSS JOIN LATERAL (SELECT FROM {p}due d WHERE d.topic = t.id AND d.due <= {now} - %(late)s::bigint LIMIT 1) d
+    )
+FROM {p}worker w ORDER BY w.name
 
 -- name: publish
 UPDATE {p}worker SET horizon = %(horizon)s WHERE name = %(name)s
@@ -24,12 +37,11 @@ SELECT w.name, w.topics, w.beat, w.horizon, w.behind, w.stopped,
     w.pid IS NOT NULL AND NOT EXISTS (  -- when a session of another role began may be hidden
         SELECT 1 FROM pg_stat_activity a
         WHERE a.pid = w.pid AND coalesce(floor(extract(epoch FROM a.backend_start) * 1000) = w.began, true)
-    ),
-    {now}
+    )
 FROM {p}worker w ORDER BY w.name
 
 -- name: near
-SELECT w.name, w.topics, w.beat, w.horizon, w.behind, w.stopped, false FROM {p}worker w
+SELECT w.name, w.topics, w.beat, w.horizon, w.behind, w.stopped, NULL FROM {p}worker w
 WHERE EXISTS (SELECT 1 FROM {p}worker f WHERE f.topics IS NOT NULL AND f.horizon >= %(due)s) ORDER BY w.name
 
 -- name: pause_of
@@ -46,10 +58,3 @@ SELECT {now}
 
 -- name: status
 SELECT pg_xact_status(%(id)s::xid8)
-
--- Whether a job of these topics has been due for so long.
--- name: overdue
-SELECT EXISTS (
-    SELECT FROM unnest(%(topics)s::int[]) AS n (topic) JOIN {p}topic t ON t.id = n.topic AND NOT t.paused
-    CROSS JOIN LATERAL (SELECT FROM {p}due d WHERE d.topic = t.id AND d.due <= {now} - %(late)s::bigint LIMIT 1) d
-)
