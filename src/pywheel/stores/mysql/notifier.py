@@ -26,6 +26,7 @@ __all__ = ["MysqlNotifier"]
 
 _SLEEP: Final = 5.0  # seconds of one wait on the server: a hint without a wake-up is so much late
 _SEEN: Final = 100  # rings after which their hints are deleted at once
+_OVERDUE: Final = 1_000  # ms
 _NO_RING: Final = 0  # a list in a statement has something in it
 _NEAR: Final = 2.0  # seconds for which more is expected after a hint, or before a job is due
 _LOOKS: Final = (0.02, 1.0)  # seconds between looks for hints: while something is near, and at most
@@ -79,33 +80,42 @@ class MysqlNotifier(RelationalNotifier):
         return ear
 
     def _write(self, *, beat: int | None = None, horizon: int | None = None, stopped: int | None = None) -> bool:
-        store, entered = self._store, self._ear is not None
-        trip = store._trip()
+        entered = self._ear is not None
         if beat is not None:
-            seen, self._seen = self._seen, [_NO_RING]
-            if len(seen) > 1:
-                trip.say("", "BEGIN")
-                trip.say("", self._sql("forget_hint", seen=seen))
-            trip.say("", self._sql("beat", behind=beat))
-            if len(seen) > 1:
-                trip.say("", "COMMIT")
-            trip.add("roster", "roster", lock=store.lock)
-        elif horizon is not None:
-            trip.say("", self._sql("publish", horizon=horizon))
+            return self._beat(beat) and entered
+        if horizon is not None:
+            text = self._sql("publish", horizon=horizon)
         else:
-            trip.say("", self._sql("quiet", stirred=stopped))
+            text = self._sql("quiet", stirred=stopped)
+        [result] = self._store._ask([text])
+        return result.matched == 1 and entered
+
+    def _beat(self, behind: int) -> bool:
+        """Write the beat, and take in what the answers say of all that a worker asks now and then."""
+        store = self._store
+        seen, self._seen = self._seen, [_NO_RING]
+        forget = [self._sql("forget_hint", seen=seen)] if len(seen) > 1 else []
+        texts = [
+            *(["BEGIN", *forget, self._sql("beat", behind=behind), "COMMIT"] if forget else [self._sql("beat", behind=behind)]),
+            self._sql("roster", lock=store.lock),
+            self._sql("news", late=_OVERDUE, topics=self._topics() if behind == 0 else ()),
+        ]
         sent = time.monotonic()
-        results = store._ask(trip.texts)
+        results = store._ask(texts)
         received = time.monotonic()
-        if beat is not None:
-            rows = trip.sorted(results)["roster"]
-            self._presence.take(sorted(row[:7] for row in rows))
-            if rows:
-                store._heard(rows[0][7], sent, received)
-        written = next(
-            result.matched for text, result in zip(trip.texts, results, strict=True) if text.startswith("UPDATE")
-        )
-        return written == 1 and entered
+        *_, roster, news = results
+        self._presence.take(sorted(roster.rows))
+        [(now, lease, overdue)] = news.rows
+        store._heard(now, sent, received)
+        store._lease_read(lease, sent)
+        if overdue:  # though this worker keeps up: whoever put it died before it told of it
+            self.heard(None)
+        return results[2 if forget else 0].matched == 1
+
+    def _topics(self) -> list[int]:
+        """Return the numbers of the topics that this worker handles."""
+        mine = next((seen.topics for seen in self._presence.known if seen.worker == self.worker), None) or ()
+        return [number for topic in mine if (number := self._store._topics.number(topic)) is not None]
 
     def _leave(self) -> None:
         with suppress(StoreError):

@@ -26,7 +26,7 @@ from ..relational.connections import Connections, leave_alone
 from ..relational.notifier import RelationalNotifier
 from ..relational.part import FINISHED
 from ..relational.presence import WorkerQueries
-from ..relational.session import Conflict, Session
+from ..relational.session import Conflict, Session, Unknown
 from ..relational.store import RelationalStore
 from . import migrate
 from .connection import AlreadyThere, Interrupted, Result, Timed, connect, translated
@@ -187,9 +187,7 @@ class MysqlStore(RelationalStore):
                 return True
             except StoreError as error:  # it is under way, or the server still away
                 if time.monotonic() >= until:
-                    raise StoreAway(
-                        "the connection broke in a commit, and whether it happened is not known yet"
-                    ) from error
+                    raise Unknown("the connection broke in a commit, and whether it happened is not known yet") from error
                 time.sleep(0.1)
             else:
                 return False

@@ -33,7 +33,7 @@ class Workers(WorkerQueries):
 
     def roster(self) -> list[Sequence[Any]]:
         """Return the rows of all workers."""
-        return sorted(row[:7] for row in self._store._read("roster", lock=self._store.lock))
+        return sorted(self._store._read("roster", lock=self._store.lock))
 
     def pause_of(self, topic: str) -> tuple[bool, int] | None:
         """Return whether a topic is paused, and since which number."""

@@ -9,6 +9,14 @@ DELETE FROM {p}worker WHERE hash = %(hash)s
 -- name: beat
 UPDATE {p}worker SET beat = {now}, behind = %(behind)s WHERE hash = %(hash)s
 
+-- What else a worker asks once a second: the time, when the next lease ends, and whether a job of these topics has been due
+-- for so long.
+-- name: news
+SELECT {now}, (SELECT min(lease) FROM {p}run), EXISTS (
+    SELECT 1 FROM {p}topic t STRAIGHT_JOIN {p}due d FORCE INDEX (due) ON d.topic = t.id AND d.due <= {now} - %(late)s
+    WHERE t.id IN (%(topics)s) AND NOT t.paused
+)
+
 -- name: publish
 UPDATE {p}worker SET horizon = %(horizon)s WHERE hash = %(hash)s
 
@@ -23,11 +31,11 @@ SELECT coalesce(max(stirred), 0) FROM {p}topic
 
 -- name: roster
 SELECT name, topics, beat, horizon, behind, stopped,
-    IF(server = {server}, is_used_lock(concat(%(lock)s, hex(hash))) IS NULL, 0), {now}
+    IF(server = {server}, is_used_lock(concat(%(lock)s, hex(hash))) IS NULL, 0)
 FROM {p}worker
 
 -- name: near
-SELECT name, topics, beat, horizon, behind, stopped, 0 FROM {p}worker
+SELECT name, topics, beat, horizon, behind, stopped, NULL FROM {p}worker
 WHERE EXISTS (SELECT 1 FROM {p}worker f WHERE f.topics IS NOT NULL AND f.horizon >= %(due)s)
 
 -- name: pause_of
