@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -54,6 +55,20 @@ class Timed(pymysql.Connection):  # type: ignore[misc]
 
     until: float = math.inf
     packet: int = 1 << 20  # bytes that the server takes at once
+
+    def connect(self, sock: socket.socket | None = None) -> None:
+        """Connect. PyMySQL leaves a Unix socket open that nobody listens to."""
+        if sock is None and self.unix_socket:
+            sock = socket.socket(socket.AF_UNIX)
+            try:
+                sock.settimeout(self.connect_timeout)
+                sock.connect(self.unix_socket)
+            except BaseException:
+                sock.close()
+                raise
+            self.host_info = "Localhost via UNIX socket"
+            self._secure = True  # as PyMySQL has it: a password may be sent
+        super().connect(sock)
 
     def ask(self, statements: Sequence[str]) -> list[Result]:
         """Run statements in order, in one trip if they fit; return what each gave. None runs after one that fails."""
