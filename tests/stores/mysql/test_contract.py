@@ -8,7 +8,7 @@ from tests.stores.mysql.emptied import emptied
 
 
 class TestMysql(StoreSuite):
-    options = {}
+    options = ()
 
     @pytest.fixture(autouse=True, scope="class")
     @classmethod
@@ -16,7 +16,7 @@ class TestMysql(StoreSuite):
         cls.server = mariadb_server
 
     def make_store(self, clock):
-        self.url = emptied(self.server, **self.options)
+        self.url = emptied(self.server, **dict(self.options))
         return open(self.url, clock=clock)
 
 
@@ -27,4 +27,4 @@ class TestMysqlReopened(TestMysql):
 
 
 class TestMysqlPolled(TestMysql):
-    options = {"notify": "off"}
+    options = (("notify", "off"),)

@@ -50,9 +50,13 @@ class Result(NamedTuple):
     last_id: int
 
 
-class Timed(pymysql.Connection):  # type: ignore[misc]
+class Timed(pymysql.Connection[Any]):
     """A connection that is closed if an answer does not come in time: the server may be stopped, or cut off."""
 
+    _result: Any
+    _sock: Any
+    _execute_command: Any
+    _force_close: Any
     until: float = math.inf
     packet: int = 1 << 20  # bytes that the server takes at once
 
@@ -138,19 +142,19 @@ def connect(until: float, **options: Any) -> Timed:
         read_timeout=math.ceil(left),
         write_timeout=math.ceil(left),
         client_flag=CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS,
-        conv={kind: int for kind in _INTS},
+        conv=dict.fromkeys(_INTS, int),
     )
     connection.until = until
     try:
-        _check_version(connection.get_server_info())
-        mariadb = "MariaDB" in connection.get_server_info()
+        version = str(connection.get_server_info())  # type: ignore[no-untyped-call]
+        _check_version(version)
         results = connection.ask(
             [
                 "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-                f"SET SESSION innodb_lock_wait_timeout = {_LOCKS}, sql_mode = 'STRICT_ALL_TABLES', sql_select_limit = DEFAULT",
+                f"SET SESSION innodb_lock_wait_timeout = {_LOCKS}, sql_mode = 'STRICT_ALL_TABLES'",
                 # Long lists of ids stay ranges of the primary key, read and locked in its order.
                 "SET SESSION in_predicate_conversion_threshold = 0"
-                if mariadb
+                if "MariaDB" in version
                 else "SET SESSION range_optimizer_max_mem_size = 0",
                 "SELECT @@max_allowed_packet",
             ]
@@ -200,7 +204,28 @@ _SAYINGS: Final[tuple[tuple[tuple[int, ...], type[PywheelError], str], ...]] = (
     ((1264, 1366, 1406, 1118), BadJob, "the server does not take it"),
     ((1665,), NotAStore, "let binlog_format be ROW or MIXED on the server"),
     (
-        (1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 2002, 2003, 2005, 2006, 2013, 2014, 2055, 4031, 1130, 1129),
+        (
+            1053,
+            1077,
+            1079,
+            1152,
+            1158,
+            1159,
+            1160,
+            1161,
+            1184,
+            1927,
+            2002,
+            2003,
+            2005,
+            2006,
+            2013,
+            2014,
+            2055,
+            4031,
+            1130,
+            1129,
+        ),
         StoreAway,
         "is the server up, and the address right?",
     ),

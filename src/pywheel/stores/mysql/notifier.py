@@ -1,7 +1,7 @@
 """Wake-ups: a session of each worker waits on the server, and who has a hint for it ends that wait.
 
-MySQL has no LISTEN. A worker's session runs ``SELECT sleep()`` unless there are hints for it. Who changes a job near its
-window commits a hint, and then ends that statement by KILL QUERY. With ``notify=off`` workers look for hints instead.
+MySQL has no LISTEN. A worker's session runs ``SELECT sleep()`` unless there are hints for it. Who changes a job near
+its window commits a hint, and then ends that statement by KILL QUERY. With ``notify=off`` workers look for hints.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import select
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from ..._errors import StoreError
@@ -83,10 +84,7 @@ class MysqlNotifier(RelationalNotifier):
         entered = self._ear is not None
         if beat is not None:
             return self._beat(beat) and entered
-        if horizon is not None:
-            text = self._sql("publish", horizon=horizon)
-        else:
-            text = self._sql("quiet", stirred=stopped)
+        text = self._sql("publish", horizon=horizon) if stopped is None else self._sql("quiet", stirred=stopped)
         [result] = self._store._ask([text])
         return result.matched == 1 and entered
 
@@ -96,7 +94,11 @@ class MysqlNotifier(RelationalNotifier):
         seen, self._seen = self._seen, [_NO_RING]
         forget = [self._sql("forget_hint", seen=seen)] if len(seen) > 1 else []
         texts = [
-            *(["BEGIN", *forget, self._sql("beat", behind=behind), "COMMIT"] if forget else [self._sql("beat", behind=behind)]),
+            *(
+                ["BEGIN", *forget, self._sql("beat", behind=behind), "COMMIT"]
+                if forget
+                else [self._sql("beat", behind=behind)]
+            ),
             self._sql("roster", lock=store.lock),
             self._sql("news", late=_OVERDUE, topics=self._topics() if behind == 0 else ()),
         ]
@@ -104,7 +106,7 @@ class MysqlNotifier(RelationalNotifier):
         results = store._ask(texts)
         received = time.monotonic()
         *_, roster, news = results
-        self._presence.take(sorted(roster.rows))
+        self._presence.take(sorted(roster.rows, key=itemgetter(0)))
         [(now, lease, overdue)] = news.rows
         store._heard(now, sent, received)
         store._lease_read(lease, sent)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final, Protocol
 
 import pymysql
@@ -197,7 +198,7 @@ class MysqlSession(Session):
     def _find_old(self, limit: int) -> None:
         trip = self._trip()
         trip.add("old", "old_nonces", kept=NONCES_KEPT, limit=limit)
-        self._old = sorted(hash for [hash] in self._send(trip)["old"])
+        self._old = sorted(found for [found] in self._send(trip)["old"])
 
     def _write(self, trip: Trip, changes: Changes) -> None:
         for place, gone in changes.deleted.items():
@@ -206,31 +207,20 @@ class MysqlSession(Session):
             ids = sorted(changes.gone)
             for name in ("delete_history", "delete_name", "delete_job"):
                 trip.add("", name, ids=ids)
-        jobs = changes.new_jobs
-        hash = {key: hashed(key) for _, _, _, key, *_ in jobs if key is not None}
-        trip.many("insert_job", [(*row[:3], hash.get(row[3]), *row[3:]) for row in jobs])
-        trip.many("insert_name", sorted((hash[row[3]], row[1], row[0]) for row in jobs if row[3] is not None))
-        for id, ttr, max_attempts, headers, body in changes.replaced:
-            trip.add("", "replace_job", id=id, ttr=ttr, max_attempts=max_attempts, headers=headers, body=body)
+        _write_jobs(trip, changes)
         for place, new in changes.inserted.items():
             trip.many(f"insert_{_PLACES[place]}", new)
         for place, new in changes.updated.items():
-            trip.many(f"update_{_PLACES[place]}", sorted(new, key=lambda row: row[:2]))
+            trip.many(f"update_{_PLACES[place]}", sorted(new, key=itemgetter(0, 1)))
         trip.many("insert_history", changes.attempts)
         for topic, keys in _by_first(changes.freed):
             trip.add("", "delete_key", topic=topic, hashes=hashes(keys))
         trip.many("insert_key", sorted((topic, hashed(key), job) for topic, key, job in changes.taken))
         trip.many("insert_count", changes.counts)
-        if changes.paused:
-            trip.add("", "stir")
-            for topic, paused in changes.paused:
-                trip.add("", "pause", topic=topic, paused=paused)
         trip.many("insert_nonce", sorted((hashed(nonce), nonce, at, ids) for nonce, at, ids in changes.nonces))
         if self._old:
             trip.add("", "forget_nonces", hashes=self._old)
-        for worker, topics in changes.announced.items():
-            text = json.dumps(sorted(topics)) if topics else None
-            trip.add("", "announce", hash=hashed(worker), name=worker, topics=text)
+        _write_of_topics_and_workers(trip, changes)
 
     # ---- its end ----------------------------------------------------------------------------------------------------
 
@@ -254,6 +244,25 @@ class MysqlSession(Session):
             return trip.sorted(connection.ask(trip.texts))
 
 
+def _write_jobs(trip: Trip, changes: Changes) -> None:
+    jobs = changes.new_jobs
+    keys = {row[3]: hashed(row[3]) for row in jobs if row[3] is not None}
+    trip.many("insert_job", [(*row[:3], keys.get(row[3]), *row[3:]) for row in jobs])
+    trip.many("insert_name", sorted((keys[row[3]], row[1], row[0]) for row in jobs if row[3] is not None))
+    for id, ttr, max_attempts, headers, body in changes.replaced:
+        trip.add("", "replace_job", id=id, ttr=ttr, max_attempts=max_attempts, headers=headers, body=body)
+
+
+def _write_of_topics_and_workers(trip: Trip, changes: Changes) -> None:
+    if changes.paused:
+        trip.add("", "stir")
+        for topic, paused in changes.paused:
+            trip.add("", "pause", topic=topic, paused=paused)
+    for worker, topics in changes.announced.items():
+        text = json.dumps(sorted(topics)) if topics else None
+        trip.add("", "announce", hash=hashed(worker), name=worker, topics=text)
+
+
 def _delete(trip: Trip, place: Place, gone: Sequence[tuple[int, int, int]]) -> None:
     """Delete rows by their primary keys, in order."""
     if place is Place.RUN:
@@ -269,9 +278,9 @@ def _by_first(pairs: Iterable[tuple[int, str]]) -> Iterator[tuple[int, list[str]
         yield first, [second for _, second in some]
 
 
-def _which(ids: Iterable[int], all: Sequence[int]) -> Raw:
-    """Return a condition for those ids among all."""
+def _which(ids: Iterable[int], asked: Sequence[int]) -> Raw:
+    """Return a condition for those ids among all that are asked for."""
     some = sorted(ids)
     if not some:
         return Raw("0")
-    return Raw("1") if len(some) == len(all) else Raw(f"(j.id IN ({','.join(map(str, some))}))")
+    return Raw("1") if len(some) == len(asked) else Raw(f"(j.id IN ({','.join(map(str, some))}))")

@@ -80,7 +80,9 @@ class Statements:
 
     def __call__(self, name: str, /, **values: Any) -> str:
         """Return a statement with its values in it. Without a time given, it has the server's."""
-        given = {"now": NOW} | {key: literal(value) for key, value in values.items() if value is not None or key != "now"}
+        given = {"now": NOW} | {
+            key: literal(value) for key, value in values.items() if value is not None or key != "now"
+        }
         return self._texts[name] % given
 
 

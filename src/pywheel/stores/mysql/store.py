@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import count
@@ -21,7 +20,6 @@ from ..address import Address, file, flag, identifier, seconds
 from ..checks import clamped, in_range
 from ..contract import Filter, Span
 from ..relational import reading
-from ..relational.changes import headers_text
 from ..relational.connections import Connections, leave_alone
 from ..relational.notifier import RelationalNotifier
 from ..relational.part import FINISHED
@@ -31,8 +29,9 @@ from ..relational.store import RelationalStore
 from . import migrate
 from .connection import AlreadyThere, Interrupted, Result, Timed, connect, translated
 from .notifier import MysqlNotifier
+from .puts import Row, first_of_each_key, names_of, put_trip
 from .session import MysqlSession, Trip
-from .statements import NOW, Raw, Statements, hashed, hashes
+from .statements import Raw, Statements, hashed, hashes
 from .workers import Workers
 
 __all__ = ["MysqlStore"]
@@ -40,7 +39,6 @@ __all__ = ["MysqlStore"]
 _SECONDS: Final = 10.0
 _MOST: Final = 8  # connections, beside one for each worker
 _PORT: Final = 3306
-_MOMENT: Final = Raw("@now")  # the time of a put: the same for all its rows
 _SPANS: Final = 8  # read in one trip
 _KEPT: Final = 86_400_000  # ms for which it is known of a transaction that it happened
 _LARGEST: Final = 2**62
@@ -90,9 +88,7 @@ class MysqlStore(RelationalStore):
         super().__init__(address.shown, clock, limit)
         with self._use() as connection:
             migrate.upgrade(connection, self._prefix, self.shown, create=create)
-            [flushed, place] = connection.ask(
-                ["SELECT @@innodb_flush_log_at_trx_commit", "SELECT database()"]
-            )
+            [flushed, place] = connection.ask(["SELECT @@innodb_flush_log_at_trx_commit", "SELECT database()"])
         self.durability = "fsync" if flushed.rows[0][0] == 1 else "everysec"
         self.lock = f"pywheel.{hashed(place.rows[0][0] + '.' + self._prefix).hex()[:16]}."
         """How the names of the workers' locks begin: they are the server's, not the database's."""
@@ -187,7 +183,9 @@ class MysqlStore(RelationalStore):
                 return True
             except StoreError as error:  # it is under way, or the server still away
                 if time.monotonic() >= until:
-                    raise Unknown("the connection broke in a commit, and whether it happened is not known yet") from error
+                    raise Unknown(
+                        "the connection broke in a commit, and whether it happened is not known yet"
+                    ) from error
                 time.sleep(0.1)
             else:
                 return False
@@ -195,11 +193,11 @@ class MysqlStore(RelationalStore):
     def _put_direct(
         self, jobs: Sequence[NewJob], ids: Sequence[int], near: int, until: float
     ) -> tuple[Collection[int] | None, Sequence[Sequence[Any]]]:
-        rows = self._first_of_each_key(zip(ids, jobs, strict=True))
+        rows = first_of_each_key(zip(ids, jobs, strict=True))
         again = False
         while rows:
             connection: Timed | None = None
-            trip = self._put_trip(rows, near)
+            trip = put_trip(self._trip(), rows, self._topics.numbers, self.now, near)
             try:
                 with self.translated():
                     connection = self.writing(until)
@@ -210,10 +208,7 @@ class MysqlStore(RelationalStore):
                 present = self._present(ids) if again else ()
                 if present:  # it happened, though its answer was lost
                     return present, self._near(near)
-                free = self._without_taken(rows)
-                if len(free) == len(rows):  # taken, and free again since
-                    free = []
-                rows = free
+                rows = self._without_taken(rows)
             except Conflict:
                 self._roll_back(connection)
                 if time.monotonic() >= until:
@@ -228,27 +223,19 @@ class MysqlStore(RelationalStore):
                 raise
         return [], ()
 
+    def _without_taken(self, rows: list[Row]) -> list[Row]:
+        """Return the jobs without those whose keys are taken; none if that was so only for a moment."""
+        numbers = self._topics.numbers
+        taken = {name for name in names_of(rows, numbers) if self._read("holders", topic=name[0], hashes=[name[1]])}
+        free = [row for row in rows if taken.isdisjoint(names_of([row], numbers))]
+        return free if len(free) < len(rows) else []
+
     def _roll_back(self, connection: Timed | None) -> None:
         try:
             if connection is not None:
                 connection.ask(["ROLLBACK"])
         except (pymysql.err.Error, StoreError, OSError):
             self._drop(connection)
-
-    def _first_of_each_key(self, rows: Iterable[tuple[int, NewJob]]) -> list[tuple[int, NewJob]]:
-        first: dict[Any, tuple[int, NewJob]] = {}
-        for id, job in rows:
-            first.setdefault(id if job.key is None else (job.topic, job.key), (id, job))
-        return list(first.values())
-
-    def _without_taken(self, rows: list[tuple[int, NewJob]]) -> list[tuple[int, NewJob]]:
-        """Return the jobs without those whose keys are taken."""
-        number = self._topics.numbers
-        keys = {(number[job.topic], hashed(job.key)) for _, job in rows if job.key is not None}
-        taken = {key for key in keys if self._read("holders", topic=key[0], hashes=[key[1]])}
-        return [
-            (id, job) for id, job in rows if job.key is None or (number[job.topic], hashed(job.key)) not in taken
-        ]
 
     def _near(self, due: int) -> Sequence[Sequence[Any]]:
         with suppress(StoreError):  # what is to be told of is stored
@@ -257,37 +244,6 @@ class MysqlStore(RelationalStore):
 
     def _present(self, ids: Sequence[int]) -> set[int]:
         return {id for [id] in self._read("ids_given", ids=sorted(ids))}
-
-    def _put_trip(self, rows: Sequence[tuple[int, NewJob]], near: int) -> Trip:
-        trip = self._trip()
-        topics = self._topics.numbers
-        moment = _MOMENT if self.now is None else Raw(str(self.now))
-        if self.now is None:
-            trip.say("", f"SET @now = {NOW}")
-        trip.say("", "BEGIN")
-        named = [(id, topics[job.topic], job.key, hashed(job.key)) for id, job in rows if job.key is not None]
-        hash = {id: hash for id, _, _, hash in named}
-        trip.many("insert_key", sorted((topic, hash, id) for id, topic, _, hash in named))
-        trip.many("insert_name", sorted((hash, topic, id) for id, topic, _, hash in named))
-        trip.many(
-            "insert_job",
-            [
-                (id, topics[job.topic], moment, hash.get(id), job.key)
-                + (job.ttr, job.max_attempts, headers_text(job), job.body)
-                for id, job in rows
-            ],
-        )
-        trip.many(
-            "put_due",
-            [
-                (topics[job.topic], id, job.due if job.delay is None else Raw(f"{moment}+{job.delay:d}"))
-                for id, job in rows
-            ],
-        )
-        trip.many("put_count", sorted(Counter(topics[job.topic] for _, job in rows).items()))
-        trip.say("", "COMMIT")
-        trip.add("near", "near", due=near)
-        return trip
 
     def _draw_ids(self, count: int) -> Sequence[int]:
         [taken] = self._ask([self._sql("take_ids", count=count)])
@@ -347,7 +303,7 @@ class MysqlStore(RelationalStore):
         if topic is None and filter.key is None and filter.state not in (None, State.RUNNING):
             all_topics = [number for number, _ in self._read("all_topics")]
 
-        def page(state: State | None, after: int, size: int) -> list[Job]:
+        def page(_: State | None, after: int, size: int) -> list[Job]:
             now = self._moment()
             found = self._found(filter, topic, all_topics, {"after": after, "limit": size, "moment": now})
             rows = self._read("look", found=Raw(found))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from operator import itemgetter
 from secrets import randbits
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,7 +34,7 @@ class Workers(WorkerQueries):
 
     def roster(self) -> list[Sequence[Any]]:
         """Return the rows of all workers."""
-        return sorted(self._store._read("roster", lock=self._store.lock))
+        return sorted(self._store._read("roster", lock=self._store.lock), key=itemgetter(0))
 
     def pause_of(self, topic: str) -> tuple[bool, int] | None:
         """Return whether a topic is paused, and since which number."""
