@@ -50,7 +50,7 @@ class Result(NamedTuple):
     last_id: int
 
 
-class Timed(pymysql.Connection[Any]):
+class Timed(pymysql.Connection):
     """A connection that is closed if an answer does not come in time: the server may be stopped, or cut off."""
 
     _result: Any

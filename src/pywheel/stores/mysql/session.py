@@ -69,6 +69,9 @@ class Writing(Protocol):
     def happened(self, number: int, until: float) -> bool:
         """Return whether a transaction whose connection broke in its commit has happened; else it never will."""
 
+    def known_topics(self, names: Sequence[str] | None) -> Mapping[str, int]:
+        """Return the numbers of topics that are committed, of all for None."""
+
     def new_request(self) -> tuple[bytes, int]:
         """Return what a transaction is known by."""
 

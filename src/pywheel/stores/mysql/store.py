@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import count
+from operator import itemgetter
 from secrets import token_bytes
 from typing import Any, Final
 
 import pymysql
 
-from ..._errors import BadJob, StoreAway, StoreError
+from ..._errors import StoreAway, StoreError
 from ...clock import Clock
 from ...jobs.checks import an_id
 from ...jobs.commands import Ref
@@ -26,11 +27,13 @@ from ..relational.part import FINISHED
 from ..relational.presence import WorkerQueries
 from ..relational.session import Conflict, Session, Unknown
 from ..relational.store import RelationalStore
+from ..within import driver_connection
 from . import migrate
 from .connection import AlreadyThere, Interrupted, Result, Timed, connect, translated
 from .notifier import MysqlNotifier
 from .puts import Row, first_of_each_key, names_of, put_trip
 from .session import MysqlSession, Trip
+from .session_within import SessionWithin
 from .statements import Raw, Statements, hashed, hashes
 from .workers import Workers
 
@@ -153,7 +156,7 @@ class MysqlStore(RelationalStore):
         return MysqlSession(self, self._sql, self.now, until)
 
     def _session_within(self, connection: object) -> Session:
-        raise BadJob("connection=: not on MySQL")
+        return SessionWithin(driver_connection(connection, ("pymysql",)), self, self._sql, self.now)
 
     def writing(self, until: float) -> Timed:
         """Return the connection that writes: only whoever commits for all uses it."""
@@ -271,12 +274,17 @@ class MysqlStore(RelationalStore):
     def _names(self, rows: Iterable[Sequence[Any]]) -> Mapping[int, str]:
         """Return the names of topics by number, those of the rows among them."""
         if any(row[1] not in self._topics.names for row in rows):
-            self._topics.learn({name: number for number, name in self._read("all_topics")})
+            self._topics.learn(self.known_topics(None))
         return self._topics.names
+
+    def known_topics(self, names: Sequence[str] | None) -> Mapping[str, int]:
+        """Return the numbers of topics that are committed, of all for None."""
+        rows = self._read("all_topics") if names is None else self._read("topics_of", names=hashes(names))
+        return {row[1]: row[0] for row in rows}
 
     def _number(self, topic: str) -> int | None:
         if self._topics.number(topic) is None:
-            self._topics.learn({name: number for number, name, _ in self._read("topics_of", names=hashes([topic]))})
+            self._topics.learn(self.known_topics([topic]))
         return self._topics.number(topic)
 
     def _look(self, name: str, /, **values: Any) -> list[Any]:
@@ -379,7 +387,7 @@ class MysqlStore(RelationalStore):
             some = asked[start : start + _SPANS]
             results = self._ask([self._window(number, span, most - len(dues)) for number, span in some])
             for (_, span), result in zip(some, results, strict=True):
-                dues += [Due(due, id, span.topic) for due, id in sorted(result.rows)]
+                dues += [Due(due, id, span.topic) for due, id in sorted(result.rows, key=itemgetter(0, 1))]
         return dues[:most]
 
     def _window(self, topic: int, span: Span, limit: int) -> str:
