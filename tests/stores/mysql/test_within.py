@@ -116,7 +116,9 @@ def test_a_deadlock_says_that_the_transaction_is_gone(queue, connect):
     run(other, "INSERT INTO pywheel_count (topic, live) SELECT seq, 0 FROM seq_1_to_100")  # the heavier one
     queue.put("order", key="a", replace=True, connection=mine)
     queue.put("order", key="b", replace=True, connection=other)
-    thread = threading.Thread(target=queue.put, args=("order",), kwargs={"key": "a", "replace": True, "connection": other})
+    thread = threading.Thread(
+        target=queue.put, args=("order",), kwargs={"key": "a", "replace": True, "connection": other}
+    )
     thread.start()
     with pytest.raises(StoreBusy, match="begin anew"):
         queue.put("order", key="b", replace=True, connection=mine)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 import pymysql
+from pymysql.connections import MySQLResult
 from pymysql.constants import CLIENT, COMMAND, FIELD_TYPE
 
 from ..._errors import (
@@ -31,6 +32,8 @@ _OLDEST: Final = {"MariaDB": (10, 6), "MySQL": (8, 0)}
 _CONNECT: Final = 5.0  # seconds that a connection may take to come about
 _ROOM: Final = 1_024  # bytes of a packet that are not its statements
 _LOCKS: Final = 2  # seconds that one lock is waited for: then the transaction begins anew
+_NULL: Final = 0xFB
+_WIDTHS: Final = {0xFC: 2, 0xFD: 3, 0xFE: 8}
 _INTS: Final = (FIELD_TYPE.TINY, FIELD_TYPE.SHORT, FIELD_TYPE.LONG, FIELD_TYPE.LONGLONG, FIELD_TYPE.INT24)
 
 
@@ -48,6 +51,29 @@ class Result(NamedTuple):
     rows: Sequence[Sequence[Any]]
     matched: int
     last_id: int
+
+
+class _Rows(MySQLResult):
+    """The rows of an answer, read without the calls that PyMySQL makes for each value: a drain takes two thirds."""
+
+    def _read_row_from_packet(self, packet: Any) -> tuple[Any, ...]:
+        data: bytes = packet.get_all_data()
+        row: list[Any] = []
+        at = 0
+        for encoding, converter in self.converters:  # type: ignore[attr-defined]
+            size = data[at]
+            at += 1
+            if size == _NULL:
+                row.append(None)
+                continue
+            if size > _NULL:  # so many bytes say how many follow
+                width = _WIDTHS[size]
+                size = int.from_bytes(data[at : at + width], "little")
+                at += width
+            value = data[at : at + size]
+            at += size
+            row.append(int(value) if converter is int else value if encoding is None else value.decode(encoding))
+        return tuple(row)
 
 
 class Timed(pymysql.Connection):
@@ -73,6 +99,15 @@ class Timed(pymysql.Connection):
             self.host_info = "Localhost via UNIX socket"
             self._secure = True  # as PyMySQL has it: a password may be sent
         super().connect(sock)
+
+    def _read_query_result(self, unbuffered: bool = False) -> int:  # noqa: ARG002
+        self._result = None
+        result: Any = _Rows(self)
+        result.read()
+        self._result = result
+        if result.server_status is not None:
+            self.server_status = result.server_status
+        return int(result.affected_rows)
 
     def ask(self, statements: Sequence[str]) -> list[Result]:
         """Run statements in order, in one trip if they fit; return what each gave. None runs after one that fails."""

@@ -31,12 +31,15 @@ def names_of(rows: Iterable[Row], numbers: Mapping[str, int]) -> set[tuple[int, 
     return {(numbers[job.topic], hashed(job.key)) for _, job in rows if job.key is not None}
 
 
-def put_trip(trip: Trip, rows: Sequence[Row], numbers: Mapping[str, int], now: int | None, near: int) -> Trip:
-    """Return the trip that stores jobs of known topics. Its AlreadyThere says that a key is taken."""
-    moment = _MOMENT if now is None else Raw(str(now))
-    if now is None:
+def put_trip(trip: Trip, rows: Sequence[Row], numbers: Mapping[str, int], now: int | None) -> Trip:
+    """Return the trip that stores jobs of known topics. Its AlreadyThere says that a key is taken.
+
+    It begins no transaction: the connection that writes is in one always. It ends with how far workers look.
+    """
+    moment = NOW if now is None else Raw(str(now))
+    if now is None and len(rows) > 1:
         trip.say("", f"SET @now = {NOW}")
-    trip.say("", "BEGIN")
+        moment = _MOMENT
     keys = {id: hashed(job.key) for id, job in rows if job.key is not None}
     trip.many("insert_key", sorted((numbers[job.topic], keys[id], id) for id, job in rows if id in keys))
     trip.many("insert_name", sorted((keys[id], numbers[job.topic], id) for id, job in rows if id in keys))
@@ -49,8 +52,8 @@ def put_trip(trip: Trip, rows: Sequence[Row], numbers: Mapping[str, int], now: i
         ],
     )
     trip.many("put_count", sorted(Counter(numbers[job.topic] for _, job in rows).items()))
+    trip.add("horizon", "horizon")
     trip.say("", "COMMIT")
-    trip.add("near", "near", due=near)
     return trip
 
 

@@ -162,7 +162,10 @@ class MysqlStore(RelationalStore):
         """Return the connection that writes: only whoever commits for all uses it."""
         connection = self._writer
         if connection is None or not connection.open:
-            connection = self._writer = self._connect(until)
+            connection = self._connect(until)
+            with self.translated():
+                connection.ask(["SET SESSION autocommit = 0"])
+            self._writer = connection
         connection.until = until
         return connection
 
@@ -200,11 +203,12 @@ class MysqlStore(RelationalStore):
         again = False
         while rows:
             connection: Timed | None = None
-            trip = put_trip(self._trip(), rows, self._topics.numbers, self.now, near)
+            trip = put_trip(self._trip(), rows, self._topics.numbers, self.now)
             try:
                 with self.translated():
                     connection = self.writing(until)
-                    seen = trip.sorted(connection.ask(trip.texts))["near"]
+                    [[horizon]] = trip.sorted(connection.ask(trip.texts))["horizon"]
+                seen = () if horizon is None or horizon < near else self._near(near)
                 return (None if len(rows) == len(ids) else [id for id, _ in rows]), seen
             except AlreadyThere:
                 self._roll_back(connection)
@@ -448,7 +452,8 @@ class MysqlStore(RelationalStore):
     def _shut(self) -> None:
         with suppress(StoreError, pymysql.err.Error, OSError):
             if self._writer is not None:
-                self._writer.ask([self._sql("forget_requests", client=self._client, number=_LARGEST)])
+                self._writer.until = time.monotonic() + self._seconds
+                self._writer.ask([self._sql("forget_requests", client=self._client, number=_LARGEST), "COMMIT"])
         self._drop(self._writer)
         self._connections.close()
 

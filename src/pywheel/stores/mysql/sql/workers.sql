@@ -34,6 +34,9 @@ SELECT name, topics, beat, horizon, behind, stopped,
     IF(server = {server}, is_used_lock(concat(%(lock)s, hex(hash))) IS NULL, 0)
 FROM {p}worker
 
+-- name: horizon
+SELECT max(horizon) FROM {p}worker WHERE topics IS NOT NULL
+
 -- name: near
 SELECT name, topics, beat, horizon, behind, stopped, NULL FROM {p}worker
 WHERE EXISTS (SELECT 1 FROM {p}worker f WHERE f.topics IS NOT NULL AND f.horizon >= %(due)s)
