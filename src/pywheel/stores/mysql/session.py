@@ -17,12 +17,11 @@ from ..relational.changes import Changes
 from ..relational.part import Place
 from ..relational.session import Answer, Asked, Session
 from .connection import Result, Timed
-from .statements import Raw, Statements, hashed, hashes, rows
+from .statements import Raw, Statements, hashed, hashes, in_parts, rows
 
 __all__ = ["MysqlSession", "Trip", "Writing"]
 
 _PLACES: Final = {Place.DUE: "due", Place.RUN: "run", Place.FINISHED: "finished"}
-_ROWS: Final = 1_000  # of one INSERT
 _FORGOTTEN: Final = 256  # transactions of this client after which the earlier ones are forgotten
 
 
@@ -46,8 +45,8 @@ class Trip:
 
     def many(self, name: str, values: Sequence[Sequence[Any]]) -> None:
         """Add INSERTs of rows."""
-        for start in range(0, len(values), _ROWS):
-            self.add("", name, rows=rows(values[start : start + _ROWS]))
+        for some in in_parts(values):
+            self.add("", name, rows=some)
 
     def sorted(self, results: Sequence[Result]) -> dict[str, list[Any]]:
         """Return the rows by field."""

@@ -6,16 +6,17 @@ form that can be nothing but a value, whatever a server's `sql_mode` and charact
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from functools import lru_cache
 from hashlib import blake2b
 from importlib.resources import files
 from typing import Any, Final
 
-__all__ = ["NOW", "Raw", "Statements", "hashed", "hashes", "migrations", "rows"]
+__all__ = ["NOW", "Raw", "Statements", "hashed", "hashes", "in_parts", "migrations", "rows"]
 
 _FOLDER: Final = files(__package__) / "sql"
+_LONG: Final = 1 << 19  # characters of an INSERT: a server takes a million bytes at least, unless somebody changed it
 _OPTIONS: Final = "ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
 _PARTS: Final = {
     "{job}": "j.id, j.topic, j.created, j.name, j.ttr, j.max_attempts, j.headers, length(j.body)",
@@ -59,7 +60,25 @@ def literal(value: Any) -> str:
 
 def rows(values: Iterable[Sequence[Any]]) -> Raw:
     """Return rows as they stand after VALUES."""
-    return Raw(",".join(["(" + ",".join(map(literal, row)) + ")" for row in values]))
+    return Raw(",".join(map(_row, values)))
+
+
+def in_parts(values: Iterable[Sequence[Any]]) -> Iterator[Raw]:
+    """Yield rows in parts that are not too long for one statement."""
+    some: list[str] = []
+    size = 0
+    for text in map(_row, values):
+        if some and size + len(text) > _LONG:
+            yield Raw(",".join(some))
+            some, size = [], 0
+        some.append(text)
+        size += len(text)
+    if some:
+        yield Raw(",".join(some))
+
+
+def _row(row: Sequence[Any]) -> str:
+    return "(" + ",".join(map(literal, row)) + ")"
 
 
 def hashed(name: str) -> bytes:
