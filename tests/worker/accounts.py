@@ -17,7 +17,6 @@ from collections import defaultdict
 from itertools import pairwise
 
 from pywheel.jobs import Outcome, State
-from pywheel.stores.notifier import SILENT
 from tests.worker.intervals import NEVER, less, longest, union
 from tests.worker.ledger import BACKOFF, TTR, lines
 from tests.worker.lives import Life
@@ -25,8 +24,7 @@ from tests.worker.lives import Life
 __all__ = ["Accounts"]
 
 PATIENCE = 2_000  # ms that a job may wait while somebody has room, beside the longest of its leases that was lost
-SILENCE = 1_250  # ms for each second of a notifier's `silent`: so much more for each worker that dies or is stopped
-# meanwhile, as each may have been the owner; PATIENCE has it for the first, where a beat costs nothing
+SILENCE = 750  # ms more for each worker but the first that dies or is stopped meanwhile: each may have been the owner
 TRIAL = 250  # ms that one who may have killed its process keeps the others of that kind waiting
 AFTER_STARVING = 500  # ms that everybody needs to get going again
 AFTER_AWAY = 1_500  # ms that everybody needs to find a server that was away
@@ -38,15 +36,9 @@ HITS = 2  # attempts that who is innocent may lose to one who kills its process:
 class Accounts:
     """All that is to be compared. `wrong` says what does not agree; `report` gives the figures."""
 
-<<<<<<< HEAD
-    def __init__(self, path, queue, silent=SILENT):
-        self.words = lines(path)
-        self.silence = SILENCE * silent
-=======
     def __init__(self, path, queue, *, patience=PATIENCE, silence=SILENCE):
         self.words = lines(path)
         self.patience, self.silence = patience, silence
->>>>>>> ontrial
         self.wrong = []
         self.jobs = {job.id: job for job in queue.list(limit=10**6)}
         self.history = {id: queue.history(id) for id in self.jobs}
@@ -322,11 +314,7 @@ class Accounts:
         waited, at = longest(self.rooms.get(job.topic, []), since, until)
         self.lates.append(until - since)
         self.waits.append((waited, at, job.id, row.claim, lost))
-<<<<<<< HEAD
-        patience = PATIENCE + lost + self._silent(at - waited) - SILENCE * SILENT
-=======
         patience = self.patience + lost + self._silent(at - waited) - self.silence
->>>>>>> ontrial
         if before is not None and before.outcome is Outcome.LOST:
             patience += TRIAL * sum(begin < until and end > since for begin, end in self.suspected)
         if waited > patience:
