@@ -110,7 +110,7 @@ class Connections(Generic[C]):
 
 
 class _Place:
-    """The right to use a connection. It is left to the next by `leave`, or, if an interrupt prevented that, by its end."""
+    """The right to use a connection. It goes to the next by `leave`, or, if an interrupt prevented that, by its end."""
 
     def __init__(self, places: SimpleQueue[_Place]) -> None:
         self._places: weakref.ref[SimpleQueue[_Place]] | None = weakref.ref(places)

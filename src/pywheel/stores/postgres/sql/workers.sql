@@ -5,7 +5,7 @@ FROM (SELECT pg_backend_pid() AS me) b LEFT JOIN pg_stat_activity a ON a.pid = b
 RETURNING stopped
 
 -- name: worker_remove
-DELETE FROM {p}worker WHERE name = %(name)s
+WITH h AS (DELETE FROM {p}hint WHERE worker = %(name)s) DELETE FROM {p}worker WHERE name = %(name)s
 
 -- All that a worker asks once a second: who is there, when the next lease ends, and whether a job of these topics has been
 -- due for so long.
@@ -48,13 +48,26 @@ WHERE EXISTS (SELECT 1 FROM {p}worker f WHERE f.topics IS NOT NULL AND f.horizon
 SELECT paused, stirred FROM {p}topic WHERE name = %(topic)s
 
 -- name: forget_workers
-DELETE FROM {p}worker WHERE beat < {now} - %(age)s
+WITH gone AS (DELETE FROM {p}worker WHERE beat < {now} - %(age)s RETURNING name)
+DELETE FROM {p}hint WHERE worker IN (SELECT name FROM gone)
 
+-- Those whose session is not their own look for rows.
 -- name: notify
-SELECT pg_notify(channel, payload) FROM unnest(%(channels)s::text[], %(payloads)s::text[]) AS n (channel, payload)
+WITH n AS MATERIALIZED (
+    SELECT * FROM unnest(%(workers)s::text[], %(channels)s::text[], %(payloads)s::text[]) AS n (worker, channel, payload)
+),
+h AS (
+    INSERT INTO {p}hint (worker, payload)
+    SELECT n.worker, n.payload FROM n JOIN {p}worker w ON w.name = n.worker WHERE w.pid IS NULL
+)
+SELECT pg_notify(n.channel, n.payload) FROM n JOIN {p}worker w ON w.name = n.worker WHERE w.pid IS NOT NULL
+
+-- name: take_hints
+DELETE FROM {p}hint WHERE worker = %(name)s RETURNING payload
 
 -- name: now
 SELECT {now}
 
+-- A server that was started anew may have given the number to another transaction.
 -- name: status
-SELECT pg_xact_status(%(id)s::xid8)
+SELECT CASE WHEN pg_postmaster_start_time()::text = %(born)s THEN pg_xact_status(%(id)s::xid8) ELSE 'restarted' END
