@@ -12,6 +12,8 @@ from .._errors import JobExists, NoSuchJob, PywheelError, StoreError
 from . import maintain, many, one, spool
 from .options import NO, STORE, USAGE, No
 from .output import fail, sound_streams
+from .verify import EXAMPLES as _VERIFY
+from .verify import verify
 from .work import work
 
 __all__ = ["app", "run"]
@@ -136,6 +138,7 @@ app.command()(maintain.info)
 app.command()(maintain.vacuum)
 app.command()(maintain.backup)
 app.command()(maintain.check)
+app.command(epilog=_VERIFY)(verify)
 app.add_typer(spool.spool, name="spool")
 app.command()(demo)
 app.command()(maintain.version)

@@ -25,8 +25,9 @@ from ..relational.part import FINISHED
 from ..relational.presence import WorkerQueries
 from ..relational.session import Session
 from ..relational.store import RelationalStore
+from ..verify import Finding
 from ..within import driver_connection
-from . import migrate
+from . import migrate, verify
 from .arrays import numbers
 from .connection import Timed, connect, translated
 from .notifier import PostgresNotifier, channel
@@ -39,6 +40,7 @@ __all__ = ["PostgresStore"]
 _SECONDS: Final = 10.0
 _MOST: Final = 8  # connections, beside one for each worker
 _PAYLOAD: Final = 7_000  # bytes; the server takes 8 000
+_PATIENCE: Final = 3_600.0  # seconds that a look at all jobs may take
 _DRIVER: Final = (
     "host hostaddr port dbname user password passfile connect_timeout application_name service options client_encoding "
     "sslmode sslrootcert sslcert sslkey sslcrl sslpassword sslnegotiation channel_binding require_auth gssencmode "
@@ -363,6 +365,17 @@ class PostgresStore(RelationalStore):
         return int(stirred)
 
     # ---- life -------------------------------------------------------------------------------------------------------
+
+    def verify(self, *, repair: bool = False) -> list[Finding]:
+        """Return what is wrong with the tables. A repair locks them: others wait, and may meet their time limit."""
+        self._open()
+        until = time.monotonic() + _PATIENCE
+        with self.translated():
+            connection = self._connect(until)
+            try:
+                return verify.mended(connection, self._sql, self.now) if repair else verify.find(connection, self._sql)
+            finally:
+                connection.close()
 
     def _shut(self) -> None:
         self._drop(self._writer)
