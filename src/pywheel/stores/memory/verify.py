@@ -90,16 +90,11 @@ def _find(state: MemoryState) -> list[Finding]:
 
 def _mend(state: MemoryState) -> None:
     for entry in state._jobs.values():
-        ahead = max(_claimed(entry), entry.run.claim if entry.run else 0) - entry.claims
-        if ahead > 0:
-            entry.claims += ahead
-            entry.forgiven += ahead
-        if entry.run is not None and entry.state is not State.DELAYED:
-            entry.run = None
-        elif entry.run is not None and entry.run.claim != entry.claims:
-            entry.claims += 1  # nobody has this receipt
-            entry.forgiven += 1
-            entry.run = entry.run._replace(claim=entry.claims)
+        run = entry.run if entry.state is State.DELAYED else None
+        behind = max(entry.claims, _claimed(entry), run.claim + 1 if run and run.claim != entry.claims else 0)
+        entry.forgiven += behind - entry.claims
+        entry.claims = behind
+        entry.run = run and run._replace(claim=entry.claims)
     truth = _Truth(state)
     for kept, there in (
         (state._running, truth.running),
