@@ -4,7 +4,6 @@ import json
 import sqlite3
 
 
-
 def damage(queue, *statements):
     connection = sqlite3.connect(queue.store.path, isolation_level=None)
     for statement in statements:

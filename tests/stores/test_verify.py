@@ -71,7 +71,7 @@ def test_memory_a_job_of_no_topic_is_told_and_left(memory):
     jobs = Jobs(memory)
     del memory._paused["t"]
     [finding] = memory.verify(repair=True)
-    assert (finding.what, finding.count, finding.remedy, finding.repaired) == (faults.TOPICS.what, 7, "", False)
+    assert (finding.what, finding.number, finding.remedy, finding.repaired) == (faults.TOPICS.what, 7, "", False)
     assert finding.examples == tuple(jobs)[:5]
 
 
@@ -106,7 +106,8 @@ def test_sqlite_a_state_that_is_none_is_delayed_again(sqlite):
 
 def test_sqlite_a_claim_of_no_job_or_of_a_finished_one_is_dropped(sqlite):
     jobs = Jobs(sqlite)
-    run = "INSERT INTO run SELECT ?, topic, claim, attempt, begun, started, lease, max_attempts, backoff, worker FROM run LIMIT 1"
+    columns = "topic, claim, attempt, begun, started, lease, max_attempts, backoff, worker"
+    run = f"INSERT INTO run SELECT ?, {columns} FROM run LIMIT 1"
     damage(sqlite, (run, (jobs.done,)), (run, (999,)))
     expected = ids((faults.TWICE, [jobs.done]), (faults.NO_JOB, [999]), (faults.LEASES, [jobs.done]))
     assert found(sqlite) == expected

@@ -45,5 +45,7 @@ def verify(
 
 def _row(one: Finding, *, repair: bool) -> tuple[str, str, str, str]:
     what = one.remedy or "nothing can be done"
-    done = f"they are {what}" if one.remedy and not repair else what if one.repaired or not one.remedy else f"left: {what}"
-    return f"{one.count:,}", one.what, " ".join(map(str, one.examples)), done
+    done = (
+        f"they are {what}" if one.remedy and not repair else what if one.repaired or not one.remedy else f"left: {what}"
+    )
+    return f"{one.number:,}", one.what, " ".join(map(str, one.examples)), done

@@ -31,7 +31,7 @@ class Finding(NamedTuple):
     """Something that is wrong with a store."""
 
     what: str
-    count: int
+    number: int
     examples: tuple[int | str, ...]  # ids of some, or names of topics, or what a database says of its file
     remedy: str  # what a repair makes of them; "" if it can make nothing
     repaired: bool = False

@@ -128,7 +128,7 @@ def test_a_job_of_no_topic_is_told_and_left(store, jobs, damage):
     damage("DELETE FROM {p}topic")
     with open(store.secret_url, clock=store.clock) as other:
         [finding] = other.verify(repair=True)
-        assert (finding.what, finding.count, finding.repaired) == (faults.TOPICS.what, 7, False)
+        assert (finding.what, finding.number, finding.repaired) == (faults.TOPICS.what, 7, False)
 
 
 def test_beside_others_at_work_nothing_is_wrong_and_a_repair_harms_nobody(postgres_server):

@@ -76,7 +76,8 @@ def test_what_stands_where_it_should_not_is_dropped(store, jobs, client):
     client("ZADD", ":f:2t", NOW, packed(jobs.cancelled))
     client("ZADD", ":d:u", NOW, packed(jobs.keyed))
     expected = ids(
-        (faults.TWICE, sorted([jobs.plain, jobs.keyed, jobs.running, jobs.done, jobs.cancelled])), (faults.NO_JOB, [999])
+        (faults.TWICE, sorted([jobs.plain, jobs.keyed, jobs.running, jobs.done, jobs.cancelled])),
+        (faults.NO_JOB, [999]),
     )
     assert found(store) == expected
     assert mended(store) == expected
@@ -118,7 +119,7 @@ def test_thousands_of_jobs_are_made_anew_in_steps(store, client):
     claimed = store.apply([ops.Reserve("t", 1_200, ops.Terms(60_000, 3), "w")])[0]
     store.apply([ops.Ack(job.id, job.claims) for job in claimed[:700]])
     client.delete(":d:*", ":f:*", ":k:*", ":o:*", ":x", ":t", ":l")
-    assert {finding.count for finding in store.verify() if finding.what == faults.NOWHERE.what} == {1_800}
+    assert {finding.number for finding in store.verify() if finding.what == faults.NOWHERE.what} == {1_800}
     mended(store)
     assert store.counts()["t"][:3] == (1_800, 500, 700)
     assert store.get(("t", f"k{number - 1}")).id == put[-1]
