@@ -44,8 +44,10 @@ def verify(
 
 
 def _row(one: Finding, *, repair: bool) -> tuple[str, str, str, str]:
-    what = one.remedy or "nothing can be done"
-    done = (
-        f"they are {what}" if one.remedy and not repair else what if one.repaired or not one.remedy else f"left: {what}"
-    )
+    if not one.remedy:
+        done = "nothing can be done"
+    elif repair:
+        done = one.remedy if one.repaired else f"left; was to be {one.remedy}"
+    else:
+        done = f"they are {one.remedy}"
     return f"{one.number:,}", one.what, " ".join(map(str, one.examples)), done

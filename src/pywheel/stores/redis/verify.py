@@ -1,4 +1,4 @@
-"""Checking jobs and their places: a few hundred a script, so that nobody waits. Each job is looked at as of one moment."""
+"""Checking jobs and their places: a few hundred a script, so that nobody waits. Each job is looked at at one moment."""
 
 from __future__ import annotations
 

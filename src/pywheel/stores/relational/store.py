@@ -305,7 +305,7 @@ class RelationalStore(Store):
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
-    def verify(self, *, repair: bool = False) -> list[Finding]:
+    def verify(self, *, repair: bool = False) -> list[Finding]:  # noqa: ARG002
         """Return what is wrong with the tables, where a database can tell."""
         raise StoreError(f"{self.url}: a store on this database cannot be verified yet")
 

@@ -49,7 +49,8 @@ def _find(connection: sqlite3.Connection) -> list[Finding]:
     for fault, statement, _ in _FAULTS:
         [[count, some]] = connection.execute(
             f"WITH f AS MATERIALIZED ({SQL[statement]}\n)"
-            " SELECT (SELECT count(*) FROM f), (SELECT json_group_array(id) FROM (SELECT id FROM f ORDER BY id LIMIT 5))"
+            " SELECT (SELECT count(*) FROM f),"
+            " (SELECT json_group_array(id) FROM (SELECT id FROM f ORDER BY id LIMIT 5))"
         ).fetchall()
         found += fault.found(json.loads(some), count)
     return found
