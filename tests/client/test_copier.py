@@ -8,12 +8,13 @@ from collections import Counter
 
 import pytest
 
-from pywheel import BadJob, JobQueue, StoreBusy
+from pywheel import BadJob, JobQueue, StoreBusy, StoreError
 from pywheel.client import copier
 from pywheel.client.copier import HEADER, TOPIC, Copier
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
 from pywheel.stores import Filter, open
+from pywheel.testing import FaultyStore
 from tests.jobs.waiting import until, working
 
 FAR = 4_000_000_000_000
@@ -106,7 +107,7 @@ def test_a_switch_leaves_each_job_in_one_store(stores):
     assert not any(topic.paused for topic in new.topics() if topic.name != TOPIC)
     copies = {job.headers[HEADER].split()[1] for job in new.jobs(Filter(), 0, 100) if job.topic != TOPIC}
     assert copies == set(map(str, ids))
-    late = put(old, NewJob("t0", b"late", FAR), NewJob("t1", b"taken", FAR, "k1"))  # by a producer that knows nothing
+    late = put(old, NewJob("t7", b"late", FAR), NewJob("t1", b"taken", FAR, "k1"))  # by a producer that knows nothing
     assert copy.switch(10)[2:] == (1, 1)
     assert copy.switch(10)[2:] == (0, 1)
     assert [job[1] for job in live(new) if job not in before] == [b"late"]
@@ -173,6 +174,22 @@ def test_a_store_with_live_jobs_of_its_own_is_refused(stores):
     assert len(live(new)) == 1
     with pytest.raises(BadJob, match="itself"):
         Copier(old, old)
+
+
+def test_a_source_that_goes_away_in_the_pause_is_said_to_be_paused(stores):
+    old, new = stores
+    put(old, *some(3))
+    faulty = FaultyStore(old)
+
+    def fault(when, commands):
+        faulty.away = when == "after" and isinstance(commands[0], ops.Pause)
+
+    faulty.fault = fault
+    with pytest.raises(StoreError, match="may stay paused: begin again, or resume them by hand"):
+        Copier(faulty, new).switch(1)
+    assert all(topic.paused for topic in old.topics())
+    assert Copier(old, new).switch(10).jobs == 3
+    assert not any(topic.paused for topic in new.topics() if topic.name != TOPIC)
 
 
 def test_there_and_back_again(stores):

@@ -20,7 +20,7 @@ from hashlib import blake2b
 from secrets import token_hex
 from typing import Any, Final, NamedTuple
 
-from .._errors import BadJob, JobExists, StoreBusy
+from .._errors import BadJob, JobExists, StoreBusy, StoreError
 from ..jobs.commands import Cancel, Command, Delete, Expire, Pause, Put, Reschedule
 from ..jobs.job import Job, NewJob, State
 from ..stores.contract import Filter, Store
@@ -103,9 +103,12 @@ class Copier:
         self._do(self._target, [Put((job,))])
 
     def _begun(self) -> _Note:
-        """Return how far it is; begin if it has not. BadJob if the target has live jobs of others."""
+        """Return how far it is; begin if it has not. BadJob if the target has live jobs of others.
+
+        It begins anew if the source works again since it was switched: no topic is paused any more.
+        """
         note = self._noted()
-        if note is None or (note.state == "done" and self._running_topics()):
+        if note is None or (note.state == "done" and not self._paused_topics(note)):
             live = [
                 name
                 for name, counts in self._target.counts().items()
@@ -123,6 +126,10 @@ class Copier:
     def _running_topics(self) -> list[str]:
         """Return the topics of the source that are not paused."""
         return [topic.name for topic in self._source.topics() if not topic.paused and topic.name != TOPIC]
+
+    def _paused_topics(self, note: _Note) -> list[str]:
+        """Return the topics of the source that a copy has paused."""
+        return [topic.name for topic in self._source.topics() if topic.paused and topic.name not in (note.paused or ())]
 
     # ---- carrying ---------------------------------------------------------------------------------------------------
 
@@ -247,6 +254,7 @@ class Copier:
         if note.state == "switched":
             self._resume_target(note)
         pause = time.monotonic() - began
+        self._pause_source()
         late, refused = self._hand_over(note, {})
         return Switched(jobs, pause, late, refused)
 
@@ -256,17 +264,15 @@ class Copier:
         if note.paused is None:  # else it was paused by a copy that was killed
             note.paused = [topic.name for topic in self._source.topics() if topic.paused]
             self._write(note)
-        while topics := self._running_topics():
-            self._do(self._source, [Pause(name, paused=True) for name in topics])
-            for name in topics:
-                self._source.quiet(name, max(until - time.monotonic(), 0))
         while True:
+            for name in self._pause_source():
+                self._source.quiet(name, max(until - time.monotonic(), 0))
             self._do(self._source, [Expire(_EXPIRED)])
             running = {name: counts.running for name, counts in self._source.counts().items() if counts.running}
-            if not running:
+            if not running and not self._running_topics():
                 return
             left = until - time.monotonic()
-            what = ", ".join(f"{jobs} of {name[:40]!r}" for name, jobs in running.items())
+            what = ", ".join(f"{jobs} of {name[:40]!r}" for name, jobs in running.items()) or "topics made just now"
             if left <= 0:
                 raise StoreBusy(
                     f"{self._source.url} still runs {what} after {seconds:g} s: wait for longer, or try again"
@@ -274,12 +280,24 @@ class Copier:
             self._shown(f"waiting up to {seconds:g} s for what runs, {what}", 0)
             time.sleep(min(_LOOK, left))
 
+    def _pause_source(self) -> list[str]:
+        """Pause what works in the source; return these topics."""
+        topics = self._running_topics()
+        self._do(self._source, [Pause(name, paused=True) for name in topics])
+        return topics
+
     def _resume_source(self, note: _Note) -> None:
-        if note.paused is not None:
-            names = [topic.name for topic in self._source.topics() if topic.name not in note.paused]
-            self._do(self._source, [Pause(name, paused=False) for name in names])
+        if note.paused is None:
+            return
+        try:
+            self._do(self._source, [Pause(name, paused=False) for name in self._paused_topics(note)])
             note.paused = None
             self._write(note)
+        except StoreError as error:
+            url = self._source.url
+            raise StoreError(
+                f"{error}; topics of {url} may stay paused: begin again, or resume them by hand"
+            ) from error
 
     def _resume_target(self, note: _Note) -> None:
         names = [topic.name for topic in self._source.topics() if topic.name not in (*(note.paused or ()), TOPIC)]
