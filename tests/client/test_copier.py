@@ -10,7 +10,8 @@ import pytest
 
 from pywheel import BadJob, JobQueue, StoreBusy, StoreError
 from pywheel.client import copier
-from pywheel.client.copier import HEADER, TOPIC, Copier
+from pywheel.client.copier import Copier
+from pywheel.client.copy_note import HEADER, TOPIC
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
 from pywheel.stores import Filter, open
@@ -176,6 +177,63 @@ def test_a_store_with_live_jobs_of_its_own_is_refused(stores):
         Copier(old, old)
 
 
+def test_copies_that_somebody_deleted_are_made_again(stores):
+    old, new = stores
+    put(old, *some(9))
+    before = live(old)
+    for _ in range(2):
+        Copier(old, new).carry()
+        new.apply([ops.Delete(job.id) for job in new.jobs(Filter(), 0, 100) if job.topic != TOPIC])
+    assert Copier(old, new).switch(10).jobs == 9
+    assert live(new) == before
+
+
+def test_a_job_that_is_cancelled_in_the_pause_is_not_delivered(stores):
+    old, new = stores
+    ids = put(old, *some(9))
+    cancelled = []
+
+    def cancel(id):
+        cancelled.append(id)
+        assert old.apply([ops.Cancel(id)]) == [True]
+
+    def in_source(when, commands):
+        if when == "before" and isinstance(commands[0], ops.Cancel):
+            cancel(ids[4])  # its page was read, and its copy made
+            assert all(topic.paused for topic in new.topics() if topic.name != TOPIC)
+
+    def in_target(when, commands):
+        if when == "after" and b'"switched"' in getattr(commands[0], "jobs", (NewJob("", b"", 0),))[0].body:
+            cancel(ids[2])  # what has ended was looked for before
+
+    faulty = [FaultyStore(old, in_source), FaultyStore(new, in_target)]
+    expected = [job for job in live(old) if job[1] not in (b"2", b"4")]
+    assert Copier(*faulty).switch(10).jobs == 7
+    assert cancelled == [ids[2], ids[4]]
+    assert live(new) == expected
+
+
+def test_a_copy_that_ends_once_it_has_gone_over_is_finished_by_the_next(stores):
+    old, new = stores
+    put(old, *some(9))
+    Copier(old, new).carry()
+    put(old, NewJob("t0", b"replaced", FAR, "k3", replace=True))
+    before = live(old)
+
+    def interrupted(when, commands):
+        if when == "after" and b'"switched"' in getattr(commands[0], "jobs", (NewJob("", b"", 0),))[0].body:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Copier(old, FaultyStore(new, interrupted)).switch(10)
+    assert Copier(old, new).state() == "switched"
+    assert all(topic.paused for topic in (*old.topics(), *new.topics()) if topic.name != TOPIC)
+    with pytest.raises(BadJob, match="give --switch to go on"):
+        Copier(old, new).carry()
+    assert Copier(old, new).switch(10).jobs == 9
+    assert (live(old), live(new)) == ([], before)
+
+
 def test_a_source_that_goes_away_in_the_pause_is_said_to_be_paused(stores):
     old, new = stores
     put(old, *some(3))
@@ -211,6 +269,10 @@ def test_killed_after_any_write_and_begun_again_nothing_is_twice_or_missing(urls
         pytest.skip("memory dies with its process")
     with open(urls[0]) as old:
         put(old, *some(1_100))
+        with open(urls[1]) as new:  # the copy of a copy has other nonces
+            Copier(old, new).carry()
+            put(old, *(NewJob(job.topic, b"new", job.due, job.key, replace=True) for job in some(9) if job.key))
+            Copier(old, new).carry()
         before = live(old)
     kills = first
     while True:

@@ -8,7 +8,8 @@ from typing import Annotated, Final
 
 import typer
 
-from ..client.copier import TOPIC, Copier
+from ..client.copier import Copier
+from ..client.copy_note import TOPIC
 from ..client.queue import JobQueue
 from ..jobs.durations import duration
 from .options import NO, AsJson, existing, opened, span

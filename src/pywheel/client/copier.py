@@ -5,8 +5,8 @@ the middle, the next one finds by them what is there. A job in the target with a
 it has come:
 
 - *carrying*: jobs run in the source. What is carried may be carried once more, changed, or deleted again.
-- *switched*: the source is paused, nothing runs there, and every job of it has its copy. They are cancelled there. From
-  here on a copy is the job, and is never touched again.
+- *switched*: the source is paused, and nothing runs there. Page by page its jobs get their last copies, and are
+  cancelled. A copy whose job has ended was deleted before; one whose job is cancelled by now is the job.
 - *done*: the target's topics were resumed. What is put to the source all the same is handed over, job by job.
 """
 
@@ -15,23 +15,19 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from hashlib import blake2b
 from secrets import token_hex
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from .._errors import BadJob, JobExists, StoreBusy, StoreError
 from ..jobs.commands import Cancel, Command, Delete, Expire, Pause, Put, Reschedule
 from ..jobs.job import Job, NewJob, State
 from ..stores.contract import Filter, Store
+from .copy_note import HEADER, NEVER, TOPIC, Carried, Copied, Note, Switched, digest
 
-__all__ = ["HEADER", "TOPIC", "Carried", "Copier", "Switched"]
+__all__ = ["Copier"]
 
-TOPIC: Final = "pywheel.copy"
-"""Of the jobs that note how far a copy has come. They are never due."""
-HEADER: Final = "pywheel-copied"
-"""Of a copy: which store it is from, and its id there."""
-_NEVER: Final = 253_370_764_800_000  # the year 9999
 _PAGE: Final = 500  # jobs read, and written, at once
 _LOOK: Final = 0.2  # seconds between looks whether something still runs
 _EXPIRED: Final = 1_000
@@ -42,42 +38,6 @@ Shown = Callable[[str, int], object]
 """Is told what is going on, and how many jobs it is done with."""
 
 
-class Carried(NamedTuple):
-    """What a copy came to."""
-
-    new: int  # jobs
-    changed: int  # that were carried before, and are different now
-    waiting: int  # that cannot be carried yet: they run, or their key is about to change hands
-    total: int  # copies there are now
-
-
-class Switched(NamedTuple):
-    """What going over came to."""
-
-    jobs: int  # that were carried in all
-    seconds: float  # for how long no job could start in either store
-    late: int  # jobs that were put to the source since, and handed over
-    refused: int  # of these, those whose key a live job of the target has: they stay where they are
-
-
-@dataclass(slots=True)
-class _Note:
-    """How far a copy has come."""
-
-    source: str
-    state: str = "carrying"
-    token: str = field(default_factory=lambda: token_hex(8))  # of this copy
-    paused: list[str] | None = None  # topics that were paused in the source before it paused them all
-
-
-class _Copy(NamedTuple):
-    """A copy, as far as it is compared with its job."""
-
-    id: int
-    due: int
-    digest: bytes
-
-
 class Copier:
     """Copies the live jobs of a store. One at a time for a pair of stores."""
 
@@ -86,6 +46,9 @@ class Copier:
             raise BadJob(f"{source.url} cannot be copied to itself: give another store")
         self._source, self._target, self._shown = source, target, shown
         self._identity = blake2b(source.url.encode(), digest_size=8).hexdigest()
+        self._run = token_hex(8)
+        self._floor = 0  # ids up to this were given out before this run
+        self._deleted: set[int] = set()  # copies, in this run
 
     # ---- how far it is ----------------------------------------------------------------------------------------------
 
@@ -94,15 +57,15 @@ class Copier:
         note = self._noted()
         return "new" if note is None else note.state
 
-    def _noted(self) -> _Note | None:
+    def _noted(self) -> Note | None:
         job = self._target.get((TOPIC, self._identity))
-        return _Note(**job.json()) if job is not None and job.state.live else None
+        return Note(**job.json()) if job is not None and job.state.live else None
 
-    def _write(self, note: _Note) -> None:
-        job = NewJob(TOPIC, json.dumps(asdict(note)).encode(), _NEVER, self._identity, replace=True)
+    def _write(self, note: Note) -> None:
+        job = NewJob(TOPIC, json.dumps(asdict(note)).encode(), NEVER, self._identity, replace=True)
         self._do(self._target, [Put((job,))])
 
-    def _begun(self) -> _Note:
+    def _begun(self) -> Note:
         """Return how far it is; begin if it has not. BadJob if the target has live jobs of others.
 
         It begins anew if the source works again since it was switched: no topic is paused any more.
@@ -119,15 +82,17 @@ class Copier:
                     f"{self._target.url} has live jobs, of {live[0][:80]!r}: copy to a store that has none, "
                     "such as one with another schema or prefix"
                 )
-            note = _Note(self._source.url)
+            note = Note(self._source.url)
             self._write(note)
+        [[self._floor]] = self._do(self._target, [Put((NewJob(TOPIC, b"", NEVER),))])
+        self._do(self._target, [Delete(self._floor)])
         return note
 
     def _running_topics(self) -> list[str]:
         """Return the topics of the source that are not paused."""
         return [topic.name for topic in self._source.topics() if not topic.paused and topic.name != TOPIC]
 
-    def _paused_topics(self, note: _Note) -> list[str]:
+    def _paused_topics(self, note: Note) -> list[str]:
         """Return the topics of the source that a copy has paused."""
         return [topic.name for topic in self._source.topics() if topic.paused and topic.name not in (note.paused or ())]
 
@@ -145,30 +110,31 @@ class Copier:
         self._pause_target()
         return self._carry(note, self._copies())
 
-    def _carry(self, note: _Note, copies: dict[int, _Copy]) -> Carried:
+    def _carry(self, note: Note, copies: dict[int, Copied]) -> Carried:
         new = changed = waiting = done = 0
         for page in self._pages(self._source):
             steps: _Steps = [(job, self._commands(note, job, copies.get(job.id))) for job in page]
-            for (job, _), outcome in zip(steps, self._apply(steps), strict=True):
+            for (job, _), outcome in zip(steps, self._put(note, steps), strict=True):
                 if isinstance(outcome, JobExists):
                     waiting += 1
                     copies.pop(job.id, None)
                 elif outcome is not None:
                     new, changed = (new, changed + 1) if job.id in copies else (new + 1, changed)
-                    copies[job.id] = _Copy(outcome, job.due, _digest(job))
+                    copies[job.id] = Copied(outcome, job.due, digest(job))
             done += len(page)
             self._shown("carrying", done)
         waiting += sum(counts.running for counts in self._source.counts().values())
         return Carried(new, changed, waiting, len(copies))
 
-    def _commands(self, note: _Note, job: Job, copy: _Copy | None, *, keyed: bool = True) -> list[Command[Any]]:
+    def _commands(self, note: Note, job: Job, copy: Copied | None, *, keyed: bool = True) -> list[Command[Any]]:
         """Return what makes a copy like its job; the id of the copy is in the last outcome, or is as it was."""
-        digest = _digest(job)
-        if copy is not None and copy.digest == digest:
+        version = digest(job)
+        if copy is not None and copy.digest == version:
             return [] if copy.due == job.due else [Reschedule(copy.id, job.due)]
         # A nonce is that of one copy of one version of a job: sent twice it happens once, made anew it happens again.
         before = 0 if copy is None else copy.id
-        nonce = f"copy:{note.token}:{job.id}:{job.claims}:{before}:{digest.hex()}{'' if keyed else ':keyless'}"
+        self._deleted.add(before)
+        nonce = f"copy:{note.token}:{job.id}:{job.claims}:{before}:{version.hex()}{'' if keyed else ':keyless'}"
         new = NewJob(
             job.topic,
             job.body,
@@ -179,6 +145,24 @@ class Copier:
             {**job.headers, HEADER: f"{self._identity} {job.id}"},
         )
         return [*([] if copy is None else [Delete(copy.id)]), Put((new,), nonce)]
+
+    def _put(self, note: Note, steps: _Steps) -> list[int | JobExists | None]:
+        """Apply the steps of some jobs; return what `_apply` does.
+
+        A nonce may be known of a copy that somebody has deleted since: then the job is put once more.
+        """
+        outcomes = self._apply(steps)
+        for place, ((job, commands), id) in enumerate(zip(steps, outcomes, strict=True)):
+            put = commands[-1] if commands else None
+            if type(id) is not int or not isinstance(put, Put) or note.state == "done":
+                continue  # once it is done, copies end and are forgotten
+            if (id <= self._floor or id in self._deleted) and not self._waits(id, put):
+                [outcomes[place]] = self._apply([(job, [Put(put.jobs, f"{put.nonce}:{self._run}")])])
+        return outcomes
+
+    def _waits(self, id: int, put: Put) -> bool:
+        found = self._target.get(id)
+        return found is not None and found.state is State.DELAYED and found.headers == put.jobs[0].headers
 
     def _apply(self, steps: _Steps) -> list[int | JobExists | None]:
         """Apply the steps of some jobs in one transaction; return the id of each new copy, None where nothing was put.
@@ -198,15 +182,15 @@ class Copier:
             found.append(last)
         return found
 
-    def _copies(self) -> dict[int, _Copy]:
+    def _copies(self) -> dict[int, Copied]:
         """Return the copies that wait in the target, by the ids of their jobs."""
-        found: dict[int, _Copy] = {}
+        found: dict[int, Copied] = {}
         done = 0
         for page in self._pages(self._target):
             for job in page:
                 identity, _, id = job.headers.get(HEADER, "").partition(" ")
                 if identity == self._identity and id.isdigit():
-                    found[int(id)] = _Copy(job.id, job.due, _digest(job))
+                    found[int(id)] = Copied(job.id, job.due, digest(job))
             done += len(page)
             self._shown("looking at what is there", done)
         return found
@@ -258,7 +242,7 @@ class Copier:
         late, refused = self._hand_over(note, {})
         return Switched(jobs, pause, late, refused)
 
-    def _stop_source(self, note: _Note, seconds: float) -> None:
+    def _stop_source(self, note: Note, seconds: float) -> None:
         """Pause all topics, and wait until nothing runs. StoreBusy if something still does after so long."""
         until = time.monotonic() + seconds
         if note.paused is None:  # else it was paused by a copy that was killed
@@ -286,7 +270,7 @@ class Copier:
         self._do(self._source, [Pause(name, paused=True) for name in topics])
         return topics
 
-    def _resume_source(self, note: _Note) -> None:
+    def _resume_source(self, note: Note) -> None:
         if note.paused is None:
             return
         try:
@@ -299,13 +283,13 @@ class Copier:
                 f"{error}; topics of {url} may stay paused: begin again, or resume them by hand"
             ) from error
 
-    def _resume_target(self, note: _Note) -> None:
+    def _resume_target(self, note: Note) -> None:
         names = [topic.name for topic in self._source.topics() if topic.name not in (*(note.paused or ()), TOPIC)]
         self._do(self._target, [Pause(name, paused=False) for name in names])
         note.state = "done"
         self._write(note)
 
-    def _drop_gone(self, copies: dict[int, _Copy]) -> None:
+    def _drop_gone(self, copies: dict[int, Copied]) -> None:
         """Delete the copies of jobs that have ended in the source since they were carried."""
         there: set[int] = set()
         for page in self._pages(self._source):
@@ -318,7 +302,7 @@ class Copier:
         for first in range(0, len(ids), _PAGE):
             self._do(self._target, [Delete(id) for id in ids[first : first + _PAGE]])
 
-    def _hand_over(self, note: _Note, copies: dict[int, _Copy]) -> tuple[int, int]:
+    def _hand_over(self, note: Note, copies: dict[int, Copied]) -> tuple[int, int]:
         """Bring copies up to date, page by page, and cancel their jobs in the source; forget these copies.
 
         Return how many were handed over, and how many were refused for their key.
@@ -327,7 +311,7 @@ class Copier:
         for page in self._pages(self._source):
             steps: _Steps = [(job, self._commands(note, job, copies.get(job.id))) for job in page]
             mine: dict[int, int] = {}  # the copies of jobs
-            for (job, _), outcome in zip(steps, self._apply(steps), strict=True):
+            for (job, _), outcome in zip(steps, self._put(note, steps), strict=True):
                 copy = copies.pop(job.id, None)
                 if isinstance(outcome, JobExists):
                     id = self._put_beside(note, job, outcome.id)
@@ -342,7 +326,7 @@ class Copier:
             self._shown("handing over", handed)
         return handed, refused
 
-    def _put_beside(self, note: _Note, job: Job, holder: int) -> int | None:
+    def _put_beside(self, note: Note, job: Job, holder: int) -> int | None:
         """Put a job whose key is taken in the target: it, or its holder, has handed the key on in the source.
 
         Return the id of the copy, None if another job has the key.
@@ -370,10 +354,3 @@ class Copier:
             if isinstance(outcome, BaseException) and not isinstance(outcome, JobExists):
                 raise outcome
         return outcomes
-
-
-def _digest(job: Job) -> bytes:
-    """Return what tells versions of a job apart, but for when it is due."""
-    headers = sorted((name, value) for name, value in job.headers.items() if name != HEADER)
-    parts = json.dumps([job.topic, job.key, job.ttr, job.max_attempts, headers]).encode()
-    return blake2b(parts + b"\0" + job.body, digest_size=12).digest()
