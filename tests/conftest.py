@@ -19,7 +19,7 @@ settings.register_profile("deep", _COMMON, max_examples=3000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "quick"))
 
 
-STORES_ON_SERVERS = {"mysql", "postgres", "redis"}
+STORES_ON_SERVERS = {"mysql", "on_mysql", "on_redis", "postgres", "redis"}
 NOTHING = SimpleNamespace(params={})
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun in the background by a shell
@@ -118,9 +118,28 @@ def server(request):
     return request.getfixturevalue(f"{request.param}_server")
 
 
-@pytest.fixture(params=["sqlite", *servers.STORES])
-def shared_url(request, tmp_path):
-    """The address of an empty store of each kind that several processes share."""
+@pytest.fixture(params=servers.STORES)
+def durable_server(request):
+    """One of a test's own, with fsync: to be killed."""
+    yield from servers.started(servers.KINDS[request.param], fsync=True)
+
+
+def address(request, tmp_path):
+    """Return the address of an empty store of the kind that a fixture's parameter says."""
+    if request.param == "memory":
+        return "memory:"
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/jobs.db"
     return request.getfixturevalue(f"{request.param}_server").url()
+
+
+@pytest.fixture(params=["sqlite", *servers.STORES])
+def shared_url(request, tmp_path):
+    """The address of an empty store of each kind that several processes share."""
+    return address(request, tmp_path)
+
+
+@pytest.fixture(params=["memory", "sqlite", *servers.STORES])
+def any_url(request, tmp_path):
+    """The address of an empty store of each kind."""
+    return address(request, tmp_path)

@@ -2,15 +2,12 @@
 
 import dis
 import sys
+import threading
 from contextlib import contextmanager
 from functools import cache
 from itertools import count
 
-import pytest
-
-TRACES_OPCODES = pytest.mark.skipif(
-    sys.version_info >= (3, 12), reason="this Python does not show each instruction to a trace function, or crashes"
-)
+CHECKS = {"CALL", "CALL_KW", "CALL_FUNCTION_EX", "JUMP_BACKWARD"}
 
 
 class Intrusion:
@@ -23,35 +20,32 @@ class Intrusion:
         self._intruder = intruder
         self._last = {}
 
-    def trace(self, frame, event, argument):
-        if self.happened or not frame.f_code.co_filename.endswith(self._files):
-            return None
-        frame.f_trace_opcodes = True
-        if event == "call":
-            self._last[frame] = None
-        elif event == "opcode":
-            here = frame.f_lasti
-            last, self._last[frame] = self._last.get(frame, here), here
-            if _is_place(frame.f_code, last, here):
-                self.left -= 1
-                if self.left == 0:
-                    self.happened = True
-                    self._last.clear()
-                    self._intruder()
-        return self.trace
+    def concerns(self, code):
+        """Whether places in it count."""
+        return code.co_filename.endswith(self._files)
+
+    def meets(self, frame, here):
+        """Intrude if this is the place: before the instruction at `here`."""
+        last, self._last[frame] = self._last.get(frame), here
+        if not self.happened and _is_place(frame.f_code, last, here):
+            self.left -= 1
+            if self.left == 0:
+                self.happened = True
+                self._last.clear()
+                self._intruder()
 
 
 def _is_place(code, last, here):
-    """Whether handlers of signals may run after the instruction `last` (None: it begins), before `here`.
+    """Whether handlers of signals may run after the instruction `last`, before `here`; or at `here`, where code begins.
 
     What they raise is raised here, one instruction late: not where that is beyond the `try` or the `with`.
     """
-    name = "RESUME" if last is None else dis.opname[code.co_code[last]]
-    if dis.opname[code.co_code[here]] == "PUSH_EXC_INFO":  # it has raised
+    name = dis.opname[code.co_code[here]]
+    if name == "RESUME":
+        return code.co_code[here + 1] & 3 < 2  # not in an await
+    if last is None or name == "PUSH_EXC_INFO":  # it has raised
         return False
-    if last is not None and _handlers(code, last) != _handlers(code, here):
-        return False
-    return name.startswith(("RESUME", "CALL", "JUMP_BACKWARD"))
+    return dis.opname[code.co_code[last]] in CHECKS and _handlers(code, last) == _handlers(code, here)
 
 
 @cache
@@ -60,14 +54,61 @@ def _handlers(code, offset):
 
 
 @contextmanager
-def traced(intrusion):
-    """Have it come in the present thread."""
+def traced(intrusion, others=False):
+    """Have it come in the present thread, or in the others."""
+    watch = _monitor if hasattr(sys, "monitoring") else _trace  # which sees too little from Python 3.12 on, or crashes
+    me = threading.get_ident()
+    with watch(intrusion, lambda: (threading.get_ident() != me) == others):
+        yield
+
+
+@contextmanager
+def _monitor(intrusion, is_there):
+    """Let it see each instruction; where code begins or goes on there is no such event."""
+    tool, monitoring = 3, sys.monitoring  # a number that is nobody's
+    events = [monitoring.events.PY_START, monitoring.events.PY_RESUME, monitoring.events.INSTRUCTION]
+
+    def see(code, here):
+        if not intrusion.concerns(code):
+            return monitoring.DISABLE
+        if is_there():
+            intrusion.meets(sys._getframe(1), here)
+        return None
+
+    monitoring.use_tool_id(tool, __name__)
+    try:
+        for event in events:
+            monitoring.register_callback(tool, event, see)
+        monitoring.restart_events()
+        monitoring.set_events(tool, sum(events))
+        yield
+    finally:
+        monitoring.set_events(tool, 0)
+        for event in events:
+            monitoring.register_callback(tool, event, None)
+        monitoring.free_tool_id(tool)
+
+
+@contextmanager
+def _trace(intrusion, is_there):
+    """Do the same on Python 3.11; of the others, in those that begin meanwhile."""
+
+    def see(frame, event, argument):
+        if intrusion.happened or not is_there() or not intrusion.concerns(frame.f_code):
+            return None
+        frame.f_trace_opcodes = True
+        if event in ("call", "opcode"):
+            intrusion.meets(frame, frame.f_lasti)
+        return see
+
     before = sys.gettrace()
-    sys.settrace(intrusion.trace)
+    threading.settrace(see)
+    sys.settrace(see)
     try:
         yield
     finally:
         sys.settrace(before)
+        threading.settrace(None)
 
 
 def at_each_place(files, intruder):

@@ -23,6 +23,9 @@ class Item:
 
 
 SHARED = Item()
+# A type's cache of methods keeps the names that were looked up, and CPython's own C code looks some up by a new string
+# each time (asyncio's `result`): thousands fit in, and would look like a leak.
+clear_caches = getattr(sys, "_clear_internal_caches", None) or sys._clear_type_cache  # from 3.13 on, and before
 
 
 def live_and_die(core):
@@ -142,6 +145,7 @@ SCENES = [live_and_die, every_call, shared_item, cycles, subclasses, bulk, error
 
 
 def settled():
+    clear_caches()
     gc.collect()
     return tracemalloc.get_traced_memory()[0]
 

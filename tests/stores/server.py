@@ -26,6 +26,7 @@ __all__ = ["Missing", "Server", "find"]
 
 TEMPLATES = Path(__file__).parents[2] / "build" / "servers"
 PLACES = ["/usr/sbin", *sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")), reverse=True)]
+STORE = re.compile(r"(schema=|prefix=|/db)\w+")  # what makes a store's address another's
 START = 60.0  # seconds; a busy machine recovers slowly
 
 # It outlives whoever started the server, in whatever way that ends, and then removes what is left. It reads the pid of
@@ -131,6 +132,11 @@ class Server:
     def url(self, via=None, **options):
         """Return the address of a fresh, empty store; by way of a proxy if one is given."""
         raise NotImplementedError
+
+    def again(self, url, via=None, **options):
+        """Return the address of a store that another one leads to, by another way."""
+        other = self.url(via=via, **options)
+        return other.replace(STORE.search(other)[0], STORE.search(url)[0])
 
     # ---- life --------------------------------------------------------------------------------------------------------
 
@@ -252,7 +258,7 @@ class Server:
         made = [find("openssl", "openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
         made += ["-nodes", "-days", "2"]
         signed = ["-CA", self.ca, "-CAkey", self.folder / "ca.key", "-addext", "basicConstraints=critical,CA:FALSE"]
-        signed += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-subj", "/CN=localhost"]
+        signed += ["-addext", "subjectAltName=DNS:localhost", "-subj", "/CN=localhost"]
         for certificate, key, more in (
             (self.ca, self.folder / "ca.key", ["-subj", "/CN=tests"]),
             (self.other_ca, self.folder / "other-ca.key", ["-subj", "/CN=others"]),

@@ -23,14 +23,18 @@ def put(store):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_storm_of_interrupts_leaves_a_store_that_works_and_every_put_that_was_told(path, seed):
-    seen = run_well(CHILD, f"sqlite:///{path}", "1000", str(seed))
+def test_a_storm_of_interrupts_leaves_a_store_that_works_and_every_put_that_was_told(shared_url, seed):
+    puts = 1000 if shared_url.startswith("sqlite:") else 300
+    seen = run_well(CHILD, shared_url, str(puts), str(seed))
     missing, twice, errors, interrupted, _, _, told = json.loads(seen)
     assert missing == []
     assert twice == 0
-    assert errors == []  # the other threads had none of it
+    if shared_url.startswith("sqlite:"):
+        assert errors == []  # the other threads had none of it
+    else:  # a commit on its way to a server cannot be called back
+        assert [error for error in errors if "whether it happened is not known" not in error] == []
     assert interrupted > 0
-    assert told >= 1000
+    assert told + len(errors) >= puts
 
 
 def test_a_put_in_a_signal_handler_that_interrupted_a_put_is_busy_and_the_put_goes_on(store):

@@ -296,7 +296,8 @@ def test_stop_returns_what_did_not_fire_and_refuses_more(pywheel, run):
     async def main():
         calls = []
         async with pywheel.AsyncTimers() as timers:
-            far, near = timers.call_later(0.02, calls.append, 2), timers.call_later(0.01, calls.append, 1)
+            start = timers.time()
+            far, near = timers.call_at(start + 0.02, calls.append, 2), timers.call_at(start + 0.01, calls.append, 1)
             assert timers.stop() == [near, far]
             assert timers.stop() == []
             for schedule in (timers.call_later, timers.call_at, timers.call_every):

@@ -6,10 +6,9 @@ from itertools import count
 
 import pytest
 
-from tests.interrupts import TRACES_OPCODES, Intrusion, at_each_place, interrupt, traced
+from tests.interrupts import Intrusion, at_each_place, interrupt, traced
 from tests.timers.crowd import wait_until
 
-pytestmark = TRACES_OPCODES
 AIO = ("timers/_aio.py",)
 
 
@@ -53,7 +52,7 @@ def test_an_interrupt_at_any_place_of_scheduling_leaves_the_other_timers(pywheel
         beats, others = [], []
         timers.call_every(0.005, beats.append, 1)
         with suppress(KeyboardInterrupt), traced(intrusion):
-            timers.call_later(0, others.append, 1)
+            timers.call_at(timers.time() - 1, others.append, 1)  # sooner than the beat, however late it is
         run_until_called(each_loop, beats, 2)
         others.clear()
         timers.call_later(0, others.append, 2)
@@ -107,12 +106,9 @@ def interrupted_thread(pywheel, no_reports):
         timers = pywheel.ThreadTimers()
         started.append(timers)
         beats = []
-        threading.settrace(intrusion.trace)
-        try:
+        with traced(intrusion, others=True):
             timers.call_every(0.001, beats.append, 1)
             wait_until(lambda: intrusion.happened or len(beats) >= 2)
-        finally:
-            threading.settrace(None)
         return timers, beats, intrusion.happened
 
     yield start
@@ -150,11 +146,8 @@ def test_a_clock_that_moves_sees_a_thread_that_could_not_hand_over(pywheel, no_r
     intrusion = Intrusion(1, ("timers/_thread.py",), leave)
     with pywheel.ThreadTimers(clock=clock) as timers:
         called = []
-        threading.settrace(intrusion.trace)
-        try:
+        with traced(intrusion, others=True):
             timers.call_later(1, called.append, 1)
             wait_until(lambda: not timers._thread.is_alive())
-        finally:
-            threading.settrace(None)
         clock.advance(1)
         assert called == [1]

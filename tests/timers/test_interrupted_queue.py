@@ -5,11 +5,10 @@ from contextlib import suppress
 
 import pytest
 
-from tests.interrupts import TRACES_OPCODES, at_each_place, interrupt, traced
+from tests.interrupts import at_each_place, interrupt, traced
 from tests.timers.crowd import wait_until
 from tests.timers.queues import waiting, watched
 
-pytestmark = TRACES_OPCODES
 QUEUE = ("timers/_delay_items.py", "timers/_delay_queue.py")
 DICT = ("timers/_ttl_dict.py",)
 

@@ -26,6 +26,9 @@ def run(pywheel):
 class AiohttpSite:
     """A server with an answer at once, one too late, a body in pieces, and a web socket."""
 
+    def __init__(self, keepalive=GUARD):
+        self.keepalive = keepalive  # seconds; a client that comes back at their end may find its connection closed
+
     async def __aenter__(self):
         from aiohttp import web
 
@@ -39,7 +42,7 @@ class AiohttpSite:
                 web.get("/socket", self.socket),
             ]
         )
-        self.runner = web.AppRunner(application, keepalive_timeout=0.2, shutdown_timeout=1)
+        self.runner = web.AppRunner(application, keepalive_timeout=self.keepalive, shutdown_timeout=1)
         await self.runner.setup()
         site = web.TCPSite(self.runner, "127.0.0.1", 0)
         await site.start()
@@ -116,7 +119,7 @@ def test_aiohttp_keeps_web_sockets_alive_and_closes_idle_connections(run):
                 await asyncio.wait_for(socket.receive_str(), SHORT)
 
     async def main():
-        async with AiohttpSite() as site, aiohttp.ClientSession(site.url) as session:
+        async with AiohttpSite(keepalive=0.2) as site, aiohttp.ClientSession(site.url) as session:
             for heartbeat in (0.01, 0.1, 1, 10):  # seconds; a slow machine does not answer within half of a short one
                 try:
                     await talk(session, heartbeat)

@@ -46,6 +46,14 @@ def wait_until(condition):
         time.sleep(0.001)
 
 
+def wait_for_the_end(thread, gone=lambda: None):
+    """Wait until a thread has ended and its driver is gone. Not by `join`.
+
+    Without a GIL, what this thread made and another let go of last goes when this one runs again.
+    """
+    wait_until(lambda: not thread.is_alive() and gone() is None)
+
+
 def flush(driver):
     """Return when the driver has run all that was due before."""
     done = threading.Event()
@@ -206,9 +214,7 @@ def test_one_dropped_with_nothing_pending_lets_its_thread_end(pywheel):
     flush(timers)
     thread, gone = timers._thread, weakref.ref(timers)
     del timers
-    thread.join(GUARD)
-    assert not thread.is_alive()
-    assert gone() is None
+    wait_for_the_end(thread, gone)
 
 
 def test_one_dropped_when_its_timers_are_cancelled_lets_its_thread_end_soon(pywheel, monkeypatch):
@@ -217,8 +223,7 @@ def test_one_dropped_when_its_timers_are_cancelled_lets_its_thread_end_soon(pywh
     timers.call_later(40_000, int).cancel()
     thread = timers._thread
     del timers
-    thread.join(GUARD)
-    assert not thread.is_alive()
+    wait_for_the_end(thread)
 
 
 def test_one_dropped_with_timers_pending_still_fires_them(pywheel):
@@ -232,6 +237,62 @@ def test_one_dropped_with_timers_pending_still_fires_them(pywheel):
     assert done.wait(GUARD)
     assert calls == [1]
     wait_until(lambda: gc.collect() >= 0 and gone() is None)
+
+
+def test_one_dropped_before_its_thread_has_looked_at_it_still_fires(pywheel, monkeypatch):
+    run, go, done = threading.Thread.run, threading.Event(), threading.Event()
+
+    def late(thread):
+        assert go.wait(GUARD)
+        run(thread)
+
+    timers = pywheel.ThreadTimers()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "run", late)
+        timers.call_later(0, done.set)
+        thread, gone = timers._thread, weakref.ref(timers)
+        del timers
+        gc.collect()
+        go.set()
+        assert done.wait(GUARD)
+        wait_for_the_end(thread, gone)
+
+
+def test_an_idle_one_dropped_before_its_thread_has_woken_still_fires(pywheel):
+    timers = pywheel.ThreadTimers()
+    sleeps, done = Sleeps(timers), threading.Event()
+    timers.call_later(0, int)
+    sleeps.wait_for(1)
+    flush(timers)
+    thread, gone = timers._thread, weakref.ref(timers)
+    timers.call_later(0.001, done.set)
+    del timers
+    gc.collect()
+    assert done.wait(GUARD)
+    wait_for_the_end(thread, gone)
+
+
+def test_one_whose_timers_are_cancelled_as_it_falls_asleep_fires_later_ones_when_it_is_dropped(pywheel):
+    asleep, done = threading.Event(), threading.Event()
+
+    class Cancelled(pywheel.ThreadTimers):
+        def _work(self):
+            seconds = super()._work()
+            for timer in self.pending():
+                if timer.callback is print:
+                    timer.cancel()
+                    asleep.set()
+            return seconds
+
+    timers = Cancelled()
+    timers.call_later(0.2, print)
+    assert asleep.wait(GUARD)
+    timers.call_later(0.3, done.set)  # the thread wakes before: nobody rings
+    thread, gone = timers._thread, weakref.ref(timers)
+    del timers
+    gc.collect()
+    assert done.wait(GUARD)
+    wait_for_the_end(thread, gone)
 
 
 def test_a_thread_that_cannot_be_started_is_an_error_and_the_next_timer_tries_again(pywheel, monkeypatch):

@@ -21,8 +21,8 @@ HERE = Path(__file__).parent
 
 
 @pytest.fixture
-def url(tmp_path):
-    return f"sqlite:///{tmp_path}/jobs.db"
+def url(shared_url):
+    return shared_url
 
 
 @pytest.fixture

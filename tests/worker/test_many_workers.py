@@ -13,8 +13,8 @@ from tests.jobs.waiting import finished, until
 
 
 @pytest.fixture
-def store(url):
-    with open(url) as store:
+def store(any_url):
+    with open(any_url) as store:
         yield store
 
 

@@ -23,3 +23,8 @@ def test_nothing_is_lost_early_twice_or_kept_waiting(first):
 @pytest.mark.parametrize("seed", range(max(HISTORIES // 100, 1)))
 def test_so_it_is_in_a_file(seed, tmp_path):
     play(seed, f"sqlite:///{tmp_path}/jobs.db", steps=60)
+
+
+@pytest.mark.parametrize("seed", range(max(HISTORIES // 300, 1)))
+def test_so_it_is_on_a_server(seed, server):
+    play(seed, server.url(), steps=60)

@@ -11,6 +11,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from .._errors import PywheelError, StoreBusy, StoreClosed, StoreError
@@ -41,10 +42,11 @@ class Forwarder:
 
     def _anew(self) -> None:
         """Begin without a thread: at first, and in a forked child."""
-        self._wake = threading.Event()
-        self._starting = threading.RLock()  # a signal handler may put
+        # A signal handler may put, in the middle of a put: so no Event, whose lock it would find taken.
+        self._wake: SimpleQueue[bool] = SimpleQueue()  # whether to end
+        self._starting = threading.RLock()
         self._thread: threading.Thread | None = None
-        weakref.finalize(self, self._wake.set)
+        weakref.finalize(self, self._wake.put, True)
 
     # ---- the thread -------------------------------------------------------------------------------------------------
 
@@ -60,14 +62,14 @@ class Forwarder:
                         self._thread = thread
 
     def wake(self) -> None:
-        """Have it look at the spool now."""
+        """Have it look at the spool: now, or if the store is away, when it would anyway."""
         self.start()
-        self._wake.set()
+        self._wake.put(False)
 
     def stop(self) -> None:
         """End the thread, after the step under way. Idempotent."""
         self._over = True
-        self._wake.set()
+        self._wake.put(True)
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join()
@@ -165,19 +167,31 @@ def _arrived(waiting: Waiting, outcome: Any) -> Any:
     return outcome
 
 
-def _work(of: weakref.ref[Forwarder], wake: threading.Event) -> None:
+def _work(of: weakref.ref[Forwarder], wake: SimpleQueue[bool]) -> None:
     while True:
         forwarder = of()
         if forwarder is None or forwarder._over:
             return
-        wake.clear()
         try:
             pause = forwarder.step()
         except Exception:
             _LOGGER.exception("forwarding from the spool failed, and is tried again")
             pause = _IDLE
+        failed = forwarder._failures > 0
         del forwarder
-        wake.wait(pause)
+        _wait(wake, pause, patiently=failed)
+
+
+def _wait(wake: SimpleQueue[bool], seconds: float, *, patiently: bool) -> None:
+    """Wait for so long, or until it is to end, or unless told to be patient, until there is something to do."""
+    until = time.monotonic() + seconds
+    over = False
+    with suppress(Empty):
+        while not over:
+            ends = wake.get(timeout=max(until - time.monotonic(), 0.0))
+            over = ends or not patiently
+        while True:  # who woke it meanwhile is content with the next look
+            wake.get_nowait()
 
 
 def _after_fork() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,7 +17,7 @@ from ..stores.contract import Durability, Filter, Span, Store
 from ..stores.notifier import Member, Notifier
 from ..stores.verify import Finding
 from .forwarder import Forwarder
-from .link import AWAY, Link
+from .link import AWAY, Link, new_nonce
 from .spool import Spool, spooled_job
 
 __all__ = ["SpooledStore"]
@@ -103,7 +101,7 @@ class SpooledStore(Store):
         later: dict[int, Put] = {}
         for place, command in enumerate(commands):
             if isinstance(command, Put):
-                put = command if command.nonce is not None else Put(command.jobs, _nonce())
+                put = command if command.nonce is not None else Put(command.jobs, new_nonce())
                 (later if self._goes_behind(put) else direct)[place] = put
             elif isinstance(command, _NAMED) and not (type(command.ref) is int and command.ref >= 0):
                 self._by_reference(place, command, outcomes, direct)
@@ -147,7 +145,8 @@ class SpooledStore(Store):
         return self._link.away is not None or (_keyed(put) and self._spool.waiting())
 
     def _keep(self, puts: dict[int, Put], outcomes: dict[int, Any]) -> None:
-        """Put into the spool."""
+        """Put into the spool, in order."""
+        puts = dict(sorted(puts.items()))
         try:
             outcomes.update(zip(puts, self._spool.add(list(puts.values())), strict=True))
         except StoreError as error:
@@ -281,8 +280,3 @@ class SpooledStore(Store):
 
 def _keyed(put: Put) -> bool:
     return any(job.key is not None for job in put.jobs)
-
-
-def _nonce() -> str:
-    """Return a nonce: by time, so that a store's index of them grows at its end, and by lot."""
-    return f"{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"

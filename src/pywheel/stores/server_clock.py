@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
 from typing import Final
 
@@ -23,21 +22,21 @@ class ServerClock(MonotonicClock):
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._low, self._high = -math.inf, math.inf  # between which the server's wall clock less ours lies, in seconds
+        # Between which the server's wall clock less ours lies, in seconds, and when that was learned. Replaced at once:
+        # of two threads that learn something the one that is later counts, and no lock is there for a fork to keep.
+        self._known = (-math.inf, math.inf, time.monotonic())
         self._ahead = time.time() - time.monotonic()
-        self._at = time.monotonic()
 
     def heard(self, server: float, sent: float, received: float) -> None:
         """Take in that the server's wall clock showed `server`, in s, between two readings of `time` here."""
-        with self._lock:
-            aged = max(received - self._at, 0.0) * _DRIFT
-            low = max(self._low - aged, server - received)
-            high = min(self._high + aged, server - sent)
-            if low > high:  # it was stepped
-                low, high = server - received, server - sent
-            self._low, self._high, self._at = low, high, received
-            self._ahead = (low + high) / 2
+        low, high, at = self._known
+        aged = max(received - at, 0.0) * _DRIFT
+        low = max(low - aged, server - received)
+        high = min(high + aged, server - sent)
+        if low > high:  # it was stepped
+            low, high = server - received, server - sent
+        self._known = (low, high, received)
+        self._ahead = (low + high) / 2
 
     def wall(self) -> int:
         """Return the server's wall clock in whole milliseconds since 1970, rounded down, as far as it is known."""

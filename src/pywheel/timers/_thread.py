@@ -106,9 +106,10 @@ class ThreadTimers(Driver):
 
     def _ring(self) -> None:
         """Wake the thread; start one if there is none, or what ended it came before it could take leave."""
-        if len(self) and not self._is_served():
+        pending = len(self) > 0
+        if pending and not self._is_served():
             self._start()
-        self._bell.ring()
+        self._bell.ring(self if pending else None)
 
     def _is_served(self) -> bool:
         thread = self._thread
@@ -189,23 +190,28 @@ class ThreadTimers(Driver):
 
 
 class Bell:
-    """Wakes one sleeper. A ring while nobody sleeps wakes the next at once; several count as one."""
+    """Wakes one sleeper. A ring while nobody sleeps wakes the next at once; several count as one.
+
+    It keeps the driver that rang until its thread is awake: nobody else may know it by then.
+    """
 
     def __init__(self) -> None:
         self.renew()
 
     def renew(self) -> None:
         """Be new, with nobody asleep."""
+        self.kept: ThreadTimers | None = None
         self._lock = threading.Lock()
         self._lock.acquire()
 
-    def ring(self) -> None:
-        """Wake the sleeper."""
-        if self._lock.locked():
-            try:
-                self._lock.release()
-            except RuntimeError:  # somebody was faster
-                return
+    def ring(self, driver: ThreadTimers | None = None) -> None:
+        """Wake the sleeper, and keep the driver for it."""
+        if driver is not None:
+            self.kept = driver
+        try:
+            self._lock.release()  # no call comes before it, so no interrupt either: whatever is kept is taken
+        except RuntimeError:  # somebody was faster
+            return
 
     def sleep(self, seconds: float | None) -> None:
         """Sleep until it rings, at most so long."""
@@ -227,7 +233,10 @@ def _take_turns(driver: ref[ThreadTimers], bell: Bell) -> None:
     seconds: float | None
     if (timers := driver()) is None or not timers._is_known():
         return
-    while (timers := driver()) is not None and not timers.stopped:
+    while (timers := driver()) is not None:
+        bell.kept = None  # it is known here now, and what is pending seen below
+        if timers.stopped:
+            return
         try:
             seconds = timers._work()
         except Exception:  # noqa: BLE001  (of no callback: there is no memory, or the clock is broken)
@@ -237,7 +246,9 @@ def _take_turns(driver: ref[ThreadTimers], bell: Bell) -> None:
             _leave(timers)
             return
         if len(timers) == 0:
-            timers = None  # so that it can go
+            timers._wake_before = ASLEEP  # also if a timer was waited for, and cancelled: the next one rings
+            if len(timers) == 0:
+                timers = None  # so that it can go
         bell.sleep(seconds)
 
 

@@ -25,7 +25,8 @@ _PASSWORD: Final[_Kind] = (NotAStore, "refuses the user name or password: write 
 _RIGHTS: Final[_Kind] = (NotAStore, "grants the user too few rights ({text}): docs/stores-redis.md has those needed")
 _FULL: Final[_Kind] = (StoreFull, "has reached its maxmemory: purge finished jobs, or raise it")
 _REPLICA: Final[_Kind] = (StoreReadOnly, "is a replica, and cannot be written to: give the address of its master")
-_LATER: Final[_Kind] = (StoreAway, "cannot serve now ({text})")
+_LATER: Final[_Kind] = (StoreAway, "{text}: wait until it serves again")
+_TIMEOUT: Final[_Kind] = (StoreAway, "no answer within {limit:g} s: see whether it is overloaded, or stopped")
 _ELSEWHERE: Final[_Kind] = (NotAStore, "is a node of a cluster that has the store elsewhere ({text}): go there")
 
 _CLASSES: Final[dict[type[Exception], _Kind]] = {  # the first that fits
@@ -35,9 +36,9 @@ _CLASSES: Final[dict[type[Exception], _Kind]] = {  # the first that fits
     wrong.NoPermissionError: _RIGHTS,
     wrong.OutOfMemoryError: _FULL,
     wrong.ReadOnlyError: _REPLICA,
-    wrong.BusyLoadingError: (StoreAway, "is loading its data: it answers when that is done"),
-    wrong.TimeoutError: (StoreAway, "did not answer within {limit:g} s: see whether it is overloaded"),
-    TimeoutError: (StoreAway, "did not answer within {limit:g} s: see whether it is overloaded"),
+    wrong.BusyLoadingError: (StoreAway, "it is loading its data: wait until that is done"),
+    wrong.TimeoutError: _TIMEOUT,
+    TimeoutError: _TIMEOUT,
 }
 _WORDS: Final[dict[str, _Kind]] = {  # that an answer begins with
     "OOM": _FULL,
@@ -76,6 +77,9 @@ def _ours(error: Exception, place: Place) -> StoreError:
     """Return an error as a store's: one line that says what to do, without passwords."""
     text = place.address.hide(error)
     kind, message = _found(error, text)
+    if kind is StoreAway:
+        reason, _, advice = message.partition(": ")
+        return place.outage.away(reason.format(text=text, limit=place.timeout), *filter(None, [advice]))
     return kind(f"{place.server} {message.format(text=text, limit=place.timeout)}")
 
 
@@ -86,7 +90,7 @@ def _found(error: Exception, text: str) -> _Kind:
     if isinstance(error, wrong.ConnectionError | OSError):
         if "CERTIFICATE_VERIFY" in text:
             return NotAStore, "has a certificate that is not trusted ({text}): give ssl_ca_certs=FILE, or its name"
-        return StoreAway, "is away ({text}): start it, or check the address"
+        return StoreAway, "{text}"
     if "DB index" in text:
         return NotAStore, "has no database of this number ({text})"
     return _WORDS.get(text.partition(" ")[0], (StoreError, "says: {text}"))

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Final, NamedTuple
 
 from ..._errors import NotAStore
-from ..address import Address, Host, flag, seconds
+from ..address import Address, Host, flag, identifier, seconds
+from ..outage import Outage
 
 __all__ = ["Place", "place"]
 
 _SECONDS: Final = 5.0
 _PORT: Final = 6379
-_LONGEST: Final = 200  # bytes of a prefix: it is part of every key
-
-
-def _prefix(text: str) -> str:
-    if not text or len(text.encode()) > _LONGEST or set(text) & set("{}"):
-        raise ValueError(f"a text of up to {_LONGEST} bytes without braces")
-    return text
 
 
 def _number(text: str) -> int:
@@ -27,7 +22,7 @@ def _number(text: str) -> int:
 
 
 _OURS: Final = {
-    "prefix": _prefix,
+    "prefix": identifier,
     "timeout": seconds,
     "db": _number,
     "ssl_check_hostname": flag,
@@ -37,6 +32,7 @@ _DRIVER: Final = (
     "client_name ssl_keyfile ssl_certfile ssl_cert_reqs ssl_ca_certs ssl_ca_path ssl_ca_data ssl_password "
     "ssl_min_version ssl_ciphers"
 ).split()
+_FILES: Final = ("ssl_keyfile", "ssl_certfile", "ssl_ca_certs", "ssl_ca_path")
 
 
 class Place(NamedTuple):
@@ -47,6 +43,7 @@ class Place(NamedTuple):
     prefix: str
     timeout: float  # seconds
     options: dict[str, Any]  # for a connection of redis-py, but for its class, its limits and the password
+    outage: Outage
 
     @property
     def server(self) -> str:
@@ -69,10 +66,13 @@ def place(address: Address) -> Place:
         given["path"] = address.path
     else:
         _where(address, given)
+    for name in _FILES:
+        if name in given and not os.access(given[name], os.R_OK):
+            raise NotAStore(f"{address.shown}: {name} cannot be read: there is no such file, or no right to it")
     secure = address.scheme == "rediss"
     if secure and given.get("ssl_cert_reqs") != "none":
         given.setdefault("ssl_check_hostname", True)  # as redis-py has it from 6 on
-    return Place(address, secure, prefix, timeout, given)
+    return Place(address, secure, prefix, timeout, given, Outage(address.shown.partition("?")[0]))
 
 
 def _where(address: Address, options: dict[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -34,7 +33,6 @@ class Server:
         self._met = met
         self._run_id = ""
         self._idle: deque[Connection] = deque()
-        self._away: float | None = None  # since when, monotonic
 
     def run(self, script: Script, arguments: Sequence[bytes]) -> Any:
         """Return what a script answers. It is asked again, once, where a connection that was kept open had broken."""
@@ -75,14 +73,9 @@ class Server:
         """Return a new connection to a server that can be written to. StoreAway says for how long there was none."""
         if self.over:
             raise StoreClosed(CLOSED)
-        try:
-            connection = Connection(self.place)
-            self._look(connection)
-        except StoreAway as error:
-            now = time.monotonic()
-            self._away = self._away or now
-            raise StoreAway(f"{error}; for {now - self._away:.1f} s by now") from None
-        self._away = None
+        connection = Connection(self.place)
+        self._look(connection)
+        self.place.outage.over()
         return connection
 
     def _look(self, connection: Connection) -> None:

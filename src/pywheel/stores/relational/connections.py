@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 from typing import Final, Generic, Protocol, TypeVar
 
 from ..._errors import StoreBusy, StoreClosed
@@ -30,24 +31,33 @@ C = TypeVar("C", bound=Connection)
 
 
 class Connections(Generic[C]):
-    """Up to `most` connections. One that an error has come out of is closed, as nobody knows what it is in."""
+    """Up to `most` connections. One that an error has come out of is closed, as nobody knows what it is in.
+
+    A signal handler may raise at any point: so there is no lock that could stay locked, only calls that are atomic.
+    """
 
     def __init__(self, connect: Callable[[float], C], most: int, seconds: float) -> None:
         self._connect = connect
         self._most = most
         self._seconds = seconds
+        self.closed = False
+        self._begin()
+
+    def _begin(self) -> None:
         self._idle: list[C] = []
         self._out: set[C] = set()
-        self._room = threading.BoundedSemaphore(most)
-        self._lock = threading.Lock()
-        self.closed = False
+        self._places: SimpleQueue[_Place] = SimpleQueue()
+        for _ in range(self._most):
+            self._places.put(_Place(self._places))
 
     @contextmanager
     def use(self, until: float | None = None) -> Iterator[C]:
         """Give a connection, an idle one or a new one. StoreBusy if none becomes free in time; StoreAway."""
         until = until or time.monotonic() + self._seconds
-        if not self._room.acquire(timeout=max(until - time.monotonic(), 0)):
-            raise StoreBusy(f"all {self._most} connections were busy for {self._seconds:g} s: try again")
+        try:
+            place = self._places.get(timeout=max(until - time.monotonic(), 0))
+        except Empty:
+            raise StoreBusy(f"all {self._most} connections were busy for {self._seconds:g} s: try again") from None
         connection: C | None = None
         whole = False
         try:
@@ -57,36 +67,35 @@ class Connections(Generic[C]):
         finally:
             if connection is not None:
                 self._put_back(connection, whole=whole)
-            self._room.release()
+            place.leave()
 
     def _take(self, until: float) -> C:
-        with self._lock:
-            if self.closed:
-                raise StoreClosed(CLOSED)
-            connection = self._idle.pop() if self._idle else None
+        if self.closed:
+            raise StoreClosed(CLOSED)
+        connection: C | None = None
+        with suppress(IndexError):
+            connection = self._idle.pop()
         if connection is None:
             connection = self._connect(until)
         connection.until = until
-        with self._lock:
-            self._out.add(connection)
+        self._out.add(connection)
         return connection
 
     def _put_back(self, connection: C, *, whole: bool) -> None:
-        with self._lock:
-            self._out.discard(connection)
-            if whole and not self.closed:
-                self._idle.append(connection)
-                return
+        self._out.discard(connection)
+        if whole:
+            self._idle.append(connection)
+            if self.closed:
+                self.drop_idle()
+            return
         with suppress(Exception):  # it may be broken
             connection.close()
 
     def drop_idle(self) -> None:
         """Close the connections that nobody uses: the server may have closed them."""
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            with suppress(Exception):
-                connection.close()
+        while self._idle:
+            with suppress(Exception):  # another thread has taken the last one, or it is broken
+                self._idle.pop().close()
 
     def close(self) -> None:
         """Close all; those in use once they are given back."""
@@ -97,9 +106,23 @@ class Connections(Generic[C]):
         """Leave those of the parent alone for ever, in a forked child: closing them would end the parent's sessions."""
         for connection in [*self._idle, *self._out]:
             leave_alone(connection)
-        self._idle, self._out = [], set()
-        self._room = threading.BoundedSemaphore(self._most)
-        self._lock = threading.Lock()
+        self._begin()
+
+
+class _Place:
+    """The right to use a connection. It goes to the next by `leave`, or, if an interrupt prevented that, by its end."""
+
+    def __init__(self, places: SimpleQueue[_Place]) -> None:
+        self._places: weakref.ref[SimpleQueue[_Place]] | None = weakref.ref(places)
+
+    def leave(self) -> None:
+        """Leave it to the next."""
+        places = None if self._places is None else self._places()
+        if places is not None:
+            places.put(_Place(places))  # an interrupt after this makes one place too many: better than one too few
+            self._places = None
+
+    __del__ = leave
 
 
 def leave_alone(thing: object) -> None:

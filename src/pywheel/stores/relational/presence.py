@@ -11,7 +11,7 @@ import json
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -27,12 +27,14 @@ from .ringer import Ringer
 if TYPE_CHECKING:
     from .notifier import RelationalNotifier
 
-__all__ = ["SILENT", "Presence", "Seen", "WorkerQueries"]
+__all__ = ["BUSY", "SILENT", "Presence", "Seen", "WorkerQueries"]
 
 SILENT: Final = 3.4
 """Seconds: a beat is a query, once a second."""
 _HELD: Final = 5.0  # seconds of silence after which a worker cannot begin any more with what it held
 _FORGOTTEN: Final = 60_000  # ms of silence after which a worker's row is deleted
+BUSY: Final = 2.0
+"""Seconds: whoever claimed a job so long ago is busy."""
 _PAUSES: Final = (0.002, 0.05)  # seconds between looks at who is quiet: the first, the longest
 
 
@@ -48,10 +50,11 @@ class Seen(NamedTuple):
     gone: bool  # its session has ended
 
     @classmethod
-    def of(cls, row: Sequence[Any]) -> Seen:
-        """Return it from a row: worker, topics, beat, horizon, behind, stopped, gone."""
+    def of(cls, row: Sequence[Any], known: Collection[str] = ()) -> Seen:
+        """Return it from a row of the fields. Where `gone` is None, it is if it was `known` to be."""
         worker, topics, beat, horizon, behind, stopped, gone = row
-        return cls(worker, None if topics is None else _names(topics), beat, horizon, behind, stopped, bool(gone))
+        gone = worker in known if gone is None else bool(gone)
+        return cls(worker, None if topics is None else _names(topics), beat, horizon, behind, stopped, gone)
 
 
 @lru_cache(maxsize=1_024)
@@ -89,7 +92,9 @@ class Presence:
         self.lock = threading.RLock()
         self.local: dict[str, RelationalNotifier] = {}
         self.stale = True  # somebody came or went
+        self.busy_until = 0.0  # by the monotonic clock
         self._roster: list[Seen] = []
+        self._dead: set[str] = set()  # of those in the roster, as others were told
         self._ringer = Ringer(queries.ring)
 
     # ---- who is there -----------------------------------------------------------------------------------------------
@@ -105,9 +110,15 @@ class Presence:
                 raise
         return self._roster
 
+    @property
+    def known(self) -> list[Seen]:
+        """All workers as they were when they were last read."""
+        return self._roster
+
     def take(self, rows: Iterable[Sequence[Any]]) -> None:
         """Take in the rows of all workers, just read."""
-        self._roster = [Seen.of(row) for row in rows]
+        gone = {seen.worker for seen in self._roster if seen.gone}
+        self._roster = [Seen.of(row, gone) for row in rows]
 
     def silent(self, seen: Seen) -> float:
         """Return for how many seconds a worker has not shown that it works; 60 if its process has ended."""
@@ -184,6 +195,18 @@ class Presence:
         with suppress(StoreError):
             self._hint({seen.worker: set() for seen in self.roster() if seen.worker != me}, {})
 
+    @property
+    def busy(self) -> bool:
+        """Whether jobs were claimed here of late. Then others have some too, and a death is looked for more often."""
+        return self.clock.time() < self.busy_until
+
+    def tell_of_the_dead(self) -> None:
+        """Let all others look, if somebody's session was found to have ended: who looks first spares them a second."""
+        dead = {seen.worker for seen in self._roster if seen.gone}
+        if dead - self._dead:
+            self._hint({seen.worker: set() for seen in self._roster if seen.worker not in dead}, {})
+        self._dead = dead
+
     # ---- pauses -----------------------------------------------------------------------------------------------------
 
     def quiet(self, topic: str, seconds: float) -> bool:
@@ -216,6 +239,10 @@ class Presence:
         for notifier in list(self.local.values()):
             notifier.close()
         self.closed = True
+        self._ringer.close()
+
+    def flush(self) -> None:
+        """Return once the workers have been told all that they are to be told, or after a second."""
         self._ringer.close()
 
     def after_fork(self, leave: Callable[[RelationalNotifier], None]) -> None:

@@ -37,8 +37,7 @@ local function new_claim(state)
 end
 
 -- Claims a job; appends to `reply` what the worker gets of it.
-local function start(b, job, due, terms, begun, reply)
-    local _, key, ttr, most = read_job(job)
+local function start(b, job, key, ttr, most, due, terms, begun, reply)
     local state = states[b] or {DELAYED, terms.topic, key, due, 0, 0, NEVER_LOST, false}
     make_history(b, state)
     new_claim(state)
@@ -98,7 +97,8 @@ function commands.reserve(at)
         states_of(ids)
         local jobs = values(':j:', ids)
         for number, b in ipairs(ids) do
-            start(b, jobs[number], tonumber(due[2 * number]), terms, true, reply)
+            local key, ttr, most = read_job(jobs[number])
+            start(b, jobs[number], key, ttr, most, tonumber(due[2 * number]), terms, true, reply)
         end
         flush()
     end
@@ -171,17 +171,17 @@ function commands.claim(at)
             left[#left + 1] = b
         else
             if place > last then
-                first, last = place, math.min(place + 31, #found)
+                first, last = place, math.min(place + 63, #found)
                 jobs = values(':j:', {unpack(found, first, last)})
             end
             local job = jobs[place - first + 1]
-            local _, _, _, _, size = read_job(job)
+            local key, ttr, attempts, size = read_job(job)
             if size > most and #taken > 0 then
                 full = true
                 left[#left + 1] = b
             else
                 local begins = begun < begin
-                start(b, job, due[b], terms, begins, taken)
+                start(b, job, key, ttr, attempts, due[b], terms, begins, taken)
                 most = most - size
                 if begins then
                     begun = begun + 1

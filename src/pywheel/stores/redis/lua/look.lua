@@ -3,8 +3,7 @@ local function put_job(reply, b, job, state)
     local size = #reply
     reply[size + 1], reply[size + 2] = b, job
     if not state then
-        local topic = read_job(job)
-        reply[size + 3], reply[size + 4] = call('ZSCORE', delayed_of(topic), b), false
+        reply[size + 3], reply[size + 4] = call('ZSCORE', delayed_of(topic_of(job)), b), false
         return
     end
     local due = state[DUE]

@@ -13,8 +13,8 @@ local function settled(ref)
     if state then
         return b, state, state[TOPIC], state[KEY]
     end
-    local topic, key = read_job(call('HGET', of_job(b), b))
-    return b, false, topic, key
+    local job = call('HGET', of_job(b), b)
+    return b, false, topic_of(job), (read_job(job))
 end
 
 local function waiting(ref)

@@ -3,9 +3,7 @@ local function receipts(at)
     local count, packed = tonumber(ARGV[at]), ARGV[at + 1]
     local ids, claims = {}, {}
     for number = 1, count do
-        local place = number * 10 - 9
-        ids[number] = sub(packed, place, place + 5)
-        claims[number] = struct.unpack('>I4', packed, place + 6)
+        ids[number], claims[number] = struct.unpack('>c6I4', packed, number * 10 - 9)
     end
     states_of(ids)
     return ids, claims

@@ -17,9 +17,8 @@ local function read(b)
     if not job then
         return nil
     end
-    local topic, key = read_job(job)
     local state = state_of(b)
-    return topic, key, state and state[STATE] or DELAYED
+    return topic_of(job), read_job(job) or nil, state and state[STATE] or DELAYED
 end
 
 -- Looks at the members of a sorted set of places: `fits` says of a job whether it should be there.
@@ -136,7 +135,7 @@ function look.j()
         call('ZADD', P .. ':x', chunk, name)
     end
     for at = 1, #jobs, 2 do
-        local b, topic, key = jobs[at], read_job(jobs[at + 1])
+        local b, topic, key = jobs[at], topic_of(jobs[at + 1]), read_job(jobs[at + 1])
         local state = state_of(b)
         local to = state and state[STATE] or DELAYED
         if number(b) > tonumber(call('GET', P .. ':n') or 0) and wrong(IDS, b) then

@@ -1,6 +1,6 @@
 """Put while the store is away, and be killed somewhere between a put and the note that it was forwarded.
 
-usage: spool_child.py STORE SPOOL WHERE COUNT
+usage: child.py STORE SPOOL WHERE COUNT
 
 WHERE: spooled, before, after, noted. Prints the id of each put as it returns, and is killed by itself.
 """
@@ -41,7 +41,7 @@ def main(url, spool, where, count):
         queue.store._spool.settle = settle_and_die
 
     def fault(when, commands):
-        if when == where and any(isinstance(command, Put) for command in commands):
+        if when == where and any(isinstance(command, Put) and command.jobs for command in commands):
             die()
 
     server.fault = fault

@@ -1,6 +1,6 @@
 """Put all the time, to a store that comes and goes, until it is killed.
 
-usage: spool_producer.py STORE SPOOL NAME SEED
+usage: producer.py STORE SPOOL NAME SEED
 
 Prints each number once its put has returned. Now and then the store does it and the answer is lost.
 """

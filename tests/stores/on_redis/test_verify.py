@@ -11,7 +11,7 @@ from pywheel.stores import open
 from pywheel.stores import verify as faults
 from pywheel.testing import ManualClock
 from tests.stores.damaged import NOW, Jobs, beside, found, mended
-from tests.stores.redis import keys
+from tests.stores.on_redis import keys
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ def drain(store, spool):
 @pytest.mark.parametrize("where", ["spooled", "before", "after", "noted"])
 def test_killed_at_any_step_nothing_is_lost_and_nothing_comes_twice(urls, where):
     count = 10
-    child = [sys.executable, str(HERE / "spool_child.py"), *urls, where, str(count)]
+    child = [sys.executable, str(HERE / "child.py"), *urls, where, str(count)]
     ended = subprocess.run(child, env=environment(), capture_output=True, text=True, timeout=120, check=False)
     assert (ended.returncode, ended.stdout.split()) == (-signal.SIGKILL, [str(-n) for n in range(1, count + 1)])
     jobs = drain(*urls)
@@ -54,7 +54,7 @@ def test_producers_killed_at_any_moment_leave_each_put_once(urls):
         names = [f"{life}a", f"{life}b"]
         producers = []
         for name in names:
-            child = [sys.executable, str(HERE / "spool_producer.py"), *urls, name, str(life)]
+            child = [sys.executable, str(HERE / "producer.py"), *urls, name, str(life)]
             producers.append(subprocess.Popen(child, env=environment(), stdout=subprocess.PIPE, text=True))
         for producer in producers:
             assert producer.stdout.readline()
@@ -78,8 +78,8 @@ def test_two_processes_that_forward_do_it_once_and_in_order(urls):
             queue.store._spool.add([Put((queue.job("t", n),), f"n{n}") for n in numbers])
     code = f"""
 import sys
-sys.path.insert(0, {str(HERE.parents[1])!r})
-from tests.client.test_spool_processes import drain
+sys.path.insert(0, {str(HERE.parents[2])!r})
+from tests.client.spool.test_processes import drain
 drain({urls[0]!r}, {urls[1]!r})
 """
     processes = [subprocess.Popen([sys.executable, "-c", code], env=environment()) for _ in range(3)]

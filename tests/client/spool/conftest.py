@@ -1,0 +1,30 @@
+import pytest
+
+from pywheel import JobQueue
+from pywheel.stores import open as open_store
+from pywheel.testing import FaultyStore
+
+
+@pytest.fixture
+def spool(tmp_path):
+    return f"sqlite:///{tmp_path}/spool.db"
+
+
+@pytest.fixture
+def server(tmp_path):
+    """A store that goes away when it is told to; it survives the queue."""
+    with open_store(f"sqlite:///{tmp_path}/server.db") as store:
+        server = FaultyStore(store)
+        server.close = lambda: None
+        yield server
+
+
+@pytest.fixture
+def heard():
+    return []
+
+
+@pytest.fixture
+def queue(server, spool, heard):
+    with JobQueue(server, spool=spool, listeners=[heard.append]) as queue:
+        yield queue

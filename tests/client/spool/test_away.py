@@ -1,0 +1,260 @@
+"""Puts while the store is away: they wait in a local file, and are forwarded once."""
+
+import asyncio
+import threading
+import time
+from datetime import UTC, datetime
+
+import pytest
+
+from pywheel import BadJob, StoreAway, StoreBusy
+from pywheel._errors import StoreFull
+from pywheel.events import JobsForwarded, JobsPut, JobsSpooled, StoreBack, StoreFailed
+from pywheel.jobs import NewJob, State
+from pywheel.jobs.commands import Put
+from pywheel.observe import Tally
+from tests.client.spool.spooled import back, bodies, forwarded
+from tests.jobs.waiting import until, working
+
+
+def test_while_the_store_is_there_puts_go_to_it(queue, server):
+    assert queue.put("t", 1) == 1
+    assert queue.put("t", 2, key="k") == 2
+    assert bodies(server) == [1, 2]
+    assert sum(queue.store._spool.counts()) == 0
+
+
+def test_what_was_put_while_it_was_away_is_forwarded_in_order_and_once(queue, server):
+    queue.put("t", 0)
+    server.away = True
+    ids = [queue.put("t", n) for n in range(1, 4)]
+    ids += queue.put_many(queue.job("t", n) for n in range(4, 7))
+    assert ids == [-1, -2, -3, -4, -5, -6]
+    assert bodies(server) == [0]
+    back(queue, server)
+    assert bodies(server) == list(range(7))
+    assert [queue.get(id).json() for id in ids] == list(range(1, 7))
+    assert all(queue.get(id).id > 0 for id in ids)
+    assert queue.counts()["t"].delayed == 7
+
+
+def test_a_job_is_forwarded_with_all_that_it_was_put_with(queue, server):
+    server.away = True
+    due = datetime(2050, 1, 1, tzinfo=UTC)
+    id = queue.put("t", b"\x00\xff", at=due, key="k", ttr=5, max_attempts=7, headers={"a": "\N{SNOWMAN}"})
+    waiting = queue.get(id)
+    assert (waiting.id, waiting.state, waiting.attempt) == (id, State.DELAYED, 0)
+    back(queue, server)
+    there = queue.get(id)
+    assert there == waiting._replace(id=there.id, created=there.created)
+    assert there == server.inner.get(("t", "k"))
+    assert (there.due, there.ttr, there.max_attempts) == (int(due.timestamp() * 1000), 5_000, 7)
+
+
+def test_a_delay_counts_from_the_put(queue, server):
+    server.away = True
+    before = time.time_ns() // 1_000_000
+    id = queue.put("t", delay=60)
+    after = time.time_ns() // 1_000_000
+    back(queue, server)
+    assert before + 60_000 <= queue.get(id).due <= after + 60_000
+
+
+def test_what_may_have_arrived_is_sent_again_and_happens_once(queue, server):
+    def lost(when, commands):
+        if when == "after" and any(isinstance(command, Put) and command.jobs for command in commands):
+            server.fault = None
+            raise StoreAway("the answer was lost")
+
+    server.fault = lost
+    one = queue.put("t", 1)
+    until(lambda: forwarded(queue))
+    server.fault = lost
+    many = queue.put_many([queue.job("t", 2), queue.job("t", 3, key="k")])
+    until(lambda: forwarded(queue))
+    assert (one, many) == (-1, [-2, -3])
+    assert bodies(server) == [1, 2, 3]
+    assert [queue.get(id).id for id in (one, *many)] == [1, 2, 3]
+
+
+def test_an_answer_that_is_lost_while_forwarding_makes_no_second_job(queue, server):
+    server.away = True
+    for n in range(5):
+        queue.put("t", n)
+    lost = []
+
+    def lose(when, commands):
+        if when == "after" and any(isinstance(command, Put) and command.jobs for command in commands) and len(lost) < 3:
+            lost.append(commands)
+            raise StoreAway("the answer was lost")
+
+    server.fault = lose
+    back(queue, server)
+    assert len(lost) == 3
+    assert bodies(server) == list(range(5))
+
+
+def test_a_busy_store_is_away_too_and_a_full_one_is_not(queue, server):
+    def fails(error):
+        def fail(when, commands):
+            raise error
+
+        return fail
+
+    server.fault = fails(StoreBusy("locked"))
+    assert queue.put("t", 1) == -1
+    server.fault = None
+    back(queue, server)
+    server.fault = fails(StoreFull("no room"))
+    with pytest.raises(StoreFull):
+        queue.put("t", 2)
+    server.fault = None
+    assert bodies(server) == [1]
+
+
+def test_what_makes_no_sense_is_refused_at_once(queue, server):
+    server.away = True
+    with pytest.raises(BadJob):
+        queue.put("t", delay="soon")
+    good, bad = queue.store.apply([Put((NewJob("t", b"1", 0),)), Put((NewJob("t", "text", 0),))])
+    assert good == [-1]
+    assert isinstance(bad, BadJob)
+    back(queue, server)
+    assert bodies(server) == [1]
+
+
+def test_after_the_first_failure_no_put_goes_to_the_store_until_it_is_back(queue, server):
+    callers = []
+
+    def stalled(when, commands):  # at puts; what changes nothing may be answered by what is known here
+        if any(isinstance(command, Put) for command in commands):
+            callers.append((threading.current_thread().name, commands))
+            raise StoreAway("no answer within the time limit")
+
+    server.fault = stalled
+    ids = [queue.put("t", n) for n in range(20)]
+    with pytest.raises(StoreAway, match="has been away for"):
+        queue.pause("t")
+    assert len(ids) == 20
+    assert [name for name, _ in callers].count(threading.current_thread().name) == 1
+    server.fault = None
+    back(queue, server)
+    assert bodies(server) == list(range(20))
+    assert queue.put("t", 20) > 0
+
+
+def test_puts_do_not_make_the_probes_come_sooner(queue, server, monkeypatch):
+    monkeypatch.setattr("pywheel.client.forwarder._BACKOFF", (1_000.0, 1_000.0))
+    probes = []
+
+    def away(when, commands):
+        probes.append(threading.current_thread())
+        raise StoreAway("no answer")
+
+    server.fault = away
+    queue.put("t", 0)
+    until(lambda: len(set(probes)) == 2)
+    for n in range(1, 50):
+        queue.put("t", n)
+    assert len(probes) == 2
+    assert len(set(probes)) == 2
+
+
+def test_whoever_finds_the_store_away_nobody_waits_for_it_again(queue, server):
+    id, calls = queue.put("t", 1), []
+
+    def away(when, commands):
+        calls.append(threading.current_thread())
+        raise StoreAway("no answer within the time limit")
+
+    server.fault = away
+    with pytest.raises(StoreAway, match="no answer"):
+        queue.cancel(id)
+    for ask in (lambda: queue.cancel(id), lambda: queue.get(id), queue.counts, lambda: queue.reserve("t")):
+        with pytest.raises(StoreAway, match="has been away for"):
+            ask()
+    assert queue.put("t", 2) == -1
+    assert calls.count(threading.current_thread()) == 1
+    server.fault = None
+    back(queue, server)
+    assert queue.cancel(id) is True
+
+
+def test_a_busy_store_can_be_read(queue, server):
+    def busy(when, commands):
+        raise StoreBusy("locked")
+
+    id = queue.put("t", 1)
+    server.fault = busy
+    assert queue.put("t", 2) == -1
+    assert queue.get(id).json() == 1
+    assert queue.counts()["t"].delayed == 1
+
+
+def test_a_worker_on_a_queue_with_a_spool_handles_all_that_was_put(queue, server):
+    handled = []
+    queue.handler("t", concurrency=2)(lambda job: handled.append(job.json()))
+    with working(queue):
+        for n in range(60):
+            if n % 20 == 10:
+                server.away = True
+            queue.put("t", n)
+            if n % 20 == 19:
+                back(queue, server)
+        until(lambda: len(handled) >= 60)
+    assert sorted(handled) == list(range(60))
+
+
+def test_without_a_thread_puts_are_kept_all_the_same(queue, server, monkeypatch):
+    queue.store._forwarder.stop()
+    queue.store._forwarder._over = False
+
+    def no_thread(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_thread)
+        server.away = True
+        assert queue.put("t", 1) == -1
+        server.away = False
+        assert queue.put("t", 2) == -2
+    queue.put("t", 3)
+    back(queue, server)
+    assert sorted(bodies(server)) == [1, 2, 3]
+
+
+def test_a_batch_of_tasks_gets_what_can_be_had(queue, server):
+    async def main():
+        there = await queue.aput("t", 0)
+        server.away = True
+        outcomes = await asyncio.gather(
+            queue.aput("t", 1),
+            queue.acancel(there),
+            queue.aput_many([queue.job("t", 2), queue.job("t", 3)]),
+            queue.aput("t", 4),
+            return_exceptions=True,
+        )
+        assert [outcomes[0], outcomes[2], outcomes[3]] == [-1, [-2, -3], -4]
+        assert isinstance(outcomes[1], StoreAway)
+        assert (await queue.aget(-3)).json() == 3
+        back(queue, server)
+        assert await queue.acancel(-4)
+
+    asyncio.run(main())
+    assert bodies(server) == list(range(5))
+    assert queue.get(-4).state is State.CANCELLED
+
+
+def test_who_looks_on_hears_of_it(queue, server, heard):
+    tally = Tally()
+    queue.events.listen(tally)
+    server.away = True
+    queue.put("t", 1)
+    queue.put_many([queue.job("u", n) for n in range(3)])
+    back(queue, server)
+    until(lambda: isinstance(heard[-1], StoreBack))
+    assert [type(event) for event in heard] == [
+        StoreFailed, JobsSpooled, JobsPut, JobsSpooled, JobsPut, JobsForwarded, JobsForwarded, StoreBack
+    ]  # fmt: skip
+    assert JobsForwarded("u", 3) in heard
+    assert [tally.total(name) for name in ("spooled", "put", "forwarded", "refused")] == [4, 4, 4, 0]

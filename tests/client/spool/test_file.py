@@ -1,0 +1,104 @@
+"""The spool's own file."""
+
+from datetime import timedelta
+
+import pytest
+
+from pywheel import JobExists, NoSuchJob
+from pywheel.client.spool import Spool
+from pywheel.jobs import NewJob, State
+from pywheel.jobs.commands import NONCES_KEPT, Claim, Put, Terms
+from pywheel.stores import open as open_store
+from pywheel.testing import ManualClock
+from tests.client.spool.spooled import back, bodies
+
+
+def puts(spool, count, **more):
+    return spool.add([Put((NewJob("t", b"%d" % n, 0, **more),), f"n{n}") for n in range(count)])
+
+
+def test_two_processes_do_not_forward_at_once_and_nothing_is_overtaken(spool, tmp_path):
+    clock = ManualClock()
+    with open_store(f"sqlite:///{tmp_path}/other.db"):
+        first, second = Spool(spool, clock=clock), Spool(spool, clock=clock)
+    assert first.take() == []
+    puts(first, 3)
+    batch = first.take()
+    assert [waiting.put.nonce for waiting in batch] == ["n0", "n1", "n2"]
+    first.add([Put((NewJob("t", b"3", 0),), "n3")])
+    assert second.take() is None
+    assert first.take() is None
+    first.settle(batch[:1], [[1]])
+    assert second.take() is None
+    clock.advance(timedelta(seconds=15))  # the first one was killed
+    again = second.take()
+    assert [waiting.put.nonce for waiting in again] == ["n1", "n2", "n3"]
+    first.settle(batch[1:], [[2], [3]])  # or it was not: too late, its claims are over
+    assert second.counts().running == 3
+    second.settle(again, [[2], [3], [4]])
+    assert second.take() == first.take() == []
+    assert second.counts().done == 4
+    first.close()
+    second.close()
+
+
+def test_many_jobs_are_taken_in_steps_and_a_put_of_many_comes_whole(spool):
+    file = Spool(spool, clock=ManualClock())
+    many = Put(tuple(NewJob("t", b"", 0) for _ in range(1_200)), "many")
+    puts(file, 600)
+    file.add([many, Put((NewJob("t", b"last", 0),), "last")])
+    sizes = []
+    while batch := file.take():
+        sizes.append([len(waiting.put.jobs) for waiting in batch])
+        file.settle(batch, [[1] * len(waiting.put.jobs) for waiting in batch])
+    assert [sum(size) for size in sizes] == [500, 1_300, 1]
+    assert sizes[1] == [1] * 100 + [1_200]
+    file.close()
+
+
+def test_large_bodies_are_taken_a_few_at_a_time(spool):
+    file = Spool(spool, clock=ManualClock())
+    file.add([Put((NewJob("t", bytes(1 << 20), 0),), f"n{n}") for n in range(9)])
+    sizes = []
+    while batch := file.take():
+        sizes.append(len(batch))
+        file.settle(batch, [[1]] * len(batch))
+    assert sizes == [4, 4, 1]
+    file.close()
+
+
+def test_what_was_forwarded_is_known_for_31_days_and_then_forgotten(spool):
+    clock = ManualClock()
+    file = Spool(spool, clock=clock)
+    [[first], [refused], [cancelled]] = puts(file, 3)
+    assert file.cancel(cancelled)
+    file.settle(file.take(), [[1], JobExists("taken", 5)])
+    clock.advance(timedelta(milliseconds=NONCES_KEPT - 1))
+    file.prune()
+    assert None not in (file.find(first), file.find(refused), file.find(cancelled))
+    file._look_at = 0.0
+    clock.advance(timedelta(milliseconds=1))
+    file.prune()
+    assert file.find(first) is file.find(cancelled) is None
+    assert file.find(refused).state is State.DEAD
+    file.close()
+
+
+def test_a_store_that_forgot_a_put_has_no_such_job(queue, server):
+    server.away = True
+    id = queue.put("t", 1)
+    back(queue, server)
+    nonces = server.inner._connection
+    nonces.execute("DELETE FROM nonce")
+    assert queue.cancel(id) is False
+    with pytest.raises(NoSuchJob):
+        queue.get(id)
+    assert bodies(server) == [1]
+
+
+def test_the_spools_own_jobs_are_no_workers_business(queue, server):
+    server.away = True
+    id = queue.put("t", 1)
+    [claimed] = queue.store._spool.file.apply([Claim("t", (-id,), Terms(1_000, 3), "w", 1)])
+    assert claimed.jobs == []
+    assert queue.store._spool.find(10**9) is None

@@ -1,0 +1,198 @@
+"""A queue with a spool from its beginning to its end, and what stands in the way."""
+
+import contextlib
+import signal
+import threading
+
+import pytest
+
+from pywheel import BadJob, JobQueue, NotAStore, StoreAway, StoreBusy, StoreClosed, StoreError
+from pywheel.client import queue as queue_module
+from pywheel.client.spool import Spool
+from pywheel.events import JobRefused, JobsForwarded, StoreFailed
+from pywheel.jobs import NewJob, State
+from pywheel.jobs.commands import Put
+from pywheel.stores import open as open_store
+from tests.client.spool.spooled import back, bodies, forwarded
+from tests.jobs.waiting import until
+
+# ---- at the beginning -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def closed_port(monkeypatch, server):
+    """The address of a server that cannot be reached yet; call it to start the server."""
+    started = []
+
+    def opened(url, **options):
+        if url != "server://user:secret@host/jobs?password=secret":
+            return open_store(url, **options)
+        if not started:
+            raise StoreAway("connection refused")
+        if isinstance(started[0], Exception):
+            raise started[0]
+        return server
+
+    monkeypatch.setattr(queue_module, "open_store", opened)
+    return started.append
+
+
+def test_a_queue_is_opened_and_takes_puts_before_its_server_is_there(closed_port, server, spool):
+    with JobQueue("server://user:secret@host/jobs?password=secret", spool=spool) as queue:
+        assert "secret" not in repr(queue)
+        assert "secret" not in queue.store.url
+        assert queue.store.clock.wall() > 0
+        assert queue.put("t", 1, delay="1h") == -1
+        assert queue.get(-1).json() == 1
+        for ask in (queue.counts, queue.list, queue.topics, lambda: queue.get(1), lambda: queue.cancel(1)):
+            with pytest.raises(StoreAway, match=r"has been away for .*connection refused") as caught:
+                ask()
+            assert "secret" not in str(caught.value)
+        closed_port(True)
+        until(lambda: queue.store.url == server.url)
+        until(lambda: forwarded(queue))
+        assert queue.counts()["t"].delayed == 1
+        assert queue.store.durability == server.durability
+
+
+def test_a_server_that_turns_out_to_be_none_is_told(closed_port, spool):
+    url, failures = "server://user:secret@host/jobs?password=secret", []
+    with JobQueue(url, spool=spool, listeners=[failures.append]) as queue:
+        closed_port(NotAStore("no such database"))
+        until(lambda: "no such database" in str(queue.store._link.away))
+        assert queue.put("t", 1) < 0
+        with pytest.raises(StoreAway, match="no such database"):
+            queue.counts()
+        assert [type(event.error) for event in failures if isinstance(event, StoreFailed)] == [
+            StoreAway,
+            NotAStore,
+        ]
+
+
+def test_a_server_that_is_none_from_the_beginning_is_an_error(closed_port, spool):
+    closed_port(NotAStore("no such database"))
+    with pytest.raises(NotAStore):
+        JobQueue("server://user:secret@host/jobs?password=secret", spool=spool)
+
+
+@pytest.mark.parametrize("wrong", ["memory:", 5, "spool.db", "sqlite:///no/such/folder/spool.db"])
+def test_what_cannot_be_a_spool_is_an_error(server, wrong):
+    with pytest.raises((BadJob, StoreError)):
+        JobQueue(server, spool=wrong)
+
+
+def test_a_store_is_not_its_own_spool(tmp_path):
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    with pytest.raises(BadJob, match="a file of its own"):
+        JobQueue(url, spool=url)
+
+
+# ---- at the end -----------------------------------------------------------------------------------------------------
+
+
+def test_what_waits_is_forwarded_by_the_next_queue_with_that_spool(server, spool):
+    server.away = True
+    with JobQueue(server, spool=spool) as queue:
+        ids = [queue.put("t", n) for n in range(3)]
+        assert bodies(server) == []
+    with pytest.raises(StoreClosed):
+        queue.put("t", 3)
+    server.away = False
+    with JobQueue(server, spool=spool) as queue:
+        until(lambda: forwarded(queue))
+        assert bodies(server) == [0, 1, 2]
+        assert [queue.get(id).json() for id in ids] == [0, 1, 2]
+
+
+def test_a_queue_that_is_open_forwards_what_a_process_that_is_gone_left(queue, server, spool, monkeypatch):
+    monkeypatch.setattr("pywheel.client.forwarder._IDLE", 0.01)
+    other = Spool(spool)
+    other.add([Put((NewJob("t", b"1", 0),), "n")])
+    other.close()
+    queue.store._forwarder.wake()
+    until(lambda: bodies(server) == [1])
+
+
+def test_a_queue_that_nobody_closed_leaves_no_thread_behind(server, spool):
+    before = set(threading.enumerate())
+    queue = JobQueue(server, spool=spool)
+    queue.put("t", 1)
+    [thread] = set(threading.enumerate()) - before
+    del queue
+    until(lambda: not thread.is_alive())
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers with signals here")
+def test_a_signal_handler_puts_in_the_middle_of_a_put(queue, server):
+    told = []
+
+    def put(*_):
+        number = len(told) + 10_000
+        with contextlib.suppress(StoreBusy):  # it interrupted a commit of this thread
+            queue.put("t", number)
+            told.append(number)
+        signal.setitimer(signal.ITIMER_REAL, 0.002)
+
+    before = signal.signal(signal.SIGALRM, put)
+    server.away = True
+    signal.setitimer(signal.ITIMER_REAL, 0.002)
+    try:
+        for number in range(300):
+            with contextlib.suppress(StoreBusy):
+                queue.put("t", number)
+                told.append(number)
+    finally:
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    back(queue, server)
+    assert sorted(bodies(server)) == sorted(told)
+
+
+def test_close_ends_the_thread_also_from_a_listener(server, spool):
+    closed = []
+
+    def close(event):
+        if isinstance(event, JobsForwarded):
+            queue.close()
+            closed.append(event)
+
+    queue = JobQueue(server, spool=spool, listeners=[close])
+    server.away = True
+    queue.put("t", 1)
+    thread = queue.store._forwarder._thread
+    server.away = False
+    until(lambda: closed and not thread.is_alive())
+    queue.close()
+    assert bodies(server) == [1]
+
+
+# ---- what stands in the way -----------------------------------------------------------------------------------------
+
+
+def test_a_put_that_the_store_fails_at_is_refused_in_the_end_and_holds_up_no_other(queue, server, monkeypatch, heard):
+    monkeypatch.setattr("pywheel.client.forwarder._BACKOFF", (0.001, 0.001))
+
+    def fails(when, commands):
+        if any(isinstance(command, Put) and any(job.body == b'"bad"' for job in command.jobs) for command in commands):
+            raise StoreError("the packet is too large")
+
+    server.away = True
+    ids = [queue.put("t", body) for body in ("good", "bad", "better")]
+    server.fault = fails
+    back(queue, server)
+    assert bodies(server) == ["good", "better"]
+    assert queue.get(ids[1]).state is State.DEAD
+    assert "the packet is too large" in queue.get(ids[1]).last_error
+    assert [event.id for event in heard if isinstance(event, JobRefused)] == [ids[1]]
+    server.fault = None
+    assert queue.retry(ids[1])
+    until(lambda: forwarded(queue))
+    assert queue.get(ids[1]).json() == "bad"
+
+
+def test_a_spool_that_takes_nothing_is_an_error_of_the_put(queue, server):
+    queue.store._spool.file.close()
+    server.away = True
+    with pytest.raises(StoreClosed):
+        queue.put("t", 1)

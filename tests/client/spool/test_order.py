@@ -1,0 +1,162 @@
+"""What overtakes what, and what can be asked about a job of the spool."""
+
+import contextlib
+import random
+import threading
+
+import pytest
+
+from pywheel import JobQueue, NoSuchJob, StoreAway
+from pywheel.client.spool import Spool
+from pywheel.events import JobRefused
+from pywheel.jobs import State
+from tests.client.spool.spooled import back, bodies, forwarded
+from tests.jobs.waiting import until
+
+
+@contextlib.contextmanager
+def forwarding(queue):
+    """Be another process that forwards what waits in the spool now, and does not come to an end."""
+    other = Spool(queue.store._spool.file.url)
+    batch = other.take()
+    yield
+    other.give_back(batch)
+    other.close()
+
+
+def test_a_put_with_a_key_is_not_overtaken_by_an_older_one_of_the_spool(queue, server):
+    server.away = True
+    old = queue.put("t", "old", key="k", replace=True)
+    with forwarding(queue):
+        server.away = False
+        until(lambda: queue.store._link.away is None)
+        plain = queue.put("t", "plain")
+        new = queue.put("t", "new", key="k", replace=True)
+        assert (plain > 0, old < 0, new < 0) == (True, True, True)
+        assert bodies(server) == ["plain"]
+    until(lambda: forwarded(queue))
+    assert bodies(server) == ["plain", "new"]
+    assert queue.get(old) == queue.get(new) == queue.get(("t", "k"))
+    assert queue.put("t", "newest", key="k", replace=True) == queue.get(new).id
+
+
+def test_a_key_that_is_taken_by_then_is_refused_kept_and_can_be_sent_again(queue, server, heard):
+    holder = queue.put("t", "first", key="k")
+    server.away = True
+    refused, other = queue.put("t", "second", key="k"), queue.put("t", "third")
+    both = queue.put_many([queue.job("t", "fourth"), queue.job("t", "fifth", key="k")])
+    back(queue, server)
+    assert bodies(server) == ["first", "third"]
+    assert queue.get(other).id > 0
+    for id in (refused, *both):
+        job = queue.get(id)
+        assert (job.id, job.state) == (id, State.DEAD)
+        assert job.last_error == f"JobExists: job {holder} has the key 'k' already and is live"
+        assert queue.cancel(id) is queue.reschedule(id, 5) is False
+    told = [event for event in heard if isinstance(event, JobRefused)]
+    assert [(event.id, event.key) for event in told] == [(refused, "k"), (both[0], None), (both[1], "k")]
+    assert queue.cancel(holder)
+    assert queue.retry(refused) is True
+    until(lambda: forwarded(queue))
+    assert queue.get(refused).json() == "second"
+    assert queue.delete(both[0]) is True
+    with pytest.raises(NoSuchJob):
+        queue.get(both[0])
+
+
+def test_a_job_of_the_spool_is_cancelled_there_or_where_it_is(queue, server):
+    server.away = True
+    first, second, *pair = queue.put("t", 1), queue.put("t", 2), *queue.put_many([queue.job("t", 3), queue.job("t", 4)])
+    assert queue.cancel(first) is True
+    assert queue.cancel(first) is False
+    assert queue.get(first).state is State.CANCELLED
+    for ask in (lambda: queue.cancel(pair[0]), lambda: queue.reschedule(second, 5), lambda: queue.delete(second)):
+        with pytest.raises(StoreAway, match="not known yet"):
+            ask()
+    assert queue.retry(second) is False
+    back(queue, server)
+    assert bodies(server) == [2, 3, 4]
+    assert queue.reschedule(second, "1h") is True
+    assert queue.cancel(pair[0]) is True
+    assert queue.get(pair[0]).state is State.CANCELLED
+    assert [row.outcome for row in queue.history(pair[0])] == ["cancelled"]
+    assert queue.delete(second) is True
+    with pytest.raises(NoSuchJob):
+        queue.get(second)
+    assert queue.cancel(second) is False
+    for unknown in (-99, -(2**62)):
+        assert queue.cancel(unknown) is False
+        with pytest.raises(NoSuchJob):
+            queue.get(unknown)
+
+
+def test_what_may_have_been_sent_is_not_said_to_be_cancelled(queue, server):
+    server.away = True
+    id = queue.put("t", 1)
+    with forwarding(queue), pytest.raises(StoreAway):
+        queue.cancel(id)
+    with pytest.raises(StoreAway):
+        queue.cancel(id)
+    back(queue, server)
+    assert bodies(server) == [1]
+    assert queue.cancel(id) is True
+
+
+def test_nothing_is_said_of_a_key_while_it_may_belong_to_a_job_of_the_spool(queue, server):
+    server.away = True
+    queue.put("t", 1, key="k")
+    with forwarding(queue):
+        server.away = False
+        until(lambda: queue.store._link.away is None)
+        for ask in (queue.cancel, queue.retry, queue.delete, lambda ref: queue.reschedule(ref, 5)):
+            with pytest.raises(StoreAway, match="not known yet"):
+                ask(("t", "k"))
+    until(lambda: forwarded(queue))
+    assert queue.cancel(("t", "k")) is True
+
+
+def test_a_put_in_the_callers_own_transaction_is_never_spooled(queue, server):
+    within = []
+    server.put_within = lambda connection, put: within.append((connection, put)) or [7]
+    assert queue.put("t", 1, key="k", connection="theirs") == 7
+    server.away = True
+    queue.put("t", 2)
+    assert queue.put("t", 3, connection="theirs") == 7
+    with pytest.raises(StoreAway, match="older put of this key"):
+        queue.put("t", 4, key="k", connection="theirs")
+    assert [connection for connection, _ in within] == ["theirs", "theirs"]
+
+
+def test_threads_of_two_queues_beside_a_store_that_comes_and_goes(queue, server, spool):
+    told, over, dice = {n: [] for n in range(4)}, threading.Event(), random.Random(1)
+
+    def lose(when, commands):
+        if dice.random() < 0.05:
+            raise StoreAway(f"the connection broke {when} the commit")
+
+    def produce(topic, key, mine):
+        number = 0
+        while not over.is_set():
+            mine.put(topic, number, key=key, replace=True)
+            told[int(topic)].append(number)
+            number += 1
+
+    with JobQueue(server, spool=spool) as other:
+        server.fault = lose
+        threads = [
+            threading.Thread(target=produce, args=(str(n), "k" if n > 1 else None, (queue, other)[n % 2])) for n in told
+        ]
+        for thread in threads:
+            thread.start()
+        for _ in range(30):
+            before = {n: len(numbers) for n, numbers in told.items()}
+            until(lambda before=before: all(len(told[n]) > before[n] + 3 for n in told))
+            server.away = not server.away
+        over.set()
+        for thread in threads:
+            thread.join()
+        server.fault = None
+        back(queue, server)
+        until(lambda: other.store._link.away is None)
+    for n, numbers in told.items():
+        assert sorted(bodies(server, str(n))) == (numbers if n < 2 else numbers[-1:])

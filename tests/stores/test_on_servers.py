@@ -1,0 +1,289 @@
+"""What is said of every store on a server: bad input, threads, exits, clocks. One body for all of them."""
+
+import logging
+import threading
+import time
+from urllib.parse import quote
+
+import pytest
+
+from pywheel import JobQueue, NotAStore, PywheelError, StoreAway, StoreError
+from pywheel.jobs import NewJob, State
+from pywheel.jobs import commands as ops
+from pywheel.stores import open
+from tests.isolated.child import run_well
+from tests.jobs.waiting import finished, until, working
+from tests.stores.network import Proxy
+
+SECRET = "hunter2:/?#[]@!$"
+
+
+@pytest.fixture
+def url(server):
+    return server.url()
+
+
+@pytest.fixture
+def store(url):
+    with open(url) as store:
+        yield store
+
+
+def put(store, topic="t", body=b"x", **options):
+    [outcome] = store.apply([ops.Put((NewJob(topic, body, 0, **options),))])
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome[0]
+
+
+def said(error):
+    """Return the message of an error of ours: one line."""
+    assert isinstance(error, PywheelError)
+    assert "\n" not in str(error)
+    return str(error)
+
+
+# ---- bad input ------------------------------------------------------------------------------------------------------
+
+WORDS = [
+    "'; DROP TABLE job; --",
+    '"; DROP',
+    "%s %(id)s {p}",
+    "\\",
+    "a\0b",
+    "\1",
+    "💥",
+    "x" * 16_384,
+    "null",
+    "NaN",
+    "{}",
+]
+
+
+@pytest.mark.parametrize("word", WORDS, ids=lambda word: repr(word[:12]))
+def test_any_word_is_a_topic_a_key_a_header_a_body_and_an_error(store, word):
+    id = put(store, word, word.encode(), key=word, headers={"h": word})
+    job = store.get((word, word))
+    assert (job.id, job.topic, job.key, job.body, dict(job.headers)) == (id, word, word, word.encode(), {"h": word})
+    assert [found.id for found in store.jobs(ops_filter(word), 0, 9)] == [id]
+    [claimed] = store.apply([ops.Reserve(word, 1, ops.Terms(1_000, 3), "w" + word)])[0]
+    store.apply([ops.Nack(id, claimed.claims, 0, word)])
+    assert store.get(id).last_error == word.replace("\0", "\\x00")
+    assert set(store.counts()) == {word}
+
+
+def ops_filter(word):
+    from pywheel.stores import Filter
+
+    return Filter(topic=word, key=word)
+
+
+@pytest.mark.parametrize("option", ["prefix", "schema"])
+@pytest.mark.parametrize("word", ["'; DROP TABLE x; --", "a b", "", "A", "1a", "x" * 50, 'a"b', "ü"])
+def test_names_that_are_part_of_statements_are_few(server, option, word):
+    if server.program == "redis-server" and option == "schema":
+        pytest.skip("a store there is a prefix")
+    with pytest.raises(NotAStore) as caught:
+        open(f"{server.url().partition('?')[0]}?{option}={quote(word, safe='')}")
+    assert option in said(caught.value)
+
+
+def test_an_option_that_there_is_not_is_named_with_the_one_meant(server):
+    with pytest.raises(NotAStore, match="there is no option 'timeuot': did you mean 'timeout'"):
+        open(server.url(timeuot="5"))
+
+
+def test_a_server_that_is_not_there_is_away_and_the_error_says_where_without_the_password(server):
+    with Proxy(server, tcp=True) as proxy:
+        url = with_password(server.url(via=proxy))
+    with pytest.raises(StoreAway) as caught:
+        open(url)
+    assert SECRET not in said(caught.value)
+    assert "127.0.0.1" in said(caught.value)
+
+
+def with_password(url):
+    """Return an address with a password, which the server does not ask for."""
+    scheme, _, rest = url.partition("://")
+    user, at, place = rest.rpartition("@")
+    return f"{scheme}://{user}:{quote(SECRET, safe='')}@{place if at else rest}"
+
+
+def shown(thing):
+    """Return all that somebody could see of an error: its own text and those that it came from, and a store's."""
+    found = []
+    while thing is not None:
+        found += [str(thing), repr(thing), *map(repr, getattr(thing, "args", ())), *getattr(thing, "__notes__", ())]
+        thing = thing.__cause__ or thing.__context__ if isinstance(thing, BaseException) else None
+    return "\n".join(found)
+
+
+def test_the_password_is_shown_nowhere(server, caplog):
+    if server.program in ("redis-server", "mariadbd"):
+        pytest.skip("it takes no password that was not set")
+    caplog.set_level(logging.DEBUG)
+    seen = []
+    with Proxy(server, tcp=True) as proxy:
+        url = with_password(server.url(via=proxy, timeout="2"))
+        with open(url) as store:
+            assert store.secret_url == url
+            seen += [store.url, shown(store), shown(store.address), str(vars(store).get("shown"))]
+            queue = JobQueue(store)
+            seen.append(shown(queue))
+            queue.handler("t")(print)
+            with working(queue):
+                finished(queue, queue.put("t"))
+                proxy.cut()
+                for call in (lambda: put(store), lambda: store.get(1), store.workers, lambda: store.notifier("w")):
+                    with pytest.raises(StoreError) as caught:
+                        call()
+                    said(caught.value)
+                    seen.append(shown(caught.value))
+                proxy.heal()
+    seen.append(caplog.text)
+    assert "127.0.0.1" in seen[0]
+    for form in (SECRET, quote(SECRET, safe=""), "hunter2"):
+        assert [text for text in seen if form in text] == []
+
+
+# ---- threads, and the end -------------------------------------------------------------------------------------------
+
+
+def test_thirty_two_threads_that_put_get_an_id_each(store):
+    told, wrong = [], []
+
+    def work():
+        try:
+            told.extend(
+                put(store, f"t{n % 3}", key=None if n % 2 else f"{threading.get_ident()}-{n}") for n in range(10)
+            )
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(32)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert wrong == []
+    assert len(set(told)) == 320
+    assert sum(count.delayed for count in store.counts().values()) == 320
+
+
+LEAVE = """
+import sys
+from pywheel import JobQueue
+queue = JobQueue(sys.argv[1])
+queue.put("t", b"first")
+print(queue.put("t", b"x"))
+"""
+
+
+@pytest.mark.parametrize("how", ["", "sys.exit(0)", "import threading; threading.Thread(target=queue.counts).start()"])
+def test_a_program_that_ends_with_its_store_open_ends_well_and_its_last_put_is_heard_of(store, how):
+    """Whoever tells the workers is a thread of its own: what it has not told yet, it tells at the end."""
+    notifier = store.notifier("w")
+    store.apply([ops.Announce(notifier.worker, ("t",))])
+    notifier.publish(2**60)
+    while notifier.wait(0):
+        pass
+    notifier.hints()
+    id = int(run_well("-c", f"{LEAVE}{how}", store.secret_url))
+    heard = set()
+
+    def told():
+        notifier.wait(0.1)
+        hints = notifier.hints()
+        assert not hints.reload
+        heard.update(due.id for due in hints.due)
+        return id in heard
+
+    until(told, limit=10)
+    notifier.close()
+
+
+def test_a_worker_finds_a_job_of_which_nobody_told_it(server, store, monkeypatch):
+    """Whoever put it was killed between the commit and the telling."""
+    with open(server_url(store)) as other:
+        queue = JobQueue(store)
+        queue.handler("t")(print)
+        with working(queue):
+            finished(queue, queue.put("t"))
+            time.sleep(2.5)  # it reads all once more, soon after it began
+            silence(other, monkeypatch)
+            id = put(other)
+            until(lambda: store.get(id).state is State.DONE, limit=20)
+
+
+def server_url(store):
+    return store.secret_url
+
+
+def silence(store, monkeypatch):
+    """Have a store tell nobody of what it does."""
+    if not hasattr(store, "_presence") or not hasattr(store._presence, "tell"):
+        pytest.skip("it is the server that tells the workers")
+    monkeypatch.setattr(store._presence, "tell", lambda *_: None)
+
+
+# ---- clocks ---------------------------------------------------------------------------------------------------------
+
+SKEWED = """
+import sys, time
+real, ahead = time.time, float(sys.argv[2])
+time.time = lambda: real() + ahead
+from pywheel import Fixed, JobQueue, Worker
+import threading
+queue = JobQueue(sys.argv[1])
+starts = []
+
+@queue.handler("t", ttr=2, retry=Fixed(0))
+def handle(job):
+    starts.append((job.id, queue.store.clock.wall() - job.due))
+    time.sleep(0.01)
+
+worker = Worker(queue, grace=10)
+worker.start()
+ids = queue.put_many(queue.job("t", delay=n / 50) for n in range(25))
+far = queue.put("t", delay=600)
+end = time.monotonic() + 60
+while sum(count.done for count in queue.counts().values()) < 25 and time.monotonic() < end:
+    time.sleep(0.01)
+[me] = queue.store.workers()
+assert me.silent < 10, me
+worker.stop()
+assert worker.join(30)
+assert sorted(id for id, _ in starts) == ids, (starts, ids)
+assert min(late for _, late in starts) >= -2, starts
+assert queue.get(far).state.name == "DELAYED"
+assert abs(queue.get(far).due / 1000 - real() - 600) < 60
+print("well")
+"""
+
+
+@pytest.mark.parametrize("ahead", [3_600, -3_600])
+def test_a_host_whose_clock_is_an_hour_off_is_not_early_and_not_late(url, ahead):
+    assert run_well("-c", SKEWED, url, str(ahead)) == "well\n"
+
+
+def test_hosts_whose_clocks_differ_by_hours_take_each_other_for_alive(url):
+    with open(url) as store:
+        queue = JobQueue(store)
+        runs = []
+        queue.handler("t", concurrency=1)(lambda job: runs.append(job.id))
+        with working(queue):
+            assert (
+                run_well(
+                    "-c",
+                    SKEWED.replace("[me] = ", "me = min(")
+                    .replace(".workers()", ".workers(), key=lambda m: m.silent)")
+                    .replace(
+                        "assert sorted(id for id, _ in starts) == ids, (starts, ids)",
+                        "assert {id for id, _ in starts} <= {*ids}",
+                    ),
+                    url,
+                    "7200",
+                )
+                == "well\n"
+            )
+        assert len(runs) == len(set(runs))

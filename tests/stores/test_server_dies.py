@@ -1,0 +1,222 @@
+"""A server that dies, stops, or is cut off in the middle: what was told is true, and nothing waits beyond its time."""
+
+import threading
+import time
+
+import pytest
+
+from pywheel import Fixed, JobQueue, StoreAway, StoreBusy, Worker
+from pywheel.jobs import NewJob, State
+from pywheel.jobs import commands as ops
+from pywheel.stores import Filter, open
+from tests.jobs.waiting import finished, until, working
+from tests.stores.calls import CALLS, TERMS, put
+from tests.stores.network import Proxy
+
+LIMIT = 1.0  # seconds: of the store
+SLACK = 4.0  # on a machine that is busy; a call that hangs takes for ever
+
+
+@pytest.fixture
+def proxy(server):
+    with Proxy(server) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def truth(server):
+    """The address, straight to the server."""
+    return server.url()
+
+
+@pytest.fixture
+def store(server, proxy, truth):
+    """A store by way of the proxy."""
+    with open(server.again(truth, via=proxy)) as store:
+        put(store)
+        yield store
+
+
+@pytest.fixture
+def impatient(server, proxy, truth, store):
+    """The same with a short time limit."""
+    with open(server.again(truth, via=proxy, timeout=f"{LIMIT:g}")) as store:
+        store.counts()
+        yield store
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_no_answer_is_waited_for_beyond_the_time_limit(impatient, proxy, name):
+    proxy.stall()
+    began = time.monotonic()
+    with pytest.raises((StoreAway, StoreBusy)) as caught:
+        CALLS[name](impatient)
+    assert time.monotonic() - began < LIMIT + SLACK
+    assert "\n" not in str(caught.value)
+    proxy.heal()
+    proxy.cut_once()
+    until(impatient.counts)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_server_that_is_away_is_so_at_once_and_the_next_call_after_it_came_back_works(server, store, proxy, name):
+    proxy.cut()
+    began = time.monotonic()
+    with pytest.raises(StoreAway):
+        CALLS[name](store)
+    assert time.monotonic() - began < LIMIT + SLACK
+    proxy.heal()
+    CALLS[name](store)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_connection_that_was_closed_while_idle_is_not_noticed(store, proxy, name):
+    for _ in range(2):
+        proxy.cut_once()
+        CALLS[name](store)
+
+
+# ---- in the middle of a commit --------------------------------------------------------------------------------------
+
+
+def direct(store, n):
+    return put(store, NewJob("t", b"%d" % n, 0))
+
+
+def with_key(store, n):
+    return put(store, NewJob("t", b"%d" % n, 0, f"k{n}"))
+
+
+def several(store, n):
+    return put(store, NewJob("t", b"%d" % n, 0), NewJob("t", b"%d+" % n, 0, f"k{n}"))
+
+
+def once(store, n):
+    return put(store, NewJob("t", b"%d" % n, 0), nonce=f"n{n}")
+
+
+def moved(store, n):
+    [id] = put(store, NewJob("t", b"%d" % n, 0))
+    return store.apply([ops.Reschedule(id, 10**12 + n)])
+
+
+def claimed(store, n):
+    [id] = put(store, NewJob("t", b"%d" % n, 0))
+    [outcome] = store.apply([ops.Claim("t", (id,), TERMS, "w", 1)])
+    return [job.id for job in outcome.jobs]
+
+
+@pytest.mark.parametrize("way", ["requests", "answers"])
+@pytest.mark.parametrize("change", [direct, with_key, several, once], ids=lambda change: change.__name__)
+def test_cut_at_any_byte_a_put_that_was_told_is_there_once_and_one_that_was_not_is_not(
+    server, proxy, truth, change, way
+):
+    """Unless the error says that it is not known."""
+    with open(server.again(truth, via=proxy)) as store, open(truth) as other:
+        change(store, 0)
+        before = proxy.passed[way]
+        change(store, 1)
+        size = proxy.passed[way] - before
+        told, failed = {0: None, 1: None}, {}
+        step = max(size // 24, 1)
+        for n, cut in enumerate(range(1, size + step, step), 2):
+            proxy.cut_after(**{way: cut})
+            try:
+                told[n] = change(store, n)
+            except StoreAway as error:
+                failed[n] = str(error)
+            proxy.heal()
+        found = {}
+        for job in other.jobs(Filter("t"), 0, 10_000):
+            found.setdefault(job.body.decode(), []).append(job.id)
+        assert {body: ids for body, ids in found.items() if len(ids) > 1} == {}
+        for n, ids in told.items():
+            assert str(n) in found, f"put {n} was told and is not there"
+            assert ids is None or found[str(n)][0] == ids[0]
+        for n, said in failed.items():
+            assert str(n) not in found or "not known" in said, said
+        assert all(len(store.get(ids[0]).body) for ids in found.values())
+
+
+@pytest.mark.parametrize("way", ["requests", "answers"])
+@pytest.mark.parametrize("change", [moved, claimed], ids=lambda change: change.__name__)
+def test_cut_at_any_byte_a_change_that_was_told_has_happened_and_one_that_was_not_has_not(
+    server, proxy, truth, change, way
+):
+    with open(server.again(truth, via=proxy)) as store, open(truth) as other:
+        change(store, 0)
+        before = proxy.passed[way]
+        change(store, 1)
+        size = proxy.passed[way] - before
+        step = max(size // 24, 1)
+        for n, cut in enumerate(range(1, size + step, step), 2):
+            proxy.cut_after(**{way: cut})
+            told = None
+            try:
+                told = change(store, n)
+            except StoreAway as error:
+                said = str(error)
+            proxy.heal()
+            jobs = [job for job in other.jobs(Filter("t"), 0, 10_000) if job.body == b"%d" % n]
+            if not jobs:
+                assert told is None
+                continue
+            [job] = jobs
+            happened = job.due == 10**12 + n if change is moved else job.state is State.RUNNING
+            if told is not None:
+                assert happened is bool(told[0]), (n, cut, told)
+            else:
+                assert not happened or "not known" in said, (n, cut, said)
+
+
+# ---- workers --------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_keeps_its_acks_while_the_server_is_away_and_goes_on_when_it_is_back(server, proxy, truth):
+    with open(server.again(truth, via=proxy)) as store:
+        queue = JobQueue(store)
+        go, began = threading.Event(), threading.Event()
+        runs = []
+
+        @queue.handler("t", ttr="1m", retry=Fixed(0))
+        def handle(job):
+            runs.append(job.id)
+            began.set()
+            assert go.wait(60)
+
+        with working(queue), JobQueue(truth) as other:
+            id = other.put("t")
+            assert began.wait(60)
+            proxy.cut()
+            go.set()
+            time.sleep(1.5)
+            late = other.put("t")
+            proxy.heal()
+            assert finished(other, id).attempt == 1
+            assert finished(other, late).attempt == 1
+        assert runs == [id, late]
+
+
+@pytest.mark.parametrize("how", ["kill", "stop", "pause"])
+def test_workers_outlive_their_server(server, truth, how):
+    queue = JobQueue(truth)
+    runs = []
+    queue.handler("t", retry=Fixed(0))(lambda job: runs.append(job.id))
+    worker = Worker(queue, grace=60)
+    worker.start()
+    try:
+        finished(queue, queue.put("t"))
+        far = queue.put("t", delay=2)
+        getattr(server, how)()
+        time.sleep(1.5)
+        if how == "pause":
+            server.resume()
+        else:
+            server.start()
+        assert finished(queue, far).attempt == 1
+        assert finished(queue, queue.put("t")).attempt == 1
+    finally:
+        worker.stop()
+        assert worker.join(60)
+        queue.close()
+    assert len(set(runs)) == len(runs)
