@@ -17,11 +17,14 @@ from pywheel.jobs import commands as ops
 from pywheel.stores import Filter, open
 from pywheel.testing import FaultyStore
 from tests.jobs.waiting import until, working
+from tests.stores.mysql.emptied import emptied
 
 FAR = 4_000_000_000_000
 
 
-@pytest.fixture(params=["memory", "sqlite-sqlite", "sqlite-postgres", "postgres-sqlite", "sqlite-redis"])
+@pytest.fixture(
+    params=["memory", "sqlite-sqlite", "sqlite-postgres", "postgres-sqlite", "sqlite-redis", "sqlite-mysql"]
+)
 def urls(request, tmp_path):
     """Addresses of two empty stores."""
     if request.param == "memory":
@@ -30,6 +33,8 @@ def urls(request, tmp_path):
     def url(name, number):
         if name == "sqlite":
             return f"sqlite:///{tmp_path}/{number}.db"
+        if name == "mysql":
+            return emptied(request.getfixturevalue("mariadb_server"))
         return request.getfixturevalue(f"{name}_server").url()
 
     return [url(name, number) for number, name in enumerate(request.param.split("-"))]

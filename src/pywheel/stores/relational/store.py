@@ -21,7 +21,6 @@ from ..contract import Durability, Store
 from ..group_commit import Commit, GroupCommit
 from ..notifier import Member, Notifier
 from ..server_clock import ServerClock
-from ..verify import Finding
 from ..within import CommitWatch
 from .connections import CLOSED
 from .ids import Ids
@@ -317,10 +316,6 @@ class RelationalStore(Store):
         return self._presence.quiet(topic, seconds)
 
     # ---- life -------------------------------------------------------------------------------------------------------
-
-    def verify(self, *, repair: bool = False) -> list[Finding]:  # noqa: ARG002
-        """Return what is wrong with the tables, where a database can tell."""
-        raise StoreError(f"{self.url}: a store on this database cannot be verified yet")
 
     def _open(self) -> None:
         if self._closed:
