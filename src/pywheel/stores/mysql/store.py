@@ -27,8 +27,9 @@ from ..relational.part import FINISHED
 from ..relational.presence import WorkerQueries
 from ..relational.session import Conflict, Session, Unknown
 from ..relational.store import RelationalStore
+from ..verify import Finding
 from ..within import driver_connection
-from . import migrate
+from . import migrate, verify
 from .connection import AlreadyThere, Interrupted, Result, Timed, connect, translated
 from .notifier import MysqlNotifier
 from .puts import Row, first_of_each_key, names_of, put_trip
@@ -43,6 +44,7 @@ _SECONDS: Final = 10.0
 _MOST: Final = 8  # connections, beside one for each worker
 _PORT: Final = 3306
 _SPANS: Final = 8  # read in one trip
+_PATIENCE: Final = 3_600.0  # seconds that a look at all jobs may take
 _KEPT: Final = 86_400_000  # ms for which it is known of a transaction that it happened
 _LARGEST: Final = 2**62
 _TLS: Final[dict[str, Callable[[str], Any]]] = {
@@ -448,6 +450,16 @@ class MysqlStore(RelationalStore):
             connection.ask(trip.texts)
 
     # ---- life -------------------------------------------------------------------------------------------------------
+
+    def verify(self, *, repair: bool = False) -> list[Finding]:
+        """Return what is wrong with the tables. What a repair reads is locked: others wait, and try again."""
+        self._open()
+        with self.translated():
+            connection = self._connect(time.monotonic() + _PATIENCE)
+            try:
+                return verify.mended(connection, self._sql, self.now) if repair else verify.find(connection, self._sql)
+            finally:
+                connection.end()
 
     def _shut(self) -> None:
         with suppress(StoreError, pymysql.err.Error, OSError):
