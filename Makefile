@@ -27,7 +27,7 @@ help:
 	@echo "make servers   the stores on real servers: PostgreSQL, MariaDB, Redis, as far as they are installed"
 	@echo "make pythons   the same on every Python of PYTHONS that is here"
 	@echo "make asyncio   CPython's own tests of asyncio, on pywheel's loop"
-	@echo "make crash     kill workers at random moments, and simulate crashes, for longer than the tests do"
+	@echo "make crash     kill workers and servers at random moments, and simulate crashes, for longer than the tests do"
 	@echo "make bench     measure against asyncio, uvloop, heapq and others; write docs/benchmarks.md"
 	@echo "make bench-jobs  measure the jobs beside the floor of the disk; write docs/jobs-benchmarks.md"
 	@echo "make bench-jobs-peers  measure the jobs beside other queues, on real servers; write docs/jobs-peers.md"
@@ -55,9 +55,9 @@ pythons:
 	@$(PYTHON) tests/pythons.py $(PYTHONS)
 
 crash: $(VENV)/test.group $(VENV)/native
-	@PYWHEEL_CRASHES=$${PYWHEEL_CRASHES:-100} PYWHEEL_SIMULATIONS=$${PYWHEEL_SIMULATIONS:-3000} \
+	@PYWHEEL_CRASHES=$${PYWHEEL_CRASHES:-100} PYWHEEL_SIMULATIONS=$${PYWHEEL_SIMULATIONS:-3000} PYWHEEL_REOPEN=1 \
 	$(BIN)/python -m pytest -s -o faulthandler_timeout=0 tests/worker/test_ledger.py tests/worker/test_crashes.py \
-	tests/worker/test_simulation.py $(ARGS)
+	tests/worker/test_simulation.py tests/stores/test_vectors.py $(ARGS)
 
 bench-jobs: $(VENV)/bench.group $(VENV)/native
 	@$(BIN)/python -m benchmarks.jobs docs/jobs-benchmarks.md $(ARGS)
