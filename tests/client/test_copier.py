@@ -22,8 +22,11 @@ from tests.stores.mysql.emptied import emptied
 FAR = 4_000_000_000_000
 
 
+SERVERS = ("sqlite-postgres", "postgres-sqlite", "sqlite-redis", "sqlite-mysql")
+
+
 @pytest.fixture(
-    params=["memory", "sqlite-sqlite", "sqlite-postgres", "postgres-sqlite", "sqlite-redis", "sqlite-mysql"]
+    params=["memory", "sqlite-sqlite", *(pytest.param(name, marks=pytest.mark.servers) for name in SERVERS)]
 )
 def urls(request, tmp_path):
     """Addresses of two empty stores."""
