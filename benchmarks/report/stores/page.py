@@ -1,0 +1,129 @@
+"""The page of what each store was measured to do, beside its goals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+
+import pywheel
+from benchmarks import host
+from benchmarks.report.stores.figures import FIGURES, GROUPS, Figure
+from benchmarks.report.stores.results import STORES, Results, Turn, middle
+from benchmarks.report.text import item, number, table
+
+PAGE = Path(__file__).with_name("page.md")
+
+
+def page(results: Results) -> str:
+    """Return the whole page."""
+    return PAGE.read_text(encoding="utf-8").format(
+        version=pywheel.__version__,
+        host=host.about(),
+        missed=missed(results),
+        incomplete=incomplete(results),
+        tables="\n\n".join(f"## {title}\n\n{group(results, figures)}" for title, figures in GROUPS.items()),
+        floors=floors(results),
+    )
+
+
+def missed(results: Results) -> str:
+    """Return a line for each goal that some store missed."""
+    lines = []
+    for figure in FIGURES:
+        found = [
+            f"{STORES[store]} {number(middle(turns, figure.key) or 0)}"
+            + (f" (with its fsyncs {number(figure.limit(store, turns) or 0)})" if figure.fsyncs else "")
+            for store, turns in _turns(results, figure)
+            if figure.missed(store, turns)
+        ]
+        if found:
+            lines.append(item(f"{_title(figure)}, {goal(figure)}: {', '.join(found)}").rstrip())
+    met = sum(
+        not figure.missed(store, turns)
+        for figure in FIGURES
+        for store, turns in _turns(results, figure)
+        if figure.limit(store) is not None and middle(turns, figure.key) is not None
+    )
+    return "\n".join([*lines, "", f"{met} other goals were met."]) if lines else f"Nothing: {met} goals were met."
+
+
+def incomplete(results: Results) -> str:
+    """Return what was not measured, or less of it than there should be."""
+    small = {
+        f"{measure} ({_rounds(stores)})"
+        for measure, stores in results.items()
+        if any(turn["part"] > 1 for turns in stores.values() for turn in turns)
+    }
+    absent = [title for store, title in STORES.items() if not any(store in stores for stores in results.values())]
+    never = [measure for measure in dict.fromkeys(figure.measure for figure in FIGURES) if measure not in results]
+    lines = [
+        item(f"Not all of the jobs that a title names were there in: {', '.join(sorted(small))}.") if small else "",
+        item(f"Not measured: {', '.join([*absent, *never])}.") if absent or never else "",
+    ]
+    return "".join(lines).rstrip()
+
+
+def group(results: Results, figures: list[Figure]) -> str:
+    """Return the table of some figures, with a column for each store that was measured."""
+    stores = _measured(results)
+    head = ["measure", "rounds", "goal", *(STORES[store] for store in stores)]
+    rows = []
+    for figure in figures:
+        turns = results.get(figure.measure, {})
+        if turns:
+            rows.append(
+                [figure.title, _rounds(turns), goal(figure), *(cell(figure, s, turns.get(s, [])) for s in stores)]
+            )
+    return table(head, rows)
+
+
+def cell(figure: Figure, store: str, turns: list[Turn]) -> str:
+    """Return the median, bold if it missed its goal, and the best of the rounds."""
+    value = middle(turns, figure.key)
+    if value is None:
+        return ""
+    text = f"**{number(value)}**" if figure.missed(store, turns) else number(value)
+    return text + (f" ({number(figure.best(turns))})" if len(turns) > 1 else "")
+
+
+def goal(figure: Figure) -> str:
+    """Return the goal: one for all servers, or one for each in the order of the columns."""
+    if figure.goal is None:
+        return ""
+    values = [figure.goal] if isinstance(figure.goal, (int, float)) else list(figure.goal.values())
+    added = f" + {figure.fsyncs} fsyncs" if figure.fsyncs else ""
+    return f"{'>=' if figure.least else '<='} {' / '.join(map(number, values))}{added}"
+
+
+def floors(results: Results) -> str:
+    """Return what each turn had for its floors."""
+    stores = _measured(results)
+    rows = [[measure, *(_floor(turns.get(store, [])) for store in stores)] for measure, turns in results.items()]
+    return table(["turns of", *(STORES[store] for store in stores)], rows)
+
+
+def _floor(turns: list[Turn]) -> str:
+    if not turns:
+        return ""
+    return " / ".join(number(1e6 * median(turn[name] for turn in turns)) for name in ("fsync", "trip"))  # type: ignore[literal-required]
+
+
+def _measured(results: Results) -> list[str]:
+    return [store for store in STORES if any(store in stores for stores in results.values())]
+
+
+def _turns(results: Results, figure: Figure) -> list[tuple[str, list[Turn]]]:
+    found = results.get(figure.measure, {})
+    return [(store, found[store]) for store in STORES if store in found]
+
+
+def _rounds(stores: dict[str, list[Turn]]) -> str:
+    counts = sorted({len(turns) for turns in stores.values()})
+    parts = sorted({turn["part"] for turns in stores.values() for turn in turns if turn["part"] > 1})
+    return "-".join(map(str, counts)) + "".join(f", 1/{part}" for part in parts)
+
+
+def _title(figure: Figure) -> str:
+    """Return the title with that of the figure before it, where it goes on from that."""
+    before = [other.title for other in FIGURES if other.measure == figure.measure]
+    return figure.title if figure.title == before[0] else f"{before[0]}: {figure.title}"
