@@ -19,7 +19,7 @@ settings.register_profile("deep", _COMMON, max_examples=3000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "quick"))
 
 
-STORES_ON_SERVERS = {"mysql", "postgres", "redis"}
+STORES_ON_SERVERS = {"mysql", "on_mysql", "on_redis", "postgres", "redis"}
 NOTHING = SimpleNamespace(params={})
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun in the background by a shell
@@ -116,6 +116,12 @@ def pgbouncer_server(postgres_server):
 def server(request):
     """A running server of each kind for which there is a store. Whoever ends it starts it again."""
     return request.getfixturevalue(f"{request.param}_server")
+
+
+@pytest.fixture(params=servers.STORES)
+def durable_server(request):
+    """One of a test's own, with fsync: to be killed."""
+    yield from servers.started(servers.KINDS[request.param], fsync=True)
 
 
 def address(request, tmp_path):

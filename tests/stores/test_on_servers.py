@@ -45,7 +45,19 @@ def said(error):
 
 # ---- bad input ------------------------------------------------------------------------------------------------------
 
-WORDS = ["'; DROP TABLE job; --", '"; DROP', "%s %(id)s {p}", "\\", "a\0b", "\1", "💥", "x" * 16_384, "null", "NaN", "{}"]
+WORDS = [
+    "'; DROP TABLE job; --",
+    '"; DROP',
+    "%s %(id)s {p}",
+    "\\",
+    "a\0b",
+    "\1",
+    "💥",
+    "x" * 16_384,
+    "null",
+    "NaN",
+    "{}",
+]
 
 
 @pytest.mark.parametrize("word", WORDS, ids=lambda word: repr(word[:12]))
@@ -142,7 +154,9 @@ def test_thirty_two_threads_that_put_get_an_id_each(store):
 
     def work():
         try:
-            told.extend(put(store, f"t{n % 3}", key=None if n % 2 else f"{threading.get_ident()}-{n}") for n in range(10))
+            told.extend(
+                put(store, f"t{n % 3}", key=None if n % 2 else f"{threading.get_ident()}-{n}") for n in range(10)
+            )
         except BaseException as error:
             wrong.append(error)
 
@@ -258,5 +272,18 @@ def test_hosts_whose_clocks_differ_by_hours_take_each_other_for_alive(url):
         runs = []
         queue.handler("t", concurrency=1)(lambda job: runs.append(job.id))
         with working(queue):
-            assert run_well("-c", SKEWED.replace("[me] = ", "me = min(").replace(".workers()", ".workers(), key=lambda m: m.silent)").replace("assert sorted(id for id, _ in starts) == ids, (starts, ids)", "assert {id for id, _ in starts} <= {*ids}"), url, "7200") == "well\n"
+            assert (
+                run_well(
+                    "-c",
+                    SKEWED.replace("[me] = ", "me = min(")
+                    .replace(".workers()", ".workers(), key=lambda m: m.silent)")
+                    .replace(
+                        "assert sorted(id for id, _ in starts) == ids, (starts, ids)",
+                        "assert {id for id, _ in starts} <= {*ids}",
+                    ),
+                    url,
+                    "7200",
+                )
+                == "well\n"
+            )
         assert len(runs) == len(set(runs))

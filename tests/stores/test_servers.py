@@ -20,10 +20,9 @@ pytestmark = [
     pytest.mark.servers,
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="servers are started on Linux only"),
 ]
-KINDS = ["postgres", "mariadb", "redis"]
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=servers.KINDS)
 def server(request):
     return request.getfixturevalue(f"{request.param}_server")
 
@@ -283,7 +282,7 @@ def test_a_cut_comes_after_so_many_bytes(proxy, connect, count):
     assert ping(connect()) == b"+PONG\r\n"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", servers.KINDS)
 @pytest.mark.parametrize("tcp", [False, True])
 def test_an_address_leads_through_the_proxy(request, kind, tcp):
     server = request.getfixturevalue(f"{kind}_server")

@@ -1,5 +1,7 @@
 """Stores reach their servers by TLS, and only the right ones."""
 
+from contextlib import contextmanager
+
 import pytest
 
 from pywheel import StoreAway, StoreError
@@ -9,21 +11,19 @@ from tests.stores.files import put
 
 pytestmark = pytest.mark.servers
 
-# kind: the room of its store, the options that have the certificate checked, and the one that names the authority
+# The options that have the certificate checked, and the one that names the authority.
 OPTIONS = {
-    "Postgres": ("postgres", {"sslmode": "verify-full"}, "sslrootcert"),
-    "MariaDB": ("mysql", {}, "ssl_ca"),
-    "Redis": ("redis", {}, "ssl_ca_certs"),
+    "postgres": ({"sslmode": "verify-full"}, "sslrootcert"),
+    "mariadb": ({}, "ssl_ca"),
+    "redis": ({}, "ssl_ca_certs"),
 }
 
 
-@pytest.fixture(params=OPTIONS)
+@pytest.fixture(params=servers.STORES, scope="module")
 def secure(request):
     """A server that speaks TLS, and addresses that trust an authority."""
-    room, options, authority = OPTIONS[request.param]
-    pytest.importorskip(f"pywheel.stores.{room}")
-    request.getfixturevalue(f"{request.param.lower()}_server")  # skips where it is not installed
-    with getattr(servers, request.param)(tls=True) as server:
+    options, authority = OPTIONS[request.param]
+    with contextmanager(servers.started)(servers.KINDS[request.param], tls=True) as server:
         yield server, lambda ca: server.url(tls=True, **options, **{authority: str(ca)})
 
 

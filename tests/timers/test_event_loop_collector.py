@@ -138,6 +138,32 @@ def test_a_cycle_through_a_timer_that_ended_is_collected_while_the_loop_runs(loo
     assert loop.run_until_complete(main())
 
 
+def test_a_cycle_through_a_timer_that_the_exception_handler_kept_is_collected(loop):
+    class Failing(Thing):
+        def fail(self):
+            raise ValueError
+
+    def keep(loop, context):
+        context["handle"]._callback.__self__.handle = context["handle"]
+        kept.append(True)
+
+    kept = []
+    loop.set_exception_handler(keep)
+
+    async def main():
+        thing = Failing()
+        loop.call_later(0, thing.fail)
+        return weakref.ref(thing)
+
+    async def wait():
+        gone = await loop.create_task(main())
+        while not kept:
+            await asyncio.sleep(0.001)
+        return is_collected(gone)
+
+    assert loop.run_until_complete(wait())
+
+
 @pytest.mark.parametrize("end", ["ran", "cancelled"])
 def test_arguments_that_somebody_took_from_a_timer_are_collected(loop, end):
     async def main():

@@ -1,5 +1,6 @@
 """What the garbage collector sees of a driver with many timers: it does not feel them, and still finds their cycles."""
 
+import asyncio
 import contextvars
 import gc
 import threading
@@ -263,6 +264,107 @@ def test_an_error_is_reported_whatever_the_number_of_arguments(pywheel, clock, k
     clock.advance(1)
     assert errors == [ZeroDivisionError]
     assert len(timers) == 0
+
+
+class Look:
+    """A delay that looks, when it is asked for its seconds, which tuples refer to a thing, and keeps them."""
+
+    def __init__(self, thing):
+        self.thing, self.found = thing, []
+
+    def __index__(self):
+        self.found.extend(holder for holder in gc.get_referrers(self.thing) if type(holder) is tuple)
+        self.thing = None
+        return 5
+
+
+def test_arguments_that_somebody_got_hold_of_keep_what_they_refer_to(pywheel, clock):
+    driver, app = pywheel.Timers(clock), App()
+    crowd(driver)
+    app.itself, app.driver = app, driver
+    delay = Look(app)
+    driver.call_later(delay, nothing, 1, app)
+    gone = weakref.ref(app)
+    del driver, app
+    collect()
+    assert gone() is not None
+    assert delay.found[-1][1].itself is gone()
+    del delay
+    collect()
+    assert gone() is None
+
+
+@pytest.mark.parametrize("end", ["cancel", "fire", "stop", "drop"])
+def test_arguments_that_somebody_got_hold_of_may_be_garbage_once_the_timer_has_ended(pywheel, clock, end):
+    driver, app = pywheel.Timers(clock), App()
+    crowd(driver)
+    delay = Look(app)
+    timer = driver.call_later(delay, nothing, 1, app)
+    app.found = delay.found
+    if end == "cancel":
+        timer.cancel()
+    elif end == "fire":
+        clock.advance(5)
+    elif end == "stop":
+        driver.stop()
+    gone = weakref.ref(app)
+    del app, delay, timer, driver
+    collect()
+    collect()
+    assert gone() is None
+
+
+@pytest.mark.filterwarnings("ignore:unclosed event loop:ResourceWarning")
+def test_a_context_that_an_event_loop_made_lives_though_a_dropped_driver_had_it_too(pywheel, clock):
+    loop, seen = pywheel.EventLoop(), []
+
+    def make():
+        variable.set("there")
+        return loop.call_later(0.001, lambda: seen.append(variable.get()))
+
+    async def main():
+        handle = contextvars.Context().run(make)
+        driver = pywheel.Timers(clock)
+        crowd(driver)
+        driver.call_later(5, nothing, context=handle._context)
+        del driver
+        collect()
+        while not seen:
+            await asyncio.sleep(0.001)
+
+    loop.run_until_complete(main())
+    loop.close()
+    assert seen == ["there"]
+
+
+def test_a_dropped_driver_is_collected_though_its_clock_goes_on_running_its_timers(pywheel, clock):
+    def again(timers):
+        timers().call_later(1, again, timers)
+        timers().pending()[-1].reset()
+
+    driver, app = pywheel.Timers(clock), App()
+    crowd(driver)
+    app.driver = driver
+    driver.call_every(1, app.act)
+    gone = weakref.ref(driver)
+    driver.call_later(1, again, gone)
+    del driver, app
+    for _ in range(3):
+        clock.advance(1)
+        gc.collect()
+    assert gone() is None
+
+
+def test_timers_of_a_driver_that_is_initialised_anew_may_be_garbage_with_whoever_holds_them(pywheel, clock):
+    driver, app = pywheel.Timers(clock), App()
+    crowd(driver)
+    app.timer = driver.call_later(5, app.act, 1, 2)
+    driver.__init__(clock)
+    assert (len(driver), app.timer.active(), app.timer.cancel()) == (0, False, False)
+    gone = weakref.ref(app)
+    del app
+    collect()
+    assert gone() is None
 
 
 class Trash:

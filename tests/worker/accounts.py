@@ -17,7 +17,6 @@ from collections import defaultdict
 from itertools import pairwise
 
 from pywheel.jobs import Outcome, State
-from pywheel.stores.notifier import SILENT
 from tests.worker.intervals import NEVER, less, longest, union
 from tests.worker.ledger import BACKOFF, TTR, lines
 from tests.worker.lives import Life
@@ -25,10 +24,10 @@ from tests.worker.lives import Life
 __all__ = ["Accounts"]
 
 PATIENCE = 2_000  # ms that a job may wait while somebody has room, beside the longest of its leases that was lost
-SILENCE = 1_250  # ms for each second of a notifier's `silent`: so much more for each worker that dies or is stopped
-# meanwhile, as each may have been the owner; PATIENCE has it for the first, where a beat costs nothing
+SILENCE = 750  # ms more for each worker but the first that dies or is stopped meanwhile: each may have been the owner
 TRIAL = 250  # ms that one who may have killed its process keeps the others of that kind waiting
 AFTER_STARVING = 500  # ms that everybody needs to get going again
+AFTER_AWAY = 1_500  # ms that everybody needs to find a server that was away
 SLOW = 100  # ms that a call took: then an ack may come too late for a handler that took nearly all of its ttr
 HELD = 300  # ms in which no call was answered: then the file was held
 HITS = 2  # attempts that who is innocent may lose to one who kills its process: see worker.suspects
@@ -37,9 +36,9 @@ HITS = 2  # attempts that who is innocent may lose to one who kills its process:
 class Accounts:
     """All that is to be compared. `wrong` says what does not agree; `report` gives the figures."""
 
-    def __init__(self, path, queue, silent=SILENT):
+    def __init__(self, path, queue, *, patience=PATIENCE, silence=SILENCE):
         self.words = lines(path)
-        self.silence = SILENCE * silent
+        self.patience, self.silence = patience, silence
         self.wrong = []
         self.jobs = {job.id: job for job in queue.list(limit=10**6)}
         self.history = {id: queue.history(id) for id in self.jobs}
@@ -49,9 +48,10 @@ class Accounts:
             self.starts[line["id"]].append(line)
         self.ends = {(line["id"], line["claims"]): line["wall"] for line in self.words["end"]}
         self.starved = union([(line["since"], line["wall"] + AFTER_STARVING) for line in self.words["starved"]])
+        self.away = union([(line["since"], line["wall"] + AFTER_AWAY) for line in self.words["away"]])
         self.lives = self._lives()
         self.held = self._held()
-        self.excused = union([*self.starved, *self.held])
+        self.excused = union([*self.starved, *self.held, *self.away])
         self.silences = sorted(line["wall"] for word in ("kills", "dies", "stops") for line in self.words[word])
         self.slow = union(
             [(line["at"], line["wall"]) for line in self.words["told"] if line["wall"] - line["at"] > SLOW]
@@ -113,7 +113,12 @@ class Accounts:
         """Every put that was confirmed is there once, and every job that is there was put."""
         told = {(line["by"], n): id for line, n, _, id in self._put_jobs()}
         asked = {(line["by"], n) for line in self.words["ask"] if line["what"] == "put" for n, _ in line["jobs"]}
-        refused = {(line["by"], line["n"]) for word in ("refused", "error") for line in self.words[word]}
+        refused = {
+            (line["by"], line["n"])
+            for word in ("refused", "error")
+            for line in self.words[word]
+            if line["what"] == "put" and "not known" not in line.get("error", "")
+        }
         there = defaultdict(list)
         for job in self.jobs.values():
             body = job.json()
@@ -309,7 +314,7 @@ class Accounts:
         waited, at = longest(self.rooms.get(job.topic, []), since, until)
         self.lates.append(until - since)
         self.waits.append((waited, at, job.id, row.claim, lost))
-        patience = PATIENCE + lost + self._silent(at - waited) - SILENCE * SILENT
+        patience = self.patience + lost + self._silent(at - waited) - self.silence
         if before is not None and before.outcome is Outcome.LOST:
             patience += TRIAL * sum(begin < until and end > since for begin, end in self.suspected)
         if waited > patience:
@@ -339,6 +344,7 @@ class Accounts:
                 "ready",
                 "deletes",
                 "busy",
+                "away",
             )
             for line in self.words[word]
             if begin - 1500 <= line["wall"] <= end
@@ -373,6 +379,7 @@ class Accounts:
             "a call took ms": [part(calls, 0.5), part(calls, 0.99), round(calls[-1])],
             "most hits": self.most_hits,
             "file held ms": round(sum(end - begin for begin, end in self.held)),
+            "away ms": round(sum(end - begin for begin, end in self.away)),
             "starved ms": round(sum(end - begin for begin, end in self.starved)),
             "due until claimed ms": [part(lates, 0.5), part(lates, 0.99), round(lates[-1])],
             "of it while somebody had room": [part(waited, 0.5), part(waited, 0.99), round(waited[-1])],

@@ -12,14 +12,17 @@ from pathlib import Path
 import pytest
 
 from pywheel import JobQueue, StoreError
+from pywheel.jobs.commands import Put
 from tests.isolated.child import environment
 from tests.jobs.waiting import until
+from tests.stores.network import Proxy
 from tests.worker.accounts import Accounts
 from tests.worker.ledger import Pen, lines
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 HERE = Path(__file__).parent
 ROUNDS = int(os.environ.get("PYWHEEL_CRASHES", "14"))
+SERVER_ROUNDS = int(os.environ.get("PYWHEEL_CRASHES", "8"))
 SEED = int(os.environ.get("PYWHEEL_SEED", "0")) or random.randrange(1, 10**6)
 TOPICS = ("a", "b", "c", "async", "hand")
 WORKERS = 4
@@ -36,9 +39,9 @@ def insist(call):
 class Storm:
     """The processes, and what happens to them. All that is random follows from the seed, but for the machine."""
 
-    def __init__(self, folder, seed, url=None):
+    def __init__(self, folder, seed, url):
         self.draw = random.Random(seed)
-        self.url = url or f"sqlite:///{folder}/jobs.db"
+        self.url = url
         self.folder = folder
         self.path = folder / "ledger.txt"
         self.pen = Pen(self.path, "storm")
@@ -162,7 +165,8 @@ class Storm:
         at = time.time() * 1000
         facts = {"what": "put", "n": self.serial, "at": at, "jobs": [[self.serial, 0]]}
         self.pen.note("ask", **facts)
-        id = insist(lambda: self.queue.put(topic, {"by": "storm", "n": facts["n"], "do": do}, **options))
+        job = self.queue.job(topic, {"by": "storm", "n": facts["n"], "do": do}, **options)
+        [[id]] = insist(lambda: self.queue.store.apply([Put((job,), f"storm-{facts['n']}")]))
         self.pen.note("told", outcome=id, **facts)
 
     def new_topic(self):
@@ -189,7 +193,7 @@ class Storm:
         self.pen.note("kills", who=self.consumer.pid)
         self.consumer.kill()
 
-    def delete_files(self):
+    def harm_the_store(self):
         """Somebody tidies up: nothing in these files outlasts its use."""
         self.pen.note("deletes")
         for path in self.folder.glob("jobs.db-*"):
@@ -201,7 +205,7 @@ class Storm:
     def rounds(self, count):
         often = [self.kill] * 4 + [self.stop] * 3 + [self.drain] * 3 + [self.pause] * 2 + [self.poison] * 2
         rare = [self.kill_several, self.kill_producer, self.fork, self.new_topic, self.busy, self.kill_consumer]
-        actions = [*often, *rare, self.delete_files]
+        actions = [*often, *rare, self.harm_the_store]
         deck = []
         for _ in range(count):
             if not deck:
@@ -250,13 +254,56 @@ class Storm:
         self.queue.close()
 
 
+class ServerStorm(Storm):
+    """The same on a server, which dies too, and is cut off."""
+
+    def __init__(self, folder, seed, server, proxy):
+        self.server, self.proxy = server, proxy
+        super().__init__(folder, seed, server.url(via=proxy))
+
+    def harm_the_store(self):
+        since = time.time() * 1000
+        how = self.draw.choice([self.kill_server, self.stop_server, self.cut_off])
+        how()
+        self.pen.note("away", since=since, who=how.__name__)
+
+    def kill_server(self):
+        self.server.kill()
+        time.sleep(self.draw.choice([0, 1]))
+        self.server.start()
+
+    def stop_server(self):
+        self.server.pause()
+        time.sleep(self.draw.choice([0.3, 2]))
+        self.server.resume()
+
+    def cut_off(self):
+        self.proxy.cut()
+        time.sleep(self.draw.choice([0, 1]))
+        self.proxy.heal()
+
+    def rounds(self, count):
+        for _ in range(0, count, 4):  # it is the server that is on trial here
+            super().rounds(min(count, 4))
+            self.harm_the_store()
+
+
 def test_whatever_happens_to_processes_no_job_is_lost_early_doubled_or_kept_waiting(tmp_path):
+    give_account(Storm(tmp_path, SEED, f"sqlite:///{tmp_path}/jobs.db"), ROUNDS)
+
+
+def test_so_it_is_on_a_server_that_dies_now_and_then(tmp_path, durable_server):
+    with Proxy(durable_server) as proxy:
+        storm = ServerStorm(tmp_path, SEED, durable_server, proxy)
+        give_account(storm, SERVER_ROUNDS, patience=6_000, silence=4_500)  # a stopped one is missed after four seconds
+
+
+def give_account(storm, rounds, **patience):
     print(f"PYWHEEL_SEED={SEED}")
-    storm = Storm(tmp_path, SEED)
     try:
-        storm.rounds(ROUNDS)
+        storm.rounds(rounds)
         storm.calm_down()
-        accounts = Accounts(storm.path, storm.queue)
+        accounts = Accounts(storm.path, storm.queue, **patience)
     finally:
         storm.end()
     for what, figure in accounts.report().items():

@@ -71,6 +71,11 @@ Examples:
   pywheel work shop.jobs:queue --reload          # while you write it
   pywheel work shop.jobs:queue --store sqlite:////var/lib/shop/jobs.db --keep 7d
 """
+_MIGRATE = """\b
+Examples:
+  pywheel migrate --store postgresql://owner@db/shop
+  pywheel migrate --store postgresql://shop@db/shop --sql > pywheel.sql
+"""
 _PAUSE = """\b
 Examples:
   pywheel pause notify
@@ -133,6 +138,7 @@ app.command()(many.resume)
 app.command(epilog=_WORK)(work)
 app.command()(maintain.workers)
 app.command()(maintain.info)
+app.command(epilog=_MIGRATE)(maintain.migrate)
 app.command()(maintain.vacuum)
 app.command()(maintain.backup)
 app.command()(maintain.check)

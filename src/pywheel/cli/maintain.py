@@ -13,10 +13,11 @@ import typer
 from .. import __version__, implementation
 from .._errors import BadJob, StoreError
 from ..stores.contract import Store as JobStore
-from .options import DEFAULT_STORE, AsJson, No, Store, existing
+from ..stores.open import migration
+from .options import DEFAULT_STORE, AsJson, No, Store, absolute, existing, opened
 from .output import emit, emit_pairs, emit_rows, progress
 
-__all__ = ["backup", "check", "info", "vacuum", "version", "version_line", "workers"]
+__all__ = ["backup", "check", "info", "migrate", "vacuum", "version", "version_line", "workers"]
 
 _PAGES: Final = 2_000  # given back in one turn: some milliseconds, in which nobody else writes
 _WORKER: Final = re.compile(r"(?P<host>.*):(?P<process>[0-9]+)(?![0-9])")
@@ -86,6 +87,25 @@ def workers(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
         for r in records
     ]
     emit_rows(("host", "process", "last seen", "room", "behind", "topics"), rows, records, as_json=as_json)
+
+
+def migrate(
+    store: Store = DEFAULT_STORE,
+    sql: Annotated[bool, typer.Option("--sql", help="Print the statements for a DBA, and change nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make the tables of a server's store, or bring them up to date.
+
+    Whoever opens a store does that too, if the database lets him. Stores in files need nobody to do it.
+    """
+    statements = migration(absolute(store))
+    if sql:
+        text = "-- nothing to do" if not statements else statements.rstrip()
+        emit({"sql": statements or ""}, as_json=as_json, text=text)
+        return
+    with opened(store) as queue:
+        url = queue.store.url
+    emit({"store": url, "changed": bool(statements)}, as_json=as_json, text="done" if statements else "nothing to do")
 
 
 def vacuum(

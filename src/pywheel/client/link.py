@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import Final
 
 from .._errors import StoreAway, StoreBusy, StoreClosed, StoreError
 from ..events import Event, StoreBack, StoreFailed
-from ..jobs.checks import MOST
-from ..jobs.commands import Cancel
+from ..jobs.commands import Put
 from ..stores.address import hidden
 from ..stores.contract import Store
 
-__all__ = ["AWAY", "Link"]
+__all__ = ["AWAY", "Link", "new_nonce"]
 
 AWAY: Final = (StoreAway, StoreBusy)
 """What passes by itself. A full disk, missing rights or a damaged file are for people to mend, and are told to them."""
-_NO_JOB: Final = Cancel(MOST)  # an id that a store must look for
 
 
 class Link:
@@ -73,11 +72,14 @@ class Link:
             self._tell(StoreFailed(error, self._failures, 0))
 
     def probe(self) -> Store:
-        """Return the store if it answers: opened, and if it was away, asked for a change that changes nothing."""
+        """Return the store if it can write: opened, and if it was away, after a put of no jobs, which leaves a nonce.
+
+        What changes nothing, some store might answer without asking its server.
+        """
         try:
             store = self.opened()
             if self.away is not None:
-                store.apply([_NO_JOB])
+                store.apply([Put((), new_nonce())])
         except StoreError as error:
             self.failed(error)
             raise
@@ -94,3 +96,8 @@ class Link:
         self._closed = True
         if self.store is not None:
             self.store.close()
+
+
+def new_nonce() -> str:
+    """Return a nonce: by time, so that a store's index of them grows at its end, and by lot."""
+    return f"{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"

@@ -105,9 +105,15 @@ class Puts(Base):
         max_attempts: int | None = None,
         headers: Mapping[str, str] | None = None,
         traceparent: str | None = None,
+        connection: object = None,
     ) -> int:
-        """`put`, for asyncio. A task that is cancelled meanwhile may or may not have put the job."""
+        """`put`, for asyncio. A task that is cancelled meanwhile may or may not have put the job.
+
+        With a `connection` of a driver that blocks, as those of `put` do, it blocks the loop too.
+        """
         job = new_job(self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, traceparent)
+        if connection is not None:
+            return self.store.put_within(connection, Put((job,)))[0]
         return (await self._batches.add(Put((job,))))[0]
 
     def put_many(self, jobs: Iterable[NewJob], *, connection: object = None) -> list[int]:
@@ -128,8 +134,10 @@ class Puts(Base):
         self._applied((command,), (ids,))
         return ids
 
-    async def aput_many(self, jobs: Iterable[NewJob]) -> list[int]:
-        """`put_many`, for asyncio."""
+    async def aput_many(self, jobs: Iterable[NewJob], *, connection: object = None) -> list[int]:
+        """`put_many`, for asyncio; with a `connection` it blocks the loop."""
+        if connection is not None:
+            return self.put_many(jobs, connection=connection)
         return await self._ado(Put(_batch(jobs)))
 
 

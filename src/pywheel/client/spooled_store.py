@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,7 +16,7 @@ from ..stores.checks import sound
 from ..stores.contract import Durability, Filter, Span, Store
 from ..stores.notifier import Member, Notifier
 from .forwarder import Forwarder
-from .link import AWAY, Link
+from .link import AWAY, Link, new_nonce
 from .spool import Spool, spooled_job
 
 __all__ = ["SpooledStore"]
@@ -102,7 +100,7 @@ class SpooledStore(Store):
         later: dict[int, Put] = {}
         for place, command in enumerate(commands):
             if isinstance(command, Put):
-                put = command if command.nonce is not None else Put(command.jobs, _nonce())
+                put = command if command.nonce is not None else Put(command.jobs, new_nonce())
                 (later if self._goes_behind(put) else direct)[place] = put
             elif isinstance(command, _NAMED) and not (type(command.ref) is int and command.ref >= 0):
                 self._by_reference(place, command, outcomes, direct)
@@ -277,8 +275,3 @@ class SpooledStore(Store):
 
 def _keyed(put: Put) -> bool:
     return any(job.key is not None for job in put.jobs)
-
-
-def _nonce() -> str:
-    """Return a nonce: by time, so that a store's index of them grows at its end, and by lot."""
-    return f"{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"

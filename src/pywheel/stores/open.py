@@ -12,7 +12,7 @@ from ..clock import Clock
 from .address import Address, hidden
 from .contract import Store
 
-__all__ = ["GROUP", "open", "working_directory"]
+__all__ = ["GROUP", "migration", "open", "working_directory"]
 
 _RIGHT: Final = (
     "use sqlite:///jobs.db, sqlite:////var/lib/jobs.db, postgresql://user@host/name, mysql://user@host/name, "
@@ -78,6 +78,17 @@ def open(url: str, *, clock: Clock | None = None, create: bool = True) -> Store:
     opener = _opener_on_server(url, _SERVERS[scheme]) if scheme in _SERVERS else _opener_of_others(url, scheme)
     store: Store = opener(Address(url), clock=clock, create=create)
     return store
+
+
+def migration(url: str) -> str | None:
+    """Return the statements that make the tables of a server's store, or bring them up to date; "" if they are.
+
+    None for stores of other kinds, which need nobody to do that. NotAStore, StoreError.
+    """
+    scheme = url.partition(":")[0].lower()
+    opener = _opener_on_server(url, _SERVERS[scheme]) if scheme in _SERVERS else None
+    statements: Any = getattr(opener, "migration", None)
+    return None if statements is None else str(statements(Address(url)))
 
 
 def _opener_on_server(url: str, server: _Server) -> Any:

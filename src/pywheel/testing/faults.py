@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._errors import StoreAway
-from ..jobs.commands import Command, Ref
+from ..jobs.commands import Command, Put, Ref
 from ..jobs.job import Attempt, Counts, Due, Job, Topic
 from ..stores.contract import Filter, Span, Store
 from ..stores.notifier import Member, Notifier
@@ -38,6 +38,10 @@ class FaultyStore(Store):
         if self.fault:
             self.fault("after", commands)
         return outcomes
+
+    def put_within(self, connection: object, put: Put) -> list[int]:
+        """Apply a put in the caller's own transaction."""
+        return self._there().put_within(connection, put)
 
     def get(self, ref: Ref) -> Job | None:
         """Return a job, or None."""

@@ -71,7 +71,7 @@ class Timers(Driver):
 
     def _clock_moved(self, run: bool) -> None:
         if run and not self._running:
-            self._run()
+            self._run_for_clock()
 
 
 def next_stop(driver: Driver) -> int | None:

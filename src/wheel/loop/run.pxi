@@ -36,8 +36,8 @@ cdef int run(PyObject *handle) except -1:
         result = PyObject_Vectorcall(callback, items_of(<PyObject *>args), PyTuple_GET_SIZE(<PyObject *>args), NULL)
         if PyContext_Exit(context) < 0:
             Py_CLEAR(result)
-    if Py_REFCNT(handle) > 1 and Py_TYPE(handle) == TIMER_HANDLE:
-        watch(handle)
+    if Py_TYPE(handle) == TIMER_HANDLE and (Py_REFCNT(handle) > 1 or result == NULL):
+        watch(handle)                   # somebody has it, or may keep it when told of the exception
     if unlikely(result == NULL):
         return failed(<object>handle)
     Py_DECREF(result)

@@ -4,13 +4,15 @@
 # of milliseconds. So a driver with many of them has its further ones *apart*: the collector does not know them, nor
 # the tuple of arguments and the copy of the context that were made for them. What they refer to is visited by the
 # wheel, in their place, when nobody else holds them. Of those that somebody holds it is not: to the collector that
-# looks like a reference from outside, so all of it stays alive. A timer is apart until it ends; those that leave the
-# wheel otherwise become ordinary objects.
+# looks like a reference from outside, so all of it stays alive. The same goes for a tuple or a context: code that runs
+# in the midst of a call can get hold of one, and the contexts of an EventLoop's timers, which it does not know either,
+# can be given to a timer. A timer is apart until it ends; those that leave the wheel otherwise become ordinary objects.
 #
 # Even that would take tens of milliseconds for a million of them, only to learn that a driver which is at work is no
 # garbage. So the two passes of the first collection after it was used see nothing of its timers, which again keeps all
-# alive: garbage is not used, and the next collection finds it. What must never happen is that the first pass of a
-# collection visits what the second does not; between the two nothing uses a driver.
+# alive: garbage is not used, and the next collection finds it. What a clock runs that does not hold the driver is no
+# use. What must never happen is that the first pass of a collection visits what the second does not; between the two
+# nothing uses a driver.
 #
 # Without a GIL all this is left out: there another thread might take hold of a timer unnoticed.
 
@@ -38,6 +40,16 @@ cdef int track(Timer self) noexcept:
     return 0
 
 
+cdef int track_all(TimerWheel self) noexcept:
+    """Make all pending timers ordinary objects, as they are about to leave the wheel."""
+    cdef walk_t walk
+    with critical_section(self):
+        walk = live_nodes(&self.wheel.arena)
+        while next_live(&walk):
+            track(<Timer><PyObject *><uintptr_t>walk.node.payload)
+    return 0
+
+
 cdef inline int track_object(value) noexcept:
     """Make an object known to the collector again, or None."""
     if value is not None and not PyObject_GC_IsTracked(<PyObject *>value):
@@ -46,10 +58,10 @@ cdef inline int track_object(value) noexcept:
 
 
 cdef inline int visit_own(PyObject *value, visitproc visit, void *arg) noexcept:
-    """Visit an object or, if the collector does not know it because it belongs to a timer, what that refers to."""
+    """Visit an object or, if the collector does not know it and only the timer has it, what that refers to."""
     if PyObject_GC_IsTracked(value):
         return visit(value, arg)
-    return Py_TYPE(value).tp_traverse(value, visit, arg)
+    return Py_TYPE(value).tp_traverse(value, visit, arg) if Py_REFCNT(value) == 1 else 0
 
 
 cdef inline int traverse_apart(PyObject *self, visitproc visit, void *arg) noexcept:
@@ -89,13 +101,21 @@ cdef int clear_timer(PyObject *self) noexcept:
     return 0
 
 
+cdef int clear_wheel(PyObject *self) noexcept:
+    track_all(<TimerWheel>self)
+    return clear_items(self)
+
+
 cdef int clear_driver(PyObject *self) noexcept:
     cdef Driver driver = <Driver>self
     driver.on_error = driver.clock = driver.read = None
     return 0
 
 
+cdef inquiry clear_items = (<PyTypeObject *>TimerWheel).tp_clear
+
 (<PyTypeObject *>TimerWheel).tp_traverse = traverse_timers
+(<PyTypeObject *>TimerWheel).tp_clear = clear_wheel
 (<PyTypeObject *>Timer).tp_clear = clear_timer
 (<PyTypeObject *>ContextTimer).tp_clear = clear_timer
 (<PyTypeObject *>PeriodicTimer).tp_clear = clear_timer

@@ -38,7 +38,9 @@ cdef class Driver:
         self.on_error = arguments.callable_or_none(on_error, "on_error")
         self.contexts = contexts
         self.halted = False
-        self.wheel.__init__(ticks_by(self, now_ns(self)), max_pending=max_pending)
+        cdef uint64_t start = ticks_by(self, now_ns(self))
+        track_all(self.wheel)           # what was scheduled before another __init__
+        self.wheel.__init__(start, max_pending=max_pending)
 
     @property
     def tick(self):
@@ -203,6 +205,14 @@ cdef class Driver:
             with critical_section(self.wheel):
                 self.running = False
 
+    def _run_for_clock(self):
+        """`_run`, for a clock that only knows the driver weakly: that it runs does not say that it is in use."""
+        cdef uint8_t passes = self.wheel.passes
+        try:
+            return self._run()
+        finally:
+            self.wheel.passes = passes
+
     def _stop(self):
         """Refuse new timers from now on, and return those that were pending, by deadline."""
         with critical_section(self.wheel):
@@ -228,11 +238,7 @@ cdef bint halt(Timer self) noexcept:
 
 cdef int empty(Driver self) except -1:
     """Take all timers out of the wheel: from here on they own what they refer to."""
-    cdef walk_t walk
-    with critical_section(self.wheel):
-        walk = live_nodes(&self.wheel.wheel.arena)
-        while next_live(&walk):
-            track(<Timer><PyObject *><uintptr_t>walk.node.payload)
+    track_all(self.wheel)
     self.wheel.clear()
     return 0
 

@@ -147,6 +147,8 @@ cdef int release(Timer self) except -1:
         _function, self.function = self.function, None
         _bound, self.bound = self.bound, None
         _payload, self.payload = self.payload, None
+        if self.apart and self.shape == MANY_ARGUMENTS and Py_REFCNT(<PyObject *>_payload) > 1:
+            track_object(_payload)      # somebody has got hold of it
         self.shape = NO_ARGUMENT
         if has_context(self):
             _context, (<ContextTimer>self).context = (<ContextTimer>self).context, None

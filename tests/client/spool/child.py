@@ -41,7 +41,7 @@ def main(url, spool, where, count):
         queue.store._spool.settle = settle_and_die
 
     def fault(when, commands):
-        if when == where and any(isinstance(command, Put) for command in commands):
+        if when == where and any(isinstance(command, Put) and command.jobs for command in commands):
             die()
 
     server.fault = fault

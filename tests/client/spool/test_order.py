@@ -1,10 +1,12 @@
 """What overtakes what, and what can be asked about a job of the spool."""
 
 import contextlib
+import random
+import threading
 
 import pytest
 
-from pywheel import NoSuchJob, StoreAway
+from pywheel import JobQueue, NoSuchJob, StoreAway
 from pywheel.client.spool import Spool
 from pywheel.events import JobRefused
 from pywheel.jobs import State
@@ -123,3 +125,38 @@ def test_a_put_in_the_callers_own_transaction_is_never_spooled(queue, server):
     with pytest.raises(StoreAway, match="older put of this key"):
         queue.put("t", 4, key="k", connection="theirs")
     assert [connection for connection, _ in within] == ["theirs", "theirs"]
+
+
+def test_threads_of_two_queues_beside_a_store_that_comes_and_goes(queue, server, spool):
+    told, over, dice = {n: [] for n in range(4)}, threading.Event(), random.Random(1)
+
+    def lose(when, commands):
+        if dice.random() < 0.05:
+            raise StoreAway(f"the connection broke {when} the commit")
+
+    def produce(topic, key, mine):
+        number = 0
+        while not over.is_set():
+            mine.put(topic, number, key=key, replace=True)
+            told[int(topic)].append(number)
+            number += 1
+
+    with JobQueue(server, spool=spool) as other:
+        server.fault = lose
+        threads = [
+            threading.Thread(target=produce, args=(str(n), "k" if n > 1 else None, (queue, other)[n % 2])) for n in told
+        ]
+        for thread in threads:
+            thread.start()
+        for _ in range(30):
+            before = {n: len(numbers) for n, numbers in told.items()}
+            until(lambda before=before: all(len(told[n]) > before[n] + 3 for n in told))
+            server.away = not server.away
+        over.set()
+        for thread in threads:
+            thread.join()
+        server.fault = None
+        back(queue, server)
+        until(lambda: other.store._link.away is None)
+    for n, numbers in told.items():
+        assert sorted(bodies(server, str(n))) == (numbers if n < 2 else numbers[-1:])

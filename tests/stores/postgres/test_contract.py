@@ -21,3 +21,11 @@ class TestPostgresReopened(TestPostgres):
     def reopen(self):
         self.store.close()
         self.store = open(self.url, clock=self.clock)
+
+
+class TestPostgresLooking(TestPostgres):
+    """With hints in a table, for who cannot listen."""
+
+    def make_store(self, clock):
+        self.url = f"{self.server.url()}&notify=off"
+        return open(self.url, clock=clock)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import psycopg
@@ -15,19 +13,9 @@ from psycopg.generators import PQGen  # type: ignore[attr-defined]
 from psycopg.types.string import StrDumper, TextLoader
 from psycopg.waiting import Ready, Wait
 
-from ..._errors import (
-    BadJob,
-    NotAStore,
-    PywheelError,
-    StoreAway,
-    StoreBusy,
-    StoreError,
-    StoreFull,
-    StoreReadOnly,
-)
-from ..relational.session import Conflict
+from ..._errors import NotAStore, StoreAway
 
-__all__ = ["Timed", "adapt", "connect", "translated"]
+__all__ = ["Timed", "adapt", "connect"]
 
 _V = TypeVar("_V")
 
@@ -39,7 +27,9 @@ _SETTINGS: Final = (
     "set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_seqscan', 'off', false), "
     "set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false), "
     "set_config('enable_bitmapscan', 'off', false), set_config('jit', 'off', false), "
-    "set_config('client_min_messages', 'warning', false)) END FROM pg_backend_pid() AS p (pid)"
+    "set_config('client_min_messages', 'warning', false), "
+    # One that is stopped in the middle of a transaction keeps its locks no longer.
+    "set_config('idle_in_transaction_session_timeout', '3000', false)) END FROM pg_backend_pid() AS p (pid)"
 )
 _LIGHT: Final = _SETTINGS.replace("concat(", "concat(set_config('synchronous_commit', 'off', false), ")
 
@@ -133,60 +123,13 @@ def connect(conninfo: str, until: float, *, light: bool = False, prepare: bool =
         if pid != connection.info.backend_pid:
             connection.pooled = True
             connection.prepare_threshold = None
-        if connection.pooled and light:
-            raise NotAStore(
-                "a pooler such as pgbouncer stands before the server, and notifications do not pass it: workers need "
-                "the address of the server itself"
-            )
     except BaseException:
         connection.close()
         raise
+    if connection.pooled and light:
+        connection.close()
+        raise NotAStore(
+            "a pooler such as pgbouncer stands before the server, and notifications do not pass it: give workers "
+            "the address of the server itself, or ?notify=off, and they look for hints"
+        )
     return connection
-
-
-@contextmanager
-def translated(hide: Callable[[object], str], shown: str) -> Iterator[None]:
-    """Raise what PostgreSQL says as one of our errors. `hide` takes passwords out, `shown` is the address."""
-    try:
-        yield
-    except PywheelError:
-        raise
-    except psycopg.Error as error:
-        raise ours(error, hide(error), shown) from error
-    except OSError as error:
-        raise StoreAway(f"{shown}: {error}") from error
-
-
-_SAYINGS: Final[tuple[tuple[tuple[type[psycopg.Error], ...], type[PywheelError], str], ...]] = (
-    (
-        (errors.UniqueViolation, errors.SerializationFailure, errors.DeadlockDetected),
-        Conflict,
-        "others changed the same all the time: try again",
-    ),
-    (
-        (errors.InvalidPassword, errors.InvalidAuthorizationSpecification),
-        NotAStore,
-        "give the right user and password, in the address or in PGPASSWORD",
-    ),
-    ((errors.InvalidCatalogName,), NotAStore, "create the database, or give another"),
-    ((errors.InsufficientPrivilege,), StoreReadOnly, "grant what docs/stores-postgres.md lists"),
-    ((errors.ReadOnlySqlTransaction,), StoreReadOnly, "this is a replica, or read-only: give the primary's address"),
-    ((errors.DiskFull, errors.OutOfMemory), StoreFull, "make room on the server"),
-    ((errors.TooManyConnections, errors.QueryCanceled, errors.LockNotAvailable), StoreBusy, "try again"),
-    ((errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidSchemaName), NotAStore, "run `pywheel migrate`"),
-    ((errors.ProgramLimitExceeded, psycopg.DataError), BadJob, "the server does not take it"),
-)
-_REFUSED: Final = ("authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry")
-
-
-def ours(error: psycopg.Error, said: str, shown: str) -> PywheelError:
-    """Return the error of ours that says what a server's says, and what to do."""
-    said = said or type(error).__name__
-    for kinds, kind, todo in _SAYINGS:
-        if isinstance(error, kinds):
-            return kind(f"{shown}: {said}: {todo}")
-    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        if any(part in said for part in _REFUSED):
-            return NotAStore(f"{shown}: {said}")
-        return StoreAway(f"{shown}: {said}: is the server up, and the address right?")
-    return StoreError(f"{shown}: {said}")

@@ -6,7 +6,7 @@ from typing import Final
 
 from psycopg import errors
 
-from ..._errors import NotAStore, StoreTooNew
+from ..._errors import NotAStore, StoreReadOnly, StoreTooNew
 from .connection import Timed
 from .statements import migrations
 
@@ -16,7 +16,9 @@ _LOCK: Final = 0x70797768  # of the database, while tables are made
 
 
 def script(schema: str | None, prefix: str, version: int = 0) -> str:
-    """Return the statements that lead from a version to the newest, for a DBA to run in one transaction."""
+    """Return the statements that lead from a version to the newest, for a DBA to run in one transaction; "" if none."""
+    if version >= len(migrations(schema, prefix)):
+        return ""
     lines = ["BEGIN;"]
     if schema is not None and version == 0:
         lines.append(f'CREATE SCHEMA IF NOT EXISTS "{schema}";')
@@ -46,12 +48,18 @@ def upgrade(connection: Timed, schema: str | None, prefix: str, shown: str, *, c
         return
     if not found and not create:
         raise NotAStore(f"there is no store at {shown}: put a job first, or run `pywheel migrate`")
-    with connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-        found = version_of_locked(connection, schema, prefix)
-        if found < newest:
-            body = script(schema, prefix, found).strip()
-            connection.execute(body.removeprefix("BEGIN;").removesuffix("COMMIT;").encode())
+    try:
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+            found = version_of_locked(connection, schema, prefix)
+            if found < newest:
+                body = script(schema, prefix, found).strip()
+                connection.execute(body.removeprefix("BEGIN;").removesuffix("COMMIT;").encode())
+    except errors.InsufficientPrivilege as error:
+        raise StoreReadOnly(
+            f"{shown}: {error.diag.message_primary}: its tables are of version {found}, {newest} is needed: have "
+            "somebody who may run what `pywheel migrate --sql` prints"
+        ) from error
 
 
 def version_of_locked(connection: Timed, schema: str | None, prefix: str) -> int:

@@ -1,7 +1,11 @@
-"""Wake-ups by LISTEN and NOTIFY: a session of each worker listens on a channel of its own."""
+"""Wake-ups by LISTEN and NOTIFY: a session of each worker listens on a channel of its own.
+
+Behind a pooler no session is a worker's own. Then (``notify=off``) hints are rows, and workers look for them.
+"""
 
 from __future__ import annotations
 
+import select
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import contextmanager, suppress
@@ -19,9 +23,11 @@ if TYPE_CHECKING:
 
     from .store import PostgresStore
 
-__all__ = ["PostgresNotifier", "channel"]
+__all__ = ["LookingNotifier", "PostgresNotifier", "channel"]
 
 _OVERDUE: Final = 1_000  # ms
+_NEAR: Final = 2.0  # seconds for which more is expected after a hint, or before a job is due
+_LOOKS: Final = (0.02, 1.0)  # seconds between looks for hints: while something is near, and at most
 
 
 def channel(tables: str, worker: str) -> str:
@@ -37,7 +43,7 @@ class PostgresNotifier(RelationalNotifier):
         self._store = store
         self._sql = store._sql
         self._session: Timed | None = None
-        self._listens = 0  # the process of the server behind the session
+        self._listens: int | None = 0  # the process of the server behind the session; None: no matter
 
     @contextmanager
     def _use(self) -> Iterator[Timed]:
@@ -63,7 +69,9 @@ class PostgresNotifier(RelationalNotifier):
         return connection
 
     def _told(self, notify: psycopg.Notify) -> None:
-        payload = notify.payload
+        self._hear(notify.payload)
+
+    def _hear(self, payload: str) -> None:
         self.heard(None if payload == "!" else map(int, payload.split(",")) if payload else ())
 
     def _run(self, connection: Timed, name: str, **values: Any) -> list[Any]:
@@ -74,40 +82,46 @@ class PostgresNotifier(RelationalNotifier):
     def _enter(self) -> int:
         with self._use() as connection:
             connection.execute(self._sql["worker_remove"], {"name": self.worker})
-            [(stirred,)] = self._run(connection, "worker_add", listens=True)
-            self._listens = connection.info.backend_pid
+            [(stirred,)] = self._run(connection, "worker_add", listens=self._listens is not None)
+            if self._listens is not None:
+                self._listens = connection.info.backend_pid
             return int(stirred)
 
     def _write(self, *, beat: int | None = None, horizon: int | None = None, stopped: int | None = None) -> bool:
         values: dict[str, Any] = {"now": self._store.now, "name": self.worker}
         with self._use() as connection:
-            entered = self._listens == connection.info.backend_pid  # else the row tells others of a session that broke
-            sent = time.monotonic()
-            with connection.pipeline():
-                if beat is not None:
-                    row = connection.execute(self._sql["beat"], {**values, "behind": beat})
-                    roster = connection.execute(self._sql["roster"], values)
-                    overdue = self._ask_overdue(connection) if beat == 0 else None
-                elif horizon is not None:
-                    row = connection.execute(self._sql["publish"], {**values, "horizon": horizon})
-                else:
-                    row = connection.execute(self._sql["quiet"], {**values, "stirred": stopped})
-            received = time.monotonic()
+            entered = self._listens in (
+                None,
+                connection.info.backend_pid,
+            )  # else the row tells others of a session that broke
             if beat is not None:
-                rows = roster.fetchall()
-                self._presence.take([row[:7] for row in rows])
-                if rows:
-                    self._store._heard(rows[0][7], sent, received)
-                if overdue is not None and overdue.fetchall()[0][0]:
-                    self.heard(None)
+                return self._beat(connection, beat) and entered
+            if horizon is not None:
+                row = connection.execute(self._sql["publish"], {**values, "horizon": horizon})
+            else:
+                row = connection.execute(self._sql["quiet"], {**values, "stirred": stopped})
             return row.rowcount == 1 and entered
 
-    def _ask_overdue(self, connection: Timed) -> Any:
-        """Ask whether jobs here are overdue, though this worker keeps up: whoever put them died before it told of them."""
+    def _beat(self, connection: Timed, behind: int) -> bool:
+        """Write the beat, and take in what the answer says of all that a worker asks now and then."""
+        topics = self._topics() if behind == 0 else ()
+        sent = time.monotonic()
+        rows = self._run(connection, "beat", behind=behind, topics=numbers(topics), late=_OVERDUE)
+        received = time.monotonic()
+        self._presence.take([row[:7] for row in rows])
+        if not rows:
+            return False
+        now, found, lease, overdue = rows[0][7:]
+        self._store._heard(now, sent, received)
+        self._store._lease_read(lease, sent)
+        if overdue:  # though this worker keeps up: whoever put it died before it told of it
+            self.heard(None)
+        return bool(found)
+
+    def _topics(self) -> list[int]:
+        """Return the numbers of the topics that this worker handles."""
         mine = next((seen.topics for seen in self._presence.known if seen.worker == self.worker), None) or ()
-        topics = [number for topic in mine if (number := self._store._topics.number(topic)) is not None]
-        values = {"now": self._store.now, "topics": numbers(topics), "late": _OVERDUE}
-        return connection.execute(self._sql["overdue"], values)
+        return [number for topic in mine if (number := self._store._topics.number(topic)) is not None]
 
     def _leave(self) -> None:
         with suppress(StoreError), self._use() as connection:
@@ -137,3 +151,40 @@ class PostgresNotifier(RelationalNotifier):
                     self._told(psycopg.Notify(notify.relname.decode(), notify.extra.decode(), notify.be_pid))
         except (psycopg.Error, OSError, ValueError):  # it broke, or was closed meanwhile: the next beat makes it anew
             connection.close()
+
+
+class LookingNotifier(PostgresNotifier):
+    """One that looks for hints in a table: often while something is near, or came of late; else once a second."""
+
+    def __init__(self, store: PostgresStore, name: str) -> None:
+        super().__init__(store, name)
+        self._listens = None
+        self._look = _LOOKS[0]
+        self._came = 0.0  # when a hint came last
+
+    def _connect(self) -> Timed:
+        self._session = self._store._connect(time.monotonic() + self._store._seconds)
+        self._reload = self._rung = True
+        return self._session
+
+    def _listen(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        near = seconds < _NEAR
+        while (now := time.monotonic()) < until:
+            near = near or now - self._came < _NEAR
+            self._look = _LOOKS[0] if near else min(2 * self._look, _LOOKS[1])
+            woken, _, _ = select.select([self._ears], [], [], min(self._look, until - now))
+            if woken or self._take():
+                return
+
+    def _take(self) -> bool:
+        """Take in the hints that are there; return whether there were any."""
+        try:
+            with self._use() as connection:
+                hints = self._run(connection, "take_hints")
+        except StoreError:  # the next beat says so
+            return True
+        for (payload,) in hints:
+            self._hear(payload)
+            self._came = time.monotonic()
+        return bool(hints)

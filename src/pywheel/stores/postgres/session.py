@@ -14,7 +14,7 @@ from ..._errors import StoreAway, StoreError
 from ...jobs.commands import NONCES_KEPT
 from ..relational.changes import Changes
 from ..relational.part import Place
-from ..relational.session import Answer, Asked, Session
+from ..relational.session import Answer, Asked, Session, Unknown
 from .arrays import columns, flags, numbers
 from .connection import Timed
 
@@ -33,8 +33,11 @@ class Writing(Protocol):
     def translated(self) -> AbstractContextManager[None]:
         """Raise what PostgreSQL says as one of our errors."""
 
-    def status(self, transaction: str, until: float) -> str | None:
-        """Return what became of a transaction whose connection broke."""
+    def status(self, transaction: str, born: str, until: float) -> str | None:
+        """Return what became of a transaction whose connection broke; "restarted" if the server is a later one."""
+
+    def is_there(self, id: int, until: float) -> bool:
+        """Return whether there is a job."""
 
     def known_topics(self, names: Sequence[str] | None) -> Mapping[str, int]:
         """Return the numbers of topics that are committed, of all for None."""
@@ -49,7 +52,7 @@ class PostgresSession(Session):
         self._now = now
         self._until = until
         self._connection: Timed | None = None
-        self._id = ""
+        self._id = self._born = ""  # of the transaction, and since when the server has been up
 
     def begin(self, asked: Asked) -> Answer:
         """Begin, and read and lock what is asked for."""
@@ -89,7 +92,7 @@ class PostgresSession(Session):
             finished += [run("lock_old", **purged._asdict()) for purged in asked.purged]
         now = self._now or 0
         if begin:
-            [(now, self._id)] = moment.fetchall()
+            [(now, self._id, self._born)] = moment.fetchall()
         return Answer(
             now,
             _all([topics]),
@@ -141,7 +144,7 @@ class PostgresSession(Session):
                 rows = seen.fetchall()
         except StoreAway as error:
             self.abandon()
-            if not self._happened():
+            if not self._happened(changes):
                 raise StoreAway(f"{error}; nothing of it was stored") from error
         self._connection = None
         return rows
@@ -172,14 +175,18 @@ class PostgresSession(Session):
         for worker, topics in changes.announced.items():
             self._run("announce", worker=worker, topics=_json(topics))
 
-    def _happened(self) -> bool:
-        """Whether the commit, in which the connection broke, took place. StoreAway if that cannot be learned."""
+    def _happened(self, changes: Changes) -> bool:
+        """Whether the commit, in which the connection broke, took place. Unknown if that cannot be learned."""
         while True:
-            status = self._store.status(self._id, self._until)
+            status = self._store.status(self._id, self._born, self._until)
+            if status == "restarted":
+                if changes.new_jobs:  # nobody else has their ids
+                    return self._store.is_there(changes.new_jobs[0][0], self._until)
+                raise Unknown("the server broke down in a commit, and whether it happened is not known")
             if status != "in progress":
                 return status == "committed"
             if time.monotonic() >= self._until:
-                raise StoreAway("the connection broke in a commit, and whether it happened is not known yet")
+                raise Unknown("the connection broke in a commit, and whether it happened is not known yet")
             time.sleep(_LOOK)
 
     def abandon(self) -> None:

@@ -3,42 +3,40 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import Any, Final, NoReturn
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Final, NoReturn, TypeVar
 
 import psycopg
 
 from ..._errors import StoreAway, StoreError
 from ...clock import Clock
-from ...jobs.checks import an_id
-from ...jobs.commands import Ref
-from ...jobs.job import Attempt, Counts, Due, Job, NewJob, State, Topic
+from ...jobs.job import NewJob
 from ..address import Address, flag, identifier, seconds
-from ..checks import clamped, in_range
-from ..contract import Filter, Span
-from ..relational import reading
+from ..outage import Outage
 from ..relational.changes import headers_text
 from ..relational.connections import Connections, leave_alone
 from ..relational.notifier import RelationalNotifier
-from ..relational.part import FINISHED
 from ..relational.presence import WorkerQueries
 from ..relational.session import Session
-from ..relational.store import RelationalStore
 from ..within import driver_connection
 from . import migrate
 from .arrays import numbers
-from .connection import Timed, connect, translated
-from .notifier import PostgresNotifier, channel
+from .connection import Timed, connect
+from .notifier import LookingNotifier, PostgresNotifier
+from .queries import PostgresQueries
+from .sayings import translated
 from .session import PostgresSession
 from .session_within import SessionWithin
 from .statements import statements
+from .workers import PostgresWorkers
 
 __all__ = ["PostgresStore"]
 
+_R = TypeVar("_R")
+
 _SECONDS: Final = 10.0
 _MOST: Final = 8  # connections, beside one for each worker
-_PAYLOAD: Final = 7_000  # bytes; the server takes 8 000
 _DRIVER: Final = (
     "host hostaddr port dbname user password passfile connect_timeout application_name service options client_encoding "
     "sslmode sslrootcert sslcert sslkey sslcrl sslpassword sslnegotiation channel_binding require_auth gssencmode "
@@ -47,7 +45,7 @@ _DRIVER: Final = (
 ).split()
 
 
-class PostgresStore(RelationalStore):
+class PostgresStore(PostgresQueries):
     """Jobs in tables of one schema of a PostgreSQL database, 13 or later.
 
     What was applied survives what PostgreSQL's commits survive: with `synchronous_commit` on, as it is unless somebody
@@ -56,30 +54,50 @@ class PostgresStore(RelationalStore):
     schema      where the tables are; it is made if it is missing. Default: the user's own, mostly ``public``
     prefix      how their names begin; default ``pywheel_``
     timeout     seconds after which an answer is not waited for any longer; default 10
-    prepare     ``off`` behind pgbouncer before 1.22 in transaction mode
+    prepare     ``off``: no prepared statements; behind a pooler that is noticed there are none
+    notify      ``off``: workers look for hints, up to fifty times a second, where they cannot listen: behind a pooler
     """
 
     address: Address
 
     def __init__(self, address: Address, *, clock: Clock | None = None, create: bool = True) -> None:
-        known, passed = address.split(
-            {"schema": identifier, "prefix": identifier, "timeout": seconds, "prepare": flag}, _DRIVER
-        )
-        self.shown = address.shown
-        self.address = address
-        self._passed = passed
-        self._prepare = known.get("prepare", True)
-        self._schema: str | None = known.get("schema")
-        self._prefix: str = known.get("prefix", "pywheel_")
-        self._tables = self._prefix if self._schema is None else f'"{self._schema}".{self._prefix}'
-        self._sql = statements(self._tables)
-        limit = known.get("timeout", _SECONDS)
-        self._writer: Timed | None = None
-        self._connections: Connections[Timed] = Connections(self._connect, _MOST, limit)
+        limit = self._configure(address)
         super().__init__(address.shown, clock, limit)
         with self._use() as connection:
             migrate.upgrade(connection, self._schema, self._prefix, self.shown, create=create)
         self._hear()
+
+    def _configure(self, address: Address) -> float:
+        """Take in what the address says; return the time limit in seconds."""
+        known, passed = address.split(
+            {"schema": identifier, "prefix": identifier, "timeout": seconds, "prepare": flag, "notify": flag}, _DRIVER
+        )
+        self.shown = address.shown
+        self.address = address
+        self._outage = Outage(address.shown)
+        self._passed = passed
+        self._prepare = known.get("prepare", True)
+        self._notify = known.get("notify", True)
+        self._schema: str | None = known.get("schema")
+        self._prefix: str = known.get("prefix", "pywheel_")
+        self._tables = self._prefix if self._schema is None else f'"{self._schema}".{self._prefix}'
+        self._sql = statements(self._tables)
+        limit: float = known.get("timeout", _SECONDS)
+        self._writer: Timed | None = None
+        self._connections: Connections[Timed] = Connections(self._connect, _MOST, limit)
+        return limit
+
+    @classmethod
+    def migration(cls, address: Address) -> str:
+        """Return the statements that make the tables, or bring them up to date; "" if they are."""
+        store = cls.__new__(cls)
+        store._configure(address)
+        try:
+            with store._use() as connection:
+                version = migrate.version_of(connection, store._schema, store._prefix)
+        finally:
+            store._connections.close()
+        return migrate.script(store._schema, store._prefix, version)
 
     # ---- connections ------------------------------------------------------------------------------------------------
 
@@ -107,18 +125,24 @@ class PostgresStore(RelationalStore):
         with self.translated(), self._connections.use(until) as connection:
             yield connection
 
-    def translated(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def translated(self) -> Iterator[None]:
         """Raise what PostgreSQL says as one of our errors."""
-        return translated(self.address.hide, self.shown)
+        with self._outage.noted(), translated(self.address.hide, self.shown):
+            yield
 
     def _read(self, name: str, values: Mapping[str, Any], until: float | None = None) -> list[Any]:
         """Return the rows of a statement; once more if a connection was found closed."""
+        values = {"now": self.now, **values}
+        return self._reading(lambda connection: connection.execute(self._sql[name], values).fetchall(), until)
+
+    def _reading(self, read: Callable[[Timed], _R], until: float | None = None) -> _R:
         self._open()
         until = until or time.monotonic() + self._seconds
         for attempt in (1, 2):
             try:
                 with self._use(until) as connection:
-                    return connection.execute(self._sql[name], {"now": self.now, **values}).fetchall()
+                    return read(connection)
             except StoreAway:
                 self._connections.drop_idle()
                 if attempt == 2 or time.monotonic() >= until:
@@ -157,13 +181,17 @@ class PostgresStore(RelationalStore):
         connection.until = until
         return connection
 
-    def status(self, transaction: str, until: float) -> str | None:
-        """Return what became of a transaction whose connection broke."""
+    def status(self, transaction: str, born: str, until: float) -> str | None:
+        """Return what became of a transaction of a server that was started then, whose connection broke."""
         try:
-            [(status,)] = self._read("status", {"id": transaction}, until)
+            [(status,)] = self._read("status", {"id": transaction, "born": born}, until)
         except StoreAway:
             return "in progress"
         return None if status is None else str(status)
+
+    def is_there(self, id: int, until: float) -> bool:
+        """Return whether there is a job."""
+        return bool(self._read("present", {"ids": numbers([id])}, until))
 
     def _put_direct(
         self, jobs: Sequence[NewJob], ids: Sequence[int], near: int, until: float
@@ -257,118 +285,13 @@ class PostgresStore(RelationalStore):
     def _separate(self, error: BaseException) -> bool:
         return isinstance(error, Exception) and not isinstance(error, StoreError)
 
-    # ---- reading ----------------------------------------------------------------------------------------------------
-
-    def _moment(self) -> int:
-        return self.clock.wall()
-
-    def _names(self, rows: Sequence[Sequence[Any]]) -> Mapping[int, str]:
-        """Return the names of topics by number, those of the rows among them."""
-        if any(row[1] not in self._topics.names for row in rows):
-            self._topics.learn({name: number for number, name in self._read("all_topics", {})})
-        return self._topics.names
-
-    def known_topics(self, names: Sequence[str] | None) -> Mapping[str, int]:
-        """Return the numbers of topics that are committed, of all for None."""
-        name = "all_topics" if names is None else "topics_of"
-        return {row[1]: row[0] for row in self._read(name, {"names": None if names is None else list(names)})}
-
-    def _number(self, topic: str) -> int | None:
-        if self._topics.number(topic) is None:
-            self._topics.learn({name: number for number, name, _ in self._read("topics_of", {"names": [topic]})})
-        return self._topics.number(topic)
-
-    def get(self, ref: Ref) -> Job | None:
-        """Return a job, or None."""
-        if isinstance(ref, int):
-            rows = self._read("look_ids_given", {"ids": numbers([ref])}) if in_range(ref) else []
-        else:
-            topic = self._number(ref[0])
-            rows = [] if topic is None else self._read("look_ids_named", {"topic": topic, "key": ref[1]})
-        return reading.found(rows, self._names(rows), self._moment(), ref)
-
-    def jobs(self, filter: Filter, after: int, limit: int) -> list[Job]:
-        """Return jobs by id."""
-        topic = None if filter.topic is None else self._number(filter.topic)
-        if topic is None and filter.topic is not None:
-            self._open()
-            return []
-        values = {"topic": topic, "key": filter.key}
-
-        def page(state: State | None, after: int, size: int) -> list[Job]:
-            now = self._moment()
-            number = -1 if state not in FINISHED else FINISHED.index(state)
-            span = {**values, "state": number, "after": after, "limit": size, "now": now}
-            rows = self._read(f"look_ids_{_kind(filter, topic)}", span)
-            return reading.records(rows, self._names(rows), now)
-
-        return reading.listed(page, filter, after, limit)
-
-    def counts(self) -> dict[str, Counts]:
-        """Return the counts of each topic."""
-        now = self._moment()
-        return reading.counted(self._read("counts", {"now": now}), now)
-
-    def topics(self) -> list[Topic]:
-        """Return all topics, by name."""
-        return [Topic(name, paused) for name, paused in self._read("topics", {})]
-
-    def history(self, id: int) -> list[Attempt]:
-        """Return what was tried with a job."""
-        if not in_range(an_id(id)):
-            self._open()
-            return []
-        with self._use() as connection, connection.transaction():
-            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            rows = connection.execute(self._sql["look_ids_given"], {"ids": numbers([id])}).fetchall()
-            earlier = connection.execute(self._sql["history"], {"id": id}).fetchall()
-        return reading.attempts(rows, self._names(rows), self._moment(), earlier)
-
-    def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
-        """Return delayed jobs, span by span, by (due, id)."""
-        asked = [(number, span) for span in spans if (number := self._number(span.topic)) is not None]
-        if not asked:
-            self._open()
-            return []
-        rows = self._read(
-            "windows",
-            {
-                "topics": numbers(number for number, _ in asked),
-                "shards": numbers(span.shards for _, span in asked),
-                "dues": numbers(clamped(span.after[0]) for _, span in asked),
-                "ids": numbers(clamped(span.after[1]) for _, span in asked),
-                "untils": numbers(clamped(span.until) for _, span in asked),
-                "limit": min(max(clamped(limit), 0), 2**31),
-            },
-        )
-        return [Due(due, id, asked[place - 1][1].topic) for due, id, place in rows]
-
-    def first_dues(self, spans: Sequence[Span]) -> list[int | None]:
-        """Return the earliest due time beyond each span."""
-        asked = [self._number(span.topic) for span in spans]
-        found = numbers(-1 if number is None else number for number in asked)
-        rows = self._read(
-            "first_dues",
-            {
-                "topics": found,
-                "shards": numbers(span.shards for span in spans),
-                "untils": numbers(clamped(span.until) for span in spans),
-            },
-        )
-        lost = self._read("lost", {"now": self._moment(), "topics": found})
-        return reading.with_lost([due for _, due in sorted(rows)], spans, asked, lost)
-
-    def _read_lease(self) -> int | None:
-        [(lease,)] = self._read("next_lease", {})
-        return None if lease is None else int(lease)
-
     # ---- workers ----------------------------------------------------------------------------------------------------
 
     def _workers(self) -> WorkerQueries:
-        return _Workers(self)
+        return PostgresWorkers(self)
 
     def _new_notifier(self, name: str) -> RelationalNotifier:
-        return PostgresNotifier(self, name)
+        return (PostgresNotifier if self._notify else LookingNotifier)(self, name)
 
     def _due_now(self, ids: Sequence[int]) -> list[tuple[int, int, str]]:
         rows = [(due, topic, id) for due, id, topic in self._read("due_now", {"ids": numbers(ids)})]
@@ -389,64 +312,3 @@ class PostgresStore(RelationalStore):
         leave_alone(self._writer)
         self._writer = None
         self._connections.after_fork()
-
-
-class _Workers(WorkerQueries):
-    """What PostgreSQL does for the workers."""
-
-    def __init__(self, store: PostgresStore) -> None:
-        self._store = store
-
-    def roster(self) -> list[Sequence[Any]]:
-        """Return the rows of all workers."""
-        return [row[:7] for row in self._store._read("roster", {})]
-
-    def pause_of(self, topic: str) -> tuple[bool, int] | None:
-        """Return whether a topic is paused, and since which number."""
-        rows = self._store._read("pause_of", {"topic": topic})
-        return (bool(rows[0][0]), int(rows[0][1])) if rows else None
-
-    def forget(self, age: int) -> None:
-        """Delete the rows of workers that are gone."""
-        with self._store._use() as connection:
-            connection.execute(self._store._sql["forget_workers"], {"age": age, "now": self._store.now})
-
-    def ring(self, hints: dict[str, set[int] | None]) -> None:
-        """Notify workers."""
-        channels, payloads = [], []
-        for worker, ids in hints.items():
-            for payload in _payloads(ids):
-                channels.append(channel(self._store._tables, worker))
-                payloads.append(payload)
-        self._store._read("notify", {"channels": channels, "payloads": payloads})
-
-
-def _payloads(ids: set[int] | None) -> Iterator[str]:
-    """Yield what a worker is told: ids, as many as fit; "!" for all; "" for who is there."""
-    if ids is None:
-        yield "!"
-        return
-    some: list[str] = []
-    size = 0
-    for id in sorted(ids):
-        text = str(id)
-        if size + len(text) > _PAYLOAD:
-            yield ",".join(some)
-            some, size = [], 0
-        some.append(text)
-        size += len(text) + 1
-    yield ",".join(some)
-
-
-def _kind(filter: Filter, topic: int | None) -> str:
-    """Return which list of ids a filter needs."""
-    if filter.key is not None:
-        return "of_key"
-    match filter.state:
-        case None:
-            return "all" if topic is None else "of_topic"
-        case State.DELAYED:
-            return "delayed"
-        case State.RUNNING:
-            return "running"
-    return "finished"

@@ -184,9 +184,7 @@ class RedisNotifier(Notifier):
         """Return when rung or woken, or after so many seconds."""
         if self._over():
             return False
-        rung = self._hear(0)
-        if not rung:
-            rung = self._hear(0 if self._rung or self._reload else max(seconds, 0))
+        rung = self._hear(0 if self._rung or self._reload else max(seconds, 0))
         self._waker.drain()
         rung |= self._rung
         self._rung = False
@@ -221,6 +219,7 @@ class RedisNotifier(Notifier):
         ear = self._store.server.fresh()
         try:
             ear.subscribe(self._bell(self._name), self._store.server.prefix + b":bell")
+            self._rung |= bool(ear.heard())  # what came along with the answer a selector does not see
         except BaseException:
             ear.close()
             raise

@@ -6,20 +6,13 @@ import os
 from typing import Any, Final, NamedTuple
 
 from ..._errors import NotAStore
-from ..address import Address, Host, flag, seconds
+from ..address import Address, Host, flag, identifier, seconds
 from ..outage import Outage
 
 __all__ = ["Place", "place"]
 
 _SECONDS: Final = 5.0
 _PORT: Final = 6379
-_LONGEST: Final = 200  # bytes of a prefix: it is part of every key
-
-
-def _prefix(text: str) -> str:
-    if not text or len(text.encode()) > _LONGEST or set(text) & set("{}"):
-        raise ValueError(f"a text of up to {_LONGEST} bytes without braces")
-    return text
 
 
 def _number(text: str) -> int:
@@ -29,7 +22,7 @@ def _number(text: str) -> int:
 
 
 _OURS: Final = {
-    "prefix": _prefix,
+    "prefix": identifier,
     "timeout": seconds,
     "db": _number,
     "ssl_check_hostname": flag,

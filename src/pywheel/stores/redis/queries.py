@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["counts", "first_dues", "get", "history", "jobs", "topics", "windows"]
 
 _PAGE: Final = 500  # jobs asked for at once
-_LOOKED: Final = 20_000  # places of a window that one script looks at
+_LOOKED: Final = 10_000  # places of a window that one script looks at
 
 
 def _time(store: RedisStore, answer: Sequence[int]) -> int:

@@ -64,9 +64,7 @@ class RedisStore(Store):
         self._group_commit = GroupCommit(self._transact, _separate, 2 * found.timeout)
         self.server = Server(found, self._met)
         try:
-            connection = self.server.fresh()
-            self.durability = self.server.durability(connection)
-            self.server.give(connection)
+            self.server.give(self.server.fresh())
         except BaseException:
             self.server.close()
             raise
@@ -83,6 +81,7 @@ class RedisStore(Store):
 
     def _met(self, connection: Connection, run_id: str) -> None:
         """Open the store on a server that was not met before, or that was started anew."""
+        self.durability = self.server.durability(connection)
         may = b"1" if self._create else b"0"
         found = connection.run(OPEN, self.server.prefix, 4, encoded((b"", _FORMAT, may, run_id.encode())))[1]
         server = self.server.place.server
@@ -93,7 +92,7 @@ class RedisStore(Store):
             raise NotAStore(f"{server} has other data under this prefix: give another one, ?prefix=name")
         if found != _FORMAT:
             raise StoreTooNew(f"the store at {server} is of a newer version of pywheel: upgrade pywheel")
-        self._create = True
+        self._create = True  # should all be lost, it begins anew
         self._asked = (-_REMEMBERED, 0)
         self._lease = (-_KNOWN, None)
         self.presence.renewed()
@@ -175,21 +174,21 @@ class RedisStore(Store):
         StoreAway if nothing was sent, or if it is not known by the time limit what became of it.
         """
         limit = min(time.monotonic() + self._limit, until)
-        doubt: StoreAway | None = None
+        in_doubt = False
         while True:
             try:
-                connection, _ = self.server.take()
+                connection, kept = self.server.take()
             except StoreAway as error:
-                if doubt is None:
+                if not in_doubt:
                     raise
                 self._wait_in_doubt(error, limit)
                 continue
+            sent = time.monotonic()
             try:
-                sent = time.monotonic()
                 answer = connection.run(*asked)
             except StoreAway as error:
-                doubt = error
-                if time.monotonic() >= limit:
+                in_doubt = True
+                if not kept or sent >= limit:
                     self._wait_in_doubt(error, limit)
                 continue
             finally:

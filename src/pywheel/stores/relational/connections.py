@@ -55,7 +55,7 @@ class Connections(Generic[C]):
         """Give a connection, an idle one or a new one. StoreBusy if none becomes free in time; StoreAway."""
         until = until or time.monotonic() + self._seconds
         try:
-            place = self._places.get(timeout=max(until - time.monotonic(), 0))  # noqa: F841  (given back by its end)
+            place = self._places.get(timeout=max(until - time.monotonic(), 0))
         except Empty:
             raise StoreBusy(f"all {self._most} connections were busy for {self._seconds:g} s: try again") from None
         connection: C | None = None
@@ -67,13 +67,15 @@ class Connections(Generic[C]):
         finally:
             if connection is not None:
                 self._put_back(connection, whole=whole)
+            place.leave()
 
     def _take(self, until: float) -> C:
         if self.closed:
             raise StoreClosed(CLOSED)
-        try:
+        connection: C | None = None
+        with suppress(IndexError):
             connection = self._idle.pop()
-        except IndexError:
+        if connection is None:
             connection = self._connect(until)
         connection.until = until
         self._out.add(connection)
@@ -108,15 +110,19 @@ class Connections(Generic[C]):
 
 
 class _Place:
-    """The right to use a connection. Whoever drops it, by whatever way it ends, leaves one to the next."""
+    """The right to use a connection. It goes to the next by `leave`, or, if an interrupt prevented that, by its end."""
 
     def __init__(self, places: SimpleQueue[_Place]) -> None:
-        self._places = weakref.ref(places)
+        self._places: weakref.ref[SimpleQueue[_Place]] | None = weakref.ref(places)
 
-    def __del__(self) -> None:
-        places = self._places()
+    def leave(self) -> None:
+        """Leave it to the next."""
+        places = None if self._places is None else self._places()
         if places is not None:
-            places.put(_Place(places))
+            places.put(_Place(places))  # an interrupt after this makes one place too many: better than one too few
+            self._places = None
+
+    __del__ = leave
 
 
 def leave_alone(thing: object) -> None:

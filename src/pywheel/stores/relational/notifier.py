@@ -10,7 +10,7 @@ from contextlib import suppress
 from secrets import token_hex
 from typing import Final
 
-from ..._errors import StoreClosed, StoreError
+from ..._errors import StoreAway, StoreClosed, StoreError
 from ...jobs.job import Due, shard_of
 from ..notifier import Hints, Member, Notifier
 from ..ownership import owners
@@ -85,7 +85,10 @@ class RelationalNotifier(Notifier):
 
     def begin(self) -> None:
         """Be there, from now on."""
-        self._read = self._enter()
+        try:
+            self._read = self._enter()
+        except StoreAway:  # an idle connection had been closed, or this one was in the middle
+            self._read = self._enter()
         self._reload = self._rung = False  # there is nothing before the beginning
         with self._presence.lock:
             self._presence.local[self.worker] = self

@@ -11,7 +11,7 @@ import json
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -48,10 +48,11 @@ class Seen(NamedTuple):
     gone: bool  # its session has ended
 
     @classmethod
-    def of(cls, row: Sequence[Any]) -> Seen:
-        """Return it from a row: worker, topics, beat, horizon, behind, stopped, gone."""
+    def of(cls, row: Sequence[Any], known: Collection[str] = ()) -> Seen:
+        """Return it from a row of the fields. Where `gone` is None, it is if it was `known` to be."""
         worker, topics, beat, horizon, behind, stopped, gone = row
-        return cls(worker, None if topics is None else _names(topics), beat, horizon, behind, stopped, bool(gone))
+        gone = worker in known if gone is None else bool(gone)
+        return cls(worker, None if topics is None else _names(topics), beat, horizon, behind, stopped, gone)
 
 
 @lru_cache(maxsize=1_024)
@@ -112,7 +113,8 @@ class Presence:
 
     def take(self, rows: Iterable[Sequence[Any]]) -> None:
         """Take in the rows of all workers, just read."""
-        self._roster = [Seen.of(row) for row in rows]
+        gone = {seen.worker for seen in self._roster if seen.gone}
+        self._roster = [Seen.of(row, gone) for row in rows]
 
     def silent(self, seen: Seen) -> float:
         """Return for how many seconds a worker has not shown that it works; 60 if its process has ended."""

@@ -6,14 +6,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..._errors import StoreBusy
+from ..._errors import StoreAway, StoreBusy
 from .changes import Changes
 
-__all__ = ["Answer", "Asked", "Conflict", "Purged", "Session"]
+__all__ = ["Answer", "Asked", "Conflict", "Purged", "Session", "Unknown"]
 
 
 class Conflict(StoreBusy):
     """Another transaction came first: begin anew, and see what it has done."""
+
+
+class Unknown(StoreAway):
+    """The connection broke in the commit, and whether it happened is not known."""
 
 
 class Purged(NamedTuple):

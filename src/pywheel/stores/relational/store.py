@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from ..._errors import StoreBusy, StoreClosed, StoreError
+from ..._errors import StoreAway, StoreBusy, StoreClosed, StoreError
 from ...clock import Clock
 from ...jobs.commands import Command, Expire, Put
 from ...jobs.job import NewJob
@@ -27,16 +27,15 @@ from .ids import Ids
 from .notifier import RelationalNotifier
 from .part import Told
 from .presence import Presence, WorkerQueries
-from .session import Conflict, Session
+from .session import Conflict, Session, Unknown
 from .topics import Topics
 from .transaction import Done, transact
 
 __all__ = ["RelationalStore"]
 
-_NEVER: Final = 2**62
 _TRIES: Final = 12
 _FOLD: Final = 500  # rows of counts after which they are summed up
-_LEASES: Final = 1.0  # seconds that the next lease, as it was read, is good for: then others may have given some
+_LEASES: Final = 1.5  # seconds that the next lease, as it was read, is good for: then others may have given some
 _FAR: Final = 2_000  # ms by which the server's clock may be off what is known of it here
 
 
@@ -58,7 +57,7 @@ class RelationalStore(Store):
         self._closed = False
         self._counted = 0
         self._lease: tuple[float, int | None] | None = None  # when it was read, and what
-        self._given = _NEVER  # the earliest lease that this process gave since
+        self._given: list[tuple[float, int]] = []  # leases that this process gave, and when
         _STORES.add(self)
 
     # ---- what a database does ---------------------------------------------------------------------------------------
@@ -145,7 +144,8 @@ class RelationalStore(Store):
         return self._decide(commands, until, commit) if jobs is None else self._put(commands, jobs, until, commit)
 
     def _decide(self, commands: Sequence[Command[Any]], until: float, commit: Commit | None) -> list[Any]:
-        """Apply commands in a transaction of two trips."""
+        """Apply commands in a transaction of two trips. Once more if its connection broke, and it did not happen."""
+        broke = False
         for attempt in range(_TRIES):
             session = self._session(until)
             try:
@@ -155,6 +155,12 @@ class RelationalStore(Store):
                 if attempt + 1 == _TRIES or time.monotonic() >= until:
                     raise
                 time.sleep(0.002 * attempt)
+                continue
+            except StoreAway as error:
+                self._topics.forget()
+                if broke or isinstance(error, Unknown) or time.monotonic() >= until:
+                    raise
+                broke = True
                 continue
             except BaseException:
                 self._topics.forget()
@@ -207,9 +213,9 @@ class RelationalStore(Store):
         """Note the leases that a transaction gave, and what it found of all others."""
         for command, outcome in zip(commands, done.outcomes, strict=True):
             if type(command) is Expire:
-                self._lease, self._given = (time.monotonic(), outcome.next_lease), _NEVER
+                self._lease_read(outcome.next_lease, time.monotonic())
         if done.leases:
-            self._given = min(self._given, *done.leases)
+            self._given.append((time.monotonic(), min(done.leases)))
 
     def _direct(self, commands: Sequence[Command[Any]]) -> list[NewJob] | None:
         """Return the jobs if all that is asked for are puts that one statement can do: new ones, of known topics.
@@ -274,16 +280,21 @@ class RelationalStore(Store):
 
     # ---- workers ----------------------------------------------------------------------------------------------------
 
+    def _lease_read(self, lease: int | None, moment: float) -> None:
+        """Take in the earliest end of a lease, as it was at a monotonic time."""
+        self._lease = (moment, lease)
+        self._given = [given for given in self._given if given[0] >= moment]  # the others were there to be read
+
     def next_lease(self) -> int | None:
-        """Return when some lease may be over at the earliest, as it was read within the last second."""
+        """Return when some lease may be over at the earliest, as it was read lately."""
         self._open()
         moment = time.monotonic()
         if self._lease is None or moment - self._lease[0] > _LEASES:
-            self._given = _NEVER
-            self._lease = (moment, self._read_lease())
-        lease = self._lease[1]
-        first = min(self._given, _NEVER if lease is None else lease)
-        return None if first == _NEVER else first
+            self._lease_read(self._read_lease(), moment)
+        leases = [lease for _, lease in self._given]
+        if self._lease is not None and self._lease[1] is not None:
+            leases.append(self._lease[1])
+        return min(leases, default=None)
 
     def notifier(self, name: str) -> Notifier:
         """Return a new notifier."""

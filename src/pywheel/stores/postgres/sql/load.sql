@@ -1,5 +1,5 @@
 -- name: begin
-SELECT {now}, pg_current_xact_id()::text
+SELECT {now}, pg_current_xact_id()::text, pg_postmaster_start_time()::text
 
 -- name: topics_of
 SELECT id, name, paused FROM {p}topic WHERE name = ANY(%(names)s)

@@ -5,10 +5,23 @@ FROM (SELECT pg_backend_pid() AS me) b LEFT JOIN pg_stat_activity a ON a.pid = b
 RETURNING stopped
 
 -- name: worker_remove
-DELETE FROM {p}worker WHERE name = %(name)s
+WITH h AS (DELETE FROM {p}hint WHERE worker = %(name)s) DELETE FROM {p}worker WHERE name = %(name)s
 
+-- All that a worker asks once a second: who is there, when the next lease ends, and whether a job of these topics has been
+-- due for so long.
 -- name: beat
-UPDATE {p}worker SET beat = {now}, behind = %(behind)s WHERE name = %(name)s
+WITH mine AS (UPDATE {p}worker SET beat = {now}, behind = %(behind)s WHERE name = %(name)s RETURNING name)
+SELECT w.name, w.topics, w.beat, w.horizon, CASE w.name WHEN %(name)s THEN %(behind)s ELSE w.behind END, w.stopped,
+    w.pid IS NOT NULL AND NOT EXISTS (  -- when a session of another role began may be hidden
+        SELECT 1 FROM pg_stat_activity a
+        WHERE a.pid = w.pid AND coalesce(floor(extract(epoch FROM a.backend_start) * 1000) = w.began, true)
+    ),
+    {now}, (SELECT count(*) FROM mine), (SELECT min(lease) FROM {p}run),
+    EXISTS (
+        SELECT FROM unnest(%(topics)s::int[]) AS n (topic) JOIN {p}topic t ON t.id = n.topic AND NOT t.paused
+        CROSS JOIN LATERAL (SELECT FROM {p}due d WHERE d.topic = t.id AND d.due <= {now} - %(late)s::bigint LIMIT 1) d
+    )
+FROM {p}worker w ORDER BY w.name
 
 -- name: publish
 UPDATE {p}worker SET horizon = %(horizon)s WHERE name = %(name)s
@@ -24,32 +37,37 @@ SELECT w.name, w.topics, w.beat, w.horizon, w.behind, w.stopped,
     w.pid IS NOT NULL AND NOT EXISTS (  -- when a session of another role began may be hidden
         SELECT 1 FROM pg_stat_activity a
         WHERE a.pid = w.pid AND coalesce(floor(extract(epoch FROM a.backend_start) * 1000) = w.began, true)
-    ),
-    {now}
+    )
 FROM {p}worker w ORDER BY w.name
 
 -- name: near
-SELECT w.name, w.topics, w.beat, w.horizon, w.behind, w.stopped, false FROM {p}worker w
+SELECT w.name, w.topics, w.beat, w.horizon, w.behind, w.stopped, NULL FROM {p}worker w
 WHERE EXISTS (SELECT 1 FROM {p}worker f WHERE f.topics IS NOT NULL AND f.horizon >= %(due)s) ORDER BY w.name
 
 -- name: pause_of
 SELECT paused, stirred FROM {p}topic WHERE name = %(topic)s
 
 -- name: forget_workers
-DELETE FROM {p}worker WHERE beat < {now} - %(age)s
+WITH gone AS (DELETE FROM {p}worker WHERE beat < {now} - %(age)s RETURNING name)
+DELETE FROM {p}hint WHERE worker IN (SELECT name FROM gone)
 
+-- Those whose session is not their own look for rows.
 -- name: notify
-SELECT pg_notify(channel, payload) FROM unnest(%(channels)s::text[], %(payloads)s::text[]) AS n (channel, payload)
+WITH n AS MATERIALIZED (
+    SELECT * FROM unnest(%(workers)s::text[], %(channels)s::text[], %(payloads)s::text[]) AS n (worker, channel, payload)
+),
+h AS (
+    INSERT INTO {p}hint (worker, payload)
+    SELECT n.worker, n.payload FROM n JOIN {p}worker w ON w.name = n.worker WHERE w.pid IS NULL
+)
+SELECT pg_notify(n.channel, n.payload) FROM n JOIN {p}worker w ON w.name = n.worker WHERE w.pid IS NOT NULL
+
+-- name: take_hints
+DELETE FROM {p}hint WHERE worker = %(name)s RETURNING payload
 
 -- name: now
 SELECT {now}
 
+-- A server that was started anew may have given the number to another transaction.
 -- name: status
-SELECT pg_xact_status(%(id)s::xid8)
-
--- Whether a job of these topics has been due for so long.
--- name: overdue
-SELECT EXISTS (
-    SELECT FROM unnest(%(topics)s::int[]) AS n (topic) JOIN {p}topic t ON t.id = n.topic AND NOT t.paused
-    CROSS JOIN LATERAL (SELECT FROM {p}due d WHERE d.topic = t.id AND d.due <= {now} - %(late)s::bigint LIMIT 1) d
-)
+SELECT CASE WHEN pg_postmaster_start_time()::text = %(born)s THEN pg_xact_status(%(id)s::xid8) ELSE 'restarted' END

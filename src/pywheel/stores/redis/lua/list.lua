@@ -7,7 +7,7 @@ local key = ARGV[6] ~= '' and sub(ARGV[6], 2) or nil
 local topics = topic and {topic} or call('HKEYS', P .. ':t')
 local BYTES = 4000000 -- of bodies in one answer
 local LOOKED = 2000 -- jobs looked at in one answer
-local SHORT = 1000 -- an index up to this size is read at once
+local SHORT = 200 -- an index up to this size is read at once
 
 local function collect(ids, found)
     for _, b in ipairs(found) do

@@ -8,6 +8,41 @@ local WAS_DONE, WAS_FAILED, WAS_LOST, WAS_RELEASED, WAS_CANCELLED = 1, 2, 3, 4, 
 
 local LEASES = P .. ':l'
 
+-- A state as it lies in the store: what has a size of its own comes first, then the texts. cmsgpack takes three times as long.
+local FORMAT = '>BBBBI4I4I4dddddI4I4I4I4I4'
+local HAS_KEY, HAS_ERROR, HAS_ATTEMPT, HAS_WHY, HAS_STARTED, HAS_WORKER = 1, 2, 4, 8, 16, 32
+
+local function pack_state(state)
+    local topic, key, why, err, worker = state[TOPIC], state[KEY], state[WHY], state[ERROR], state[WORKER]
+    local most, flags = 0, (key and HAS_KEY or 0) + (err and HAS_ERROR or 0) + (state[ATTEMPT] and HAS_ATTEMPT or 0)
+        + (state[STARTED] and HAS_STARTED or 0) + (worker and HAS_WORKER or 0)
+    if state[STATE] == RUNNING then
+        most, why = state[MOST], false
+    end
+    flags = flags + (why and HAS_WHY or 0)
+    key, err, why, worker = key or '', err or '', why or '', worker or ''
+    return struct.pack(FORMAT, state[STATE], state[LOST], state[OUTCOME] or 0, flags, state[CLAIMS], state[FORGIVEN],
+        state[ATTEMPT] or 0, state[DUE], state[ENDED] or 0, most, state[CLAIM] or 0, state[STARTED] or 0,
+        #topic, #key, #err, #why, #worker) .. topic .. key .. err .. why .. worker
+end
+
+local function unpack_state(packed)
+    local state, lost, outcome, flags, claims, forgiven, attempt, due, ended, most, claim, started,
+        topic, key, err, why, worker, at = struct.unpack(FORMAT, packed)
+    local band = bit.band
+    local topic_end = at + topic
+    local key_end = topic_end + key
+    local err_end = key_end + err
+    local why_end = err_end + why
+    why = band(flags, HAS_WHY) ~= 0 and sub(packed, err_end, why_end - 1)
+    return {
+        state, sub(packed, at, topic_end - 1), band(flags, HAS_KEY) ~= 0 and sub(packed, topic_end, key_end - 1),
+        due, claims, forgiven, lost, band(flags, HAS_ERROR) ~= 0 and sub(packed, key_end, err_end - 1),
+        band(flags, HAS_ATTEMPT) ~= 0 and attempt or nil, outcome, ended, state == RUNNING and most or why, claim,
+        band(flags, HAS_STARTED) ~= 0 and started, band(flags, HAS_WORKER) ~= 0 and sub(packed, why_end),
+    }
+end
+
 -- States are read once, changed here, and written at the end.
 local states, changed = {}, {}
 
@@ -15,7 +50,7 @@ local function state_of(b)
     local state = states[b]
     if state == nil then
         local packed = call('HGET', of_state(b), b)
-        state = packed and cmsgpack.unpack(packed)
+        state = packed and unpack_state(packed)
         states[b] = state
     end
     return state
@@ -30,7 +65,7 @@ local function states_of(ids)
     end
     if #missing > 0 then
         for place, packed in ipairs(values(':s:', missing)) do
-            states[missing[place]] = packed and cmsgpack.unpack(packed)
+            states[missing[place]] = packed and unpack_state(packed)
         end
     end
 end

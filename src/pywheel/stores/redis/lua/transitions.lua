@@ -49,7 +49,7 @@ local function keep_all()
             parts[chunk] = part
         end
         local size = #part
-        part[size + 1], part[size + 2] = b, cmsgpack.pack(states[b])
+        part[size + 1], part[size + 2] = b, pack_state(states[b])
     end
     for chunk, part in pairs(parts) do
         call('HSET', P .. ':s:' .. chunk, unpack(part))

@@ -2,7 +2,10 @@
 -- the due time and the id after which, and the due time until which. Returns how many spans were read to their end, the
 -- place up to which the next one was read, and topic by topic ids and due times.
 local limit, budget = tonumber(ARGV[2]), tonumber(ARGV[3])
-local PAGE = 500
+local PAGE, ALL, SHARD = 500, 4294967295, {}
+for shard = 0, 31 do
+    SHARD[shard] = bit.lshift(1, shard)
+end
 
 -- Returns how many of a topic's jobs lie before a place: of those with the same due time the ids decide.
 local function rank_after(key, due, b)
@@ -19,6 +22,7 @@ local function rank_after(key, due, b)
     return low
 end
 
+-- Jobs of other shards are most of what is read where there are many workers: their due times are not asked for.
 local reply, spans, last = {}, 0, false
 for at = 4, #ARGV, 5 do
     local topic, mask = ARGV[at], tonumber(ARGV[at + 1])
@@ -26,34 +30,34 @@ for at = 4, #ARGV, 5 do
     if limit <= 0 or budget <= 0 then
         break
     end
+    reply[#reply + 1] = found
     if mask ~= 0 and call('HGET', P .. ':t', topic) == '' then
         local rank = rank_after(key, ARGV[at + 2], ARGV[at + 3])
         local stop = call('ZCOUNT', key, '-inf', ARGV[at + 4])
         while rank < stop and limit > 0 and budget > 0 do
-            local some = math.min(mask == 4294967295 and limit or PAGE, PAGE, stop - rank)
-            local part = call('ZRANGE', key, rank, rank + some - 1, 'WITHSCORES')
-            for place = 1, #part, 2 do
+            local some = math.min(mask == ALL and limit or PAGE, PAGE, stop - rank)
+            local part, mine = call('ZRANGE', key, rank, rank + some - 1), {}
+            for place = 1, some do
                 local b = part[place]
-                if bit.band(mask, bit.lshift(1, byte(b, 6) % 32)) ~= 0 then
-                    found[#found + 1] = b
-                    found[#found + 1] = part[place + 1]
+                if bit.band(mask, SHARD[byte(b, 6) % 32]) ~= 0 then
+                    mine[#mine + 1] = b
                     limit = limit - 1
                     if limit == 0 then
                         break
                     end
                 end
             end
-            rank = rank + some
-            budget = budget - some
-            last = {part[#part], part[#part - 1]}
+            for place, due in ipairs(scores(key, mine)) do
+                local size = #found
+                found[size + 1], found[size + 2] = mine[place], due
+            end
+            rank, budget, last = rank + some, budget - some, part[some]
         end
-        reply[#reply + 1] = found
         if limit > 0 and rank < stop then
+            last = {call('ZSCORE', key, last), last}
             break
         end
-    else
-        reply[#reply + 1] = found
     end
     spans = spans + 1
 end
-return {micros, spans, last, reply}
+return {micros, spans, type(last) == 'table' and last, reply}

@@ -133,3 +133,11 @@ CREATE TABLE {p}nonce (
     ids text NOT NULL                         -- JSON
 );
 CREATE INDEX {p}nonce_at ON {p}nonce (at);
+
+-- For workers behind a pooler, who cannot listen. A crash of the server may take them: then these workers read all anew.
+CREATE UNLOGGED TABLE {p}hint (
+    worker text COLLATE "C" NOT NULL,
+    payload text NOT NULL
+);
+CREATE INDEX {p}hint_worker ON {p}hint (worker);
+ALTER TABLE {p}hint SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);

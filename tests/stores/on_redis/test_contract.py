@@ -6,7 +6,7 @@ import pytest
 
 from pywheel.stores import open
 from pywheel.testing import StoreSuite
-from tests.stores.redis.keys import faults
+from tests.stores.on_redis.keys import faults
 
 
 class TestRedis(StoreSuite):

@@ -1,6 +1,5 @@
 """Processes on one Redis that are killed, stopped, told to go and forked at random, and the accounting afterwards."""
 
-from pywheel.stores.redis.presence import SILENT
 from tests.worker.accounts import Accounts
 from tests.worker.test_ledger import ROUNDS, SEED, Storm
 
@@ -11,7 +10,7 @@ def test_whatever_happens_to_processes_no_job_is_lost_early_doubled_or_kept_wait
     try:
         storm.rounds(ROUNDS)
         storm.calm_down()
-        accounts = Accounts(storm.path, storm.queue, SILENT)
+        accounts = Accounts(storm.path, storm.queue, patience=6_000, silence=4_500)
     finally:
         storm.end()
     for what, figure in accounts.report().items():

@@ -1,0 +1,46 @@
+"""`pywheel migrate`: for whoever keeps the tables."""
+
+import pytest
+
+from pywheel import StoreReadOnly
+from pywheel.stores import open
+
+
+def test_a_store_in_a_file_needs_nobody_to_do_it(call, tmp_path):
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    assert call("migrate", "--sql", "--store", url)[1] == "-- nothing to do\n"
+    assert not (tmp_path / "jobs.db").exists()
+    assert call("migrate", "--store", url)[1] == "nothing to do\n"
+
+
+def test_what_it_prints_makes_the_store(call, postgres_server):
+    url = postgres_server.url()
+    script = call("migrate", "--sql", "--store", url)[1]
+    assert script.startswith("BEGIN;")
+    with postgres_server.connect() as connection:
+        assert connection.execute(
+            "SELECT count(*) FROM pg_tables WHERE tablename = 'pywheel_job' AND schemaname = %s", (schema(url),)
+        ).fetchone() == (0,)
+        connection.execute(script)
+    assert call("migrate", "--sql", "--store", url)[1] == "-- nothing to do\n"
+    assert call("migrate", "--store", url)[1] == "nothing to do\n"
+    open(url, create=False).close()
+
+
+def test_it_makes_the_store(call, postgres_server):
+    url = postgres_server.url()
+    assert call("migrate", "--store", url)[1] == "done\n"
+    assert call("migrate", "--store", url)[1] == "nothing to do\n"
+
+
+def test_who_may_not_is_told_what_to_ask_for(call, postgres_server):
+    with postgres_server.connect() as connection:
+        connection.execute("CREATE ROLE guest LOGIN")
+    url = postgres_server.url(user="guest")
+    with pytest.raises(StoreReadOnly, match="pywheel migrate --sql"):
+        open(url)
+    assert "CREATE TABLE" in call("migrate", "--sql", "--store", url)[1]
+
+
+def schema(url):
+    return url.partition("schema=")[2]

@@ -1,0 +1,76 @@
+"""Behind pgbouncer in transaction mode: each transaction gets any session."""
+
+import threading
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from pywheel import JobQueue, NotAStore
+from pywheel.jobs import NewJob, State
+from pywheel.jobs import commands as ops
+from pywheel.jobs.commands import Terms
+from pywheel.stores import open
+from tests.jobs.waiting import finished, working
+
+
+@pytest.fixture
+def url(pgbouncer_server):
+    return pgbouncer_server.url()
+
+
+def settings(server, url):
+    """Return what the sessions behind the pooler have been set to."""
+    names = ("enable_seqscan", "synchronous_commit", "plan_cache_mode", "idle_in_transaction_session_timeout")
+    with server.connect() as connection:
+        return [connection.execute(f"SHOW {name}").fetchone()[0] for name in names]
+
+
+def test_all_but_workers_works_and_leaves_no_setting_behind(pgbouncer_server, url):
+    fresh = settings(pgbouncer_server.behind, url)
+    with open(url) as store:
+        wrong = []
+
+        def work(n):
+            try:
+                for m in range(20):
+                    [[id]] = store.apply([ops.Put((NewJob("t", b"x", 0, f"{n}-{m}"),))])
+                    [job] = store.apply([ops.Reserve("t", 1, Terms(60_000, 3), "w")])[0] or [None]
+                    if job is not None:
+                        assert store.apply([ops.Ack(job.id, job.claims)]) == [True]
+                    store.get(id)
+                    store.counts()
+            except BaseException as error:
+                wrong.append(error)
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert wrong == []
+        assert sum(store.counts()["t"]) == 80
+        for _ in range(10):
+            assert settings(pgbouncer_server, url) == fresh
+
+
+def test_a_worker_says_at_once_that_it_needs_the_server_itself(url):
+    with open(url) as store, pytest.raises(NotAStore, match=r"pooler such as pgbouncer.*give workers the address of"):
+        store.notifier("w")
+
+
+def test_workers_that_look_for_hints_work_behind_it(url):
+    with JobQueue(f"{url}&notify=off") as queue, JobQueue(url) as producer:
+        queue.handler("t")(print)
+        with working(queue):
+            for _ in range(3):
+                assert finished(queue, producer.put("t")).state is State.DONE
+
+
+def test_producers_behind_it_are_heard_by_workers_that_are_not(pgbouncer_server, url):
+    server = pgbouncer_server.behind
+    straight = f"postgresql://pywheel@/pywheel?host={server.folder}&schema={parse_qs(urlsplit(url).query)['schema'][0]}"
+    with JobQueue(straight) as queue, JobQueue(url) as producer:
+        queue.handler("t")(print)
+        with working(queue):
+            for _ in range(3):
+                assert finished(queue, producer.put("t")).state is State.DONE
