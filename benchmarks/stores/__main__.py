@@ -9,6 +9,7 @@ results are kept in build/stores-benchmarks.json.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -80,8 +81,8 @@ def measured(measure: Measure, places: dict[str, type[Place]], rounds: int, part
 def one_turn(measure: Measure, place: type[Place], part: int) -> Turn:
     """Measure once, and the floors before."""
     with place(durable=measure.durable) as here, tempfile.TemporaryDirectory(prefix="pywheel-bench-") as folder:
-        fsync, trip = here.fsync(), here.trip()
-        return {"part": part, "fsync": fsync, "trip": trip, "values": measure.run(here, Path(folder), part)}
+        floors = {"load": os.getloadavg()[0], "fsync": here.fsync(), "trip": here.trip()}
+        return {"part": part, "server": here.version(), **floors, "values": measure.run(here, Path(folder), part)}  # type: ignore[typeddict-item]
 
 
 def report(results: Results, path: Path) -> None:

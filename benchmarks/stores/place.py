@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tempfile
 import time
@@ -54,6 +55,11 @@ class Place:
         place = Path(proxy.address).parent
         assert quote(str(place)) in address, address
         return address.replace(quote(str(place)), quote(str(self.server.folder)))
+
+    def version(self) -> str:
+        """Return the version of the server."""
+        printed = subprocess.run([self.server.path, "--version"], capture_output=True, text=True, check=True).stdout
+        return re.findall(r"[0-9]+[.][0-9][0-9.]*", printed)[0]
 
     # ---- floors ------------------------------------------------------------------------------------------------------
 

@@ -34,6 +34,9 @@ class Sqlite(Place):
         self._count += 1
         return f"sqlite:///{self._folder}/jobs{self._count}.db"
 
+    def version(self) -> str:
+        return sqlite3.sqlite_version
+
     def fsync(self) -> float:
         return fsync_p50(self._folder)
 

@@ -32,12 +32,19 @@ def chart(results: Results, path: Path) -> None:
 
 def _bars(panel: Any, title: str, line: Figure, found: dict[str, Any]) -> None:
     stores = [store for store in reversed(STORES) if store in found and middle(found[store], line.key) is not None]
+    if not stores:
+        panel.set_axis_off()
+        return
     values = {STORES[store]: middle(found[store], line.key) or 0 for store in stores}
-    bars(panel, title, values, number, ours=set(STORES.values()) - {STORES["sqlite"]}, height=0.7)
-    for row, store in enumerate(stores):
+    bars(panel, title, values, lambda _: "", ours=set(values) - {STORES["sqlite"]}, height=0.7)
+    for row, (store, value) in enumerate(zip(stores, values.values(), strict=True)):
         limit = line.limit(store, found[store])
         if limit is not None:
             panel.plot([limit, limit], [row - 0.45, row + 0.45], color="black", linewidth=1.5)
+        panel.annotate(
+            number(value), (max(value, limit or 0), row), (4, 0), textcoords="offset points", va="center", fontsize=9
+        )
     panel.margins(x=0.2)
+    panel.set_xlim(left=0)
     without_scale(panel)
     panel.spines["left"].set_visible(False)

@@ -48,46 +48,50 @@ _TASKS = {"postgres": 22_700, "mysql": 20_300, "redis": 44_800, "redis-always": 
 GROUPS = {
     "Puts": [
         Figure("one", "put", "`put` one by one, a second"),
-        Figure("one", "ratio", "the same / raw insert by the same driver", 0.85),
-        Figure("threads", "rate", "by 32 threads, a second"),
-        Figure("threads", "ratio", "the same / 32 clients of the server's own tool", 1.2),
-        Figure("tasks", "rate", "by 100 asyncio tasks, a second", _TASKS),
+        Figure("one", "ratio", "`put` one by one / raw insert by the same driver", 0.85),
+        Figure("threads", "rate", "`put` by 32 threads, a second"),
+        Figure("threads", "ratio", "`put` by 32 threads / 32 clients of the server's own tool", 1.2),
+        Figure("tasks", "rate", "`put` by 100 asyncio tasks, a second", _TASKS),
         Figure("many", "put_many", "`put_many` of 1000, jobs a second"),
-        Figure("many", "ratio", "the same / fastest bulk insert by the same driver", 0.85),
+        Figure("many", "ratio", "`put_many` of 1000 / fastest bulk insert by the same driver", 0.85),
     ],
     "Deliveries": [
         Figure("drain5", "rate", "drain of 5 000 due, a second"),
-        Figure("drain5", "of sqlite", "the same / SQLite's in the same round", _SQLITE),
+        Figure("drain5", "of sqlite", "drain of 5 000 / SQLite's in the same round", _SQLITE),
         Figure("drain100", "rate", "drain of 100 000 due, a second"),
-        Figure("drain100", "of sqlite", "the same / SQLite's in the same round", _SQLITE),
-        Figure("late", "p50", "late, 20 000 jobs due over 15 s, p50, ms", least=False),
-        Figure("late", "p99", "p99 of these, ms", _goals(8, 12, 5), least=False, fsyncs=2),
-        Figure("late", "early", "how many of these came early", 0, least=False),
+        Figure("drain100", "of sqlite", "drain of 100 000 / SQLite's in the same round", _SQLITE),
+        Figure("late", "p50", "late, 20 000 jobs due over 15 s: p50, ms", least=False),
+        Figure("late", "p99", "late, 20 000 jobs due over 15 s: p99, ms", _goals(8, 12, 5), least=False, fsyncs=2),
+        Figure("late", "early", "how many of the 20 000 came early", 0, least=False),
         Figure(
-            "near", "p99", "late, put by another process due in 50 ms, p99, ms", _goals(5, 10, 5), least=False, fsyncs=2
+            "near", "p99", "late, put by another process due in 50 ms: p99, ms", _goals(5, 10, 5), least=False, fsyncs=2
         ),
     ],
     "Several processes": [
-        Figure("processes", "one", "drain by a worker process, no waiting for the disk, a second"),
-        Figure("processes", "two", "2 processes / 1", _goals(1.5, 1.2, 1.2)),
-        Figure("processes", "four", "4 processes / 2", 1.0),
+        Figure("processes", "one", "drain of 100 000 by a worker process, a second"),
+        Figure("processes", "two", "drain by 2 processes / by 1", _goals(1.5, 1.2, 1.2)),
+        Figure("processes", "four", "drain by 4 processes / by 2", 1.0),
     ],
     "Losing a worker": [
-        Figure(
-            "killed", "unstarted", "one of 4 killed by SIGKILL: jobs it had not begun, late by, s", 0.5, least=False
-        ),
-        Figure("stopped", "unstarted", "stopped by SIGSTOP, s", 5, least=False),
-        Figure("cut", "unstarted", "its connections cut, s", 5, least=False),
-        Figure("stalled", "unstarted", "its network silent, s", 5, least=False),
+        Figure("killed", "unstarted", "one of 4 workers killed by SIGKILL: others late by, s", 0.5, least=False),
+        Figure("stopped", "unstarted", "one stopped by SIGSTOP, s", 5, least=False),
+        Figure("cut", "unstarted", "the connections of one cut, s", 5, least=False),
+        Figure("stalled", "unstarted", "the network of one silent, s", 5, least=False),
     ],
     "What it takes": [
         Figure("idle", "queries", "2 idle workers, 1 000 000 far jobs: queries a second", 2, least=False),
-        Figure("idle", "server", "the server's processor time meanwhile, % of a core", 0.3, least=False),
+        Figure("idle", "server", "2 idle workers: the server's processor time, % of a core", 0.3, least=False),
         Figure("bytes", "bytes", "bytes a job of 128 bytes", _goals(370, 420, 310), least=False),
         Figure("steps", "few", "put and deliver a job beside 1 000 far ones, us", least=False),
-        Figure("steps", "tenth", "the same beside 100 000, times", 1.2, least=False),
-        Figure("steps", "all", "beside 1 000 000, times", 1.2, least=False),
-        Figure("steps", "history", "beside 1 000 000 finished ones, times", 1.2, least=False),
+        Figure("steps", "tenth", "put and deliver a job beside 100 000 far ones / 1 000", 1.2, least=False),
+        Figure("steps", "all", "put and deliver a job beside 1 000 000 far ones / 1 000", 1.2, least=False),
+        Figure(
+            "steps",
+            "history",
+            "put and deliver a job beside 1 000 000 finished ones / 1 000 far ones",
+            1.2,
+            least=False,
+        ),
     ],
 }
 FIGURES = [figure for group in GROUPS.values() for figure in group]

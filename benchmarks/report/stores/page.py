@@ -20,7 +20,8 @@ def page(results: Results) -> str:
         version=pywheel.__version__,
         host=host.about(),
         missed=missed(results),
-        incomplete=incomplete(results),
+        absent=absent(results),
+        servers=servers(results),
         tables="\n\n".join(f"## {title}\n\n{group(results, figures)}" for title, figures in GROUPS.items()),
         floors=floors(results),
     )
@@ -37,7 +38,7 @@ def missed(results: Results) -> str:
             if figure.missed(store, turns)
         ]
         if found:
-            lines.append(item(f"{_title(figure)}, {goal(figure)}: {', '.join(found)}").rstrip())
+            lines.append(item(f"{figure.title}, {goal(figure)}: {', '.join(found)}").rstrip())
     met = sum(
         not figure.missed(store, turns)
         for figure in FIGURES
@@ -47,20 +48,17 @@ def missed(results: Results) -> str:
     return "\n".join([*lines, "", f"{met} other goals were met."]) if lines else f"Nothing: {met} goals were met."
 
 
-def incomplete(results: Results) -> str:
-    """Return what was not measured, or less of it than there should be."""
-    small = {
-        f"{measure} ({_rounds(stores)})"
-        for measure, stores in results.items()
-        if any(turn["part"] > 1 for turns in stores.values() for turn in turns)
-    }
-    absent = [title for store, title in STORES.items() if not any(store in stores for stores in results.values())]
-    never = [measure for measure in dict.fromkeys(figure.measure for figure in FIGURES) if measure not in results]
-    lines = [
-        item(f"Not all of the jobs that a title names were there in: {', '.join(sorted(small))}.") if small else "",
-        item(f"Not measured: {', '.join([*absent, *never])}.") if absent or never else "",
-    ]
-    return "".join(lines).rstrip()
+def absent(results: Results) -> str:
+    """Return what was not measured."""
+    stores = [title for store, title in STORES.items() if store not in _measured(results)]
+    titles = [figure.title for figure in FIGURES if figure.measure not in results]
+    return item(f"Not measured: {'; '.join([*stores, *titles])}.") if stores or titles else ""
+
+
+def servers(results: Results) -> str:
+    """Return what each store ran on."""
+    versions = {STORES[store]: turns[-1]["server"] for found in results.values() for store, turns in found.items()}
+    return ", ".join(f"{title} {versions[title]}" for title in STORES.values() if title in versions)
 
 
 def group(results: Results, figures: list[Figure]) -> str:
@@ -96,16 +94,18 @@ def goal(figure: Figure) -> str:
 
 
 def floors(results: Results) -> str:
-    """Return what each turn had for its floors."""
+    """Return what the turns had for floors."""
     stores = _measured(results)
-    rows = [[measure, *(_floor(turns.get(store, [])) for store in stores)] for measure, turns in results.items()]
-    return table(["turns of", *(STORES[store] for store in stores)], rows)
+    titles = {figure.measure: figure.title for figure in reversed(FIGURES)}
+    rows = [[titles[name], *(_floor(turns.get(store, [])) for store in stores)] for name, turns in results.items()]
+    return table(["before", *(STORES[store] for store in stores)], rows)
 
 
 def _floor(turns: list[Turn]) -> str:
     if not turns:
         return ""
-    return " / ".join(number(1e6 * median(turn[name] for turn in turns)) for name in ("fsync", "trip"))  # type: ignore[literal-required]
+    fsync, trip, load = (median(turn[name] for turn in turns) for name in ("fsync", "trip", "load"))
+    return f"{1e6 * fsync:.0f} / {1e6 * trip:.0f} / {load:.1f}"
 
 
 def _measured(results: Results) -> list[str]:
@@ -121,9 +121,3 @@ def _rounds(stores: dict[str, list[Turn]]) -> str:
     counts = sorted({len(turns) for turns in stores.values()})
     parts = sorted({turn["part"] for turns in stores.values() for turn in turns if turn["part"] > 1})
     return "-".join(map(str, counts)) + "".join(f", 1/{part}" for part in parts)
-
-
-def _title(figure: Figure) -> str:
-    """Return the title with that of the figure before it, where it goes on from that."""
-    before = [other.title for other in FIGURES if other.measure == figure.measure]
-    return figure.title if figure.title == before[0] else f"{before[0]}: {figure.title}"

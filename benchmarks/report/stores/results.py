@@ -22,6 +22,10 @@ class Turn(TypedDict):
 
     part: int
     """Of what there is much, this part was measured: 10 is a tenth."""
+    server: str
+    """Its version."""
+    load: float
+    """The load average of the minute before."""
     fsync: float
     trip: float
     values: dict[str, float]
