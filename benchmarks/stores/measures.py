@@ -88,15 +88,16 @@ def lateness(here: Place, folder: Path, count: int) -> Values:
     return {**found, "early": early}
 
 
-def idle(here: Place, folder: Path, stored: int, seconds: float = 60) -> Values:
+def idle(here: Place, folder: Path, stored: int, seconds: float = 30) -> Values:
     """Return queries a second, and per cent of a core that the server takes, while two workers wait for far jobs."""
     url = here.url()
     put.fill(url, stored)
-    here.queries()
+    here.settle()
+    here.queries()  # from now on they are counted
     with workers(url, [folder / "0.json", folder / "1.json"]):
-        time.sleep(max(5, min(stored / 50_000, 20)))  # autovacuum and what else is left of the puts
+        time.sleep(10)
         queries, processor, began = here.queries(), here.processor_seconds(), time.perf_counter()
-        time.sleep(seconds if stored >= 1_000_000 else min(seconds, 20))
+        time.sleep(seconds)
         passed = time.perf_counter() - began
         spent = here.processor_seconds() - processor
         return {"queries": (here.queries() - queries) / passed, "server": 100 * spent / passed}

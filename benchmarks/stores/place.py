@@ -98,6 +98,9 @@ class Place:
         """Return how many it was asked so far."""
         raise NotImplementedError
 
+    def settle(self) -> None:
+        """Do what the server would else do in the background with what was put."""
+
     def processor_seconds(self) -> float:
         """Return what the server took of the processors so far, its helpers included."""
         ticks = _ticks(self.server.pid, ended=True) + sum(_ticks(pid) for pid in _children(self.server.pid))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from random import Random
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from benchmarks.jobs.floor import BODY, Floor
 from benchmarks.stores.place import Place, run
@@ -28,8 +28,12 @@ class Postgres(Place):
         "shared_buffers": "256MB",
         "max_wal_size": "4GB",
         "shared_preload_libraries": "pg_stat_statements",
-        "pg_stat_statements.track": "none",
     }
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._count("none")
+        return self
 
     def ask(self) -> None:
         self._connection.execute("SELECT 1").fetchone()
@@ -54,11 +58,17 @@ class Postgres(Place):
 
     def queries(self) -> float:
         """Return the statements of all sessions; they are counted from the first call on."""
-        execute = self._connection.execute
-        execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
-        execute("ALTER SYSTEM SET pg_stat_statements.track = 'top'")
-        execute("SELECT pg_reload_conf()")
-        return float(execute("SELECT coalesce(sum(calls), 0) FROM pg_stat_statements").fetchone()[0])
+        self._connection.execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
+        self._count("top")
+        return float(self._connection.execute("SELECT coalesce(sum(calls), 0) FROM pg_stat_statements").fetchone()[0])
+
+    def settle(self) -> None:
+        self._connection.execute("VACUUM ANALYZE")
+        self._connection.execute("CHECKPOINT")
+
+    def _count(self, which: str) -> None:
+        self._connection.execute(f"ALTER SYSTEM SET pg_stat_statements.track = '{which}'")
+        self._connection.execute("SELECT pg_reload_conf()")
 
 
 class _Floor:
