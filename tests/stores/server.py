@@ -26,6 +26,7 @@ __all__ = ["Missing", "Server", "find"]
 
 TEMPLATES = Path(__file__).parents[2] / "build" / "servers"
 PLACES = ["/usr/sbin", *sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")), reverse=True)]
+STORE = re.compile(r"(schema=|prefix=|/db)\w+")  # what makes a store's address another's
 START = 60.0  # seconds; a busy machine recovers slowly
 
 # It outlives whoever started the server, in whatever way that ends, and then removes what is left. It reads the pid of
@@ -131,6 +132,11 @@ class Server:
     def url(self, via=None, **options):
         """Return the address of a fresh, empty store; by way of a proxy if one is given."""
         raise NotImplementedError
+
+    def again(self, url, via=None, **options):
+        """Return the address of a store that another one leads to, by another way."""
+        other = self.url(via=via, **options)
+        return other.replace(STORE.search(other)[0], STORE.search(url)[0])
 
     # ---- life --------------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from tests.stores.server import Missing, Server, find
 
 __all__ = ["KINDS", "STORES", "MariaDB", "Missing", "PgBouncer", "Postgres", "Redis", "Server", "started"]
 
-STORES = ["postgres", "redis"]
+STORES = ["postgres", "redis", "mariadb"]
 """The servers for which there is a store: what is said of stores on servers is tested on each of these."""
 
 

@@ -1,6 +1,7 @@
 """Connections that break, servers that die and come back: a command that was sent again happens once."""
 
 import contextlib
+import socket
 import subprocess
 import sys
 import threading
@@ -307,6 +308,36 @@ class TestLostEnd:
                 new = queue.put("t", b"")
                 until(lambda: done[1:] == [new])
                 until(lambda: [member.worker for member in queue.store.workers()] == [worker.name])
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def test_a_replica_that_took_over_and_was_behind_is_read_anew(redis_server):
+    port = free_port()
+    with Redis(settings={"port": port, "bind": "127.0.0.1"}) as master, Redis() as replica, Proxy(master) as proxy:
+        with replica.connect() as client:
+            client.execute_command("REPLICAOF", "127.0.0.1", port)
+        with JobQueue(master.url(via=proxy)) as queue:
+            done = []
+            queue.handler("t", concurrency=1)(lambda job: done.append(job.id))
+            with working(queue):
+                first = queue.put("t", b"", delay=2)
+                with contextlib.closing(master.connect()) as client:
+                    until(lambda: client.execute_command("WAIT", 1, 1_000) == 1)
+                with replica.connect() as client:
+                    client.execute_command("REPLICAOF", "NO", "ONE")  # what follows does not reach it
+                lost = queue.put("t", b"", delay=2)
+                proxy.cut()
+                proxy._server = replica
+                proxy.heal()
+                until(lambda: done == [first])
+                new = queue.put("t", b"")
+                until(lambda: done == [first, new])
+                assert new > lost
+                assert queue.store.get(lost) is None
 
 
 def test_a_worker_that_is_told_to_stop_while_the_server_is_away_stops(redis_server, proxy):

@@ -1,7 +1,6 @@
 """Behind pgbouncer in transaction mode: each transaction gets any session."""
 
 import threading
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -67,8 +66,7 @@ def test_workers_that_look_for_hints_work_behind_it(url):
 
 
 def test_producers_behind_it_are_heard_by_workers_that_are_not(pgbouncer_server, url):
-    server = pgbouncer_server.behind
-    straight = f"postgresql://pywheel@/pywheel?host={server.folder}&schema={parse_qs(urlsplit(url).query)['schema'][0]}"
+    straight = pgbouncer_server.behind.again(url)
     with JobQueue(straight) as queue, JobQueue(url) as producer:
         queue.handler("t")(print)
         with working(queue):

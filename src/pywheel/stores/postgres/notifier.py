@@ -90,10 +90,8 @@ class PostgresNotifier(RelationalNotifier):
     def _write(self, *, beat: int | None = None, horizon: int | None = None, stopped: int | None = None) -> bool:
         values: dict[str, Any] = {"now": self._store.now, "name": self.worker}
         with self._use() as connection:
-            entered = self._listens in (
-                None,
-                connection.info.backend_pid,
-            )  # else the row tells others of a session that broke
+            # Else the row tells others of a session that broke.
+            entered = self._listens in (None, connection.info.backend_pid)
             if beat is not None:
                 return self._beat(connection, beat) and entered
             if horizon is not None:

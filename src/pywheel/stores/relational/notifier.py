@@ -19,8 +19,8 @@ from .presence import SILENT, Presence
 
 __all__ = ["RelationalNotifier"]
 
-_BEAT: Final = 1.0  # seconds between beats that are written
-_NEWS: Final = 0.2  # the same if a worker is behind, or no longer
+_BEAT: Final = 0.95  # seconds between beats that are written: the fourth look, as there are four a second
+_NEWS: Final = 0.2  # the same if a worker is behind, or no longer, and while jobs are claimed: see `Presence.busy`
 _KEPT: Final = 10_000  # hints
 _FURTHER: Final = 30_000  # ms that a horizon is written further out than it is: then it need not be written so often
 # Who puts a job looks at the horizons as its statement begins. So a worker that reads within one which was published
@@ -142,10 +142,12 @@ class RelationalNotifier(Notifier):
         now = self._clock.time()
         since = now - self._beat_at
         changed = (behind > 0) is not ((self._behind or 0) > 0) or (behind < 0) is not ((self._behind or 0) < 0)
-        if since < _BEAT and not (changed and since >= _NEWS) and self._behind is not None:
+        soon = changed or self._presence.busy
+        if since < (_NEWS if soon else _BEAT) and self._behind is not None:
             return
         self._behind, self._beat_at = behind, now
         self._present(beat=behind)
+        self._presence.tell_of_the_dead()
         if since > self.silent:
             self._reload = True  # others have owned its shards
         if now >= self._look_again_at:

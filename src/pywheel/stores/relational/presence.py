@@ -27,12 +27,14 @@ from .ringer import Ringer
 if TYPE_CHECKING:
     from .notifier import RelationalNotifier
 
-__all__ = ["SILENT", "Presence", "Seen", "WorkerQueries"]
+__all__ = ["BUSY", "SILENT", "Presence", "Seen", "WorkerQueries"]
 
 SILENT: Final = 3.4
 """Seconds: a beat is a query, once a second."""
 _HELD: Final = 5.0  # seconds of silence after which a worker cannot begin any more with what it held
 _FORGOTTEN: Final = 60_000  # ms of silence after which a worker's row is deleted
+BUSY: Final = 2.0
+"""Seconds: whoever claimed a job so long ago is busy."""
 _PAUSES: Final = (0.002, 0.05)  # seconds between looks at who is quiet: the first, the longest
 
 
@@ -90,7 +92,9 @@ class Presence:
         self.lock = threading.RLock()
         self.local: dict[str, RelationalNotifier] = {}
         self.stale = True  # somebody came or went
+        self.busy_until = 0.0  # by the monotonic clock
         self._roster: list[Seen] = []
+        self._dead: set[str] = set()  # of those in the roster, as others were told
         self._ringer = Ringer(queries.ring)
 
     # ---- who is there -----------------------------------------------------------------------------------------------
@@ -190,6 +194,18 @@ class Presence:
         self.stale = True
         with suppress(StoreError):
             self._hint({seen.worker: set() for seen in self.roster() if seen.worker != me}, {})
+
+    @property
+    def busy(self) -> bool:
+        """Whether jobs were claimed here of late. Then others have some too, and a death is looked for more often."""
+        return self.clock.time() < self.busy_until
+
+    def tell_of_the_dead(self) -> None:
+        """Let all others look, if somebody's session was found to have ended: who looks first spares them a second."""
+        dead = {seen.worker for seen in self._roster if seen.gone}
+        if dead - self._dead:
+            self._hint({seen.worker: set() for seen in self._roster if seen.worker not in dead}, {})
+        self._dead = dead
 
     # ---- pauses -----------------------------------------------------------------------------------------------------
 

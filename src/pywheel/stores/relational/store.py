@@ -26,7 +26,7 @@ from .connections import CLOSED
 from .ids import Ids
 from .notifier import RelationalNotifier
 from .part import Told
-from .presence import Presence, WorkerQueries
+from .presence import BUSY, Presence, WorkerQueries
 from .session import Conflict, Session, Unknown
 from .topics import Topics
 from .transaction import Done, transact
@@ -215,6 +215,7 @@ class RelationalStore(Store):
             if type(command) is Expire:
                 self._lease_read(outcome.next_lease, time.monotonic())
         if done.leases:
+            self._presence.busy_until = self.clock.time() + BUSY
             self._given.append((time.monotonic(), min(done.leases)))
 
     def _direct(self, commands: Sequence[Command[Any]]) -> list[NewJob] | None:

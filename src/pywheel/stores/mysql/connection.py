@@ -1,0 +1,287 @@
+"""Connections to MySQL and MariaDB: no answer is waited for beyond a time limit, and every error is one of ours."""
+
+from __future__ import annotations
+
+import math
+import re
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+import pymysql
+from pymysql.connections import MySQLResult
+from pymysql.constants import CLIENT, COMMAND, FIELD_TYPE
+
+from ..._errors import (
+    BadJob,
+    NotAStore,
+    PywheelError,
+    StoreAway,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+)
+from ..relational.session import Conflict
+
+__all__ = ["AlreadyThere", "Interrupted", "Result", "Timed", "connect", "translated"]
+
+_OLDEST: Final = {"MariaDB": (10, 6), "MySQL": (8, 0)}
+_CONNECT: Final = 5.0  # seconds that a connection may take to come about
+_ROOM: Final = 1_024  # bytes of a packet that are not its statements
+_LOCKS: Final = 2  # seconds that one lock is waited for: then the transaction begins anew
+_NULL: Final = 0xFB
+_WIDTHS: Final = {0xFC: 2, 0xFD: 3, 0xFE: 8}
+_INTS: Final = (FIELD_TYPE.TINY, FIELD_TYPE.SHORT, FIELD_TYPE.LONG, FIELD_TYPE.LONGLONG, FIELD_TYPE.INT24)
+
+
+class AlreadyThere(Conflict):
+    """A row with this key is there already."""
+
+
+class Interrupted(StoreBusy):
+    """Somebody ended a statement by KILL QUERY."""
+
+
+class Result(NamedTuple):
+    """What a statement gave."""
+
+    rows: Sequence[Sequence[Any]]
+    matched: int
+    last_id: int
+
+
+class _Rows(MySQLResult):
+    """The rows of an answer, read without the calls that PyMySQL makes for each value: a drain takes two thirds."""
+
+    def _read_row_from_packet(self, packet: Any) -> tuple[Any, ...]:
+        data: bytes = packet.get_all_data()
+        row: list[Any] = []
+        at = 0
+        for encoding, converter in self.converters:  # type: ignore[attr-defined]
+            size = data[at]
+            at += 1
+            if size == _NULL:
+                row.append(None)
+                continue
+            if size > _NULL:  # so many bytes say how many follow
+                width = _WIDTHS[size]
+                size = int.from_bytes(data[at : at + width], "little")
+                at += width
+            value = data[at : at + size]
+            at += size
+            row.append(int(value) if converter is int else value if encoding is None else value.decode(encoding))
+        return tuple(row)
+
+
+class Timed(pymysql.Connection):
+    """A connection that is closed if an answer does not come in time: the server may be stopped, or cut off."""
+
+    _result: Any
+    _sock: Any
+    _execute_command: Any
+    _force_close: Any
+    until: float = math.inf
+    packet: int = 1 << 20  # bytes that the server takes at once
+
+    def connect(self, sock: socket.socket | None = None) -> None:
+        """Connect. PyMySQL leaves a Unix socket open that nobody listens to."""
+        if sock is None and self.unix_socket:
+            sock = socket.socket(socket.AF_UNIX)
+            try:
+                sock.settimeout(self.connect_timeout)
+                sock.connect(self.unix_socket)
+            except BaseException:
+                sock.close()
+                raise
+            self.host_info = "Localhost via UNIX socket"
+            self._secure = True  # as PyMySQL has it: a password may be sent
+        super().connect(sock)
+
+    def _read_query_result(self, unbuffered: bool = False) -> int:  # noqa: ARG002
+        self._result = None
+        result: Any = _Rows(self)
+        result.read()
+        self._result = result
+        if result.server_status is not None:
+            self.server_status = result.server_status
+        return int(result.affected_rows)
+
+    def ask(self, statements: Sequence[str]) -> list[Result]:
+        """Run statements in order, in one trip if they fit; return what each gave. None runs after one that fails."""
+        results: list[Result] = []
+        for text in self._packets(statements):
+            self._limit()
+            self.query(text)
+            results.append(self._given())
+            while self._result.has_next:
+                self.next_result()
+                results.append(self._given())
+        return results
+
+    def send(self, statement: str) -> None:
+        """Let the server begin with a statement."""
+        self._limit()
+        self._execute_command(COMMAND.COM_QUERY, statement.encode())
+
+    def receive(self) -> Result:
+        """Return what the statement sent gave."""
+        self._limit()
+        self.next_result()
+        return self._given()
+
+    def end(self) -> None:
+        """Close it without a last word: nobody knows what it is in the middle of."""
+        self._force_close()
+
+    def fileno(self) -> int:
+        """Return the file by which answers come."""
+        return int(self._sock.fileno())
+
+    def _limit(self) -> None:
+        self._read_timeout = self._write_timeout = min(max(self.until - time.monotonic(), 0.001), 1e6)
+
+    def _given(self) -> Result:
+        result = self._result
+        return Result(result.rows or (), result.affected_rows, result.insert_id or 0)
+
+    def _packets(self, statements: Sequence[str]) -> Iterator[str]:
+        most = self.packet - _ROOM
+        some: list[str] = []
+        size = 0
+        for statement in statements:
+            if len(statement) > most:
+                raise BadJob(
+                    f"a job takes {len(statement):,} bytes on its way to a server that takes {self.packet:,}: "
+                    "let max_allowed_packet be larger there"
+                )
+            if size + len(statement) >= most:
+                yield ";".join(some)
+                some, size = [], 0
+            some.append(statement)
+            size += len(statement) + 1
+        if some:
+            yield ";".join(some)
+
+
+def connect(until: float, **options: Any) -> Timed:
+    """Return a new connection. StoreAway, NotAStore."""
+    left = max(min(until - time.monotonic(), _CONNECT), 1)
+    connection = Timed(
+        **options,
+        charset="utf8mb4",
+        autocommit=True,
+        connect_timeout=math.ceil(left),
+        read_timeout=math.ceil(left),
+        write_timeout=math.ceil(left),
+        client_flag=CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS,
+        conv=dict.fromkeys(_INTS, int),
+    )
+    connection.until = until
+    try:
+        version = str(connection.get_server_info())  # type: ignore[no-untyped-call]
+        _check_version(version)
+        results = connection.ask(
+            [
+                "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+                f"SET SESSION innodb_lock_wait_timeout = {_LOCKS}, sql_mode = 'STRICT_ALL_TABLES'",
+                # Long lists of ids stay ranges of the primary key, read and locked in its order.
+                "SET SESSION in_predicate_conversion_threshold = 0"
+                if "MariaDB" in version
+                else "SET SESSION range_optimizer_max_mem_size = 0",
+                "SELECT @@max_allowed_packet",
+            ]
+        )
+        connection.packet = results[-1].rows[0][0]
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _check_version(said: str) -> None:
+    """Refuse a server that is too old. MariaDB may say 5.5.5- before its own version."""
+    kind = "MariaDB" if "MariaDB" in said else "MySQL"
+    found = re.match(r"(?:5\.5\.5-)?([0-9]+)\.([0-9]+)", said)
+    if found and (int(found[1]), int(found[2])) < _OLDEST[kind]:
+        oldest = ".".join(map(str, _OLDEST[kind]))
+        raise NotAStore(f"this is {kind} {found[1]}.{found[2]}: the store needs MySQL 8.0 or MariaDB 10.6 ({oldest})")
+
+
+@contextmanager
+def translated(hide: Callable[[object], str], shown: str) -> Iterator[None]:
+    """Raise what the server and its driver say as one of our errors. `hide` takes passwords out."""
+    try:
+        yield
+    except PywheelError:
+        raise
+    except pymysql.err.Error as error:
+        raise ours(error, hide, shown) from error
+    except OSError as error:
+        raise StoreAway(f"{shown}: {hide(error)}") from error
+
+
+_SAYINGS: Final[tuple[tuple[tuple[int, ...], type[PywheelError], str], ...]] = (
+    ((1213, 1205), Conflict, "others changed the same all the time: try again"),
+    ((1062,), AlreadyThere, "others changed the same all the time: try again"),
+    ((1317,), Interrupted, "somebody ended it by KILL QUERY: try again"),
+    ((1045, 1698, 1251, 2059, 1862, 1820, 3118, 4151), NotAStore, "give the right user and password, in the address"),
+    ((1049, 1046), NotAStore, "create the database, or give another"),
+    ((1044, 1142, 1143, 1227, 1370, 1095), StoreReadOnly, "grant what docs/stores-mysql.md lists"),
+    ((1290, 1792, 1836, 4105), StoreReadOnly, "this is a replica, or read-only: give the primary's address"),
+    ((1114, 1021, 1041, 1037, 1038), StoreFull, "make room on the server"),
+    ((1040, 1203, 1226), StoreBusy, "let max_connections be larger on the server, or begin fewer workers"),
+    ((3024, 1969, 1969, 3572), StoreBusy, "try again"),
+    ((1146, 1054), NotAStore, "run `pywheel migrate`"),
+    ((1153, 2020, 1301), BadJob, "let max_allowed_packet be larger on the server"),
+    ((1264, 1366, 1406, 1118), BadJob, "the server does not take it"),
+    ((1665,), NotAStore, "let binlog_format be ROW or MIXED on the server"),
+    (
+        (
+            1053,
+            1077,
+            1079,
+            1152,
+            1158,
+            1159,
+            1160,
+            1161,
+            1184,
+            1927,
+            2002,
+            2003,
+            2005,
+            2006,
+            2013,
+            2014,
+            2055,
+            4031,
+            1130,
+            1129,
+        ),
+        StoreAway,
+        "is the server up, and the address right?",
+    ),
+)
+_KINDS: Final = {number: (kind, todo) for numbers, kind, todo in _SAYINGS for number in numbers}
+_FULL: Final = re.compile(r"errno: 28|error 28|No space left|error: 168|Disk full", re.IGNORECASE)
+
+
+def ours(error: pymysql.err.Error, hide: Callable[[object], str], shown: str) -> PywheelError:
+    """Return the error of ours that says what a server's says, and what to do."""
+    number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    said = hide(error.args[-1] if error.args else type(error).__name__) or type(error).__name__
+    if _FULL.search(said):
+        return StoreFull(f"{shown}: {said}: make room on the server")
+    if number == 1130:  # ER_HOST_NOT_PRIVILEGED
+        return NotAStore(f"{shown}: {said}: let the user come from this host")
+    kind, todo = _KINDS.get(number, (None, ""))
+    if kind is not None:
+        return kind(f"{shown}: {said}: {todo}")
+    if isinstance(error, pymysql.err.InterfaceError) or (
+        isinstance(error, pymysql.err.OperationalError) and not 1000 <= number < 2000
+    ):
+        return StoreAway(f"{shown}: {said}: is the server up, and the address right?")
+    return StoreError(f"{shown}: {said}")

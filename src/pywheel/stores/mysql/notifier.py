@@ -1,0 +1,205 @@
+"""Wake-ups: a session of each worker waits on the server, and who has a hint for it ends that wait.
+
+MySQL has no LISTEN. A worker's session runs ``SELECT sleep()`` unless there are hints for it. Who changes a job near
+its window commits a hint, and then ends that statement by KILL QUERY. With ``notify=off`` workers look for hints.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final
+
+from ..._errors import StoreError
+from ..relational.connections import leave_alone
+from ..relational.notifier import RelationalNotifier
+from .connection import Interrupted, Timed
+from .statements import hashed
+from .workers import ALL
+
+if TYPE_CHECKING:
+    from .store import MysqlStore
+
+__all__ = ["MysqlNotifier"]
+
+_SLEEP: Final = 5.0  # seconds of one wait on the server: a hint without a wake-up is so much late
+_SEEN: Final = 100  # rings after which their hints are deleted at once
+_OVERDUE: Final = 1_000  # ms
+_NO_RING: Final = 0  # a list in a statement has something in it
+_NEAR: Final = 2.0  # seconds for which more is expected after a hint, or before a job is due
+_LOOKS: Final = (0.02, 1.0)  # seconds between looks for hints: while something is near, and at most
+
+
+class MysqlNotifier(RelationalNotifier):
+    """A session that holds a lock named after the worker, and waits for hints."""
+
+    def __init__(self, store: MysqlStore, name: str) -> None:
+        super().__init__(store._presence, name)
+        self._store = store
+        self._hash = hashed(self.worker)
+        self._ear: Timed | None = None
+        self._waits = False  # a wait of the ear's is under way
+        self._seen = [_NO_RING]  # rings whose hints are still there
+        self._look = _LOOKS[0]
+        self._came = 0.0  # when a hint came last
+
+    def _sql(self, statement: str, /, **values: object) -> str:
+        return self._store._sql(statement, now=self._store.now, hash=self._hash, **values)
+
+    # ---- the row ----------------------------------------------------------------------------------------------------
+
+    def _enter(self) -> int:
+        if self._ear is None:
+            self._ear = self._connect()
+        trip = self._store._trip()
+        trip.say("", self._sql("worker_add", name=self.worker))
+        trip.say("stopped", self._sql("stopped"))
+        [[stirred]] = trip.sorted(self._store._ask(trip.texts))["stopped"]
+        return int(stirred)
+
+    def _connect(self) -> Timed:
+        store = self._store
+        until = time.monotonic() + store._seconds
+        ear = store._connect(until)
+        try:
+            with store.translated():
+                ear.ask(
+                    [
+                        # A wait keeps no snapshot, which would keep the server from clearing away what was deleted.
+                        "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED",
+                        self._sql("listen", lock=store.lock),
+                    ]
+                )
+        except BaseException:
+            ear.close()
+            raise
+        self._waits = False
+        self._rung = self._reload = True
+        return ear
+
+    def _write(self, *, beat: int | None = None, horizon: int | None = None, stopped: int | None = None) -> bool:
+        entered = self._ear is not None
+        if beat is not None:
+            return self._beat(beat) and entered
+        text = self._sql("publish", horizon=horizon) if stopped is None else self._sql("quiet", stirred=stopped)
+        [result] = self._store._ask([text])
+        return result.matched == 1 and entered
+
+    def _beat(self, behind: int) -> bool:
+        """Write the beat, and take in what the answers say of all that a worker asks now and then."""
+        store = self._store
+        seen, self._seen = self._seen, [_NO_RING]
+        forget = [self._sql("forget_hint", seen=seen)] if len(seen) > 1 else []
+        texts = [
+            *(
+                ["BEGIN", *forget, self._sql("beat", behind=behind), "COMMIT"]
+                if forget
+                else [self._sql("beat", behind=behind)]
+            ),
+            self._sql("roster", lock=store.lock),
+            self._sql("news", late=_OVERDUE, topics=self._topics() if behind == 0 else ()),
+        ]
+        sent = time.monotonic()
+        results = store._ask(texts)
+        received = time.monotonic()
+        *_, roster, news = results
+        self._presence.take(sorted(roster.rows, key=itemgetter(0)))
+        [(now, lease, overdue)] = news.rows
+        store._heard(now, sent, received)
+        store._lease_read(lease, sent)
+        if overdue:  # though this worker keeps up: whoever put it died before it told of it
+            self.heard(None)
+        return results[2 if forget else 0].matched == 1
+
+    def _topics(self) -> list[int]:
+        """Return the numbers of the topics that this worker handles."""
+        mine = next((seen.topics for seen in self._presence.known if seen.worker == self.worker), None) or ()
+        return [number for topic in mine if (number := self._store._topics.number(topic)) is not None]
+
+    def _leave(self) -> None:
+        with suppress(StoreError):
+            self._store._ask([self._sql("worker_remove")])
+        self._deaf()
+
+    def _deaf(self) -> None:
+        ear, self._ear = self._ear, None
+        if ear is not None:
+            ear.end()
+
+    def abandoned(self) -> None:
+        """Be over, in a forked child: row and session are the parent's."""
+        super().abandoned()
+        leave_alone(self._ear)
+
+    # ---- hints ------------------------------------------------------------------------------------------------------
+
+    def _due_now(self, ids: Sequence[int]) -> Iterable[tuple[int, int, str]]:
+        return self._store._due_now(ids)
+
+    def _stirred(self) -> int:
+        return self._store._stirred()
+
+    def _listen(self, seconds: float) -> None:
+        ear = self._ear
+        if ear is None:  # it broke: the next beat makes another one
+            self._select(min(seconds, 0.5))
+            return
+        try:
+            with self._store.translated():
+                if self._store.notifies:
+                    self._wait(ear, seconds)
+                else:
+                    self._poll(ear, seconds)
+        except Interrupted:  # in the middle of something else
+            self._waits = False
+        except StoreError:
+            self._deaf()
+            self._rung = self._reload = True
+
+    def _wait(self, ear: Timed, seconds: float) -> None:
+        """Wait until the server's wait ends."""
+        ear.until = time.monotonic() + self._store._seconds
+        if not self._waits:
+            if len(self._seen) > _SEEN:
+                ear.ask([self._sql("forget_hint", seen=self._seen)])
+                self._seen = [_NO_RING]
+            ear.send(self._sql("sleep", seconds=_SLEEP, seen=self._seen))
+            self._waits = True
+        if self._select(seconds, ear.fileno()):
+            self._waits = False
+            with suppress(Interrupted), self._store.translated():
+                ear.receive()
+            self._take(ear)
+
+    def _poll(self, ear: Timed, seconds: float) -> None:
+        """Look for hints now and then: often while something is near, or came of late."""
+        until = time.monotonic() + seconds
+        while True:
+            now = time.monotonic()
+            near = seconds < _NEAR or now - self._came < _NEAR
+            self._look = _LOOKS[0] if near else min(2 * self._look, _LOOKS[1])
+            woken, _, _ = select.select([self._ears], [], [], min(self._look, max(until - now, 0)))
+            if woken:
+                return
+            ear.until = time.monotonic() + self._store._seconds
+            self._take(ear)
+            if self._rung or time.monotonic() >= until:
+                return
+
+    def _take(self, ear: Timed) -> None:
+        """Take in the hints that are there, of rings that are complete."""
+        *_, found = ear.ask(["SET TRANSACTION ISOLATION LEVEL READ COMMITTED", self._sql("hints", seen=self._seen)])
+        if not found.rows:
+            return
+        self._came = time.monotonic()
+        self._seen += {ring for ring, _ in found.rows}
+        jobs = {job for _, job in found.rows}
+        if ALL in jobs:
+            self.heard(None)
+        if min(jobs) < ALL:
+            self.heard(())
+        if max(jobs) > ALL:
+            self.heard(job for job in jobs if job > ALL)

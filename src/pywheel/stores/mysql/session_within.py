@@ -1,0 +1,94 @@
+"""The statements of a put, in a transaction of the caller's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import pymysql
+from pymysql.constants import SERVER_STATUS
+from pymysql.cursors import Cursor
+
+from ..._errors import BadJob, StoreBusy
+from ..relational.changes import Changes
+from ..relational.session import Answer, Asked
+from .connection import Result
+from .session import MysqlSession, Trip, Writing
+from .statements import Statements
+
+__all__ = ["SessionWithin"]
+
+_NONE: Final = "connection=: there is no transaction, as it commits each statement: begin one"
+_OVER: Final = "connection=: the server has ended this transaction, as it and another waited for each other: begin anew"
+_DEADLOCK: Final = 1213
+_READS: Final = frozenset({"topics_of", "holders", "named", "nonces"})
+
+
+class SessionWithin(MysqlSession):
+    """The same statements, between two savepoints, one by one: the caller's connection may run no more at once."""
+
+    def __init__(self, connection: Any, store: Writing, sql: Statements, now: int | None) -> None:
+        super().__init__(store, sql, now, 0.0)
+        self._theirs = connection
+        self._begun = False
+
+    def begin(self, asked: Asked) -> Answer:
+        """Set a savepoint, and read and lock what is asked for."""
+        theirs = self._theirs
+        if theirs.get_autocommit() and not theirs.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS:
+            raise BadJob(_NONE)
+        self._run("SAVEPOINT pywheel")
+        self._begun = True
+        return self._ask(asked, begin=True)
+
+    def _start(self, trip: Trip) -> None:
+        """The transaction is there."""
+
+    def _trip(self) -> Trip:
+        return _LockingTrip(self._sql, self._now)
+
+    def numbers(self, names: Sequence[str] | None, *, add: bool = False) -> Mapping[str, int]:
+        """Return the numbers of topics; before the savepoint from a connection of the store's."""
+        if not self._begun or names is None:
+            return self._store.known_topics(names)
+        return super().numbers(names, add=add)
+
+    def commit(self, changes: Changes, near: int | None) -> Sequence[Sequence[Any]]:  # noqa: ARG002
+        """Write; the caller commits."""
+        trip = self._trip()
+        self._write(trip, changes)
+        trip.say("", "RELEASE SAVEPOINT pywheel")
+        self._send(trip)
+        self._begun = False
+        return ()
+
+    def abandon(self) -> None:
+        """Go back to the savepoint, if it is there still."""
+        if self._begun:
+            self._begun = False
+            self._run("ROLLBACK TO SAVEPOINT pywheel")
+            self._run("RELEASE SAVEPOINT pywheel")
+
+    def _send(self, trip: Trip) -> dict[str, list[Any]]:
+        return trip.sorted([self._run(text) for text in trip.texts])
+
+    def _run(self, text: str) -> Result:
+        """Run a statement; rows are tuples, whatever the caller's connection makes of them."""
+        with self._store.translated(), Cursor(self._theirs) as cursor:
+            try:
+                matched = cursor.execute(text)
+            except pymysql.err.OperationalError as error:
+                if error.args[0] == _DEADLOCK:
+                    self._begun = False
+                    raise StoreBusy(_OVER) from error
+                raise
+            return Result(cursor.fetchall() if cursor.description else (), matched, cursor.lastrowid or 0)
+
+
+class _LockingTrip(Trip):
+    """Reads what is there now, and not what was when the caller's transaction began."""
+
+    def add(self, field: str, statement: str, /, **values: Any) -> None:
+        """Add a statement by its name."""
+        text = self._sql(statement, now=self._now, **values)
+        self.say(field, text + " LOCK IN SHARE MODE" if statement in _READS else text)

@@ -1,0 +1,66 @@
+-- name: now
+SELECT {now}
+
+-- name: topics_of
+SELECT id, name, paused FROM {p}topic WHERE hash IN (%(names)s)
+
+-- In one order, as topics that are paused are written too.
+-- name: topics_to_pause
+SELECT id, name, paused FROM {p}topic WHERE hash IN (%(names)s) ORDER BY id FOR UPDATE
+
+-- name: all_topics
+SELECT id, name FROM {p}topic
+
+-- name: holders
+SELECT job FROM {p}live_key FORCE INDEX (PRIMARY) WHERE topic = %(topic)s AND hash IN (%(hashes)s)
+
+-- name: named
+SELECT id FROM {p}name WHERE hash = %(hash)s AND topic = %(topic)s ORDER BY id DESC LIMIT 20
+
+-- A job's row is its lock. Those of one transaction are taken in the order of ids by everybody.
+-- name: lock_jobs
+SELECT count(id) FROM {p}job FORCE INDEX (PRIMARY) WHERE id IN (%(ids)s) FOR UPDATE
+
+-- name: lock_due
+SELECT {job}, IF(%(bodies)s AND length(j.body) <= 65536, j.body, NULL), {past.d}
+FROM {p}job j FORCE INDEX (PRIMARY) STRAIGHT_JOIN {p}due d FORCE INDEX (PRIMARY) ON d.topic = j.topic AND d.id = j.id
+WHERE j.id IN (%(ids)s) ORDER BY j.id FOR UPDATE
+
+-- name: lock_run
+SELECT {job}, IF(%(bodies)s AND length(j.body) <= 65536, j.body, NULL), {past.r}, {run}
+FROM {p}job j FORCE INDEX (PRIMARY) STRAIGHT_JOIN {p}run r FORCE INDEX (PRIMARY) ON r.id = j.id
+WHERE j.id IN (%(ids)s) AND (NOT %(lost)s OR r.lease <= {now}) ORDER BY j.id FOR UPDATE
+
+-- name: lock_finished
+SELECT {job}, NULL, {past.f}, {finished}
+FROM {p}job j FORCE INDEX (PRIMARY) STRAIGHT_JOIN (SELECT 0 AS state UNION ALL SELECT 1 UNION ALL SELECT 2) s
+STRAIGHT_JOIN {p}finished f FORCE INDEX (PRIMARY) ON f.topic = j.topic AND f.state = s.state AND f.id = j.id
+WHERE j.id IN (%(ids)s) ORDER BY j.id FOR UPDATE
+
+-- name: lock_due_of_topic
+SELECT {job}, IF(length(j.body) <= 65536, j.body, NULL), {past.d}
+FROM {p}due d FORCE INDEX (due) STRAIGHT_JOIN {p}job j FORCE INDEX (PRIMARY) ON j.id = d.id
+WHERE d.topic = %(topic)s AND d.due <= {now} ORDER BY d.due, d.id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+
+-- name: lock_lost
+SELECT {job}, IF(j.topic IN (%(topics)s) AND length(j.body) <= 65536, j.body, NULL), {past.r}, {run}
+FROM {p}run r FORCE INDEX (lease) STRAIGHT_JOIN {p}job j FORCE INDEX (PRIMARY) ON j.id = r.id
+WHERE r.lease <= {now} ORDER BY r.lease LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+
+-- name: next_leases
+SELECT id, lease FROM {p}run WHERE lease > {now} ORDER BY lease LIMIT %(limit)s
+
+-- name: lock_old
+SELECT {job}, NULL, {past.f}, {finished}
+FROM {p}finished f FORCE INDEX (ended) STRAIGHT_JOIN {p}job j FORCE INDEX (PRIMARY) ON j.id = f.id
+WHERE f.state = %(state)s AND f.ended <= {now} - %(age)s AND (%(topic)s IS NULL OR f.topic = %(topic)s)
+ORDER BY f.ended LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+
+-- name: bodies
+SELECT id, body FROM {p}job WHERE id IN (%(ids)s)
+
+-- name: topic_add
+INSERT INTO {p}topic (hash, name) VALUES %(rows)s ON DUPLICATE KEY UPDATE id = id
+
+-- name: nonces
+SELECT nonce, at, ids FROM {p}nonce WHERE hash IN (%(nonces)s)

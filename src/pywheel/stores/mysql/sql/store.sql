@@ -1,0 +1,108 @@
+-- name: take_ids
+UPDATE {p}number SET value = last_insert_id(value + %(count)s) WHERE name = 'id'
+
+-- Waits for a transaction that is under way, and then says by 1062 whether it happened; if not, it never will.
+-- name: request
+INSERT INTO {p}request (client, number, at) VALUES (%(client)s, %(number)s, {now})
+
+-- name: forget_requests
+DELETE FROM {p}request WHERE client = %(client)s AND number < %(number)s
+
+-- name: forget_old_requests
+DELETE FROM {p}request WHERE at < {now} - %(age)s LIMIT 10000
+
+-- name: put_due
+INSERT INTO {p}due (topic, id, due) VALUES %(rows)s
+
+-- name: put_count
+INSERT INTO {p}count (topic, live) VALUES %(rows)s
+
+-- name: delete_due
+DELETE FROM {p}due WHERE topic = %(topic)s AND id IN (%(ids)s)
+
+-- name: delete_run
+DELETE FROM {p}run WHERE id IN (%(ids)s)
+
+-- name: delete_finished
+DELETE FROM {p}finished WHERE topic = %(topic)s AND state = %(state)s AND id IN (%(ids)s)
+
+-- name: insert_due
+INSERT INTO {p}due (topic, id, due, claims, forgiven, lost, passed, error) VALUES %(rows)s
+
+-- name: insert_run
+INSERT INTO {p}run (topic, id, due, claims, forgiven, lost, passed, error, attempt, begun, started, lease, max_attempts, backoff,
+    worker) VALUES %(rows)s
+
+-- name: insert_finished
+INSERT INTO {p}finished (topic, id, due, claims, forgiven, lost, passed, error, attempt, started, worker, state, outcome, ended)
+VALUES %(rows)s
+
+-- There is such a row, and it is locked. MySQL calls values() deprecated, and MariaDB has nothing else.
+-- name: update_due
+INSERT INTO {p}due (topic, id, due, claims, forgiven, lost, passed, error) VALUES %(rows)s
+ON DUPLICATE KEY UPDATE due = values(due), claims = values(claims), forgiven = values(forgiven), lost = values(lost),
+    passed = values(passed), error = values(error)
+
+-- name: update_run
+INSERT INTO {p}run (topic, id, due, claims, forgiven, lost, passed, error, attempt, begun, started, lease, max_attempts, backoff,
+    worker) VALUES %(rows)s
+ON DUPLICATE KEY UPDATE due = values(due), claims = values(claims), forgiven = values(forgiven), lost = values(lost),
+    passed = values(passed), error = values(error), attempt = values(attempt), begun = values(begun), started = values(started),
+    lease = values(lease), max_attempts = values(max_attempts), backoff = values(backoff), worker = values(worker)
+
+-- name: insert_job
+INSERT INTO {p}job (id, topic, created, hash, name, ttr, max_attempts, headers, body) VALUES %(rows)s
+
+-- name: insert_name
+INSERT INTO {p}name (hash, topic, id) VALUES %(rows)s
+
+-- name: replace_job
+UPDATE {p}job SET ttr = %(ttr)s, max_attempts = %(max_attempts)s, headers = %(headers)s, body = %(body)s WHERE id = %(id)s
+
+-- name: delete_name
+DELETE n FROM {p}job j FORCE INDEX (PRIMARY) STRAIGHT_JOIN {p}name n ON n.hash = j.hash AND n.topic = j.topic AND n.id = j.id
+WHERE j.id IN (%(ids)s)
+
+-- name: delete_job
+DELETE FROM {p}job WHERE id IN (%(ids)s)
+
+-- name: delete_history
+DELETE FROM {p}history WHERE job IN (%(ids)s)
+
+-- name: insert_history
+INSERT INTO {p}history (job, claim, attempt, started, ended, outcome, worker, error) VALUES %(rows)s
+
+-- name: delete_key
+DELETE FROM {p}live_key WHERE topic = %(topic)s AND hash IN (%(hashes)s)
+
+-- name: insert_key
+INSERT INTO {p}live_key (topic, hash, job) VALUES %(rows)s
+
+-- name: insert_count
+INSERT INTO {p}count (topic, live, done, dead, cancelled) VALUES %(rows)s
+
+-- name: stir
+UPDATE {p}number SET value = last_insert_id(value + 1) WHERE name = 'stir'
+
+-- name: pause
+UPDATE {p}topic SET paused = %(paused)s, stirred = last_insert_id() WHERE id = %(topic)s
+
+-- name: announce
+INSERT INTO {p}worker (hash, name, topics, beat) VALUES (%(hash)s, %(name)s, %(topics)s, {now})
+ON DUPLICATE KEY UPDATE topics = values(topics)
+
+-- Some of what is in the counts, to be put there in fewer rows; what others count now stays.
+-- name: fold
+SELECT seq, topic, live, done, dead, cancelled FROM {p}count ORDER BY seq LIMIT 2000 FOR UPDATE SKIP LOCKED
+
+-- name: delete_count
+DELETE FROM {p}count WHERE seq IN (%(ids)s)
+
+-- name: insert_nonce
+INSERT INTO {p}nonce (hash, nonce, at, ids) VALUES %(rows)s
+
+-- name: old_nonces
+SELECT hash FROM {p}nonce WHERE at <= {now} - %(kept)s ORDER BY at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+
+-- name: forget_nonces
+DELETE FROM {p}nonce WHERE hash IN (%(hashes)s)

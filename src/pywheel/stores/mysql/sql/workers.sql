@@ -1,0 +1,73 @@
+-- name: worker_add
+INSERT INTO {p}worker (hash, name, beat, stopped, server)
+SELECT %(hash)s, %(name)s, {now}, (SELECT coalesce(max(stirred), 0) FROM {p}topic), {server}
+ON DUPLICATE KEY UPDATE beat = values(beat), horizon = -1, behind = 0, stopped = values(stopped), server = values(server), topics = NULL
+
+-- name: worker_remove
+DELETE FROM {p}worker WHERE hash = %(hash)s
+
+-- name: beat
+UPDATE {p}worker SET beat = {now}, behind = %(behind)s WHERE hash = %(hash)s
+
+-- What else a worker asks once a second: the time, when the next lease ends, and whether a job of these topics has been due
+-- for so long.
+-- name: news
+SELECT {now}, (SELECT min(lease) FROM {p}run), EXISTS (
+    SELECT 1 FROM {p}topic t STRAIGHT_JOIN {p}due d FORCE INDEX (due) ON d.topic = t.id AND d.due <= {now} - %(late)s
+    WHERE t.id IN (%(topics)s) AND NOT t.paused
+)
+
+-- name: publish
+UPDATE {p}worker SET horizon = %(horizon)s WHERE hash = %(hash)s
+
+-- name: quiet
+UPDATE {p}worker SET stopped = %(stirred)s WHERE hash = %(hash)s
+
+-- name: stopped
+SELECT stopped FROM {p}worker WHERE hash = %(hash)s
+
+-- name: stirred
+SELECT coalesce(max(stirred), 0) FROM {p}topic
+
+-- name: roster
+SELECT name, topics, beat, horizon, behind, stopped,
+    IF(server = {server}, is_used_lock(concat(%(lock)s, hex(hash))) IS NULL, 0)
+FROM {p}worker
+
+-- name: horizon
+SELECT max(horizon) FROM {p}worker WHERE topics IS NOT NULL
+
+-- name: near
+SELECT name, topics, beat, horizon, behind, stopped, NULL FROM {p}worker
+WHERE EXISTS (SELECT 1 FROM {p}worker f WHERE f.topics IS NOT NULL AND f.horizon >= %(due)s)
+
+-- name: pause_of
+SELECT paused, stirred FROM {p}topic WHERE hash = %(hash)s
+
+-- name: forget_workers
+DELETE FROM {p}worker WHERE beat < {now} - %(age)s
+
+-- name: forget_hints
+DELETE FROM {p}hint WHERE worker NOT IN (SELECT hash FROM {p}worker)
+
+-- name: listen
+SELECT get_lock(concat(%(lock)s, hex(%(hash)s)), 0)
+
+-- name: hint
+INSERT INTO {p}hint (worker, ring, job) VALUES %(rows)s
+
+-- name: hints
+SELECT ring, job FROM {p}hint WHERE worker = %(hash)s AND ring NOT IN (%(seen)s)
+
+-- name: forget_hint
+DELETE FROM {p}hint WHERE worker = %(hash)s AND ring IN (%(seen)s)
+
+-- A wait that ends by KILL QUERY. Whoever kills has committed hints before: so it finds this statement waiting, or else it
+-- begins later, and finds the hints.
+-- name: sleep
+SELECT sleep(%(seconds)s) FROM DUAL WHERE NOT EXISTS (
+    SELECT 1 FROM {p}hint WHERE worker = %(hash)s AND ring NOT IN (%(seen)s)
+)
+
+-- name: sleepers
+SELECT id, info FROM information_schema.processlist WHERE info LIKE 'SELECT sleep(%%' AND info LIKE '%%{p}hint%%'

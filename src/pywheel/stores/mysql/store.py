@@ -1,0 +1,464 @@
+"""The store on MySQL and MariaDB, shared by as many hosts as there are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from itertools import count
+from operator import itemgetter
+from secrets import token_bytes
+from typing import Any, Final
+
+import pymysql
+
+from ..._errors import StoreAway, StoreError
+from ...clock import Clock
+from ...jobs.checks import an_id
+from ...jobs.commands import Ref
+from ...jobs.job import Attempt, Counts, Due, Job, NewJob, State, Topic
+from ..address import Address, file, flag, identifier, seconds
+from ..checks import clamped, in_range
+from ..contract import Filter, Span
+from ..relational import reading
+from ..relational.connections import Connections, leave_alone
+from ..relational.notifier import RelationalNotifier
+from ..relational.part import FINISHED
+from ..relational.presence import WorkerQueries
+from ..relational.session import Conflict, Session, Unknown
+from ..relational.store import RelationalStore
+from ..within import driver_connection
+from . import migrate
+from .connection import AlreadyThere, Interrupted, Result, Timed, connect, translated
+from .notifier import MysqlNotifier
+from .puts import Row, first_of_each_key, names_of, put_trip
+from .session import MysqlSession, Trip
+from .session_within import SessionWithin
+from .statements import Raw, Statements, hashed, hashes
+from .workers import Workers
+
+__all__ = ["MysqlStore"]
+
+_SECONDS: Final = 10.0
+_MOST: Final = 8  # connections, beside one for each worker
+_PORT: Final = 3306
+_SPANS: Final = 8  # read in one trip
+_KEPT: Final = 86_400_000  # ms for which it is known of a transaction that it happened
+_LARGEST: Final = 2**62
+_TLS: Final[dict[str, Callable[[str], Any]]] = {
+    "ssl_ca": file,
+    "ssl_cert": file,
+    "ssl_key": file,
+    "ssl_verify_cert": flag,
+    "ssl_verify_identity": flag,
+}
+
+
+class MysqlStore(RelationalStore):
+    """Jobs in tables of a MySQL database, 8.0 or later, or MariaDB, 10.6 or later.
+
+    `durability` is "fsync" where the server has innodb_flush_log_at_trx_commit = 1, else "everysec". Options after the
+    ``?``:
+
+    prefix        how the names of the tables begin; default ``pywheel_``
+    timeout       seconds after which an answer is not waited for any longer; default 10
+    notify        ``off``: workers look for changes, instead of being woken; needed behind a proxy
+    unix_socket   the path of the server's socket
+    ssl_ca, ssl_cert, ssl_key, ssl_verify_cert, ssl_verify_identity   as PyMySQL has them
+    """
+
+    address: Address
+
+    def __init__(self, address: Address, *, clock: Clock | None = None, create: bool = True) -> None:
+        known, passed = address.split(
+            {"prefix": identifier, "timeout": seconds, "notify": flag} | _TLS, ("unix_socket",)
+        )
+        self.shown = address.shown
+        self.address = address
+        self._writer: Timed | None = None
+        self._options: dict[str, Any] = passed | {name: known[name] for name in known.keys() & _TLS.keys()}
+        if "ssl_ca" in known:  # PyMySQL would not look who it talks to
+            self._options = {"ssl_verify_cert": True, "ssl_verify_identity": True} | self._options
+        if "unix_socket" in passed:
+            self._options["ssl_disabled"] = True  # nobody listens there, and TLS takes long to begin
+        self.notifies: bool = known.get("notify", True)
+        self._prefix: str = known.get("prefix", "pywheel_")
+        self._sql = Statements(self._prefix)
+        limit = known.get("timeout", _SECONDS)
+        self._connections: Connections[Timed] = Connections(self._connect, _MOST, limit)
+        self._requests = count(1)
+        self._client = token_bytes(16)
+        super().__init__(address.shown, clock, limit)
+        with self._use() as connection:
+            migrate.upgrade(connection, self._prefix, self.shown, create=create)
+            [flushed, place] = connection.ask(["SELECT @@innodb_flush_log_at_trx_commit", "SELECT database()"])
+        self.durability = "fsync" if flushed.rows[0][0] == 1 else "everysec"
+        self.lock = f"pywheel.{hashed(place.rows[0][0] + '.' + self._prefix).hex()[:16]}."
+        """How the names of the workers' locks begin: they are the server's, not the database's."""
+        self._hear()
+
+    # ---- connections ------------------------------------------------------------------------------------------------
+
+    def _connect(self, until: float) -> Timed:
+        address = self.address
+        host = address.hosts[0] if address.hosts else None
+        with self.translated():
+            return connect(
+                until,
+                host=(host and host.name) or "localhost",
+                port=(host and host.port) or _PORT,
+                user=address.user,
+                password=address.password or "",
+                database=address.database or None,
+                **self._options,
+            )
+
+    @contextmanager
+    def _use(self, until: float | None = None) -> Iterator[Timed]:
+        with self.translated(), self._connections.use(until) as connection:
+            yield connection
+
+    def translated(self) -> AbstractContextManager[None]:
+        """Raise what the server says as one of our errors."""
+        return translated(self.address.hide, self.shown)
+
+    def _trip(self) -> Trip:
+        return Trip(self._sql, self.now)
+
+    def _ask(self, texts: Sequence[str]) -> list[Result]:
+        """Return what statements give; once more if a connection was found closed: they may be run twice."""
+        self._open()
+        for attempt in (1, 2):
+            try:
+                with self._use() as connection:
+                    return connection.ask(texts)
+            except (StoreAway, Interrupted):
+                self._connections.drop_idle()
+                if attempt == 2:
+                    raise
+        raise AssertionError
+
+    def _read(self, name: str, /, **values: Any) -> list[Any]:
+        """Return the rows of a statement."""
+        [result] = self._ask([self._sql(name, now=self.now, **values)])
+        return list(result.rows)
+
+    def _hear(self) -> None:
+        """Learn the time."""
+        if self.now is None:
+            sent = time.monotonic()
+            [[now]] = self._read("now")
+            self._heard(now, sent, time.monotonic())
+
+    # ---- writing ----------------------------------------------------------------------------------------------------
+
+    def _session(self, until: float) -> Session:
+        return MysqlSession(self, self._sql, self.now, until)
+
+    def _session_within(self, connection: object) -> Session:
+        return SessionWithin(driver_connection(connection, ("pymysql",)), self, self._sql, self.now)
+
+    def writing(self, until: float) -> Timed:
+        """Return the connection that writes: only whoever commits for all uses it."""
+        connection = self._writer
+        if connection is None or not connection.open:
+            connection = self._connect(until)
+            with self.translated():
+                connection.ask(["SET SESSION autocommit = 0"])
+            self._writer = connection
+        connection.until = until
+        return connection
+
+    def _drop(self, connection: Timed | None) -> None:
+        """Close a connection that broke, and those that wait: they may have broken too."""
+        self._connections.drop_idle()
+        if connection is not None:
+            connection.end()
+
+    def new_request(self) -> tuple[bytes, int]:
+        """Return what a transaction is known by: this process, and a number."""
+        return self._client, next(self._requests)
+
+    def happened(self, number: int, until: float) -> bool:
+        """Return whether a transaction whose connection broke in its commit has happened; else it never will."""
+        while True:
+            try:
+                with self._use() as connection:
+                    connection.ask([self._sql("request", client=self._client, number=number, now=self.now)])
+            except AlreadyThere:
+                return True
+            except StoreError as error:  # it is under way, or the server still away
+                if time.monotonic() >= until:
+                    raise Unknown(
+                        "the connection broke in a commit, and whether it happened is not known yet"
+                    ) from error
+                time.sleep(0.1)
+            else:
+                return False
+
+    def _put_direct(
+        self, jobs: Sequence[NewJob], ids: Sequence[int], near: int, until: float
+    ) -> tuple[Collection[int] | None, Sequence[Sequence[Any]]]:
+        rows = first_of_each_key(zip(ids, jobs, strict=True))
+        again = False
+        while rows:
+            connection: Timed | None = None
+            trip = put_trip(self._trip(), rows, self._topics.numbers, self.now)
+            try:
+                with self.translated():
+                    connection = self.writing(until)
+                    [[horizon]] = trip.sorted(connection.ask(trip.texts))["horizon"]
+                seen = () if horizon is None or horizon < near else self._near(near)
+                return (None if len(rows) == len(ids) else [id for id, _ in rows]), seen
+            except AlreadyThere:
+                self._roll_back(connection)
+                present = self._present(ids) if again else ()
+                if present:  # it happened, though its answer was lost
+                    return present, self._near(near)
+                rows = self._without_taken(rows)
+            except Conflict:
+                self._roll_back(connection)
+                if time.monotonic() >= until:
+                    raise
+            except StoreAway:
+                self._drop(connection)
+                if again:
+                    raise
+                again = True
+            except BaseException:
+                self._roll_back(connection)
+                raise
+        return [], ()
+
+    def _without_taken(self, rows: list[Row]) -> list[Row]:
+        """Return the jobs without those whose keys are taken; none if that was so only for a moment."""
+        numbers = self._topics.numbers
+        taken = {name for name in names_of(rows, numbers) if self._read("holders", topic=name[0], hashes=[name[1]])}
+        free = [row for row in rows if taken.isdisjoint(names_of([row], numbers))]
+        return free if len(free) < len(rows) else []
+
+    def _roll_back(self, connection: Timed | None) -> None:
+        try:
+            if connection is not None:
+                connection.ask(["ROLLBACK"])
+        except (pymysql.err.Error, StoreError, OSError):
+            self._drop(connection)
+
+    def _near(self, due: int) -> Sequence[Sequence[Any]]:
+        with suppress(StoreError):  # what is to be told of is stored
+            return self._read("near", due=due)
+        return ()
+
+    def _present(self, ids: Sequence[int]) -> set[int]:
+        return {id for [id] in self._read("ids_given", ids=sorted(ids))}
+
+    def _draw_ids(self, count: int) -> Sequence[int]:
+        [taken] = self._ask([self._sql("take_ids", count=count)])
+        return range(taken.last_id - count + 1, taken.last_id + 1)
+
+    def _fold(self) -> None:
+        with self._use() as connection:
+            _, found = connection.ask(["BEGIN", self._sql("fold")])
+            sums: dict[int, list[int]] = {}
+            for _, topic, *counts in found.rows:
+                sums[topic] = [sum(pair) for pair in zip(sums.get(topic, [0] * 4), counts, strict=True)]
+            trip = self._trip()
+            trip.add("", "delete_count", ids=[row[0] for row in found.rows])
+            trip.many("insert_count", [(topic, *counts) for topic, counts in sorted(sums.items())])
+            connection.ask([*trip.texts, "COMMIT"])
+
+    def _separate(self, error: BaseException) -> bool:
+        return isinstance(error, Exception) and not isinstance(error, StoreError)
+
+    # ---- reading ----------------------------------------------------------------------------------------------------
+
+    def _moment(self) -> int:
+        return self.clock.wall()
+
+    def _names(self, rows: Iterable[Sequence[Any]]) -> Mapping[int, str]:
+        """Return the names of topics by number, those of the rows among them."""
+        if any(row[1] not in self._topics.names for row in rows):
+            self._topics.learn(self.known_topics(None))
+        return self._topics.names
+
+    def known_topics(self, names: Sequence[str] | None) -> Mapping[str, int]:
+        """Return the numbers of topics that are committed, of all for None."""
+        rows = self._read("all_topics") if names is None else self._read("topics_of", names=hashes(names))
+        return {row[1]: row[0] for row in rows}
+
+    def _number(self, topic: str) -> int | None:
+        if self._topics.number(topic) is None:
+            self._topics.learn(self.known_topics([topic]))
+        return self._topics.number(topic)
+
+    def _look(self, name: str, /, **values: Any) -> list[Any]:
+        """Return the rows of jobs whose ids a statement gives."""
+        return self._read("look", found=Raw(self._sql(name, **values)))
+
+    def get(self, ref: Ref) -> Job | None:
+        """Return a job, or None."""
+        if isinstance(ref, int):
+            rows = self._look("ids_given", ids=[ref]) if in_range(ref) else []
+        else:
+            topic = self._number(ref[0])
+            rows = [] if topic is None else self._look("ids_named", topic=topic, hash=hashed(ref[1]))
+        self._open()
+        return reading.found(rows, self._names(rows), self._moment(), ref)
+
+    def jobs(self, filter: Filter, after: int, limit: int) -> list[Job]:
+        """Return jobs by id."""
+        topic = None if filter.topic is None else self._number(filter.topic)
+        if topic is None and filter.topic is not None:
+            self._open()
+            return []
+        all_topics: list[int] = []
+        if topic is None and filter.key is None and filter.state not in (None, State.RUNNING):
+            all_topics = [number for number, _ in self._read("all_topics")]
+
+        def page(_: State | None, after: int, size: int) -> list[Job]:
+            now = self._moment()
+            found = self._found(filter, topic, all_topics, {"after": after, "limit": size, "moment": now})
+            rows = self._read("look", found=Raw(found))
+            return reading.records(rows, self._names(rows), now)
+
+        return reading.listed(page, filter, after, limit)
+
+    def _found(self, filter: Filter, topic: int | None, topics: Sequence[int], span: dict[str, int]) -> str:
+        """Return the statement that finds the ids of a page: each arm of it reads one range of an index."""
+        sql, state = self._sql, filter.state
+        if filter.key is not None:
+            return sql("ids_of_key", hash=hashed(filter.key), topic=topic, **span)
+        if state is None and topic is None:
+            return sql("ids_all", **span)
+        numbers = topics if topic is None else (topic,)
+        arms = []
+        if state in (None, State.DELAYED):
+            arms += [sql("ids_due", topic=number, **span) for number in numbers]
+        if state is None:
+            arms.append(sql("ids_run", topic=topic, **span))
+        if state is State.RUNNING:
+            arms.append(sql("ids_running", topic=topic, **span))
+        if state in (State.DELAYED, State.DEAD):  # those too whose lease is over: some have no attempt left
+            arms.append(sql("ids_lost", topic=topic, **span))
+        for finished in range(len(FINISHED)):
+            if state in (None, FINISHED[finished]):
+                arms += [sql("ids_finished", topic=number, state=finished, **span) for number in numbers]
+        return f"SELECT id FROM ({' UNION ALL '.join(arms)}) found ORDER BY id LIMIT {span['limit']:d}"
+
+    def counts(self) -> dict[str, Counts]:
+        """Return the counts of each topic."""
+        now = self._moment()
+        found = self._read("counts", moment=now)
+        names = self._names(found)
+        counted: dict[int, Sequence[int]] = {row[1]: row[2:] for row in found if row[0] == 1}
+        running: dict[int, list[Sequence[int]]] = {}
+        for kind, topic, *states in found:
+            if kind == 2:
+                running.setdefault(topic, []).append(states)
+        topics = sorted((names[row[1]], row[1]) for row in found if row[0] == 0)
+        return reading.counted(
+            ((name, *counted.get(topic, (0, 0, 0, 0)), running.get(topic)) for name, topic in topics), now
+        )
+
+    def topics(self) -> list[Topic]:
+        """Return all topics, by name."""
+        return sorted(Topic(name, bool(paused)) for name, paused in self._read("topics"))
+
+    def history(self, id: int) -> list[Attempt]:
+        """Return what was tried with a job."""
+        if not in_range(an_id(id)):
+            self._open()
+            return []
+        texts = [
+            "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+            "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
+            self._sql("look", found=Raw(self._sql("ids_given", ids=[id]))),
+            self._sql("history", id=id),
+            "COMMIT",
+        ]
+        _, _, found, earlier, _ = self._ask(texts)
+        return reading.attempts(found.rows, self._names(found.rows), self._moment(), earlier.rows)
+
+    def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
+        """Return delayed jobs, span by span, by (due, id)."""
+        self._open()
+        asked = [(number, span) for span in spans if (number := self._number(span.topic)) is not None]
+        most = min(max(clamped(limit), 0), _LARGEST)
+        dues: list[Due] = []
+        for start in range(0, len(asked), _SPANS):
+            if len(dues) >= most:
+                break
+            some = asked[start : start + _SPANS]
+            results = self._ask([self._window(number, span, most - len(dues)) for number, span in some])
+            for (_, span), result in zip(some, results, strict=True):
+                dues += [Due(due, id, span.topic) for due, id in sorted(result.rows, key=itemgetter(0, 1))]
+        return dues[:most]
+
+    def _window(self, topic: int, span: Span, limit: int) -> str:
+        due, id = map(clamped, span.after)
+        return self._sql(
+            "window", topic=topic, shards=span.shards, due=due, id=id, until=clamped(span.until), limit=limit
+        )
+
+    def first_dues(self, spans: Sequence[Span]) -> list[int | None]:
+        """Return the earliest due time beyond each span."""
+        self._open()
+        asked = [self._number(span.topic) for span in spans]
+        known = [(place, number) for place, number in enumerate(asked) if number is not None]
+        texts = [
+            self._sql("first_due", topic=number, shards=spans[place].shards, until=clamped(spans[place].until))
+            for place, number in known
+        ]
+        topics = [number for _, number in known]
+        *found, lost = self._ask([*texts, self._sql("lost", moment=self._moment(), topics=topics)])
+        dues: list[int | None] = [None] * len(spans)
+        for (place, _), result in zip(known, found, strict=True):
+            dues[place] = result.rows[0][0]
+        return reading.with_lost(dues, spans, asked, lost.rows)
+
+    def _read_lease(self) -> int | None:
+        [[lease]] = self._read("next_lease")
+        return None if lease is None else int(lease)
+
+    # ---- workers ----------------------------------------------------------------------------------------------------
+
+    def _workers(self) -> WorkerQueries:
+        return Workers(self)
+
+    def _new_notifier(self, name: str) -> RelationalNotifier:
+        return MysqlNotifier(self, name)
+
+    def _due_now(self, ids: Sequence[int]) -> list[tuple[int, int, str]]:
+        rows = self._read("due_now", ids=sorted(ids))
+        names = self._names(rows)
+        order = {id: place for place, id in enumerate(ids)}
+        return [(due, id, names[topic]) for due, topic, id in sorted(rows, key=lambda row: order[row[2]])]
+
+    def _stirred(self) -> int:
+        [[stirred]] = self._read("stirred")
+        return int(stirred)
+
+    def _clear_away(self, age: int) -> None:
+        """Delete what those left behind that have been silent for so many ms."""
+        trip = self._trip()
+        trip.add("", "forget_workers", age=age)
+        trip.add("", "forget_hints")
+        trip.add("", "forget_old_requests", age=_KEPT)
+        with self._use() as connection:
+            connection.ask(trip.texts)
+
+    # ---- life -------------------------------------------------------------------------------------------------------
+
+    def _shut(self) -> None:
+        with suppress(StoreError, pymysql.err.Error, OSError):
+            if self._writer is not None:
+                self._writer.until = time.monotonic() + self._seconds
+                self._writer.ask([self._sql("forget_requests", client=self._client, number=_LARGEST), "COMMIT"])
+        self._drop(self._writer)
+        self._connections.close()
+
+    def _leave(self) -> None:
+        self._connections.after_fork()
+        leave_alone(self._writer)
+        self._writer = None
+        self._client, self._requests = token_bytes(16), count(1)

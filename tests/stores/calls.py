@@ -1,0 +1,43 @@
+"""What may be asked of a store, for tests of what comes in between."""
+
+import itertools
+
+from pywheel.jobs import NewJob
+from pywheel.jobs import commands as ops
+from pywheel.jobs.commands import Terms
+from pywheel.stores import Filter, Span
+from pywheel.stores.ownership import ALL
+
+__all__ = ["CALLS", "TERMS", "put"]
+
+TERMS = Terms(60_000, 3)
+SERIAL = itertools.count()
+
+
+def put(store, *jobs, nonce=None):
+    [outcome] = store.apply([ops.Put(jobs or (NewJob("t", b"x", 0),), nonce)])
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
+
+
+CALLS = {
+    "put": put,
+    "put with a key": lambda store: put(store, NewJob("t", b"x", 0, f"k{next(SERIAL)}")),
+    "put of a new topic": lambda store: put(store, NewJob(f"t{next(SERIAL)}", b"x", 0)),
+    "cancel": lambda store: store.apply([ops.Cancel(1)]),
+    "reserve": lambda store: store.apply([ops.Reserve("t", 1, TERMS, "w")]),
+    "get": lambda store: store.get(1),
+    "get by key": lambda store: store.get(("t", "k")),
+    "jobs": lambda store: store.jobs(Filter("t"), 0, 9),
+    "counts": lambda store: store.counts(),
+    "topics": lambda store: store.topics(),
+    "history": lambda store: store.history(1),
+    "windows": lambda store: store.windows([Span("t", ALL, (-1, 0), 9)], 9),
+    "first_dues": lambda store: store.first_dues([Span("t", ALL, (-1, 0), 9)]),
+    "next_lease": lambda store: store.next_lease(),
+    "notifier": lambda store: store.notifier("w"),
+    "workers": lambda store: store.workers(),
+    "pause": lambda store: store.apply([ops.Pause("t", True)]),
+    "quiet": lambda store: store.quiet("t", 1),
+}

@@ -1,0 +1,144 @@
+"""What was told survives the server's death, transactions that wait for each other, and threads that race for keys."""
+
+import contextlib
+import threading
+from collections import Counter
+
+import pytest
+
+from pywheel import JobExists, StoreError
+from pywheel.jobs import NewJob
+from pywheel.jobs import commands as ops
+from pywheel.jobs.commands import Terms
+from pywheel.stores import Filter, open
+from tests.jobs.waiting import until
+from tests.stores import servers
+
+TERMS = Terms(60_000, 3)
+
+
+def put(store, *jobs):
+    [outcome] = store.apply([ops.Put(jobs)])
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
+
+
+def in_threads(*works):
+    """Run them at once; raise what one of them raised."""
+    raised = []
+
+    def run(work):
+        try:
+            work()
+        except BaseException as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=run, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for error in raised:
+        raise error
+
+
+@pytest.fixture(scope="module")
+def durable():
+    yield from servers.started(lambda: servers.MariaDB(fsync=True))
+
+
+def test_what_was_told_before_the_server_was_killed_is_there_once(durable):
+    url = durable.url(timeout="20s")
+    over, told, moved = threading.Event(), [], []
+
+    def write(store, name):
+        number = 0
+        while not over.is_set():
+            number += 1
+            body = b"%s-%d" % (name, number)
+            with contextlib.suppress(StoreError):
+                [id] = put(store, NewJob("t", body, 0, key=body.decode() if number % 2 else None))
+                told.append(body)
+                if store.apply([ops.Reschedule(id, 10**12)]) == [True]:
+                    moved.append(id)
+
+    with open(url) as one, open(url) as other:
+        put(one, NewJob("t", b"", 0))
+        assert one.durability == "fsync"
+
+        def kill():
+            for _ in range(4):
+                before = len(told)
+                until(lambda before=before: len(told) > before + 20)
+                durable.kill()
+                durable.start()
+            over.set()
+
+        in_threads(kill, *(lambda s=s, n=n: write(s, n) for s, n in ((one, b"a"), (one, b"b"), (other, b"c"))))
+        found = {job.id: job for job in one.jobs(Filter("t"), 0, 10**6)}
+        bodies = Counter(job.body for job in found.values())
+        assert set(told) <= set(bodies)
+        assert max(bodies.values()) == 1
+        assert {found[id].due for id in moved} == {10**12}
+        assert one.counts()["t"].delayed == len(found)
+
+
+def test_transactions_in_opposite_orders_all_happen(mariadb_server):
+    """Two processes that name the same jobs in their own orders take their locks in one."""
+    url = mariadb_server.url()
+    with open(url) as one, open(url) as other:
+        ids = put(one, *(NewJob("t", b"", 0, key=f"k{n}") for n in range(40)))
+
+        def move(store, ids, by):
+            for n in range(30):
+                assert store.apply([ops.Reschedule(id, 10**12 + by + n) for id in ids]) == [True] * len(ids)
+
+        in_threads(lambda: move(one, ids, 0), lambda: move(other, ids[::-1], 1_000))
+        last = {job.due for job in one.jobs(Filter("t"), 0, 99)}
+        assert len(last) == 1
+
+
+def test_of_many_who_put_the_same_keys_each_has_one(mariadb_server):
+    url = mariadb_server.url()
+    with open(url) as one, open(url) as other:
+        put(one, NewJob("t", b"", 0))
+        won = []
+
+        def race(store, names):
+            for name in names:
+                with contextlib.suppress(JobExists):
+                    won.append((name, put(store, NewJob("t", b"", 0, key=name))))
+
+        names = [f"k{n}" for n in range(60)]
+        in_threads(*(lambda s=s, o=o: race(s, names[::o]) for s in (one, other) for o in (1, -1)))
+        assert Counter(name for name, _ in won) == dict.fromkeys(names, 1)
+
+
+def test_who_reserve_and_cancel_at_once_share_no_job(mariadb_server):
+    url = mariadb_server.url()
+    with open(url) as one, open(url) as other:
+        ids = put(one, *(NewJob("t", b"", 0) for _ in range(400)))
+        cancelled, taken = [], []
+
+        def cancel():
+            cancelled.extend(id for id in ids[::-1] if one.apply([ops.Cancel(id)]) == [True])
+
+        def reserve():
+            while jobs := other.apply([ops.Reserve("t", 7, TERMS, "w")])[0]:
+                taken.extend(job.id for job in jobs)
+
+        in_threads(cancel, reserve)
+        assert sorted(cancelled + taken) == ids
+        counts = one.counts()["t"]
+        assert (counts.cancelled, counts.running, counts.delayed) == (len(cancelled), len(taken), 0)
+
+
+def test_counts_stay_right_when_they_are_summed_up(mariadb_server):
+    with open(mariadb_server.url()) as store:
+        for n in range(30):
+            put(store, NewJob(f"t{n % 3}", b"", 0))
+        before = store.counts()
+        store._fold()
+        assert store.counts() == before
+        assert len(store._ask(["SELECT seq FROM pywheel_count"])[0].rows) == 3

@@ -1,0 +1,30 @@
+"""The store on MySQL keeps the contract, also when it is opened anew after every operation, and behind a proxy."""
+
+import pytest
+
+from pywheel.stores import open
+from pywheel.testing import StoreSuite
+from tests.stores.mysql.emptied import emptied
+
+
+class TestMysql(StoreSuite):
+    options = ()
+
+    @pytest.fixture(autouse=True, scope="class")
+    @classmethod
+    def _server(cls, mariadb_server):
+        cls.server = mariadb_server
+
+    def make_store(self, clock):
+        self.url = emptied(self.server, **dict(self.options))
+        return open(self.url, clock=clock)
+
+
+class TestMysqlReopened(TestMysql):
+    def reopen(self):
+        self.store.close()
+        self.store = open(self.url, clock=self.clock)
+
+
+class TestMysqlPolled(TestMysql):
+    options = (("notify", "off"),)

@@ -1,0 +1,104 @@
+"""Workers of other processes hear of changes: a statement that waits on the server is ended, or they look for hints."""
+
+import pytest
+
+from pywheel.jobs import NewJob
+from pywheel.jobs import commands as ops
+from pywheel.stores import open
+from tests.jobs.waiting import until
+
+
+@pytest.fixture(params=["on", "off"])
+def two(request, mariadb_server):
+    url = mariadb_server.url(notify=request.param)
+    with open(url) as one, open(url) as other:
+        yield one, other
+
+
+def listening(store, topic="t"):
+    notifier = store.notifier("w")
+    store.apply([ops.Announce(notifier.worker, (topic,))])
+    notifier.publish(2**60)
+    while notifier.wait(0):
+        pass
+    notifier.hints()
+    return notifier
+
+
+def heard(notifier, count=1):
+    """Return so many jobs, as they are told."""
+    found = []
+
+    def some():
+        notifier.wait(1)
+        found.extend(due.id for due in notifier.hints().due)
+        return len(found) >= count
+
+    until(some)
+    return found
+
+
+def put(store, *jobs):
+    return store.apply([ops.Put(jobs)])[0]
+
+
+def test_each_put_of_another_process_is_heard_of(two):
+    one, other = two
+    with open(one.secret_url) as third:
+        ears = listening(one)
+        for n in range(30):
+            assert put((other, third)[n % 2], NewJob("t", b"", 0)) == heard(ears)
+        ears.close()
+
+
+def test_many_at_once_are_heard_of(two):
+    one, other = two
+    ears = listening(one)
+    ids = put(other, *(NewJob("t", b"", n) for n in range(500)))
+    assert sorted(heard(ears, 500)) == ids
+    ears.close()
+
+
+def test_hints_are_taken_away_once_they_are_heard(two):
+    one, other = two
+    ears = listening(one)
+    put(other, NewJob("t", b"", 0))
+    heard(ears)
+
+    def gone():
+        ears._beat_at -= 2
+        ears.beat(0)
+        return not one._ask(["SELECT job FROM pywheel_hint"])[0].rows
+
+    until(gone)
+    ears.close()
+
+
+def test_who_is_gone_without_a_word_is_known_to_be(two):
+    """The lock that its session held has gone with it."""
+    one, other = two
+    mine, theirs = listening(one), listening(other)
+    theirs._ear.end()
+    until(lambda: {member.worker: member.silent for member in one.workers()}[theirs.worker] == 60)
+    assert {member.worker: member.silent for member in one.workers()}[mine.worker] < 10
+    mine.close()
+    theirs.close()
+
+
+def test_a_session_that_an_administrator_ends_is_replaced(two):
+    one, other = two
+    ears = listening(one)
+    ears.wait(0.05)
+    ended = ears._ear
+    one._ask([f"KILL {ended.thread_id()}"])
+
+    def back():
+        ears.wait(0.05)
+        ears._beat_at -= 2
+        ears.beat(0)
+        return ears._ear not in (ended, None)
+
+    until(back)
+    ears.hints()
+    assert put(other, NewJob("t", b"", 0)) == heard(ears)
+    ears.close()

@@ -1,0 +1,76 @@
+"""Connections that are ended while the server is in the middle of a statement, which waits for a lock of the test's."""
+
+import threading
+
+import pytest
+
+from pywheel.jobs import NewJob
+from pywheel.stores import Filter, open
+from tests.jobs.waiting import until
+from tests.stores.calls import CALLS, put
+from tests.stores.network import Proxy
+from tests.stores.server import STORE
+
+WAITING = "FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND wait_event_type = 'Lock'"
+TABLES = ("due", "worker", "topic", "run", "job", "live_key")
+
+
+def schema_of(url):
+    return STORE.search(url)[0].partition("=")[2]
+
+
+class Asked(threading.Thread):
+    """A call in a thread, and what it returned or raised."""
+
+    def __init__(self, call, *arguments):
+        super().__init__()
+        self._call, self._arguments = call, arguments
+        self.outcome = None
+        self.start()
+
+    def run(self):
+        try:
+            self.outcome = self._call(*self._arguments)
+        except Exception as error:
+            self.outcome = error
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_a_put_whose_first_try_is_still_under_way_happens_once(postgres_server, key):
+    """The connection broke, and the server has not noticed: what is sent again waits for the first, and is that."""
+    truth = postgres_server.url()
+    with Proxy(postgres_server) as proxy, open(postgres_server.again(truth, via=proxy)) as store:
+        put(store)
+
+        def waiting():
+            with postgres_server.connect() as watcher:
+                return watcher.execute(f"SELECT count(*) {WAITING}").fetchone()[0]
+
+        with postgres_server.connect(autocommit=False) as holder:
+            holder.execute(f"LOCK TABLE {schema_of(truth)}.pywheel_due IN SHARE MODE")
+            asked = Asked(put, store, NewJob("t", b"once", 0, key))
+            until(lambda: waiting() == 1)
+            proxy.cut_once()
+            until(lambda: waiting() == 2)
+            holder.rollback()
+        asked.join(30)
+        jobs = [job.id for job in store.jobs(Filter("t"), 0, 99) if job.body == b"once"]
+        assert len(jobs) == 1
+        assert asked.outcome == jobs
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_connection_that_an_administrator_ends_in_the_middle_is_replaced(postgres_server, name):
+    url = postgres_server.url()
+    with open(url) as store:
+        put(store)
+        with postgres_server.connect(autocommit=False) as holder, postgres_server.connect() as admin:
+            for table in TABLES:
+                holder.execute(f"LOCK TABLE {schema_of(url)}.pywheel_{table} IN ACCESS EXCLUSIVE MODE")
+            asked = Asked(CALLS[name], store)
+            end = f"SELECT count(pg_terminate_backend(pid)) {WAITING}"
+            until(lambda: not asked.is_alive() or admin.execute(end).fetchone()[0] == 1)
+            holder.rollback()
+        asked.join(30)
+        assert not isinstance(asked.outcome, Exception), repr(asked.outcome)
+        CALLS[name](store)

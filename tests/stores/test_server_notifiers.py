@@ -1,0 +1,186 @@
+"""Wake-ups and presence of workers in several processes on a server's store."""
+
+import contextlib
+import os
+import signal
+import threading
+
+import pytest
+
+from pywheel import StoreAway
+from pywheel.jobs import NewJob
+from pywheel.jobs import commands as ops
+from pywheel.jobs.job import SHARDS
+from pywheel.stores import open
+from pywheel.stores.ownership import owners
+from tests.jobs.waiting import until
+from tests.stores.network import Proxy
+from tests.stores.notifying import child
+
+FAR = 2**60
+WORKER = """
+import sys
+from pywheel.jobs import commands as ops
+from pywheel.stores import open
+store = open(sys.argv[1])
+worker = store.notifier("w")
+store.apply([ops.Announce(worker.worker, ("t",))])
+worker.publish(2**60)
+while worker.wait(0):
+    pass
+worker.hints()
+print(worker.worker, flush=True)
+while True:
+    worker.wait(0.1)
+    hints = worker.hints()
+    for due in hints.due:
+        print(due.id, flush=True)
+    if hints.reload:
+        print("reload", flush=True)
+        worker.quiet()
+    worker.beat(0)
+"""
+
+
+@pytest.fixture
+def url(server):
+    return server.url()
+
+
+@pytest.fixture
+def store(url):
+    with open(url) as store:
+        yield store
+
+
+def put(store, count=1, due=1):
+    [ids] = store.apply([ops.Put(tuple(NewJob("t", b"x", due) for _ in range(count)))])
+    return ids
+
+
+class Beating:
+    """A notifier of this process, at work as a worker's is."""
+
+    def __init__(self, store):
+        self.notifier = store.notifier("w")
+        self.heard, self.reloads = set(), 0
+        store.apply([ops.Announce(self.notifier.worker, ("t",))])
+        self.notifier.publish(FAR)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._work)
+        self._thread.start()
+
+    def _work(self):
+        while not self._over.is_set():
+            with contextlib.suppress(StoreAway):  # it tries again
+                self._turn()
+
+    def _turn(self):
+        self.notifier.wait(0.05)
+        hints = self.notifier.hints()
+        self.heard.update(due.id for due in hints.due)
+        self.reloads += hints.reload
+        self.notifier.beat(0)
+
+    def silences(self):
+        return {member.worker: member.silent for member in self.notifier.members()}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._over.set()
+        self._thread.join(60)
+        self.notifier.close()
+
+
+def mine(ids, me, *others):
+    table = owners("t", sorted([me, *others]))
+    return {id for id in ids if table[id % SHARDS] == me}
+
+
+def name_of(process):
+    return process.stdout.readline().strip()
+
+
+def said(process, count):
+    """Return so many jobs of which a process was told."""
+    found = set()
+    while len(found) < count:
+        line = process.stdout.readline().strip()
+        assert line, "the process ended"
+        if line != "reload":
+            found.add(int(line))
+    return found
+
+
+def test_a_put_of_one_process_wakes_the_worker_of_another(store, url):
+    with child("-c", WORKER, url) as process:
+        name_of(process)
+        ids = set(put(store, 50)) | set(put(store)) | {id for _ in range(5) for id in put(store)}
+        assert said(process, len(ids)) == ids
+
+
+def test_each_is_told_of_its_own_shards(store, url):
+    with child("-c", WORKER, url) as one, child("-c", WORKER, url) as other:
+        names = name_of(one), name_of(other)
+        until(lambda: {member.worker for member in store.workers()} == {*names})
+        ids = put(store, 2 * SHARDS)
+        assert said(one, len(mine(ids, *names))) == mine(ids, *names)
+        assert said(other, len(mine(ids, *names[::-1]))) == mine(ids, *names[::-1])
+
+
+def test_one_that_is_killed_is_gone_at_once_and_one_that_leaves_too(store, url):
+    with Beating(store) as me, child("-c", WORKER, url) as process:
+        other = name_of(process)
+        until(lambda: other in me.silences())
+        process.kill()
+        until(lambda: me.silences().get(other, 60) >= 60 or me.silences()[other] > 3.4)
+        ids = put(store, SHARDS)
+        until(lambda: me.heard >= set(ids))
+        with Beating(store) as next_one:
+            until(lambda: next_one.notifier.worker in me.silences())
+        until(lambda: next_one.notifier.worker not in me.silences())
+
+
+def test_one_that_is_stopped_is_passed_by_and_reads_all_again_when_it_goes_on(store, url):
+    with Beating(store) as me, child("-c", WORKER, url) as process:
+        other = name_of(process)
+        until(lambda: other in me.silences())
+        os.kill(process.pid, signal.SIGSTOP)
+        until(lambda: me.silences()[other] > me.notifier.silent)
+        ids = put(store, SHARDS)
+        until(lambda: me.heard >= set(ids))
+        os.kill(process.pid, signal.SIGCONT)
+        while process.stdout.readline().strip() != "reload":
+            pass
+        until(lambda: me.silences()[other] < 2)
+
+
+def test_a_pause_is_quiet_once_all_have_said_so_and_a_stopped_one_is_waited_for(store, url):
+    with child("-c", WORKER, url) as process:
+        name_of(process)
+        put(store)
+        store.apply([ops.Pause("t", True)])
+        assert store.quiet("t", 30)
+        assert store.quiet("new", 0) is False
+        store.apply([ops.Pause("t", False)])
+        assert store.quiet("t", 30) is False
+        os.kill(process.pid, signal.SIGSTOP)
+        store.apply([ops.Pause("t", True)])
+        assert store.quiet("t", 0.5) is False
+        process.kill()
+        assert store.quiet("t", 30)
+
+
+def test_hints_that_were_lost_with_the_connection_are_made_up_for(server, store, url):
+    with Proxy(server) as proxy, open(server.again(url, via=proxy)) as cut, Beating(cut) as me:
+        until(lambda: me.notifier.worker in {member.worker for member in store.workers()})
+        first = put(store, 3)
+        until(lambda: me.heard >= set(first))
+        before = me.reloads
+        proxy.cut_once()
+        lost = put(store, 3)
+        until(lambda: me.reloads > before or me.heard >= set(lost))
+        later = put(store, 3)
+        until(lambda: me.reloads > before or me.heard >= set(later))
