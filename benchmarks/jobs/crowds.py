@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import random
 import signal
+import subprocess
 import time
 from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +18,27 @@ from pywheel import JobQueue
 
 _DRAW = random.Random(3)
 _TTR = 2.0
+Lose = Callable[[subprocess.Popen[bytes]], AbstractContextManager[None]]
 
 
-def drain_by_processes(folder: Path, processes: int, count: int) -> float:
+@contextmanager
+def killed(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Kill it for good."""
+    process.kill()
+    yield
+
+
+@contextmanager
+def stopped(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Let it hang, and then go on."""
+    process.send_signal(signal.SIGSTOP)
+    yield
+    process.send_signal(signal.SIGCONT)
+
+
+def drain_by_processes(url: str, folder: Path, processes: int, count: int) -> float:
     """Return jobs a second of a backlog, by handlers that parse their body and write a line, in so many processes."""
-    url, go = f"sqlite:///{folder}/drain{processes}.db", folder / "go"
+    go = folder / "go"
     reports = [folder / f"drain{number}.json" for number in range(processes)]
     with JobQueue(url) as queue:
         for start in range(0, count, 1_000):
@@ -33,9 +52,9 @@ def drain_by_processes(folder: Path, processes: int, count: int) -> float:
             return count / (time.perf_counter() - began)
 
 
-def beside_a_backlog(folder: Path, backlog: int, count: int = 2_000) -> dict[str, Any]:
+def beside_a_backlog(url: str, folder: Path, backlog: int, count: int = 2_000) -> dict[str, Any]:
     """Return how late the jobs of one topic come, one every 5 ms, while the worker has a backlog of another."""
-    url, report = f"sqlite:///{folder}/backlog.db", folder / "backlog.json"
+    report = folder / "backlog.json"
     with JobQueue(url) as queue:
         for _ in range(backlog // 2_000):
             queue.put_many([queue.job("backlog", BODY) for _ in range(2_000)])
@@ -46,25 +65,29 @@ def beside_a_backlog(folder: Path, backlog: int, count: int = 2_000) -> dict[str
     return {**percentiles(report), "left of the backlog": left}
 
 
-def without_one(folder: Path, sent: signal.Signals) -> dict[str, float]:
-    """Return what it costs, in s, that one of four workers is killed or stopped amid 80 jobs a second.
+def without_one(url: str, folder: Path, lose: Lose, first: str = "") -> dict[str, float]:
+    """Return what it costs, in s, that one of four workers is lost for 6 s amid 80 jobs a second.
+
+    `lose` is a context in which it is lost; `first` its own address of the store, if it has one.
 
     Some of the jobs take 1.5 s, their ttr is 2 s. `unstarted`: how late those came that no handler had begun with;
     `again`: how long after its first beginning a job began again.
     """
-    url = f"sqlite:///{folder}/without.db"
     reports = [folder / f"without{number}.json" for number in range(4)]
-    with JobQueue(url) as queue, workers(url, reports, handler="runs_and_tells", handling={"ttr": _TTR}) as crew:
+    options: dict[str, Any] = {"handler": "runs_and_tells", "handling": {"ttr": _TTR}}
+    with (
+        JobQueue(url) as queue,
+        worker(first or url, reports[0], **options) as lost,
+        workers(url, reports[1:], **options),
+    ):
         time.sleep(1.5)
         count = 800
         ids = queue.put_many(
             [queue.job("t", b"1.5" if number % 10 == 0 else b"0.01", delay=1 + number / 80) for number in range(count)]
         )
         time.sleep(5)
-        crew[0].send_signal(sent)
-        if sent == signal.SIGSTOP:
+        with lose(lost):
             time.sleep(6)
-            crew[0].send_signal(signal.SIGCONT)
         until(lambda: queue.counts()["t"].done == count, 0.2)
         dues = {id: queue.get(id).created / 1000 for id in ids}  # type: ignore[union-attr]
     return _beginnings(reports, {id: dues[id] + 1 + number / 80 for number, id in enumerate(ids)})
@@ -84,9 +107,8 @@ def _beginnings(reports: list[Path], dues: dict[int, float]) -> dict[str, float]
     }
 
 
-def processor_time_of_a_job(folder: Path, count: int, jobs: int = 2_000) -> float:
+def processor_time_of_a_job(url: str, folder: Path, count: int, jobs: int = 2_000) -> float:
     """Return ms of processor time for a job, of all workers on a file together, at 100 jobs a second."""
-    url = f"sqlite:///{folder}/crowd{count}.db"
     with JobQueue(url) as queue, workers(url, [folder / f"crowd{count}.{n}.json" for n in range(count)]) as crew:
         queue.put("t", BODY)
         time.sleep(3)
@@ -96,9 +118,8 @@ def processor_time_of_a_job(folder: Path, count: int, jobs: int = 2_000) -> floa
         return 1_000 * (processor_seconds(crew) - before) / jobs
 
 
-def idle_workers(folder: Path, count: int, seconds: float = 20) -> float:
+def idle_workers(url: str, folder: Path, count: int, seconds: float = 20) -> float:
     """Return the processors that so many workers take with nothing to do."""
-    url = f"sqlite:///{folder}/idlers.db"
     with JobQueue(url) as queue:
         queue.put("t", BODY, delay=86_400)
         with workers(url, [folder / f"idler{number}.json" for number in range(count)]) as crew:
@@ -108,9 +129,9 @@ def idle_workers(folder: Path, count: int, seconds: float = 20) -> float:
             return (processor_seconds(crew) - before) / seconds
 
 
-def many_topics(folder: Path, topics: int, jobs: int = 4_000) -> dict[str, Any]:
+def many_topics(url: str, folder: Path, topics: int, jobs: int = 4_000) -> dict[str, Any]:
     """Return how late jobs of many topics come that are put 200 a second by another process, due in 1 to 3 s."""
-    url, report = f"sqlite:///{folder}/topics.db", folder / "topics.json"
+    report = folder / "topics.json"
     with JobQueue(url) as queue, worker(url, report, topics=topics) as process:
         time.sleep(3)
         before, began = processor_seconds([process]), time.monotonic()

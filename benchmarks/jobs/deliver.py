@@ -16,20 +16,20 @@ from benchmarks.jobs.put import delay, fill
 from pywheel import JobQueue, Tally, Worker
 
 
-def lateness(folder: Path, count: int) -> dict[str, Any]:
-    """Put jobs due in 5 to 20 s, one by one, beside a worker process."""
-    url, report = f"sqlite:///{folder}/late.db", folder / "late.json"
+def lateness(url: str, folder: Path, count: int, batch: int = 1) -> dict[str, Any]:
+    """Put jobs due in 5 to 20 s, one by one or some at once, beside a worker process."""
+    report = folder / "late.json"
     with JobQueue(url) as queue, worker(url, report):
-        for _ in range(count):
-            queue.put("t", BODY, delay=delay())
+        for _ in range(0, count, batch):
+            queue.put_many([queue.job("t", BODY, delay=delay()) for _ in range(batch)])
         while queue.counts()["t"].done < count:
             time.sleep(0.5)
     return percentiles(report)
 
 
-def near(folder: Path, count: int = 1_000) -> dict[str, Any]:
+def near(url: str, folder: Path, count: int = 1_000) -> dict[str, Any]:
     """Put jobs due in 50 ms from another process, one every 5 ms."""
-    url, report = f"sqlite:///{folder}/near.db", folder / "near.json"
+    report = folder / "near.json"
     with JobQueue(url) as queue, worker(url, report):
         time.sleep(0.5)
         for _ in range(count):
@@ -40,9 +40,9 @@ def near(folder: Path, count: int = 1_000) -> dict[str, Any]:
     return percentiles(report)
 
 
-def beside_a_producer(folder: Path, count: int = 3_000) -> dict[str, Any]:
+def beside_a_producer(url: str, folder: Path, count: int = 3_000) -> dict[str, Any]:
     """The same with a third process that puts far jobs as fast as it can."""
-    url, report = f"sqlite:///{folder}/beside.db", folder / "beside.json"
+    report = folder / "beside.json"
     code = f"from pywheel import JobQueue\nq = JobQueue({url!r})\nwhile True: q.put('far', b'x' * 128, delay=9999)"
     with JobQueue(url) as queue, worker(url, report):
         queue.put_many(queue.job("t", BODY, delay=2 + 8 * n / count) for n in range(count))
@@ -58,10 +58,10 @@ def beside_a_producer(folder: Path, count: int = 3_000) -> dict[str, Any]:
     return {**percentiles(report), "puts_a_second": puts / 10.5}
 
 
-def drain(folder: Path, count: int) -> float:
+def drain(url: str, count: int) -> float:
     """Return jobs a second of a backlog: claims and acks durable, history kept, handlers in a pool of 8."""
     tally = Tally()
-    with JobQueue(f"sqlite:///{folder}/drain{count}.db", listeners=[tally]) as queue:
+    with JobQueue(url, listeners=[tally]) as queue:
         queue.handler("t", concurrency=8)(lambda job: None)
         for _ in range(count // 1_000):
             queue.put_many([queue.job("t", BODY) for _ in range(1_000)])
@@ -77,9 +77,9 @@ def drain(folder: Path, count: int) -> float:
     return count / seconds
 
 
-def idle(folder: Path, stored: int, seconds: float) -> dict[str, float]:
+def idle(url: str, folder: Path, stored: int, seconds: float) -> dict[str, float]:
     """Return what a worker costs while all jobs are far."""
-    url, report = f"sqlite:///{folder}/idle{stored}.db", folder / f"{stored}idle.json"
+    report = folder / "idle.json"
     fill(url, stored)
     with worker(url, report, counts=True) as process:
         time.sleep(3)
@@ -94,11 +94,9 @@ def idle(folder: Path, stored: int, seconds: float) -> dict[str, float]:
     }
 
 
-def first_delivery(folder: Path, stored: int) -> dict[str, float]:
+def first_delivery(url: str, folder: Path, stored: int) -> dict[str, float]:
     """Return the seconds from the start of a worker's program to its first handler, and the same after a kill -9."""
-    url = f"sqlite:///{folder}/idle{stored}.db"
-    if not Path(url.removeprefix("sqlite:///")).exists():
-        fill(url, stored)
+    fill(url, stored)
     found = {}
     for name in ("start", "after kill -9"):
         with JobQueue(url) as queue:

@@ -5,12 +5,26 @@ from __future__ import annotations
 import random
 import time
 from pathlib import Path
+from typing import Protocol
 
 from pywheel import JobQueue
 from pywheel.stores.sqlite.connection import connect
 from pywheel.stores.sqlite.statements import SQL
 
 BODY = b"x" * 128
+
+
+class Floor(Protocol):
+    """Inserts without pywheel, by the driver that it uses."""
+
+    def insert(self, count: int) -> None:
+        """Insert rows one by one, each in a transaction of its own."""
+
+    def insert_many(self, count: int) -> None:
+        """Insert rows in one transaction, in the fastest way that the driver has."""
+
+    def close(self) -> None:
+        """Close the connection."""
 
 
 class RawInserts:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.jobs import crowds, deliver, put, views
+from benchmarks.jobs.floor import RawInserts
 from benchmarks.jobs.soak import soak
 
 ROUNDS = 5
@@ -39,23 +40,23 @@ def measures(part: int, minutes: float) -> list[Measure]:
 
 def _puts() -> list[Measure]:
     return [
-        Measure("one", ROUNDS, ">= 0.85 of the floor", "`put` one by one, a second", put.one_by_one),
-        Measure("threads8", ROUNDS, "", "by 8 threads, a second", lambda f: put.by_threads(f, 8)),
-        Measure("threads32", ROUNDS, ">= 30 000", "by 32 threads, a second", lambda f: put.by_threads(f, 32)),
-        Measure("tasks32", ROUNDS, "", "by 32 asyncio tasks, a second", lambda f: put.by_tasks(f, 32)),
-        Measure("tasks100", ROUNDS, ">= 80 000", "by 100 asyncio tasks, a second", lambda f: put.by_tasks(f, 100)),
-        Measure("many100", ROUNDS, ">= 75 000", "`put_many` of 100, jobs a second", lambda f: put.by_batches(f, 100)),
+        Measure("one", ROUNDS, ">= 0.85 of the floor", "`put` one by one, a second", _one_by_one),
+        Measure("threads8", ROUNDS, "", "by 8 threads, a second", lambda f: put.by_threads(_url(f), 8)),
+        Measure("threads32", ROUNDS, ">= 30 000", "by 32 threads, a second", lambda f: put.by_threads(_url(f), 32)),
+        Measure("tasks32", ROUNDS, "", "by 32 asyncio tasks, a second", lambda f: put.by_tasks(_url(f), 32)),
         Measure(
-            "many1000", ROUNDS, ">= 150 000", "`put_many` of 1000, jobs a second", lambda f: put.by_batches(f, 1000)
+            "tasks100", ROUNDS, ">= 80 000", "by 100 asyncio tasks, a second", lambda f: put.by_tasks(_url(f), 100)
         ),
+        Measure("many100", ROUNDS, ">= 75 000", "`put_many` of 100, jobs a second", lambda f: _by_batches(f, 100)),
+        Measure("many1000", ROUNDS, ">= 150 000", "`put_many` of 1000, jobs a second", lambda f: _by_batches(f, 1000)),
     ]
 
 
 def _sizes() -> list[Measure]:
     keyed = "bytes a job with a key of 18 characters"
     return [
-        Measure("bytes", 1, "<= 195", "bytes a job", lambda f: put.bytes_a_job(f, keyed=False)),
-        Measure("keyed", 1, "<= 245", keyed, lambda f: put.bytes_a_job(f, keyed=True)),
+        Measure("bytes", 1, "<= 195", "bytes a job", lambda f: _bytes_a_job(f, keyed=False)),
+        Measure("keyed", 1, "<= 245", keyed, lambda f: _bytes_a_job(f, keyed=True)),
     ]
 
 
@@ -64,11 +65,19 @@ def _deliveries(part: int) -> list[Measure]:
     late = "p50 <= 1, p99 <= 3, max <= 20"
     beside = "late beside a producer that runs flat out, ms"
     return [
-        Measure("late", 3, late, "late, 20 000 jobs, ms", lambda f: deliver.lateness(f, 20_000 // part)),
-        Measure("near", ROUNDS, "p99 <= 3", "late, put by another process due in 50 ms, ms", deliver.near),
-        Measure("beside", ROUNDS, "p99 <= 5", beside, deliver.beside_a_producer),
-        Measure("drain5", ROUNDS, ">= 50 000", "drain of 5 000 due, a second", lambda f: deliver.drain(f, 5_000)),
-        Measure("drain100", ROUNDS, ">= 25 000", "drain of 100 000 due, a second", lambda f: deliver.drain(f, hundred)),
+        Measure("late", 3, late, "late, 20 000 jobs, ms", lambda f: deliver.lateness(_url(f), f, 20_000 // part)),
+        Measure(
+            "near",
+            ROUNDS,
+            "p99 <= 3",
+            "late, put by another process due in 50 ms, ms",
+            lambda f: deliver.near(_url(f), f),
+        ),
+        Measure("beside", ROUNDS, "p99 <= 5", beside, lambda f: deliver.beside_a_producer(_url(f), f)),
+        Measure("drain5", ROUNDS, ">= 50 000", "drain of 5 000 due, a second", lambda f: deliver.drain(_url(f), 5_000)),
+        Measure(
+            "drain100", ROUNDS, ">= 25 000", "drain of 100 000 due, a second", lambda f: deliver.drain(_url(f), hundred)
+        ),
     ]
 
 
@@ -78,19 +87,27 @@ def _beside_each_other(part: int) -> list[Measure]:
     late = "late, 5 000 topics with handlers, 200 jobs a second, ms"
     return [
         Measure(
-            "work1", 3, ">= 22 000", f"{drain} 1 process, a second", lambda f: crowds.drain_by_processes(f, 1, hundred)
+            "work1",
+            3,
+            ">= 22 000",
+            f"{drain} 1 process, a second",
+            lambda f: crowds.drain_by_processes(_url(f), f, 1, hundred),
         ),
         Measure(
-            "work2", 3, ">= 1.6 x that", f"{drain} 2 processes", lambda f: crowds.drain_by_processes(f, 2, hundred)
+            "work2",
+            3,
+            ">= 1.6 x that",
+            f"{drain} 2 processes",
+            lambda f: crowds.drain_by_processes(_url(f), f, 2, hundred),
         ),
         Measure(
             "backlog",
             1,
             "p99 <= 10",
             f"late beside a backlog of {million:,} of another topic, ms",
-            lambda f: crowds.beside_a_backlog(f, million),
+            lambda f: crowds.beside_a_backlog(_url(f), f, million),
         ),
-        Measure("topics", 1, "p99 <= 10", late, lambda f: crowds.many_topics(f, 5_000)),
+        Measure("topics", 1, "p99 <= 10", late, lambda f: crowds.many_topics(_url(f), f, 5_000)),
     ]
 
 
@@ -104,15 +121,19 @@ def _crowds(part: int) -> list[Measure]:
             1,
             f"<= {most} ms",
             f"processor time of a job, {workers} workers, ms",
-            lambda f, workers=workers: crowds.processor_time_of_a_job(f, workers, jobs),  # type: ignore[misc]
+            lambda f, workers=workers: crowds.processor_time_of_a_job(_url(f), f, workers, jobs),  # type: ignore[misc]
         )
         for workers, most in ((1, 1.4), (16, 2), (40, 2.8))
     ]
     return [
-        Measure("killed", 1, goal, f"SIGKILL to one {without}", lambda f: crowds.without_one(f, signal.SIGKILL)),
-        Measure("stopped", 1, goal, f"SIGSTOP to one {without}", lambda f: crowds.without_one(f, signal.SIGSTOP)),
+        Measure(
+            "killed", 1, goal, f"SIGKILL to one {without}", lambda f: crowds.without_one(_url(f), f, crowds.killed)
+        ),
+        Measure(
+            "stopped", 1, goal, f"SIGSTOP to one {without}", lambda f: crowds.without_one(_url(f), f, crowds.stopped)
+        ),
         *shared,
-        Measure("idle40", 1, "<= 0.05", "40 idle workers, processors", lambda f: crowds.idle_workers(f, 40)),
+        Measure("idle40", 1, "<= 0.05", "40 idle workers, processors", lambda f: crowds.idle_workers(_url(f), f, 40)),
     ]
 
 
@@ -120,8 +141,8 @@ def _views(part: int) -> list[Measure]:
     hundred, many = 100_000 // part, 10_000_000 // part
     listed = f"the first 50 of {hundred:,} jobs of 5 000 topics, ms"
     return [
-        Measure("list", 1, "<= 20 ms", listed, lambda f: views.listing(f, 5_000, hundred)),
-        Measure("counts", 1, "<= 5 ms", "`counts()` with many jobs, ms", lambda f: views.counting(f, many)),
+        Measure("list", 1, "<= 20 ms", listed, lambda f: views.listing(_url(f), 5_000, hundred)),
+        Measure("counts", 1, "<= 5 ms", "`counts()` with many jobs, ms", lambda f: views.counting(_url(f), many)),
     ]
 
 
@@ -138,11 +159,33 @@ def _among_many(part: int) -> list[Measure]:
     first = f"first delivery, {million:,} stored, s"
     return [
         Measure("cancel", 1, "<= 250 / 70 us", cancel, lambda f: _cancel(f, million)),
-        Measure("idle100k", 1, idle, f"idle, {hundred:,} far jobs", lambda f: deliver.idle(f, hundred, wait)),
-        Measure("idle1m", 1, idle, f"idle, {million:,} far jobs", lambda f: deliver.idle(f, million, wait)),
-        Measure("first", 1, "<= 0.4 / 3 s", first, lambda f: deliver.first_delivery(f, million)),
+        Measure("idle100k", 1, idle, f"idle, {hundred:,} far jobs", lambda f: deliver.idle(_url(f), f, hundred, wait)),
+        Measure("idle1m", 1, idle, f"idle, {million:,} far jobs", lambda f: deliver.idle(_url(f), f, million, wait)),
+        Measure("first", 1, "<= 0.4 / 3 s", first, lambda f: deliver.first_delivery(_url(f), f, million)),
     ]
 
 
+def _url(folder: Path) -> str:
+    return f"sqlite:///{_file(folder)}"
+
+
+def _file(folder: Path) -> Path:
+    return folder / "jobs.db"
+
+
+def _one_by_one(folder: Path) -> dict[str, float]:
+    with closing(RawInserts(folder)) as raw:
+        return put.one_by_one(_url(folder), raw)
+
+
+def _by_batches(folder: Path, size: int) -> dict[str, float]:
+    with closing(RawInserts(folder)) as raw:
+        return put.by_batches(_url(folder), raw, size)
+
+
+def _bytes_a_job(folder: Path, *, keyed: bool) -> float:
+    return put.bytes_a_job(_url(folder), lambda: _file(folder).stat().st_size, keyed=keyed)
+
+
 def _cancel(folder: Path, stored: int) -> dict[str, float]:
-    return {name: 1e6 * seconds for name, seconds in put.cancels(folder, stored).items()}
+    return {name: 1e6 * seconds for name, seconds in put.cancels(_url(folder), stored).items()}

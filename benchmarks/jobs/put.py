@@ -6,9 +6,9 @@ import asyncio
 import random
 import threading
 import time
-from pathlib import Path
+from collections.abc import Callable
 
-from benchmarks.jobs.floor import BODY, RawInserts
+from benchmarks.jobs.floor import BODY, Floor
 from pywheel import JobQueue
 
 _DRAW = random.Random(2)
@@ -19,9 +19,9 @@ def delay() -> float:
     return 5 + 15 * _DRAW.random()
 
 
-def one_by_one(folder: Path, rounds: int = 30, count: int = 100) -> dict[str, float]:
+def one_by_one(url: str, raw: Floor, rounds: int = 30, count: int = 100) -> dict[str, float]:
     """Compare `put` with the raw insert, in turns of some milliseconds."""
-    raw, queue = RawInserts(folder), JobQueue(f"sqlite:///{folder}/one.db")
+    queue = JobQueue(url)
     queue.put("t", BODY)
     spent = {"floor": 0.0, "put": 0.0}
     for _ in range(rounds):
@@ -32,15 +32,14 @@ def one_by_one(folder: Path, rounds: int = 30, count: int = 100) -> dict[str, fl
             queue.put("t", BODY, delay=delay())
         spent["floor"] += middle - began
         spent["put"] += time.perf_counter() - middle
-    raw.close()
     queue.close()
     rates = {name: rounds * count / seconds for name, seconds in spent.items()}
     return {**rates, "ratio": rates["put"] / rates["floor"]}
 
 
-def by_threads(folder: Path, threads: int, count: int = 24_000) -> float:
+def by_threads(url: str, threads: int, count: int = 24_000) -> float:
     """Return puts a second by many threads."""
-    with JobQueue(f"sqlite:///{folder}/threads{threads}.db") as queue:
+    with JobQueue(url) as queue:
         queue.put("t", BODY)
 
         def work() -> None:
@@ -56,7 +55,7 @@ def by_threads(folder: Path, threads: int, count: int = 24_000) -> float:
         return count / (time.perf_counter() - began)
 
 
-def by_tasks(folder: Path, tasks: int, count: int = 60_000) -> float:
+def by_tasks(url: str, tasks: int, count: int = 60_000) -> float:
     """Return puts a second by many tasks of one loop."""
 
     async def program(queue: JobQueue) -> float:
@@ -68,14 +67,14 @@ def by_tasks(folder: Path, tasks: int, count: int = 60_000) -> float:
         await asyncio.gather(*(work() for _ in range(tasks)))
         return count / (time.perf_counter() - began)
 
-    with JobQueue(f"sqlite:///{folder}/tasks{tasks}.db") as queue:
+    with JobQueue(url) as queue:
         queue.put("t", BODY)
         return asyncio.run(program(queue))
 
 
-def by_batches(folder: Path, size: int, count: int = 50_000) -> dict[str, float]:
+def by_batches(url: str, raw: Floor, size: int, count: int = 50_000) -> dict[str, float]:
     """Compare `put_many`, the making of the jobs counted in, with raw inserts in batches of that size, in turns."""
-    raw, queue = RawInserts(folder), JobQueue(f"sqlite:///{folder}/batch.db")
+    queue = JobQueue(url)
     queue.put("t", BODY)
     spent = {"floor": 0.0, "put_many": 0.0}
     for _ in range(count // size):
@@ -85,33 +84,32 @@ def by_batches(folder: Path, size: int, count: int = 50_000) -> dict[str, float]
         queue.put_many([queue.job("t", BODY, delay=delay()) for _ in range(size)])
         spent["floor"] += middle - began
         spent["put_many"] += time.perf_counter() - middle
-    raw.close()
     queue.close()
     return {name: count / seconds for name, seconds in spent.items()}
 
 
-def bytes_a_job(folder: Path, *, keyed: bool, count: int = 100_000) -> float:
-    """Return the size of the file for each job; a key is 18 characters long."""
-    path = folder / f"bytes{keyed}.db"
-    with JobQueue(f"sqlite:///{path}") as queue:
+def bytes_a_job(url: str, size: Callable[[], float], *, keyed: bool, count: int = 100_000) -> float:
+    """Return by how much the size of a store grows with each job; a key is 18 characters long."""
+    with JobQueue(url) as queue:
+        before = size()
         for start in range(0, count, 1_000):
             numbers = range(start, start + 1_000)
             queue.put_many(
                 queue.job("t", BODY, delay=delay(), key=f"order-{n:012}" if keyed else None) for n in numbers
             )
-    return path.stat().st_size / count
+    return (size() - before) / count  # a closed file has no side file beside it
 
 
 def fill(url: str, count: int) -> None:
     """Store jobs that are due in some days."""
     with JobQueue(url) as queue:
-        for _ in range(count // 2_000):
-            queue.put_many([queue.job("t", BODY, delay=86_400 * _DRAW.uniform(2, 9)) for _ in range(2_000)])
+        for start in range(0, count, 2_000):
+            some = range(min(2_000, count - start))
+            queue.put_many([queue.job("t", BODY, delay=86_400 * _DRAW.uniform(2, 9)) for _ in some])
 
 
-def cancels(folder: Path, stored: int) -> dict[str, float]:
+def cancels(url: str, stored: int) -> dict[str, float]:
     """Return the seconds of a durable cancel, one by one and 100 tasks at once, among so many jobs."""
-    url = f"sqlite:///{folder}/cancel.db"
     fill(url, stored)
     with JobQueue(url) as queue:
         ids = _DRAW.sample(range(1, stored), 6_000)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -12,9 +11,9 @@ from benchmarks.jobs.floor import BODY
 from pywheel import JobQueue, State
 
 
-def listing(folder: Path, topics: int, jobs: int) -> dict[str, float]:
+def listing(url: str, topics: int, jobs: int) -> dict[str, float]:
     """Return ms of the first 50 jobs, of any state and of one, among the jobs of many topics."""
-    with JobQueue(f"sqlite:///{folder}/list.db") as queue:
+    with JobQueue(url) as queue:
         for start in range(0, jobs, 1_000):
             queue.put_many(
                 [queue.job(f"t{number % topics}", BODY, delay=3_600) for number in range(start, start + 1_000)]
@@ -27,9 +26,9 @@ def listing(folder: Path, topics: int, jobs: int) -> dict[str, float]:
         }
 
 
-def counting(folder: Path, jobs: int, seconds: float = 180) -> dict[str, float]:
+def counting(url: str, jobs: int, seconds: float = 180) -> dict[str, float]:
     """Return ms of `counts()` with so many jobs, or as many as can be put in the time."""
-    with JobQueue(f"sqlite:///{folder}/counts.db") as queue:
+    with JobQueue(url) as queue:
         stored, end = 0, time.monotonic() + seconds
         while stored < jobs and time.monotonic() < end:
             queue.put_many([queue.job("t", BODY, delay=3_600) for _ in range(5_000)])

@@ -1,0 +1,1 @@
+"""docs/stores-benchmarks.md."""

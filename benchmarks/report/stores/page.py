@@ -1,0 +1,123 @@
+"""The page of what each store was measured to do, beside its goals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+
+import pywheel
+from benchmarks import host
+from benchmarks.report.stores.figures import FIGURES, GROUPS, Figure
+from benchmarks.report.stores.results import STORES, Results, Turn, middle
+from benchmarks.report.text import item, number, table
+
+PAGE = Path(__file__).with_name("page.md")
+
+
+def page(results: Results) -> str:
+    """Return the whole page."""
+    return PAGE.read_text(encoding="utf-8").format(
+        version=pywheel.__version__,
+        host=host.about(),
+        missed=missed(results),
+        absent=absent(results),
+        servers=servers(results),
+        tables="\n\n".join(f"## {title}\n\n{group(results, figures)}" for title, figures in GROUPS.items()),
+        floors=floors(results),
+    )
+
+
+def missed(results: Results) -> str:
+    """Return a line for each goal that some store missed."""
+    lines = []
+    for figure in FIGURES:
+        found = [
+            f"{STORES[store]} {number(middle(turns, figure.key) or 0)}"
+            + (f" (with its fsyncs {number(figure.limit(store, turns) or 0)})" if figure.fsyncs else "")
+            for store, turns in _turns(results, figure)
+            if figure.missed(store, turns)
+        ]
+        if found:
+            lines.append(item(f"{figure.title}, {goal(figure)}: {', '.join(found)}").rstrip())
+    met = sum(
+        not figure.missed(store, turns)
+        for figure in FIGURES
+        for store, turns in _turns(results, figure)
+        if figure.limit(store) is not None and middle(turns, figure.key) is not None
+    )
+    return "\n".join([*lines, "", f"{met} other goals were met."]) if lines else f"Nothing: {met} goals were met."
+
+
+def absent(results: Results) -> str:
+    """Return what was not measured."""
+    stores = [title for store, title in STORES.items() if store not in _measured(results)]
+    titles = [figure.title for figure in FIGURES if figure.measure not in results]
+    return item(f"Not measured: {'; '.join([*stores, *titles])}.") if stores or titles else ""
+
+
+def servers(results: Results) -> str:
+    """Return what each store ran on."""
+    versions = {STORES[store]: turns[-1]["server"] for found in results.values() for store, turns in found.items()}
+    return ", ".join(f"{title} {versions[title]}" for title in STORES.values() if title in versions)
+
+
+def group(results: Results, figures: list[Figure]) -> str:
+    """Return the table of some figures, with a column for each store that was measured."""
+    stores = _measured(results)
+    head = ["measure", "rounds", "goal", *(STORES[store] for store in stores)]
+    rows = []
+    for figure in figures:
+        turns = results.get(figure.measure, {})
+        if turns:
+            rows.append(
+                [figure.title, _rounds(turns), goal(figure), *(cell(figure, s, turns.get(s, [])) for s in stores)]
+            )
+    return table(head, rows)
+
+
+def cell(figure: Figure, store: str, turns: list[Turn]) -> str:
+    """Return the median, bold if it missed its goal, and the best of the rounds."""
+    value = middle(turns, figure.key)
+    if value is None:
+        return ""
+    text = f"**{number(value)}**" if figure.missed(store, turns) else number(value)
+    return text + (f" ({number(figure.best(turns))})" if len(turns) > 1 else "")
+
+
+def goal(figure: Figure) -> str:
+    """Return the goal: one for all servers, or one for each in the order of the columns."""
+    if figure.goal is None:
+        return ""
+    values = [figure.goal] if isinstance(figure.goal, (int, float)) else list(figure.goal.values())
+    added = f" + {figure.fsyncs} fsyncs" if figure.fsyncs else ""
+    return f"{'>=' if figure.least else '<='} {' / '.join(map(number, values))}{added}"
+
+
+def floors(results: Results) -> str:
+    """Return what the turns had for floors."""
+    stores = _measured(results)
+    titles = {figure.measure: figure.title for figure in reversed(FIGURES)}
+    rows = [[titles[name], *(_floor(turns.get(store, [])) for store in stores)] for name, turns in results.items()]
+    return table(["before", *(STORES[store] for store in stores)], rows)
+
+
+def _floor(turns: list[Turn]) -> str:
+    if not turns:
+        return ""
+    fsync, trip, load = (median(turn[name] for turn in turns) for name in ("fsync", "trip", "load"))
+    return f"{1e6 * fsync:.0f} / {1e6 * trip:.0f} / {load:.1f}"
+
+
+def _measured(results: Results) -> list[str]:
+    return [store for store in STORES if any(store in stores for stores in results.values())]
+
+
+def _turns(results: Results, figure: Figure) -> list[tuple[str, list[Turn]]]:
+    found = results.get(figure.measure, {})
+    return [(store, found[store]) for store in STORES if store in found]
+
+
+def _rounds(stores: dict[str, list[Turn]]) -> str:
+    counts = sorted({len(turns) for turns in stores.values()})
+    parts = sorted({turn["part"] for turns in stores.values() for turn in turns if turn["part"] > 1})
+    return "-".join(map(str, counts)) + "".join(f", 1/{part}" for part in parts)

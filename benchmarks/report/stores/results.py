@@ -1,0 +1,51 @@
+"""What was measured: by measure, by store, a turn for each round."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import TypedDict
+
+STORES = {
+    "sqlite": "SQLite",
+    "postgres": "PostgreSQL",
+    "mysql": "MariaDB",
+    "redis": "Redis everysec",
+    "redis-always": "Redis always",
+}
+
+
+class Turn(TypedDict):
+    """One measurement of one store, and the seconds of the floors before it."""
+
+    part: int
+    """Of what there is much, this part was measured: 10 is a tenth."""
+    server: str
+    """Its version."""
+    load: float
+    """The load average of the minute before."""
+    fsync: float
+    trip: float
+    values: dict[str, float]
+
+
+Results = dict[str, dict[str, list[Turn]]]
+
+
+def read(path: Path) -> Results:
+    """Return what is kept in a file; nothing if it is not there."""
+    return json.loads(path.read_text()) if path.exists() else {}  # type: ignore[no-any-return]
+
+
+def write(results: Results, path: Path) -> None:
+    """Keep it in a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(results, indent=1))
+
+
+def middle(turns: Sequence[Turn], key: str) -> float | None:
+    """Return the median of the rounds; None if there is none."""
+    values = [turn["values"][key] for turn in turns if key in turn["values"]]
+    return median(values) if values else None

@@ -1,0 +1,97 @@
+"""What `make bench-stores` runs: the jobs on every store, each in its turn, as a page.
+
+usage: python -m benchmarks.stores [PAGE] [--quick] [--rounds N] [--only NAME,NAME] [--stores NAME,NAME]
+
+What is measured replaces what was measured before; the rest of the page stays. So a part can be measured at a time:
+results are kept in build/stores-benchmarks.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+from benchmarks.report.stores.page import page
+from benchmarks.report.stores.results import Results, Turn, read, write
+from benchmarks.report.text import number
+from benchmarks.stores.measures import MEASURES, Measure
+from benchmarks.stores.place import Place
+from benchmarks.stores.places import chosen
+
+KEPT = Path("build/stores-benchmarks.json")
+
+
+def main() -> None:
+    """Measure and write the page."""
+    options = _parser().parse_args()
+    wanted = set(filter(None, options.only.split(",")))
+    if unknown := wanted - {measure.name for measure in MEASURES}:
+        sys.exit(f"no such measure: {', '.join(sorted(unknown))}; there are {', '.join(m.name for m in MEASURES)}")
+    part = 10 if options.quick else options.part
+    places = chosen(options.stores)
+    results = read(options.kept)
+    for measure in MEASURES:
+        if not wanted or measure.name in wanted:
+            rounds = options.rounds or (1 if options.quick else measure.rounds)
+            results[measure.name] = {**results.get(measure.name, {}), **measured(measure, places, rounds, part)}
+            write(results, options.kept)
+    if options.page:
+        report(results, options.page)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.stores", description="Measure stores, as a page.")
+    parser.add_argument("page", nargs="?", type=Path)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the jobs, each measured once")
+    parser.add_argument("--part", type=int, default=1, metavar="N", help="an N-th of the jobs")
+    parser.add_argument("--rounds", type=int, help="how often each is measured")
+    parser.add_argument("--only", default="", help=f"of {', '.join(measure.name for measure in MEASURES)}")
+    parser.add_argument("--stores", default="", help="of sqlite, postgres, mysql, redis, redis-always")
+    parser.add_argument("--kept", type=Path, default=KEPT, help="the file of results")
+    return parser
+
+
+def measured(measure: Measure, places: dict[str, type[Place]], rounds: int, part: int) -> dict[str, list[Turn]]:
+    """Return what each store did, a turn a round."""
+    found: dict[str, list[Turn]] = {name: [] for name in places if not (measure.servers and name == "sqlite")}
+    for _ in range(rounds):
+        beside: dict[str, float] = {}
+        for name, turns in found.items():
+            began = time.perf_counter()
+            try:
+                turn = one_turn(measure, places[name], part)
+            except Exception:  # the others have their turns all the same
+                traceback.print_exc()
+                continue
+            if name == "sqlite":
+                beside = turn["values"]
+            elif "rate" in beside:
+                turn["values"]["of sqlite"] = turn["values"]["rate"] / beside["rate"]
+            turns.append(turn)
+            told = ", ".join(f"{key} {number(value)}" for key, value in turn["values"].items())
+            print(f"{measure.name}: {name}: {told} ({time.perf_counter() - began:.0f} s)", flush=True)
+    return {name: turns for name, turns in found.items() if turns}
+
+
+def one_turn(measure: Measure, place: type[Place], part: int) -> Turn:
+    """Measure once, and the floors before."""
+    with place(durable=measure.durable) as here, tempfile.TemporaryDirectory(prefix="pywheel-bench-") as folder:
+        floors = {"load": os.getloadavg()[0], "fsync": here.fsync(), "trip": here.trip()}
+        return {"part": part, "server": here.version(), **floors, "values": measure.run(here, Path(folder), part)}  # type: ignore[typeddict-item]
+
+
+def report(results: Results, path: Path) -> None:
+    """Write the page and its picture."""
+    from benchmarks.report.stores.chart import chart  # matplotlib: results alone need none
+
+    path.write_text(page(results), encoding="utf-8")
+    chart(results, path.parent / "images" / path.stem)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

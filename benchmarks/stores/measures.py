@@ -1,0 +1,121 @@
+"""What is measured on each store: the workloads of `benchmarks.jobs`, and what only servers have."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from subprocess import Popen
+from typing import NamedTuple
+
+from benchmarks.jobs import crowds, deliver, put
+from benchmarks.jobs.processes import workers
+from benchmarks.stores.place import Place
+from benchmarks.stores.steps import steps
+
+ROUNDS = 3
+Values = dict[str, float]
+
+
+class Measure(NamedTuple):
+    """One workload. `run` gets a place where nothing was done yet, an empty folder, and a divisor of what is many."""
+
+    name: str
+    run: Callable[[Place, Path, int], Values]
+    rounds: int = ROUNDS
+    servers: bool = False  # makes no sense on a file
+    durable: bool = True  # else the server waits for no disk
+
+
+MEASURES = [
+    Measure("one", lambda here, _, part: one_by_one(here, max(10 // part, 3))),
+    Measure("threads", lambda here, _, part: by_threads(here, max(24_000 // part, 32))),
+    Measure("tasks", lambda here, _, part: {"rate": put.by_tasks(here.url(), 100, max(60_000 // part, 100))}),
+    Measure("many", lambda here, _, part: by_batches(here, max(50_000 // part, 1_000))),
+    Measure("drain5", lambda here, _, part: {"rate": deliver.drain(here.url(), max(5_000 // part, 1_000))}),
+    Measure("drain100", lambda here, _, part: {"rate": deliver.drain(here.url(), max(100_000 // part, 1_000))}),
+    Measure(
+        "processes", lambda here, folder, part: by_processes(here, folder, max(100_000 // part, 1_000)), durable=False
+    ),
+    Measure("late", lambda here, folder, part: lateness(here, folder, 20_000 // part)),
+    Measure("near", lambda here, folder, part: deliver.near(here.url(), folder, 1_000 // part)),
+    Measure("idle", lambda here, folder, part: idle(here, folder, 1_000_000 // part), rounds=1, servers=True),
+    Measure("killed", lambda here, folder, _: crowds.without_one(here.url(), folder, crowds.killed)),
+    Measure("stopped", lambda here, folder, _: crowds.without_one(here.url(), folder, crowds.stopped)),
+    Measure("cut", lambda here, folder, _: without_its_network(here, folder, "cut"), servers=True),
+    Measure("stalled", lambda here, folder, _: without_its_network(here, folder, "stall"), servers=True),
+    Measure("bytes", lambda here, _, part: bytes_a_job(here, max(100_000 // part, 1_000)), rounds=1),
+    Measure("steps", lambda here, _, part: steps(here, 1_000_000 // part), rounds=1),
+]
+
+
+def one_by_one(here: Place, rounds: int) -> Values:
+    """Compare puts with raw inserts."""
+    with closing(here.floor()) as floor:
+        return put.one_by_one(here.url(), floor, rounds)
+
+
+def by_threads(here: Place, count: int) -> Values:
+    """Return puts a second by 32 threads; on a server its own tool's inserts as well, by 32 clients."""
+    rate = put.by_threads(here.url(), 32, count)
+    tool = here.tool(32, count)
+    return {"rate": rate} | ({"tool": tool, "ratio": rate / tool} if tool else {})
+
+
+def by_batches(here: Place, count: int) -> Values:
+    """Compare puts of 1000 with the driver's fastest insert of as many."""
+    with closing(here.floor()) as floor:
+        found = put.by_batches(here.url(), floor, 1_000, count)
+    return {**found, "ratio": found["put_many"] / found["floor"]}
+
+
+def by_processes(here: Place, folder: Path, count: int) -> Values:
+    """Drain a backlog by 1, 2 and 4 processes of workers."""
+    rates = {}
+    for processes in (1, 2, 4):
+        own = folder / str(processes)
+        own.mkdir()
+        rates[processes] = crowds.drain_by_processes(here.url(), own, processes, count)
+    return {"one": rates[1], "two": rates[2] / rates[1], "four": rates[4] / rates[2]}
+
+
+def lateness(here: Place, folder: Path, count: int) -> Values:
+    """Return how late jobs came that were put 20 at once, due in 5 to 20 s, and how many came 1 ms too early."""
+    found = deliver.lateness(here.url(), folder, count, batch=20)
+    early = sum(late < -0.001 for late in json.loads((folder / "late.json").read_text())["late"])
+    return {**found, "early": early}
+
+
+def idle(here: Place, folder: Path, stored: int, seconds: float = 30) -> Values:
+    """Return queries a second, and per cent of a core that the server takes, while two workers wait for far jobs."""
+    url = here.url()
+    put.fill(url, stored)
+    here.settle()
+    here.queries()  # from now on they are counted
+    with workers(url, [folder / "0.json", folder / "1.json"]):
+        time.sleep(10)
+        queries, processor, began = here.queries(), here.processor_seconds(), time.perf_counter()
+        time.sleep(seconds)
+        passed = time.perf_counter() - began
+        spent = here.processor_seconds() - processor
+        return {"queries": (here.queries() - queries) / passed, "server": 100 * spent / passed}
+
+
+def without_its_network(here: Place, folder: Path, how: str) -> Values:
+    """Return what it costs that one of four workers loses its connections (`cut`), or hears nothing (`stall`)."""
+    with here.proxied() as (url, by_proxy, proxy):
+
+        @contextmanager
+        def lost(_: Popen[bytes]) -> Iterator[None]:
+            getattr(proxy, how)()
+            yield
+            proxy.heal()
+
+        return crowds.without_one(url, folder, lost, first=by_proxy)
+
+
+def bytes_a_job(here: Place, count: int) -> Values:
+    """Return the bytes of a job with a body of 128."""
+    return {"bytes": put.bytes_a_job(here.url(), here.size, keyed=False, count=count)}

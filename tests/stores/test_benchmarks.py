@@ -1,0 +1,42 @@
+"""The program that measures stores runs, with a few jobs. What it measures is no matter of tests."""
+
+import sys
+
+import pytest
+
+from benchmarks.report.stores.page import page
+from benchmarks.report.stores.results import read
+from benchmarks.stores import __main__ as program
+from benchmarks.stores.places import PLACES
+
+
+def measure(monkeypatch, tmp_path, store, *names):
+    kept = tmp_path / "kept.json"
+    arguments = ["--part", "1000", "--rounds", "1", "--only", ",".join(names), "--stores", store, "--kept", str(kept)]
+    monkeypatch.setattr(sys, "argv", ["benchmarks", *arguments])
+    program.main()
+    return read(kept)
+
+
+def test_each_measure_of_a_file_becomes_a_line_of_the_page(monkeypatch, tmp_path):
+    names = ["one", "threads", "tasks", "many", "drain5", "bytes"]
+    results = measure(monkeypatch, tmp_path, "sqlite", *names)
+    assert list(results) == names
+    assert all(turns["sqlite"] for turns in results.values())
+    assert "| `put` one by one, a second | 1, 1/1000 |" in page(results)
+
+
+@pytest.mark.parametrize("store", ["postgres", "mysql", "redis"])
+def test_each_measure_of_a_server_has_its_goal_on_the_page(monkeypatch, tmp_path, store):
+    names = ["one", "threads", "many", "drain5"]
+    results = measure(monkeypatch, tmp_path, store, *names)
+    if not results["one"]:
+        pytest.skip(f"{store} is not there")
+    assert list(results) == names
+    assert all(name in PLACES for turns in results.values() for name in turns)
+    assert ">= 0.85" in page(results)
+
+
+def test_a_measure_that_there_is_not_is_refused(monkeypatch, tmp_path):
+    with pytest.raises(SystemExit, match="no such measure: ones"):
+        measure(monkeypatch, tmp_path, "sqlite", "ones")
