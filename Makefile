@@ -16,7 +16,7 @@ LINTED := $(patsubst src/wheel/%.pxi,build/lint/%.pyx,$(wildcard src/wheel/*/*.p
 PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)') --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test servers pythons asyncio crash bench bench-jobs bench-jobs-peers lint format types sanitize tsan package clean
+.PHONY: help demo test servers pythons asyncio crash bench bench-jobs bench-jobs-peers simulate lint format types sanitize tsan package clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
@@ -31,6 +31,7 @@ help:
 	@echo "make bench     measure against asyncio, uvloop, heapq and others; write docs/benchmarks.md"
 	@echo "make bench-jobs  measure the jobs beside the floor of the disk; write docs/jobs-benchmarks.md"
 	@echo "make bench-jobs-peers  measure the jobs beside other queues, on real servers; write docs/jobs-peers.md"
+	@echo "make simulate  a model of many stores and workers; write the tables of docs/scaling.md"
 	@echo "make lint      ruff and cython-lint; make format mends what can be mended"
 	@echo "make types     mypy and stubtest"
 	@echo "make sanitize  the tests of the core, and of timers beside the garbage collector, under the address and undefined behaviour sanitizers"
@@ -65,6 +66,10 @@ bench-jobs: $(VENV)/bench.group $(VENV)/native
 # The queues have many dependencies, and an environment of their own.
 bench-jobs-peers: $(PEERS)/peers.group $(PEERS)/native
 	@$(PEERS)/bin/python -m benchmarks.queues docs/jobs-peers.md $(ARGS)
+
+# Nothing is measured: benchmarks.scaling.calibrate does that. ARGS="--measured mine.json --brief".
+simulate: $(VENV)/bench.group $(VENV)/native
+	@$(BIN)/python -m benchmarks.scaling docs/scaling.md $(ARGS)
 
 bench: $(VENV)/bench.group $(VENV)/native
 	@mkdir -p build

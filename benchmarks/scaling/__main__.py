@@ -32,7 +32,9 @@ def main() -> None:
         for answer in found.values():
             text = with_table(text, answer.name, table(answer.head, answer.rows))
         options.page.write_text(text, encoding="utf-8")
-        chart({name: answer.points for name, answer in found.items()}, options.page.parent / "images" / "stores-scaling")
+        chart(
+            {name: answer.points for name, answer in found.items()}, options.page.parent / "images" / "stores-scaling"
+        )
 
 
 if __name__ == "__main__":

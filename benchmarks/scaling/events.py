@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
+from math import inf
 
 Then = Callable[[], None]
 
@@ -57,15 +58,18 @@ class Cores:
 class Disk:
     """One flush at a time, for all that wait when it begins: group commit."""
 
-    def __init__(self, events: Events, seconds: float) -> None:
+    def __init__(self, events: Events, seconds: float, bandwidth: float = inf) -> None:
         self._events = events
         self._seconds = seconds
+        self._bandwidth = bandwidth
+        self._written = 0.0  # bytes since the last flush began
         self._waiting: list[Then] = []
         self._flushing = False
         self.busy = 0.0
 
-    def flush(self, then: Then) -> None:
+    def flush(self, then: Then, bytes: float = 0.0) -> None:  # noqa: A002
         """Call once a flush that begins from now on is over."""
+        self.wrote(bytes)
         if not self._seconds:
             then()
             return
@@ -73,11 +77,22 @@ class Disk:
         if not self._flushing:
             self._begin()
 
+    def takes(self) -> float:
+        """Return how long a flush takes that begins now, and count it."""
+        seconds = self._seconds + self._written / self._bandwidth
+        self._written = 0.0
+        self.busy += seconds
+        return seconds
+
+    def wrote(self, bytes: float) -> None:  # noqa: A002
+        """Count what the next flush has to write."""
+        self._written += bytes
+
     def _begin(self) -> None:
         self._flushing = True
-        self.busy += self._seconds
+        seconds = self.takes()
         served, self._waiting = self._waiting, []
-        self._events.after(self._seconds, lambda: self._end(served))
+        self._events.after(seconds, lambda: self._end(served))
 
     def _end(self, served: list[Then]) -> None:
         self._flushing = False

@@ -1,9 +1,10 @@
-"""The kinds of store, as the model sees them: seconds, from what was measured here (`measured.json`) or is estimated."""
+"""The kinds of store, as the model sees them: in seconds, as measured (`measured.json`) or estimated."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ class Kind:
     name: str
     way: Way = Way.TOGETHER
     flush: float = 0.0  # of a commit; 0 if none waits for the disk
+    bandwidth: float = inf  # bytes a second of its log
+    put_bytes: float = 0.0  # of the log, for each job put
+    deliver_bytes: float = 0.0  # and for each delivered
     transaction: float = 0.0  # of the server, for one that puts
     put: float = 0.0  # of the server, for each job put
     step: float = 0.0  # of the server, for a worker's step
@@ -57,6 +61,8 @@ def _common(figures: dict[str, Any]) -> dict[str, float]:
     return {
         "transaction": max(us("put one, server us") - us("put many, server us"), 0.0),
         "put": us("put many, server us"),
+        "put_bytes": float(figures["put many, log bytes"]),
+        "deliver_bytes": float(figures["drain by 1, log bytes"]),
         # At 500 a second a job mostly has two steps for itself: its claim and its ack.
         "step": max(us("paced, server us") - us("drain by 1, server us"), 0.0) / 2,
         "deliver": us("drain by 1, server us"),
@@ -113,12 +119,14 @@ def _sqlite(figures: dict[str, Any]) -> Kind:
 
 
 def _mariadb(postgres: Kind) -> Kind:
-    """Estimated, all of it: a prototype drained at 0.6 to 0.75 of PostgreSQL's rate, and its put's cost was much alike."""
+    """Estimated, all of it: a prototype drained at 0.6 to 0.75 of PostgreSQL's rate, and its puts cost as much."""
     return Kind(
         "MariaDB",
         Way.TOGETHER,
         postgres.flush,
         transaction=postgres.transaction,
+        put_bytes=postgres.put_bytes,
+        deliver_bytes=postgres.deliver_bytes,
         put=1.5 * postgres.put,
         step=1.5 * postgres.step,
         deliver=2.0 * postgres.deliver,

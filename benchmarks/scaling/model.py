@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import inf
 
-from benchmarks.scaling.events import Cores, Events, Then
+from benchmarks.scaling.events import Cores, Disk, Events, Then
 from benchmarks.scaling.kinds import Kind
 from benchmarks.scaling.servers import Server, Way
 from pywheel.jobs.job import SHARDS
@@ -20,6 +20,7 @@ ALONE, TOGETHER = 1_000, 128  # claims in a step with one topic, with several
 PAGE = 500  # jobs in one read of a window
 READ = 2.5  # seconds between reads
 BEAT = 1.0
+HELD = 1.0  # seconds after which a claim is void whose job has not begun
 OVERDUE = 0.25  # seconds after which others help
 MOST_PUTS = 256  # under way at once: producers wait for their answers
 DRAINED = 30.0  # seconds after the last job became due in which the rest may be delivered
@@ -41,6 +42,7 @@ class Setup:
     together: bool = False  # all on one host: the server too
     trip: float = 0.0  # a round trip on the network
     put_batch: int = 1  # jobs of one put's transaction, by group commit or put_many
+    producers: int = 8  # processes that put
     near: float = 0.0  # of the jobs put, those due so soon that a worker is told of them
     most: int = 0  # claims in a step; 0: as the worker does
     killed: float = inf  # when the first worker dies
@@ -102,12 +104,12 @@ class Worker:
 
     def _look(self) -> None:
         """Read a page of the window, and the jobs that it was told of."""
-        kind, setup = self.run.kind, self.run.setup
+        kind = self.run.kind
         passed = PAGE * (self.run.alive - 1) if self.pages else 0
         seconds = kind.read * (PAGE * (self.pages > 0) + self.told) + kind.passed * passed
         self.pages = max(self.pages - 1, 0)
         self.told = 0
-        self.run.ask(setup.trip, seconds, self._step, writes=False)
+        self.run.ask(seconds, self._step)
 
     def _step(self) -> None:
         """Claim what is due, with the acks of the step before."""
@@ -120,17 +122,18 @@ class Worker:
         run.steps += bool(claimed)
         own = kind.worker_step + kind.worker * len(claimed)
         self.spent += own
-        server = kind.step + kind.deliver * len(claimed)
-        self.host.use(own, lambda: run.ask(run.setup.trip, server, lambda: self._over(claimed)))
+        server, log = kind.step + kind.deliver * len(claimed), kind.deliver_bytes * len(claimed)
+        self.host.use(own, lambda: run.ask(server, lambda: self._over(claimed), log))
 
     def _over(self, claimed: list[float]) -> None:
+        run = self.run
         self.busy = False
         if self.dead:
-            self.run.orphans.extend(claimed)  # claimed, and not begun: a second later they are others'
+            run.events.after(HELD, lambda: run.hand_out(claimed))
             return
-        now = self.run.events.now
-        self.run.late.extend(now - due for due in claimed)
-        self.run.ended = now
+        now = run.events.now
+        run.late.extend(now - due for due in claimed)
+        run.ended = now
         self.acks += len(claimed)
         self.wake()
 
@@ -147,10 +150,10 @@ class Run:
         way = setup.kind.way
         alone = Cores(self.events, setup.server_cores if way is Way.TOGETHER else 1)
         self.cores = alone if shared is None or way is Way.LOCK else shared
-        self.server = Server(self.events, way, self.cores, setup.kind.flush, setup.away, self.draw)
-        hosts = [
-            shared or Cores(self.events, setup.host_cores) for _ in range(-(-setup.workers // setup.host_workers))
-        ]
+        self.disk = Disk(self.events, setup.kind.flush, setup.kind.bandwidth)
+        self.server = Server(self.events, way, self.cores, self.disk, setup.away, self.draw)
+        self.ringing = 0
+        hosts = [shared or Cores(self.events, setup.host_cores) for _ in range(-(-setup.workers // setup.host_workers))]
         self.workers = [Worker(self, f"w{n}@{n:08x}", hosts[n % len(hosts)]) for n in range(setup.workers)]
         self.bell = Cores(self.events, 1)  # NOTIFY's lock
         self.late: list[float] = []
@@ -174,12 +177,10 @@ class Run:
         """Return the owner of some shard of some topic."""
         return self.draw.choice(self.owner)[self.draw.randrange(SHARDS)]
 
-    def ask(self, trip: float, seconds: float, then: Then, *, writes: bool = True) -> None:
+    def ask(self, seconds: float, then: Then, bytes: float | None = None) -> None:  # noqa: A002
         """Send the server something to do, and have the answer."""
-        self.events.after(
-            trip / 2,
-            lambda: self.server.transact(seconds, lambda: self.events.after(trip / 2, then), writes=writes),
-        )
+        half = self.setup.trip / 2
+        self.events.after(half, lambda: self.server.transact(seconds, lambda: self.events.after(half, then), bytes))
 
     # ---- what comes by itself ---------------------------------------------------------------------------------------
 
@@ -188,11 +189,7 @@ class Run:
         if self.events.now >= self.setup.seconds:
             return
         self.came += 1
-        owner = self.anyone()
-        if owner.dead:
-            self.orphans.append(self.events.now)
-        else:
-            owner.due([self.events.now])
+        self.hand_out([self.events.now])
         self.events.after(self.draw.expovariate(self.setup.rate), self.arrive)
 
     def produce(self) -> None:
@@ -202,21 +199,26 @@ class Run:
             return
         if self.producing < MOST_PUTS:
             self.producing += 1
-            self.server.transact(kind.transaction + kind.put * setup.put_batch, self.produced)
+            seconds = kind.transaction + kind.put * setup.put_batch
+            self.server.transact(seconds, self.produced, kind.put_bytes * setup.put_batch)
         self.events.after(self.draw.expovariate(setup.rate / setup.put_batch), self.produce)
 
     def produced(self) -> None:
         """Tell workers of what is due soon: one at a time, as NOTIFY has one lock, and those that listen wake up."""
         self.producing -= 1
         near = self.setup.near * self.setup.put_batch
-        if near and self.draw.random() < near:
-            owner, count = self.anyone(), max(round(near), 1)
+        if not near or self.draw.random() >= near:
+            return
+        owner, count = self.anyone(), max(round(near), 1)
+
+        def told() -> None:
+            self.ringing -= 1
+            owner.told += count
+            owner.wake()
+
+        if self.ringing < self.setup.producers:  # else it goes with the next: each process has one thread that rings
+            self.ringing += 1
             cost = self.kind.ring + self.kind.ring_each * self.alive
-
-            def told() -> None:
-                owner.told += count
-                owner.wake()
-
             self.bell.use(cost, told)
             self.cores.use(cost, _nothing)
 
@@ -225,7 +227,7 @@ class Run:
         if worker.dead or self.over:
             return
         cost = self.kind.beat + self.kind.beat_each * self.alive
-        self.server.transact(cost, _nothing, writes=False)
+        self.server.transact(cost, _nothing)
         self.help(worker)
         self.events.after(BEAT, lambda: self.beat(worker))
 
@@ -259,8 +261,16 @@ class Run:
         """Divide what a dead worker owned."""
         self.own()
         orphans, self.orphans = self.orphans, []
-        for due in sorted(orphans):
-            self.anyone().due([due])
+        self.hand_out(sorted(orphans))
+
+    def hand_out(self, dues: list[float]) -> None:
+        """Give jobs to those who own them now."""
+        for due in dues:
+            owner = self.anyone()
+            if owner.dead:
+                self.orphans.append(due)
+            else:
+                owner.due([due])
 
     # ---- all of it --------------------------------------------------------------------------------------------------
 
@@ -294,7 +304,7 @@ class Run:
             len(self.late),
             seconds,
             self.cores.busy / seconds / self.cores.count,
-            self.server.disk.busy / seconds,
+            self.disk.busy / seconds,
             max(worker.spent for worker in self.workers) / seconds,
             len(self.late) / max(self.steps, 1),
             self.late,

@@ -19,51 +19,50 @@ class Way(Enum):
 
 
 class Server:
-    """One store. `away` is from when to when nobody can reach it."""
+    """One store's. `away` is from when to when nobody can reach it."""
 
     def __init__(
-        self, events: Events, way: Way, cores: Cores, flush: float, away: tuple[float, float], draw: random.Random
-    ) -> None:
+        self, events: Events, way: Way, cores: Cores, disk: Disk, away: tuple[float, float], draw: random.Random
+    ):
         self._events = events
         self._way = way
         self._draw = draw
         self._away = away
-        self._flush = flush
-        self.cores = cores
-        self.disk = Disk(events, flush)
-        self._requests: list[tuple[float, bool, Then]] = []
+        self._disk = disk
+        self._cores = cores
+        self._requests: list[tuple[float, float | None, Then]] = []
         self._looping = False
 
-    def transact(self, seconds: float, then: Then, *, writes: bool = True) -> None:
-        """Take so much processor time, and commit if it writes; then call."""
+    def transact(self, seconds: float, then: Then, bytes: float | None = None) -> None:  # noqa: A002
+        """Take so much processor time, and commit so many bytes, if any; then call."""
         start, end = self._away
         if start <= self._events.now < end:
             wait = end - self._events.now + BACK * self._draw.uniform(0.5, 1)
-            self._events.after(wait, lambda: self.transact(seconds, then, writes=writes))
+            self._events.after(wait, lambda: self.transact(seconds, then, bytes))
         elif self._way is Way.LOOP:
-            self._requests.append((seconds, writes, then))
+            self._requests.append((seconds, bytes, then))
             if not self._looping:
                 self._loop()
+        elif bytes is None:
+            self._cores.use(seconds, then)
         elif self._way is Way.LOCK:
-            self.disk.busy += self._flush if writes else 0.0
-            self.cores.use(seconds + (self._flush if writes else 0.0), then)
-        elif writes:
-            self.cores.use(seconds, lambda: self.disk.flush(then))
+            self._disk.wrote(bytes)
+            self._cores.use(seconds + self._disk.takes(), then)
         else:
-            self.cores.use(seconds, then)
+            self._cores.use(seconds, lambda: self._disk.flush(then, bytes))
 
     def _loop(self) -> None:
         self._looping = True
         taken, self._requests = self._requests, []
-
-        def answer() -> None:
-            self._looping = False
-            for _, _, then in taken:
-                then()
-            if self._requests and not self._looping:
-                self._loop()
-
-        flush = self._flush if any(writes for _, writes, _ in taken) else 0.0
-        self.disk.busy += flush
+        writes = [bytes for _, bytes, _ in taken if bytes is not None]  # noqa: A001
+        self._disk.wrote(sum(writes))
+        flush = self._disk.takes() if writes else 0.0
         # It keeps the thread all the while, so that what comes meanwhile is the next batch.
-        self.cores.use(sum(seconds for seconds, _, _ in taken) + flush, answer)
+        self._cores.use(sum(seconds for seconds, _, _ in taken) + flush, lambda: self._answer(taken))
+
+    def _answer(self, taken: list[tuple[float, float | None, Then]]) -> None:
+        for _, _, then in taken:
+            then()
+        self._looping = False
+        if self._requests:
+            self._loop()

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from math import inf
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from benchmarks.report.text import number
 from benchmarks.scaling.kinds import Kind
@@ -22,6 +22,9 @@ TOTAL = 100_000  # deliveries a second, of all stores
 TRIP = 0.0005
 NETWORK = {"trip": TRIP, "put_batch": 10}  # on the network, with puts that share commits
 WORKERS = 8
+DISK = {"flush": 200e-6, "bandwidth": 200e6}  # of one store: what is assumed but where the model is compared
+
+WORK = {"transaction", "put", "step", "deliver", "worker_step", "worker", "read", "passed", "beat", "ring"}
 
 
 class Table(NamedTuple):
@@ -43,6 +46,13 @@ def holds(outcome: Outcome, setup: Setup) -> bool:
     return outcome.percentile(99) <= LATE + 4 * setup.trip
 
 
+def as_it_was(kind: Kind, seen: Mapping[str, float], measure: str) -> Kind:
+    """Return a kind as a measure met it: with its disk, and all work longer by as much as it waited for processors."""
+    longer = 1 + seen[f"{measure}, waits for processors"]
+    work = {f.name: longer * getattr(kind, f.name) for f in fields(kind) if f.name in WORK}
+    return replace(kind, **work, flush=1e-6 * seen[f"{measure}, fsync us"] if kind.flush else 0.0)
+
+
 def knee(setup: Setup, jobs: int, tries: int = 8) -> float:
     """Return the highest rate that holds, to some per cent."""
     low, high = 50.0, 400_000.0
@@ -58,24 +68,34 @@ def knee(setup: Setup, jobs: int, tries: int = 8) -> float:
 
 
 def compared(kinds: Mapping[str, Kind], file: Path, brief: bool) -> Table:
-    """How far the model is off what was measured on one machine that servers and workers shared."""
+    """How far the model is off what was measured on one machine that servers and workers shared.
+
+    All work takes longer there by as much as it waited for a processor that others had.
+    """
     measured = json.loads(file.read_text())
     names = {"PostgreSQL": "postgres", "Redis always": "redis", "Redis everysec": "everysec", "SQLite": "sqlite"}
     rows = []
     for name, place in names.items():
         if name not in kinds or place not in measured:
             continue
-        figures = measured[place]
+        seen = measured[place]
         here = Setup(kinds[name], together=True, host_cores=os.cpu_count() or 2)
         for count in (1, 2):
-            seen = figures[f"drain by {count}, jobs/s"]
-            model = simulate(replace(here, workers=count, backlog=2_000 if brief else 20_000)).rate
-            rows.append([name, f"drain by {count}, jobs/s", number(seen), number(model), f"{model / seen:.2f}"])
-        outcome = simulate(replace(here, backlog=0, rate=500.0, seconds=1.0 if brief else 4.0, put_batch=1_000))
+            drain = f"drain by {count}"
+            kind = as_it_was(kinds[name], seen, drain)
+            model = simulate(replace(here, kind=kind, workers=count, backlog=2_000 if brief else 20_000)).rate
+            rows.append([name, drain, "jobs/s", *_beside(seen[f"{drain}, jobs/s"], model)])
+        slow = as_it_was(kinds[name], seen, "paced")
+        outcome = simulate(replace(here, kind=slow, rate=500.0, seconds=1.0 if brief else 4.0, put_batch=1_000))
         for part in (50, 99):
-            seen, model = figures[f"paced, late p{part} ms"], 1e3 * outcome.percentile(part)
-            rows.append([name, f"500 a second, late p{part} ms", number(seen), number(model), f"{model / seen:.2f}"])
-    return Table("compared", ("store", "what", "measured", "model", "model / measured"), rows, {})
+            late = seen[f"paced, late p{part} ms"]
+            rows.append([name, "500 a second", f"late p{part} ms", *_beside(late, 1e3 * outcome.percentile(part))])
+    head = ("store", "what", "of it", "measured", "model", "model / measured")
+    return Table("compared", head, rows, {})
+
+
+def _beside(measured: float, model: float) -> list[str]:
+    return [number(measured), number(model), f"{model / measured:.2f}"]
 
 
 def by_workers(kinds: Mapping[str, Kind], brief: bool) -> Table:
@@ -141,13 +161,15 @@ def by_stores(kinds: Mapping[str, Kind], brief: bool) -> Table:
             found = steady(setup, TOTAL / stores, jobs)
             points[name].append((stores, 1e3 * found.percentile(99)))
             fits = "yes" if holds(found, setup) else "no"
-            rows.append([name, f"{stores}", number(TOTAL / stores), fits, number(1e3 * found.percentile(99)), *_busy(found)])
+            rows.append(
+                [name, f"{stores}", number(TOTAL / stores), fits, number(1e3 * found.percentile(99)), *_busy(found)]
+            )
     head = ("store", "stores", "jobs/s of each", "holds", "late p99 ms", "server", "disk", "busiest worker")
     return Table("stores", head, rows, points)
 
 
 def by_near(kind: Kind, brief: bool) -> Table:
-    """What wake-ups cost: the part of the jobs that are put for within a minute, one by one, so that each is told of."""
+    """What wake-ups cost: of some part of the jobs, those put for within a minute, workers are told."""
     rows = []
     parts, counts = ((0.0, 1.0), (2,)) if brief else ((0.0, 0.1, 1.0), (8, 32, 64))
     for workers in counts:
@@ -186,8 +208,12 @@ def _busy(found: Outcome) -> list[str]:
 
 def all_of_it(kinds: Mapping[str, Kind], file: Path, *, brief: bool = False) -> Iterator[Table]:
     """Ask everything."""
-    postgres: Any = kinds["PostgreSQL"]
     yield compared(kinds, file, brief)
+    kinds = {
+        name: replace(kind, bandwidth=DISK["bandwidth"], flush=DISK["flush"] if kind.flush else 0.0)
+        for name, kind in kinds.items()
+    }
+    postgres = kinds["PostgreSQL"]
     yield by_workers(kinds, brief)
     yield by_load(postgres, brief)
     yield by_cores(postgres, brief)
