@@ -79,7 +79,7 @@ class Disk:
 
     def takes(self) -> float:
         """Return how long a flush takes that begins now, and count it."""
-        seconds = self._seconds + self._written / self._bandwidth
+        seconds = self._seconds and self._seconds + self._written / self._bandwidth  # none waits where there are none
         self._written = 0.0
         self.busy += seconds
         return seconds
