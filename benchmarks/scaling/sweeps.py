@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import fields, replace
 from math import inf
 from pathlib import Path
@@ -187,7 +187,7 @@ def failures(kind: Kind, brief: bool) -> Table:
     stays = inf if brief else 2.0
     cases = {
         "nothing": setup,
-        "a worker, by SIGKILL": replace(setup, killed=min(stays, 1.0), detected=0.1),
+        "a worker, by SIGKILL": replace(setup, killed=min(stays, 1.0), detected=1.0),
         "a worker, cut off or stopped": replace(setup, killed=min(stays, 1.0), detected=4.25),
         "the store is away for 5 s": replace(setup, away=(1.0, 6.0)),
         "for 30 s": replace(setup, away=(1.0, 31.0), seconds=2.0 if brief else 45.0),
@@ -206,18 +206,23 @@ def _busy(found: Outcome) -> list[str]:
     return [f"{part:.0%}" for part in (found.server, found.disk, found.worker)]
 
 
-def all_of_it(kinds: Mapping[str, Kind], file: Path, *, brief: bool = False) -> Iterator[Table]:
-    """Ask everything."""
-    yield compared(kinds, file, brief)
-    kinds = {
+def answers(kinds: Mapping[str, Kind], file: Path, only: Collection[str], *, brief: bool = False) -> Iterator[Table]:
+    """Ask everything, or some of it by name."""
+    assumed = {
         name: replace(kind, bandwidth=DISK["bandwidth"], flush=DISK["flush"] if kind.flush else 0.0)
         for name, kind in kinds.items()
     }
-    postgres = kinds["PostgreSQL"]
-    yield by_workers(kinds, brief)
-    yield by_load(postgres, brief)
-    yield by_cores(postgres, brief)
-    yield by_topics(postgres, brief)
-    yield by_near(postgres, brief)
-    yield by_stores(kinds, brief)
-    yield failures(postgres, brief)
+    postgres = assumed["PostgreSQL"]
+    questions: dict[str, Callable[[], Table]] = {
+        "compared": lambda: compared(kinds, file, brief),
+        "workers": lambda: by_workers(assumed, brief),
+        "load": lambda: by_load(postgres, brief),
+        "cores": lambda: by_cores(postgres, brief),
+        "topics": lambda: by_topics(postgres, brief),
+        "near": lambda: by_near(postgres, brief),
+        "stores": lambda: by_stores(assumed, brief),
+        "failures": lambda: failures(postgres, brief),
+    }
+    for name, ask in questions.items():
+        if not only or name in only:
+            yield ask()
