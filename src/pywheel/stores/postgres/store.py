@@ -18,7 +18,7 @@ from ..relational.changes import headers_text
 from ..relational.connections import Connections, leave_alone
 from ..relational.notifier import RelationalNotifier
 from ..relational.presence import WorkerQueries
-from ..relational.session import Session
+from ..relational.session import Session, Unknown
 from ..verify import Finding
 from ..within import driver_connection
 from . import migrate, verify
@@ -237,7 +237,7 @@ class PostgresStore(PostgresQueries):
                 raise error
         except StoreAway as away:
             if more:
-                raise StoreAway(f"{away}{more}") from error
+                raise Unknown(f"{away}{more}") from error
             raise
 
     def _drop(self, connection: Timed | None) -> None:
