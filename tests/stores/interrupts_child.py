@@ -25,15 +25,6 @@ class Interrupt(Exception):
     """What the handler raises: not a KeyboardInterrupt, as a program's own time limits are none."""
 
 
-def unraisable(args):
-    """Python cannot raise what a signal handler raised in a destructor, and only says so."""
-    if args.exc_type is not Interrupt:
-        sys.__unraisablehook__(args)
-
-
-sys.unraisablehook = unraisable
-
-
 def put(store):
     [[id]] = store.apply([ops.Put((NewJob("t", b"x", 0),))])
     return id

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import pymysql
 from pymysql.connections import MySQLResult
-from pymysql.constants import CLIENT, COMMAND, FIELD_TYPE
+from pymysql.constants import CLIENT, COMMAND, FIELD_TYPE, SERVER_STATUS
 
 from ..._errors import (
     BadJob,
@@ -85,6 +85,7 @@ class Timed(pymysql.Connection):
     _force_close: Any
     until: float = math.inf
     packet: int = 1 << 20  # bytes that the server takes at once
+    _asking = False
 
     def connect(self, sock: socket.socket | None = None) -> None:
         """Connect. PyMySQL leaves a Unix socket open that nobody listens to."""
@@ -112,14 +113,26 @@ class Timed(pymysql.Connection):
     def ask(self, statements: Sequence[str]) -> list[Result]:
         """Run statements in order, in one trip if they fit; return what each gave. None runs after one that fails."""
         results: list[Result] = []
-        for text in self._packets(statements):
-            self._limit()
-            self.query(text)
-            results.append(self._given())
-            while self._result.has_next:
-                self.next_result()
+        packets = list(self._packets(statements))
+        self._asking = True
+        try:
+            for text in packets:
+                self._limit()
+                self.query(text)
                 results.append(self._given())
+                while self._result.has_next:
+                    self.next_result()
+                    results.append(self._given())
+        except pymysql.err.Error:  # the last that the server says of this
+            self._asking = False
+            raise
+        self._asking = False
         return results
+
+    @property
+    def ready(self) -> bool:
+        """Whether nothing is under way: no answer, which an interrupt may have cut short, and no transaction."""
+        return self.open and not self._asking and not self.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS
 
     def send(self, statement: str) -> None:
         """Let the server begin with a statement."""

@@ -178,7 +178,11 @@ class MysqlStore(RelationalStore):
     def writing(self, until: float) -> Timed:
         """Return the connection that writes: only whoever commits for all uses it."""
         connection = self._writer
-        if connection is None or not connection.open:
+        if connection is not None and not connection.ready:  # it broke, or an interrupt came in the middle of its use
+            self._writer = None
+            connection.end()
+            connection = None
+        if connection is None:
             connection = self._connect(until)
             with self.translated():
                 connection.ask(["SET SESSION autocommit = 0"])
