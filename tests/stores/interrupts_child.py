@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 
-from pywheel import StoreBusy
+from pywheel import StoreBusy, StoreError
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
 from pywheel.stores import open
@@ -68,6 +68,8 @@ for _ in range(PUTS):
         interrupted.append(1)
     except StoreBusy:
         busy.append(1)
+    except StoreError as error:
+        errors.append(repr(error))
 signal.setitimer(signal.ITIMER_REAL, 0)
 for thread in threads:
     thread.join()
