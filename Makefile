@@ -16,7 +16,7 @@ LINTED := $(patsubst src/wheel/%.pxi,build/lint/%.pyx,$(wildcard src/wheel/*/*.p
 PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)') --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test servers pythons asyncio crash bench bench-jobs bench-jobs-peers bench-stores lint format types sanitize tsan package clean
+.PHONY: help demo test servers pythons asyncio crash bench bench-jobs bench-jobs-peers bench-stores simulate lint format types sanitize tsan package clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
@@ -27,11 +27,12 @@ help:
 	@echo "make servers   the stores on real servers: PostgreSQL, MariaDB, Redis, as far as they are installed"
 	@echo "make pythons   the same on every Python of PYTHONS that is here"
 	@echo "make asyncio   CPython's own tests of asyncio, on pywheel's loop"
-	@echo "make crash     kill workers at random moments, and simulate crashes, for longer than the tests do"
+	@echo "make crash     kill workers and servers at random moments, and simulate crashes, for longer than the tests do"
 	@echo "make bench     measure against asyncio, uvloop, heapq and others; write docs/benchmarks.md"
 	@echo "make bench-jobs  measure the jobs beside the floor of the disk; write docs/jobs-benchmarks.md"
 	@echo "make bench-jobs-peers  measure the jobs beside other queues, on real servers; write docs/jobs-peers.md"
 	@echo "make bench-stores  measure the jobs on every store, on real servers; write docs/stores-benchmarks.md"
+	@echo "make simulate  a model of many stores and workers; write the tables of docs/scaling.md"
 	@echo "make lint      ruff and cython-lint; make format mends what can be mended"
 	@echo "make types     mypy and stubtest"
 	@echo "make sanitize  the tests of the core, and of timers beside the garbage collector, under the address and undefined behaviour sanitizers"
@@ -56,9 +57,9 @@ pythons:
 	@$(PYTHON) tests/pythons.py $(PYTHONS)
 
 crash: $(VENV)/test.group $(VENV)/native
-	@PYWHEEL_CRASHES=$${PYWHEEL_CRASHES:-100} PYWHEEL_SIMULATIONS=$${PYWHEEL_SIMULATIONS:-3000} \
+	@PYWHEEL_CRASHES=$${PYWHEEL_CRASHES:-100} PYWHEEL_SIMULATIONS=$${PYWHEEL_SIMULATIONS:-3000} PYWHEEL_REOPEN=1 \
 	$(BIN)/python -m pytest -s -o faulthandler_timeout=0 tests/worker/test_ledger.py tests/worker/test_crashes.py \
-	tests/worker/test_simulation.py $(ARGS)
+	tests/worker/test_simulation.py tests/stores/test_vectors.py $(ARGS)
 
 bench-jobs: $(VENV)/bench.group $(VENV)/native
 	@$(BIN)/python -m benchmarks.jobs docs/jobs-benchmarks.md $(ARGS)
@@ -70,6 +71,10 @@ bench-jobs-peers: $(PEERS)/peers.group $(PEERS)/native
 # The servers are Debian's packages; a store whose server is not installed is left out.
 bench-stores: $(VENV)/bench.group $(VENV)/native
 	@$(BIN)/python -m benchmarks.stores docs/stores-benchmarks.md $(ARGS)
+
+# Nothing is measured: benchmarks.scaling.calibrate does that. ARGS="--measured mine.json --brief".
+simulate: $(VENV)/bench.group $(VENV)/native
+	@$(BIN)/python -m benchmarks.scaling docs/scaling.md $(ARGS)
 
 bench: $(VENV)/bench.group $(VENV)/native
 	@mkdir -p build

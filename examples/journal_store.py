@@ -232,6 +232,9 @@ class JournalStore(Store):
     def quiet(self, topic, seconds):
         return self.memory.quiet(topic, seconds)
 
+    def verify(self, *, repair=False):
+        return self.memory.verify(repair=repair)
+
 
 # ---- what it shows --------------------------------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ class TestSqlite(StoreSuite):
 
     def recount(self):
         """What the topics' rows count, with the tail, is what is there; no row is without its job."""
+        super().recount()
         connection = sqlite3.connect(self.path)
         kept = connection.execute("SELECT id, live, done, cancelled, dead FROM topic ORDER BY id").fetchall()
         [[counted]] = connection.execute("SELECT job FROM counted")

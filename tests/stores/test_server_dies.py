@@ -1,5 +1,6 @@
 """A server that dies, stops, or is cut off in the middle: what was told is true, and nothing waits beyond its time."""
 
+import signal
 import threading
 import time
 
@@ -220,3 +221,22 @@ def test_workers_outlive_their_server(server, truth, how):
         assert worker.join(60)
         queue.close()
     assert len(set(runs)) == len(runs)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers here")
+def test_an_interrupt_in_the_middle_of_a_put_is_raised_at_once_and_its_connection_is_used_no_more(store, proxy):
+    def interrupted(number, frame):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupted)
+    try:
+        proxy.stall(requests=False)  # the server does it, and the answer does not come
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with pytest.raises(KeyboardInterrupt):
+            put(store, NewJob("t", b"interrupted", 0))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        proxy.heal()
+    [id] = put(store, NewJob("t", b"next", 0))
+    assert store.get(id).body == b"next"
+    assert len([job for job in store.jobs(Filter("t"), 0, 99) if job.body == b"interrupted"]) <= 1

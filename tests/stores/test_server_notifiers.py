@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import threading
+import time
 
 import pytest
 
@@ -149,8 +150,13 @@ def test_one_that_is_stopped_is_passed_by_and_reads_all_again_when_it_goes_on(st
         until(lambda: other in me.silences())
         os.kill(process.pid, signal.SIGSTOP)
         until(lambda: me.silences()[other] > me.notifier.silent)
-        ids = put(store, SHARDS)
-        until(lambda: me.heard >= set(ids))
+
+        def all_shards_are_mine():
+            ids = put(store, SHARDS)
+            time.sleep(0.2)
+            return me.heard >= set(ids)
+
+        until(all_shards_are_mine)
         os.kill(process.pid, signal.SIGCONT)
         while process.stdout.readline().strip() != "reload":
             pass

@@ -10,8 +10,12 @@ import typer
 
 from .._errors import JobExists, NoSuchJob, PywheelError, StoreError
 from . import maintain, many, one, spool
+from .copy import EXAMPLES as _COPY
+from .copy import copy
 from .options import NO, STORE, USAGE, No
 from .output import fail, sound_streams
+from .verify import EXAMPLES as _VERIFY
+from .verify import verify
 from .work import work
 
 __all__ = ["app", "run"]
@@ -142,6 +146,8 @@ app.command(epilog=_MIGRATE)(maintain.migrate)
 app.command()(maintain.vacuum)
 app.command()(maintain.backup)
 app.command()(maintain.check)
+app.command(epilog=_VERIFY)(verify)
+app.command(epilog=_COPY)(copy)
 app.add_typer(spool.spool, name="spool")
 app.command()(demo)
 app.command()(maintain.version)

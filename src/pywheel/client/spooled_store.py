@@ -15,6 +15,7 @@ from ..jobs.job import Attempt, Counts, Due, Job, State, Topic
 from ..stores.checks import sound
 from ..stores.contract import Durability, Filter, Span, Store
 from ..stores.notifier import Member, Notifier
+from ..stores.verify import Finding
 from .forwarder import Forwarder
 from .link import AWAY, Link, new_nonce
 from .spool import Spool, spooled_job
@@ -258,6 +259,10 @@ class SpooledStore(Store):
     def vacuum(self, pages: int) -> int:
         """Give room back."""
         return self._there().vacuum(pages)
+
+    def verify(self, *, repair: bool = False) -> list[Finding]:
+        """Return what is wrong with what is stored: in the store, not in the spool."""
+        return self._there().verify(repair=repair)
 
     def _there(self) -> Store:
         """Return the store for reading: a busy one may be read."""

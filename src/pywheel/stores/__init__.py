@@ -3,5 +3,6 @@
 from .contract import Filter, Span, Store
 from .notifier import Hints, Member, Notifier
 from .open import open
+from .verify import Finding
 
-__all__ = ["Filter", "Hints", "Member", "Notifier", "Span", "Store", "open"]
+__all__ = ["Filter", "Finding", "Hints", "Member", "Notifier", "Span", "Store", "open"]

@@ -13,6 +13,7 @@ from ..jobs.commands import Command, Put, Ref
 from ..jobs.job import Attempt, Counts, Due, Job, State, Topic
 from .address import Address
 from .notifier import Member, Notifier
+from .verify import Finding
 
 __all__ = ["Durability", "Filter", "Span", "Store"]
 
@@ -163,6 +164,16 @@ class Store(ABC):
     def vacuum(self, pages: int) -> int:  # noqa: ARG002
         """Give the room of about so many pages of purged jobs back to the system; return how many were."""
         return 0
+
+    @abstractmethod
+    def verify(self, *, repair: bool = False) -> list[Finding]:
+        """Return what is wrong with what is stored, [] if nothing is. O(jobs); others read and write meanwhile.
+
+        Each job is in exactly one place: delayed, running or finished. Each lease is that of the job's last claim. Each
+        live job with a key has it, unless it has handed it on, and each key has its live job. What is counted, indexed
+        and recorded is what a look at each job gives. With `repair` all of it is made so, as far as it can be, from
+        the jobs themselves, while nobody else writes; then `Finding.repaired` says whether it is.
+        """
 
     @abstractmethod
     def close(self) -> None:

@@ -10,6 +10,7 @@ from ..jobs.commands import Command, Put, Ref
 from ..jobs.job import Attempt, Counts, Due, Job, Topic
 from ..stores.contract import Filter, Span, Store
 from ..stores.notifier import Member, Notifier
+from ..stores.verify import Finding
 
 __all__ = ["FaultyStore"]
 
@@ -94,6 +95,10 @@ class FaultyStore(Store):
     def vacuum(self, pages: int) -> int:
         """Give room back."""
         return self._there().vacuum(pages)
+
+    def verify(self, *, repair: bool = False) -> list[Finding]:
+        """Return what is wrong with what is stored."""
+        return self._there().verify(repair=repair)
 
     def close(self) -> None:
         """Close the store behind."""

@@ -200,5 +200,5 @@ def test_the_statements_for_a_dba_make_a_store(server, user):
     ],
 )
 def test_servers_that_are_too_old_are_refused(version, right):
-    with contextlib.nullcontext() if right else pytest.raises(NotAStore, match=r"needs MySQL 8.0 or MariaDB 10.6"):
+    with contextlib.nullcontext() if right else pytest.raises(NotAStore, match=r"needs MySQL 8\.0 or MariaDB 10\.6"):
         _check_version(version)

@@ -6,13 +6,14 @@ from collections import Counter
 
 import pytest
 
-from pywheel import JobExists, StoreError
+from pywheel import JobExists, StoreAway, StoreError
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
 from pywheel.jobs.commands import Terms
 from pywheel.stores import Filter, open
 from tests.jobs.waiting import until
 from tests.stores import servers
+from tests.stores.network import Proxy
 
 TERMS = Terms(60_000, 3)
 
@@ -142,3 +143,25 @@ def test_counts_stay_right_when_they_are_summed_up(mariadb_server):
         store._fold()
         assert store.counts() == before
         assert len(store._ask(["SELECT seq FROM pywheel_count"])[0].rows) == 3
+
+
+def test_a_put_that_may_have_happened_is_not_said_not_to_have(mariadb_server):
+    truth = mariadb_server.url()
+    with Proxy(mariadb_server) as proxy, open(truth) as other, open(mariadb_server.again(truth, via=proxy)) as store:
+        for _ in range(2):  # an id is left then
+            put(store, NewJob("t", b"", 0))
+        raised = []
+
+        def lose():
+            try:
+                put(store, NewJob("t", b"", 0))
+            except StoreAway as error:
+                raised.append(str(error))
+
+        proxy.stall(requests=False)
+        thread = threading.Thread(target=lose)
+        thread.start()
+        until(lambda: other.counts()["t"].delayed == 3)
+        proxy.cut()
+        thread.join()
+        assert "not known" in raised[0]

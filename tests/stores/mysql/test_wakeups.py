@@ -99,6 +99,7 @@ def test_a_session_that_an_administrator_ends_is_replaced(two):
         return ears._ear not in (ended, None)
 
     until(back)
+    ears.publish(2**60)
     ears.hints()
     assert put(other, NewJob("t", b"", 0)) == heard(ears)
     ears.close()

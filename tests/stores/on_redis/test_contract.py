@@ -24,6 +24,7 @@ class TestRedis(StoreSuite):
 
     def recount(self):
         """Each job is in exactly one place, and no key is left over."""
+        super().recount()
         assert faults(self.client, re.search("prefix=([^&]*)", self.url)[1]) == []
 
     def teardown_method(self):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from ...clock import Clock, MonotonicClock
 from ..contract import Store
 from ..notifier import Member, Notifier
+from ..verify import Finding
 from .commands import MemoryCommands
 from .queries import MemoryQueries
+from .verify import verify
 
 __all__ = ["MemoryStore"]
 
@@ -42,6 +44,12 @@ class MemoryStore(MemoryCommands, MemoryQueries, Store):
         now = self.clock.wall()
         runs = (entry.run for entry in self._running.values() if (entry.worker, entry.new.topic) == (worker, topic))
         return any(run is not None and not run.begun and now < run.lease for run in runs)
+
+    def verify(self, *, repair: bool = False) -> list[Finding]:
+        """Return what is wrong with what is kept."""
+        with self.lock:
+            self._open()
+            return verify(self, repair=repair)
 
     def close(self) -> None:
         """Let go of everything: the jobs are lost."""

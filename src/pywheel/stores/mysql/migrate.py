@@ -17,7 +17,9 @@ _WAIT: Final = 5  # seconds for another process that makes tables
 
 
 def script(prefix: str, version: int = 0) -> str:
-    """Return the statements that lead from a version to the newest, for a DBA to run in order."""
+    """Return the statements that lead from a version to the newest, for a DBA to run in order; "" if it is that."""
+    if version == len(migrations(prefix)):
+        return ""
     return "".join(f"{statement};\n\n" for statement in _steps(prefix, version))
 
 

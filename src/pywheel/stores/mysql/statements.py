@@ -22,6 +22,9 @@ _PARTS: Final = {
     "{job}": "j.id, j.topic, j.created, j.name, j.ttr, j.max_attempts, j.headers, length(j.body)",
     "{run}": "r.attempt, r.begun, r.started, r.lease, r.max_attempts, r.backoff, r.worker",
     "{finished}": "f.attempt, f.started, f.worker, f.state, f.outcome, f.ended",
+    "{recount}": "SELECT topic, sum(state IS NULL) AS live, sum(state = 0) AS done, sum(state = 2) AS dead, "
+    "sum(state = 1) AS cancelled FROM (SELECT topic, NULL AS state FROM {p}due "
+    "UNION ALL SELECT topic, NULL FROM {p}run UNION ALL SELECT topic, state FROM {p}finished) p GROUP BY topic",
     "{mine}": "(%(shards)s >> (id & 31)) & 1 = 1",
     "{now}": "%(now)s",
     "{server}": "concat_ws(':', @@hostname, @@port, @@server_id)",
@@ -109,7 +112,7 @@ class Statements:
 def _texts(tables: str) -> Mapping[str, str]:
     found: dict[str, str] = {}
     open_ = f"(SELECT paused FROM {tables}topic WHERE id = %(topic)s) = 0"
-    for name in ("load", "store", "read", "workers"):
+    for name in ("load", "store", "read", "workers", "verify"):
         for part in (_FOLDER / f"{name}.sql").read_text("utf-8").split("-- name: ")[1:]:
             title, _, text = part.partition("\n")
             text = "\n".join(line for line in text.splitlines() if not line.startswith("--")).strip()

@@ -27,8 +27,9 @@ from ..relational.part import FINISHED
 from ..relational.presence import WorkerQueries
 from ..relational.session import Conflict, Session, Unknown
 from ..relational.store import RelationalStore
+from ..verify import Finding
 from ..within import driver_connection
-from . import migrate
+from . import migrate, verify
 from .connection import AlreadyThere, Interrupted, Result, Timed, connect, translated
 from .notifier import MysqlNotifier
 from .puts import Row, first_of_each_key, names_of, put_trip
@@ -43,6 +44,7 @@ _SECONDS: Final = 10.0
 _MOST: Final = 8  # connections, beside one for each worker
 _PORT: Final = 3306
 _SPANS: Final = 8  # read in one trip
+_PATIENCE: Final = 3_600.0  # seconds that a look at all jobs may take
 _KEPT: Final = 86_400_000  # ms for which it is known of a transaction that it happened
 _LARGEST: Final = 2**62
 _TLS: Final[dict[str, Callable[[str], Any]]] = {
@@ -69,7 +71,32 @@ class MysqlStore(RelationalStore):
 
     address: Address
 
+    @classmethod
+    def migration(cls, address: Address) -> str:
+        """Return the statements that make the tables, or bring them up to date; "" if they are."""
+        store = cls.__new__(cls)
+        store._configure(address)
+        try:
+            with store._use() as connection:
+                return migrate.script(store._prefix, migrate.version_of(connection, store._prefix))
+        finally:
+            store._connections.close()
+
     def __init__(self, address: Address, *, clock: Clock | None = None, create: bool = True) -> None:
+        self._configure(address)
+        self._requests = count(1)
+        self._client = token_bytes(16)
+        super().__init__(address.shown, clock, self._limit)
+        with self._use() as connection:
+            migrate.upgrade(connection, self._prefix, self.shown, create=create)
+            [flushed, place] = connection.ask(["SELECT @@innodb_flush_log_at_trx_commit", "SELECT database()"])
+        self.durability = "fsync" if flushed.rows[0][0] == 1 else "everysec"
+        self.lock = f"pywheel.{hashed(place.rows[0][0] + '.' + self._prefix).hex()[:16]}."
+        """How the names of the workers' locks begin: they are the server's, not the database's."""
+        self._hear()
+
+    def _configure(self, address: Address) -> None:
+        """Take in what the address says."""
         known, passed = address.split(
             {"prefix": identifier, "timeout": seconds, "notify": flag} | _TLS, ("unix_socket",)
         )
@@ -84,18 +111,8 @@ class MysqlStore(RelationalStore):
         self.notifies: bool = known.get("notify", True)
         self._prefix: str = known.get("prefix", "pywheel_")
         self._sql = Statements(self._prefix)
-        limit = known.get("timeout", _SECONDS)
-        self._connections: Connections[Timed] = Connections(self._connect, _MOST, limit)
-        self._requests = count(1)
-        self._client = token_bytes(16)
-        super().__init__(address.shown, clock, limit)
-        with self._use() as connection:
-            migrate.upgrade(connection, self._prefix, self.shown, create=create)
-            [flushed, place] = connection.ask(["SELECT @@innodb_flush_log_at_trx_commit", "SELECT database()"])
-        self.durability = "fsync" if flushed.rows[0][0] == 1 else "everysec"
-        self.lock = f"pywheel.{hashed(place.rows[0][0] + '.' + self._prefix).hex()[:16]}."
-        """How the names of the workers' locks begin: they are the server's, not the database's."""
-        self._hear()
+        self._limit: float = known.get("timeout", _SECONDS)
+        self._connections: Connections[Timed] = Connections(self._connect, _MOST, self._limit)
 
     # ---- connections ------------------------------------------------------------------------------------------------
 
@@ -199,7 +216,20 @@ class MysqlStore(RelationalStore):
     def _put_direct(
         self, jobs: Sequence[NewJob], ids: Sequence[int], near: int, until: float
     ) -> tuple[Collection[int] | None, Sequence[Sequence[Any]]]:
-        rows = first_of_each_key(zip(ids, jobs, strict=True))
+        lost: list[StoreAway] = []
+        try:
+            return self._put_rows(first_of_each_key(zip(ids, jobs, strict=True)), ids, near, until, lost)
+        except StoreError as error:
+            if lost:
+                raise Unknown(
+                    f"{error}; the connection broke in a commit, and whether it happened is not known"
+                ) from error
+            raise
+
+    def _put_rows(
+        self, rows: list[Row], ids: Sequence[int], near: int, until: float, lost: list[StoreAway]
+    ) -> tuple[Collection[int] | None, Sequence[Sequence[Any]]]:
+        """Store jobs. What is in `lost` are tries of which it is not known how they ended."""
         again = False
         while rows:
             connection: Timed | None = None
@@ -212,7 +242,7 @@ class MysqlStore(RelationalStore):
                 return (None if len(rows) == len(ids) else [id for id, _ in rows]), seen
             except AlreadyThere:
                 self._roll_back(connection)
-                present = self._present(ids) if again else ()
+                present = self._present(ids) if lost else ()
                 if present:  # it happened, though its answer was lost
                     return present, self._near(near)
                 rows = self._without_taken(rows)
@@ -220,8 +250,10 @@ class MysqlStore(RelationalStore):
                 self._roll_back(connection)
                 if time.monotonic() >= until:
                     raise
-            except StoreAway:
+            except StoreAway as error:
                 self._drop(connection)
+                if connection is not None:
+                    lost.append(error)
                 if again:
                     raise
                 again = True
@@ -448,6 +480,16 @@ class MysqlStore(RelationalStore):
             connection.ask(trip.texts)
 
     # ---- life -------------------------------------------------------------------------------------------------------
+
+    def verify(self, *, repair: bool = False) -> list[Finding]:
+        """Return what is wrong with the tables. What a repair reads is locked: others wait, and try again."""
+        self._open()
+        with self.translated():
+            connection = self._connect(time.monotonic() + _PATIENCE)
+            try:
+                return verify.mended(connection, self._sql, self.now) if repair else verify.find(connection, self._sql)
+            finally:
+                connection.end()
 
     def _shut(self) -> None:
         with suppress(StoreError, pymysql.err.Error, OSError):

@@ -21,12 +21,14 @@ _NOW: Final = "(SELECT coalesce(%(now)s::bigint, floor(extract(epoch FROM clock_
 def statements(tables: str) -> Mapping[str, str]:
     """Return the statements by name, for tables whose names begin so."""
     found: dict[str, str] = {}
-    for name in ("put", "load", "store", "read", "workers"):
+    for name in ("put", "load", "store", "read", "workers", "verify"):
         for part in (_FOLDER / f"{name}.sql").read_text("utf-8").split("-- name: ")[1:]:
             title, _, text = part.partition("\n")
             text = "\n".join(line for line in text.splitlines() if not line.startswith("--"))
             found[title.strip()] = text.strip().replace("{p}", tables).replace("{now}", _NOW)
-    look = found.pop("look")
+    look, recount = found.pop("look"), found.pop("recount")
+    for name in ("find_counts", "mend_counts"):
+        found[name] = found[name].replace("{recount}", recount)
     for name in [name for name in found if name.startswith("ids_")]:
         found[f"look_{name}"] = look.replace("{ids}", found.pop(name))
     return found

@@ -19,8 +19,9 @@ from ..relational.connections import Connections, leave_alone
 from ..relational.notifier import RelationalNotifier
 from ..relational.presence import WorkerQueries
 from ..relational.session import Session
+from ..verify import Finding
 from ..within import driver_connection
-from . import migrate
+from . import migrate, verify
 from .arrays import numbers
 from .connection import Timed, connect
 from .notifier import LookingNotifier, PostgresNotifier
@@ -37,6 +38,7 @@ _R = TypeVar("_R")
 
 _SECONDS: Final = 10.0
 _MOST: Final = 8  # connections, beside one for each worker
+_PATIENCE: Final = 3_600.0  # seconds that a look at all jobs may take
 _DRIVER: Final = (
     "host hostaddr port dbname user password passfile connect_timeout application_name service options client_encoding "
     "sslmode sslrootcert sslcert sslkey sslcrl sslpassword sslnegotiation channel_binding require_auth gssencmode "
@@ -303,6 +305,17 @@ class PostgresStore(PostgresQueries):
         return int(stirred)
 
     # ---- life -------------------------------------------------------------------------------------------------------
+
+    def verify(self, *, repair: bool = False) -> list[Finding]:
+        """Return what is wrong with the tables. A repair locks them: others wait, and may meet their time limit."""
+        self._open()
+        until = time.monotonic() + _PATIENCE
+        with self.translated():
+            connection = self._connect(until)
+            try:
+                return verify.mended(connection, self._sql, self.now) if repair else verify.find(connection, self._sql)
+            finally:
+                connection.close()
 
     def _shut(self) -> None:
         self._drop(self._writer)

@@ -51,6 +51,8 @@ class Connection:
             self._redis = kind(**place.options, **limits, password=password, protocol=2, retry=Retry(NoBackoff(), 0))
             self._redis.connect()
         self.over = False
+        self.midway = False
+        """Whether an answer has not been read to its end. A second interrupt may come before the first closes it."""
         self.facts: Mapping[str, str] = {}
         """What the server said of itself at the beginning."""
 
@@ -63,9 +65,13 @@ class Connection:
         if self.over:  # redis-py would connect anew
             raise wrong.ConnectionError("the connection was closed")
         try:
+            self.midway = True
             self._redis.send_packed_command((command,), check_health=False)
-            return self._redis.read_response()
+            answer = self._redis.read_response()
+            self.midway = False
+            return answer  # noqa: TRY300
         except wrong.ResponseError:
+            self.midway = False
             raise
         except BaseException:  # an interrupt too: the answer would be taken for that to the next command
             self.close()

@@ -64,7 +64,7 @@ class Server:
         """Keep a connection for others, if it is good."""
         if connection.over:
             return
-        if self.over or len(self._idle) >= _IDLE:
+        if self.over or connection.midway or len(self._idle) >= _IDLE:
             connection.close()
         else:
             self._idle.append(connection)

@@ -22,6 +22,7 @@ from ..contract import Durability, Filter, Span, Store
 from ..group_commit import Commit, GroupCommit
 from ..notifier import Member, Notifier
 from ..server_clock import ServerClock
+from ..verify import Finding
 from . import queries
 from .commands import Request
 from .connection import Connection, encoded
@@ -30,6 +31,7 @@ from .place import place
 from .presence import SILENT, Presence, Roster
 from .scripts import LEASE, OPEN, PUT, QUIET, ROSTER, Script
 from .server import CLOSED, Server
+from .verify import verify
 
 __all__ = ["RedisStore"]
 
@@ -290,6 +292,10 @@ class RedisStore(Store):
             pause = min(2 * pause, longest)
 
     # ---- life -------------------------------------------------------------------------------------------------------
+
+    def verify(self, *, repair: bool = False) -> list[Finding]:
+        """Return what is wrong with what is stored. Hundreds of jobs a script: others get their turn in between."""
+        return verify(self, repair=repair)
 
     def close(self) -> None:
         """Close the connections, after what is under way. Idempotent; all else raises StoreClosed then."""

@@ -112,8 +112,10 @@ class Connections(Generic[C]):
 class _Place:
     """The right to use a connection. It goes to the next by `leave`, or, if an interrupt prevented that, by its end."""
 
+    _places: weakref.ref[SimpleQueue[_Place]] | None = None  # as it is if an interrupt comes while it is made
+
     def __init__(self, places: SimpleQueue[_Place]) -> None:
-        self._places: weakref.ref[SimpleQueue[_Place]] | None = weakref.ref(places)
+        self._places = weakref.ref(places)
 
     def leave(self) -> None:
         """Leave it to the next."""

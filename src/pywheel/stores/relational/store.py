@@ -248,8 +248,8 @@ class RelationalStore(Store):
         dues = [job.due if job.delay is None else guess + job.delay for job in jobs]
         try:
             stored, near = self._put_direct(jobs, ids, min(dues), until)
-        except StoreError:
-            if commit is not None:
+        except StoreError as error:
+            if commit is not None and not isinstance(error, Unknown):
                 commit.stored = False
             raise
         if near:

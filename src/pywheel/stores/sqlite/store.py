@@ -25,8 +25,9 @@ from ..checks import sound
 from ..contract import Durability, Filter, Span, Store
 from ..group_commit import Commit, GroupCommit
 from ..notifier import Member, Notifier
+from ..verify import Finding
 from ..within import CommitWatch
-from . import maintenance
+from . import maintenance, verify
 from .borrowed import borrowed, in_savepoint
 from .commands import announce, claims, endings, manage, puts
 from .connection import BUSY_SECONDS, FOREIGN, ours, translated
@@ -249,6 +250,12 @@ class SqliteStore(Store):
     def check(self) -> list[str]:
         """Return what is wrong with the file, [] if nothing is. O(file); others may read and write meanwhile."""
         return self._read(lambda reader: maintenance.check(reader._connection))
+
+    def verify(self, *, repair: bool = False) -> list[Finding]:
+        """Return what is wrong with the file and with what is in it. O(file); a repair keeps others from writing."""
+        if repair:
+            return self._alone(verify.mended, self.clock.wall())
+        return self._read(lambda reader: verify.find(reader._connection))
 
     def about(self) -> dict[str, Any]:
         """Return where the file is, its schema, its size, and which SQLite reads it."""

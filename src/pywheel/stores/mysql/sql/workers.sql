@@ -1,7 +1,7 @@
 -- name: worker_add
 INSERT INTO {p}worker (hash, name, beat, stopped, server)
 SELECT %(hash)s, %(name)s, {now}, (SELECT coalesce(max(stirred), 0) FROM {p}topic), {server}
-ON DUPLICATE KEY UPDATE beat = values(beat), horizon = -1, behind = 0, stopped = values(stopped), server = values(server), topics = NULL
+ON DUPLICATE KEY UPDATE beat = values(beat), horizon = -1, behind = 0, stopped = values(stopped), server = values(server)
 
 -- name: worker_remove
 DELETE FROM {p}worker WHERE hash = %(hash)s

@@ -1,0 +1,1 @@
+"""docs/scaling.md: its tables and its picture."""

@@ -1,0 +1,100 @@
+"""Moving to another store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Final
+
+import typer
+
+from ..client.copier import Copier
+from ..client.copy_note import TOPIC
+from ..client.queue import JobQueue
+from ..jobs.durations import duration
+from .options import NO, AsJson, existing, opened, span
+from .output import emit, note, progress
+
+__all__ = ["EXAMPLES", "copy"]
+
+EXAMPLES: Final = """\b
+Examples:
+  pywheel copy sqlite:///jobs.db postgresql://shop@db/shop --dry-run
+  pywheel copy sqlite:///jobs.db postgresql://shop@db/shop            # beside producers and workers; again and again
+  pywheel copy sqlite:///jobs.db postgresql://shop@db/shop --switch   # pauses FROM, and goes over to TO
+
+Ended in the middle, by whatever, the same command goes on where it was: nothing is there twice, nothing is missing.
+Passwords come best from a file, ?password_file=..., as arguments can be read by everybody on the host.
+
+Exit codes: 0 done; 1 some jobs stayed in FROM, as their key is taken in TO; 3 a store is away, or busy: try again.
+"""
+
+From = Annotated[str, typer.Argument(help="Address of the store that is there.", metavar="FROM")]
+To = Annotated[str, typer.Argument(help="Address of a store without live jobs; made if it is not there.", metavar="TO")]
+
+
+def copy(
+    source: From,
+    target: To,
+    switch: Annotated[
+        bool, typer.Option("--switch", help="Then pause FROM, wait for what runs, carry the rest, and resume in TO.")
+    ] = False,
+    wait: Annotated[str, typer.Option(help="How long to wait for what runs in FROM; then FROM is resumed.")] = "60s",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say how many jobs there are; change nothing.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Carry all live jobs of FROM to TO, while FROM is used; with --switch go over to TO.
+
+    Kept are topic, key, body, due time, ttr, max_attempts and headers, and which topics are paused. Ids are TO's own;
+    the header pywheel-copied says the old one. Attempts are counted from 0 again. What has finished stays in FROM.
+    """
+    seconds = duration(span(wait), "--wait") / 1000
+    with existing(source) as old:
+        live = sum(counts.delayed + counts.running for name, counts in old.counts().items() if name != TOPIC)
+        if dry_run:
+            emit({"jobs": live, "dry_run": True}, as_json=as_json, text=f"{live:,} live jobs would be carried")
+            return 0
+        with opened(target) as new, _shown(live) as shown:
+            copier = Copier(old.store, new.store, shown)
+            return (_switch if switch else _carry)(copier, old, new, seconds, as_json=as_json)
+
+
+def _carry(copier: Copier, old: JobQueue, new: JobQueue, _: float, *, as_json: bool) -> int:
+    done = copier.carry()
+    brought = f"{done.new:,} carried, {done.changed:,} brought up to date"
+    text = f"{brought}: {done.total:,} there, {done.waiting:,} still to come"
+    emit(done._asdict(), as_json=as_json, text=text)
+    note(f"pywheel: {old.store.url} works on, the topics of {new.store.url} are paused; --switch goes over to it")
+    return 0
+
+
+def _switch(copier: Copier, old: JobQueue, new: JobQueue, seconds: float, *, as_json: bool) -> int:
+    done = copier.switch(seconds)
+    text = f"{done.jobs + done.late:,} jobs are in {new.store.url}; nothing could start for {done.seconds:.1f} s"
+    emit(done._asdict(), as_json=as_json, text=text)
+    note(f"pywheel: start producers and workers with {new.store.url}, and stop those of {old.store.url}.")
+    note("pywheel: its topics stay paused; what is put there all the same is carried by the same command.")
+    if done.refused:
+        note(f"pywheel: {done.refused:,} jobs stayed there: live jobs of {new.store.url} have their keys")
+    return NO if done.refused else 0
+
+
+@contextmanager
+def _shown(total: int) -> Iterator[Callable[[str, int], object]]:
+    """Show what is going on; say how to go on if it ends in the middle."""
+    said = ""
+    with progress("copying", total or None) as bar:
+
+        def show(what: str, done: int) -> None:
+            nonlocal said
+            if what != said:
+                note(f"pywheel: {what}")
+                said = what
+            bar(done)
+
+        try:
+            yield show
+        except BaseException:
+            if said:
+                note("pywheel: it ended in the middle; the same command goes on where it was")
+            raise

@@ -1,0 +1,62 @@
+"""What a copy of a store comes to, and how it knows its copies and how far it is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from secrets import token_hex
+from typing import Final, NamedTuple
+
+from ..jobs.job import Job
+
+__all__ = ["HEADER", "NEVER", "TOPIC", "Carried", "Copied", "Note", "Switched", "digest"]
+
+TOPIC: Final = "pywheel.copy"
+"""Of the jobs that note how far a copy has come. They are never due."""
+HEADER: Final = "pywheel-copied"
+"""Of a copy: which store it is from, and its id there."""
+NEVER: Final = 253_370_764_800_000  # the year 9999
+
+
+class Carried(NamedTuple):
+    """What a copy came to."""
+
+    new: int  # jobs
+    changed: int  # that were carried before, and are different now
+    waiting: int  # that cannot be carried yet: they run, or their key is about to change hands
+    total: int  # copies there are now
+
+
+class Switched(NamedTuple):
+    """What going over came to."""
+
+    jobs: int  # that were carried in all
+    seconds: float  # for how long no job could start in either store
+    late: int  # jobs that were put to the source since, and handed over
+    refused: int  # of these, those whose key a live job of the target has: they stay where they are
+
+
+@dataclass(slots=True)
+class Note:
+    """How far a copy has come."""
+
+    source: str
+    state: str = "carrying"
+    token: str = field(default_factory=lambda: token_hex(8))  # of this copy
+    paused: list[str] | None = None  # topics that were paused in the source before it paused them all
+
+
+class Copied(NamedTuple):
+    """A copy, as far as it is compared with its job."""
+
+    id: int
+    due: int
+    digest: bytes
+
+
+def digest(job: Job) -> bytes:
+    """Return what tells versions of a job apart, but for when it is due."""
+    headers = sorted((name, value) for name, value in job.headers.items() if name != HEADER)
+    parts = json.dumps([job.topic, job.key, job.ttr, job.max_attempts, headers]).encode()
+    return blake2b(parts + b"\0" + job.body, digest_size=12).digest()

@@ -1,0 +1,155 @@
+-- Checking jobs and the places where they stand: job hashes and states are the truth. ARGV: now, '1' to mend, the kind of
+-- key, its name, and what of it is looked at. Returns numbers of faults, and ids: stores/redis/verify.py names them.
+local NOWHERE, TWICE, NO_JOB, INDEXES, KEYS_OF_NONE, KEYLESS, HISTORY, IDS, TOPICS = 1, 2, 3, 4, 5, 6, 7, 8, 9
+local mend, kind, name = ARGV[2] == '1', ARGV[3], ARGV[4]
+local found = {}
+
+-- Notes a fault; returns whether it is to be mended.
+local function wrong(fault, b)
+    found[#found + 1] = fault
+    found[#found + 1] = number(b)
+    return mend
+end
+
+-- Returns topic, key and where the job is; nil if there is none.
+local function read(b)
+    local job = call('HGET', of_job(b), b)
+    if not job then
+        return nil
+    end
+    local state = state_of(b)
+    return topic_of(job), read_job(job) or nil, state and state[STATE] or DELAYED
+end
+
+-- Looks at the members of a sorted set of places: `fits` says of a job whether it should be there.
+local function places(set, fits)
+    for at = 5, #ARGV do
+        local b = ARGV[at]
+        if call('ZSCORE', set, b) then
+            local topic, key, to = read(b)
+            if (not topic or not fits(topic, key, to, b)) and wrong(topic and TWICE or NO_JOB, b) then
+                call('ZREM', set, b)
+            end
+        end
+    end
+end
+
+local look = {}
+
+function look.d()
+    places(delayed_of(name), function(topic, _, to)
+        return topic == name and to == DELAYED
+    end)
+end
+
+function look.l()
+    places(LEASES, function(_, _, to)
+        return to == RUNNING
+    end)
+end
+
+function look.f()
+    local state, of = tonumber(sub(name, 1, 1)), sub(name, 2)
+    places(finished_of(state, of), function(topic, _, to)
+        return topic == of and to == state
+    end)
+end
+
+-- Those that had a key.
+function look.o()
+    places(P .. ':o:' .. name, function(topic, key, _, b)
+        return key and former_of(topic, key) == P .. ':o:' .. name and call('HGET', holders_of(topic), key) ~= b
+    end)
+end
+
+-- Those that have a key, by keys.
+function look.k()
+    local holders = holders_of(name)
+    for at = 5, #ARGV do
+        local b = call('HGET', holders, ARGV[at])
+        if b then
+            local topic, key, to = read(b)
+            if not (topic == name and key == ARGV[at] and to <= RUNNING) and wrong(KEYS_OF_NONE, b) then
+                call('HDEL', holders, ARGV[at])
+            end
+        end
+    end
+end
+
+function look.s()
+    for at = 5, #ARGV do
+        local b = ARGV[at]
+        if call('HEXISTS', of_state(b), b) == 1 and call('HEXISTS', of_job(b), b) == 0 and wrong(HISTORY, b) then
+            call('HDEL', of_state(b), b)
+        end
+    end
+end
+
+-- Histories, by the numbers of their jobs.
+function look.h()
+    for at = 5, #ARGV do
+        local b = bid(tonumber(ARGV[at]))
+        if call('EXISTS', history_of(b)) == 1 and call('HEXISTS', of_state(b), b) == 0 and wrong(HISTORY, b) then
+            call('DEL', history_of(b))
+        end
+    end
+end
+
+local function look_at_key(b, topic, key, to)
+    local holder, former = call('HGET', holders_of(topic), key), call('ZSCORE', former_of(topic, key), b)
+    if to > RUNNING then
+        if not former and wrong(INDEXES, b) then
+            call('ZADD', former_of(topic, key), number(b), b)
+        end
+    elseif holder ~= b and not former and wrong(KEYLESS, b) then
+        if holder then
+            call('ZADD', former_of(topic, key), number(b), b)
+        else
+            call('HSET', holders_of(topic), key, b)
+        end
+    end
+end
+
+local function look_at_place(b, topic, to)
+    local state = state_of(b)
+    local set = to == DELAYED and delayed_of(topic) or to == RUNNING and LEASES or finished_of(to, topic)
+    local score = call('ZSCORE', set, b)
+    local due = state and state[DUE] or now -- a job that was never claimed says nowhere else when it is due
+    if to == DELAYED then
+        if not score and wrong(NOWHERE, b) then
+            call('ZADD', set, due, b)
+        end
+        return
+    end
+    local at = to == RUNNING and state[LEASE] or state[ENDED]
+    if (not score or tonumber(score) ~= at) and wrong(INDEXES, b) then
+        call('ZADD', set, at, b)
+    end
+end
+
+-- A chunk of jobs.
+function look.j()
+    local jobs = call('HGETALL', P .. ':j:' .. name)
+    local chunk = math.floor(number(name .. '\0') / 256)
+    if #jobs > 0 and not call('ZSCORE', P .. ':x', name) and wrong(INDEXES, jobs[1]) then
+        call('ZADD', P .. ':x', chunk, name)
+    end
+    for at = 1, #jobs, 2 do
+        local b, topic, key = jobs[at], topic_of(jobs[at + 1]), read_job(jobs[at + 1])
+        local state = state_of(b)
+        local to = state and state[STATE] or DELAYED
+        if number(b) > tonumber(call('GET', P .. ':n') or 0) and wrong(IDS, b) then
+            call('SET', P .. ':n', string.format('%.0f', number(b)))
+        end
+        if call('HEXISTS', P .. ':t', topic) == 0 and wrong(TOPICS, b) then
+            call('HSET', P .. ':t', topic, '')
+        end
+        look_at_place(b, topic, to)
+        if key then
+            look_at_key(b, topic, key, to)
+        end
+    end
+end
+
+look[kind]()
+return {micros, found}

@@ -1,0 +1,94 @@
+"""Checking jobs and their places: a few hundred a script, so that nobody waits. Each job is looked at at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from .. import verify as faults
+from ..verify import Fault, Finding, verified
+from .scripts import MEND, VERIFY
+
+if TYPE_CHECKING:
+    from .store import RedisStore
+
+__all__ = ["verify"]
+
+_SOME: Final = 500  # places looked at by one script
+_FAULTS: Final = (
+    Fault(faults.NOWHERE.what, "delayed again, due as their last claim left it, or at once if they have none"),
+    faults.TWICE,
+    faults.NO_JOB,
+    faults.INDEXES,
+    faults.KEYS,
+    faults.KEYLESS,
+    faults.HISTORY,
+    faults.IDS,
+    Fault(faults.TOPICS.what, "listed again"),
+)
+"""As the script numbers them."""
+
+
+def verify(store: RedisStore, *, repair: bool) -> list[Finding]:
+    """Return what is wrong, by up to three walks through all keys of the server's database."""
+    return verified(lambda: _walk(store, mend=False), (lambda: _walk(store, mend=True)) if repair else None)
+
+
+def _walk(store: RedisStore, *, mend: bool) -> list[Finding]:
+    ids: dict[int, set[int]] = {}
+    for kind, name, members in _parts(store):
+        arguments = (b"1" if mend else b"", kind, name, *members)
+        answer = iter(store.run(MEND if mend else VERIFY, arguments)[1])
+        for number, id in zip(answer, answer, strict=True):
+            ids.setdefault(number, set()).add(id)
+    return [finding for number in sorted(ids) for finding in _FAULTS[number - 1].found(sorted(ids[number]))]
+
+
+def _parts(store: RedisStore) -> Iterator[tuple[bytes, bytes, list[bytes]]]:
+    """Yield what one script looks at: the kind of key, its name, and members.
+
+    What is somewhere wrongly goes before what is missing comes: jobs are looked at last.
+    """
+    prefix = store.server.prefix + b":"
+    for kind in (b"k", b"o", b"d", b"f"):
+        scan = b"HSCAN" if kind == b"k" else b"ZSCAN"
+        for key in _keys(store, prefix + kind + b":"):
+            name = key[len(prefix) + 2 :]
+            for some in _some(_members(store, scan, key)):
+                yield kind, name, some
+    for some in _some(_members(store, b"ZSCAN", prefix + b"l")):
+        yield b"l", b"", some
+    for key in _keys(store, prefix + b"s:"):
+        yield b"s", b"", store.call(b"HKEYS", key)
+    for some in _some(key[len(prefix) + 2 :] for key in _keys(store, prefix + b"h:")):
+        yield b"h", b"", some
+    for key in _keys(store, prefix + b"j:"):
+        yield b"j", key[len(prefix) + 2 :], []
+
+
+def _keys(store: RedisStore, start: bytes) -> Iterator[bytes]:
+    """Yield the keys that begin so; some perhaps twice."""
+    pattern = b"".join(b"\\" + bytes((one,)) if one in b"*?[]\\" else bytes((one,)) for one in start) + b"*"
+    cursor = b"0"
+    while True:
+        cursor, keys = store.call(b"SCAN", cursor, b"MATCH", pattern, b"COUNT", b"1000")
+        yield from keys
+        if cursor == b"0":
+            return
+
+
+def _members(store: RedisStore, scan: bytes, key: bytes) -> Iterator[bytes]:
+    """Yield the members of a set, or the fields of a hash; some perhaps twice."""
+    cursor = b"0"
+    while True:
+        cursor, pairs = store.call(scan, key, cursor, b"COUNT", b"%d" % _SOME)
+        yield from pairs[::2]
+        if cursor == b"0":
+            return
+
+
+def _some(members: Iterable[bytes]) -> Iterator[list[bytes]]:
+    each = iter(members)
+    while some := list(islice(each, _SOME)):
+        yield some

@@ -1,0 +1,81 @@
+"""What may be wrong with a store, in the same words for every store, and what repairs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Final, NamedTuple
+
+__all__ = [
+    "CLAIMS",
+    "COUNTS",
+    "ENDS",
+    "HISTORY",
+    "IDS",
+    "INDEXES",
+    "KEYLESS",
+    "KEYS",
+    "LEASES",
+    "NOWHERE",
+    "NO_JOB",
+    "TOPICS",
+    "TWICE",
+    "Fault",
+    "Finding",
+    "verified",
+]
+
+_EXAMPLES: Final = 5
+
+
+class Finding(NamedTuple):
+    """Something that is wrong with a store."""
+
+    what: str
+    number: int
+    examples: tuple[int | str, ...]  # ids of some, or names of topics, or what a database says of its file
+    remedy: str  # what a repair makes of them; "" if it can make nothing
+    repaired: bool = False
+
+
+class Fault(NamedTuple):
+    """Something that may be wrong."""
+
+    what: str
+    remedy: str
+
+    def found(self, examples: Collection[int | str], count: int | None = None) -> list[Finding]:
+        """Return the finding about these, the first of `count`; [] for none."""
+        number = len(examples) if count is None else count
+        return [Finding(self.what, number, tuple(examples)[:_EXAMPLES], self.remedy)] if number else []
+
+
+def verified(find: Callable[[], list[Finding]], mend: Callable[[], object] | None) -> list[Finding]:
+    """Return what is wrong. With `mend` it is repaired, and looked at once more: what is found again is left."""
+    found = find()
+    if not found or mend is None:
+        return found
+    mend()
+    left = {finding.what: finding for finding in find()}
+    return [
+        *(finding if finding.what in left else finding._replace(repaired=True) for finding in found),
+        *(left[what] for what in left.keys() - {finding.what for finding in found}),
+    ]
+
+
+NOWHERE: Final = Fault(
+    "jobs that are neither delayed, running nor finished", "delayed again, with all their attempts, due at once"
+)
+TWICE: Final = Fault("jobs in more than one place", "kept where they got furthest: finished, or else running")
+NO_JOB: Final = Fault("places of jobs that are not there", "dropped")
+TOPICS: Final = Fault("jobs of a topic that is not there", "")
+LEASES: Final = Fault("leases without their claim", "made void: the job is due again when the lease is over")
+CLAIMS: Final = Fault("jobs with more history than claims", "claimed behind it, with the attempts they had")
+KEYS: Final = Fault("keys that no live job has", "dropped")
+KEYLESS: Final = Fault(
+    "live jobs without their key", "given it; where another live job has it, they count as having handed it on"
+)
+COUNTS: Final = Fault("topics whose jobs are counted wrongly", "counted anew")
+HISTORY: Final = Fault("jobs that are not there, with history", "their history dropped")
+ENDS: Final = Fault("finished jobs that a purge does not find", "found by it")
+INDEXES: Final = Fault("places in an index that are wrong", "the index made anew from the jobs")
+IDS: Final = Fault("jobs with ids that have not been given out", "counted as given out")

@@ -1,0 +1,65 @@
+"""`pywheel copy`: from one store to another, beside what runs, and over."""
+
+import json
+
+import pytest
+
+from pywheel import JobQueue
+
+
+@pytest.fixture
+def other(tmp_path):
+    return f"sqlite:///{tmp_path}/other.db"
+
+
+def test_a_dry_run_says_how_many_and_makes_nothing(call, queue, url, other, tmp_path):
+    queue.put_many(queue.job("t", n, delay="1h") for n in range(7))
+    assert call("copy", url, other, "--dry-run") == (0, "7 live jobs would be carried\n", "")
+    assert not (tmp_path / "other.db").exists()
+
+
+def test_a_copy_goes_beside_and_says_how_to_go_on(call, queue, url, other):
+    queue.put_many(queue.job("t", n, delay="1h") for n in range(7))
+    code, out, err = call("copy", url, other)
+    assert (code, out) == (0, "7 carried, 0 brought up to date: 7 there, 0 still to come\n")
+    assert "--switch goes over to it" in err
+    queue.put("t", delay="1h")
+    record = json.loads(call("copy", url, other, "--json")[1])
+    assert record == {"new": 1, "changed": 0, "waiting": 0, "total": 8}
+    assert queue.counts()["t"].delayed == 8
+
+
+def test_a_switch_goes_over_and_says_how_long_nothing_could_start(call, queue, url, other):
+    queue.put_many(queue.job("t", n, delay="1h") for n in range(7))
+    code, out, err = call("copy", url, other, "--switch")
+    assert code == 0
+    assert out.startswith(f"7 jobs are in {other}; nothing could start for 0.")
+    assert f"stop those of {url}" in err
+    assert [topic.paused for topic in queue.topics()] == [True]
+    with JobQueue(other) as new:
+        assert new.counts()["t"].delayed == 7
+        new.put("t", key="k", delay="1h")
+    queue.put("t", key="k")
+    code, out, err = call("copy", url, other, "--switch", "--json")
+    assert (code, json.loads(out)["refused"]) == (1, 1)
+    assert "1 jobs stayed there" in err
+    assert call("copy", url, other)[0] == 2  # there is nothing left to be copied beside
+
+
+def test_what_still_runs_ends_a_switch_and_nothing_stays_paused(call, queue, url, other):
+    queue.put("t")
+    [job] = queue.reserve("t")
+    code, _, err = call("copy", url, other, "--switch", "--wait", "0.1s")
+    assert code == 3
+    assert "still runs 1 of 't'" in err
+    assert "the same command goes on where it was" in err
+    assert [topic.paused for topic in queue.topics()] == [False]
+    assert queue.ack(job)
+
+
+def test_stores_that_make_no_sense_are_refused(call, queue, url, other):
+    assert call("copy", other, url)[0] == 3
+    assert call("copy", url, url)[0] == 2
+    with JobQueue(other) as new:
+        new.put("mine")
+    assert call("copy", url, other)[0] == 2

@@ -1,0 +1,54 @@
+"""`pywheel verify`: what is wrong, a line each, and what a repair makes of it."""
+
+import json
+import sqlite3
+
+
+def damage(queue, *statements):
+    connection = sqlite3.connect(queue.store.path, isolation_level=None)
+    for statement in statements:
+        connection.execute(statement)
+    connection.close()
+
+
+def test_a_sound_store_is_said_to_be_one(call, queue):
+    queue.put("t")
+    assert call("verify") == (0, "nothing is wrong\n", "")
+    assert call("verify", "--repair") == (0, "nothing is wrong\n", "")
+    assert call("verify", "--json") == (0, "[]\n", "")
+
+
+def test_what_is_wrong_is_told_with_what_a_repair_does_and_is_gone_after_it(call, queue):
+    for _ in range(1_200):
+        queue.put("t")
+    damage(queue, "UPDATE topic SET live = 7", "UPDATE job SET state = 9 WHERE id <= 1100")
+    code, out, err = call("verify")
+    assert code == 1
+    title, *lines = [line.split("\t") for line in out.splitlines()]
+    assert title == ["how many", "what", "such as", "--repair"]
+    assert lines[0][:3] == ["1,100", "jobs that are neither delayed, running nor finished", "1 2 3 4 5"]
+    assert lines[0][3] == "they are delayed again, with all their attempts, due at once"
+    assert lines[1] == ["1", "topics whose jobs are counted wrongly", "t", "they are counted anew"]
+    assert "pywheel verify --repair" in err
+    code, out, err = call("verify", "--repair")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[1].split("\t")[3] == "delayed again, with all their attempts, due at once"
+    assert call("verify")[0] == 0
+    assert queue.counts()["t"].delayed == 1_200
+
+
+def test_what_cannot_be_repaired_is_left_and_said(call, queue):
+    queue.put("t")
+    damage(queue, "UPDATE topic SET live = 7", "UPDATE job SET topic = 99")
+    code, out, err = call("verify", "--repair", "--json")
+    assert code == 1
+    assert [(finding["what"], finding["repaired"]) for finding in json.loads(out)] == [
+        ("topics whose jobs are counted wrongly", True),
+        ("jobs of a topic that is not there", False),
+    ]
+    assert "restore a backup" in err
+    assert call("verify")[0] == 1
+
+
+def test_a_store_that_is_not_there_is_an_error(call):
+    assert call("verify")[0] == 3

@@ -1,0 +1,338 @@
+"""Jobs are carried from one store to another: none twice, none missing, whatever happens in the middle."""
+
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+
+import pytest
+
+from pywheel import BadJob, JobQueue, StoreBusy, StoreError
+from pywheel.client import copier
+from pywheel.client.copier import Copier
+from pywheel.client.copy_note import HEADER, TOPIC
+from pywheel.jobs import NewJob, State
+from pywheel.jobs import commands as ops
+from pywheel.stores import Filter, open
+from pywheel.testing import FaultyStore
+from tests.jobs.waiting import until, working
+from tests.stores.mysql.emptied import emptied
+
+FAR = 4_000_000_000_000
+
+
+SERVERS = ("sqlite-postgres", "postgres-sqlite", "sqlite-redis", "sqlite-mysql")
+
+
+@pytest.fixture(
+    params=["memory", "sqlite-sqlite", *(pytest.param(name, marks=pytest.mark.servers) for name in SERVERS)]
+)
+def urls(request, tmp_path):
+    """Addresses of two empty stores."""
+    if request.param == "memory":
+        return None
+
+    def url(name, number):
+        if name == "sqlite":
+            return f"sqlite:///{tmp_path}/{number}.db"
+        if name == "mysql":
+            return emptied(request.getfixturevalue("mariadb_server"))
+        return request.getfixturevalue(f"{name}_server").url()
+
+    return [url(name, number) for number, name in enumerate(request.param.split("-"))]
+
+
+@pytest.fixture
+def stores(urls):
+    if urls is None:
+        with open("memory:") as old, open("memory:") as new:
+            old.url, new.url = "memory:old", "memory:new"
+            yield old, new
+    else:
+        with open(urls[0]) as old, open(urls[1]) as new:
+            yield old, new
+
+
+def put(store, *jobs):
+    [ids] = store.apply([ops.Put(jobs)])
+    return ids
+
+
+def live(store):
+    jobs = store.jobs(Filter(state=State.DELAYED), 0, 10**6)
+    return sorted(
+        (job.topic, job.body, job.due, job.key, job.ttr, job.max_attempts, *sorted(headers(job).items()))
+        for job in jobs
+        if job.topic != TOPIC
+    )
+
+
+def headers(job):
+    return {name: value for name, value in job.headers.items() if name != HEADER}
+
+
+def some(number):
+    return [
+        NewJob(
+            f"t{n % 3}",
+            b"%d" % n,
+            FAR + n,
+            f"k{n}" if n % 2 else None,
+            70_000 if n % 5 == 0 else None,
+            7 if n % 7 == 0 else None,
+            {"h": "x"} if n % 4 == 0 else None,
+        )
+        for n in range(number)
+    ]
+
+
+def test_all_live_jobs_are_carried_as_they_are(stores):
+    old, new = stores
+    put(old, *some(1_200))
+    before = live(old)
+    copy = Copier(old, new)
+    assert copy.state() == "new"
+    assert copy.carry() == (1_200, 0, 0, 1_200)
+    assert copy.carry() == (0, 0, 0, 1_200)
+    assert live(new) == before == live(old)
+    assert all(topic.paused for topic in new.topics() if topic.name != TOPIC)
+    assert not any(topic.paused for topic in old.topics())
+    assert new.verify() == []
+
+
+def test_a_switch_leaves_each_job_in_one_store(stores):
+    old, new = stores
+    ids = put(old, *some(20))
+    before = live(old)
+    copy = Copier(old, new)
+    done = copy.switch(10)
+    assert (done.jobs, done.late, done.refused) == (20, 0, 0)
+    assert done.seconds < 60
+    assert copy.state() == "done"
+    assert (live(new), live(old)) == (before, [])
+    assert {old.get(id).state for id in ids} == {State.CANCELLED}
+    assert {topic.paused for topic in old.topics()} == {True}
+    assert not any(topic.paused for topic in new.topics() if topic.name != TOPIC)
+    copies = {job.headers[HEADER].split()[1] for job in new.jobs(Filter(), 0, 100) if job.topic != TOPIC}
+    assert copies == set(map(str, ids))
+    late = put(old, NewJob("t7", b"late", FAR), NewJob("t1", b"taken", FAR, "k1"))  # by a producer that knows nothing
+    assert copy.switch(10)[2:] == (1, 1)
+    assert copy.switch(10)[2:] == (0, 1)
+    assert [job[1] for job in live(new) if job not in before] == [b"late"]
+    assert [old.get(id).state for id in late] == [State.CANCELLED, State.DELAYED]
+    assert old.verify() == new.verify() == []
+
+
+def test_what_changed_meanwhile_is_changed_in_the_copies_too(stores):
+    old, new = stores
+    ids = put(old, *some(9))
+    copy = Copier(old, new)
+    copy.carry()
+    old.apply([ops.Reschedule(ids[0], FAR - 5), ops.Cancel(ids[1]), ops.Delete(ids[2])])
+    put(old, NewJob("t0", b"replaced", FAR, "k3", replace=True))
+    put(old, NewJob("t1", b"successor", FAR, "k1"))
+    put(old, NewJob("t9", b"new topic", FAR))
+    assert copy.carry() == (2 - 1, 2, 1, 10)  # the successor's key is still that of a copy
+    for body in (b"again", b"replaced"):  # there and back again
+        put(old, NewJob("t0", body, FAR, "k3", replace=True))
+        copy.carry()
+    put(old, NewJob("t0", b"again", FAR, "k3", replace=True))
+    expected = live(old)
+    copy.switch(10)
+    assert live(new) == expected
+    assert new.verify() == []
+
+
+def test_a_key_that_was_handed_on_is_its_successors(stores):
+    old, new = stores
+    [id] = put(old, NewJob("t", b"first", 1, "k"))
+    [[job]] = old.apply([ops.Reserve("t", 1, ops.Terms(60_000, 3), "w")])
+    put(old, NewJob("t", b"second", FAR, "k", parent=(id, job.claims)))
+    old.apply([ops.Nack(id, job.claims, 10**9)])
+    assert Copier(old, new).switch(10).refused == 0
+    assert sorted((job[1], job[3]) for job in live(new)) == [(b"first", None), (b"second", "k")]
+    assert new.get(("t", "k")).body == b"second"
+
+
+def test_what_still_runs_is_waited_for_and_then_the_source_works_on(stores):
+    old, new = stores
+    [id] = put(old, NewJob("t", b"", 1))
+    put(old, *some(3))
+    old.apply([ops.Pause("t1", True)])
+    [[job]] = old.apply([ops.Reserve("t", 1, ops.Terms(60_000, 3), "w")])
+    copy = Copier(old, new)
+    assert copy.carry().waiting == 1
+    with pytest.raises(StoreBusy, match="still runs 1 of 't' after"):
+        copy.switch(0.1)
+    assert {topic.name for topic in old.topics() if topic.paused} == {"t1"}
+    ended = threading.Timer(0.5, lambda: old.apply([ops.Nack(id, job.claims, 10**9)]))
+    ended.start()
+    assert copy.switch(60).jobs == 4
+    ended.join()
+    assert {topic.name for topic in new.topics() if topic.paused} == {"t1"}
+    assert len(live(new)) == 4
+
+
+def test_a_store_with_live_jobs_of_its_own_is_refused(stores):
+    old, new = stores
+    put(old, *some(3))
+    put(new, NewJob("mine", b"", FAR))
+    with pytest.raises(BadJob, match="has live jobs, of 'mine'"):
+        Copier(old, new).carry()
+    assert len(live(new)) == 1
+    with pytest.raises(BadJob, match="itself"):
+        Copier(old, old)
+
+
+def test_copies_that_somebody_deleted_are_made_again(stores):
+    old, new = stores
+    put(old, *some(9))
+    before = live(old)
+    for _ in range(2):
+        Copier(old, new).carry()
+        new.apply([ops.Delete(job.id) for job in new.jobs(Filter(), 0, 100) if job.topic != TOPIC])
+    assert Copier(old, new).switch(10).jobs == 9
+    assert live(new) == before
+
+
+def test_a_job_that_is_cancelled_in_the_pause_is_not_delivered(stores):
+    old, new = stores
+    ids = put(old, *some(9))
+    cancelled = []
+
+    def cancel(id):
+        cancelled.append(id)
+        assert old.apply([ops.Cancel(id)]) == [True]
+
+    def in_source(when, commands):
+        if when == "before" and isinstance(commands[0], ops.Cancel):
+            cancel(ids[4])  # its page was read, and its copy made
+            assert all(topic.paused for topic in new.topics() if topic.name != TOPIC)
+
+    def in_target(when, commands):
+        if when == "after" and b'"switched"' in getattr(commands[0], "jobs", (NewJob("", b"", 0),))[0].body:
+            cancel(ids[2])  # what has ended was looked for before
+
+    faulty = [FaultyStore(old, in_source), FaultyStore(new, in_target)]
+    expected = [job for job in live(old) if job[1] not in (b"2", b"4")]
+    assert Copier(*faulty).switch(10).jobs == 7
+    assert cancelled == [ids[2], ids[4]]
+    assert live(new) == expected
+
+
+def test_a_copy_that_ends_once_it_has_gone_over_is_finished_by_the_next(stores):
+    old, new = stores
+    put(old, *some(9))
+    Copier(old, new).carry()
+    put(old, NewJob("t0", b"replaced", FAR, "k3", replace=True))
+    before = live(old)
+
+    def interrupted(when, commands):
+        if when == "after" and b'"switched"' in getattr(commands[0], "jobs", (NewJob("", b"", 0),))[0].body:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Copier(old, FaultyStore(new, interrupted)).switch(10)
+    assert Copier(old, new).state() == "switched"
+    assert all(topic.paused for topic in (*old.topics(), *new.topics()) if topic.name != TOPIC)
+    with pytest.raises(BadJob, match="give --switch to go on"):
+        Copier(old, new).carry()
+    assert Copier(old, new).switch(10).jobs == 9
+    assert (live(old), live(new)) == ([], before)
+
+
+def test_a_source_that_goes_away_in_the_pause_is_said_to_be_paused(stores):
+    old, new = stores
+    put(old, *some(3))
+    faulty = FaultyStore(old)
+
+    def fault(when, commands):
+        faulty.away = when == "after" and isinstance(commands[0], ops.Pause)
+
+    faulty.fault = fault
+    with pytest.raises(StoreError, match="may stay paused: begin again, or resume them by hand"):
+        Copier(faulty, new).switch(1)
+    assert all(topic.paused for topic in old.topics())
+    assert Copier(old, new).switch(10).jobs == 3
+    assert not any(topic.paused for topic in new.topics() if topic.name != TOPIC)
+
+
+def test_there_and_back_again(stores):
+    old, new = stores
+    put(old, *some(30))
+    before = live(old)
+    assert Copier(old, new).switch(10).jobs == 30
+    old.apply([ops.Pause(topic.name, False) for topic in old.topics()])
+    assert Copier(new, old).switch(10).jobs == 30
+    new.apply([ops.Pause(topic.name, False) for topic in new.topics()])
+    assert (live(old), live(new)) == (before, [])
+    assert Copier(old, new).switch(10).jobs == 30
+    assert (live(old), live(new)) == ([], before)
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_killed_after_any_write_and_begun_again_nothing_is_twice_or_missing(urls, first):
+    if urls is None:
+        pytest.skip("memory dies with its process")
+    with open(urls[0]) as old:
+        put(old, *some(1_100))
+        with open(urls[1]) as new:  # the copy of a copy has other nonces
+            Copier(old, new).carry()
+            put(old, *(NewJob(job.topic, b"new", job.due, job.key, replace=True) for job in some(9) if job.key))
+            Copier(old, new).carry()
+        before = live(old)
+    kills = first
+    while True:
+        arguments = [sys.executable, "-m", "tests.client.copying", *urls, str(kills)]
+        ended = subprocess.run(arguments, capture_output=True, text=True, timeout=300)
+        if ended.returncode == 0:
+            break
+        assert ended.returncode == -9, ended.stderr
+        kills += 5
+    assert kills > 10
+    with open(urls[0]) as old, open(urls[1]) as new:
+        assert (live(old), live(new)) == ([], before)
+        assert old.verify() == new.verify() == []
+
+
+def test_beside_producers_and_workers_every_job_is_done_once(urls, monkeypatch):
+    if urls is None:
+        pytest.skip("two processes' worth of stores")
+    monkeypatch.setattr(copier, "_PAGE", 50)
+    done, told, over = Counter(), [], threading.Event()
+    with JobQueue(urls[0]) as old, JobQueue(urls[1]) as new:
+        old.put_many(old.job("later", n, delay="1h", key=f"l{n}") for n in range(300))
+
+        def produce():
+            while not over.is_set():
+                number = len(told)
+                old.put("now", number, delay=0.05, key=f"n{number}")
+                told.append(number)
+                time.sleep(0.002)
+
+        def handle(job):
+            done[job.json()] += 1
+
+        for queue in (old, new):
+            queue.handler("now")(handle)
+        producer = threading.Thread(target=produce)
+        with working(old), working(new):
+            producer.start()
+            try:
+                copy = Copier(old.store, new.store)
+                for number in (20, 40, 60):
+                    until(lambda: len(told) > number)  # noqa: B023
+                    copy.carry()
+                copy.switch(60)
+                number = len(told)
+                until(lambda: len(told) > number + 20)
+            finally:
+                over.set()
+                producer.join(60)
+            assert copy.switch(60).late >= 20
+            until(lambda: len(done) == len(told))
+        assert done == Counter(told)
+        assert new.counts()["later"].delayed == 300
+        assert live(old.store) == []
+        assert old.store.verify() == new.store.verify() == []

@@ -1,0 +1,130 @@
+"""What is wrong with the keys is found, told, and made anew from the jobs."""
+
+import re
+import struct
+
+import pytest
+
+from pywheel.jobs import NewJob, State
+from pywheel.jobs import commands as ops
+from pywheel.stores import open
+from pywheel.stores import verify as faults
+from pywheel.testing import ManualClock
+from tests.stores.damaged import NOW, Jobs, beside, found, mended
+from tests.stores.on_redis import keys
+
+
+@pytest.fixture
+def store(redis_server):
+    with open(redis_server.url(), clock=ManualClock(wall=NOW)) as store:
+        yield store
+
+
+@pytest.fixture
+def jobs(store):
+    return Jobs(store)
+
+
+@pytest.fixture
+def client(redis_server, store):
+    """Keys by what follows the store's prefix; after the test the keys are looked at in another way too."""
+    with redis_server.connect() as client:
+        yield Prefixed(client, store.server.prefix)
+        prefix = re.search("prefix=([^&]*)", store.secret_url)[1]
+        assert keys.faults(client, prefix) == []
+
+
+class Prefixed:
+    def __init__(self, client, prefix):
+        self.client, self.prefix = client, prefix
+
+    def __call__(self, command, key, *values):
+        return self.client.execute_command(command, self.prefix + key.encode(), *values)
+
+    def delete(self, *patterns):
+        for pattern in patterns:
+            for key in list(self.client.scan_iter(match=self.prefix + pattern.encode())):
+                self.client.delete(key)
+
+
+def packed(id):
+    return struct.pack(">Q", id)[2:]
+
+
+def ids(*pairs):
+    return {fault.what: list(some) for fault, some in pairs}
+
+
+def test_all_sets_and_keys_are_made_anew_from_the_jobs(store, jobs, client):
+    before = [store.get(id) for id in jobs]
+    client.delete(":d:*", ":f:*", ":k:*", ":o:*", ":x", ":t", ":l")
+    wrong = found(store)
+    assert wrong[faults.NOWHERE.what] == [jobs.plain, jobs.keyed, jobs.again]
+    assert wrong[faults.KEYLESS.what] == [jobs.keyed, jobs.running]
+    assert mended(store) == wrong
+    after = [store.get(id) for id in jobs]
+    assert [job.state for job in after] == [job.state for job in before]
+    assert after[-1] == before[-1]  # a job that was claimed says when it is due
+    assert [job.due for job in after[:2]] == [NOW, NOW]
+    assert store.counts()["t"] == (3, 1, 1, 1, 1)
+    assert store.get(("t", "key")).id == jobs.keyed
+
+
+def test_what_stands_where_it_should_not_is_dropped(store, jobs, client):
+    client("ZADD", ":d:t", NOW, packed(jobs.done), NOW, packed(999), NOW, packed(jobs.running))
+    client("ZADD", ":l", NOW, packed(jobs.plain))
+    client("ZADD", ":f:2t", NOW, packed(jobs.cancelled))
+    client("ZADD", ":d:u", NOW, packed(jobs.keyed))
+    expected = ids(
+        (faults.TWICE, sorted([jobs.plain, jobs.keyed, jobs.running, jobs.done, jobs.cancelled])),
+        (faults.NO_JOB, [999]),
+    )
+    assert found(store) == expected
+    assert mended(store) == expected
+
+
+def test_a_time_that_is_not_the_jobs_own_is_mended(store, jobs, client):
+    client("ZADD", ":l", NOW + 10**9, packed(jobs.running))
+    client("ZADD", ":f:2t", 1, packed(jobs.done))
+    assert mended(store) == ids((faults.INDEXES, [jobs.running, jobs.done]))
+
+
+def test_keys_are_those_of_live_jobs(store, jobs, client):
+    client("HSET", ":k:t", "old", packed(jobs.done), "gone", packed(999), "key", packed(jobs.plain))
+    client("ZADD", ":o:1:tkey", 1, packed(jobs.plain))
+    expected = ids((faults.KEYS, [jobs.plain, jobs.done, 999]), (faults.KEYLESS, [jobs.keyed]))
+    assert {what: some for what, some in found(store).items() if what in expected} == expected
+    mended(store)
+    [outcome] = store.apply([ops.Put((NewJob("t", b"", NOW, "key"),))])
+    assert outcome.id == jobs.keyed
+
+
+def test_states_and_history_of_no_job_are_dropped(store, jobs, client):
+    client("HSET", ":s:" + "\0" * 5, packed(200), b"x")
+    client("RPUSH", ":h:300", b"x")
+    client("RPUSH", f":h:{jobs.plain}", b"x")
+    assert mended(store) == ids((faults.HISTORY, [jobs.plain, 200, 300]))
+
+
+def test_ids_go_on_behind_the_last_job(store, jobs, client):
+    client("SET", ":n", 2)
+    assert mended(store) == ids((faults.IDS, list(jobs)[2:]))
+    [[id]] = store.apply([ops.Put((NewJob("t", b"", NOW),))])
+    assert id == max(jobs) + 1
+
+
+def test_thousands_of_jobs_are_made_anew_in_steps(store, client):
+    number = 3_000
+    put = store.apply([ops.Put(tuple(NewJob("t", b"", NOW, f"k{n}") for n in range(number)))])[0]
+    claimed = store.apply([ops.Reserve("t", 1_200, ops.Terms(60_000, 3), "w")])[0]
+    store.apply([ops.Ack(job.id, job.claims) for job in claimed[:700]])
+    client.delete(":d:*", ":f:*", ":k:*", ":o:*", ":x", ":t", ":l")
+    assert {finding.number for finding in store.verify() if finding.what == faults.NOWHERE.what} == {1_800}
+    mended(store)
+    assert store.counts()["t"][:3] == (1_800, 500, 700)
+    assert store.get(("t", f"k{number - 1}")).id == put[-1]
+    assert store.get(("t", f"k{number - 1}")).state is State.DELAYED
+
+
+def test_beside_others_at_work_nothing_is_wrong_and_a_repair_harms_nobody(redis_server):
+    beside(redis_server.url())
