@@ -73,7 +73,13 @@ GROUPS = {
         Figure("processes", "four", "drain by 4 processes / by 2", 1.0),
     ],
     "Losing a worker": [
-        Figure("killed", "unstarted", "one of 4 workers killed by SIGKILL: others late by, s", 0.5, least=False),
+        Figure(
+            "killed",
+            "unstarted",
+            "one of 4 workers killed by SIGKILL: what it had not begun comes late by, s",
+            0.5,
+            least=False,
+        ),
         Figure("stopped", "unstarted", "one stopped by SIGSTOP, s", 5, least=False),
         Figure("cut", "unstarted", "the connections of one cut, s", 5, least=False),
         Figure("stalled", "unstarted", "the network of one silent, s", 5, least=False),

@@ -13,7 +13,8 @@ from typing import Final
 __all__ = ["migrations", "statements"]
 
 _FOLDER: Final = files(__package__) / "sql"
-_NOW: Final = "coalesce(%(now)s::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)"
+# A SELECT of its own: else a clock that runs on within a statement is asked for each row, and an index is of no use.
+_NOW: Final = "(SELECT coalesce(%(now)s::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint))"
 
 
 @lru_cache(maxsize=64)

@@ -1,0 +1,27 @@
+"""How PostgreSQL finds what is asked for: what is far from due must cost nothing."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from pywheel.stores import open
+from pywheel.stores.postgres.statements import statements
+
+GIVEN = {"now": None, "topic": 1, "topics": [1], "name": "w", "behind": 0, "late": 0, "limit": 9, "age": 0, "state": 0}
+
+
+@pytest.mark.parametrize(
+    ("name", "condition"),
+    [("beat", "(due <= "), ("lock_due_of_topic", "(due <= "), ("lock_lost", "(lease <= "), ("lock_old", "(ended <= ")],
+)
+def test_what_is_due_by_the_servers_clock_is_found_by_its_time(postgres_server, name, condition):
+    url = postgres_server.url()
+    schema = parse_qs(urlsplit(url).query)["schema"][0]
+    with open(url), closing(postgres_server.connect()) as connection:
+        connection.execute("SET enable_seqscan = off")
+        text = statements(f'"{schema}".pywheel_')[name]
+        plan = [line for (line,) in connection.execute(f"EXPLAIN {text}", GIVEN)]
+    assert any("Index Cond" in line and condition in line for line in plan), "\n".join(plan)
