@@ -184,7 +184,7 @@ class RedisNotifier(Notifier):
         """Return when rung or woken, or after so many seconds."""
         if self._over():
             return False
-        rung = self._hear(0 if self._rung or self._reload else max(seconds, 0))
+        rung = self._hear(0 if self._rung else max(seconds, 0))
         self._waker.drain()
         rung |= self._rung
         self._rung = False
@@ -212,7 +212,7 @@ class RedisNotifier(Notifier):
         if self._ear is not None:
             self._ear.close()
         self._ear = None
-        self._reload = True
+        self._reload = self._rung = True
 
     def _listen(self) -> None:
         """Connect, and listen to this worker's bell and to that for all."""

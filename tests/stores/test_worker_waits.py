@@ -1,0 +1,29 @@
+"""A worker whose server is away waits between its tries."""
+
+import time
+
+from pywheel import JobQueue, Worker
+from pywheel.events import StoreFailed
+from tests.jobs.waiting import until
+
+
+def test_a_worker_whose_server_refuses_it_tries_a_few_times_a_second(server):
+    failures = []
+    queue = JobQueue(server.url(), listeners=[lambda event: isinstance(event, StoreFailed) and failures.append(event)])
+    queue.handler("t")(print)
+    worker = Worker(queue)
+    worker.start()
+    until(lambda: queue.store.workers())
+    server.stop()
+    try:
+        until(lambda: failures)
+        began, before = time.monotonic(), len(failures)
+        time.sleep(2)
+        tries, seconds = len(failures) - before, time.monotonic() - began
+    finally:
+        server.start()
+    until(lambda: queue.store.workers())
+    worker.stop()
+    assert worker.join(30)
+    queue.store.close()
+    assert 0 < tries <= 40 * seconds
