@@ -75,6 +75,7 @@ CALLS = {
     "quiet": lambda store: store.quiet("t", 0),
     "about": lambda store: store.about(),
     "vacuum": lambda store: store.vacuum(1),
+    "verify": lambda store: store.verify(),
     "rewrite": lambda store: store.rewrite(),
     "check": lambda store: store.check(),
     "backup": lambda store: store.backup("nowhere"),
