@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from itertools import count
 from operator import itemgetter
 from secrets import token_bytes
@@ -20,6 +20,7 @@ from ...jobs.job import Attempt, Counts, Due, Job, NewJob, State, Topic
 from ..address import Address, file, flag, identifier, seconds
 from ..checks import clamped, in_range
 from ..contract import Filter, Span
+from ..outage import Outage
 from ..relational import reading
 from ..relational.connections import Connections, leave_alone
 from ..relational.notifier import RelationalNotifier
@@ -102,6 +103,7 @@ class MysqlStore(RelationalStore):
         )
         self.shown = address.shown
         self.address = address
+        self._outage = Outage(address.shown)
         self._writer: Timed | None = None
         self._options: dict[str, Any] = passed | {name: known[name] for name in known.keys() & _TLS.keys()}
         if "ssl_ca" in known:  # PyMySQL would not look who it talks to
@@ -135,9 +137,11 @@ class MysqlStore(RelationalStore):
         with self.translated(), self._connections.use(until) as connection:
             yield connection
 
-    def translated(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def translated(self) -> Iterator[None]:
         """Raise what the server says as one of our errors."""
-        return translated(self.address.hide, self.shown)
+        with self._outage.noted(), translated(self.address.hide, self.shown):
+            yield
 
     def _trip(self) -> Trip:
         return Trip(self._sql, self.now)

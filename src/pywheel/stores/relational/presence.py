@@ -180,9 +180,10 @@ class Presence:
         """Tell the workers of this process at once, the others by the ringer."""
         for notifier in list(self.local.values()):
             notifier.note(dues)
-        for worker in hints.keys() & self.local.keys():
-            ids = hints.pop(worker)
-            self.local[worker].rung(reload=ids is None)
+        for worker in list(hints):
+            here = self.local.get(worker)  # another thread may be closing it
+            if here is not None:
+                here.rung(reload=hints.pop(worker) is None)
         self._ringer.add(hints)
 
     def ring(self, worker: str) -> None:

@@ -51,10 +51,10 @@ SELECT paused, stirred FROM {p}topic WHERE name = %(topic)s
 WITH gone AS (DELETE FROM {p}worker WHERE beat < {now} - %(age)s RETURNING name)
 DELETE FROM {p}hint WHERE worker IN (SELECT name FROM gone)
 
--- Those whose session is not their own look for rows.
+-- Those whose session is not their own look for rows. Its commit need not wait for the disk: it holds up other notifications.
 -- name: notify
 WITH n AS MATERIALIZED (
-    SELECT * FROM unnest(%(workers)s::text[], %(channels)s::text[], %(payloads)s::text[]) AS n (worker, channel, payload)
+    SELECT *, set_config('synchronous_commit', 'off', true) FROM unnest(%(workers)s::text[], %(channels)s::text[], %(payloads)s::text[]) AS n (worker, channel, payload)
 ),
 h AS (
     INSERT INTO {p}hint (worker, payload)
