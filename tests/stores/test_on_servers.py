@@ -1,5 +1,6 @@
 """What is said of every store on a server: bad input, threads, exits, clocks. One body for all of them."""
 
+import itertools
 import logging
 import threading
 import time
@@ -45,6 +46,7 @@ def said(error):
 
 # ---- bad input ------------------------------------------------------------------------------------------------------
 
+SERIAL = itertools.count()
 WORDS = [
     "'; DROP TABLE job; --",
     '"; DROP',
@@ -154,9 +156,7 @@ def test_thirty_two_threads_that_put_get_an_id_each(store):
 
     def work():
         try:
-            told.extend(
-                put(store, f"t{n % 3}", key=None if n % 2 else f"{threading.get_ident()}-{n}") for n in range(10)
-            )
+            told.extend(put(store, f"t{n % 3}", key=None if n % 2 else f"k{next(SERIAL)}") for n in range(10))
         except BaseException as error:
             wrong.append(error)
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pymysql
 
-from ..._errors import StoreAway, StoreError
+from ..._errors import StoreAway, StoreClosed, StoreError
 from ...clock import Clock
 from ...jobs.checks import an_id
 from ...jobs.commands import Ref
@@ -22,7 +22,7 @@ from ..checks import clamped, in_range
 from ..contract import Filter, Span
 from ..outage import Outage
 from ..relational import reading
-from ..relational.connections import Connections, leave_alone
+from ..relational.connections import CLOSED, Connections, leave_alone
 from ..relational.notifier import RelationalNotifier
 from ..relational.part import FINISHED
 from ..relational.presence import WorkerQueries
@@ -140,8 +140,13 @@ class MysqlStore(RelationalStore):
     @contextmanager
     def translated(self) -> Iterator[None]:
         """Raise what the server says as one of our errors."""
-        with self._outage.noted(), translated(self.address.hide, self.shown):
-            yield
+        try:
+            with self._outage.noted(), translated(self.address.hide, self.shown):
+                yield
+        except (StoreAway, AttributeError):  # PyMySQL looks for the socket that another thread has closed
+            if self._connections.closed:
+                raise StoreClosed(CLOSED) from None
+            raise
 
     def _trip(self) -> Trip:
         return Trip(self._sql, self.now)
