@@ -36,8 +36,8 @@ def test_it_makes_the_store(call, postgres_server):
 def test_who_may_not_is_told_what_to_ask_for(call, postgres_server, monkeypatch):
     monkeypatch.setenv("PGPASSWORD", "guest")
     with postgres_server.connect() as connection:
-        connection.execute("CREATE ROLE guest LOGIN PASSWORD 'guest'")
-    url = postgres_server.url(user="guest")
+        connection.execute("CREATE ROLE newcomer LOGIN PASSWORD 'guest'")
+    url = postgres_server.url(user="newcomer")
     with pytest.raises(StoreReadOnly, match="pywheel migrate --sql"):
         open(url)
     assert "CREATE TABLE" in call("migrate", "--sql", "--store", url)[1]
