@@ -26,8 +26,5 @@ def test_so_it_is_in_a_file(seed, tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(max(HISTORIES // 300, 1)))
-def test_so_it_is_on_a_server(seed, server, request):
-    if server.program == "mariadbd":
-        reason = "in some histories a job on MariaDB waits longer than it should: the cause is not found yet"
-        request.applymarker(pytest.mark.xfail(reason=reason, raises=AssertionError, strict=False))
+def test_so_it_is_on_a_server(seed, server):
     play(seed, server.url(), steps=60)

@@ -121,8 +121,11 @@ class Presence:
         self._roster = [Seen.of(row, gone) for row in rows]
 
     def silent(self, seen: Seen) -> float:
-        """Return for how many seconds a worker has not shown that it works; 60 if its process has ended."""
-        return 60.0 if seen.gone else max(self.clock.wall() - seen.beat, 0) / 1_000
+        """Return for how many seconds a worker has not shown that it works; 60 if its process has ended.
+
+        A beat that is ahead came before the server's clock was set back: who lives beats again within a second.
+        """
+        return 60.0 if seen.gone else abs(self.clock.wall() - seen.beat) / 1_000
 
     def members(self) -> tuple[Member, ...]:
         """Return all that have announced topics."""

@@ -147,6 +147,16 @@ class WorkerTests(StoreTests):
         first.beat(0)
         assert first.hints().reload
 
+    def test_who_died_before_the_wall_clock_was_set_back_owns_nothing(self) -> None:
+        first, second = self.notifier("t", horizon=FAR), self.notifier("t", horizon=FAR)
+        first.beat(0)
+        self.clock.step(-3_600)
+        self.pass_time(round(1_000 * first.silent) + 500)
+        second.beat(0)
+        second.hints()
+        ids = [self.put() for _ in range(64)]
+        assert [due.id for due in second.hints().due] == ids
+
     def test_a_pause_and_a_resumption_make_workers_read_again(self) -> None:
         self.put()
         notifier = self.notifier("t", horizon=NOW)

@@ -45,7 +45,7 @@ WHERE EXISTS (SELECT 1 FROM {p}worker f WHERE f.topics IS NOT NULL AND f.horizon
 SELECT paused, stirred FROM {p}topic WHERE hash = %(hash)s
 
 -- name: forget_workers
-DELETE FROM {p}worker WHERE beat < {now} - %(age)s
+DELETE FROM {p}worker WHERE abs({now} - beat) > %(age)s
 
 -- name: forget_hints
 DELETE FROM {p}hint WHERE worker NOT IN (SELECT hash FROM {p}worker)

@@ -48,7 +48,7 @@ WHERE EXISTS (SELECT 1 FROM {p}worker f WHERE f.topics IS NOT NULL AND f.horizon
 SELECT paused, stirred FROM {p}topic WHERE name = %(topic)s
 
 -- name: forget_workers
-WITH gone AS (DELETE FROM {p}worker WHERE beat < {now} - %(age)s RETURNING name)
+WITH gone AS (DELETE FROM {p}worker WHERE abs({now} - beat) > %(age)s RETURNING name)
 DELETE FROM {p}hint WHERE worker IN (SELECT name FROM gone)
 
 -- Those whose session is not their own look for rows. Its commit need not wait for the disk: it holds up other notifications.
