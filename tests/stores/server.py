@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from importlib import import_module
 from pathlib import Path
 from typing import ClassVar
@@ -69,7 +70,7 @@ def children(pid):
         return []
 
 
-class Server:
+class Server(ABC):
     """One server: made stopped, started by `start` or `with`. `close` ends it and removes its folder."""
 
     program: ClassVar[str]
@@ -118,20 +119,20 @@ class Server:
 
     # ---- what each server does in its own way ------------------------------------------------------------------------
 
-    def initialise(self):
+    def initialise(self):  # noqa: B027  (some need nothing)
         """Make what it needs in its folder."""
 
+    @abstractmethod
     def command(self):
         """Return the command line."""
-        raise NotImplementedError
 
+    @abstractmethod
     def connect(self):
         """Return a new connection of its driver, with all rights."""
-        raise NotImplementedError
 
+    @abstractmethod
     def url(self, via=None, **options):
         """Return the address of a fresh, empty store; by way of a proxy if one is given."""
-        raise NotImplementedError
 
     def again(self, url, via=None, **options):
         """Return the address of a store that another one leads to, by another way."""
