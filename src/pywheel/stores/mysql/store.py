@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
-from operator import itemgetter
 from secrets import token_bytes
 from typing import Any, Final
 
@@ -14,29 +13,23 @@ import pymysql
 
 from ..._errors import StoreAway, StoreClosed, StoreError
 from ...clock import Clock
-from ...jobs.checks import an_id
-from ...jobs.commands import Ref
-from ...jobs.job import Attempt, Counts, Due, Job, NewJob, State, Topic
+from ...jobs.job import NewJob
 from ..address import Address, file, flag, identifier, seconds
-from ..checks import clamped, in_range
-from ..contract import Filter, Span
 from ..outage import Outage
-from ..relational import reading
 from ..relational.connections import CLOSED, Connections, leave_alone
 from ..relational.notifier import RelationalNotifier
-from ..relational.part import FINISHED
 from ..relational.presence import WorkerQueries
 from ..relational.session import Conflict, Session, Unknown
-from ..relational.store import RelationalStore
 from ..verify import Finding
 from ..within import driver_connection
 from . import migrate, verify
 from .connection import AlreadyThere, Interrupted, Result, Timed, connect, translated
 from .notifier import MysqlNotifier
 from .puts import Row, first_of_each_key, names_of, put_trip
+from .queries import MysqlQueries
 from .session import MysqlSession, Trip
 from .session_within import SessionWithin
-from .statements import Raw, Statements, hashed, hashes
+from .statements import Statements, hashed
 from .workers import Workers
 
 __all__ = ["MysqlStore"]
@@ -44,7 +37,6 @@ __all__ = ["MysqlStore"]
 _SECONDS: Final = 10.0
 _MOST: Final = 8  # connections, beside one for each worker
 _PORT: Final = 3306
-_SPANS: Final = 8  # read in one trip
 _PATIENCE: Final = 3_600.0  # seconds that a look at all jobs may take
 _KEPT: Final = 86_400_000  # ms for which it is known of a transaction that it happened
 _LARGEST: Final = 2**62
@@ -57,7 +49,7 @@ _TLS: Final[dict[str, Callable[[str], Any]]] = {
 }
 
 
-class MysqlStore(RelationalStore):
+class MysqlStore(MysqlQueries):
     """Jobs in tables of a MySQL database, 8.0 or later, or MariaDB, 10.6 or later.
 
     `durability` is "fsync" where the server has innodb_flush_log_at_trx_commit = 1, else "everysec". Options after the
@@ -314,156 +306,6 @@ class MysqlStore(RelationalStore):
 
     def _separate(self, error: BaseException) -> bool:
         return isinstance(error, Exception) and not isinstance(error, StoreError)
-
-    # ---- reading ----------------------------------------------------------------------------------------------------
-
-    def _moment(self) -> int:
-        return self.clock.wall()
-
-    def _names(self, rows: Iterable[Sequence[Any]]) -> Mapping[int, str]:
-        """Return the names of topics by number, those of the rows among them."""
-        if any(row[1] not in self._topics.names for row in rows):
-            self._topics.learn(self.known_topics(None))
-        return self._topics.names
-
-    def known_topics(self, names: Sequence[str] | None) -> Mapping[str, int]:
-        """Return the numbers of topics that are committed, of all for None."""
-        rows = self._read("all_topics") if names is None else self._read("topics_of", names=hashes(names))
-        return {row[1]: row[0] for row in rows}
-
-    def _number(self, topic: str) -> int | None:
-        if self._topics.number(topic) is None:
-            self._topics.learn(self.known_topics([topic]))
-        return self._topics.number(topic)
-
-    def _look(self, name: str, /, **values: Any) -> list[Any]:
-        """Return the rows of jobs whose ids a statement gives."""
-        return self._read("look", found=Raw(self._sql(name, **values)))
-
-    def get(self, ref: Ref) -> Job | None:
-        """Return a job, or None."""
-        if isinstance(ref, int):
-            rows = self._look("ids_given", ids=[ref]) if in_range(ref) else []
-        else:
-            topic = self._number(ref[0])
-            rows = [] if topic is None else self._look("ids_named", topic=topic, hash=hashed(ref[1]))
-        self._open()
-        return reading.found(rows, self._names(rows), self._moment(), ref)
-
-    def jobs(self, filter: Filter, after: int, limit: int) -> list[Job]:
-        """Return jobs by id."""
-        topic = None if filter.topic is None else self._number(filter.topic)
-        if topic is None and filter.topic is not None:
-            self._open()
-            return []
-        all_topics: list[int] = []
-        if topic is None and filter.key is None and filter.state not in (None, State.RUNNING):
-            all_topics = [number for number, _ in self._read("all_topics")]
-
-        def page(_: State | None, after: int, size: int) -> list[Job]:
-            now = self._moment()
-            found = self._found(filter, topic, all_topics, {"after": after, "limit": size, "moment": now})
-            rows = self._read("look", found=Raw(found))
-            return reading.records(rows, self._names(rows), now)
-
-        return reading.listed(page, filter, after, limit)
-
-    def _found(self, filter: Filter, topic: int | None, topics: Sequence[int], span: dict[str, int]) -> str:
-        """Return the statement that finds the ids of a page: each arm of it reads one range of an index."""
-        sql, state = self._sql, filter.state
-        if filter.key is not None:
-            return sql("ids_of_key", hash=hashed(filter.key), topic=topic, **span)
-        if state is None and topic is None:
-            return sql("ids_all", **span)
-        numbers = topics if topic is None else (topic,)
-        arms = []
-        if state in (None, State.DELAYED):
-            arms += [sql("ids_due", topic=number, **span) for number in numbers]
-        if state is None:
-            arms.append(sql("ids_run", topic=topic, **span))
-        if state is State.RUNNING:
-            arms.append(sql("ids_running", topic=topic, **span))
-        if state in (State.DELAYED, State.DEAD):  # those too whose lease is over: some have no attempt left
-            arms.append(sql("ids_lost", topic=topic, **span))
-        for finished in range(len(FINISHED)):
-            if state in (None, FINISHED[finished]):
-                arms += [sql("ids_finished", topic=number, state=finished, **span) for number in numbers]
-        return f"SELECT id FROM ({' UNION ALL '.join(arms)}) found ORDER BY id LIMIT {span['limit']:d}"
-
-    def counts(self) -> dict[str, Counts]:
-        """Return the counts of each topic."""
-        now = self._moment()
-        found = self._read("counts", moment=now)
-        names = self._names(found)
-        counted: dict[int, Sequence[int]] = {row[1]: row[2:] for row in found if row[0] == 1}
-        running: dict[int, list[Sequence[int]]] = {}
-        for kind, topic, *states in found:
-            if kind == 2:
-                running.setdefault(topic, []).append(states)
-        topics = sorted((names[row[1]], row[1]) for row in found if row[0] == 0)
-        return reading.counted(
-            ((name, *counted.get(topic, (0, 0, 0, 0)), running.get(topic)) for name, topic in topics), now
-        )
-
-    def topics(self) -> list[Topic]:
-        """Return all topics, by name."""
-        return sorted(Topic(name, bool(paused)) for name, paused in self._read("topics"))
-
-    def history(self, id: int) -> list[Attempt]:
-        """Return what was tried with a job."""
-        if not in_range(an_id(id)):
-            self._open()
-            return []
-        texts = [
-            "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
-            "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
-            self._sql("look", found=Raw(self._sql("ids_given", ids=[id]))),
-            self._sql("history", id=id),
-            "COMMIT",
-        ]
-        _, _, found, earlier, _ = self._ask(texts)
-        return reading.attempts(found.rows, self._names(found.rows), self._moment(), earlier.rows)
-
-    def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
-        """Return delayed jobs, span by span, by (due, id)."""
-        self._open()
-        asked = [(number, span) for span in spans if (number := self._number(span.topic)) is not None]
-        most = min(max(clamped(limit), 0), _LARGEST)
-        dues: list[Due] = []
-        for start in range(0, len(asked), _SPANS):
-            if len(dues) >= most:
-                break
-            some = asked[start : start + _SPANS]
-            results = self._ask([self._window(number, span, most - len(dues)) for number, span in some])
-            for (_, span), result in zip(some, results, strict=True):
-                dues += [Due(due, id, span.topic) for due, id in sorted(result.rows, key=itemgetter(0, 1))]
-        return dues[:most]
-
-    def _window(self, topic: int, span: Span, limit: int) -> str:
-        due, id = map(clamped, span.after)
-        return self._sql(
-            "window", topic=topic, shards=span.shards, due=due, id=id, until=clamped(span.until), limit=limit
-        )
-
-    def first_dues(self, spans: Sequence[Span]) -> list[int | None]:
-        """Return the earliest due time beyond each span."""
-        self._open()
-        asked = [self._number(span.topic) for span in spans]
-        known = [(place, number) for place, number in enumerate(asked) if number is not None]
-        texts = [
-            self._sql("first_due", topic=number, shards=spans[place].shards, until=clamped(spans[place].until))
-            for place, number in known
-        ]
-        topics = [number for _, number in known]
-        *found, lost = self._ask([*texts, self._sql("lost", moment=self._moment(), topics=topics)])
-        dues: list[int | None] = [None] * len(spans)
-        for (place, _), result in zip(known, found, strict=True):
-            dues[place] = result.rows[0][0]
-        return reading.with_lost(dues, spans, asked, lost.rows)
-
-    def _read_lease(self) -> int | None:
-        [[lease]] = self._read("next_lease")
-        return None if lease is None else int(lease)
 
     # ---- workers ----------------------------------------------------------------------------------------------------
 
