@@ -4,6 +4,9 @@ The *horizon* is what this worker tells others: of changes up to there it wants 
 is read, so that a job put meanwhile is either read or hinted. Each topic has a window of its own, bounded: what is
 beyond it waits in the store and is read when there is room. A topic with nothing near sleeps until shortly before its
 first job; once in a while each is read from the beginning, in case a hint was lost.
+
+What is known and not yet due lies before the window's *cursor*, and of what lies before it all is known: so a window
+has room again as time goes by, and reads on before it runs dry. A hint of what lies beyond is left to that reading.
 """
 
 from __future__ import annotations
@@ -66,9 +69,13 @@ class Window:
         self.full = last is not None
         self._cursor = (until, _LAST_ID) if last is None else (last.due, last.id)
 
+    def has_none_before(self, due: int) -> None:
+        """Note that nothing more is due before that."""
+        self._cursor = (due - 1, _LAST_ID)
+
     def covers(self, job: Due) -> bool:
         """Whether a job lies in what was read; otherwise it will be read."""
-        return not self.full or (job.due, job.id) <= self._cursor
+        return (job.due, job.id) <= self._cursor
 
     def take(self, most: int) -> tuple[int, ...]:
         """Return ids that are due, no longer ready; they stay known until `settled` or `put_back`."""
@@ -115,6 +122,7 @@ class Windows:
 
     def again(self, window: Window) -> None:
         """Read a window from the beginning, soon."""
+        self._forget_all(window)
         window.again()
         self._queue(window)
 
@@ -181,8 +189,8 @@ class Windows:
 
     def drop(self, window: Window) -> None:
         """Forget all of a topic: it is paused. It is read again when a hint or a rescan says so."""
-        for id in list(window.known):
-            self._forget(window, id)
+        self._forget_all(window)
+        window.known.clear()
         window.ready.clear()
         self.ready.pop(window, None)
         window.has_read(None, self._now)
@@ -210,10 +218,12 @@ class Windows:
         self._count(len(hints.due))
         for job in hints.due:
             known = self.by_topic.get(job.topic)
-            if known is not None and known.covers(job):
+            if known is not None:
                 self._wait_for(known, job)
                 if len(known.known) > 2 * known.room:
-                    self._shrink(known)
+                    self.again(known)
+                elif known.hungry:
+                    self._queue(known)
         return hints.reload
 
     def read(self, now: int) -> None:
@@ -228,6 +238,7 @@ class Windows:
         for window in windows:
             window.queued = False
             if now >= window.rescan_at:
+                self._forget_all(window)
                 window.again()
                 window.rescan_at = now + RESCAN - 37 * len(self._to_read) % (RESCAN // 4)  # not all at once
         try:
@@ -250,14 +261,7 @@ class Windows:
 
     def _read(self, windows: list[Window], now: int, until: int) -> None:
         page = self._store.windows([window.span(until) for window in windows], PAGE)
-        found: dict[str, Due] = {}
-        for job in page:
-            found[job.topic] = job
-            window = self.by_topic[job.topic]
-            if job.due <= self._now and job.id not in window.known:  # a backlog: it need not go through the wheel
-                self._ready(window, job.id)
-            else:
-                self._wait_for(window, job)
+        near = {job.topic for job in page}
         cut = page[-1].topic if len(page) == PAGE else None
         idle = []
         for number, window in enumerate(windows):
@@ -266,13 +270,19 @@ class Windows:
                 window.read_at = until
                 for other in windows[number + 1 :]:
                     self._queue(other)
-                if window.hungry:
-                    self._queue(window)
                 break
             window.has_read(None, until)
             window.read_at = now + self._span // 2
-            if window.topic not in found:
+            if window.topic not in near:
                 idle.append(window)
+        for job in page:
+            window = self.by_topic[job.topic]
+            if job.due <= self._now and job.id not in window.known:  # a backlog: it need not go through the wheel
+                self._ready(window, job.id)
+            else:
+                self._wait_for(window, job)
+        if cut is not None and self.by_topic[cut].hungry:
+            self._queue(self.by_topic[cut])
         self._rest(idle, now, until)
 
     def _rest(self, idle: list[Window], now: int, until: int) -> None:
@@ -283,6 +293,7 @@ class Windows:
         for window, first in zip(idle, firsts, strict=True):
             wake = window.rescan_at if first is None else min(first - self._span // 2, window.rescan_at)
             window.read_at = max(wake, window.read_at)
+            window.has_none_before(window.read_at + self._span // 2 if first is None else first)
 
     def feed(self) -> None:
         """Read more of the windows that run low."""
@@ -314,12 +325,10 @@ class Windows:
                     window.read_at = min(window.read_at, self._now + self._span // 2)
             self._told, self._told_at = 0, self._now
 
-    def _shrink(self, window: Window) -> None:
-        """Forget what was hinted beyond all room: it is read again in order."""
-        for id in list(window.known):
-            if window.known[id]:
-                self._forget(window, id)
-        self.again(window)
+    def _forget_all(self, window: Window) -> None:
+        """Forget all that is not due yet."""
+        for id in [id for id, handle in window.known.items() if handle]:
+            self._forget(window, id)
 
     def _forget(self, window: Window, id: int) -> None:
         handle = window.known.pop(id)
@@ -328,9 +337,12 @@ class Windows:
             del self._topic_of[id]
 
     def _wait_for(self, window: Window, job: Due) -> None:
-        """Wait for a job, or wait anew."""
+        """Wait for a job, or wait anew, or leave it to be read."""
         known = window.known.get(job.id)
-        if known:
+        if not window.covers(job):
+            if known:
+                self._forget(window, job.id)
+        elif known:
             self._wheel.reschedule(known, max(job.due, 0))
         elif known is None or job.due > self._now:  # one that is ready and was moved to later leaves what is ready
             window.known[job.id] = self._wheel.schedule(max(job.due, 0), job.id)
