@@ -25,3 +25,16 @@ def test_what_is_due_by_the_servers_clock_is_found_by_its_time(postgres_server, 
         text = statements(f'"{schema}".pywheel_')[name]
         plan = [line for (line,) in connection.execute(f"EXPLAIN {text}", GIVEN)]
     assert any("Index Cond" in line and condition in line for line in plan), "\n".join(plan)
+
+
+@pytest.mark.parametrize("name", ["ack", "begin_held", "touch", "claim"])
+def test_a_workers_step_finds_each_job_by_its_id(postgres_server, name):
+    url = postgres_server.url()
+    schema = parse_qs(urlsplit(url).query)["schema"][0]
+    values = {"now": None, "topic": 1, "ids": "{1,2}", "claims": "{1,1}", "ttrs": "{1,1}", "count": 2, "bytes": 9}
+    values |= {"begin": 1, "ttr": 9, "slack": 1, "hold": 1, "limit": 3, "backoff": "{}", "jitter": 0.0, "worker": "w"}
+    with open(url) as store, store._use() as connection:
+        text = statements(f'"{schema}".pywheel_')[name]
+        plan = [line for (line,) in connection.execute(f"EXPLAIN {text}", values)]
+    scans = [line for line in plan if " on " in line and "pywheel_" in line and "Index" not in line]
+    assert all(line.lstrip(" ->").startswith(("Insert on", "Delete on", "Update on")) for line in scans), "\n".join(plan)

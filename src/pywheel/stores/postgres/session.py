@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import psycopg
 
 from ..._errors import StoreAway, StoreError
-from ...jobs.commands import NONCES_KEPT
+from ...jobs.commands import NONCES_KEPT, Command
 from ..relational.changes import Changes
 from ..relational.part import Place
-from ..relational.session import Answer, Asked, Session, Unknown
+from ..relational.session import Answer, Asked, Direct, Session, Unknown
 from .arrays import columns, flags, numbers
 from .connection import Timed
+from .direct import Step
 
 __all__ = ["PostgresSession", "Writing"]
+
+_R = TypeVar("_R")
 
 _PLACES: Final = {Place.DUE: "due", Place.RUN: "run", Place.FINISHED: "finished"}
 _LOOK: Final = 0.1  # seconds between looks what became of a commit
@@ -52,49 +55,69 @@ class PostgresSession(Session):
         self._now = now
         self._until = until
         self._connection: Timed | None = None
+        self._moment = 0
         self._id = self._born = ""  # of the transaction, and since when the server has been up
+
+    def direct(self, commands: Sequence[Command[Any]], topics: Mapping[str, int]) -> Direct | None:
+        """Begin, and let statements do a worker's step."""
+        step = Step.of(commands, topics)
+        if step is None:
+            return None
+        self._begin(lambda: step.send(self._run))
+        with self._store.translated():
+            return step.outcomes(self._moment)
 
     def begin(self, asked: Asked) -> Answer:
         """Begin, and read and lock what is asked for."""
-        for attempt in (1, 2):
-            try:
-                self._connection = self._store.writing(self._until)
-                return self._ask(asked, begin=True)
-            except StoreAway:
-                self.abandon()
-                if attempt == 2 or time.monotonic() >= self._until:
-                    raise  # else it may have been idle for long, and closed by the server
-        raise AssertionError
+        if self._connection is not None:
+            return self.more(asked)
+        return self._begin(lambda: self._ask(asked))()
 
     def more(self, asked: Asked) -> Answer:
         """Read and lock more."""
-        return self._ask(asked, begin=False)
-
-    def _ask(self, asked: Asked, *, begin: bool) -> Answer:
-        run = self._run
         with self._pipeline():
-            if begin:
-                self._start()
-                moment = run("begin")
-            topics = asked.topics and run("topics_to_pause" if asked.pausing else "topics_of", names=list(asked.topics))
-            ids = [
-                asked.holders and run("holders", **self._names(asked.holders)),
-                asked.named and run("named", **self._names(asked.named)),
-            ]
-            due = [asked.due and self._lock("lock_due", asked.due)]
-            runs = [asked.run and self._lock("lock_run", asked.run)]
-            finished = [asked.finished and run("lock_finished", ids=numbers(asked.finished))]
-            due += [run("lock_due_of_topic", topic=topic, limit=limit) for topic, limit in asked.reserved]
-            if asked.lost:
-                runs.append(run("lock_lost", topics=numbers(asked.lost_of), limit=asked.lost))
-            nonces = asked.nonces and run("nonces", nonces=list(asked.nonces))
-            leases = asked.leases and run("next_leases", limit=asked.leases)
-            finished += [run("lock_old", **purged._asdict()) for purged in asked.purged]
-        now = self._now or 0
-        if begin:
-            [(now, self._id, self._born)] = moment.fetchall()
-        return Answer(
-            now,
+            answer = self._ask(asked)
+        return answer()
+
+    def _begin(self, send: Callable[[], _R]) -> _R:
+        """Begin, and send more in the same trip; once more if that fails on a connection that has been idle."""
+        for attempt in (1, 2):
+            try:
+                self._connection = self._store.writing(self._until)
+                return self._opened(send)
+            except StoreAway:
+                self.abandon()
+                if attempt == 2 or time.monotonic() >= self._until:
+                    raise  # else it may have been closed by the server meanwhile
+        raise AssertionError
+
+    def _opened(self, send: Callable[[], _R]) -> _R:
+        with self._pipeline():
+            self._start()
+            moment = self._run("begin")
+            sent = send()
+        [(self._moment, self._id, self._born)] = moment.fetchall()
+        return sent
+
+    def _ask(self, asked: Asked) -> Callable[[], Answer]:
+        """Send what reads and locks; return what returns the answer once it is there."""
+        run = self._run
+        topics = asked.topics and run("topics_to_pause" if asked.pausing else "topics_of", names=list(asked.topics))
+        ids = [
+            asked.holders and run("holders", **self._names(asked.holders)),
+            asked.named and run("named", **self._names(asked.named)),
+        ]
+        due = [asked.due and self._lock("lock_due", asked.due)]
+        runs = [asked.run and self._lock("lock_run", asked.run)]
+        finished = [asked.finished and run("lock_finished", ids=numbers(asked.finished))]
+        due += [run("lock_due_of_topic", topic=topic, limit=limit) for topic, limit in asked.reserved]
+        if asked.lost:
+            runs.append(run("lock_lost", topics=numbers(asked.lost_of), limit=asked.lost))
+        nonces = asked.nonces and run("nonces", nonces=list(asked.nonces))
+        leases = asked.leases and run("next_leases", limit=asked.leases)
+        finished += [run("lock_old", **purged._asdict()) for purged in asked.purged]
+        return lambda: Answer(
+            self._moment,
             _all([topics]),
             _all(due),
             _all(runs),

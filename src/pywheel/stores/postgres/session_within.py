@@ -35,7 +35,7 @@ class SessionWithin(PostgresSession):
         with self._store.translated():
             self._theirs.execute("SAVEPOINT pywheel")
         self._connection = self._theirs
-        return self._ask(asked, begin=True)
+        return self._opened(lambda: self._ask(asked))()
 
     def _start(self) -> None:
         """The transaction is there."""

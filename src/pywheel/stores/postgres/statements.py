@@ -21,7 +21,7 @@ _NOW: Final = "(SELECT coalesce(%(now)s::bigint, floor(extract(epoch FROM clock_
 def statements(tables: str) -> Mapping[str, str]:
     """Return the statements by name, for tables whose names begin so."""
     found: dict[str, str] = {}
-    for name in ("put", "load", "store", "read", "workers", "verify"):
+    for name in ("put", "direct", "load", "store", "read", "workers", "verify"):
         for part in (_FOLDER / f"{name}.sql").read_text("utf-8").split("-- name: ")[1:]:
             title, _, text = part.partition("\n")
             text = "\n".join(line for line in text.splitlines() if not line.startswith("--"))

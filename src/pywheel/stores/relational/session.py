@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..._errors import StoreAway, StoreBusy
+from ...jobs.commands import Command
 from .changes import Changes
 
-__all__ = ["Answer", "Asked", "Conflict", "Purged", "Session", "Unknown"]
+__all__ = ["Answer", "Asked", "Conflict", "Direct", "Purged", "Session", "Unknown"]
 
 
 class Conflict(StoreBusy):
@@ -60,12 +61,26 @@ class Answer(NamedTuple):
     nonces: Sequence[tuple[str, int, str]] = ()  # nonce, when, ids as JSON
 
 
+class Direct(NamedTuple):
+    """What became of commands that the database decided."""
+
+    now: int
+    outcomes: list[Any]
+    rest: Mapping[int, Command[Any]]  # by place: what is left to be decided of a command, of a Claim other jobs
+    leases: list[int]  # that were given
+    counted: int  # rows of counts that were written
+
+
 class Session(ABC):
     """A transaction on a connection of its own. Each method is one trip; Conflict if it must begin anew."""
 
+    def direct(self, commands: Sequence[Command[Any]], topics: Mapping[str, int]) -> Direct | None:  # noqa: ARG002
+        """Begin, and have the database decide commands; None if it cannot: nothing has happened then."""
+        return None
+
     @abstractmethod
     def begin(self, asked: Asked) -> Answer:
-        """Begin, and read and lock what is asked for."""
+        """Begin, unless `direct` has, and read and lock what is asked for."""
 
     @abstractmethod
     def more(self, asked: Asked) -> Answer:

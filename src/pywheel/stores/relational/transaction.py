@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import uniform
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from ...jobs.commands import Command, Put
+from ...jobs.commands import Claimed, Command, Put
 from ..checks import clamped
 from .changes import Changes
 from .part import FINISHED, Part, Told, with_bodies
@@ -35,6 +35,39 @@ def transact(
     before: Callable[[list[Any]], None],
 ) -> Done:
     """Apply commands in one transaction. `ids` gives so many new ids; `before` hears the outcomes before the commit."""
+    direct = session.direct(commands, topics.numbers)
+    if direct is None:
+        return _decide(session, commands, topics, ids, before)
+    outcomes = direct.outcomes
+    if direct.rest:
+
+        def merged(decided: list[Any]) -> None:
+            for place, outcome in zip(direct.rest, decided, strict=True):
+                outcomes[place] = _joined(outcomes[place], outcome)
+            before(outcomes)
+
+        done = _decide(session, list(direct.rest.values()), topics, ids, merged, begun=True)
+    else:
+        before(outcomes)
+        rows = session.commit(_NOTHING, None)
+        done = Done([], Told(), rows, [], 0)
+    return Done(outcomes, done.told, done.near, done.leases + direct.leases, done.counted + direct.counted)
+
+
+def _joined(claimed: Claimed, more: Claimed) -> Claimed:
+    """Return the outcome of a Claim that was decided in two parts: the second is of jobs that come later."""
+    return Claimed([*claimed.jobs, *more.jobs], claimed.begun + more.begun, more.left, more.paused)
+
+
+def _decide(
+    session: Session,
+    commands: Sequence[Command[Any]],
+    topics: Topics,
+    ids: Callable[[int], Iterator[int]],
+    before: Callable[[list[Any]], None],
+    *,
+    begun: bool = False,
+) -> Done:
     wanted = Wanted(commands)
     new = ids(sum(len(command.jobs) for command in commands if type(command) is Put))
     reading = _Reading(session, wanted, topics)
@@ -49,13 +82,16 @@ def transact(
     changes = Changes(part, topics.numbers)
     told = part.told
     before(outcomes)
-    if changes.empty and not missing:
+    if changes.empty and not missing and not begun:
         session.abandon()
         return Done(outcomes, told, (), [], 0)
     near = min((due for _, due in told.jobs.values()), default=None)
     rows = session.commit(changes, near)
     leases = [entry.run.lease for _, _, entry in part.entries() if entry is not None and entry.run is not None]
     return Done(outcomes, told, rows, leases, len(changes.counts))
+
+
+_NOTHING: Final = Changes(Part(0, iter(()), lambda: 0.0), {})
 
 
 class _Reading:

@@ -27,7 +27,7 @@ SELECT (SELECT max(horizon) FROM {p}worker WHERE topics IS NOT NULL), ARRAY(SELE
 WITH t AS (SELECT {now} AS now),
 n AS MATERIALIZED (
     SELECT * FROM unnest(%(ids)s::bigint[], %(topics)s::int[], %(dues)s::bigint[], %(delays)s::bigint[], %(ttrs)s::bigint[],
-        %(limits)s::bigint[], %(headers)s::text[], %(bodies)s::bytea[])
+        %(limits)s::bigint[], %(headers)s::text[], %(bodies)b::bytea[])
     AS n (id, topic, due, delay, ttr, max_attempts, headers, body)
 ),
 j AS (
@@ -43,7 +43,7 @@ SELECT max(horizon), NULL FROM {p}worker WHERE topics IS NOT NULL
 WITH t AS (SELECT {now} AS now),
 n AS MATERIALIZED (
     SELECT * FROM unnest(%(ids)s::bigint[], %(topics)s::int[], %(dues)s::bigint[], %(delays)s::bigint[], %(ttrs)s::bigint[],
-        %(limits)s::bigint[], %(headers)s::text[], %(bodies)s::bytea[], %(keys)s::text[])
+        %(limits)s::bigint[], %(headers)s::text[], %(bodies)b::bytea[], %(keys)s::text[])
     AS n (id, topic, due, delay, ttr, max_attempts, headers, body, key)
 ),
 k AS (

@@ -1,0 +1,144 @@
+"""A worker's step by statements of its own: acks, begins and claims that need no look at each job first.
+
+What `relational.transaction` does by reading, deciding and writing, a statement does at once where there is nothing to
+decide: it claims all that is asked for and due, or nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from ...jobs.commands import Ack, Begin, Claim, Claimed, Command, Touch
+from ...jobs.job import Job, State
+from ..checks import in_range
+from ..relational.session import Direct
+from .arrays import numbers
+
+__all__ = ["Step"]
+
+_SETTLING: Final[dict[type, str]] = {Ack: "ack", Begin: "begin_held", Touch: "touch"}
+_CLAIMS: Final = 2**31
+
+
+class Step:
+    """Commands that statements can do, in three kinds of those for what runs, and one for each claim."""
+
+    def __init__(self, commands: Sequence[Command[Any]], topics: Mapping[str, int]) -> None:
+        self._commands = commands
+        self._topics = topics
+
+    @classmethod
+    def of(cls, commands: Sequence[Command[Any]], topics: Mapping[str, int]) -> Step | None:
+        """Return a step, or None unless all commands are of these kinds, each about other jobs, and the claims last."""
+        seen: set[int] = set()
+        claims = False
+        for command in commands:
+            if isinstance(command, Claim):
+                claims = True
+                possible = command.topic in topics and all(map(in_range, command.ids))
+            elif isinstance(command, Ack | Begin | Touch) and not claims:
+                possible = command.id not in seen and in_range(command.id) and 0 < command.claims < _CLAIMS
+                seen.add(command.id)
+            else:
+                possible = False
+            if not possible:
+                return None
+        return cls(commands, topics)
+
+    def send(self, run: Callable[..., Any]) -> None:
+        """Send the statements."""
+        self._settled: list[tuple[type, Any]] = []
+        for kind, name in _SETTLING.items():
+            some: list[Any] = [command for command in self._commands if type(command) is kind]
+            if some:
+                values = {"ids": numbers(one.id for one in some), "claims": numbers(one.claims for one in some)}
+                if kind is not Ack:
+                    values["ttrs"] = numbers(one.ttr for one in some)
+                self._settled.append((kind, run(name, **values)))
+        self._claimed = [self._claim(run, command) for command in self._commands if type(command) is Claim]
+
+    def _claim(self, run: Callable[..., Any], command: Claim) -> Any:
+        terms = command.terms
+        ids = sorted(set(command.ids))
+        return run(
+            "claim",
+            topic=self._topics[command.topic],
+            ids=numbers(ids),
+            count=len(ids),
+            bytes=command.bytes,
+            begin=max(command.begin, 0),
+            ttr=terms.ttr,
+            slack=terms.slack,
+            hold=terms.hold,
+            limit=terms.max_attempts,
+            backoff=numbers(terms.backoff),
+            jitter=terms.jitter,
+            worker=command.worker,
+        )
+
+    def outcomes(self, now: int) -> Direct:
+        """Return what became of each command."""
+        settled: dict[type, set[int]] = {}
+        leases: list[int] = []
+        for kind, cursor in self._settled:
+            rows = cursor.fetchall()
+            settled[kind] = set(rows[0][0] or ()) if kind is Ack else {id for [id] in rows}
+        claimed = iter(self._claimed)
+        found: list[Any] = []
+        rest: dict[int, Command[Any]] = {}
+        for place, command in enumerate(self._commands):
+            if isinstance(command, Claim):
+                jobs = _jobs(command.topic, next(claimed).fetchall())
+                found.append(Claimed(jobs, min(max(command.begin, 0), len(jobs)), [], paused=False))
+                leases += [job.lease_until or now for job in jobs]
+                if len(jobs) < len(set(command.ids)):
+                    rest[place] = _less(command, jobs)
+                continue
+            assert isinstance(command, Ack | Begin | Touch)
+            found.append(command.id in settled[type(command)])
+            if not isinstance(command, Ack):
+                leases.append(now + command.ttr)
+        return Direct(now, found, rest, leases, sum(map(bool, settled.values())))
+
+
+def _jobs(topic: str, rows: Sequence[Sequence[Any]]) -> list[Job]:
+    new, running = tuple.__new__, State.RUNNING
+    return [
+        new(  # without the function that a named tuple's own is
+            Job,
+            (
+                id,
+                topic,
+                body,
+                due,
+                created,
+                running,
+                key,
+                ttr,
+                limit,
+                json.loads(headers) if headers else {},
+                claims,
+                attempt,
+                lease,
+                error,
+                0,
+            ),
+        )
+        for id, body, due, created, key, ttr, limit, headers, claims, attempt, lease, error in rows
+    ]
+
+
+def _less(command: Claim, jobs: Sequence[Job]) -> Claim:
+    """Return what is left of a command once it has these jobs."""
+    have = {job.id for job in jobs}
+    return Claim(
+        command.topic,
+        tuple(id for id in command.ids if id not in have),
+        command.terms,
+        command.worker,
+        command.begin - len(jobs),
+        command.suspects,
+        command.bytes - sum(len(job.body) for job in jobs),
+    )
