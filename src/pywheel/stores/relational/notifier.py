@@ -19,7 +19,8 @@ from .presence import SILENT, Presence
 
 __all__ = ["RelationalNotifier"]
 
-_BEAT: Final = 0.95  # seconds between beats that are written: the fourth look, as there are four a second
+_BEAT: Final = 1.2  # seconds between beats that are written: the fifth look, as there are four a second beside others
+_ALONE: Final = 0.95  # the same if there is nobody else: each look
 _NEWS: Final = 0.2  # the same if a worker is behind, or no longer, and while jobs are claimed: see `Presence.busy`
 _KEPT: Final = 10_000  # hints
 _FURTHER: Final = 30_000  # ms that a horizon is written further out than it is: then it need not be written so often
@@ -136,14 +137,15 @@ class RelationalNotifier(Notifier):
             self._written = horizon + _FURTHER
 
     def beat(self, behind: int) -> None:
-        """Write the time, once a second, and see who else is there."""
+        """Write the time, about once a second, and see who else is there."""
         if self._over:
             return
         now = self._clock.time()
         since = now - self._beat_at
         changed = (behind > 0) is not ((self._behind or 0) > 0) or (behind < 0) is not ((self._behind or 0) < 0)
         soon = changed or self._presence.busy
-        if since < (_NEWS if soon else _BEAT) and self._behind is not None:
+        rest = _NEWS if soon else _BEAT if len(self._presence.known) > 1 else _ALONE
+        if since < rest and self._behind is not None:
             return
         self._behind, self._beat_at = behind, now
         self._present(beat=behind)
