@@ -1,7 +1,9 @@
 """Who owns which shard of a topic: it follows from the list of workers alone, and is the same for everybody.
 
-Rendezvous hashing (Thaler and Ravishankar, 1998): each shard goes to the worker with the highest weight for it, so a
-worker that comes or goes moves no shard between the others. Ownership is advice; the claim decides.
+Rendezvous hashing (Thaler and Ravishankar, 1998) with bounded loads (Mirrokni, Thorup and Zadimoghaddam, 2018): the
+highest weights of workers for shards are served first, and who has its part gets no more before all have theirs. So
+parts differ by one, and a worker that comes or goes moves one shard or two between the others. Ownership is advice; the
+claim decides.
 """
 
 from __future__ import annotations
@@ -38,9 +40,18 @@ def shards_of(worker: str, topic: str, workers: Collection[str]) -> int:
 
 @lru_cache(maxsize=64)
 def _table(workers: frozenset[str]) -> tuple[str, ...]:
-    """Return an owner for each of the shards. O(shards x workers), some 100 ns each for workers seen before."""
-    names = list(workers)
-    return tuple(max(zip(weights, names, strict=True))[1] for weights in zip(*map(_weights, names), strict=True))
+    """Return an owner for each of the shards. O(shards x workers), some 200 ns each for workers seen before."""
+    wishes = sorted(
+        ((weight, shard, name) for name in workers for shard, weight in enumerate(_weights(name))), reverse=True
+    )
+    owner: dict[int, str] = {}
+    parts = dict.fromkeys(workers, 0)
+    for part in (SHARDS // len(workers), -(-SHARDS // len(workers))):
+        for _, shard, name in wishes:
+            if shard not in owner and parts[name] < part:
+                owner[shard] = name
+                parts[name] += 1
+    return tuple(owner[shard] for shard in range(SHARDS))
 
 
 @lru_cache(maxsize=4096)

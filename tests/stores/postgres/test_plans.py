@@ -37,4 +37,6 @@ def test_a_workers_step_finds_each_job_by_its_id(postgres_server, name):
         text = statements(f'"{schema}".pywheel_')[name]
         plan = [line for (line,) in connection.execute(f"EXPLAIN {text}", values)]
     scans = [line for line in plan if " on " in line and "pywheel_" in line and "Index" not in line]
-    assert all(line.lstrip(" ->").startswith(("Insert on", "Delete on", "Update on")) for line in scans), "\n".join(plan)
+    assert all(line.lstrip(" ->").startswith(("Insert on", "Delete on", "Update on")) for line in scans), "\n".join(
+        plan
+    )
