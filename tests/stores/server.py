@@ -75,6 +75,8 @@ class Server(ABC):
 
     program: ClassVar[str]
     package: ClassVar[str]
+    variable: ClassVar[str] = ""
+    """Of the environment: the path of another program that is to be tested, if it says so."""
     driver: ClassVar[str]
     socket: Path
     """Where it listens."""
@@ -85,7 +87,7 @@ class Server(ABC):
 
     def __init__(self, *, fsync=False, tls=False, settings=()):
         """With `tls` it listens on a port of the loopback too, by TLS if it is asked to: `url(tls=True)`, `ca`."""
-        self.path = find(self.program, self.package)
+        self.path = os.environ.get(self.variable) or find(self.program, self.package)
         try:
             import_module(self.driver)
         except ImportError as error:
@@ -248,6 +250,10 @@ class Server(ABC):
         self._process = None
         self._watch("")
 
+    def version(self):
+        """Return what its program says of itself."""
+        return subprocess.run([self.path, "--version"], capture_output=True, text=True, check=True).stdout
+
     # ---- TLS ---------------------------------------------------------------------------------------------------------
 
     def _certify(self):
@@ -277,8 +283,7 @@ class Server(ABC):
 
         A command is a list, and what it gets as its input.
         """
-        version = subprocess.run([self.path, "--version"], capture_output=True, text=True, check=True).stdout
-        number = re.findall(r"[0-9][0-9.]*[0-9]", version)[0]
+        number = re.findall(r"[0-9][0-9.]*[0-9]", self.version())[0]
         template = TEMPLATES / f"{self.program}-{number}-{os.geteuid()}"
         told = "\n".join(f"{shlex.join(command)} < {given!r}" for command, given in commands)
         made_by = template / "made-by"

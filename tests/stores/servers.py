@@ -79,12 +79,23 @@ class Postgres(Server):
 
 
 class MariaDB(Server):
-    """MariaDB: the user root, without a password; a store is a database."""
+    """MariaDB, or the MySQL or MariaDB whose program a variable names: the user root, without a password.
 
-    program, package, driver = "mariadbd", "mariadb-server", "pymysql"
+    A store is a database.
+    """
+
+    program, package, driver, variable = "mariadbd", "mariadb-server", "pymysql", "PYWHEEL_MYSQLD"
+
+    @functools.cached_property
+    def is_mysql(self):
+        return "MariaDB" not in self.version()
 
     def initialise(self):
         self.socket = self.folder / "m.sock"
+        if self.is_mysql:
+            data = ["--innodb-redo-log-capacity=8M", "--datadir={data}"]
+            self._from_template((["{program}", "--no-defaults", "--initialize-insecure", *data], None))
+            return
         options = ["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]
         install = [find("mariadb-install-db", self.package), *options, "--innodb-log-file-size=8M"]
         self._from_template(([*install, "--datadir={data}"], None))
@@ -101,6 +112,10 @@ class MariaDB(Server):
             "max-connections": 200,
             **self.settings,
         }
+        if self.is_mysql:
+            settings["innodb-redo-log-capacity"] = settings.pop("innodb-log-file-size")
+            settings["mysqlx"] = "OFF"  # another protocol, on a port of its own
+            settings["secure-file-priv"] = "NULL"  # a distribution's folder, which it would look for
         if self.tls:
             network = {"bind-address": "127.0.0.1", "port": self.port}
             settings |= {**network, "ssl-cert": self.certificate, "ssl-key": self.key, "ssl-ca": self.ca}
@@ -233,6 +248,6 @@ def started(kind, *arguments, **options):
 if __name__ == "__main__":  # which packages are to be installed
     for kind in Server.__subclasses__():
         try:
-            find(kind.program, kind.package)
+            os.environ.get(kind.variable) or find(kind.program, kind.package)
         except Missing:
             print(kind.package)

@@ -25,7 +25,8 @@ def allow(server):
                 if not cursor.execute("SELECT 1 FROM pg_roles WHERE rolname = 'shop'").fetchone():
                     cursor.execute(f"CREATE ROLE shop LOGIN SUPERUSER PASSWORD '{SECRET}'")
             else:
-                cursor.execute(f"CREATE OR REPLACE USER shop@localhost IDENTIFIED BY '{SECRET}'")
+                cursor.execute("DROP USER IF EXISTS shop@localhost")
+                cursor.execute(f"CREATE USER shop@localhost IDENTIFIED BY '{SECRET}'")
                 cursor.execute("GRANT ALL ON *.* TO shop@localhost")
 
 

@@ -156,6 +156,18 @@ def test_where_it_must_be_installed_that_is_a_failure(monkeypatch):
         next(servers.started(Absent))
 
 
+def test_another_program_may_be_named_for_mariadb(mariadb_server, monkeypatch, tmp_path):
+    program = tmp_path / "mysqld"
+    program.write_text("#!/bin/sh\necho mysqld  Ver 9.7.4 for Linux\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PYWHEEL_MYSQLD", str(program))
+    monkeypatch.setattr(servers.MariaDB, "_from_template", lambda *_: None)
+    with contextlib.closing(servers.MariaDB()) as server:
+        assert server.command()[0] == str(program)
+        assert server.is_mysql
+    assert mariadb_server.is_mysql is ("MariaDB" not in mariadb_server.version())
+
+
 CHILD = """
 import time
 from tests.stores import servers

@@ -88,7 +88,7 @@ class Timed(pymysql.Connection):
     _asking = False
 
     def connect(self, sock: socket.socket | None = None) -> None:
-        """Connect. PyMySQL leaves a Unix socket open that nobody listens to."""
+        """Connect. PyMySQL leaves a Unix socket open that nobody listens to. NotAStore if it lacks a package."""
         if sock is None and self.unix_socket:
             sock = socket.socket(socket.AF_UNIX)
             try:
@@ -99,7 +99,10 @@ class Timed(pymysql.Connection):
                 raise
             self.host_info = "Localhost via UNIX socket"
             self._secure = True  # as PyMySQL has it: a password may be sent
-        super().connect(sock)
+        try:
+            super().connect(sock)
+        except RuntimeError as error:  # MySQL's passwords go over a plain network encrypted only
+            raise NotAStore(f"{error}: pip install cryptography, or connect by TLS") from error
 
     def _read_query_result(self, unbuffered: bool = False) -> int:  # noqa: ARG002
         self._result = None

@@ -17,7 +17,7 @@ from ..relational.changes import Changes
 from ..relational.part import Place
 from ..relational.session import Answer, Asked, Session
 from .connection import Result, Timed
-from .statements import Raw, Statements, hashed, hashes, in_parts, rows
+from .statements import Raw, Statements, hashed, hashes, in_json, in_parts, rows
 
 __all__ = ["MysqlSession", "Trip", "Writing"]
 
@@ -216,7 +216,7 @@ class MysqlSession(Session):
             trip.many(f"update_{_PLACES[place]}", sorted(new, key=itemgetter(0, 1)))
         trip.many("insert_history", changes.attempts)
         for topic, keys in _by_first(changes.freed):
-            trip.add("", "delete_key", topic=topic, hashes=hashes(keys))
+            trip.add("", "delete_key", topic=topic, hashes=in_json(hashes(keys)))
         trip.many("insert_key", sorted((topic, hashed(key), job) for topic, key, job in changes.taken))
         trip.many("insert_count", changes.counts)
         trip.many("insert_nonce", sorted((hashed(nonce), nonce, at, ids) for nonce, at, ids in changes.nonces))

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from importlib.resources import files
 from typing import Any, Final
 
-__all__ = ["NOW", "Raw", "Statements", "hashed", "hashes", "in_parts", "migrations", "rows"]
+__all__ = ["NOW", "Raw", "Statements", "hashed", "hashes", "in_json", "in_parts", "migrations", "rows"]
 
 _FOLDER: Final = files(__package__) / "sql"
 _LONG: Final = 1 << 19  # characters of an INSERT: a server takes a million bytes at least, unless somebody changed it
@@ -25,6 +25,8 @@ _PARTS: Final = {
     "{recount}": "SELECT topic, sum(state IS NULL) AS live, sum(state = 0) AS done, sum(state = 2) AS dead, "
     "sum(state = 1) AS cancelled FROM (SELECT topic, NULL AS state FROM {p}due "
     "UNION ALL SELECT topic, NULL FROM {p}run UNION ALL SELECT topic, state FROM {p}finished) p GROUP BY topic",
+    "{ids}": "(SELECT id FROM JSON_TABLE('[%(ids)s]', '$[*]' COLUMNS (id bigint PATH '$')) v) w",
+    "{hashes}": "(SELECT unhex(digits) AS hash FROM JSON_TABLE('[%(hashes)s]', '$[*]' COLUMNS (digits char(32) PATH '$')) v) w",
     "{mine}": "(%(shards)s >> (id & 31)) & 1 = 1",
     "{now}": "%(now)s",
     "{server}": "concat_ws(':', @@hostname, @@port, @@server_id)",
@@ -58,7 +60,7 @@ def literal(value: Any) -> str:
         return str(int(value))
     if kind is float:
         return repr(value)
-    return ",".join(map(literal, value)) or "NULL"
+    return ",".join(map(literal, value)) or "null"  # as JSON has it too
 
 
 def rows(values: Iterable[Sequence[Any]]) -> Raw:
@@ -92,6 +94,11 @@ def hashed(name: str) -> bytes:
 def hashes(names: Iterable[str]) -> list[bytes]:
     """Return what names are found by, in the order in which they are locked."""
     return sorted(map(hashed, names))
+
+
+def in_json(hashes: Iterable[bytes]) -> Raw:
+    """Return hashes as they stand in a list in JSON."""
+    return Raw(",".join(f'"{hash.hex()}"' for hash in hashes))
 
 
 class Statements:

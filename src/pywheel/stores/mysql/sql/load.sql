@@ -17,25 +17,26 @@ SELECT job FROM {p}live_key FORCE INDEX (PRIMARY) WHERE topic = %(topic)s AND ha
 -- name: named
 SELECT id FROM {p}name WHERE hash = %(hash)s AND topic = %(topic)s ORDER BY id DESC LIMIT 20
 
--- A job's row is its lock. Those of one transaction are taken in the order of ids by everybody.
+-- A job's row is its lock. Those of one transaction are taken in the order of ids by everybody, one by one: of a long list a
+-- server may think that it is quicker to read the whole table, and then waits for each row that somebody has locked.
 -- name: lock_jobs
-SELECT count(id) FROM {p}job FORCE INDEX (PRIMARY) WHERE id IN (%(ids)s) FOR UPDATE
+SELECT count(j.id) FROM {ids} STRAIGHT_JOIN {p}job j FORCE INDEX (PRIMARY) ON j.id = w.id FOR UPDATE
 
 -- name: lock_due
 SELECT {job}, IF(%(bodies)s AND length(j.body) <= 65536, j.body, NULL), {past.d}
-FROM {p}job j FORCE INDEX (PRIMARY) STRAIGHT_JOIN {p}due d FORCE INDEX (PRIMARY) ON d.topic = j.topic AND d.id = j.id
-WHERE j.id IN (%(ids)s) ORDER BY j.id FOR UPDATE
+FROM {ids} STRAIGHT_JOIN {p}job j FORCE INDEX (PRIMARY) ON j.id = w.id
+STRAIGHT_JOIN {p}due d FORCE INDEX (PRIMARY) ON d.topic = j.topic AND d.id = j.id FOR UPDATE
 
 -- name: lock_run
 SELECT {job}, IF(%(bodies)s AND length(j.body) <= 65536, j.body, NULL), {past.r}, {run}
-FROM {p}job j FORCE INDEX (PRIMARY) STRAIGHT_JOIN {p}run r FORCE INDEX (PRIMARY) ON r.id = j.id
-WHERE j.id IN (%(ids)s) AND (NOT %(lost)s OR r.lease <= {now}) ORDER BY j.id FOR UPDATE
+FROM {ids} STRAIGHT_JOIN {p}job j FORCE INDEX (PRIMARY) ON j.id = w.id
+STRAIGHT_JOIN {p}run r FORCE INDEX (PRIMARY) ON r.id = j.id WHERE NOT %(lost)s OR r.lease <= {now} FOR UPDATE
 
 -- name: lock_finished
 SELECT {job}, NULL, {past.f}, {finished}
-FROM {p}job j FORCE INDEX (PRIMARY) STRAIGHT_JOIN (SELECT 0 AS state UNION ALL SELECT 1 UNION ALL SELECT 2) s
-STRAIGHT_JOIN {p}finished f FORCE INDEX (PRIMARY) ON f.topic = j.topic AND f.state = s.state AND f.id = j.id
-WHERE j.id IN (%(ids)s) ORDER BY j.id FOR UPDATE
+FROM {ids} STRAIGHT_JOIN {p}job j FORCE INDEX (PRIMARY) ON j.id = w.id
+STRAIGHT_JOIN (SELECT 0 AS state UNION ALL SELECT 1 UNION ALL SELECT 2) s
+STRAIGHT_JOIN {p}finished f FORCE INDEX (PRIMARY) ON f.topic = j.topic AND f.state = s.state AND f.id = j.id FOR UPDATE
 
 -- name: lock_due_of_topic
 SELECT {job}, IF(length(j.body) <= 65536, j.body, NULL), {past.d}

@@ -18,13 +18,14 @@ INSERT INTO {p}due (topic, id, due) VALUES %(rows)s
 INSERT INTO {p}count (topic, live) VALUES %(rows)s
 
 -- name: delete_due
-DELETE FROM {p}due WHERE topic = %(topic)s AND id IN (%(ids)s)
+DELETE d FROM {ids} STRAIGHT_JOIN {p}due d FORCE INDEX (PRIMARY) ON d.topic = %(topic)s AND d.id = w.id
 
 -- name: delete_run
-DELETE FROM {p}run WHERE id IN (%(ids)s)
+DELETE r FROM {ids} STRAIGHT_JOIN {p}run r FORCE INDEX (PRIMARY) ON r.id = w.id
 
 -- name: delete_finished
-DELETE FROM {p}finished WHERE topic = %(topic)s AND state = %(state)s AND id IN (%(ids)s)
+DELETE f FROM {ids}
+STRAIGHT_JOIN {p}finished f FORCE INDEX (PRIMARY) ON f.topic = %(topic)s AND f.state = %(state)s AND f.id = w.id
 
 -- name: insert_due
 INSERT INTO {p}due (topic, id, due, claims, forgiven, lost, passed, error) VALUES %(rows)s
@@ -60,20 +61,20 @@ INSERT INTO {p}name (hash, topic, id) VALUES %(rows)s
 UPDATE {p}job SET ttr = %(ttr)s, max_attempts = %(max_attempts)s, headers = %(headers)s, body = %(body)s WHERE id = %(id)s
 
 -- name: delete_name
-DELETE n FROM {p}job j FORCE INDEX (PRIMARY) STRAIGHT_JOIN {p}name n ON n.hash = j.hash AND n.topic = j.topic AND n.id = j.id
-WHERE j.id IN (%(ids)s)
+DELETE n FROM {ids} STRAIGHT_JOIN {p}job j FORCE INDEX (PRIMARY) ON j.id = w.id
+STRAIGHT_JOIN {p}name n FORCE INDEX (PRIMARY) ON n.hash = j.hash AND n.topic = j.topic AND n.id = j.id
 
 -- name: delete_job
-DELETE FROM {p}job WHERE id IN (%(ids)s)
+DELETE j FROM {ids} STRAIGHT_JOIN {p}job j FORCE INDEX (PRIMARY) ON j.id = w.id
 
 -- name: delete_history
-DELETE FROM {p}history WHERE job IN (%(ids)s)
+DELETE h FROM {ids} STRAIGHT_JOIN {p}history h FORCE INDEX (PRIMARY) ON h.job = w.id
 
 -- name: insert_history
 INSERT INTO {p}history (job, claim, attempt, started, ended, outcome, worker, error) VALUES %(rows)s
 
 -- name: delete_key
-DELETE FROM {p}live_key WHERE topic = %(topic)s AND hash IN (%(hashes)s)
+DELETE k FROM {hashes} STRAIGHT_JOIN {p}live_key k FORCE INDEX (PRIMARY) ON k.topic = %(topic)s AND k.hash = w.hash
 
 -- name: insert_key
 INSERT INTO {p}live_key (topic, hash, job) VALUES %(rows)s
@@ -96,7 +97,7 @@ ON DUPLICATE KEY UPDATE topics = values(topics)
 SELECT seq, topic, live, done, dead, cancelled FROM {p}count ORDER BY seq LIMIT 2000 FOR UPDATE SKIP LOCKED
 
 -- name: delete_count
-DELETE FROM {p}count WHERE seq IN (%(ids)s)
+DELETE c FROM {ids} STRAIGHT_JOIN {p}count c FORCE INDEX (PRIMARY) ON c.seq = w.id
 
 -- name: insert_nonce
 INSERT INTO {p}nonce (hash, nonce, at, ids) VALUES %(rows)s
