@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import pymysql
 
 from ..._errors import StoreAway, StoreError
-from ...jobs.commands import NONCES_KEPT
+from ...jobs.commands import NONCES_KEPT, Command
 from ..relational.changes import Changes
+from ..relational.direct import Direct, possible
 from ..relational.part import Place
 from ..relational.session import Answer, Asked, Session
 from .connection import Result, Timed
+from .direct import Step
 from .statements import Raw, Statements, hashed, hashes, in_json, in_parts, rows
 
 __all__ = ["MysqlSession", "Trip", "Writing"]
 
+_R = TypeVar("_R")
 _PLACES: Final = {Place.DUE: "due", Place.RUN: "run", Place.FINISHED: "finished"}
 _FORGOTTEN: Final = 256  # transactions of this client after which the earlier ones are forgotten
 
@@ -85,16 +88,41 @@ class MysqlSession(Session):
         self._until = until
         self._connection: Timed | None = None
         self._old: list[bytes] = []  # nonces to be forgotten
+        self._step: Step | None = None
+        self._moment = 0
+
+    def direct(self, commands: Sequence[Command[Any]], topics: Mapping[str, int]) -> Direct | None:
+        """Begin, and decide a worker's step by what little it must know."""
+        if not possible(commands, topics):
+            return None
+        self._step = step = Step(commands, topics)
+
+        def send() -> Direct:
+            trip = self._trip()
+            self._start(trip)
+            trip.add("now", "now")
+            step.lock(trip)
+            return step.decide(self._send(trip))
+
+        found = self._begin(send)
+        self._moment = found.now
+        return found
 
     def begin(self, asked: Asked) -> Answer:
         """Begin, and read and lock what is asked for."""
+        if self._connection is not None:
+            return self.more(asked)
+        return self._begin(lambda: self._ask(asked, begin=True))
+
+    def _begin(self, send: Callable[[], _R]) -> _R:
+        """Send the first trip; once more if that fails on a connection that has been idle."""
         for attempt in (1, 2):
             try:
                 self._connection = self._store.writing(self._until)
-                return self._ask(asked, begin=True)
+                return send()
             except StoreAway:
                 self.abandon()
-                if attempt == 2:  # the first may have been idle for long, and closed by the server
+                if attempt == 2:  # the first may have been closed by the server
                     raise
         raise AssertionError
 
@@ -125,7 +153,7 @@ class MysqlSession(Session):
         for purged in asked.purged:
             trip.add("finished", "lock_old", **purged._asdict())
         found = self._send(trip)
-        [(now,)] = found.get("now", [(0,)])
+        [(now,)] = found.get("now", [(self._moment,)])
         return Answer(
             now,
             found.get("topics", ()),
@@ -183,6 +211,8 @@ class MysqlSession(Session):
         trip.add("", "request", client=client, number=number)
         if number % _FORGOTTEN == 0:
             trip.add("", "forget_requests", client=client, number=number)
+        if self._step is not None:
+            self._step.write(trip)
         self._write(trip, changes)
         trip.say("", "COMMIT")
         if near is not None:

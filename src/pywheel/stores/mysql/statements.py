@@ -119,7 +119,7 @@ class Statements:
 def _texts(tables: str) -> Mapping[str, str]:
     found: dict[str, str] = {}
     open_ = f"(SELECT paused FROM {tables}topic WHERE id = %(topic)s) = 0"
-    for name in ("load", "store", "read", "workers", "verify"):
+    for name in ("load", "store", "direct", "read", "workers", "verify"):
         for part in (_FOLDER / f"{name}.sql").read_text("utf-8").split("-- name: ")[1:]:
             title, _, text = part.partition("\n")
             text = "\n".join(line for line in text.splitlines() if not line.startswith("--")).strip()

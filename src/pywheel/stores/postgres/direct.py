@@ -1,7 +1,6 @@
-"""A worker's step by statements of its own: acks, begins and claims that need no look at each job first.
+"""A worker's step on PostgreSQL, in one trip before the commit.
 
-What `relational.transaction` does by reading, deciding and writing, a statement does at once where there is nothing to
-decide: it claims all that is asked for and due, or nothing.
+A claim is a statement that takes all that is asked for and due, or nothing.
 """
 
 from __future__ import annotations
@@ -12,40 +11,20 @@ from typing import Any, Final
 
 from ...jobs.commands import Ack, Begin, Claim, Claimed, Command, Touch
 from ...jobs.job import Job, State
-from ..checks import in_range
-from ..relational.session import Direct
+from ..relational.direct import Direct
 from .arrays import numbers
 
 __all__ = ["Step"]
 
 _SETTLING: Final[dict[type, str]] = {Ack: "ack", Begin: "begin_held", Touch: "touch"}
-_CLAIMS: Final = 2**31
 
 
 class Step:
-    """Commands that statements can do, in three kinds of those for what runs, and one for each claim."""
+    """Commands that are `possible`: a statement for each kind of those for what runs, and one for each claim."""
 
     def __init__(self, commands: Sequence[Command[Any]], topics: Mapping[str, int]) -> None:
         self._commands = commands
         self._topics = topics
-
-    @classmethod
-    def of(cls, commands: Sequence[Command[Any]], topics: Mapping[str, int]) -> Step | None:
-        """Return a step, or None unless all commands are of these kinds, each about other jobs, and the claims last."""
-        seen: set[int] = set()
-        claims = False
-        for command in commands:
-            if isinstance(command, Claim):
-                claims = True
-                possible = command.topic in topics and all(map(in_range, command.ids))
-            elif isinstance(command, Ack | Begin | Touch) and not claims:
-                possible = command.id not in seen and in_range(command.id) and 0 < command.claims < _CLAIMS
-                seen.add(command.id)
-            else:
-                possible = False
-            if not possible:
-                return None
-        return cls(commands, topics)
 
     def send(self, run: Callable[..., Any]) -> None:
         """Send the statements."""

@@ -13,8 +13,9 @@ import psycopg
 from ..._errors import StoreAway, StoreError
 from ...jobs.commands import NONCES_KEPT, Command
 from ..relational.changes import Changes
+from ..relational.direct import Direct, possible
 from ..relational.part import Place
-from ..relational.session import Answer, Asked, Direct, Session, Unknown
+from ..relational.session import Answer, Asked, Session, Unknown
 from .arrays import columns, flags, numbers
 from .connection import Timed
 from .direct import Step
@@ -60,9 +61,9 @@ class PostgresSession(Session):
 
     def direct(self, commands: Sequence[Command[Any]], topics: Mapping[str, int]) -> Direct | None:
         """Begin, and let statements do a worker's step."""
-        step = Step.of(commands, topics)
-        if step is None:
+        if not possible(commands, topics):
             return None
+        step = Step(commands, topics)
         self._begin(lambda: step.send(self._run))
         with self._store.translated():
             return step.outcomes(self._moment)

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from ..._errors import StoreAway, StoreBusy
 from ...jobs.commands import Command
 from .changes import Changes
+from .direct import Direct
 
-__all__ = ["Answer", "Asked", "Conflict", "Direct", "Purged", "Session", "Unknown"]
+__all__ = ["Answer", "Asked", "Conflict", "Purged", "Session", "Unknown"]
 
 
 class Conflict(StoreBusy):
@@ -59,16 +60,6 @@ class Answer(NamedTuple):
     ids: Sequence[int] = ()  # of `holders` and `named`
     leases: Sequence[tuple[int, int]] = ()  # job and lease
     nonces: Sequence[tuple[str, int, str]] = ()  # nonce, when, ids as JSON
-
-
-class Direct(NamedTuple):
-    """What became of commands that the database decided."""
-
-    now: int
-    outcomes: list[Any]
-    rest: Mapping[int, Command[Any]]  # by place: what is left to be decided of a command, of a Claim other jobs
-    leases: list[int]  # that were given
-    counted: int  # rows of counts that were written
 
 
 class Session(ABC):
