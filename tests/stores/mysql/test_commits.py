@@ -165,3 +165,17 @@ def test_a_put_that_may_have_happened_is_not_said_not_to_have(mariadb_server):
         proxy.cut()
         thread.join()
         assert "not known" in raised[0]
+
+
+def test_no_transaction_is_left_open_by_a_commit_that_is_told_of(mariadb_server):
+    """An open one holds locks on what tables are, for which ALTER TABLE would wait, and all who come behind it."""
+    with open(mariadb_server.url()) as store, mariadb_server.connect() as administrator:
+        notifier = store.notifier("w")
+        store.apply([ops.Announce(notifier.worker, ("t",))])
+        notifier.publish(10**15)
+        [id] = put(store, NewJob("t", b"", 0))
+        assert store.apply([ops.Reschedule(id, 10**12)]) == [True]
+        with administrator.cursor() as cursor:
+            writer = store._writer.thread_id()
+            assert cursor.execute(f"SELECT 1 FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = {writer}") == 0
+        notifier.close()
