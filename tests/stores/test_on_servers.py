@@ -202,17 +202,19 @@ def test_a_program_that_ends_with_its_store_open_ends_well_and_its_last_put_is_h
     notifier.close()
 
 
-def test_a_worker_finds_a_job_of_which_nobody_told_it(server, store, monkeypatch):
-    """Whoever put it was killed between the commit and the telling."""
+@pytest.mark.parametrize("topic", ["t", "new"])
+def test_a_worker_finds_a_job_of_which_nobody_told_it(server, store, monkeypatch, topic):
+    """Whoever put it was killed between the commit and the telling; also if it is the first of its topic."""
     with open(server_url(store)) as other:
         queue = JobQueue(store)
         queue.handler("t")(print)
+        queue.handler("new")(print)
         with working(queue):
             finished(queue, queue.put("t"))
             time.sleep(2.5)  # it reads all once more, soon after it began
             silence(other, monkeypatch)
-            id = put(other)
-            until(lambda: store.get(id).state is State.DONE, limit=20)
+            id = put(other, topic)
+            until(lambda: other.get(id).state is State.DONE, limit=20)  # to ask its own store would tell it of the topic
 
 
 def server_url(store):

@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+import time
 from collections import Counter
 
 import pytest
@@ -11,6 +12,7 @@ from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
 from pywheel.jobs.commands import Terms
 from pywheel.stores import Filter, open
+from pywheel.stores.mysql.connection import AlreadyThere, Timed
 from tests.jobs.waiting import until
 from tests.stores import servers
 from tests.stores.network import Proxy
@@ -165,3 +167,38 @@ def test_a_put_that_may_have_happened_is_not_said_not_to_have(mariadb_server):
         proxy.cut()
         thread.join()
         assert "not known" in raised[0]
+
+
+def test_no_transaction_is_left_open_by_a_commit_that_is_told_of(mariadb_server):
+    """An open one holds locks on what tables are, for which ALTER TABLE would wait, and all who come behind it."""
+    with open(mariadb_server.url()) as store, mariadb_server.connect() as administrator:
+        notifier = store.notifier("w")
+        store.apply([ops.Announce(notifier.worker, ("t",))])
+        notifier.publish(10**15)
+        [id] = put(store, NewJob("t", b"", 0))
+        assert store.apply([ops.Reschedule(id, 10**12)]) == [True]
+        with administrator.cursor() as cursor:
+            writer = store._writer.thread_id()
+            assert cursor.execute(f"SELECT 1 FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = {writer}") == 0
+        notifier.close()
+
+
+def test_a_transaction_that_was_asked_after_and_never_happened_is_not_taken_for_one_that_did(mariadb_server):
+    """The question bars it from happening. If the answer is lost and it is asked again, it finds its own bar."""
+    with open(mariadb_server.url()) as store:
+        client, number = store.new_request()
+        ask, lost = Timed.ask, []
+
+        def lose_the_first(connection, statements):
+            results = ask(connection, statements)
+            if not lost:
+                lost.append(statements)
+                raise StoreAway("the answer was lost")
+            return results
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Timed, "ask", lose_the_first)
+            assert not store.happened(number, time.monotonic() + 5)
+        assert lost
+        with store._use() as connection, pytest.raises(AlreadyThere), store.translated():
+            connection.ask([store._sql("request", client=client, number=number)])

@@ -17,7 +17,7 @@ from ..._errors import StoreError
 from ..relational.connections import leave_alone
 from ..relational.notifier import RelationalNotifier
 from .connection import Interrupted, Timed
-from .statements import hashed
+from .statements import hashed, hashes
 from .workers import ALL
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class MysqlNotifier(RelationalNotifier):
                 else [self._sql("beat", behind=behind)]
             ),
             self._sql("roster", lock=store.lock),
-            self._sql("news", late=_OVERDUE, topics=self._topics() if behind == 0 else ()),
+            self._sql("news", late=_OVERDUE, topics=hashes(self._topics()) if behind == 0 else ()),
         ]
         sent = time.monotonic()
         results = store._ask(texts)
@@ -113,11 +113,6 @@ class MysqlNotifier(RelationalNotifier):
         if overdue:  # though this worker keeps up: whoever put it died before it told of it
             self.heard(None)
         return results[2 if forget else 0].matched == 1
-
-    def _topics(self) -> list[int]:
-        """Return the numbers of the topics that this worker handles."""
-        mine = next((seen.topics for seen in self._presence.known if seen.worker == self.worker), None) or ()
-        return [number for topic in mine if (number := self._store._topics.number(topic)) is not None]
 
     def _leave(self) -> None:
         with suppress(StoreError):

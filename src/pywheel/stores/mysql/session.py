@@ -217,6 +217,7 @@ class MysqlSession(Session):
         trip.say("", "COMMIT")
         if near is not None:
             trip.add("near", "near", due=near)
+            trip.say("", "COMMIT")  # the connection is in a transaction always: one that had read would stay open
         found: dict[str, list[Any]] = {}
         try:
             found = self._send(trip)

@@ -203,20 +203,18 @@ class MysqlStore(MysqlQueries):
 
     def happened(self, number: int, until: float) -> bool:
         """Return whether a transaction whose connection broke in its commit has happened; else it never will."""
+        values = {"client": self._client, "number": number}
         while True:
             try:
-                with self._use() as connection:
-                    connection.ask([self._sql("request", client=self._client, number=number, now=self.now)])
-            except AlreadyThere:
-                return True
+                with suppress(AlreadyThere), self._use() as connection:
+                    connection.ask([self._sql("bar_request", now=self.now, **values)])
+                return not self._read("barred", **values)
             except StoreError as error:  # it is under way, or the server still away
                 if time.monotonic() >= until:
                     raise Unknown(
                         "the connection broke in a commit, and whether it happened is not known yet"
                     ) from error
                 time.sleep(0.1)
-            else:
-                return False
 
     def _put_direct(
         self, jobs: Sequence[NewJob], ids: Sequence[int], near: int, until: float

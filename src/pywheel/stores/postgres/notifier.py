@@ -15,7 +15,6 @@ import psycopg
 
 from ..._errors import StoreError
 from ..relational.notifier import RelationalNotifier
-from .arrays import numbers
 from .connection import Timed
 
 if TYPE_CHECKING:
@@ -102,9 +101,9 @@ class PostgresNotifier(RelationalNotifier):
 
     def _beat(self, connection: Timed, behind: int) -> bool:
         """Write the beat, and take in what the answer says of all that a worker asks now and then."""
-        topics = self._topics() if behind == 0 else ()
+        topics = self._topics() if behind == 0 else []
         sent = time.monotonic()
-        rows = self._run(connection, "beat", behind=behind, topics=numbers(topics), late=_OVERDUE)
+        rows = self._run(connection, "beat", behind=behind, topics=topics, late=_OVERDUE)
         received = time.monotonic()
         self._presence.take([row[:7] for row in rows])
         if not rows:
@@ -115,11 +114,6 @@ class PostgresNotifier(RelationalNotifier):
         if overdue:  # though this worker keeps up: whoever put it died before it told of it
             self.heard(None)
         return bool(found)
-
-    def _topics(self) -> list[int]:
-        """Return the numbers of the topics that this worker handles."""
-        mine = next((seen.topics for seen in self._presence.known if seen.worker == self.worker), None) or ()
-        return [number for topic in mine if (number := self._store._topics.number(topic)) is not None]
 
     def _leave(self) -> None:
         with suppress(StoreError), self._use() as connection:

@@ -1,9 +1,15 @@
 -- name: take_ids
 UPDATE {p}number SET value = last_insert_id(value + %(count)s) WHERE name = 'id'
 
--- Waits for a transaction that is under way, and then says by 1062 whether it happened; if not, it never will.
 -- name: request
 INSERT INTO {p}request (client, number, at) VALUES (%(client)s, %(number)s, {now})
+
+-- Waits for a transaction that is under way; one that has not happened never will, and the second row says so.
+-- name: bar_request
+INSERT INTO {p}request (client, number, at) VALUES (%(client)s, %(number)s, {now}), (%(client)s, -%(number)s, {now})
+
+-- name: barred
+SELECT 1 FROM {p}request WHERE client = %(client)s AND number = -%(number)s
 
 -- name: forget_requests
 DELETE FROM {p}request WHERE client = %(client)s AND number < %(number)s

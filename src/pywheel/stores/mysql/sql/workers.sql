@@ -14,7 +14,7 @@ UPDATE {p}worker SET beat = {now}, behind = %(behind)s WHERE hash = %(hash)s
 -- name: news
 SELECT {now}, (SELECT min(lease) FROM {p}run), EXISTS (
     SELECT 1 FROM {p}topic t STRAIGHT_JOIN {p}due d FORCE INDEX (due) ON d.topic = t.id AND d.due <= {now} - %(late)s
-    WHERE t.id IN (%(topics)s) AND NOT t.paused
+    WHERE t.hash IN (%(topics)s) AND NOT t.paused
 )
 
 -- name: publish

@@ -18,7 +18,7 @@ SELECT w.name, w.topics, w.beat, w.horizon, CASE w.name WHEN %(name)s THEN %(beh
     ),
     {now}, (SELECT count(*) FROM mine), (SELECT min(lease) FROM {p}run),
     EXISTS (
-        SELECT FROM unnest(%(topics)s::int[]) AS n (topic) JOIN {p}topic t ON t.id = n.topic AND NOT t.paused
+        SELECT FROM unnest(%(topics)s::text[]) AS n (name) JOIN {p}topic t ON t.name = n.name AND NOT t.paused
         CROSS JOIN LATERAL (SELECT FROM {p}due d WHERE d.topic = t.id AND d.due <= {now} - %(late)s::bigint LIMIT 1) d
     )
 FROM {p}worker w ORDER BY w.name
