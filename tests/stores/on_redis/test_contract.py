@@ -37,3 +37,21 @@ class TestRedisReopened(TestRedis):
     def reopen(self):
         self.store.close()
         self.store = open(self.url, clock=self.clock)
+
+
+class TestFourStores(TestRedis):
+    def make_store(self, clock):
+        self.url = self.server.url(stores=4)
+        return open(self.url, clock=clock)
+
+    def recount(self):
+        assert self.store.verify() == []
+
+    def teardown_method(self):
+        self.store.close()
+
+
+class TestFourStoresReopened(TestFourStores):
+    def reopen(self):
+        self.store.close()
+        self.store = open(self.url, clock=self.clock)
