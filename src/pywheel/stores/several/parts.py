@@ -11,11 +11,12 @@ from ...jobs import commands as c
 from ...jobs.job import Due, Job
 from .ids import Ids
 
-__all__ = ["Answers", "Part", "Round", "inner_put", "outer_error", "outer_ids", "outer_job", "parts"]
+__all__ = ["Answers", "Part", "Round", "inner_put", "noted", "outer_error", "outer_ids", "outer_job", "parts"]
 
 Answers = dict[int, "list[Any] | StoreError"]
 """By store, the outcomes of its commands, or why there are none."""
 Part = tuple[int, c.Command[Any]]
+_NOTED: Final = -2
 _AGAIN: Final = 100  # ms until what could not be asked for is tried again
 _suspects: Final = count()  # whose turn it is to try a suspect
 
@@ -137,8 +138,13 @@ def merged(ids: Ids, command: c.Command[Any], found: Sequence[tuple[int, Any]], 
 
 
 def outer_ids(ids: Ids, store: int, found: Sequence[int]) -> list[int]:
-    """Return ids of a store for everybody. Negative ones are that already: they stand for a job of another store."""
-    return [ids.outer(store, id) if id > 0 else -id for id in found]
+    """Return ids of a store for everybody, or what `noted` gave."""
+    return [ids.outer(store, id) if id > 0 else _NOTED - id for id in found]
+
+
+def noted(found: Sequence[int]) -> list[int]:
+    """Return ids for everybody as a store can keep them with a nonce, beside ids of its own."""
+    return [_NOTED - id for id in found]
 
 
 def outer_job(ids: Ids, store: int, job: Job) -> Job:

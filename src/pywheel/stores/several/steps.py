@@ -12,7 +12,7 @@ from ...jobs import commands as c
 from ...jobs.job import NewJob
 from ..contract import Span
 from ..ownership import ALL
-from .parts import inner_put, outer_error, outer_ids, outer_job
+from .parts import inner_put, noted, outer_error, outer_ids, outer_job
 
 if TYPE_CHECKING:
     from .store import SeveralStore
@@ -88,7 +88,7 @@ def _put(store: SeveralStore, put: c.Put) -> list[int]:
             return outer_ids(ids, home, known)
     found = _put_parts(store, put, _by_store(store, put))
     if nonce is not None:
-        store.stores[home].nonce(nonce, [-id for id in found])
+        store.stores[home].nonce(nonce, noted(found))
     return found
 
 
