@@ -9,6 +9,14 @@ from pywheel.testing import StoreSuite
 from tests.stores.on_redis.keys import faults
 
 
+def by_store(store, ids):
+    """Return ids in groups, one for each of several stores."""
+    groups = defaultdict(list)
+    for id in ids:
+        groups[store.ids.store(id)].append(id)
+    return list(groups.values())
+
+
 class TestRedis(StoreSuite):
     @pytest.fixture(autouse=True, scope="class")
     @classmethod
@@ -49,10 +57,7 @@ class TestFourStores(TestRedis):
         return open(self.url, clock=clock)
 
     def together(self, ids):
-        groups = defaultdict(list)
-        for id in ids:
-            groups[self.store.ids.store(id)].append(id)
-        return list(groups.values())
+        return by_store(self.store, ids)
 
     def servers(self):
         return [store.server for store in self.store.stores]
