@@ -12,7 +12,7 @@ from ..jobs.checks import MOST, name, state_of, whole
 from ..jobs.commands import Cancel, Command, Delete, Pause, Purge, Retry
 from ..jobs.durations import Duration, delay_ms, duration, moment
 from ..jobs.job import Counts, Job, State, Topic
-from ..stores.contract import Filter, Store
+from ..stores.contract import Filter, Store, intact
 from .base import Base
 
 __all__ = ["ByFilter"]
@@ -282,7 +282,7 @@ def _each(store: Store, wanted: Filter, command: Callable[[Job], Command[bool]],
         if dry_run:
             changed += sum(job.state is not State.RUNNING for job in page)
         else:
-            changed += sum(outcome is True for outcome in store.apply([command(job) for job in page]))
+            changed += sum(outcome is True for outcome in intact(store.apply([command(job) for job in page])))
         yield changed
 
 

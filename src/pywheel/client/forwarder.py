@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from .._errors import PywheelError, StoreBusy, StoreClosed, StoreError
 from ..events import Event, JobRefused, JobsForwarded, StoreFailed
-from ..stores.contract import Store
+from ..stores.contract import Store, intact
 from .link import AWAY, Link
 from .spool import Spool, Waiting
 
@@ -120,7 +120,7 @@ class Forwarder:
     def _send(self, store: Store, batch: Sequence[Waiting], away: StoreError | None) -> None:
         """Send puts in one transaction, or if that fails and the store is there, one by one."""
         try:
-            outcomes = list(map(_arrived, batch, store.apply([waiting.put for waiting in batch])))
+            outcomes = list(map(_arrived, batch, intact(store.apply([waiting.put for waiting in batch]))))
         except AWAY as error:
             self._link.failed(error)
             self._spool.give_back(batch)

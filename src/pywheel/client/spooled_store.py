@@ -13,7 +13,7 @@ from ..events import Event, JobsSpooled
 from ..jobs.commands import Cancel, Command, Delete, Put, Ref, Reschedule, Retry
 from ..jobs.job import Attempt, Counts, Due, Job, State, Topic
 from ..stores.checks import sound
-from ..stores.contract import Durability, Filter, Span, Store
+from ..stores.contract import Durability, Filter, Span, Store, intact
 from ..stores.notifier import Member, Notifier
 from ..stores.verify import Finding
 from .forwarder import Forwarder
@@ -131,7 +131,7 @@ class SpooledStore(Store):
         """Apply commands in the store; note it if that is away."""
         store = self._link.there()
         try:
-            return store.apply(commands)
+            return intact(store.apply(commands))
         except AWAY as error:
             self._link.failed(error)
             self._forwarder.wake()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self
 
-from .._errors import BadJob
+from .._errors import BadJob, StoreError
 from ..clock import Clock
 from ..jobs.commands import Command, Put, Ref
 from ..jobs.job import Attempt, Counts, Due, Job, State, Topic
@@ -15,7 +15,7 @@ from .address import Address
 from .notifier import Member, Notifier
 from .verify import Finding
 
-__all__ = ["Durability", "Filter", "Span", "Store"]
+__all__ = ["Durability", "Filter", "Span", "Store", "intact"]
 
 Durability = Literal["fsync", "everysec", "memory"]
 
@@ -51,6 +51,14 @@ class Span(NamedTuple):
     until: int  # due at or before
 
 
+def intact(outcomes: list[Any]) -> list[Any]:
+    """Return outcomes. Raises the first StoreError among them."""
+    for outcome in outcomes:
+        if isinstance(outcome, StoreError):
+            raise outcome
+    return outcomes
+
+
 class Store(ABC):
     """A durable set of jobs, shared by all threads, and if it can, by many processes and hosts.
 
@@ -76,6 +84,9 @@ class Store(ABC):
         An outcome is what the command's class says, or an exception that is a PywheelError: then that command has
         changed nothing, and the others have happened. When this returns, all of it survives what `durability` says.
         Several callers may share one transaction. A reader sees all of it or nothing.
+
+        Of a store of several each has a transaction of its own: where one fails, the outcomes of what it was asked for
+        are its StoreError, and `intact` raises that.
         """
 
     @property

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from .._errors import StoreClosed, StoreReplaced
+from .._errors import StoreClosed, StoreError, StoreReplaced
 from ..clock import Clock
 from ..events import (
     BacklogSeen,
@@ -24,7 +24,7 @@ from ..events import (
 from ..jobs.commands import Announce, Claim, Claimed, Command
 from ..jobs.handler import Handler
 from ..jobs.lifecycle import LOST_BEGUN
-from ..stores.contract import Span, Store
+from ..stores.contract import Span, Store, intact
 from ..stores.notifier import Notifier
 from .leases import Lease, Leases
 from .ownership import OVERDUE, Ownership
@@ -205,11 +205,12 @@ class Dispatcher:
         if not commands:
             return
         try:
-            outcomes = iter(self._store.apply(commands))
+            found = self._store.apply(commands)
         except BaseException:
             for claim in claims:
                 self._windows.return_ids(self.topics[claim.topic].window, claim.ids)
             raise
+        outcomes = iter(found)
         self._settling.learn(outcomes)
         self._renewed(renewals, outcomes, asked)
         for _ in expire:
@@ -219,6 +220,7 @@ class Dispatcher:
         for claim in claims:
             self._claimed(claim, next(outcomes), asked)
         self._windows.feed()
+        intact(found)
 
     # ---- claims -----------------------------------------------------------------------------------------------------
 
@@ -263,8 +265,11 @@ class Dispatcher:
         if self._events.listeners:
             self._events.tell(BacklogSeen(topic.name, len(window.ready)))
 
-    def _claimed(self, claim: Claim, outcome: Claimed, asked: float) -> None:
+    def _claimed(self, claim: Claim, outcome: Claimed | StoreError, asked: float) -> None:
         topic = self.topics[claim.topic]
+        if isinstance(outcome, StoreError):
+            self._windows.return_ids(topic.window, claim.ids)
+            return
         if outcome.paused:
             self._windows.drop(topic.window)
             return
@@ -293,7 +298,10 @@ class Dispatcher:
 
     def _renewed(self, renewals: list[Lease], outcomes: Iterator[Any], asked: float) -> None:
         for lease in renewals:
-            if next(outcomes):
+            outcome = next(outcomes)
+            if isinstance(outcome, StoreError):
+                continue
+            if outcome:
                 self._leases.begin(lease, asked)
             else:
                 self._settling.lost(lease)

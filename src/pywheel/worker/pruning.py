@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from .._errors import StoreError
 from ..jobs.commands import Purge
 from ..jobs.job import State
 
@@ -38,9 +39,10 @@ class Pruning:
             Purge(state, keep, None, _STEP + 2 * acks) for state, at in self._at.items() if now >= at or acks >= _STEP
         ]
 
-    def learn(self, now: int, command: Purge, outcome: int) -> None:
+    def learn(self, now: int, command: Purge, outcome: int | StoreError) -> None:
         """Take in what was done."""
-        self._at[command.state] = now + (_PAUSE if outcome >= command.limit else self._round)
+        more = isinstance(outcome, StoreError) or outcome >= command.limit
+        self._at[command.state] = now + (_PAUSE if more else self._round)
 
     def again(self) -> None:
         """Look anew: the clock was stepped."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from .._errors import StoreError
 from ..jobs.commands import Expire, Expired
 from ..stores.contract import Store
 
@@ -35,6 +36,7 @@ class Recovery:
         at = self.due_at(in_charge=in_charge)
         return [Expire(_BATCH)] if at is not None and now >= at else []
 
-    def learn(self, outcome: Expired) -> None:
+    def learn(self, outcome: Expired | StoreError) -> None:
         """Take in what was done."""
-        self._next = outcome.next_lease
+        if isinstance(outcome, Expired):
+            self._next = outcome.next_lease

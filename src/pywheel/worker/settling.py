@@ -102,6 +102,9 @@ class Settling:
         settled = self._leases.settled
         done: list[JobEnded] = []
         for (command, lease), outcome in zip(unsettled, islice(outcomes, len(unsettled)), strict=True):
+            if isinstance(outcome, StoreError):  # of several stores one is away: it will hear it
+                self._unsettled.append((command, lease))
+                continue
             job = lease.job
             if job.lost:
                 self._suspects.cleared((job.id, job.claims))

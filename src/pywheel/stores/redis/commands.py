@@ -32,6 +32,7 @@ __all__ = ["Request"]
 
 _EXISTS: Final = -1
 _TWICE: Final = -2
+_REFUSALS: Final = (_EXISTS, _TWICE)  # no ids, which several stores note as less than these
 _MOST: Final = 2**31 - 1
 _TOPIC: Final = itemgetter(0)
 
@@ -130,7 +131,7 @@ class Request:
 
         def learn(answers: Iterator[Any], found: list[Any]) -> None:
             answer = next(answers)
-            found.append(_taken(jobs, *answer) if answer and answer[0] < 0 else answer)
+            found.append(_taken(jobs, *answer) if answer and answer[0] in _REFUSALS else answer)
 
         self._learn.append(learn)
 

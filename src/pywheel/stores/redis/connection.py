@@ -70,8 +70,10 @@ class Connection:
             answer = self._redis.read_response()
             self.midway = False
             return answer  # noqa: TRY300
-        except wrong.ResponseError:
+        except wrong.ResponseError as error:
             self.midway = False
+            if isinstance(error, wrong.AskError):  # nothing happened, and nothing will here
+                self.close()
             raise
         except BaseException:  # an interrupt too: the answer would be taken for that to the next command
             self.close()

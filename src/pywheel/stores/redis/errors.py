@@ -27,7 +27,9 @@ _FULL: Final[_Kind] = (StoreFull, "has reached its maxmemory: purge finished job
 _REPLICA: Final[_Kind] = (StoreReadOnly, "is a replica, and cannot be written to: give the address of its master")
 _LATER: Final[_Kind] = (StoreAway, "{text}: wait until it serves again")
 _TIMEOUT: Final[_Kind] = (StoreAway, "no answer within {limit:g} s: see whether it is overloaded, or stopped")
-_ELSEWHERE: Final[_Kind] = (NotAStore, "is a node of a cluster that has the store elsewhere ({text}): go there")
+_ELSEWHERE: Final[_Kind] = (NotAStore, "is a node of a cluster, and has not this store: write redis+cluster://")
+_MOVED: Final[_Kind] = (StoreAway, "another node has the store by now: wait for it, or look at the cluster")
+_MOVING: Final[_Kind] = (StoreAway, "the cluster is moving the store to another node: wait until that is done")
 
 _CLASSES: Final[dict[type[Exception], _Kind]] = {  # the first that fits
     wrong.AuthenticationError: _PASSWORD,
@@ -36,6 +38,7 @@ _CLASSES: Final[dict[type[Exception], _Kind]] = {  # the first that fits
     wrong.NoPermissionError: _RIGHTS,
     wrong.OutOfMemoryError: _FULL,
     wrong.ReadOnlyError: _REPLICA,
+    **dict.fromkeys((wrong.TryAgainError, wrong.ClusterDownError, wrong.MasterDownError), _LATER),
     wrong.BusyLoadingError: (StoreAway, "it is loading its data: wait until that is done"),
     wrong.TimeoutError: _TIMEOUT,
     TimeoutError: _TIMEOUT,
@@ -50,8 +53,6 @@ _WORDS: Final[dict[str, _Kind]] = {  # that an answer begins with
     "NOREPLICAS": (StoreReadOnly, "has too few replicas to take writes: see min-replicas-to-write"),
     "BUSY": (StoreBusy, "is busy with somebody's script: try again, or end that by SCRIPT KILL"),
     "WRONGTYPE": (NotAStore, "has other data under this prefix: give another one, ?prefix=name"),
-    **dict.fromkeys(("MASTERDOWN", "LOADING", "CLUSTERDOWN", "TRYAGAIN"), _LATER),
-    **dict.fromkeys(("MOVED", "ASK", "CROSSSLOT"), _ELSEWHERE),
 }
 
 
@@ -76,14 +77,17 @@ class translated:  # noqa: N801  (it is used like a function)
 def _ours(error: Exception, place: Place) -> StoreError:
     """Return an error as a store's: one line that says what to do, without passwords."""
     text = place.address.hide(error)
-    kind, message = _found(error, text)
+    kind, message = _found(error, text, place)
     if kind is StoreAway:
         reason, _, advice = message.partition(": ")
         return place.outage.away(reason.format(text=text, limit=place.timeout), *filter(None, [advice]))
     return kind(f"{place.server} {message.format(text=text, limit=place.timeout)}")
 
 
-def _found(error: Exception, text: str) -> _Kind:
+def _found(error: Exception, text: str, place: Place) -> _Kind:
+    if isinstance(error, wrong.AskError):
+        moved = isinstance(error, wrong.MovedError)
+        return (_MOVED if moved else _MOVING) if place.nodes else _ELSEWHERE
     for known, kind in _CLASSES.items():
         if isinstance(error, known):
             return kind
@@ -93,4 +97,6 @@ def _found(error: Exception, text: str) -> _Kind:
         return StoreAway, "{text}"
     if "DB index" in text:
         return NotAStore, "has no database of this number ({text})"
+    if "cluster support disabled" in text:
+        return NotAStore, "is no cluster: write redis:// or rediss://"
     return _WORDS.get(text.partition(" ")[0], (StoreError, "says: {text}"))

@@ -3,6 +3,10 @@
 Whom a change concerns the scripts find in the store: there each worker keeps which shards it owns, as far as it knows
 who is there, and up to which due time it wants hints. It says so before it reads, so what it does not read it is told.
 It may be told more than it wants, as it is slow to say that it wants less: what is too much is left out here.
+
+Of several stores the first alone knows who is there and what is paused. Hints come from each, by one ear: what is
+published on a node of a cluster is heard on all. Who was found gone in the first is taken from the others by whoever
+sees it.
 """
 
 from __future__ import annotations
@@ -16,9 +20,10 @@ from typing import TYPE_CHECKING, Final
 from ..._errors import StoreAway, StoreClosed, StoreError
 from ...jobs.job import Due, shard_of
 from ..notifier import Hints, Member, Notifier
-from .presence import SILENT, Roster
+from ..several.ids import Ids
+from .presence import SILENT, Roster, topics_of
 from .records import from_id, number, score
-from .scripts import BEAT, HEAR, LEAVE, LISTEN
+from .scripts import BEAT, HEAR, LEAVE, LISTEN, ROSTER
 from .waker import Waker
 
 if TYPE_CHECKING:
@@ -33,6 +38,7 @@ _NEWS: Final = 0.24  # the same if a worker has fallen behind, or caught up
 _AHEAD: Final = 30_000  # ms by which more is heard than was asked for: then the horizon need not be told each time
 _WASTED: Final = 100  # hints that nobody wanted, after which the horizon is told as it is
 _TRIES: Final = 5
+_LISTENS: Final = 5  # beats after which the other stores are asked too: a bell may have been lost between nodes
 
 
 class RedisNotifier(Notifier):
@@ -40,11 +46,17 @@ class RedisNotifier(Notifier):
 
     silent = SILENT
 
-    def __init__(self, store: RedisStore, name: str) -> None:
+    def __init__(self, stores: Sequence[RedisStore], name: str) -> None:
         self.worker = f"{name}@{token_hex(6)}"
         self._name = self.worker.encode()
-        self._store = store
-        self._presence = store.presence
+        self._bells = [stores[0].server.prefix + b":bell"]
+        self._bells += [store.server.prefix + b":bell:" + self._name for store in stores]
+        self._stores = stores
+        self._ids = Ids(len(stores))
+        self._store = stores[0]
+        self._presence = stores[0].presence
+        self._swept: bytes | None = None  # the version of the roster by which the other stores were swept
+        self._beats = 0
         self._closed = False
         self._horizon = -1
         self._told: tuple[int, dict[str, int], bytes] | None = None  # horizon, masks, version of the roster
@@ -55,6 +67,7 @@ class RedisNotifier(Notifier):
         self._behind = 0
         self._waker = Waker()
         self._ear: Connection | None = None
+        self._moved = False
         try:
             self._listen()
             self._read = self._stopped = self._take_hints()[0]
@@ -92,17 +105,31 @@ class RedisNotifier(Notifier):
             arguments = [self._name, number(far)]
             for topic, mask in masks.items():
                 arguments += (topic.encode(), number(mask))
+            for store in self._stores[1:]:
+                store.run(HEAR, arguments)
             version = self._store.run(HEAR, arguments)[1]
             self._told = (far, masks, roster.version)
+            self._sweep(roster)
             if version == roster.version:
                 return
             roster = self._store.roster()
+
+    def _sweep(self, roster: Roster) -> None:
+        """Take from the other stores who is gone from the first. Whoever comes is in the first before the others."""
+        if len(self._stores) == 1 or self._swept == roster.version:
+            return
+        there = [topics_of(store.run(ROSTER)[-1]).keys() for store in self._stores[1:]]
+        roster = self._store.roster()
+        for store, workers in zip(self._stores[1:], there, strict=True):
+            for worker in workers - roster.topics.keys():
+                store.run(LEAVE, [worker.encode()])
+        self._swept = roster.version
 
     def beat(self, behind: int) -> None:
         """Show that this worker works, and see who else does: a query a second."""
         if self._over():
             return
-        if self._ear is None:
+        if self._ear is None or self._moved:
             self._listen()
         now = self._presence.clock.time()
         passed, changed = now - self._beat_at, (behind > 0) - (behind < 0) != (self._behind > 0) - (self._behind < 0)
@@ -121,7 +148,8 @@ class RedisNotifier(Notifier):
         roster = self._presence.learn(version, at, beats, members)
         if before is not None and abs(at - before) > SILENT * 1000:
             self._read_all()  # others have owned its shards
-        if hints:
+        self._beats += 1
+        if hints or (len(self._stores) > 1 and self._beats % _LISTENS == 0):
             self._rung = True  # the bell may have been lost
         self._tell(roster)
 
@@ -129,7 +157,7 @@ class RedisNotifier(Notifier):
         """Wake another worker."""
         if not self._over():
             with suppress(StoreError):
-                self._store.call(b"PUBLISH", self._bell(worker.encode()), b"ring")
+                self._store.call(b"PUBLISH", self._store.server.prefix + b":bell:" + worker.encode(), b"ring")
 
     def quiet(self) -> None:
         """Say that nothing starts here any more of what was paused when `hints` said so."""
@@ -162,26 +190,29 @@ class RedisNotifier(Notifier):
         self._read = stirred
         return Hints(self._mine(found, roster), reload)
 
-    def _take_hints(self) -> tuple[int, bool, Sequence[bytes]]:
-        _, _, version, stirred, missed, found = self._store.run(LISTEN, [self._name])
+    def _take_hints(self) -> tuple[int, bool, list[Sequence[bytes]]]:
+        """Take what each store has for this worker."""
+        answers = [store.run(LISTEN, [self._name])[2:] for store in self._stores]
+        version, stirred, _, _ = answers[0]
         self._presence.seen(version)
-        return stirred, bool(missed), found
+        return stirred, any(missed for _, _, missed, _ in answers), [told for *_, told in answers]
 
-    def _mine(self, found: Sequence[bytes], roster: Roster) -> list[Due]:
+    def _mine(self, found: Sequence[Sequence[bytes]], roster: Roster) -> list[Due]:
         """Return the jobs that are told, each once, as far as they are this worker's and it looks so far."""
         names: dict[bytes, tuple[str, tuple[str, ...]]] = {}
         mine: dict[int, Due] = {}
-        told = iter(found)
-        for topic, packed, was, due in zip(told, told, told, told, strict=True):
-            if topic not in names:
-                name = topic.decode()
-                names[topic] = name, roster.owners(name)
-            id = from_id(packed)
-            name, table = names[topic]
-            if score(was) <= self._horizon and table and table[shard_of(id)] == self.worker:
-                mine[id] = Due(score(due), id, name)
-            else:
-                self._wasted += 1
+        for store, hints in enumerate(found):
+            told = iter(hints)
+            for topic, packed, was, due in zip(told, told, told, told, strict=True):
+                if topic not in names:
+                    name = topic.decode()
+                    names[topic] = name, roster.owners(name)
+                id = self._ids.outer(store, from_id(packed))
+                name, table = names[topic]
+                if score(was) <= self._horizon and table and table[shard_of(id)] == self.worker:
+                    mine[id] = Due(score(due), id, name)
+                else:
+                    self._wasted += 1
         return list(mine.values())
 
     def wait(self, seconds: float) -> bool:
@@ -216,26 +247,27 @@ class RedisNotifier(Notifier):
         if self._ear is not None:
             self._ear.close()
         self._ear = None
-        self._reload = self._rung = True
+        self._read_all()
 
     def _listen(self) -> None:
-        """Connect, and listen to this worker's bell and to that for all."""
+        """Connect, and listen to this worker's bells and to that for all."""
         ear = self._store.server.fresh()
         try:
-            ear.subscribe(self._bell(self._name), self._store.server.prefix + b":bell")
+            ear.subscribe(*self._bells)
             self._rung |= bool(ear.heard())  # what came along with the answer a selector does not see
         except BaseException:
             ear.close()
             raise
-        self._ear = ear
+        if self._ear is not None:
+            self._ear.close()
+            self._read_all()
+        self._ear, self._moved = ear, False
         self._presence.stale = True
-
-    def _bell(self, worker: bytes) -> bytes:
-        return self._store.server.prefix + b":bell:" + worker
 
     def renew(self) -> None:
         """Read all again, and say all again: the server is another one, or has lost something. From any thread."""
-        self._told = None
+        self._told = self._swept = None
+        self._moved = True
         self._beat_at = -_BEAT
         self._read_all()
         self.wake()
@@ -263,9 +295,10 @@ class RedisNotifier(Notifier):
         if self._ear is not None:
             self._ear.close()
         if not self._presence.closed:
-            with suppress(StoreError):
-                self._store.run(LEAVE, [self._name])
-                self._presence.stale = True
+            for store in self._stores:
+                with suppress(StoreError):
+                    store.run(LEAVE, [self._name])
+            self._presence.stale = True
         self._waker.close()
 
     def after_fork(self) -> None:

@@ -1,4 +1,4 @@
-"""Where a store on Redis is: what of its address is ours, and what is the client library's."""
+"""Where stores on Redis are: what of their address is ours, and what is the client library's."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ __all__ = ["Place", "place"]
 
 _SECONDS: Final = 5.0
 _PORT: Final = 6379
+_STORES: Final = 32  # ids are exact in Lua then
 
 
 def _number(text: str) -> int:
@@ -21,8 +22,15 @@ def _number(text: str) -> int:
     return int(text)
 
 
+def _stores(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) <= _STORES):
+        raise ValueError(f"a number from 1 to {_STORES}")
+    return int(text)
+
+
 _OURS: Final = {
     "prefix": identifier,
+    "stores": _stores,
     "timeout": seconds,
     "db": _number,
     "ssl_check_hostname": flag,
@@ -36,13 +44,15 @@ _FILES: Final = ("ssl_keyfile", "ssl_certfile", "ssl_ca_certs", "ssl_ca_path")
 
 
 class Place(NamedTuple):
-    """Where a store is, and how long one waits for its server."""
+    """Where stores are, and how long one waits for their server."""
 
     address: Address
     secure: bool
     prefix: str
+    stores: int  # side by side, under this prefix
     timeout: float  # seconds
     options: dict[str, Any]  # for a connection of redis-py, but for its class, its limits and the password
+    nodes: tuple[Host, ...]  # of a cluster, some; () if it is none
     outage: Outage
 
     @property
@@ -50,17 +60,27 @@ class Place(NamedTuple):
         """The server, for messages."""
         return self.address.shown.partition("?")[0]
 
+    def at(self, node: Host) -> Place:
+        """Return the same on one node of a cluster."""
+        return self._replace(options={**self.options, "host": node.name, "port": node.port or _PORT})
+
+    def part(self, number: int) -> Place:
+        """Return where one of several stores is: under a prefix that no address can have."""
+        return self._replace(prefix=f"{self.prefix}.{number}")
+
 
 def place(address: Address) -> Place:
     """Take an address apart. NotAStore if it is none of a store on Redis."""
     known, passed = address.split(_OURS, _DRIVER)
     prefix, timeout = known.pop("prefix", "pywheel"), known.pop("timeout", _SECONDS)
+    stores = known.pop("stores", 1)
     given: dict[str, Any] = {**passed, **known}
     if address.user is not None:
         given["username"] = address.user
+    nodes: tuple[Host, ...] = ()
     if address.scheme.endswith("+cluster"):
-        raise NotAStore(f"{address.shown}: give the address of one server; a store lives on one node of a cluster")
-    if address.scheme == "redis+unix":
+        nodes = _nodes(address, given)
+    elif address.scheme == "redis+unix":
         if address.hosts or not address.path.strip("/"):
             raise NotAStore(f"{address.shown} leads nowhere: write redis+unix:///path/to/redis.sock?db=0")
         given["path"] = address.path
@@ -69,15 +89,22 @@ def place(address: Address) -> Place:
     for name in _FILES:
         if name in given and not os.access(given[name], os.R_OK):
             raise NotAStore(f"{address.shown}: {name} cannot be read: there is no such file, or no right to it")
-    secure = address.scheme == "rediss"
+    secure = address.scheme.startswith("rediss")
     if secure and given.get("ssl_cert_reqs") != "none":
         given.setdefault("ssl_check_hostname", True)  # as redis-py has it from 6 on
-    return Place(address, secure, prefix, timeout, given, Outage(address.shown.partition("?")[0]))
+    outage = Outage(address.shown.partition("?")[0])
+    return Place(address, secure, prefix, stores, timeout, given, nodes, outage)
+
+
+def _nodes(address: Address, options: dict[str, Any]) -> tuple[Host, ...]:
+    if address.database not in ("", "0") or options.get("db"):
+        raise NotAStore(f"{address.shown}: a cluster has the database 0 alone: leave it out")
+    return tuple(Host(host.name or "localhost", host.port) for host in address.hosts) or (Host("localhost", None),)
 
 
 def _where(address: Address, options: dict[str, Any]) -> None:
     if len(address.hosts) > 1:
-        raise NotAStore(f"{address.shown}: give the address of one server")
+        raise NotAStore(f"{address.shown}: give the address of one server, or write {address.scheme}+cluster://")
     host = address.hosts[0] if address.hosts else Host("localhost", None)
     options["host"], options["port"] = host.name or "localhost", host.port or _PORT
     if address.database:

@@ -105,6 +105,14 @@ class Presence:
         for notifier in notifiers:
             notifier.renew()
 
+    def after_fork(self, clock: Clock) -> None:
+        """Begin anew in a forked child: what listens is the parent's."""
+        self.lock = threading.Lock()
+        for notifier in list(self.listening):
+            notifier.after_fork()
+        self.listening.clear()
+        self.clock, self.roster, self.stale = clock, None, True
+
     def close(self) -> None:
         """Let all waits return."""
         self.closed = True

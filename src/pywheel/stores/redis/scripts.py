@@ -26,13 +26,14 @@ class Script:
 
 
 _FOLDER: Final = files(__package__) / "lua"
-_WRITES = "base once hints put states transitions settle claim find manage keyed members announce apply".split()
+_WRITES = "base once hints put states transitions settle claim find nonces manage keyed members announce apply".split()
 
 PUT: Final = Script("put_one", "base", "once", "hints", "put", "put_only")
 APPLY: Final = Script(*_WRITES)
 SETTLE: Final = Script(*_WRITES, flags="allow-oom")
 """The same, also where there is no memory left: what was claimed can be settled, and what has finished be purged."""
 OPEN: Final = Script("base", "put", "open")
+NONCE: Final = Script("base", "nonces", "nonce")
 
 BEAT: Final = Script("base", "members", "beat", flags="allow-oom", leases=True)
 HEAR: Final = Script("base", "members", "hear", flags="allow-oom")

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ..._errors import NotAStore, StoreAway, StoreClosed, StoreReadOnly
 from ..contract import Durability
+from .cluster import Cluster
 from .connection import Connection, encoded
 from .place import Place
 from .scripts import Script
@@ -33,6 +34,7 @@ class Server:
         self._met = met
         self._run_id = ""
         self._idle: deque[Connection] = deque()
+        self._cluster = Cluster(place) if place.nodes else None
 
     def run(self, script: Script, arguments: Sequence[bytes]) -> Any:
         """Return what a script answers. It is asked again, once, where a connection that was kept open had broken."""
@@ -73,7 +75,8 @@ class Server:
         """Return a new connection to a server that can be written to. StoreAway says for how long there was none."""
         if self.over:
             raise StoreClosed(CLOSED)
-        connection = Connection(self.place)
+        cluster = self._cluster
+        connection = cluster.connect(self.prefix) if cluster else Connection(self.place)
         self._look(connection)
         self.place.outage.over()
         return connection
@@ -94,6 +97,8 @@ class Server:
 
     def _refuse(self, facts: Mapping[str, str]) -> None:
         if facts.get("role") == "slave":
+            if self._cluster:
+                raise self.place.outage.away("its node has just become a replica", "wait for the new master")
             raise StoreReadOnly(
                 f"{self.place.server} is a replica, and cannot be written to: give the address of its master"
             )

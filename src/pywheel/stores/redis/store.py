@@ -16,7 +16,6 @@ from ..._errors import NotAStore, StoreAway, StoreClosed, StoreError, StoreTooNe
 from ...clock import Clock
 from ...jobs import commands as c
 from ...jobs.job import Attempt, Counts, Due, Job, Topic
-from ..address import Address
 from ..checks import sound
 from ..contract import Durability, Filter, Span, Store
 from ..group_commit import Commit, GroupCommit
@@ -27,15 +26,16 @@ from . import queries
 from .commands import Request
 from .connection import Connection, encoded
 from .notifier import RedisNotifier
-from .place import place
+from .place import Place
 from .presence import SILENT, Presence, Roster
-from .scripts import LEASE, OPEN, PUT, QUIET, ROSTER, Script
+from .scripts import LEASE, NONCE, OPEN, PUT, QUIET, ROSTER, Script
 from .server import CLOSED, Server
 from .verify import verify
 
-__all__ = ["RedisStore"]
+__all__ = ["FORMAT", "SEVERAL", "RedisStore"]
 
-_FORMAT: Final = b"pywheel 1"
+FORMAT: Final = b"pywheel 1"
+SEVERAL: Final = FORMAT + b" in "
 _KNOWN: Final = 1.5  # seconds for which the first lease is known, after an answer that said so
 _AGAIN: Final = 0.05  # seconds between tries to learn what became of a request
 _LOOK: Final = (0.005, 0.05)  # seconds between looks at who is quiet: the first, the longest
@@ -50,21 +50,23 @@ class RedisStore(Store):
 
     durability: Durability = "memory"
 
-    def __init__(self, address: Address, *, clock: Clock | None = None, create: bool = True) -> None:
-        found = place(address)
-        self.url, self.address = address.shown, address
+    def __init__(
+        self, place: Place, *, clock: Clock | None = None, create: bool = True, presence: Presence | None = None
+    ) -> None:
+        """`presence` is that of the first of several stores, for the others."""
+        self.url, self.address = place.address.shown, place.address
         self._given = clock
         self._heard = ServerClock()
         self.clock = clock or self._heard
         self._create = create
-        self._limit = found.timeout
+        self._limit = place.timeout
         self._forked = False
         self._renewing = threading.RLock()
         self._begin()
-        self.presence = Presence(self.clock)
+        self.presence = presence or Presence(self.clock)
         self._lease: tuple[float, int | None] = (-_KNOWN, None)  # when it was asked, and when the first lease is over
-        self._group_commit = GroupCommit(self._transact, _separate, 2 * found.timeout)
-        self.server = Server(found, self._met)
+        self._group_commit = GroupCommit(self._transact, _separate, 2 * place.timeout)
+        self.server = Server(place, self._met)
         try:
             self.server.give(self.server.fresh())
         except BaseException:
@@ -85,14 +87,17 @@ class RedisStore(Store):
         """Open the store on a server that was not met before, or that was started anew."""
         self.durability = self.server.durability(connection)
         may = b"1" if self._create else b"0"
-        found = connection.run(OPEN, self.server.prefix, 4, encoded((b"", _FORMAT, may, run_id.encode())))[1]
+        found = connection.run(OPEN, self.server.prefix, 4, encoded((b"", FORMAT, may, run_id.encode())))[1]
         server = self.server.place.server
         if not found:
             raise NotAStore(f"there is no store at {server}: put a job first, or give the right address")
+        if found.startswith(SEVERAL):
+            number = found[len(SEVERAL) :].decode()
+            raise NotAStore(f"the jobs at {server} are in {number} stores: write ?stores={number}")
         name, _, number = found.partition(b" ")
         if name != b"pywheel" or not number.isdigit():
             raise NotAStore(f"{server} has other data under this prefix: give another one, ?prefix=name")
-        if found != _FORMAT:
+        if found != FORMAT:
             raise StoreTooNew(f"the store at {server} is of a newer version of pywheel: upgrade pywheel")
         self._create = True  # should all be lost, it begins anew
         self._asked = (-_REMEMBERED, 0)
@@ -216,6 +221,12 @@ class RedisStore(Store):
             self.presence.renewed()  # it has forgotten what it answered: it lost the end of what was written
         self._asked = (now, number)
 
+    def nonce(self, nonce: str, ids: Sequence[int] | None = None) -> list[int] | None:
+        """Return the ids of the put that had a nonce, or None; then note these, if they are given."""
+        numbers = () if ids is None else (b"+", *(b"%d" % id for id in ids))
+        found: list[int] | None = self.run(NONCE, (nonce.encode(), *numbers))[1]
+        return found
+
     # ---- reading ----------------------------------------------------------------------------------------------------
 
     def get(self, ref: c.Ref) -> Job | None:
@@ -258,7 +269,7 @@ class RedisStore(Store):
     def notifier(self, name: str) -> Notifier:
         """Return a new notifier."""
         self._open()
-        return RedisNotifier(self, name)
+        return RedisNotifier((self,), name)
 
     def roster(self) -> Roster:
         """Return who is there, as of now."""
@@ -324,10 +335,7 @@ class RedisStore(Store):
         self._heard = ServerClock()
         self.clock = self._given or self._heard
         self.server.after_fork()
-        notifiers = list(self.presence.listening)
-        self.presence = Presence(self.clock)
-        for notifier in notifiers:
-            notifier.after_fork()
+        self.presence.after_fork(self.clock)
 
 
 _STORES: Final[weakref.WeakSet[RedisStore]] = weakref.WeakSet()

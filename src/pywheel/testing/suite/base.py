@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -50,6 +51,10 @@ class StoreTests(ABC):
         for notifier in self.notifiers:
             notifier.close()
         self.store.close()
+
+    def together(self, ids: Sequence[int]) -> list[Sequence[int]]:
+        """Return these ids in groups: one claim decides of each as of one. A store of several has several."""
+        return [ids]
 
     # ---- shorthand: commands ----------------------------------------------------------------------------------------
 

@@ -45,8 +45,8 @@ class JobTests(StoreTests):
         for id in more:
             assert self.apply(Delete(id)) is True
         ids.append(self.put(key="k"))
-        assert ids == sorted(set(ids))
-        assert self.listed() == [ids[0], ids[-1]]
+        assert len(set(ids)) == len(ids)
+        assert self.listed() == sorted((ids[0], ids[-1]))
 
     def test_an_empty_put_stores_nothing(self) -> None:
         assert self.apply(Put(())) == []
@@ -168,7 +168,7 @@ class JobTests(StoreTests):
         assert self.store.get(("t", "k")) is None
         assert (self.reserve(), self.window(), self.listed()) == ([], [], [])
         assert self.counts() == Counts()
-        assert self.put(key="k") > second
+        assert self.put(key="k") not in (first, second)
 
     def test_a_running_job_is_not_deleted(self) -> None:
         id = self.put()

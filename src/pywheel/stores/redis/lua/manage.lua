@@ -137,15 +137,6 @@ function commands.pause(at)
     return changes and 1 or 0, at + 2
 end
 
--- Forgets up to so many nonces that are old enough: jobs/commands.py says when they are.
-local NONCES_KEPT, NONCES_FORGOTTEN = 31 * 86400000, 10
-local NONCES, NONCES_BY_TIME = P .. ':w', P .. ':u'
-local function forget_nonces(limit)
-    local old = call('ZRANGE', NONCES_BY_TIME, '-inf', now - NONCES_KEPT, 'BYSCORE', 'LIMIT', 0, limit)
-    each_part('ZREM', NONCES_BY_TIME, old)
-    each_part('HDEL', NONCES, old)
-end
-
 -- ARGV[at]: state, age, limit, and the topic with a t before it, or ''.
 function commands.purge(at)
     local of, until_, left = tonumber(ARGV[at]), now - tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])

@@ -1,0 +1,189 @@
+"""Commands for several stores: what of each goes to which store, and one outcome made of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from typing import Any, Final
+
+from ..._errors import JobExists, PywheelError, StoreError
+from ...jobs import commands as c
+from ...jobs.job import Due, Job
+from .ids import Ids
+
+__all__ = ["Answers", "Part", "Round", "inner_put", "noted", "outer_error", "outer_ids", "outer_job", "parts"]
+
+Answers = dict[int, "list[Any] | StoreError"]
+"""By store, the outcomes of its commands, or why there are none."""
+Part = tuple[int, c.Command[Any]]
+_NOTED: Final = -2
+_AGAIN: Final = 100  # ms until what could not be asked for is tried again
+_suspects: Final = count()  # whose turn it is to try a suspect
+
+
+class Round:
+    """Commands that go out at once, each to one store or to some of them."""
+
+    def __init__(self, ids: Ids, now: int) -> None:
+        self._ids = ids
+        self._now = now
+        self.batches: dict[int, list[c.Command[Any]]] = {}
+        """The commands for each store, in order."""
+        self._asked: list[tuple[c.Command[Any], list[tuple[int, int]]]] = []
+
+    def add(self, command: c.Command[Any], parts: Sequence[Part]) -> None:
+        """Add a command, as the stores are to get it."""
+        places = []
+        for store, part in parts:
+            batch = self.batches.setdefault(store, [])
+            places.append((store, len(batch)))
+            batch.append(part)
+        self._asked.append((command, places))
+
+    def outcomes(self, answers: Answers) -> Iterator[Any]:
+        """Yield the outcomes of the commands, in order."""
+        for command, places in self._asked:
+            found = []
+            for store, place in places:
+                answer = answers[store]
+                found.append((store, answer if isinstance(answer, StoreError) else answer[place]))
+            yield merged(self._ids, command, found, self._now)
+
+
+def parts(ids: Ids, command: c.Command[Any]) -> list[Part] | None:
+    """Return what each store is to do of a command that is no put; None if that takes several steps."""
+    split = _SPLIT.get(type(command))
+    return None if split is None else split(ids, command)
+
+
+def _by_ref(ids: Ids, command: Any) -> list[Part]:
+    store, ref = ids.of(command.ref)
+    if type(command) in (c.Cancel, c.Delete):
+        return [(store, type(command)(ref))]
+    return [(store, type(command)(ref, command.due, command.delay))]
+
+
+def _ended(ids: Ids, command: Any) -> list[Part]:
+    return [(ids.store(command.id), type(command)(ids.inner(command.id), command.claims))]
+
+
+def _nacked(ids: Ids, command: c.Nack) -> list[Part]:
+    id = command.id
+    return [(ids.store(id), c.Nack(ids.inner(id), command.claims, command.delay, command.error))]
+
+
+def _leased(ids: Ids, command: Any) -> list[Part]:
+    return [(ids.store(command.id), type(command)(ids.inner(command.id), command.claims, command.ttr))]
+
+
+def _claim(ids: Ids, command: c.Claim) -> list[Part]:
+    """The first ids may begin, whatever their stores. Suspects are one store's turn, bytes are divided."""
+    topic, _, terms, worker, begin, suspects, most = (getattr(command, name) for name in command.__slots__)
+    by_store: dict[int, tuple[list[int], list[int]]] = {}
+    for place, id in enumerate(command.ids):
+        some, begins = by_store.setdefault(ids.store(id), ([], []))
+        some.append(ids.inner(id))
+        if place < begin:
+            begins.append(id)
+    if len(by_store) < 2:
+        [(store, (some, _))] = by_store.items() or [(0, ([], []))]
+        return [(store, c.Claim(topic, tuple(some), terms, worker, begin, suspects, most))]
+    turn, most = next(_suspects) % len(by_store), most // len(by_store)
+    return [
+        (store, c.Claim(topic, tuple(some), terms, worker, len(begins), suspects if place == turn else 0, most))
+        for place, (store, (some, begins)) in enumerate(by_store.items())
+    ]
+
+
+_SPLIT: Final[dict[type, Callable[[Ids, Any], list[Part]]]] = {
+    c.Cancel: _by_ref,
+    c.Reschedule: _by_ref,
+    c.Retry: _by_ref,
+    c.Delete: _by_ref,
+    c.Claim: _claim,
+    c.Begin: _leased,
+    c.Ack: _ended,
+    c.Nack: _nacked,
+    c.Release: _ended,
+    c.Touch: _leased,
+}
+
+
+def inner_put(ids: Ids, put: c.Put, store: int) -> c.Put:
+    """Return a put as a store is to get it: a parent there is one there, a parent elsewhere has none of its keys."""
+    if all(job.parent is None for job in put.jobs):
+        return put
+    jobs = []
+    for job in put.jobs:
+        if job.parent is not None:
+            id, claims = job.parent
+            here = ids.store(id) == store
+            job = job._replace(parent=(ids.inner(id), claims) if here else None)
+        jobs.append(job)
+    return c.Put(tuple(jobs), put.nonce)
+
+
+# ---- outcomes -------------------------------------------------------------------------------------------------------
+
+
+def merged(ids: Ids, command: c.Command[Any], found: Sequence[tuple[int, Any]], now: int) -> Any:
+    """Return the outcome of a command from those of its parts."""
+    kind = type(command)
+    if kind is c.Claim:
+        return _claimed(ids, command, found, now)
+    [(store, outcome)] = found
+    if isinstance(outcome, PywheelError):
+        return outer_error(ids, store, outcome)
+    return outer_ids(ids, store, outcome) if kind is c.Put else outcome
+
+
+def outer_ids(ids: Ids, store: int, found: Sequence[int]) -> list[int]:
+    """Return ids of a store for everybody, or what `noted` gave."""
+    return [ids.outer(store, id) if id > 0 else _NOTED - id for id in found]
+
+
+def noted(found: Sequence[int]) -> list[int]:
+    """Return ids for everybody as a store can keep them with a nonce, beside ids of its own."""
+    return [_NOTED - id for id in found]
+
+
+def outer_job(ids: Ids, store: int, job: Job) -> Job:
+    """Return a store's job for everybody."""
+    return Job(ids.outer(store, job[0]), *job[1:])
+
+
+def outer_error(ids: Ids, store: int, error: PywheelError) -> PywheelError:
+    """Return a refusal with the id that everybody knows."""
+    if isinstance(error, JobExists) and error.id:
+        id = ids.outer(store, error.id)
+        return JobExists(str(error).replace(f"job {error.id} ", f"job {id} ", 1), id)
+    return error
+
+
+def _claimed(ids: Ids, command: Any, found: Sequence[tuple[int, Any]], now: int) -> Any:
+    """Return what was claimed. What a store could not be asked for is left, if others answered."""
+    begun: list[Job] = []
+    held: list[Job] = []
+    left: list[Due] = []
+    paused, failed = False, None
+    for store, outcome in found:
+        if isinstance(outcome, PywheelError):
+            failed = outcome
+            left += [Due(now + _AGAIN, id, command.topic) for id in command.ids if ids.store(id) == store]
+            continue
+        jobs = [outer_job(ids, store, job) for job in outcome.jobs]
+        begun += jobs[: outcome.begun]
+        held += jobs[outcome.begun :]
+        left += [Due(due, ids.outer(store, id), topic) for due, id, topic in outcome.left]
+        paused |= outcome.paused
+    if failed is not None and not (begun or held):
+        return failed
+    if len(found) > 1:
+        begun.sort(key=_by_job)
+        held.sort(key=_by_job)
+        left.sort()
+    return c.Claimed(begun + held, len(begun), left, paused and not (begun or held))
+
+
+def _by_job(job: Job) -> tuple[int, int]:
+    return job.due, job.id

@@ -1,0 +1,158 @@
+"""Commands that take several steps, as one store must have answered before another can be asked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final
+
+from ..._errors import JobExists, PywheelError, StoreError
+from ...jobs import commands as c
+from ...jobs.job import NewJob
+from ..contract import Span
+from ..ownership import ALL
+from .parts import inner_put, noted, outer_error, outer_ids, outer_job
+
+if TYPE_CHECKING:
+    from .store import SeveralStore
+
+__all__ = ["STEPS"]
+
+_AHEAD: Final = 1_000  # ms: each store judges by its own clock what is due
+_SOME: Final = 1_000  # leases ended before a reserve
+
+
+def _reserve(store: SeveralStore, command: c.Reserve) -> Any:
+    """See where the first jobs are, and reserve as many in each store."""
+    now = store.clock.wall()
+    over = [place for place, first in enumerate(store.each(lambda inner: inner.next_lease())) if _is_over(first, now)]
+    store.ask({place: [c.Expire(_SOME)] for place in over})
+    first = store.windows([Span(command.topic, ALL, (-1, 0), now + _AHEAD)], command.limit)
+    shares = Counter(store.ids.store(due.id) for due in first)
+    answers = store.ask(
+        {place: [c.Reserve(command.topic, share, command.terms, command.worker)] for place, share in shares.items()}
+    )
+    jobs = []
+    for place, answer in answers.items():
+        if not isinstance(answer, StoreError):
+            jobs += [outer_job(store.ids, place, job) for job in answer[0]]
+        elif len(answers) == 1:
+            return answer
+    return sorted(jobs, key=lambda job: (job.due, job.id))
+
+
+def _is_over(lease: int | None, now: int) -> bool:
+    return lease is not None and lease <= now
+
+
+def _purge(store: SeveralStore, command: c.Purge) -> int:
+    """Store by store, as it says how many may be forgotten; a different one comes first each time."""
+    gone = 0
+    for place in store.in_turn():
+        gone += store.one(place, c.Purge(command.state, command.age, command.topic, command.limit - gone))
+    return gone
+
+
+def _expire(store: SeveralStore, command: c.Expire) -> c.Expired:
+    ended, leases = 0, []
+    for place in store.in_turn():
+        expired = store.one(place, c.Expire(command.limit - ended))
+        ended += expired.ended
+        leases += [expired.next_lease] if expired.next_lease is not None else []
+    return c.Expired(ended, min(leases, default=None))
+
+
+def _pause(store: SeveralStore, command: c.Pause) -> bool:
+    """The first store last: workers look there, and say that they are quiet once nothing can be claimed anywhere."""
+    found = store.all_ask({place: [command] for place in range(1, store.ids.stores)})
+    return any([store.one(0, command), *(changed for [changed] in found.values())])
+
+
+def _announce(store: SeveralStore, command: c.Announce) -> None:
+    """The first store first: who is in another one, and not there, is gone."""
+    store.one(0, command)
+    store.all_ask({place: [command] for place in range(1, store.ids.stores)})
+
+
+# ---- puts -----------------------------------------------------------------------------------------------------------
+
+
+def _put(store: SeveralStore, put: c.Put) -> list[int]:
+    """A put whose keys, or whose key and nonce, are for different stores to decide."""
+    ids, nonce = store.ids, put.nonce
+    if nonce is not None:
+        home = ids.of_nonce(nonce)
+        known = store.stores[home].nonce(nonce)
+        if known is not None:
+            return outer_ids(ids, home, known)
+    found = _put_parts(store, put, _by_store(store, put))
+    if nonce is not None:
+        store.stores[home].nonce(nonce, noted(found))
+    return found
+
+
+def _by_store(store: SeveralStore, put: c.Put) -> dict[int, list[int]]:
+    """Return the places of a put's jobs by store; those without a key go with the first that has one."""
+    ids = store.ids
+    of = [None if job.key is None else ids.of_key(job.topic, job.key) for job in put.jobs]
+    first = next(place for place in of if place is not None)
+    places: dict[int, list[int]] = {}
+    for number, place in enumerate(of):
+        places.setdefault(first if place is None else place, []).append(number)
+    return places
+
+
+def _put_parts(store: SeveralStore, put: c.Put, by_store: dict[int, list[int]]) -> list[int]:
+    """Put the jobs of each store there. If there are several, each is asked first whether it would take them."""
+    nonce = None if put.nonce is None else blake2b(put.nonce.encode()).hexdigest()  # of a part of it
+    puts = {
+        place: inner_put(store.ids, c.Put(tuple(put.jobs[number] for number in numbers), nonce), place)
+        for place, numbers in by_store.items()
+    }
+    if len(puts) > 1:
+        looks = {place: [c.Put((*part.jobs, *_NEVER), part.nonce)] for place, part in puts.items()}
+        for place, [refused] in store.all_ask(looks).items():
+            if isinstance(refused, JobExists) and _NAME not in str(refused):
+                raise outer_error(store.ids, place, refused)
+    answers = store.ask({place: [part] for place, part in puts.items()})
+    found: dict[int, Any] = {
+        place: answer if isinstance(answer, StoreError) else answer[0] for place, answer in answers.items()
+    }
+    refused = [(place, outcome) for place, outcome in found.items() if isinstance(outcome, PywheelError)]
+    if refused:
+        if put.nonce is None:  # else it comes again, and the rest of it with it
+            _take_back(store, puts, found)
+        place, error = refused[0]
+        raise outer_error(store.ids, place, error)
+    result = [0] * len(put.jobs)
+    for place, numbers in by_store.items():
+        for number, id in zip(numbers, outer_ids(store.ids, place, found[place]), strict=True):
+            result[number] = id
+    return result
+
+
+_NAME: Final = "pywheel: only looked at"
+_NEVER: Final = (NewJob(_NAME, b"", 0, _NAME),) * 2
+"""With these a put is refused, and says on the way whether it would be without them."""
+
+
+def _take_back(store: SeveralStore, puts: dict[int, c.Put], found: dict[int, Any]) -> None:
+    """Delete the new jobs of a put that was refused in part: in between somebody else took a key."""
+    store.ask(
+        {
+            place: [c.Delete(id) for id, job in zip(outcome, puts[place].jobs, strict=True) if not job.replace]
+            for place, outcome in found.items()
+            if not isinstance(outcome, PywheelError)
+        }
+    )
+
+
+STEPS: Final[dict[type, Callable[[SeveralStore, Any], Any]]] = {
+    c.Put: _put,
+    c.Reserve: _reserve,
+    c.Purge: _purge,
+    c.Expire: _expire,
+    c.Pause: _pause,
+    c.Announce: _announce,
+}

@@ -1,0 +1,270 @@
+"""Several stores as one. Each step of a queue or worker goes to those that it concerns, at once.
+
+What one store is asked for is one transaction. What several are asked for is one in each: a store that fails has
+changed nothing, and the others have. Who is there, and what is paused, is decided in the first.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import count
+from typing import Any, Final, Protocol, TypeVar
+from zlib import crc32
+
+from ..._errors import PywheelError, StoreError
+from ...clock import Clock
+from ...jobs import commands as c
+from ...jobs.checks import an_id
+from ...jobs.job import Attempt, Counts, Due, Job, Topic
+from ..checks import clamped, sound
+from ..contract import Durability, Filter, Span, Store
+from ..notifier import Member
+from ..verify import Finding
+from .ids import Ids
+from .parts import Answers, Part, Round, inner_put, outer_job, parts
+from .steps import STEPS
+from .together import Together
+
+__all__ = ["Inner", "SeveralStore"]
+
+R = TypeVar("R")
+_TURN: Final = 64  # jobs put into one store before the next has its turn: threads share its commits meanwhile
+_WEAKEST: Final[tuple[Durability, ...]] = ("memory", "everysec", "fsync")
+
+
+class Inner(Protocol):
+    """What one of the stores must do beside the contract."""
+
+    def nonce(self, nonce: str, ids: Sequence[int] | None = None) -> list[int] | None:
+        """Return the ids of the put that had a nonce, or None; then note these, if they are given."""
+
+
+class SeveralStore(Store):
+    """One store of several of a kind, which nobody else uses.
+
+    A key is decided in one store, and so is a nonce. Puts without either go to one store after the other.
+    """
+
+    def __init__(self, stores: Sequence[Any]) -> None:
+        self.stores = stores
+        self.ids = Ids(len(stores))
+        self.durability = min((store.durability for store in stores), key=_WEAKEST.index)
+        self._together = Together()
+        self._turns = count()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin to put in this process. Others begin with other stores."""
+        self._here = crc32(f"{socket.gethostname()} {os.getpid()}".encode()) % len(self.stores)
+        self._left = _TURN
+
+    @property
+    def clock(self) -> Clock:  # type: ignore[override]
+        """The first store's clock. Each judges by its own what is due."""
+        clock: Clock = self.stores[0].clock
+        return clock
+
+    # ---- asking -----------------------------------------------------------------------------------------------------
+
+    def each(self, call: Callable[[Any], R]) -> list[R]:
+        """Return what each store answers, in order. Raises the first one's error, once all have ended."""
+        return self._all([partial(call, store) for store in self.stores])
+
+    def _all(self, calls: Sequence[Callable[[], R]]) -> list[R]:
+        found: list[R] = []
+        for one in self._together(calls):
+            if isinstance(one, StoreError):
+                raise one
+            found.append(one)
+        return found
+
+    def ask(self, batches: Mapping[int, Sequence[c.Command[Any]]]) -> Answers:
+        """Return by store the outcomes of the commands it is to apply, or its error."""
+        answers = self._together([partial(self.stores[store].apply, batch) for store, batch in batches.items()])
+        return dict(zip(batches, answers, strict=True))
+
+    def all_ask(self, batches: Mapping[int, Sequence[c.Command[Any]]]) -> dict[int, list[Any]]:
+        """Return the same. Raises the first error, once all have ended."""
+        calls = [partial(self.stores[store].apply, batch) for store, batch in batches.items()]
+        return dict(zip(batches, self._all(calls), strict=True))
+
+    def one(self, store: int, command: c.Command[R]) -> R:
+        """Return the outcome of a command to one store; raises what is an error."""
+        [outcome] = self.stores[store].apply([command])
+        if isinstance(outcome, PywheelError):
+            raise outcome
+        return outcome  # type: ignore[no-any-return]
+
+    def in_turn(self) -> Iterator[int]:
+        """Yield all stores, each time with another one first."""
+        first = next(self._turns)
+        return ((first + place) % len(self.stores) for place in range(len(self.stores)))
+
+    # ---- writing ----------------------------------------------------------------------------------------------------
+
+    def apply(self, commands: Sequence[c.Command[Any]]) -> list[Any]:
+        """Apply commands in order, those for each store in one transaction; see the contract.
+
+        What a store that is away was asked for has its error as outcome. Raises it if nothing else happened.
+        """
+        outcomes = sound(commands, self._apply)
+        if outcomes and all(isinstance(outcome, StoreError) for outcome in outcomes):
+            raise outcomes[0]
+        return outcomes
+
+    def _apply(self, commands: Sequence[c.Command[Any]]) -> list[Any]:
+        outcomes: list[Any] = []
+        now, here = self.clock.wall(), self._here
+        together = Round(self.ids, now)
+        for command in commands:
+            some = self._put(command, here) if type(command) is c.Put else parts(self.ids, command)
+            if some is not None:
+                together.add(command, some)
+                continue
+            outcomes += together.outcomes(self.ask(together.batches))
+            together = Round(self.ids, now)
+            try:
+                outcomes.append(STEPS[type(command)](self, command))
+            except PywheelError as error:
+                outcomes.append(error)
+        outcomes += together.outcomes(self.ask(together.batches))
+        if self._left <= 0:
+            self._here, self._left = (here + 1) % len(self.stores), _TURN
+        return outcomes
+
+    def _put(self, put: c.Put, here: int) -> list[Part] | None:
+        """Return which store gets a put; None if several have a say."""
+        having = {(job.topic, job.key) for job in put.jobs if job.key is not None}
+        deciding = {self.ids.of_key(*name) for name in having}
+        if put.nonce is not None:
+            deciding.add(self.ids.of_nonce(put.nonce))
+        if len(deciding) > 1:
+            return None
+        if not deciding:
+            self._left -= len(put.jobs)
+        store = deciding.pop() if deciding else here
+        return [(store, inner_put(self.ids, put, store))]
+
+    # ---- looking ----------------------------------------------------------------------------------------------------
+
+    def get(self, ref: c.Ref) -> Job | None:
+        """Return a job, or None: one store is asked."""
+        store, inner = self.ids.of(ref)
+        job = self.stores[store].get(inner)
+        return None if job is None else outer_job(self.ids, store, job)
+
+    def jobs(self, filter: Filter, after: int, limit: int) -> list[Job]:
+        """Return jobs by id. Each store is asked for `limit`, but for a topic's key one."""
+        ids = self.ids
+        if filter.topic is not None and filter.key is not None:
+            asked = [ids.of_key(filter.topic, filter.key)]
+        else:
+            asked = list(range(ids.stores))
+        after = clamped(after)
+        calls = [partial(self.stores[store].jobs, filter, ids.after(store, after), limit) for store in asked]
+        found = [
+            outer_job(ids, store, job) for store, some in zip(asked, self._all(calls), strict=True) for job in some
+        ]
+        return sorted(found)[: max(limit, 0)] if len(asked) > 1 else found
+
+    def counts(self) -> dict[str, Counts]:
+        """Return the counts of each topic: sums."""
+        found: dict[str, Counts] = {}
+        for counts in self.each(lambda store: store.counts()):
+            for topic, numbers in counts.items():
+                found[topic] = Counts(*map(sum, zip(found.get(topic, Counts()), numbers, strict=True)))
+        return dict(sorted(found.items()))
+
+    def topics(self) -> list[Topic]:
+        """Return all topics, by name. One that is paused in some store is paused."""
+        paused: dict[str, bool] = {}
+        for topic in (topic for topics in self.each(lambda store: store.topics()) for topic in topics):
+            paused[topic.name] = paused.get(topic.name, False) or topic.paused
+        return [Topic(*topic) for topic in sorted(paused.items())]
+
+    def history(self, id: int) -> list[Attempt]:
+        """Return what was tried with a job."""
+        id = an_id(id)
+        found: list[Attempt] = self.stores[self.ids.store(id)].history(self.ids.inner(id))
+        return found
+
+    # ---- for workers ------------------------------------------------------------------------------------------------
+
+    def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
+        """Return delayed jobs, span by span, by (due, id). Each store is asked for `limit`."""
+        rank = {span.topic: place for place, span in enumerate(spans)}
+        if len(rank) < len(spans):  # a topic is there twice: its jobs could not be told apart
+            found: list[Due] = []
+            for span in spans:
+                found += self.windows([span], limit - len(found))
+            return found
+        calls = [
+            partial(self.stores[store].windows, self._inner(store, spans), limit) for store in range(len(self.stores))
+        ]
+        merged = [
+            (rank[topic], due, self.ids.outer(store, id), topic)
+            for store, some in enumerate(self._all(calls))
+            for due, id, topic in some
+        ]
+        merged.sort()
+        return [Due(due, id, topic) for _, due, id, topic in merged[: max(limit, 0)]]
+
+    def _inner(self, store: int, spans: Sequence[Span]) -> list[Span]:
+        return [
+            Span(topic, shards, (due, self.ids.after(store, id)), until) for topic, shards, (due, id), until in spans
+        ]
+
+    def first_dues(self, spans: Sequence[Span]) -> list[int | None]:
+        """Return the earliest due time beyond each span."""
+        found = self.each(lambda store: store.first_dues(spans))  # the ids do not count here
+        return [min((due for due in dues if due is not None), default=None) for dues in zip(*found, strict=True)]
+
+    def next_lease(self) -> int | None:
+        """Return when some lease may be over."""
+        return min((lease for store in self.stores if (lease := store.next_lease()) is not None), default=None)
+
+    def workers(self) -> list[Member]:
+        """Return all workers that have announced topics, by name."""
+        found: list[Member] = self.stores[0].workers()
+        return found
+
+    def quiet(self, topic: str, seconds: float) -> bool:
+        """Return once nothing starts any more that was claimed before the pause; False after so long, or if resumed."""
+        quiet: bool = self.stores[0].quiet(topic, seconds)
+        return quiet
+
+    # ---- life -------------------------------------------------------------------------------------------------------
+
+    def about(self) -> dict[str, Any]:
+        """Return what there is to know of the first store's place, and how many stores there are."""
+        return {**self.stores[0].about(), "stores": len(self.stores)}
+
+    def vacuum(self, pages: int) -> int:
+        """Return how many pages were given back."""
+        return sum(store.vacuum(pages) for store in self.stores)
+
+    def verify(self, *, repair: bool = False) -> list[Finding]:
+        """Return what is wrong in any of the stores, one after the other."""
+        found: dict[tuple[str, bool], Finding] = {}
+        for place, store in enumerate(self.stores):
+            for finding in store.verify(repair=repair):
+                ids = [self.ids.outer(place, one) if isinstance(one, int) else one for one in finding.examples]
+                kind = finding.what, finding.repaired
+                known = found.get(kind, finding._replace(number=0, examples=()))
+                examples = (*known.examples, *ids)[: max(len(ids), len(known.examples))]
+                found[kind] = known._replace(number=known.number + finding.number, examples=examples)
+        return list(found.values())
+
+    def close(self) -> None:
+        """Close all stores."""
+        for store in self.stores:
+            store.close()
+        self._together.close()
+
+    def after_fork(self) -> None:
+        """Begin anew in a forked child."""
+        self._together.after_fork()
+        self._begin()
