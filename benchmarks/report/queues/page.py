@@ -113,10 +113,7 @@ def total(turns: Sequence[Turn], key: str) -> float:
 def rounds(results: Results, *, goals: bool) -> str:
     """Return how many turns those had of which there are goals, or the others."""
     counts = {
-        len(turns)
-        for found in results.values()
-        for name, turns in found.items()
-        if (name in CONTENDERS) is goals
+        len(turns) for found in results.values() for name, turns in found.items() if (name in CONTENDERS) is goals
     }
     return "-".join(map(str, sorted(counts)))
 
