@@ -176,8 +176,9 @@ PEERS = [
         _REDIS,
         "An asynchronous handler, concurrency 50, as its pages show; completed jobs are removed; promises instead of"
         " tasks.",
-        "Its worker waits in a call that blocks until the next job is due; Redis looks for such calls ten times a second"
-        " (`hz 10`, unless set): so jobs come up to 0.1 s late. A job whose worker was killed twice fails for good.",
+        "Its worker waits in a call that blocks until the next job is due, and Redis looks for calls whose time is over"
+        " ten times a second (`hz 10`, unless set): so jobs come up to 0.1 s late. A job whose worker was killed twice"
+        " fails for good.",
         _ALL,
         str(_NODE),
         language="node",
