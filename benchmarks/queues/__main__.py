@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,7 +23,7 @@ from benchmarks.host import fsync_p50, processor_ticks
 from benchmarks.queues import languages, servers
 from benchmarks.queues.catalogue import PEERS, Peer
 from benchmarks.queues.measures import MEASURES, Measure
-from benchmarks.report.queues.goals import CONTENDERS
+from benchmarks.report.queues.goals import CONTENDERS, CONTESTED
 from benchmarks.report.queues.page import page
 from benchmarks.report.stores.results import Results, Turn, middle, read, write
 from benchmarks.report.text import number
@@ -51,7 +51,7 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.queues", description="Measure queues, as a page.")
     parser.add_argument("page", nargs="?", type=Path)
-    parser.add_argument("--rounds", type=int, default=3, help="turns of those of which there are goals")
+    parser.add_argument("--rounds", type=int, default=3, help="how often that of which there are goals is measured")
     parser.add_argument("--part", type=int, default=1, metavar="N", help="an N-th of the jobs")
     parser.add_argument("--only", default="", help=f"of {', '.join(peer.name for peer in PEERS)}")
     parser.add_argument("--measures", default="", help=f"of {', '.join(measure.name for measure in MEASURES)}")
@@ -82,13 +82,13 @@ def fast_enough(peer: Peer, measure: Measure, results: Results) -> bool:
     return not measure.floor or (middle(results.get("drain5", {}).get(peer.name, []), "drain") or 0) >= measure.floor
 
 
-def measured(measure: Measure, peers: Iterable[Peer], rounds: int, part: int) -> dict[str, list[Turn]]:
-    """Return what each did, a turn a round; those of which there are no goals have their turn in the first."""
+def measured(measure: Measure, peers: Sequence[Peer], rounds: int, part: int) -> dict[str, list[Turn]]:
+    """Return what each did, a turn a round; that of which there are no goals has its turn in the first."""
     found: dict[str, list[Turn]] = {}
-    for turn_number in range(rounds):
-        for peer in peers:
-            if turn_number and peer.name not in CONTENDERS:
-                continue
+    contenders = [one for name in CONTENDERS for one in peers if one.name == name and measure.name in CONTESTED]
+    others = [peer for peer in peers if peer not in contenders]
+    for among in [contenders + others, *[contenders] * (rounds - 1)]:
+        for peer in among:
             try:
                 turn = one_turn(measure, peer, part)
             except (RuntimeError, OSError, subprocess.SubprocessError) as error:  # the others have their turns

@@ -82,7 +82,7 @@ def test_the_page_says_which_goals_were_missed():
 
 def test_goals_are_of_what_is_measured():
     assert {goal.measure for goal in GOALS} <= {measure.name for measure in MEASURES}
-    assert {peer.name for peer in PEERS} >= CONTENDERS
+    assert {peer.name for peer in PEERS} >= set(CONTENDERS)
 
 
 def test_without_node_its_queue_is_left_out_by_a_line_that_says_what_to_install(monkeypatch, capsys):

@@ -46,5 +46,7 @@ GOALS = [
     Goal("put 1000 at once", "puts", "many", "pywheel-redis", "bullmq-node", 10),
     Goal("late at p99", "late", "p99", "pywheel-redis", "bullmq-node", 0.1, least=False),
 ]
-CONTENDERS = {name for goal in GOALS for name in (goal.ours, goal.theirs)}
-"""The peers of which there are goals."""
+CONTENDERS = list(dict.fromkeys(name for goal in GOALS for name in (goal.ours, goal.theirs)))
+"""The peers of which there are goals, each after the one that it is compared with."""
+CONTESTED = {goal.measure for goal in GOALS}
+"""The measures of which there are goals."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from benchmarks import host
 from benchmarks.queues.catalogue import Peer
 from benchmarks.queues.measures import MEASURES, PACE
-from benchmarks.report.queues.goals import CONTENDERS, GOALS
+from benchmarks.report.queues.goals import CONTENDERS, CONTESTED, GOALS
 from benchmarks.report.stores.results import Results, Turn, middle
 from benchmarks.report.text import item, number, table
 
@@ -113,7 +113,10 @@ def total(turns: Sequence[Turn], key: str) -> float:
 def rounds(results: Results, *, goals: bool) -> str:
     """Return how many turns those had of which there are goals, or the others."""
     counts = {
-        len(turns) for found in results.values() for name, turns in found.items() if (name in CONTENDERS) is goals
+        len(turns)
+        for measure, found in results.items()
+        for name, turns in found.items()
+        if (name in CONTENDERS and measure in CONTESTED) is goals
     }
     return "-".join(map(str, sorted(counts)))
 
