@@ -64,8 +64,8 @@ crash: $(VENV)/test.group $(VENV)/native
 bench-jobs: $(VENV)/bench.group $(VENV)/native
 	@$(BIN)/python -m benchmarks.jobs docs/jobs-benchmarks.md $(ARGS)
 
-# The queues have many dependencies, and an environment of their own.
-bench-jobs-peers: $(PEERS)/peers.group $(PEERS)/native
+# The queues have many dependencies, and an environment of their own; without npm those for Node.js are left out.
+bench-jobs-peers: $(PEERS)/peers.group $(PEERS)/native $(PEERS)/node.packages
 	@$(PEERS)/bin/python -m benchmarks.queues docs/jobs-peers.md $(ARGS)
 
 # The servers are Debian's packages; a store whose server is not installed is left out.
@@ -145,6 +145,11 @@ clean:
 	@echo "==> installing what $(*F) needs"
 	@$(@D)/bin/python -m pip --disable-pip-version-check install --quiet --group $(*F)
 	@touch $@
+
+%/node.packages: benchmarks/queues/package.json | $$(@D)/pip
+	@command -v npm > /dev/null || { echo "==> npm is missing: apt-get install nodejs npm"; exit 0; }; \
+	echo "==> installing what the queues for Node.js need"; mkdir -p $*/node && cp $< $*/node && \
+	npm install --prefix $*/node --ignore-scripts --no-audit --no-fund --silent && touch $@
 
 $(VENV)/native $(PEERS)/native: INSTALL = --editable .
 $(SANITIZED)/package $(TSAN)/package: INSTALL = .

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 _REDIS = "append-only file, fsync once a second: a crash of the machine loses up to the last second"
+_POSTGRES = "PostgreSQL's defaults (`fsync`, `synchronous_commit`): on the disk before `{}` returns"
 _HERE = "benchmarks.queues.peers."
+_OWN = "benchmarks.queues.client pywheel"
+_NODE = Path(__file__).parent / "peers" / "bullmq_node.cjs"
+_ALL = ("one", "tasks", "many")
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A queue of jobs. Its client is benchmarks.queues.peers.NAME; `worker` is what follows `python -m`;
-    {url} in it stands for the server."""
+    """A queue of jobs. `client`, `worker` and `setup` are what follows `python -m`, or `node`; {name} in the first
+    stands for the peer, {url} in the second for the server. `ways`: how it can be given jobs, of one, tasks, many."""
 
     name: str
     title: str
@@ -21,20 +26,60 @@ class Peer:
     durability: str
     configured: str
     caveats: str
+    ways: tuple[str, ...] = ("one",)
+    client: str = "benchmarks.queues.client {name}"
     setup: str = ""
     environment: str = ""
+    language: str = "python"
 
 
 PEERS = [
     Peer(
         "pywheel",
-        "pywheel",
+        "pywheel on SQLite",
         ("pywheel-timer",),
         "sqlite",
         f"{_HERE}pywheel",
         "SQLite, synchronous=FULL: on the disk before `put` returns",
         "`concurrency=8`.",
         "One host: the workers share a file. Jobs may come twice after a crash.",
+        _ALL,
+    ),
+    Peer(
+        "pywheel-postgres",
+        "pywheel on PostgreSQL",
+        ("pywheel-timer", "psycopg"),
+        "postgresql",
+        f"{_HERE}pywheel",
+        _POSTGRES.format("put"),
+        "`concurrency=8`; the same server as procrastinate's.",
+        "Jobs may come twice after a crash.",
+        _ALL,
+        _OWN,
+    ),
+    Peer(
+        "pywheel-mariadb",
+        "pywheel on MariaDB",
+        ("pywheel-timer", "PyMySQL"),
+        "mariadb",
+        f"{_HERE}pywheel",
+        "MariaDB's defaults (`innodb_flush_log_at_trx_commit=1`): on the disk before `put` returns",
+        "`concurrency=8`; the server without a binary log.",
+        "Jobs may come twice after a crash.",
+        _ALL,
+        _OWN,
+    ),
+    Peer(
+        "pywheel-redis",
+        "pywheel on Redis",
+        ("pywheel-timer", "redis", "hiredis"),
+        "redis",
+        f"{_HERE}pywheel",
+        _REDIS,
+        "`concurrency=8`; the same server as the others' on Redis.",
+        "Jobs may come twice after a crash.",
+        _ALL,
+        _OWN,
     ),
     Peer(
         "huey",
@@ -90,10 +135,12 @@ PEERS = [
         ("procrastinate", "psycopg"),
         "postgresql",
         f"procrastinate --log-level warning --app {_HERE}procrastinate.app worker -c 8 -p 0.1",
-        "PostgreSQL's defaults (`fsync`, `synchronous_commit`): on the disk before `defer` returns",
+        _POSTGRES.format("defer"),
         "A coroutine handler, concurrency 8; polls every 0.1 s (5 s unless set), as a job that falls due wakes nobody;"
         " autovacuum looks every second, as a table just made has no statistics yet.",
-        "Jobs of a killed worker stay in state `doing` until a task of your own retries them.",
+        "Jobs of a killed worker stay in state `doing` until a task of your own retries them. The jobs of a batch"
+        " have one moment.",
+        _ALL,
         setup=f"procrastinate --app {_HERE}procrastinate.app schema --apply",
     ),
     Peer(
@@ -118,5 +165,22 @@ PEERS = [
         "A coroutine handler, concurrency 8; completed jobs are removed.",
         "Its worker waits whole seconds, rounded up, for the next job to fall due (its Node.js twin waits to the"
         " millisecond). A job whose worker was killed twice fails for good.",
+        _ALL,
+    ),
+    Peer(
+        "bullmq-node",
+        "BullMQ for Node.js, Redis",
+        ("bullmq", "ioredis"),
+        "redis",
+        f"{_NODE} work 50",
+        _REDIS,
+        "An asynchronous handler, concurrency 50, as its pages show; completed jobs are removed; promises instead of"
+        " tasks.",
+        "Its worker waits in a call that blocks until the next job is due, and Redis looks for calls whose time is over"
+        " ten times a second (`hz 10`, unless set): so jobs come up to 0.1 s late. A job whose worker was killed twice"
+        " fails for good.",
+        _ALL,
+        str(_NODE),
+        language="node",
     ),
 ]

@@ -115,13 +115,43 @@ def postgresql(folder: Path) -> Iterator[Running]:
         yield f"postgresql://bench@{HOST}:{port}/postgres", server
 
 
+@contextmanager
+def mariadb(folder: Path) -> Iterator[Running]:
+    """Run MariaDB, which has a database `test`."""
+    user = "mysql" if os.geteuid() == 0 else None
+    data, port = folder / "data", free_port()
+    data.mkdir(mode=0o700)
+    if user:
+        folder.chmod(0o711)
+        shutil.chown(data, user)
+    install = find("mariadb-install-db", "mariadb-server")
+    made = [install, "--no-defaults", "--auth-root-authentication-method=normal", f"--datadir={data}"]
+    subprocess.run(made, user=user, cwd=data, check=True, capture_output=True)
+    command = [
+        find("mariadbd", "mariadb-server"),
+        "--no-defaults",
+        "--skip-log-bin",
+        f"--datadir={data}",
+        f"--bind-address={HOST}",
+        f"--port={port}",
+        f"--socket={data}/m.sock",
+        f"--pid-file={data}/m.pid",
+    ]
+    with Program(command, folder / "mariadb.log", user=user, folder=data) as server:
+        wait_for(port, server)
+        yield f"mysql://root@{HOST}:{port}/test", server
+
+
 PROGRAMS = {
     "redis": ("redis-server", "redis-server", "--version"),
     "beanstalkd": ("beanstalkd", "beanstalkd", "-v"),
     "postgresql": ("postgres", "postgresql", "--version"),
+    "mariadb": ("mariadbd", "mariadb-server", "--version"),
 }
+
+RUN = {"sqlite": sqlite, "redis": redis, "beanstalkd": beanstalkd, "postgresql": postgresql, "mariadb": mariadb}
 
 
 def run(server: str, folder: Path) -> AbstractContextManager[Running]:
     """Run a server by its name."""
-    return {"sqlite": sqlite, "redis": redis, "beanstalkd": beanstalkd, "postgresql": postgresql}[server](folder)
+    return RUN[server](folder)

@@ -20,12 +20,21 @@ def queue() -> Queue:
     return Queue("t", OPTIONS)
 
 
-async def add(body: str, delay: float) -> None:
-    await queue().add("t", {"body": body}, {"delay": round(1000 * delay), "removeOnComplete": True})
+def options(delay: float) -> dict[str, Any]:
+    return {"delay": round(1000 * delay), "removeOnComplete": True}
+
+
+async def aput(body: str, delay: float) -> None:
+    await queue().add("t", {"body": body}, options(delay))
 
 
 def put(body: str, delay: float) -> None:
-    LOOP.run_until_complete(add(body, delay))
+    LOOP.run_until_complete(aput(body, delay))
+
+
+def put_many(jobs: list[tuple[str, float]]) -> None:
+    named = [{"name": "t", "data": {"body": body}, "opts": options(delay)} for body, delay in jobs]
+    LOOP.run_until_complete(queue().addBulk(named))
 
 
 async def handle(job: Any, token: str) -> None:

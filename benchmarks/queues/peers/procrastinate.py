@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import cache
+from typing import Any
 
 from procrastinate import App, PsycopgConnector
 
@@ -22,6 +23,21 @@ def opened() -> App:
     return app.open()
 
 
+opened_async = app.open_async
+
+
+def due(app: App, delay: float) -> Any:
+    return app.configure_task("handle", **({"schedule_in": {"milliseconds": round(1000 * delay)}} if delay else {}))
+
+
 def put(body: str, delay: float) -> None:
-    when = {"schedule_in": {"milliseconds": round(1000 * delay)}} if delay else {}
-    opened().configure_task("handle", **when).defer(body=body)
+    due(opened(), delay).defer(body=body)
+
+
+async def aput(body: str, delay: float) -> None:
+    await due(app, delay).defer_async(body=body)
+
+
+def put_many(jobs: list[tuple[str, float]]) -> None:
+    """A batch has one moment: the first job's."""
+    due(opened(), jobs[0][1]).batch_defer(*({"body": body} for body, _ in jobs))

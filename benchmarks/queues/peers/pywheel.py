@@ -1,4 +1,4 @@
-"""pywheel on SQLite: client, and worker when run."""
+"""pywheel, on any store: client, and worker when run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 from benchmarks.queues.record import record
 from pywheel import JobQueue, Worker
 
-queue = JobQueue(os.environ["JOBS_URL"])
+URL = os.environ["JOBS_URL"]
+queue = JobQueue(URL if "://" in URL else f"sqlite:///{URL}")
 
 
 @queue.handler("t", concurrency=8)
@@ -18,6 +19,14 @@ def handle(job: Any) -> None:
 
 def put(body: str, delay: float) -> None:
     queue.put("t", body.encode(), delay=delay)
+
+
+async def aput(body: str, delay: float) -> None:
+    await queue.aput("t", body.encode(), delay=delay)
+
+
+def put_many(jobs: list[tuple[str, float]]) -> None:
+    queue.put_many([queue.job("t", body.encode(), delay=delay) for body, delay in jobs])
 
 
 if __name__ == "__main__":

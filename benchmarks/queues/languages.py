@@ -1,0 +1,37 @@
+"""What runs the programs of the peers, and which of their packages are installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from importlib import metadata
+from pathlib import Path
+
+from benchmarks.queues.servers import Missing, find
+
+NODE = Path(sys.prefix) / "node" / "node_modules"
+"""Where the Makefile puts the packages for Node.js."""
+
+
+def command(language: str) -> list[str]:
+    """Return what a program's name and arguments are appended to."""
+    return [sys.executable, "-m"] if language == "python" else [find("node", "nodejs npm")]
+
+
+def environment() -> dict[str, str]:
+    """Return the environment in which programs find their packages."""
+    return os.environ | {"NODE_PATH": str(NODE)}
+
+
+def version(language: str, package: str) -> str:
+    """Return the version of a package."""
+    if language == "node":
+        try:
+            return str(json.loads((NODE / package / "package.json").read_text())["version"])
+        except FileNotFoundError as error:
+            raise Missing(f"{package} is missing: make bench-jobs-peers installs it, if npm is there") from error
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError as error:
+        raise Missing(f"{package} is missing: make bench-jobs-peers installs it") from error
