@@ -207,6 +207,8 @@ class World:
         self.workers.remove(worker)
         if hasattr(worker.notifier._presence, "notifiers"):
             worker.notifier._presence.notifiers.pop(worker.notifier.worker, None)  # nobody says goodbye
+        if hasattr(worker.notifier, "after_fork"):
+            worker.notifier.after_fork()  # its connection ends with its process
         self.workers.append(SimulatedWorker(self, TOPICS if self.calm else self.some_topics()))
 
     def stop(self):
