@@ -22,7 +22,7 @@ from ...jobs.job import Attempt, Counts, Due, Job, Topic
 from ..checks import clamped, sound
 from ..contract import Durability, Filter, Span, Store
 from ..notifier import Member
-from ..verify import Finding
+from ..verify import EXAMPLES, Finding
 from .ids import Ids
 from .parts import Answers, Part, Round, inner_put, outer_job, parts
 from .steps import STEPS
@@ -254,7 +254,7 @@ class SeveralStore(Store):
                 ids = [self.ids.outer(place, one) if isinstance(one, int) else one for one in finding.examples]
                 kind = finding.what, finding.repaired
                 known = found.get(kind, finding._replace(number=0, examples=()))
-                examples = (*known.examples, *ids)[: max(len(ids), len(known.examples))]
+                examples = (*known.examples, *ids)[:EXAMPLES]
                 found[kind] = known._replace(number=known.number + finding.number, examples=examples)
         return list(found.values())
 
