@@ -225,7 +225,7 @@ def test_bodies_of_some_mebibytes_come_and_go(redis_server):
 def test_a_store_says_where_it_is(redis_server):
     with open(redis_server.url(prefix="mine")) as store:
         about = store.about()
-    assert about["version"].startswith("7.")
+    assert int(about["version"].partition(".")[0]) >= 7
     assert about["memory_bytes"] > 0
     assert about["prefix"] == "mine"
 

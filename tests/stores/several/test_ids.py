@@ -35,7 +35,7 @@ def test_ids_of_one_store_keep_their_order(ids):
 
 
 def test_what_lies_behind_an_id_lies_behind_it_in_each_store(ids):
-    for id in range(0, 32 * ids.stores * 3, 5):
+    for id in range(0, 32 * ids.stores * 3, 37):
         for store in range(ids.stores):
             after = ids.after(store, id)
             assert [inner > after for inner in MANY] == [ids.outer(store, inner) > id for inner in MANY]
