@@ -47,7 +47,7 @@ def open(url: str, *, clock: Clock | None = None, create: bool = True) -> Store:
     """Open the store at an address.
 
     ``sqlite:///relative.db``, ``sqlite:////absolute/path.db`` and ``memory:``; ``postgresql://user@host/name``,
-    ``mysql://user@host/name`` and ``redis://host/0`` with options after a ``?``; and what others have registered in the
+    ``mysql://user@host/name``, ``redis://host/0`` and ``redis+cluster://host`` with options after a ``?``; and what others have registered in the
     entry-point group ``pywheel.stores``: a callable ``(address, *, clock, create)`` under the scheme's name, which gets
     an `Address`.
 

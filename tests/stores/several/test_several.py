@@ -277,6 +277,13 @@ class TestOneIsAway:
             store.counts()
         assert store.get(ids[0]).state is State.DONE
 
+    def test_puts_go_to_the_next_one(self, store):
+        here = store.ids.store(put(store, JOB)[0])
+        store.stores[here].away = True
+        with pytest.raises(StoreAway):
+            put(store, JOB)
+        assert {store.ids.store(put(store, JOB)[0]) for _ in range(9)} == {(here + 1) % 4}
+
     def test_a_claim_leaves_what_it_could_not_ask_for(self, store):
         ids = in_each(store)
         store.stores[1].away = True

@@ -140,8 +140,13 @@ class SeveralStore(Store):
     def _put_here(self, puts: Sequence[Any], here: int) -> list[Any]:
         """Apply puts without keys and nonces, in one store."""
         self._left -= sum(len(put.jobs) for put in puts)
-        self._next(here)
-        found = self.stores[here].apply(puts)
+        try:
+            found = self.stores[here].apply(puts)
+        except StoreError:
+            self._left = 0  # the next ones go elsewhere
+            raise
+        finally:
+            self._next(here)
         all_outer = self.ids.all_outer
         return [ids if isinstance(ids, PywheelError) else all_outer(here, ids) for ids in found]
 
