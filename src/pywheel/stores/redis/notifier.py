@@ -297,8 +297,8 @@ class RedisNotifier(Notifier):
         if self._ear is not None:
             self._ear.close()
         if not self._presence.closed:
-            for store in self._stores:
-                with suppress(StoreError):
+            with suppress(StoreError):  # the first that is away ends it: nobody waits for each
+                for store in self._stores:
                     store.run(LEAVE, [self._name])
             self._presence.stale = True
         self._waker.close()
