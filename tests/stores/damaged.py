@@ -1,8 +1,9 @@
 """A store with jobs in every place, to be damaged on purpose."""
 
 import threading
+from contextlib import suppress
 
-from pywheel import JobQueue
+from pywheel import JobExists, JobQueue
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.commands import Terms
@@ -84,7 +85,8 @@ def beside(url):
         def work(key):
             try:
                 while not over.is_set():
-                    queue.put_many(queue.job("t", n, key=f"{key}{n}", replace=True) for n in range(3))
+                    with suppress(JobExists):  # the other thread may have one of them in hand
+                        queue.put_many(queue.job("t", n, key=f"{key}{n}", replace=True) for n in range(3))
                     for job in queue.reserve("t", 3):
                         assert queue.ack(job)
                     rounds.append(key)

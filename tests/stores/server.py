@@ -87,7 +87,11 @@ class Server(ABC):
 
     def __init__(self, *, fsync=False, tls=False, settings=()):
         """With `tls` it listens on a port of the loopback too, by TLS if it is asked to: `url(tls=True)`, `ca`."""
+<<<<<<< HEAD
         self.path = os.environ.get(self.variable) or find(self.program, self.package)
+=======
+        *self.before, self.path = self.located()
+>>>>>>> cluster
         try:
             import_module(self.driver)
         except ImportError as error:
@@ -118,6 +122,11 @@ class Server(ABC):
         except BaseException:
             self.close()
             raise
+
+    @classmethod
+    def located(cls):
+        """Return its program, behind what is to start it."""
+        return [find(cls.program, cls.package)]
 
     # ---- what each server does in its own way ------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import shlex
 from urllib.parse import quote, urlencode
 
 from tests.stores.server import Missing, Server, find
@@ -141,9 +142,23 @@ class MariaDB(Server):
 
 
 class Redis(Server):
-    """Redis; a store is a prefix. With fsync its appendfsync is always, else no."""
+    """Redis or Valkey; a store is a prefix. With fsync its appendfsync is always, else no.
+
+    It is what PYWHEEL_REDIS_SERVER says, a command, or else redis-server, or else valkey-server.
+    """
 
     program, package, driver = "redis-server", "redis-server", "redis"
+
+    @classmethod
+    def located(cls):
+        if given := shlex.split(os.environ.get("PYWHEEL_REDIS_SERVER", "")):
+            return given
+        try:
+            return super().located()
+        except Missing:
+            with contextlib.suppress(Missing):
+                return [find("valkey-server", "valkey-server")]
+            raise
 
     def initialise(self):
         self.socket = self.folder / "r.sock"
@@ -165,7 +180,11 @@ class Redis(Server):
             files = {"tls-cert-file": self.certificate, "tls-key-file": self.key, "tls-ca-cert-file": self.ca}
             settings |= {"tls-port": self.port, "tls-auth-clients": "no", **files}
         settings |= self.settings
-        return [self.path, *(str(part) for name, value in settings.items() for part in (f"--{name}", value))]
+        return [
+            *self.before,
+            self.path,
+            *(str(part) for name, value in settings.items() for part in (f"--{name}", value)),
+        ]
 
     def connect(self, **options):
         """Return a client of redis-py."""
@@ -248,6 +267,10 @@ def started(kind, *arguments, **options):
 if __name__ == "__main__":  # which packages are to be installed
     for kind in Server.__subclasses__():
         try:
+<<<<<<< HEAD
             os.environ.get(kind.variable) or find(kind.program, kind.package)
+=======
+            kind.located()
+>>>>>>> cluster
         except Missing:
             print(kind.package)

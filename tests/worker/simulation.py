@@ -362,5 +362,7 @@ def play(seed, url, steps):
     world.run(steps)
     world.finish()
     world.check()
+    for worker in world.workers:
+        worker.notifier.close()
     world.store.close()
     return world

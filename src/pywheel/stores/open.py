@@ -47,9 +47,9 @@ def open(url: str, *, clock: Clock | None = None, create: bool = True) -> Store:
     """Open the store at an address.
 
     ``sqlite:///relative.db``, ``sqlite:////absolute/path.db`` and ``memory:``; ``postgresql://user@host/name``,
-    ``mysql://user@host/name`` and ``redis://host/0`` with options after a ``?``; and what others have registered in the
-    entry-point group ``pywheel.stores``: a callable ``(address, *, clock, create)`` under the scheme's name, which gets
-    an `Address`.
+    ``mysql://user@host/name``, ``redis://host/0`` and ``redis+cluster://host`` with options after a ``?``; and what
+    others have registered in the entry-point group ``pywheel.stores``: a callable ``(address, *, clock, create)`` under
+    the scheme's name, which gets an `Address`.
 
     In a path ``%``, ``#`` and ``?`` are written ``%25``, ``%23`` and ``%3F``; a store's `url` has them so, and no
     password. What does not exist is created, unless `create` is False; what is of an older version is upgraded.

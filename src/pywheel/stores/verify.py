@@ -9,6 +9,7 @@ __all__ = [
     "CLAIMS",
     "COUNTS",
     "ENDS",
+    "EXAMPLES",
     "HISTORY",
     "IDS",
     "INDEXES",
@@ -24,7 +25,7 @@ __all__ = [
     "verified",
 ]
 
-_EXAMPLES: Final = 5
+EXAMPLES: Final = 5
 
 
 class Finding(NamedTuple):
@@ -46,7 +47,7 @@ class Fault(NamedTuple):
     def found(self, examples: Collection[int | str], count: int | None = None) -> list[Finding]:
         """Return the finding about these, the first of `count`; [] for none."""
         number = len(examples) if count is None else count
-        return [Finding(self.what, number, tuple(examples)[:_EXAMPLES], self.remedy)] if number else []
+        return [Finding(self.what, number, tuple(examples)[:EXAMPLES], self.remedy)] if number else []
 
 
 def verified(find: Callable[[], list[Finding]], mend: Callable[[], object] | None) -> list[Finding]:

@@ -119,12 +119,15 @@ class TestWrongAddresses:
         url = redis_server.url().replace("redis+unix://", "redis+unix://reader:s3cret@")
         assert "evalsha" in refusal(NotAStore, url)
 
-    def test_the_documented_rights_are_enough(self, redis_server):
+    @pytest.mark.parametrize("stores", [1, 4])
+    def test_the_documented_rights_are_enough(self, redis_server, stores):
         text = (Path(__file__).parents[3] / "docs" / "stores-redis.md").read_text()
         [rights] = re.findall(r"ACL SETUSER shop on >secret (.*?)```", text, re.DOTALL)
         with redis_server.connect() as client:
             client.execute_command("ACL", "SETUSER", "least", "reset", "on", ">s3cret", *rights.split())
-        url = redis_server.url(prefix="pywheel").replace("redis+unix://", "redis+unix://least:s3cret@")
+            for key in client.scan_iter(match="{pywheel*"):
+                client.delete(key)
+        url = redis_server.url(prefix="pywheel", stores=stores).replace("redis+unix://", "redis+unix://least:s3cret@")
         with JobQueue(url) as queue:
             assert queue.store.durability == "memory"  # appendfsync no, and it may ask
             notifier = queue.store.notifier("w")
@@ -225,7 +228,7 @@ def test_bodies_of_some_mebibytes_come_and_go(redis_server):
 def test_a_store_says_where_it_is(redis_server):
     with open(redis_server.url(prefix="mine")) as store:
         about = store.about()
-    assert about["version"].startswith("7.")
+    assert int(about["version"].partition(".")[0]) >= 7
     assert about["memory_bytes"] > 0
     assert about["prefix"] == "mine"
 

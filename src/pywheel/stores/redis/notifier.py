@@ -18,6 +18,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
 from ..._errors import StoreAway, StoreClosed, StoreError
+from ...jobs.commands import Announce
 from ...jobs.job import Due, shard_of
 from ..notifier import Hints, Member, Notifier
 from ..several.ids import Ids
@@ -94,6 +95,7 @@ class RedisNotifier(Notifier):
             if self.worker not in roster.topics:
                 self._told = None
                 return
+            self._sweep(roster)
             masks = roster.masks(self.worker)
             if self._told is not None:
                 horizon, said, version = self._told
@@ -109,13 +111,15 @@ class RedisNotifier(Notifier):
                 store.run(HEAR, arguments)
             version = self._store.run(HEAR, arguments)[1]
             self._told = (far, masks, roster.version)
-            self._sweep(roster)
             if version == roster.version:
                 return
             roster = self._store.roster()
 
     def _sweep(self, roster: Roster) -> None:
-        """Take from the other stores who is gone from the first. Whoever comes is in the first before the others."""
+        """Take from the other stores who is gone from the first. Whoever comes is in the first before the others.
+
+        A store that has lost this worker, as a replica that was behind took over, is told again.
+        """
         if len(self._stores) == 1 or self._swept == roster.version:
             return
         there = [topics_of(store.run(ROSTER)[-1]).keys() for store in self._stores[1:]]
@@ -123,6 +127,8 @@ class RedisNotifier(Notifier):
         for store, workers in zip(self._stores[1:], there, strict=True):
             for worker in workers - roster.topics.keys():
                 store.run(LEAVE, [worker.encode()])
+            if self.worker in roster.topics.keys() - workers:
+                store.apply([Announce(self.worker, tuple(sorted(roster.topics[self.worker])))])
         self._swept = roster.version
 
     def beat(self, behind: int) -> None:
@@ -295,8 +301,8 @@ class RedisNotifier(Notifier):
         if self._ear is not None:
             self._ear.close()
         if not self._presence.closed:
-            for store in self._stores:
-                with suppress(StoreError):
+            with suppress(StoreError):  # the first that is away ends it: nobody waits for each
+                for store in self._stores:
                     store.run(LEAVE, [self._name])
             self._presence.stale = True
         self._waker.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import Final
+from typing import Any, Final
 
 from ..._errors import NotAStore, StoreTooNew
 from ...clock import Clock
@@ -31,7 +31,7 @@ class RedisStores(SeveralStore):
     """Stores with prefixes of their own. How many there are is noted under the prefix that they share."""
 
     def __init__(self, place: Place, *, clock: Clock | None = None, create: bool = True) -> None:
-        self.url, self.address = place.address.shown, place.address
+        self.url, self.address, self._prefix = place.address.shown, place.address, place.prefix
         _note(place, create=create)
         stores: list[RedisStore] = []
         try:
@@ -44,6 +44,10 @@ class RedisStores(SeveralStore):
             raise
         super().__init__(stores)
         _ALL.add(self)
+
+    def about(self) -> dict[str, Any]:
+        """Return what there is to know of the server of the first store, and how many stores there are."""
+        return {**super().about(), "prefix": self._prefix}
 
     def __repr__(self) -> str:
         return f"<RedisStores {self.url}>"

@@ -282,6 +282,8 @@ class RedisStore(Store):
         facts = connection.facts
         self.server.give(connection)
         names = {"version": "redis_version", "memory_bytes": "used_memory", "maxmemory_bytes": "maxmemory"}
+        if "valkey_version" in facts:  # the other one is that of the Redis which it is like
+            names["version"] = "valkey_version"
         said = {name: facts.get(fact) for name, fact in names.items()}
         numbers = {name: int(value) for name, value in said.items() if value and name.endswith("bytes")}
         return {"server": facts.get("server_name", "redis"), **said, **numbers, "prefix": self.server.place.prefix}

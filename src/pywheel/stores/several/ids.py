@@ -6,6 +6,7 @@ for everybody.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 from zlib import crc32
 
@@ -36,6 +37,11 @@ class Ids:
     def outer(self, store: int, inner: int) -> int:
         """Return the id, for everybody, of a store's job."""
         return (inner // _BLOCK * self.stores + store) * _BLOCK + inner % _BLOCK
+
+    def all_outer(self, store: int, inner: Iterable[int]) -> list[int]:
+        """Return the ids, for everybody, of a store's jobs."""
+        stores = self.stores
+        return [(id // _BLOCK * stores + store) * _BLOCK + id % _BLOCK for id in inner]
 
     def after(self, store: int, id: int) -> int:
         """Return the last id in a store that is no larger than an id for everybody."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import socket
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import count
+from itertools import chain, count
 from typing import Any, Final, Protocol, TypeVar
 from zlib import crc32
 
@@ -22,7 +23,7 @@ from ...jobs.job import Attempt, Counts, Due, Job, Topic
 from ..checks import clamped, sound
 from ..contract import Durability, Filter, Span, Store
 from ..notifier import Member
-from ..verify import Finding
+from ..verify import EXAMPLES, Finding
 from .ids import Ids
 from .parts import Answers, Part, Round, inner_put, outer_job, parts
 from .steps import STEPS
@@ -118,6 +119,8 @@ class SeveralStore(Store):
     def _apply(self, commands: Sequence[c.Command[Any]]) -> list[Any]:
         outcomes: list[Any] = []
         now, here = self.clock.wall(), self._here
+        if all(type(command) is c.Put and _is_plain(command) for command in commands):
+            return self._put_here(commands, here)
         together = Round(self.ids, now)
         for command in commands:
             some = self._put(command, here) if type(command) is c.Put else parts(self.ids, command)
@@ -131,9 +134,26 @@ class SeveralStore(Store):
             except PywheelError as error:
                 outcomes.append(error)
         outcomes += together.outcomes(self.ask(together.batches))
+        self._next(here)
+        return outcomes
+
+    def _put_here(self, puts: Sequence[Any], here: int) -> list[Any]:
+        """Apply puts without keys and nonces, in one store."""
+        self._left -= sum(len(put.jobs) for put in puts)
+        try:
+            found = self.stores[here].apply(puts)
+        except StoreError:
+            self._left = 0  # the next ones go elsewhere
+            raise
+        finally:
+            self._next(here)
+        all_outer = self.ids.all_outer
+        return [ids if isinstance(ids, PywheelError) else all_outer(here, ids) for ids in found]
+
+    def _next(self, here: int) -> None:
+        """Put into another store, if enough were put into this one."""
         if self._left <= 0:
             self._here, self._left = (here + 1) % len(self.stores), _TURN
-        return outcomes
 
     def _put(self, put: c.Put, here: int) -> list[Part] | None:
         """Return which store gets a put; None if several have a say."""
@@ -201,16 +221,31 @@ class SeveralStore(Store):
             for span in spans:
                 found += self.windows([span], limit - len(found))
             return found
-        calls = [
-            partial(self.stores[store].windows, self._inner(store, spans), limit) for store in range(len(self.stores))
-        ]
-        merged = [
-            (rank[topic], due, self.ids.outer(store, id), topic)
+        if limit <= 0:
+            return []
+        share = limit // len(self.stores) + _TURN  # they have about as many each; if not, they are asked again
+        merged, all_of_them = self._merged(spans, rank, min(share, limit))
+        if share < limit and len(merged) < limit and not all_of_them:
+            merged, _ = self._merged(spans, rank, limit)
+        return [Due(due, id, topic) for _, due, id, topic in merged[:limit]]
+
+    def _merged(
+        self, spans: Sequence[Span], rank: Mapping[str, int], limit: int
+    ) -> tuple[list[tuple[int, int, int, str]], bool]:
+        """Return the first jobs, in order, of up to `limit` of each store, and whether these are all there are.
+
+        Behind the last that a store said there may be others of it: none is returned.
+        """
+        numbers = range(len(self.stores))
+        calls = [partial(self.stores[store].windows, self._inner(store, spans), limit) for store in numbers]
+        outer = self.ids.outer
+        parts = [
+            [(rank[topic], due, outer(store, id), topic) for due, id, topic in some]
             for store, some in enumerate(self._all(calls))
-            for due, id, topic in some
         ]
-        merged.sort()
-        return [Due(due, id, topic) for _, due, id, topic in merged[: max(limit, 0)]]
+        merged = sorted(chain.from_iterable(parts))
+        lasts = [part[-1] for part in parts if len(part) >= limit]
+        return (merged[: bisect_right(merged, min(lasts))], False) if lasts else (merged, True)
 
     def _inner(self, store: int, spans: Sequence[Span]) -> list[Span]:
         return [
@@ -254,7 +289,7 @@ class SeveralStore(Store):
                 ids = [self.ids.outer(place, one) if isinstance(one, int) else one for one in finding.examples]
                 kind = finding.what, finding.repaired
                 known = found.get(kind, finding._replace(number=0, examples=()))
-                examples = (*known.examples, *ids)[: max(len(ids), len(known.examples))]
+                examples = (*known.examples, *ids)[:EXAMPLES]
                 found[kind] = known._replace(number=known.number + finding.number, examples=examples)
         return list(found.values())
 
@@ -268,3 +303,8 @@ class SeveralStore(Store):
         """Begin anew in a forked child."""
         self._together.after_fork()
         self._begin()
+
+
+def _is_plain(put: c.Put) -> bool:
+    """Whether any store may have it."""
+    return put.nonce is None and all(job[3] is None for job in put.jobs)

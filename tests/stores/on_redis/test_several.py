@@ -1,0 +1,101 @@
+"""Several stores under one prefix: their number is noted, and they move as one."""
+
+from itertools import pairwise
+
+import pytest
+
+from pywheel import JobQueue
+from pywheel._errors import NotAStore, StoreTooNew
+from pywheel.client.copier import Copier
+from pywheel.jobs import NewJob
+from pywheel.jobs.commands import Announce, Put
+from pywheel.stores import open
+from tests.stores.test_vectors import VECTORS, replay
+
+JOB = NewJob("t", b"", 0)
+
+
+def with_stores(url, number):
+    return f"{url.partition('&stores')[0]}&stores={number}"
+
+
+def refused(url, kind=NotAStore, **options):
+    with pytest.raises(kind) as caught:
+        open(url, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+class TestTheNumber:
+    @pytest.mark.parametrize(("there", "asked"), [(4, 3), (4, 1), (1, 4)])
+    def test_another_number_than_that_noted_is_refused(self, redis_server, there, asked):
+        url = redis_server.url(stores=there)
+        open(url).close()
+        assert f"?stores={there}" in refused(with_stores(url, asked))
+        open(url).close()
+
+    def test_it_is_noted_before_there_is_a_store(self, redis_server):
+        url = redis_server.url(stores=4)
+        assert "put a job first" in refused(url, create=False)
+        open(url).close()
+        open(url, create=False).close()
+
+    def test_other_data_and_newer_stores_are_left_alone(self, redis_server):
+        with redis_server.connect() as client:
+            client.set("{other}:store", "mine")
+            client.set("{newer}:store", "pywheel 2 in 4")
+        assert "prefix" in refused(redis_server.url(prefix="other", stores=2))
+        assert "upgrade" in refused(redis_server.url(prefix="newer", stores=4), StoreTooNew)
+
+    @pytest.mark.parametrize("number", ["0", "33", "-1", "x", ""])
+    def test_a_number_that_is_none_is_refused(self, redis_server, number):
+        assert "from 1 to 32" in refused(redis_server.url(stores=number))
+
+    def test_a_store_says_how_many_it_is(self, redis_server):
+        with open(redis_server.url(prefix="mine", stores=4)) as store:
+            about = store.about()
+        assert (about["stores"], about["prefix"]) == (4, "mine")
+
+
+class TestAsOne:
+    @pytest.mark.parametrize("file", VECTORS, ids=lambda file: file.stem)
+    def test_vectors_whose_jobs_are_put_into_one_turn_give_the_expected_results(self, redis_server, file):
+        replay(redis_server.url(stores=4), file, reopen=25)  # whoever opens begins with the same store
+
+    def test_a_copy_goes_there_and_on(self, redis_server, tmp_path):
+        places = [f"sqlite:///{tmp_path}/jobs.db", redis_server.url(stores=4), redis_server.url(stores=3)]
+        with JobQueue(places[0]) as queue:
+            queue.put_many([queue.job("t", n, delay=3600, key=f"k{n}") for n in range(60)])
+            queue.put_many([queue.job("t", n, delay=3600) for n in range(60)])
+        for source, target in pairwise(places):
+            with open(source) as old, open(target) as new:
+                Copier(old, new).switch(60)
+                assert new.verify() == old.verify() == []
+        with JobQueue(places[-1]) as queue:
+            jobs = queue.list("t", limit=200)
+            assert sorted(job.json() for job in jobs) == sorted([*range(60)] * 2)
+            assert {job.key: job.json() for job in jobs if job.key} == {f"k{n}": n for n in range(60)}
+
+    def test_what_the_server_may_have_lost_is_left_out_in_every_store(self, redis_server):
+        url = redis_server.url(stores=4)
+        with open(url) as store, redis_server.connect() as client:
+            for inner in store.stores:
+                client.hset(inner.server.prefix + b":run", "id", "another")
+        with open(url) as store:
+            ids = [inner.apply([Put((JOB,))])[0][0] for inner in store.stores]
+            assert min(ids) > 2**24
+
+    def test_a_store_that_has_lost_a_worker_is_told_of_it_again(self, redis_server):
+        with open(redis_server.url(stores=4)) as store, redis_server.connect() as client:
+            notifier = store.notifier("w")
+            store.apply([Announce(notifier.worker, ("t",))])
+            notifier.publish(2**45)
+            lost = store.stores[2]
+            for name in (b":m", b":h", b":a:t", b":b", b":hmax"):
+                client.delete(lost.server.prefix + name)
+            store.stores[2].presence.renewed()  # as it is when the store is found on another server
+            notifier.beat(0)
+            notifier.hints()
+            [[id]] = lost.apply([Put((JOB,))])
+            assert [due.id for due in notifier.hints().due] == [store.ids.outer(2, id)]
+            notifier.close()

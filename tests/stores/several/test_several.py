@@ -1,0 +1,316 @@
+"""Several stores as one: where jobs go, what comes back in which order, and what happens while one is away."""
+
+from collections import Counter
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+
+from pywheel import JobQueue
+from pywheel._errors import JobExists, StoreAway
+from pywheel.jobs import NewJob, State
+from pywheel.jobs.commands import (
+    Ack,
+    Announce,
+    Cancel,
+    Claim,
+    Delete,
+    Expire,
+    Nack,
+    Pause,
+    Purge,
+    Put,
+    Release,
+    Reserve,
+    Terms,
+)
+from pywheel.jobs.job import Due
+from pywheel.stores import Filter
+from pywheel.stores.contract import Span, intact
+from pywheel.stores.ownership import ALL
+from pywheel.testing import ManualClock
+from tests.jobs.waiting import until, working
+from tests.stores.several.parts import Parts
+
+NOW = 1_700_000_000_000
+JOB = NewJob("t", b"b", NOW)
+TERMS = Terms(1_000, 3, hold=200)
+
+
+@pytest.fixture
+def clock():
+    return ManualClock(wall=NOW)
+
+
+@pytest.fixture
+def store(clock):
+    with Parts(4, clock) as store:
+        yield store
+
+
+def put(store, *jobs, nonce=None):
+    [ids] = intact(store.apply([Put(jobs, nonce)]))
+    if isinstance(ids, Exception):
+        raise ids
+    return ids
+
+
+def in_each(store, due=NOW):
+    """Put a job into each store; return their ids."""
+    ids = []
+    for number, inner in enumerate(store.stores):
+        [[id]] = inner.apply([Put((JOB._replace(due=due),))])
+        ids.append(store.ids.outer(number, id))
+    return ids
+
+
+def keys_of(store, number, some=2):
+    """Return keys that a store decides."""
+    names = (f"k{name}" for name in range(1_000))
+    return [name for name in names if store.ids.of_key("t", name) == number][:some]
+
+
+def keyed(key, **more):
+    return JOB._replace(key=key, **more)
+
+
+def total(store):
+    return sum(sum(counts) for counts in store.counts().values())
+
+
+class TestPuts:
+    def test_jobs_are_spread_some_dozens_at_a_time(self, store):
+        ids = [id for _ in range(512) for id in put(store, JOB)]
+        assert Counter(map(store.ids.store, ids)) == dict.fromkeys(range(4), 128)
+        assert sum(store.ids.store(one) != store.ids.store(other) for one, other in pairwise(ids)) == 7
+
+    def test_what_is_put_together_stays_together(self, store):
+        outcomes = store.apply([Put((JOB,) * 100), *[Put((JOB,))] * 100])
+        assert len({store.ids.store(id) for ids in outcomes for id in ids}) == 1
+
+    def test_a_key_is_decided_in_one_store_whoever_asks(self, store):
+        ids = {key: put(store, keyed(key))[0] for key in "abcdefgh"}
+        assert {store.ids.store(id) for id in ids.values()} == set(range(4))
+        for key, id in ids.items():
+            [refused] = store.apply([Put((keyed(key),))])
+            assert isinstance(refused, JobExists)
+            assert refused.id == id
+            assert f"job {id} has" in str(refused)
+            assert store.get(("t", key)).id == id
+            assert [job.id for job in store.jobs(Filter("t", key=key), 0, 9)] == [id]
+
+    def test_jobs_with_keys_of_several_stores_are_put_all_or_none(self, store):
+        jobs = [keyed(f"k{number}", body=b"%d" % number) for number in range(20)]
+        ids = put(store, *jobs, JOB)
+        assert [store.get(id).key for id in ids] == [*(job.key for job in jobs), None]
+        assert [store.get(id).body for id in ids[:-1]] == [job.body for job in jobs]
+        [refused] = store.apply([Put((*(keyed(f"n{number}") for number in range(20)), keyed("k7")))])
+        assert (type(refused), refused.id) == (JobExists, ids[7])
+        [twice] = store.apply([Put((*(keyed(f"n{number}") for number in range(20)), keyed("n3")))])
+        assert isinstance(twice, JobExists)
+        assert total(store) == 21
+
+    def test_what_was_put_is_taken_back_if_a_key_is_taken_in_between(self, store):
+        [[one], [other]] = keys_of(store, 0, 1), keys_of(store, 1, 1)
+
+        def look(when, commands):
+            store.stores[1].fault = take  # the next call is the put
+
+        def take(when, commands):
+            store.stores[1].fault = None
+            store.stores[1].inner.apply([Put((keyed(other),))])
+
+        store.stores[1].fault = lambda when, commands: when == "after" and look(when, commands)
+        [refused] = store.apply([Put((keyed(one), keyed(other)))])
+        assert isinstance(refused, JobExists)
+        assert store.get(("t", one)) is None
+        assert total(store) == 1
+        assert len(put(store, keyed(one))) == 1
+
+    def test_a_nonce_counts_whatever_store_the_keys_are_in(self, store):
+        jobs = [keyed(f"k{number}") for number in range(8)]
+        for number, nonce in enumerate("abcdefgh"):
+            ids = put(store, jobs[number], nonce=nonce)
+            assert put(store, jobs[number], nonce=nonce) == ids
+            assert put(store, nonce=nonce) == put(store, JOB, JOB, nonce=nonce) == ids
+        many = put(store, *(job._replace(topic="u") for job in jobs), nonce="many")
+        assert put(store, *(job._replace(topic="u") for job in jobs), nonce="many") == many
+        assert put(store, nonce="many") == many
+        assert total(store) == 16
+
+    def test_a_put_with_a_nonce_that_was_cut_off_in_the_middle_is_made_whole(self, store):
+        jobs = [keyed(keys_of(store, number, 1)[0]) for number in range(4)]
+        store.stores[2].fault = fail
+        with pytest.raises(StoreAway):
+            put(store, *jobs, nonce="n")
+        store.stores[2].fault = None
+        ids = put(store, *jobs, nonce="n")
+        assert put(store, *jobs, nonce="n") == ids
+        assert total(store) == 4
+
+    def test_a_parent_hands_its_key_on(self, store):
+        for key in "abcd":
+            put(store, keyed(key))
+        [jobs] = store.apply([Reserve("t", 4, TERMS, "w")])
+        for job in jobs:
+            [child] = put(store, keyed(job.key, parent=(job.id, job.claims)))
+            assert store.get(("t", job.key)).id == child
+
+
+def fail(when, commands):
+    if when == "before" and type(commands[0]) is Put and "only looked at" not in str(commands[0]):
+        raise StoreAway("away on purpose")
+
+
+class TestClaims:
+    def test_a_reserve_takes_the_first_of_all_stores(self, store):
+        ids = [in_each(store, NOW - due)[number] for number, due in enumerate((3, 9, 5, 7))]
+        [jobs] = store.apply([Reserve("t", 3, TERMS, "w")])
+        assert [(job.due, store.ids.store(job.id)) for job in jobs] == [(NOW - 9, place) for place in range(3)]
+        assert ids[1] in [job.id for job in jobs]
+        assert [len(store.apply([Reserve("t", 4, TERMS, "w")])[0]) for _ in range(5)] == [4, 4, 4, 1, 0]
+
+    def test_a_reserve_takes_what_was_lost_in_any_store(self, store, clock):
+        ids = in_each(store)
+        assert len(store.apply([Reserve("t", 9, TERMS, "w")])[0]) == 4
+        clock.advance(timedelta(seconds=1))
+        assert {job.id for job in store.apply([Reserve("t", 9, TERMS, "w")])[0]} == set(ids)
+
+    def test_a_claim_begins_with_the_first_ids_and_holds_the_rest(self, store):
+        ids = [id for _ in range(5) for id in in_each(store)]
+        [claimed] = store.apply([Claim("t", tuple(ids), TERMS, "w", 6)])
+        assert claimed.begun == 6
+        assert {job.id for job in claimed.jobs[:6]} == set(ids[:6])
+        assert [job.id for job in claimed.jobs[6:]] == sorted(ids[6:])
+        assert all(store.get(job.id) == job for job in claimed.jobs)
+
+    def test_a_claim_keeps_to_its_limits_whatever_the_stores(self, store, clock):
+        ids = in_each(store)
+        store.apply([Claim("t", tuple(ids), TERMS, "w", 4)])
+        clock.advance(timedelta(seconds=1))
+        [claimed] = store.apply([Claim("t", tuple(ids), TERMS, "w", 4, suspects=1)])
+        assert len(claimed.jobs) == 1
+        assert sorted(due.id for due in claimed.left) == sorted(set(ids) - {claimed.jobs[0].id})
+        others = [id for _ in range(3) for id in in_each(store)]
+        [claimed] = store.apply([Claim("t", tuple(others), TERMS, "w", 9, bytes=8)])
+        assert len(claimed.jobs) == 8
+        assert {due.id for due in claimed.left} == set(others) - {job.id for job in claimed.jobs}
+
+    def test_a_paused_topic_gives_nothing_anywhere(self, store):
+        ids = in_each(store)
+        assert store.apply([Pause("t", paused=True), Pause("t", paused=True)]) == [True, False]
+        [claimed, reserved] = store.apply([Claim("t", tuple(ids), TERMS, "w", 9), Reserve("t", 9, TERMS, "w")])
+        assert (claimed.jobs, claimed.paused, reserved) == ([], True, [])
+
+    def test_outcomes_come_in_the_order_of_the_commands(self, store):
+        ids = in_each(store)
+        [jobs] = store.apply([Reserve("t", 3, TERMS, "w")])
+        waiting = next(id for id in ids if id not in {job.id for job in jobs})
+        commands = [
+            Ack(jobs[2].id, 1),
+            Cancel(waiting),
+            Nack(jobs[0].id, 1, None),
+            Ack(jobs[2].id, 1),
+            Release(jobs[1].id, 1),
+            Delete(waiting),
+            Delete(waiting),
+        ]
+        assert store.apply(commands) == [True, True, State.DEAD, False, True, True, False]
+
+
+class TestLooking:
+    def test_windows_merge_by_due_time_span_by_span(self, store):
+        first = [in_each(store, NOW + number)[number] for number in range(4)]
+        put(store, JOB._replace(topic="u", due=NOW - 1))
+        spans = [Span(topic, ALL, (-1, 0), NOW + 9) for topic in "tu"]
+        found = store.windows(spans, 100)
+        assert len(found) == 17
+        assert [due.topic for due in found] == ["t"] * 16 + ["u"]
+        assert found[:16] == sorted(found[:16])
+        assert store.windows(spans, 5) == found[:5]
+        assert store.windows([spans[0]._replace(after=found[4][:2])], 3) == found[5:8]
+        assert store.windows([spans[0], spans[0]], 20) == found[:16] + found[:4]
+        assert store.first_dues([Span("t", ALL, (-1, 0), NOW), spans[1]]) == [NOW + 1, None]
+        assert first[0] == found[0].id
+
+    def test_pages_of_a_list_meet(self, store):
+        ids = [id for _ in range(70) for id in in_each(store)]
+        found = []
+        while page := store.jobs(Filter("t"), found[-1] if found else 0, 9):
+            found += [job.id for job in page]
+        assert found == sorted(ids)
+
+    def test_limits_hold_for_all_stores_together(self, store, clock):
+        ids = [id for _ in range(3) for id in in_each(store)]
+        store.apply([Cancel(id) for id in ids])
+        purged = [store.apply([Purge(State.CANCELLED, 0, "t", 5)])[0] for _ in range(4)]
+        assert purged == [5, 5, 2, 0]
+        in_each(store), in_each(store)
+        store.apply([Reserve("t", 9, TERMS, "w")])
+        clock.advance(timedelta(seconds=1))
+        assert [store.apply([Expire(3)])[0].ended for _ in range(4)] == [3, 3, 2, 0]
+
+    def test_faults_of_any_store_are_found_with_ids_for_everybody(self, store):
+        ids = in_each(store)
+        for inner in store.stores[1:3]:
+            inner.inner._due["t"].clear()
+        [finding, *_] = store.verify()
+        assert {*finding.examples} == {*ids[1:3]}
+        assert all(finding.repaired for finding in store.verify(repair=True))
+        assert store.verify() == []
+
+
+class TestOneIsAway:
+    def test_what_the_others_were_asked_for_happens(self, store):
+        ids = in_each(store)
+        [jobs] = store.apply([Reserve("t", 4, TERMS, "w")])
+        store.stores[1].away = True
+        outcomes = store.apply([Ack(job.id, 1) for job in jobs])
+        assert [type(outcome) for outcome in outcomes] == [
+            StoreAway if store.ids.store(job.id) == 1 else bool for job in jobs
+        ]
+        with pytest.raises(StoreAway):
+            intact(outcomes)
+        with pytest.raises(StoreAway):
+            store.apply([Cancel(ids[1])])
+        with pytest.raises(StoreAway):
+            store.counts()
+        assert store.get(ids[0]).state is State.DONE
+
+    def test_puts_go_to_the_next_one(self, store):
+        here = store.ids.store(put(store, JOB)[0])
+        store.stores[here].away = True
+        with pytest.raises(StoreAway):
+            put(store, JOB)
+        assert {store.ids.store(put(store, JOB)[0]) for _ in range(9)} == {(here + 1) % 4}
+
+    def test_a_claim_leaves_what_it_could_not_ask_for(self, store):
+        ids = in_each(store)
+        store.stores[1].away = True
+        [claimed] = store.apply([Claim("t", tuple(ids), TERMS, "w", 9)])
+        assert [job.id for job in claimed.jobs] == [ids[0], ids[2], ids[3]]
+        assert [due.id for due in claimed.left] == [ids[1]]
+        assert claimed.left[0] > Due(NOW, ids[1], "t")
+
+    def test_a_worker_keeps_its_acks_for_it_and_no_job_is_done_twice(self):
+        with JobQueue(Parts(4, None)) as queue:
+            store, done = queue.store, []
+
+            @queue.handler("t", concurrency=32)
+            def handle(job):
+                store.stores[2].away |= not done
+                done.append(job.id)
+
+            ids = [id for _ in range(8) for id in in_each(store)]
+            with working(queue):
+                until(lambda: store.stores[0].counts()["t"].done == 8)  # whatever the one that is away
+                store.stores[2].away = False
+                until(lambda: store.counts()["t"].done == len(ids))
+            assert sorted(done) == sorted(ids)
+
+    def test_who_announces_is_known_in_all_or_told(self, store):
+        notifier = store.notifier("w")
+        store.stores[3].away = True
+        with pytest.raises(StoreAway):
+            intact(store.apply([Announce(notifier.worker, ("t",))]))
+        notifier.close()
