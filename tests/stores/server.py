@@ -87,11 +87,7 @@ class Server(ABC):
 
     def __init__(self, *, fsync=False, tls=False, settings=()):
         """With `tls` it listens on a port of the loopback too, by TLS if it is asked to: `url(tls=True)`, `ca`."""
-<<<<<<< HEAD
-        self.path = os.environ.get(self.variable) or find(self.program, self.package)
-=======
-        *self.before, self.path = self.located()
->>>>>>> cluster
+        self.path = self.located()
         try:
             import_module(self.driver)
         except ImportError as error:
@@ -125,8 +121,8 @@ class Server(ABC):
 
     @classmethod
     def located(cls):
-        """Return its program, behind what is to start it."""
-        return [find(cls.program, cls.package)]
+        """Return the path of its program: what the variable says, or what is installed."""
+        return os.environ.get(cls.variable) or find(cls.program, cls.package)
 
     # ---- what each server does in its own way ------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import shlex
 from urllib.parse import quote, urlencode
 
 from tests.stores.server import Missing, Server, find
@@ -144,20 +143,18 @@ class MariaDB(Server):
 class Redis(Server):
     """Redis or Valkey; a store is a prefix. With fsync its appendfsync is always, else no.
 
-    It is what PYWHEEL_REDIS_SERVER says, a command, or else redis-server, or else valkey-server.
+    It is the program that a variable names, or else redis-server, or else valkey-server.
     """
 
-    program, package, driver = "redis-server", "redis-server", "redis"
+    program, package, driver, variable = "redis-server", "redis-server", "redis", "PYWHEEL_REDIS_SERVER"
 
     @classmethod
     def located(cls):
-        if given := shlex.split(os.environ.get("PYWHEEL_REDIS_SERVER", "")):
-            return given
         try:
             return super().located()
         except Missing:
             with contextlib.suppress(Missing):
-                return [find("valkey-server", "valkey-server")]
+                return find("valkey-server", "valkey-server")
             raise
 
     def initialise(self):
@@ -181,7 +178,6 @@ class Redis(Server):
             settings |= {"tls-port": self.port, "tls-auth-clients": "no", **files}
         settings |= self.settings
         return [
-            *self.before,
             self.path,
             *(str(part) for name, value in settings.items() for part in (f"--{name}", value)),
         ]
@@ -267,10 +263,6 @@ def started(kind, *arguments, **options):
 if __name__ == "__main__":  # which packages are to be installed
     for kind in Server.__subclasses__():
         try:
-<<<<<<< HEAD
-            os.environ.get(kind.variable) or find(kind.program, kind.package)
-=======
             kind.located()
->>>>>>> cluster
         except Missing:
             print(kind.package)
