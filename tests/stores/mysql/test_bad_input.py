@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,20 @@ def test_a_replica_is_told_from_the_primary(server, user):
             run(server, "SET GLOBAL read_only = 0")
         with open(of(url, user)) as store:
             put(store)
+
+
+def test_what_a_dba_has_sessions_begin_with_changes_nothing(server):
+    try:
+        run(server, "SET GLOBAL autocommit = 0", "SET GLOBAL completion_type = 1")
+        with open(server.url()) as store:
+            id = put(store)
+            assert store.get(id).body == b"x"
+            assert run(server, f"SELECT id FROM {database_of(store.url)}.pywheel_job") == ((id,),)
+            with store._use() as connection:
+                assert connection.ready  # in no transaction
+            assert store.writing(time.monotonic() + 5).ready
+    finally:
+        run(server, "SET GLOBAL autocommit = 1", "SET GLOBAL completion_type = 0")
 
 
 def test_too_many_connections_are_busy(server):

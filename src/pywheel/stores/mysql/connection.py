@@ -188,7 +188,7 @@ def connect(until: float, **options: Any) -> Timed:
     connection = Timed(
         **options,
         charset="utf8mb4",
-        autocommit=True,
+        autocommit=None,  # as the server has it, and then as below
         connect_timeout=math.ceil(left),
         read_timeout=math.ceil(left),
         write_timeout=math.ceil(left),
@@ -202,7 +202,8 @@ def connect(until: float, **options: Any) -> Timed:
         results = connection.ask(
             [
                 "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-                f"SET SESSION innodb_lock_wait_timeout = {_LOCKS}, sql_mode = 'STRICT_ALL_TABLES'",
+                f"SET SESSION autocommit = 1, completion_type = 0, innodb_lock_wait_timeout = {_LOCKS}, "
+                "sql_mode = 'STRICT_ALL_TABLES'",
                 # Long lists of ids stay ranges of the primary key, read and locked in its order.
                 "SET SESSION in_predicate_conversion_threshold = 0"
                 if "MariaDB" in version
