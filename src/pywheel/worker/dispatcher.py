@@ -43,6 +43,8 @@ MAX_BYTES: Final = 64 << 20
 _TOLERANCE: Final = 0.05  # seconds by which the wall clock may be off what it should show; less does no harm
 _TOGETHER: Final = 128  # claims in a step beside other topics: one that becomes due meanwhile waits for milliseconds
 _ALONE: Final = 1_000
+_SLOW: Final = 0.35  # seconds of a step after which the next one claims less: what is held must begin in half a second
+_FEWEST: Final = 64  # claims in a step, however slow it is
 _AGAIN: Final = 0.01  # seconds before jobs are claimed again that could not be claimed
 _TEND: Final = 0.1  # seconds between looks whether what is blocked still is
 _SETTLE: Final = 0.01  # seconds that an ack may wait for others while more jobs are handled
@@ -81,7 +83,7 @@ class Dispatcher:
             name: Topic(handler, pool(handler, outside), Window(name, _room(handler)))
             for name, handler in handlers.items()
         }
-        self._most = _ALONE if len(handlers) == 1 else _TOGETHER
+        self._most = self._full = _ALONE if len(handlers) == 1 else _TOGETHER
         self._windows = Windows(store, notifier, [topic.window for topic in self.topics.values()])
         self._ownership = Ownership(notifier, handlers)
         self._recovery = Recovery(store)
@@ -190,7 +192,7 @@ class Dispatcher:
     def _commit(self, now: int) -> None:
         """Settle, renew, clean and claim."""
         asked = self._clock.time()
-        settling = self._settling.commands(asked, self._most)
+        settling = self._settling.commands(asked, self._full)
         renewals = self._leases.begins(asked) + self._leases.renewals(asked)
         expire = [] if self.draining else self._recovery.commands(now, in_charge=self._ownership.recovers)
         purges = [] if self.draining else self._pruning.commands(now, len(settling))
@@ -211,6 +213,7 @@ class Dispatcher:
                 self._windows.return_ids(self.topics[claim.topic].window, claim.ids)
             raise
         outcomes = iter(found)
+        self._pace(self._clock.time() - asked)
         self._settling.learn(outcomes)
         self._renewed(renewals, outcomes, asked)
         for _ in expire:
@@ -221,6 +224,13 @@ class Dispatcher:
             self._claimed(claim, next(outcomes), asked)
         self._windows.feed()
         intact(found)
+
+    def _pace(self, took: float) -> None:
+        """Claim less at once after a slow step: what is held for too long is lost before it begins, and due again."""
+        if took > _SLOW:
+            self._most = max(self._most // 2, _FEWEST)
+        elif took < _SLOW / 2:
+            self._most = min(2 * self._most, self._full)
 
     # ---- claims -----------------------------------------------------------------------------------------------------
 

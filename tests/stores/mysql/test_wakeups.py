@@ -103,3 +103,31 @@ def test_a_session_that_an_administrator_ends_is_replaced(two):
     ears.hints()
     assert put(other, NewJob("t", b"", 0)) == heard(ears)
     ears.close()
+
+
+def test_a_hint_that_nobody_rang_for_is_found_by_the_next_beat(mariadb_server):
+    """Whoever wrote it died before it could end the wait."""
+    url = mariadb_server.url()
+    with open(url) as one, open(url) as other:
+        ears = listening(one)
+        [id] = put(other, NewJob("t", b"", 2**50))
+        heard(ears)
+        ears.beat(0)
+        other._ask([f"INSERT INTO pywheel_hint (worker, ring, job) VALUES (x'{ears._hash.hex()}', 7, {id})"])
+        ears._beat_at -= 2
+        ears.beat(0)
+        assert heard(ears) == [id]
+        ears.close()
+
+
+def test_a_beat_is_one_statement_on_mariadb_and_two_on_mysql(mariadb_server):
+    with open(mariadb_server.url()) as store:
+        ears = listening(store)
+        ears.beat(0)
+        before = int(store._ask(["SHOW SESSION STATUS LIKE 'Questions'"])[0].rows[0][1])
+        for _ in range(10):
+            ears._beat_at -= 2
+            ears.beat(0)
+        after = int(store._ask(["SHOW SESSION STATUS LIKE 'Questions'"])[0].rows[0][1])
+        assert after - before == 1 + 10 * (2 if mariadb_server.is_mysql else 1)
+        ears.close()

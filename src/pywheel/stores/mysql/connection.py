@@ -85,6 +85,7 @@ class Timed(pymysql.Connection):
     _force_close: Any
     until: float = math.inf
     packet: int = 1 << 20  # bytes that the server takes at once
+    mariadb = False
     _asking = False
 
     def connect(self, sock: socket.socket | None = None) -> None:
@@ -199,6 +200,7 @@ def connect(until: float, **options: Any) -> Timed:
     try:
         version = str(connection.get_server_info())  # type: ignore[no-untyped-call]
         _check_version(version)
+        connection.mariadb = "MariaDB" in version
         results = connection.ask(
             [
                 "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
@@ -206,7 +208,7 @@ def connect(until: float, **options: Any) -> Timed:
                 "sql_mode = 'STRICT_ALL_TABLES'",
                 # Long lists of ids stay ranges of the primary key, read and locked in its order.
                 "SET SESSION in_predicate_conversion_threshold = 0"
-                if "MariaDB" in version
+                if connection.mariadb
                 else "SET SESSION range_optimizer_max_mem_size = 0",
                 "SELECT @@max_allowed_packet",
             ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 __all__ = ["MysqlNotifier"]
 
-_SLEEP: Final = 5.0  # seconds of one wait on the server: a hint without a wake-up is so much late
+_SLEEP: Final = 30.0  # seconds of one wait on the server; a hint without a wake-up is found by a beat
 _SEEN: Final = 100  # rings after which their hints are deleted at once
 _OVERDUE: Final = 1_000  # ms
+_FIELDS: Final = 7  # of a worker's row
 _NO_RING: Final = 0  # a list in a statement has something in it
 _NEAR: Final = 2.0  # seconds for which more is expected after a hint, or before a job is due
 _LOOKS: Final = (0.02, 1.0)  # seconds between looks for hints: while something is near, and at most
@@ -45,6 +46,8 @@ class MysqlNotifier(RelationalNotifier):
         self._seen = [_NO_RING]  # rings whose hints are still there
         self._look = _LOOKS[0]
         self._came = 0.0  # when a hint came last
+        self._told: dict[int, tuple[int, int, str]] = {}  # due time, id and topic of jobs, as read with their hints
+        self._notes = 0  # of this process: what was read before one may be old
 
     def _sql(self, statement: str, /, **values: object) -> str:
         return self._store._sql(statement, now=self._store.now, hash=self._hash, **values)
@@ -89,30 +92,32 @@ class MysqlNotifier(RelationalNotifier):
         return result.matched == 1 and entered
 
     def _beat(self, behind: int) -> bool:
-        """Write the beat, and take in what the answers say of all that a worker asks now and then."""
+        """Write the beat, and take in what the answer says of all that a worker asks now and then."""
         store = self._store
         seen, self._seen = self._seen, [_NO_RING]
-        forget = [self._sql("forget_hint", seen=seen)] if len(seen) > 1 else []
-        texts = [
-            *(
-                ["BEGIN", *forget, self._sql("beat", behind=behind), "COMMIT"]
-                if forget
-                else [self._sql("beat", behind=behind)]
-            ),
-            self._sql("roster", lock=store.lock),
-            self._sql("news", late=_OVERDUE, topics=hashes(self._topics()) if behind == 0 else ()),
-        ]
+        texts = [self._sql("beat", behind=behind)]
+        if len(seen) > 1:
+            texts = ["START TRANSACTION", self._sql("forget_hint", seen=seen), *texts, "COMMIT"]
+        topics = hashes(self._topics()) if behind == 0 else ()
+        texts.append(self._sql("watch", lock=store.lock, late=_OVERDUE, topics=topics, seen=self._seen))
         sent = time.monotonic()
-        results = store._ask(texts)
+        rows = store.ask_last(texts)
         received = time.monotonic()
-        *_, roster, news = results
-        self._presence.take(sorted(roster.rows, key=itemgetter(0)))
-        [(now, lease, overdue)] = news.rows
+        if not rows:
+            return False
+        self._presence.take(sorted((row[:_FIELDS] for row in rows), key=itemgetter(0)))
+        now, lease, overdue, hinted = rows[0][_FIELDS:]
         store._heard(now, sent, received)
         store._lease_read(lease, sent)
         if overdue:  # though this worker keeps up: whoever put it died before it told of it
             self.heard(None)
-        return results[2 if forget else 0].matched == 1
+        if hinted:  # whoever was about to end the wait may have died
+            self._take()
+        mine = next((row for row in rows if row[0] == self.worker), None)
+        if mine is not None and mine[_FIELDS - 1]:  # the lock is free: the session has ended, unseen from here
+            self._deaf()
+            return False
+        return mine is not None
 
     def _leave(self) -> None:
         with suppress(StoreError):
@@ -132,7 +137,16 @@ class MysqlNotifier(RelationalNotifier):
     # ---- hints ------------------------------------------------------------------------------------------------------
 
     def _due_now(self, ids: Sequence[int]) -> Iterable[tuple[int, int, str]]:
-        return self._store._due_now(ids)
+        told, self._told = self._told, {}
+        unread = [id for id in ids if id not in told]
+        read = {job[1]: job for job in self._store._due_now(unread)} if unread else {}
+        jobs = (told.get(id) or read.get(id) for id in ids)
+        return [job for job in jobs if job is not None and job[0] is not None]
+
+    def note(self, dues: Mapping[int, int]) -> None:
+        """Note jobs that are, or were until now, due then."""
+        self._notes += 1
+        super().note(dues)
 
     def _stirred(self) -> int:
         return self._store._stirred()
@@ -147,7 +161,7 @@ class MysqlNotifier(RelationalNotifier):
                 if self._store.notifies:
                     self._wait(ear, seconds)
                 else:
-                    self._poll(ear, seconds)
+                    self._poll(seconds)
         except Interrupted:  # in the middle of something else
             self._waits = False
         except StoreError:
@@ -165,11 +179,13 @@ class MysqlNotifier(RelationalNotifier):
             self._waits = True
         if self._select(seconds, ear.fileno()):
             self._waits = False
+            over: Sequence[Sequence[int]] = ()  # no row: there were hints already
             with suppress(Interrupted), self._store.translated():
-                ear.receive()
-            self._take(ear)
+                over = ear.receive().rows
+            if not over or over[0][0]:
+                self._take()
 
-    def _poll(self, ear: Timed, seconds: float) -> None:
+    def _poll(self, seconds: float) -> None:
         """Look for hints now and then: often while something is near, or came of late."""
         until = time.monotonic() + seconds
         while True:
@@ -179,22 +195,25 @@ class MysqlNotifier(RelationalNotifier):
             woken, _, _ = select.select([self._ears], [], [], min(self._look, max(until - now, 0)))
             if woken:
                 return
-            ear.until = time.monotonic() + self._store._seconds
-            self._take(ear)
+            self._take()
             if self._rung or time.monotonic() >= until:
                 return
 
-    def _take(self, ear: Timed) -> None:
-        """Take in the hints that are there, of rings that are complete."""
-        *_, found = ear.ask(["SET TRANSACTION ISOLATION LEVEL READ COMMITTED", self._sql("hints", seen=self._seen)])
-        if not found.rows:
+    def _take(self) -> None:
+        """Take in the hints that are there, of rings that are complete, with what is known of their jobs."""
+        store, notes = self._store, self._notes
+        rows = store._read("hints", hash=self._hash, seen=self._seen)
+        if not rows:
             return
         self._came = time.monotonic()
-        self._seen += {ring for ring, _ in found.rows}
-        jobs = {job for _, job in found.rows}
+        self._seen += {row[0] for row in rows}
+        jobs = {row[1] for row in rows}
         if ALL in jobs:
             self.heard(None)
         if min(jobs) < ALL:
             self.heard(())
+        names = store._names([row[2:] for row in rows if row[3] is not None])
+        told = {id: (due, id, names.get(topic, "")) for _, id, due, topic in rows}
+        self._told = told if notes == self._notes else {}
         if max(jobs) > ALL:
             self.heard(job for job in jobs if job > ALL)

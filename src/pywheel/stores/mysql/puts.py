@@ -34,7 +34,7 @@ def names_of(rows: Iterable[Row], numbers: Mapping[str, int]) -> set[tuple[int, 
 def put_trip(trip: Trip, rows: Sequence[Row], numbers: Mapping[str, int], now: int | None) -> Trip:
     """Return the trip that stores jobs of known topics. Its AlreadyThere says that a key is taken.
 
-    It begins no transaction: the connection that writes is in one always. It ends with how far workers look.
+    It begins no transaction: the connection that writes is in one always.
     """
     moment = NOW if now is None else Raw(str(now))
     if now is None and len(rows) > 1:
@@ -52,7 +52,6 @@ def put_trip(trip: Trip, rows: Sequence[Row], numbers: Mapping[str, int], now: i
         ],
     )
     trip.many("put_count", sorted(Counter(numbers[job.topic] for _, job in rows).items()))
-    trip.add("horizon", "horizon")
     trip.say("", "COMMIT")
     return trip
 

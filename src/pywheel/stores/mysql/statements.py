@@ -26,7 +26,9 @@ _PARTS: Final = {
     "sum(state = 1) AS cancelled FROM (SELECT topic, NULL AS state FROM {p}due "
     "UNION ALL SELECT topic, NULL FROM {p}run UNION ALL SELECT topic, state FROM {p}finished) p GROUP BY topic",
     "{ids}": "(SELECT id FROM JSON_TABLE('[%(ids)s]', '$[*]' COLUMNS (id bigint PATH '$')) v) w",
-    "{hashes}": "(SELECT unhex(digits) AS hash FROM JSON_TABLE('[%(hashes)s]', '$[*]' COLUMNS (digits char(32) PATH '$')) v) w",
+    "{hashes}": "(SELECT unhex(x) AS hash FROM JSON_TABLE('[%(hashes)s]', '$[*]' COLUMNS (x char(32) PATH '$')) v) w",
+    "{seen}": "w.name, w.topics, w.beat, w.horizon, w.behind, w.stopped, "
+    "IF(w.server = {server}, is_used_lock(concat(%(lock)s, hex(w.hash))) IS NULL, 0)",
     "{mine}": "(%(shards)s >> (id & 31)) & 1 = 1",
     "{now}": "%(now)s",
     "{server}": "concat_ws(':', @@hostname, @@port, @@server_id)",
@@ -98,7 +100,7 @@ def hashes(names: Iterable[str]) -> list[bytes]:
 
 def in_json(hashes: Iterable[bytes]) -> Raw:
     """Return hashes as they stand in a list in JSON."""
-    return Raw(",".join(f'"{hash.hex()}"' for hash in hashes))
+    return Raw(",".join(f'"{each.hex()}"' for each in hashes))
 
 
 class Statements:

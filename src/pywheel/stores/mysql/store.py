@@ -82,6 +82,7 @@ class MysqlStore(MysqlQueries):
         super().__init__(address.shown, clock, self._limit)
         with self._use() as connection:
             migrate.upgrade(connection, self._prefix, self.shown, create=create)
+            self._compound = connection.mariadb
             [flushed, place] = connection.ask(["SELECT @@innodb_flush_log_at_trx_commit", "SELECT database()"])
         self.durability = "fsync" if flushed.rows[0][0] == 1 else "everysec"
         self.lock = f"pywheel.{hashed(place.rows[0][0] + '.' + self._prefix).hex()[:16]}."
@@ -156,6 +157,12 @@ class MysqlStore(MysqlQueries):
                     raise
         raise AssertionError
 
+    def ask_last(self, texts: Sequence[str]) -> Sequence[Sequence[Any]]:
+        """Return the rows of the last of several statements. For MariaDB they are one."""
+        if self._compound:
+            texts = [f"BEGIN NOT ATOMIC {';'.join(texts)}; END"]
+        return next((result.rows for result in reversed(self._ask(texts)) if result.rows), ())
+
     def _read(self, name: str, /, **values: Any) -> list[Any]:
         """Return the rows of a statement."""
         [result] = self._ask([self._sql(name, now=self.now, **values)])
@@ -217,11 +224,15 @@ class MysqlStore(MysqlQueries):
                 time.sleep(0.1)
 
     def _put_direct(
-        self, jobs: Sequence[NewJob], ids: Sequence[int], near: int, until: float
-    ) -> tuple[Collection[int] | None, Sequence[Sequence[Any]]]:
+        self,
+        jobs: Sequence[NewJob],
+        ids: Sequence[int],
+        near: int,  # noqa: ARG002  (a look at the workers would double what a put takes)
+        until: float,
+    ) -> tuple[Collection[int] | None, None]:
         lost: list[StoreAway] = []
         try:
-            return self._put_rows(first_of_each_key(zip(ids, jobs, strict=True)), ids, near, until, lost)
+            return self._put_rows(first_of_each_key(zip(ids, jobs, strict=True)), ids, until, lost), None
         except StoreError as error:
             if lost:
                 raise Unknown(
@@ -230,9 +241,9 @@ class MysqlStore(MysqlQueries):
             raise
 
     def _put_rows(
-        self, rows: list[Row], ids: Sequence[int], near: int, until: float, lost: list[StoreAway]
-    ) -> tuple[Collection[int] | None, Sequence[Sequence[Any]]]:
-        """Store jobs. What is in `lost` are tries of which it is not known how they ended."""
+        self, rows: list[Row], ids: Sequence[int], until: float, lost: list[StoreAway]
+    ) -> Collection[int] | None:
+        """Store jobs; return which, None for all. `lost` gets the tries of which it is not known how they ended."""
         again = False
         while rows:
             connection: Timed | None = None
@@ -240,14 +251,13 @@ class MysqlStore(MysqlQueries):
             try:
                 with self.translated():
                     connection = self.writing(until)
-                    [[horizon]] = trip.sorted(connection.ask(trip.texts))["horizon"]
-                seen = () if horizon is None or horizon < near else self._near(near)
-                return (None if len(rows) == len(ids) else [id for id, _ in rows]), seen
+                    connection.ask(trip.texts)
+                return None if len(rows) == len(ids) else [id for id, _ in rows]
             except AlreadyThere:
                 self._roll_back(connection)
                 present = self._present(ids) if lost else ()
                 if present:  # it happened, though its answer was lost
-                    return present, self._near(near)
+                    return present
                 rows = self._without_taken(rows)
             except Conflict:
                 self._roll_back(connection)
@@ -263,7 +273,7 @@ class MysqlStore(MysqlQueries):
             except BaseException:
                 self._roll_back(connection)
                 raise
-        return [], ()
+        return []
 
     def _without_taken(self, rows: list[Row]) -> list[Row]:
         """Return the jobs without those whose keys are taken; none if that was so only for a moment."""
@@ -281,7 +291,7 @@ class MysqlStore(MysqlQueries):
 
     def _near(self, due: int) -> Sequence[Sequence[Any]]:
         with suppress(StoreError):  # what is to be told of is stored
-            return self._read("near", due=due)
+            return self._presence.queries.near(due)
         return ()
 
     def _present(self, ids: Sequence[int]) -> set[int]:

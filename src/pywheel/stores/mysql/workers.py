@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..._errors import StoreError
 from ..relational.presence import WorkerQueries
-from .session import Trip
-from .statements import hashed
+from ..relational.ringer import Hints
+from .statements import hashed, in_parts
 
 if TYPE_CHECKING:
     from .store import MysqlStore
@@ -45,22 +45,27 @@ class Workers(WorkerQueries):
         """Delete the rows of workers that are gone."""
         self._store._clear_away(age)
 
-    def ring(self, hints: dict[str, set[int] | None]) -> None:
+    def near(self, due: int) -> list[Sequence[Any]]:
+        """Return the rows of all workers, if one of them looks as far as this."""
+        return self._store._read("near", due=due)
+
+    def ring(self, hints: Hints) -> None:
         """Write hints to workers, and end their waits."""
         store, sql = self._store, self._store._sql
         ring = 1 + randbits(62)
-        trip = Trip(sql, store.now)
-        trip.say("", "BEGIN")
-        trip.many("hint", sorted((hashed(worker), ring, job) for worker in hints for job in _jobs(hints[worker])))
-        trip.say("", "COMMIT")
-        if store.notifies:
-            trip.add("sleepers", "sleepers")
-        found = trip.sorted(store._ask(trip.texts))
+        parts = in_parts(sorted((hashed(worker), ring, job) for worker in hints for job in _jobs(hints[worker])))
+        texts = [sql("hint", rows=some) for some in parts]
+        if len(texts) > 1:  # who reads some of a ring does not look for the rest
+            texts = ["BEGIN", *texts, "COMMIT"]
+        if not store.notifies:
+            store._ask(texts)
+            return
+        *_, sleepers = store._ask([*texts, sql("sleepers")])
         rung = set(map(hashed, hints))
-        waits = [id for id, info in found.get("sleepers", ()) if _sleeper(info) in rung]
-        for id in waits:  # one that ended meanwhile waits again only after it has read the hints
-            with suppress(StoreError):
-                store._ask([f"KILL QUERY {id:d}"])
+        for id, info in sleepers.rows:  # one that ended meanwhile waits again only after it has read the hints
+            if _sleeper(info) in rung:
+                with suppress(StoreError):
+                    store._ask([f"KILL QUERY {id:d}"])
 
 
 def _jobs(ids: set[int] | None) -> Iterator[int]:

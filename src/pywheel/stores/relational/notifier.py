@@ -104,6 +104,10 @@ class RelationalNotifier(Notifier):
             self._noted = {}
             self._reload = True
 
+    def looks_as_far_as(self, due: int) -> bool:
+        """Whether it wants to be told of a job that is due then."""
+        return due <= self._horizon
+
     def rung(self, *, reload: bool) -> None:
         """Let it look."""
         self._reload |= reload

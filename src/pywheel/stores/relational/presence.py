@@ -22,7 +22,7 @@ from ...jobs.job import shard_of
 from ..notifier import Member
 from ..ownership import owners
 from .part import Told
-from .ringer import Ringer
+from .ringer import Hints, Jobs, Ringer
 
 if TYPE_CHECKING:
     from .notifier import RelationalNotifier
@@ -35,6 +35,7 @@ _HELD: Final = 5.0  # seconds of silence after which a worker cannot begin any m
 _FORGOTTEN: Final = 60_000  # ms of silence after which a worker's row is deleted
 BUSY: Final = 2.0
 """Seconds: whoever claimed a job so long ago is busy."""
+_GATHER: Final = 0.1  # seconds for which jobs of several puts are gathered at most
 _PAUSES: Final = (0.002, 0.05)  # seconds between looks at who is quiet: the first, the longest
 
 
@@ -77,9 +78,13 @@ class WorkerQueries(ABC):
     def forget(self, age: int) -> None:
         """Delete the rows of those that have been silent for so many ms."""
 
+    def near(self, due: int) -> Sequence[Sequence[Any]]:
+        """Return the rows of all workers, if one of them looks as far as this; asked by `Presence.tell_later`."""
+        raise NotImplementedError
+
     @abstractmethod
-    def ring(self, hints: dict[str, set[int] | None]) -> None:
-        """Tell workers of jobs; of None, to read all again; of none, to look who is there."""
+    def ring(self, hints: Hints) -> None:
+        """Tell workers."""
 
 
 class Presence:
@@ -95,7 +100,7 @@ class Presence:
         self.busy_until = 0.0  # by the monotonic clock
         self._roster: list[Seen] = []
         self._dead: set[str] = set()  # of those in the roster, as others were told
-        self._ringer = Ringer(queries.ring)
+        self._ringer = Ringer(queries.ring, self._whom)
 
     # ---- who is there -----------------------------------------------------------------------------------------------
 
@@ -159,16 +164,39 @@ class Presence:
     def _tell_all(self, told: Told) -> None:
         self.stale = True
         what = None if told.stirred else set[int]()
-        hints: dict[str, set[int] | None] = {
+        hints: Hints = {
             seen.worker: what for seen in self.roster() if told.stirred or seen.worker not in told.announced
         }
         self._hint(hints, {})
 
-    def _tell_of_jobs(self, jobs: dict[int, tuple[str, int]], near: Sequence[Sequence[Any]]) -> None:
+    def tell_later(self, jobs: Jobs) -> None:
+        """After a commit that has not asked who looks how far: tell those whom the jobs concern, many at once.
+
+        That may take a quarter of the time until the first is due.
+        """
+        dues = {id: due for id, (_, due) in jobs.items()}
+        first = min(dues.values())
+        for notifier in list(self.local.values()):
+            notifier.note(dues)
+            if notifier.looks_as_far_as(first):
+                notifier.rung(reload=False)
+        self._ringer.later(jobs, min(max(first - self.clock.wall(), 0) / 4_000, _GATHER))
+
+    def _whom(self, jobs: Jobs) -> Hints:
+        """Return whom of other processes jobs concern."""
+        near = self.queries.near(min(due for _, due in jobs.values()))
+        hints = self._hints(jobs, near) if near else {}
+        return {worker: hint for worker, hint in hints.items() if worker not in self.local}
+
+    def _tell_of_jobs(self, jobs: Jobs, near: Sequence[Sequence[Any]]) -> None:
+        self._hint(self._hints(jobs, near), {id: due for id, (_, due) in jobs.items()})
+
+    def _hints(self, jobs: Jobs, near: Sequence[Sequence[Any]]) -> Hints:
+        """Return whom jobs concern, from the rows of workers just read."""
         self.take(near)
         horizons = {seen.worker: seen.horizon for seen in self._roster}
         by_topic: dict[str, tuple[str, ...]] = {}
-        hints: dict[str, set[int] | None] = {}
+        hints: Hints = {}
         for id, (topic, due) in jobs.items():
             table = by_topic.get(topic)
             if table is None:
@@ -177,9 +205,9 @@ class Presence:
                 hint = hints.setdefault(owner, set())
                 if hint is not None:
                     hint.add(id)
-        self._hint(hints, {id: due for id, (_, due) in jobs.items()})
+        return hints
 
-    def _hint(self, hints: dict[str, set[int] | None], dues: dict[int, int]) -> None:
+    def _hint(self, hints: Hints, dues: dict[int, int]) -> None:
         """Tell the workers of this process at once, the others by the ringer."""
         for notifier in list(self.local.values()):
             notifier.note(dues)
@@ -256,4 +284,4 @@ class Presence:
             leave(notifier)
         self.local = {}
         self.stale = True
-        self._ringer = Ringer(self.queries.ring)
+        self._ringer = Ringer(self.queries.ring, self._whom)

@@ -85,10 +85,11 @@ class RelationalStore(Store):
     @abstractmethod
     def _put_direct(
         self, jobs: Sequence[NewJob], ids: Sequence[int], near: int, until: float
-    ) -> tuple[Collection[int] | None, Sequence[Sequence[Any]]]:
+    ) -> tuple[Collection[int] | None, Sequence[Sequence[Any]] | None]:
         """Store new jobs of known topics by one statement, but for those whose key is taken.
 
-        Return the ids of those that were stored, or None for all, and the workers if one looks as far as `near`.
+        Return the ids of those that were stored, or None for all, and the workers if one looks as far as `near`; None
+        if that is still to be read.
         """
 
     @abstractmethod
@@ -252,10 +253,13 @@ class RelationalStore(Store):
             if commit is not None and not isinstance(error, Unknown):
                 commit.stored = False
             raise
-        if near:
+        if near or near is None:
             told = Told()
             told.jobs = {id: (job.topic, due) for id, job, due in zip(ids, jobs, dues, strict=True)}
-            self._presence.tell(told, near)
+            if near is None:
+                self._presence.tell_later(told.jobs)
+            else:
+                self._presence.tell(told, near)
         self._count(1)
         if stored is not None and len(stored) < len(ids):
             for place, command in enumerate(commands):

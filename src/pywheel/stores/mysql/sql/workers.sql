@@ -9,14 +9,6 @@ DELETE FROM {p}worker WHERE hash = %(hash)s
 -- name: beat
 UPDATE {p}worker SET beat = {now}, behind = %(behind)s WHERE hash = %(hash)s
 
--- What else a worker asks once a second: the time, when the next lease ends, and whether a job of these topics has been due
--- for so long.
--- name: news
-SELECT {now}, (SELECT min(lease) FROM {p}run), EXISTS (
-    SELECT 1 FROM {p}topic t STRAIGHT_JOIN {p}due d FORCE INDEX (due) ON d.topic = t.id AND d.due <= {now} - %(late)s
-    WHERE t.hash IN (%(topics)s) AND NOT t.paused
-)
-
 -- name: publish
 UPDATE {p}worker SET horizon = %(horizon)s WHERE hash = %(hash)s
 
@@ -30,12 +22,17 @@ SELECT stopped FROM {p}worker WHERE hash = %(hash)s
 SELECT coalesce(max(stirred), 0) FROM {p}topic
 
 -- name: roster
-SELECT name, topics, beat, horizon, behind, stopped,
-    IF(server = {server}, is_used_lock(concat(%(lock)s, hex(hash))) IS NULL, 0)
-FROM {p}worker
+SELECT {seen} FROM {p}worker w
 
--- name: horizon
-SELECT max(horizon) FROM {p}worker WHERE topics IS NOT NULL
+-- All that a worker asks about once a second: who is there; the time, when the next lease ends, whether a job of these topics
+-- has been due for so long, and whether there are hints for it.
+-- name: watch
+SELECT {seen}, n.* FROM (
+    SELECT {now} AS moment, (SELECT min(lease) FROM {p}run) AS lease, EXISTS (
+        SELECT 1 FROM {p}topic t STRAIGHT_JOIN {p}due d FORCE INDEX (due) ON d.topic = t.id AND d.due <= {now} - %(late)s
+        WHERE t.hash IN (%(topics)s) AND NOT t.paused
+    ) AS overdue, EXISTS (SELECT 1 FROM {p}hint WHERE worker = %(hash)s AND ring NOT IN (%(seen)s)) AS hinted
+) n STRAIGHT_JOIN {p}worker w
 
 -- name: near
 SELECT name, topics, beat, horizon, behind, stopped, NULL FROM {p}worker
@@ -57,10 +54,12 @@ SELECT get_lock(concat(%(lock)s, hex(%(hash)s)), 0)
 INSERT INTO {p}hint (worker, ring, job) VALUES %(rows)s
 
 -- name: hints
-SELECT ring, job FROM {p}hint WHERE worker = %(hash)s AND ring NOT IN (%(seen)s)
+SELECT h.ring, h.job, d.due, d.topic FROM {p}hint h LEFT JOIN {p}job j ON j.id = h.job
+LEFT JOIN {p}due d FORCE INDEX (PRIMARY) ON d.topic = j.topic AND d.id = j.id
+WHERE h.worker = %(hash)s AND h.ring NOT IN (%(seen)s)
 
 -- name: forget_hint
-DELETE FROM {p}hint WHERE worker = %(hash)s AND ring IN (%(seen)s)
+DELETE h FROM {p}hint h FORCE INDEX (PRIMARY) WHERE h.worker = %(hash)s AND h.ring IN (%(seen)s)
 
 -- A wait that ends by KILL QUERY. Whoever kills has committed hints before: so it finds this statement waiting, or else it
 -- begins later, and finds the hints.

@@ -1,0 +1,65 @@
+"""A store that is slow is asked for fewer jobs at once: what is held must begin before it is due for others."""
+
+from datetime import timedelta
+
+import pytest
+
+from pywheel import JobQueue, ManualClock
+from pywheel.jobs.commands import Ack, Claim
+from pywheel.testing import FaultyStore
+from tests.worker.simulated_worker import SimulatedWorker
+from tests.worker.test_windows import NOW, Calm
+
+
+class Slow(Calm):
+    """A world whose store takes `seconds` for each step; it notes how much it was asked for."""
+
+    def __init__(self):
+        self.clock = ManualClock(wall=NOW)
+        inner = JobQueue("memory:", clock=self.clock).store
+        self.queue = JobQueue(FaultyStore(inner, self.fault))
+        self.store = self.queue.store
+        self.paused = set()
+        self.late = []
+        self.seconds = 0.0
+        self.claimed, self.acked = [], []
+
+    def fault(self, when, commands):
+        claims = [len(command.ids) for command in commands if isinstance(command, Claim)]
+        if when == "before" and claims:
+            self.claimed += claims
+            self.acked.append(sum(isinstance(command, Ack) for command in commands))
+            self.clock.advance(timedelta(seconds=self.seconds))
+
+
+@pytest.fixture
+def world():
+    world = Slow()
+    world.queue.handler("t", concurrency=1_000)(print)
+    world.queue.put_many([world.queue.job("t") for _ in range(20_000)])
+    yield world
+    world.queue.close()
+
+
+def step(worker, count=20):
+    for _ in range(count):
+        worker.turn()
+
+
+def test_a_slow_store_is_asked_for_fewer_jobs_at_once_until_it_is_quick_again(world):
+    worker = SimulatedWorker(world, ("t",))
+    world.seconds = 0.45
+    step(worker, 1)
+    assert max(world.claimed) > 5 * world.claimed[-1] > 0
+    world.claimed.clear()
+    world.seconds = 0.0
+    step(worker)
+    assert max(world.claimed) > 100
+
+
+def test_what_has_ended_is_acknowledged_all_at_once_however_slow_the_store_is(world):
+    worker = SimulatedWorker(world, ("t",))
+    world.seconds = 0.45
+    step(worker, 1)
+    assert max(acked - claimed for acked, claimed in zip(world.acked, world.claimed, strict=True)) > 0
+    assert all(acked >= claimed for acked, claimed in zip(world.acked[1:], world.claimed, strict=False))
