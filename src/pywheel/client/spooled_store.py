@@ -232,6 +232,10 @@ class SpooledStore(Store):
         """Return what was tried with a job."""
         return self._there().history(id) if id >= 0 else []
 
+    def histories(self, ids: Sequence[int]) -> list[list[Attempt]]:
+        """Return the histories of jobs, none of the spool's."""
+        return self._there().histories(ids)
+
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
         """Return delayed jobs, span by span, by (due, id)."""
         return self._there().windows(spans, limit)

@@ -236,7 +236,11 @@ class RedisStore(Store):
 
     def history(self, id: int) -> list[Attempt]:
         """Return what was tried with a job."""
-        return queries.history(self, id)
+        return self.histories([id])[0]
+
+    def histories(self, ids: Sequence[int]) -> list[list[Attempt]]:
+        """Return the histories of jobs."""
+        return queries.histories(self, ids)
 
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
         """Return delayed jobs, span by span, by (due, id)."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import uniform
 from typing import Any, NamedTuple
 
-from ...jobs.commands import Command, Put
+from ...jobs.commands import Command, Import, Put
 from ..checks import clamped
 from .changes import Changes
 from .part import FINISHED, Part, Told, with_bodies
@@ -36,7 +36,7 @@ def transact(
 ) -> Done:
     """Apply commands in one transaction. `ids` gives so many new ids; `before` hears the outcomes before the commit."""
     wanted = Wanted(commands)
-    new = ids(sum(len(command.jobs) for command in commands if type(command) is Put))
+    new = ids(sum(len(command.jobs) for command in commands if isinstance(command, Put | Import)))
     reading = _Reading(session, wanted, topics)
     part = reading.read(new)
     outcomes = part.run(commands)

@@ -9,7 +9,7 @@ from typing import Any
 from ..._errors import PywheelError
 from ...clock import ManualClock
 from ...jobs import commands as c
-from ...jobs.job import Counts, Due, Job, NewJob, State
+from ...jobs.job import Attempt, Counts, Due, Imported, Job, NewJob, Outcome, State
 from ...stores.contract import Filter, Span
 from ...stores.memory import MemoryStore
 from .base import ALL, NOW, START, StoreTests
@@ -18,6 +18,7 @@ __all__ = ["ModelTests"]
 
 TOPICS = ("a", "b")
 STEPS = 150
+LAST = {State.DONE: Outcome.DONE, State.CANCELLED: Outcome.CANCELLED, State.DEAD: Outcome.FAILED}
 
 
 class Pair:
@@ -60,7 +61,7 @@ class Pair:
         """Compare two outcomes."""
         if isinstance(mine, PywheelError):
             assert type(theirs) is type(mine), (command, mine, theirs)
-        elif isinstance(command, c.Put):
+        elif isinstance(command, c.Put | c.Import):
             self.ids.update(zip(mine, theirs, strict=True))
         elif isinstance(command, c.Reserve):
             self.receipts += [(job.id, job.claims) for job in mine]
@@ -78,6 +79,7 @@ class Pair:
         """Return a random command, as for the model and as for the store."""
         kinds = (
             [self.put] * 4
+            + [self.imports]
             + [self.by_ref] * 3
             + [self.claim, self.reserve] * 2
             + [self.settle] * 4
@@ -106,6 +108,34 @@ class Pair:
             theirs.append(job._replace(parent=(self.theirs(id), claims) if handed else None))
         nonce = random.choice((None, None, f"n{random.randrange(20)}"))
         return c.Put(tuple(mine), nonce), c.Put(tuple(theirs), nonce)
+
+    def imports(self) -> tuple[c.Command[Any], c.Command[Any]]:
+        random = self.random
+        jobs = []
+        for _ in range(random.choice((0, 1, 3))):
+            state = random.choice([State.DELAYED, *LAST])
+            outcomes = random.choices([Outcome.FAILED, Outcome.LOST, Outcome.RELEASED], k=random.randrange(3))
+            outcomes += [LAST[state]] if state in LAST else []
+            times = sorted(self.when() for _ in outcomes)
+            rows = [
+                Attempt(claim, claim, None, when, outcome, "w", "e3" if outcome is Outcome.FAILED else None)
+                for claim, (when, outcome) in enumerate(zip(times, outcomes, strict=True), 1)
+            ]
+            job = Job(
+                1,
+                random.choice(TOPICS),
+                b"i",
+                self.when(),
+                self.when(),
+                state,
+                random.choice((None, "k", "l")),
+                claims=len(rows),
+                attempt=random.randint(0, len(rows)),
+                lost=random.randrange(3 if rows and state is State.DELAYED else 1),
+            )
+            jobs.append(Imported(job, tuple(rows), random.random() < 0.3))
+        command = c.Import(tuple(jobs), random.choice((None, f"n{random.randrange(20)}")))
+        return command, command
 
     def by_ref(self) -> tuple[c.Command[Any], c.Command[Any]]:
         random = self.random
