@@ -17,7 +17,7 @@ from pywheel.jobs import commands as ops
 from pywheel.stores import Filter, open
 from pywheel.testing import FaultyStore
 from tests.jobs.waiting import until, working
-from tests.stores.mysql.emptied import emptied
+from tests.stores.on_mysql.emptied import emptied
 
 FAR = 4_000_000_000_000
 

@@ -8,14 +8,14 @@ import pytest
 
 from pywheel import BadJob, JobExists, JobQueue, Worker
 from tests.stores.django_database import ALIAS, connected, database, forgotten
-from tests.stores.mysql.emptied import emptied
+from tests.stores.on_mysql.emptied import emptied
 
 pytest.importorskip("django")
 
 from django.db import transaction
 
 
-@pytest.fixture(params=["sqlite", *(pytest.param(name, marks=pytest.mark.servers) for name in ("postgres", "mysql"))])
+@pytest.fixture(params=["sqlite", "postgres", "mysql"])
 def url(request, tmp_path):
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/shop.db"

@@ -13,9 +13,7 @@ from pywheel.stores.sqlite.statements import MIGRATIONS
 from tests.jobs.waiting import until, working
 
 
-@pytest.fixture(
-    params=["sqlite", *(pytest.param(x, marks=pytest.mark.servers) for x in ("postgres", "mariadb", "redis"))]
-)
+@pytest.fixture(params=["sqlite", "postgres", "mariadb", "redis"])
 def url(request, tmp_path):
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/jobs.db"
