@@ -22,7 +22,7 @@ def test_a_copy_goes_beside_and_says_how_to_go_on(call, queue, url, other):
     queue.put_many(queue.job("t", n, delay="1h") for n in range(7))
     queue.cancel(queue.put("t"))
     code, out, err = call("copy", url, other)
-    assert (code, out) == (0, "7 carried, 0 brought up to date: 7 there, 0 still to come; 1 finished ones carried\n")
+    assert (code, out) == (0, "7 carried, 0 brought up to date: 7 there, 0 still to come; finished: 1\n")
     assert "--switch goes over to it" in err
     queue.put("t", delay="1h")
     record = json.loads(call("copy", url, other, "--json")[1])

@@ -12,7 +12,7 @@ from pywheel import BadJob, JobQueue, StoreBusy, StoreError
 from pywheel.client import copy_steps
 from pywheel.client.copier import Copier
 from pywheel.client.copy_note import HEADER, TOPIC
-from pywheel.jobs import NewJob, State
+from pywheel.jobs import NewJob, Outcome, State
 from pywheel.jobs import commands as ops
 from pywheel.stores import Filter, open
 from pywheel.testing import FaultyStore
@@ -207,6 +207,24 @@ def test_what_was_tried_is_carried_with_the_jobs(stores):
     assert new.verify() == []
 
 
+def test_what_a_repair_has_left_odd_is_carried_as_it_can_be():
+    with open("memory:") as old, open("memory:") as new:
+        old.url, new.url = "memory:old", "memory:new"
+        ids = put(old, *(NewJob("t", b"%d" % n, 1) for n in range(3)))
+        [jobs] = old.apply([ops.Reserve("t", 3, ops.Terms(60_000, 3), "w")])
+        old.apply([ops.Ack(job.id, job.claims) for job in jobs])
+        entries = [old._jobs[id] for id in ids]
+        entries[0].history[0] = entries[0].history[0]._replace(outcome=Outcome.LOST)
+        entries[1].claims += 3
+        entries[2].history.clear()
+        assert Copier(old, new).carry().finished == 2
+        assert [(job[1], job[6], job[8][0].outcome) for job in finished(new)] == [
+            (b"0", 1, Outcome.DONE),
+            (b"1", 1, Outcome.DONE),
+        ]
+        assert new.verify() == []
+
+
 def test_what_finishes_while_a_copy_goes_over_is_carried_too(stores):
     old, new = stores
     put(old, *some(3))
@@ -303,7 +321,9 @@ def test_a_job_that_is_cancelled_in_the_pause_is_not_delivered(stores):
 
     faulty = [FaultyStore(old, in_source), FaultyStore(new, in_target)]
     expected = [job for job in live(old) if job[1] not in (b"2", b"4")]
-    assert Copier(*faulty).switch(10).jobs == 7
+    done = Copier(*faulty).switch(10)
+    assert (done.jobs, done.finished) == (7, 2)
+    assert {job[1] for job in finished(new)} == {b"2", b"4"}
     assert cancelled == [ids[2], ids[4]]
     assert live(new) == expected
 

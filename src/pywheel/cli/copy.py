@@ -65,7 +65,7 @@ def copy(
 def _carry(copier: Copier, old: JobQueue, new: JobQueue, _: float, *, as_json: bool) -> int:
     done = copier.carry()
     brought = f"{done.new:,} carried, {done.changed:,} brought up to date"
-    text = f"{brought}: {done.total:,} there, {done.waiting:,} still to come; {done.finished:,} finished ones carried"
+    text = f"{brought}: {done.total:,} there, {done.waiting:,} still to come; finished: {done.finished:,}"
     emit(done._asdict(), as_json=as_json, text=text)
     note(f"pywheel: {old.store.url} works on, the topics of {new.store.url} are paused; --switch goes over to it")
     return 0
@@ -74,7 +74,7 @@ def _carry(copier: Copier, old: JobQueue, new: JobQueue, _: float, *, as_json: b
 def _switch(copier: Copier, old: JobQueue, new: JobQueue, seconds: float, *, as_json: bool) -> int:
     done = copier.switch(seconds)
     text = f"{done.jobs + done.late:,} jobs are in {new.store.url}; nothing could start for {done.seconds:.1f} s"
-    text += f"; {done.finished:,} finished ones carried"
+    text += f"; finished: {done.finished:,}"
     emit(done._asdict(), as_json=as_json, text=text)
     note(f"pywheel: start producers and workers with {new.store.url}, and stop those of {old.store.url}.")
     note("pywheel: its topics stay paused; what is put there all the same is carried by the same command.")

@@ -269,7 +269,8 @@ class Copier:
                     mine[job.id] = copies.finished[job.id].id
             cancels = [Cancel(id) for id in mine]
             taken = do(self._source, [*cancels, *self._move(note, mine)])[: len(mine)]
-            self._delete([copy for copy, done in zip(mine.values(), taken, strict=True) if not done])
+            ended = [id for id, done in zip(mine, taken, strict=True) if not done]  # a moment ago
+            self._delete([copies.finished.pop(id).id for id in ended])
             handed += sum(taken)
             self._shown("handing over", handed)
         self._delete([copies.live.pop(id).id for id in left])

@@ -10,6 +10,7 @@ from typing import Any, Final
 from .._errors import JobExists
 from ..jobs.commands import Command, Delete, Import, Reschedule
 from ..jobs.job import Imported, Job, State
+from ..jobs.lifecycle import ENDINGS
 from ..stores.contract import Filter, Store
 from .copy_note import HEADER, TOPIC, Copied, Copies, digest, version
 
@@ -71,6 +72,9 @@ class Steps:
         found = self._apply(steps)
         for place, (job, commands) in enumerate(zip(jobs, steps, strict=True)):
             id = found[place]
+            if isinstance(id, JobExists):  # an older copy of it was deleted all the same
+                self.copies.live.pop(job.id, None)
+                self.copies.finished.pop(job.id, None)
             if id is None or isinstance(id, JobExists):
                 continue
             last = commands[-1]
@@ -157,9 +161,11 @@ class Steps:
         found = []
         for job in jobs:
             past = tuple(row for row in histories.get(job.id, ()) if row.claim <= job.claims and row.ended is not None)
-            if past and not job.state.live:
-                claims = past[-1].claim  # after a repair fewer than it counts
+            if past and not job.state.live:  # what was repaired may count more claims, or have ended in another way
+                endings, claims = ENDINGS[job.state], past[-1].claim
                 job = job._replace(claims=claims, attempt=min(job.attempt, claims))
+                if past[-1].outcome not in endings:
+                    past = (*past[:-1], past[-1]._replace(outcome=endings[0]))
             found.append(Imported(job, past, self._has_passed(job)))
         return found
 

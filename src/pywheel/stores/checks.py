@@ -13,6 +13,7 @@ from .._errors import BadJob, PywheelError
 from ..jobs import commands as c
 from ..jobs.checks import number
 from ..jobs.job import Attempt, Job, Outcome, State
+from ..jobs.lifecycle import ENDINGS
 
 __all__ = ["FURTHEST", "clamped", "in_range", "sound", "storable"]
 
@@ -21,11 +22,6 @@ FURTHEST: Final = 2**62
 _IDS: Final = 2**63
 _NONCE: Final = 200  # characters
 _CLAIMS: Final = 2**31 - 1
-_ENDINGS: Final = {
-    State.DONE: (Outcome.DONE,),
-    State.CANCELLED: (Outcome.CANCELLED,),
-    State.DEAD: (Outcome.FAILED, Outcome.LOST),
-}
 
 
 def sound(commands: Sequence[c.Command[Any]], apply: Callable[[Sequence[c.Command[Any]]], list[Any]]) -> list[Any]:
@@ -175,9 +171,9 @@ def _past(job: Job, history: Sequence[Attempt]) -> None:
         before = attempt.claim
     if job.state is State.DELAYED:
         return
-    if job.state not in _ENDINGS:
+    if job.state not in ENDINGS:
         raise BadJob(f"job {job.id} is {job.state!s:.40}: only delayed and finished jobs are imported")
-    if not history or before != job.claims or history[-1].outcome not in _ENDINGS[job.state]:
+    if not history or before != job.claims or history[-1].outcome not in ENDINGS[job.state]:
         raise BadJob(f"job {job.id} is {job.state}, and its history does not say so")
 
 
