@@ -19,7 +19,7 @@ settings.register_profile("deep", _COMMON, max_examples=3000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "quick"))
 
 
-STORES_ON_SERVERS = {"mariadb", "mysql", "on_redis", "postgres", "redis"}
+STORES_ON_SERVERS = {"mariadb", "mysql", "on_mysql", "on_postgres", "on_redis", "postgres", "redis"}
 NOTHING = SimpleNamespace(params={})
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun in the background by a shell

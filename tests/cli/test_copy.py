@@ -14,18 +14,19 @@ def other(tmp_path):
 
 def test_a_dry_run_says_how_many_and_makes_nothing(call, queue, url, other, tmp_path):
     queue.put_many(queue.job("t", n, delay="1h") for n in range(7))
-    assert call("copy", url, other, "--dry-run") == (0, "7 live jobs would be carried\n", "")
+    assert call("copy", url, other, "--dry-run") == (0, "7 live jobs would be carried, and 0 finished ones\n", "")
     assert not (tmp_path / "other.db").exists()
 
 
 def test_a_copy_goes_beside_and_says_how_to_go_on(call, queue, url, other):
     queue.put_many(queue.job("t", n, delay="1h") for n in range(7))
+    queue.cancel(queue.put("t"))
     code, out, err = call("copy", url, other)
-    assert (code, out) == (0, "7 carried, 0 brought up to date: 7 there, 0 still to come\n")
+    assert (code, out) == (0, "7 carried, 0 brought up to date: 7 there, 0 still to come; finished: 1\n")
     assert "--switch goes over to it" in err
     queue.put("t", delay="1h")
     record = json.loads(call("copy", url, other, "--json")[1])
-    assert record == {"new": 1, "changed": 0, "waiting": 0, "total": 8}
+    assert record == {"new": 1, "changed": 0, "waiting": 0, "total": 8, "finished": 0}
     assert queue.counts()["t"].delayed == 8
 
 
@@ -35,7 +36,7 @@ def test_a_switch_goes_over_and_says_how_long_nothing_could_start(call, queue, u
     assert code == 0
     assert out.startswith(f"7 jobs are in {other}; nothing could start for 0.")
     assert f"stop those of {url}" in err
-    assert [topic.paused for topic in queue.topics()] == [True]
+    assert [topic.paused for topic in queue.topics() if topic.name == "t"] == [True]
     with JobQueue(other) as new:
         assert new.counts()["t"].delayed == 7
         new.put("t", key="k", delay="1h")

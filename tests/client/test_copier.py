@@ -9,15 +9,15 @@ from collections import Counter
 import pytest
 
 from pywheel import BadJob, JobQueue, StoreBusy, StoreError
-from pywheel.client import copier
+from pywheel.client import copy_steps
 from pywheel.client.copier import Copier
 from pywheel.client.copy_note import HEADER, TOPIC
-from pywheel.jobs import NewJob, State
+from pywheel.jobs import NewJob, Outcome, State
 from pywheel.jobs import commands as ops
 from pywheel.stores import Filter, open
 from pywheel.testing import FaultyStore
 from tests.jobs.waiting import until, working
-from tests.stores.mysql.emptied import emptied
+from tests.stores.on_mysql.emptied import emptied
 
 FAR = 4_000_000_000_000
 
@@ -68,6 +68,48 @@ def live(store):
     )
 
 
+def finished(store):
+    """The finished jobs with their histories."""
+    return sorted(
+        (job.topic, job.body, job.created, job.due, job.key or "", job.state, job.claims, job.attempt, history)
+        for job in store.jobs(Filter(), 0, 10**6)
+        if not job.state.live
+        for history in [store.history(job.id)]
+    )
+
+
+def waiting(store):
+    """The jobs that wait, with what was tried."""
+    return sorted(
+        (job.body, job.created, job.claims, job.attempt, job.lost, job.last_error or "", store.history(job.id))
+        for job in store.jobs(Filter(state=State.DELAYED), 0, 10**6)
+        if job.topic != TOPIC
+    )
+
+
+def tried(store, number):
+    """Put jobs that are done, dead, cancelled, or wait for their next attempt."""
+    for body in (b"%d" % n for n in range(number)):
+        for ending in (ops.Ack, ops.Nack, ops.Release, None):
+            [id] = put(store, NewJob("tried", body, 1, f"{ending}" if ending else None))
+            for _ in range(2):
+                [[job]] = store.apply([ops.Reserve("tried", 1, ops.Terms(60_000, 3), "w")])
+                store.apply([ops.Nack(id, job.claims, 0, "first")])
+            if ending is None:
+                store.apply([ops.Reschedule(id, FAR)])
+                continue
+            [[job]] = store.apply([ops.Reserve("tried", 1, ops.Terms(60_000, 3), "w")])
+            store.apply([ops.Nack(id, job.claims, 0, "last") if ending is ops.Nack else ending(id, job.claims)])
+            if ending is ops.Release:
+                store.apply([ops.Cancel(id)])
+
+
+def noted(commands, state):
+    """Whether these note in the target how far it is."""
+    put = commands[0]
+    return isinstance(put, ops.Put) and b'"%b"' % state.encode() in put.jobs[0].body
+
+
 def headers(job):
     return {name: value for name, value in job.headers.items() if name != HEADER}
 
@@ -93,8 +135,8 @@ def test_all_live_jobs_are_carried_as_they_are(stores):
     before = live(old)
     copy = Copier(old, new)
     assert copy.state() == "new"
-    assert copy.carry() == (1_200, 0, 0, 1_200)
-    assert copy.carry() == (0, 0, 0, 1_200)
+    assert copy.carry() == (1_200, 0, 0, 1_200, 0)
+    assert copy.carry() == (0, 0, 0, 1_200, 0)
     assert live(new) == before == live(old)
     assert all(topic.paused for topic in new.topics() if topic.name != TOPIC)
     assert not any(topic.paused for topic in old.topics())
@@ -112,13 +154,13 @@ def test_a_switch_leaves_each_job_in_one_store(stores):
     assert copy.state() == "done"
     assert (live(new), live(old)) == (before, [])
     assert {old.get(id).state for id in ids} == {State.CANCELLED}
-    assert {topic.paused for topic in old.topics()} == {True}
+    assert {topic.paused for topic in old.topics() if topic.name != TOPIC} == {True}
     assert not any(topic.paused for topic in new.topics() if topic.name != TOPIC)
     copies = {job.headers[HEADER].split()[1] for job in new.jobs(Filter(), 0, 100) if job.topic != TOPIC}
     assert copies == set(map(str, ids))
     late = put(old, NewJob("t7", b"late", FAR), NewJob("t1", b"taken", FAR, "k1"))  # by a producer that knows nothing
-    assert copy.switch(10)[2:] == (1, 1)
-    assert copy.switch(10)[2:] == (0, 1)
+    assert copy.switch(10)[2:] == (1, 1, 0)
+    assert copy.switch(10)[2:] == (0, 1, 0)
     assert [job[1] for job in live(new) if job not in before] == [b"late"]
     assert [old.get(id).state for id in late] == [State.CANCELLED, State.DELAYED]
     assert old.verify() == new.verify() == []
@@ -133,7 +175,7 @@ def test_what_changed_meanwhile_is_changed_in_the_copies_too(stores):
     put(old, NewJob("t0", b"replaced", FAR, "k3", replace=True))
     put(old, NewJob("t1", b"successor", FAR, "k1"))
     put(old, NewJob("t9", b"new topic", FAR))
-    assert copy.carry() == (2 - 1, 2, 1, 10)  # the successor's key is still that of a copy
+    assert copy.carry() == (2, 2, 0, 9, 1)
     for body in (b"again", b"replaced"):  # there and back again
         put(old, NewJob("t0", body, FAR, "k3", replace=True))
         copy.carry()
@@ -144,6 +186,68 @@ def test_what_changed_meanwhile_is_changed_in_the_copies_too(stores):
     assert new.verify() == []
 
 
+def test_what_was_tried_is_carried_with_the_jobs(stores):
+    old, new = stores
+    tried(old, 3)
+    put(old, *some(9))
+    history, attempts = finished(old), waiting(old)
+    assert len(history) == 9
+    copy = Copier(old, new)
+    assert copy.carry() == (12, 0, 0, 12, 9)
+    assert copy.carry() == (0, 0, 0, 12, 0)
+    assert (finished(new), waiting(new)) == (history, attempts)
+    dead = next(job for job in new.jobs(Filter(state=State.DEAD), 0, 9))
+    assert (dead.last_error, dead.attempt) == ("last", 3)
+    tried(old, 1)
+    old.apply([ops.Retry(job.id, FAR) for job in old.jobs(Filter(state=State.DEAD, key=None), 0, 1)])
+    history, attempts = finished(old), waiting(old)
+    done = copy.switch(10)
+    assert (done.jobs, done.finished) == (14, 3)
+    assert (finished(new), waiting(new)) == (history, attempts)
+    assert new.verify() == []
+
+
+def test_what_a_repair_has_left_odd_is_carried_as_it_can_be():
+    with open("memory:") as old, open("memory:") as new:
+        old.url, new.url = "memory:old", "memory:new"
+        ids = put(old, *(NewJob("t", b"%d" % n, 1) for n in range(3)))
+        [jobs] = old.apply([ops.Reserve("t", 3, ops.Terms(60_000, 3), "w")])
+        old.apply([ops.Ack(job.id, job.claims) for job in jobs])
+        entries = [old._jobs[id] for id in ids]
+        entries[0].history[0] = entries[0].history[0]._replace(outcome=Outcome.LOST)
+        entries[1].claims += 3
+        entries[2].history.clear()
+        assert Copier(old, new).carry().finished == 2
+        assert [(job[1], job[6], job[8][0].outcome) for job in finished(new)] == [
+            (b"0", 1, Outcome.DONE),
+            (b"1", 1, Outcome.DONE),
+        ]
+        assert new.verify() == []
+
+
+def test_what_finishes_while_a_copy_goes_over_is_carried_too(stores):
+    old, new = stores
+    put(old, *some(3))
+    [id] = put(old, NewJob("t", b"runs", 1))
+    [[job]] = old.apply([ops.Reserve("t", 1, ops.Terms(60_000, 3), "w")])
+
+    def ends(when, commands):  # what is running in the source when it is paused
+        if when == "after" and isinstance(commands[0], ops.Pause):
+            old.apply([ops.Ack(id, job.claims)])
+
+    def killed(when, commands):
+        if when == "after" and noted(commands, "done"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Copier(FaultyStore(old, ends), FaultyStore(new, killed)).switch(10)
+    assert finished(new) == []
+    assert Copier(old, new).switch(10).finished == 1
+    assert Copier(old, new).switch(10).finished == 0
+    assert [(job[1], job[5]) for job in finished(new)] == [(b"runs", State.DONE)]
+    assert len(live(new)) == 3
+
+
 def test_a_key_that_was_handed_on_is_its_successors(stores):
     old, new = stores
     [id] = put(old, NewJob("t", b"first", 1, "k"))
@@ -151,8 +255,9 @@ def test_a_key_that_was_handed_on_is_its_successors(stores):
     put(old, NewJob("t", b"second", FAR, "k", parent=(id, job.claims)))
     old.apply([ops.Nack(id, job.claims, 10**9)])
     assert Copier(old, new).switch(10).refused == 0
-    assert sorted((job[1], job[3]) for job in live(new)) == [(b"first", None), (b"second", "k")]
+    assert sorted((job[1], job[3]) for job in live(new)) == [(b"first", "k"), (b"second", "k")]
     assert new.get(("t", "k")).body == b"second"
+    assert new.verify() == []
 
 
 def test_what_still_runs_is_waited_for_and_then_the_source_works_on(stores):
@@ -211,12 +316,14 @@ def test_a_job_that_is_cancelled_in_the_pause_is_not_delivered(stores):
             assert all(topic.paused for topic in new.topics() if topic.name != TOPIC)
 
     def in_target(when, commands):
-        if when == "after" and b'"switched"' in getattr(commands[0], "jobs", (NewJob("", b"", 0),))[0].body:
+        if when == "after" and noted(commands, "switched"):
             cancel(ids[2])  # what has ended was looked for before
 
     faulty = [FaultyStore(old, in_source), FaultyStore(new, in_target)]
     expected = [job for job in live(old) if job[1] not in (b"2", b"4")]
-    assert Copier(*faulty).switch(10).jobs == 7
+    done = Copier(*faulty).switch(10)
+    assert (done.jobs, done.finished) == (7, 2)
+    assert {job[1] for job in finished(new)} == {b"2", b"4"}
     assert cancelled == [ids[2], ids[4]]
     assert live(new) == expected
 
@@ -229,7 +336,7 @@ def test_a_copy_that_ends_once_it_has_gone_over_is_finished_by_the_next(stores):
     before = live(old)
 
     def interrupted(when, commands):
-        if when == "after" and b'"switched"' in getattr(commands[0], "jobs", (NewJob("", b"", 0),))[0].body:
+        if when == "after" and noted(commands, "switched"):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -261,13 +368,20 @@ def test_a_source_that_goes_away_in_the_pause_is_said_to_be_paused(stores):
 def test_there_and_back_again(stores):
     old, new = stores
     put(old, *some(30))
-    before = live(old)
-    assert Copier(old, new).switch(10).jobs == 30
+    tried(old, 2)
+    before, history = live(old), finished(old)
+    _there_and_back(old, new, before)
+    assert finished(new) == history
+    assert len(finished(old)) == len(history) + len(before)  # each job that went is there as a cancelled one
+
+
+def _there_and_back(old, new, before):
+    assert Copier(old, new).switch(10).jobs == 32
     old.apply([ops.Pause(topic.name, False) for topic in old.topics()])
-    assert Copier(new, old).switch(10).jobs == 30
+    assert Copier(new, old).switch(10).jobs == 32
     new.apply([ops.Pause(topic.name, False) for topic in new.topics()])
     assert (live(old), live(new)) == (before, [])
-    assert Copier(old, new).switch(10).jobs == 30
+    assert Copier(old, new).switch(10).jobs == 32
     assert (live(old), live(new)) == ([], before)
 
 
@@ -277,11 +391,13 @@ def test_killed_after_any_write_and_begun_again_nothing_is_twice_or_missing(urls
         pytest.skip("memory dies with its process")
     with open(urls[0]) as old:
         put(old, *some(1_100))
+        tried(old, 20)
         with open(urls[1]) as new:  # the copy of a copy has other nonces
             Copier(old, new).carry()
             put(old, *(NewJob(job.topic, b"new", job.due, job.key, replace=True) for job in some(9) if job.key))
             Copier(old, new).carry()
-        before = live(old)
+        tried(old, 2)
+        before, history = live(old), finished(old)
     kills = first
     while True:
         arguments = [sys.executable, "-m", "tests.client.copying", *urls, str(kills)]
@@ -293,13 +409,14 @@ def test_killed_after_any_write_and_begun_again_nothing_is_twice_or_missing(urls
     assert kills > 10
     with open(urls[0]) as old, open(urls[1]) as new:
         assert (live(old), live(new)) == ([], before)
+        assert finished(new) == history
         assert old.verify() == new.verify() == []
 
 
 def test_beside_producers_and_workers_every_job_is_done_once(urls, monkeypatch):
     if urls is None:
         pytest.skip("two processes' worth of stores")
-    monkeypatch.setattr(copier, "_PAGE", 50)
+    monkeypatch.setattr(copy_steps, "PAGE", 50)
     done, told, over = Counter(), [], threading.Event()
     with JobQueue(urls[0]) as old, JobQueue(urls[1]) as new:
         old.put_many(old.job("later", n, delay="1h", key=f"l{n}") for n in range(300))
@@ -334,5 +451,6 @@ def test_beside_producers_and_workers_every_job_is_done_once(urls, monkeypatch):
             until(lambda: len(done) == len(told))
         assert done == Counter(told)
         assert new.counts()["later"].delayed == 300
+        assert new.counts()["now"].done == len(told)
         assert live(old.store) == []
         assert old.store.verify() == new.store.verify() == []

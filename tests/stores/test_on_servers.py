@@ -214,7 +214,9 @@ def test_a_worker_finds_a_job_of_which_nobody_told_it(server, store, monkeypatch
             time.sleep(2.5)  # it reads all once more, soon after it began
             silence(other, monkeypatch)
             id = put(other, topic)
-            until(lambda: other.get(id).state is State.DONE, limit=20)  # to ask its own store would tell it of the topic
+            until(
+                lambda: other.get(id).state is State.DONE, limit=20
+            )  # to ask its own store would tell it of the topic
 
 
 def server_url(store):

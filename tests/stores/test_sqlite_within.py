@@ -80,6 +80,29 @@ def test_a_file_that_another_writes_to_is_busy(queue, connection, path):
     assert queue.store.counts() == {}
 
 
+def test_a_transaction_that_has_not_read_yet_waits_for_another_writer(queue, connection, path):
+    connection.execute("BEGIN")  # deferred, as Django's
+    other = sqlite3.connect(path, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    other.execute("CREATE TABLE mine (n)")
+    ends = threading.Timer(0.3, other.commit)
+    ends.start()
+    id = queue.put("order", connection=connection)
+    connection.commit()
+    ends.join()
+    other.close()
+    assert queue.store.get(id).topic == "order"
+
+
+def test_a_transaction_that_has_read_what_others_changed_since_is_to_begin_anew(queue, connection):
+    queue.put("order")
+    connection.execute("BEGIN")
+    connection.execute("SELECT * FROM topic").fetchall()
+    queue.put("order", key="k")
+    with pytest.raises(StoreBusy, match="BEGIN IMMEDIATE"):
+        queue.put("order", connection=connection)
+
+
 def test_a_worker_hears_of_it_at_the_commit(queue, connection):
     handled = threading.Event()
     queue.handler("order")(lambda job: handled.set())

@@ -43,18 +43,21 @@ def copy(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say how many jobs there are; change nothing.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Carry all live jobs of FROM to TO, while FROM is used; with --switch go over to TO.
+    """Carry all jobs of FROM to TO, while FROM is used; with --switch go over to TO.
 
-    Kept are topic, key, body, due time, ttr, max_attempts and headers, and which topics are paused. Ids are TO's own;
-    the header pywheel-copied says the old one. Attempts are counted from 0 again. What has finished stays in FROM.
+    Live jobs come with all they have, and what was tried so far; finished ones with their history. Which topics are
+    paused is kept too. Ids are TO's own; the header pywheel-copied says the old one.
     """
     seconds = duration(span(wait), "--wait") / 1000
     with existing(source) as old:
-        live = sum(counts.delayed + counts.running for name, counts in old.counts().items() if name != TOPIC)
+        counts = [counts for name, counts in old.counts().items() if name != TOPIC]
+        live = sum(some.delayed + some.running for some in counts)
+        finished = sum(some.done + some.dead + some.cancelled for some in counts)
         if dry_run:
-            emit({"jobs": live, "dry_run": True}, as_json=as_json, text=f"{live:,} live jobs would be carried")
+            text = f"{live:,} live jobs would be carried, and {finished:,} finished ones"
+            emit({"jobs": live, "finished": finished, "dry_run": True}, as_json=as_json, text=text)
             return 0
-        with opened(target) as new, _shown(live) as shown:
+        with opened(target) as new, _shown(live + finished) as shown:
             copier = Copier(old.store, new.store, shown)
             return (_switch if switch else _carry)(copier, old, new, seconds, as_json=as_json)
 
@@ -62,7 +65,7 @@ def copy(
 def _carry(copier: Copier, old: JobQueue, new: JobQueue, _: float, *, as_json: bool) -> int:
     done = copier.carry()
     brought = f"{done.new:,} carried, {done.changed:,} brought up to date"
-    text = f"{brought}: {done.total:,} there, {done.waiting:,} still to come"
+    text = f"{brought}: {done.total:,} there, {done.waiting:,} still to come; finished: {done.finished:,}"
     emit(done._asdict(), as_json=as_json, text=text)
     note(f"pywheel: {old.store.url} works on, the topics of {new.store.url} are paused; --switch goes over to it")
     return 0
@@ -71,6 +74,7 @@ def _carry(copier: Copier, old: JobQueue, new: JobQueue, _: float, *, as_json: b
 def _switch(copier: Copier, old: JobQueue, new: JobQueue, seconds: float, *, as_json: bool) -> int:
     done = copier.switch(seconds)
     text = f"{done.jobs + done.late:,} jobs are in {new.store.url}; nothing could start for {done.seconds:.1f} s"
+    text += f"; finished: {done.finished:,}"
     emit(done._asdict(), as_json=as_json, text=text)
     note(f"pywheel: start producers and workers with {new.store.url}, and stop those of {old.store.url}.")
     note("pywheel: its topics stay paused; what is put there all the same is carried by the same command.")

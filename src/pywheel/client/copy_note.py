@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from ..jobs.job import Job
 
-__all__ = ["HEADER", "NEVER", "TOPIC", "Carried", "Copied", "Note", "Switched", "digest"]
+__all__ = ["HEADER", "NEVER", "TOPIC", "Carried", "Copied", "Copies", "Note", "Switched", "digest", "version"]
 
 TOPIC: Final = "pywheel.copy"
 """Of the jobs that note how far a copy has come. They are never due."""
@@ -22,19 +22,21 @@ NEVER: Final = 253_370_764_800_000  # the year 9999
 class Carried(NamedTuple):
     """What a copy came to."""
 
-    new: int  # jobs
+    new: int  # live jobs
     changed: int  # that were carried before, and are different now
     waiting: int  # that cannot be carried yet: they run, or their key is about to change hands
-    total: int  # copies there are now
+    total: int  # copies of live jobs there are now
+    finished: int  # finished jobs, with their history
 
 
 class Switched(NamedTuple):
     """What going over came to."""
 
-    jobs: int  # that were carried in all
+    jobs: int  # live ones, that were carried in all
     seconds: float  # for how long no job could start in either store
     late: int  # jobs that were put to the source since, and handed over
     refused: int  # of these, those whose key a live job of the target has: they stay where they are
+    finished: int  # finished jobs that were carried by this call
 
 
 @dataclass(slots=True)
@@ -45,6 +47,7 @@ class Note:
     state: str = "carrying"
     token: str = field(default_factory=lambda: token_hex(8))  # of this copy
     paused: list[str] | None = None  # topics that were paused in the source before it paused them all
+    whole: bool = False  # whether all that had finished when the source stopped was carried too
 
 
 class Copied(NamedTuple):
@@ -52,11 +55,29 @@ class Copied(NamedTuple):
 
     id: int
     due: int
-    digest: bytes
+    version: int
 
 
-def digest(job: Job) -> bytes:
-    """Return what tells versions of a job apart, but for when it is due."""
+class Copies:
+    """What is in the target, by the ids of the jobs in the source."""
+
+    def __init__(self) -> None:
+        self.live: dict[int, Copied] = {}  # those that wait
+        self.finished: dict[int, Copied] = {}
+
+
+def version(job: Job) -> int:
+    """Return what tells versions of a job apart, but for when it is due. It is another one in each process."""
+    if not job.state.live:  # then nothing else of it changes
+        return hash((job.state, job.claims))
+    headers = job.headers and tuple(sorted((name, value) for name, value in job.headers.items() if name != HEADER))
+    past = (job.claims, job.attempt, job.lost)
+    return hash((job.topic, job.key, job.ttr, job.max_attempts, past, headers or (), job.body))
+
+
+def digest(job: Job) -> str:
+    """Return the same for all processes."""
     headers = sorted((name, value) for name, value in job.headers.items() if name != HEADER)
-    parts = json.dumps([job.topic, job.key, job.ttr, job.max_attempts, headers]).encode()
-    return blake2b(parts + b"\0" + job.body, digest_size=12).digest()
+    past = (job.state, job.claims, job.attempt, job.lost)
+    parts = json.dumps([job.topic, job.key, job.ttr, job.max_attempts, past, headers]).encode()
+    return blake2b(parts + b"\0" + job.body, digest_size=12).hexdigest()

@@ -11,11 +11,10 @@ from .._errors import BadJob, StoreAway, StoreBusy, StoreError
 from ..clock import Clock, MonotonicClock
 from ..events import Event, JobsSpooled
 from ..jobs.commands import Cancel, Command, Delete, Put, Ref, Reschedule, Retry
-from ..jobs.job import Attempt, Counts, Due, Job, State, Topic
+from ..jobs.job import Attempt, Job, State
 from ..stores.checks import sound
-from ..stores.contract import Durability, Filter, Span, Store, intact
-from ..stores.notifier import Member, Notifier
-from ..stores.verify import Finding
+from ..stores.contract import Durability, Store, intact
+from ..stores.front import Front
 from .forwarder import Forwarder
 from .link import AWAY, Link, new_nonce
 from .spool import Spool, spooled_job
@@ -26,11 +25,12 @@ _NAMED: Final = (Cancel, Reschedule, Retry, Delete)
 _LIVE: Final = (State.DELAYED, State.RUNNING)
 
 
-class SpooledStore(Store):
+class SpooledStore(Front):
     """Puts always succeed, while the spool's disk has room; all else needs the store, and raises StoreAway without it.
 
     Each put has a nonce, so what may or may not have arrived is sent again, and happens once. A job that is spooled has
-    a negative id, which names it here as long as the spool knows it: for 31 days after it was forwarded.
+    a negative id, which names it here as long as the spool knows it: for 31 days after it was forwarded. Lists and
+    counts are the store's, and know none of these.
     """
 
     def __init__(
@@ -216,53 +216,9 @@ class SpooledStore(Store):
         id = self._forwarded(row)
         return None if id is None else self._there().get(id)
 
-    def jobs(self, filter: Filter, after: int, limit: int) -> list[Job]:
-        """Return jobs by id, none of the spool's."""
-        return self._there().jobs(filter, after, limit)
-
-    def counts(self) -> dict[str, Counts]:
-        """Return the counts of each topic, without the spool's jobs."""
-        return self._there().counts()
-
-    def topics(self) -> list[Topic]:
-        """Return all topics."""
-        return self._there().topics()
-
     def history(self, id: int) -> list[Attempt]:
         """Return what was tried with a job."""
         return self._there().history(id) if id >= 0 else []
-
-    def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
-        """Return delayed jobs, span by span, by (due, id)."""
-        return self._there().windows(spans, limit)
-
-    def first_dues(self, spans: Sequence[Span]) -> list[int | None]:
-        """Return the earliest due time beyond each span."""
-        return self._there().first_dues(spans)
-
-    def next_lease(self) -> int | None:
-        """Return when some lease may be over at the earliest."""
-        return self._there().next_lease()
-
-    def notifier(self, name: str) -> Notifier:
-        """Return a new notifier."""
-        return self._there().notifier(name)
-
-    def workers(self) -> list[Member]:
-        """Return all workers that have announced topics."""
-        return self._there().workers()
-
-    def quiet(self, topic: str, seconds: float) -> bool:
-        """Return once nothing starts any more that was claimed before the pause."""
-        return self._there().quiet(topic, seconds)
-
-    def vacuum(self, pages: int) -> int:
-        """Give room back."""
-        return self._there().vacuum(pages)
-
-    def verify(self, *, repair: bool = False) -> list[Finding]:
-        """Return what is wrong with what is stored: in the store, not in the spool."""
-        return self._there().verify(repair=repair)
 
     def _there(self) -> Store:
         """Return the store for reading: a busy one may be read."""

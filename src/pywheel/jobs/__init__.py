@@ -2,7 +2,7 @@
 
 from .durations import Duration
 from .handler import GiveUp, Handler, RetryLater
-from .job import SHARDS, Attempt, Counts, Due, Job, NewJob, Outcome, State, Topic, shard_of
+from .job import SHARDS, Attempt, Counts, Due, Imported, Job, NewJob, Outcome, State, Topic, shard_of
 from .retry import DEFAULT, Exponential, Fixed, Ladder, RetryPolicy
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "Fixed",
     "GiveUp",
     "Handler",
+    "Imported",
     "Job",
     "Ladder",
     "NewJob",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from .job import Due, Job, NewJob, State
+from .job import Due, Imported, Job, NewJob, State
 
 __all__ = [
     "NONCES_FORGOTTEN",
@@ -26,6 +26,7 @@ __all__ = [
     "Delete",
     "Expire",
     "Expired",
+    "Import",
     "Nack",
     "Pause",
     "Purge",
@@ -83,6 +84,21 @@ class Put(Command[list[int]]):
     """
 
     jobs: tuple[NewJob, ...]
+    nonce: str | None = None
+
+
+@dataclass(slots=True)
+class Import(Command[list[int]]):
+    """Store jobs as another store has them, with their past, all or none. Outcome: their new ids, in order.
+
+    Each keeps all it has but its id: when it was created and is due, its state, claims and attempts, its history. A
+    delayed one is claimed and retried from where it was. A finished one takes no key, and is purged by when it ended.
+    JobExists if the key of a delayed one that has not handed it on is taken. BadJob if one is running, or if a job and
+    its history do not go together: claims that ascend up to its own, and for a finished job a last one that ended it.
+    A `nonce` is as for Put, and one with puts. O(log jobs + history) each.
+    """
+
+    jobs: tuple[Imported, ...]
     nonce: str | None = None
 
 

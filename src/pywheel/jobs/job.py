@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from .._errors import BadBody
 
-__all__ = ["SHARDS", "Attempt", "Counts", "Due", "Job", "NewJob", "Outcome", "State", "Topic", "shard_of"]
+__all__ = ["SHARDS", "Attempt", "Counts", "Due", "Imported", "Job", "NewJob", "Outcome", "State", "Topic", "shard_of"]
 
 SHARDS = 32
 """How many parts the jobs of a topic are divided into; each has an owner among the workers. A set of them is a mask."""
@@ -111,6 +111,30 @@ class Attempt(NamedTuple):
     outcome: Outcome | None
     worker: str | None
     error: str | None
+
+
+class Imported(NamedTuple):
+    """A job as another store has it, to be taken in as it is."""
+
+    job: Job  # delayed or finished; its id and last_error are not looked at
+    history: tuple[Attempt, ...] = ()  # what was tried, oldest first, all of it ended
+    passed: bool = False  # whether it has handed its key to a successor
+
+    @property
+    def new(self) -> NewJob:
+        """What of it a new job has too."""
+        job = self.job
+        return NewJob(job.topic, job.body, job.due, job.key, job.ttr, job.max_attempts, job.headers)
+
+    @property
+    def holds_key(self) -> bool:
+        """Whether it is the live job that has its key."""
+        return self.job.state is State.DELAYED and self.job.key is not None and not self.passed
+
+    @property
+    def last_error(self) -> str | None:
+        """The last error of its history."""
+        return next((attempt.error for attempt in reversed(self.history) if attempt.error is not None), None)
 
 
 class Counts(NamedTuple):

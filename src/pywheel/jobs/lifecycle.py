@@ -10,13 +10,14 @@ A claim is *held* from its beginning and has *begun* once its handler runs. Only
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from .job import State
+from .job import Outcome, State
 
 __all__ = [
     "DONE",
+    "ENDINGS",
     "LOST_BEGUN",
     "LOST_HELD",
     "NEVER_LOST",
@@ -32,6 +33,13 @@ __all__ = [
     "lost",
     "seen",
 ]
+
+ENDINGS: Final[Mapping[State, tuple[Outcome, ...]]] = {
+    State.DONE: (Outcome.DONE,),
+    State.CANCELLED: (Outcome.CANCELLED,),
+    State.DEAD: (Outcome.FAILED, Outcome.LOST),
+}
+"""How the last attempt of a finished job ended."""
 
 NEVER_LOST: Final = 0
 LOST_HELD: Final = 1

@@ -12,6 +12,8 @@ from typing import Any, Final
 from .._errors import BadJob, PywheelError
 from ..jobs import commands as c
 from ..jobs.checks import number
+from ..jobs.job import Attempt, Job, Outcome, State
+from ..jobs.lifecycle import ENDINGS
 
 __all__ = ["FURTHEST", "clamped", "in_range", "sound", "storable"]
 
@@ -19,6 +21,7 @@ FURTHEST: Final = 2**62
 """Times and durations lie within this: two of them can be added in 64 bits."""
 _IDS: Final = 2**63
 _NONCE: Final = 200  # characters
+_CLAIMS: Final = 2**31 - 1
 
 
 def sound(commands: Sequence[c.Command[Any]], apply: Callable[[Sequence[c.Command[Any]]], list[Any]]) -> list[Any]:
@@ -107,11 +110,15 @@ def _ref(ref: Any) -> None:
 # ---- commands -------------------------------------------------------------------------------------------------------
 
 
+def _nonce(nonce: Any) -> None:
+    if nonce is not None:
+        _text("nonce", nonce)
+        if not 0 < len(nonce) <= _NONCE:
+            raise BadJob(f"nonce must be a str of 1 to {_NONCE} characters, not of {len(nonce)}")
+
+
 def _put(put: c.Put) -> None:
-    if put.nonce is not None:
-        _text("nonce", put.nonce)
-        if not 0 < len(put.nonce) <= _NONCE:
-            raise BadJob(f"nonce must be a str of 1 to {_NONCE} characters, not of {len(put.nonce)}")
+    _nonce(put.nonce)
     checked: object = put  # the topic that was found to be one, at first none
     for topic, body, due, key, ttr, attempts, headers, _, delay, parent in put.jobs:
         if type(due) is not int or not -FURTHEST < due < FURTHEST:
@@ -139,6 +146,47 @@ def _more(key: Any, ttr: Any, attempts: Any, headers: Any, parent: Any) -> None:
             _text("a header", value)
     if parent is not None:
         _receipt(*parent)
+
+
+def _import(command: c.Import) -> None:
+    _nonce(command.nonce)
+    for one in command.jobs:
+        _put(c.Put((one.new,)))
+        for name in ("created", "claims", "attempt"):
+            _int(name, getattr(one.job, name))
+        _past(one.job, one.history)
+
+
+def _past(job: Job, history: Sequence[Attempt]) -> None:
+    """Check that a job and its history go together."""
+    if not 0 <= job.attempt <= job.claims <= _CLAIMS:
+        raise BadJob(f"job {job.id} cannot have {job.attempt} attempts of {job.claims} claims")
+    if job.lost not in ((0, 1, 2) if job.claims else (0,)):
+        raise BadJob(f"the last of {job.claims} claims of job {job.id} cannot have come to {job.lost!r:.40}")
+    before = 0
+    for attempt in history:
+        _attempt(attempt)
+        if not before < attempt.claim <= job.claims:
+            raise BadJob(f"claim {attempt.claim} of job {job.id} cannot come after {before}, of {job.claims}")
+        before = attempt.claim
+    if job.state is State.DELAYED:
+        return
+    if job.state not in ENDINGS:
+        raise BadJob(f"job {job.id} is {job.state!s:.40}: only delayed and finished jobs are imported")
+    if not history or before != job.claims or history[-1].outcome not in ENDINGS[job.state]:
+        raise BadJob(f"job {job.id} is {job.state}, and its history does not say so")
+
+
+def _attempt(attempt: Attempt) -> None:
+    for name in ("claim", "attempt", "ended"):
+        _int(name, getattr(attempt, name))
+    _some_int("started", attempt.started)
+    if type(attempt.outcome) is not Outcome:
+        raise BadJob(f"an outcome must be an Outcome, not {attempt.outcome!r:.40}")
+    if attempt.worker is not None:
+        _text("worker", attempt.worker)
+    if attempt.error is not None and type(attempt.error) is not str:
+        raise BadJob(f"error must be a str, not {type(attempt.error).__name__}")
 
 
 def _when(command: c.Reschedule | c.Retry) -> None:
@@ -216,6 +264,7 @@ def _announce(command: c.Announce) -> None:
 
 _CHECKS: Final[dict[type, Callable[[Any], None]]] = {
     c.Put: _put,
+    c.Import: _import,
     c.Cancel: lambda command: _ref(command.ref),
     c.Reschedule: _when,
     c.Retry: _when,

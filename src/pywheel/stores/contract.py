@@ -129,6 +129,10 @@ class Store(ABC):
     def history(self, id: int) -> list[Attempt]:
         """Return what was tried with a job, oldest first; the present attempt too. [] for an unknown id."""
 
+    def histories(self, ids: Sequence[int]) -> list[list[Attempt]]:
+        """Return the histories of jobs, in the order of their ids here. A store on a server asks once for many."""
+        return [self.history(id) for id in ids]
+
     # ---- for workers ------------------------------------------------------------------------------------------------
 
     @abstractmethod

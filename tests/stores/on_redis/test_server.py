@@ -174,7 +174,7 @@ class TestWrongAddresses:
             client.set("{newer}:store", "pywheel 2")
         for prefix in ("other", "hash"):
             assert "prefix" in refusal(NotAStore, redis_server.url(prefix=prefix))
-        assert "upgrade" in refusal(StoreTooNew, redis_server.url(prefix="newer"))
+        assert "install a newer one" in refusal(StoreTooNew, redis_server.url(prefix="newer"))
 
     def test_a_store_that_is_not_to_be_made(self, redis_server):
         url = redis_server.url()

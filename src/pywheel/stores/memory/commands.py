@@ -10,7 +10,7 @@ from ..._errors import JobExists, PywheelError
 from ...clock import Clock
 from ...jobs import commands as c
 from ...jobs import lifecycle
-from ...jobs.job import Attempt, Due, Job, NewJob, Outcome, State
+from ...jobs.job import Attempt, Due, Imported, Job, NewJob, Outcome, State
 from ...jobs.lifecycle import Run
 from ..checks import sound, storable
 from .state import Entry, MemoryState
@@ -25,6 +25,7 @@ class MemoryCommands(MemoryState):
         super().__init__(url, clock)
         self._apply: dict[type, Callable[[Any], Any]] = {
             c.Put: self._put,
+            c.Import: self._import,
             c.Cancel: self._cancel,
             c.Reschedule: self._reschedule,
             c.Retry: self._retry,
@@ -61,11 +62,19 @@ class MemoryCommands(MemoryState):
     # ---- for clients ------------------------------------------------------------------------------------------------
 
     def _put(self, command: c.Put) -> list[int]:
-        now, nonce = self.clock.wall(), command.nonce
+        return self._once(command.nonce, command.jobs, lambda now: [self._store(job, now) for job in command.jobs])
+
+    def _import(self, command: c.Import) -> list[int]:
+        keyed = [one.new for one in command.jobs if one.holds_key]
+        return self._once(command.nonce, keyed, lambda _: [self._take_in(one) for one in command.jobs])
+
+    def _once(self, nonce: str | None, jobs: Sequence[NewJob], store: Callable[[int], list[int]]) -> list[int]:
+        """Return the ids of what is stored, or was with this nonce. JobExists if a key of these jobs is taken."""
+        now = self.clock.wall()
         if nonce is not None and nonce in self._nonces:
             return list(self._nonces[nonce][1])
-        self._refuse_taken(command.jobs, now)
-        ids = [self._store(job, now) for job in command.jobs]
+        self._refuse_taken(jobs, now)
+        ids = store(now)
         if nonce is not None:
             self._nonces[nonce] = (now, list(ids))
             self._forget_nonces(now, c.NONCES_FORGOTTEN)
@@ -111,13 +120,36 @@ class MemoryCommands(MemoryState):
             return holder.id
         if holder is not None:
             holder.passed = True
-        id = self._new_id()
-        entry = self._jobs[id] = Entry(id, new, due, now)
-        self._tally[new.topic][State.DELAYED] += 1
+        entry = self._new_entry(new, due, now)
         if name is not None:
             self._keys[name] = entry.id
-            self._named[name].append(entry.id)
         self._enter(entry)
+        return entry.id
+
+    def _new_entry(self, new: NewJob, due: int, created: int) -> Entry:
+        """Return a job of a new id, that stands nowhere yet."""
+        id = self._new_id()
+        entry = self._jobs[id] = Entry(id, new, due, created)
+        self._tally[new.topic][State.DELAYED] += 1
+        if entry.name is not None:
+            self._named[entry.name].append(id)
+        return entry
+
+    def _take_in(self, one: Imported) -> int:
+        job = one.job
+        self._paused.setdefault(job.topic, False)
+        entry = self._new_entry(one.new, job.due, job.created)
+        entry.claims, entry.forgiven, entry.lost = job.claims, job.claims - job.attempt, job.lost
+        entry.passed, entry.error = one.passed, storable(one.last_error)
+        entry.history = [attempt._replace(error=storable(attempt.error)) for attempt in one.history]
+        if one.holds_key and entry.name is not None:
+            self._keys[entry.name] = entry.id
+        if job.state is State.DELAYED:
+            self._enter(entry)
+        else:
+            ended = entry.history[-1].ended
+            assert ended is not None
+            self._finish(entry, job.state, ended)
         return entry.id
 
     def _cancel(self, command: c.Cancel) -> bool:

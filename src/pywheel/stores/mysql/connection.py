@@ -204,8 +204,8 @@ def connect(until: float, **options: Any) -> Timed:
         results = connection.ask(
             [
                 "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-                f"SET SESSION autocommit = 1, completion_type = 0, innodb_lock_wait_timeout = {_LOCKS}, "
-                "sql_mode = 'STRICT_ALL_TABLES'",
+                "SET SESSION autocommit = 1, completion_type = 0, sql_mode = 'STRICT_ALL_TABLES'",
+                f"SET SESSION innodb_lock_wait_timeout = {_LOCKS}",
                 # Long lists of ids stay ranges of the primary key, read and locked in its order.
                 "SET SESSION in_predicate_conversion_threshold = 0"
                 if connection.mariadb

@@ -6,11 +6,12 @@ from typing import Final
 
 import pymysql
 
-from ..._errors import NotAStore, StoreBusy, StoreTooNew
+from ..._errors import NotAStore, StoreBusy
+from ..schema import Schema, of_migrations
 from .connection import Timed
-from .statements import migrations
+from .statements import migrations, scripts
 
-__all__ = ["script", "upgrade", "version_of"]
+__all__ = ["schema_of", "script", "upgrade"]
 
 _MISSING: Final = 1146  # ER_NO_SUCH_TABLE
 _WAIT: Final = 5  # seconds for another process that makes tables
@@ -18,7 +19,7 @@ _WAIT: Final = 5  # seconds for another process that makes tables
 
 def script(prefix: str, version: int = 0) -> str:
     """Return the statements that lead from a version to the newest, for a DBA to run in order; "" if it is that."""
-    if version == len(migrations(prefix)):
+    if version >= len(migrations(prefix)):
         return ""
     return "".join(f"{statement};\n\n" for statement in _steps(prefix, version))
 
@@ -27,27 +28,31 @@ def _steps(prefix: str, version: int) -> list[str]:
     newer = migrations(prefix)
     steps = [statement for statements in newer[version:] for statement in statements]
     # Last: who finds the number finds all that it stands for.
-    return [*steps, f"REPLACE INTO {prefix}number (name, value) VALUES ('schema', {len(newer)})"]
+    made = of_migrations(scripts())
+    numbers = f"('least', {made.least}), ('schema', {made.version})"
+    return [*steps, f"REPLACE INTO {prefix}number (name, value) VALUES {numbers}"]
 
 
-def version_of(connection: Timed, prefix: str) -> int:
-    """Return the version of the tables, 0 if there are none, or not all."""
+def schema_of(connection: Timed, prefix: str) -> Schema:
+    """Return what the tables are; of version 0 if there are none, or not all."""
     try:
-        [found] = connection.ask([f"SELECT value FROM {prefix}number WHERE name = 'schema'"])
+        [found] = connection.ask([f"SELECT name, value FROM {prefix}number WHERE name IN ('schema', 'least')"])
     except pymysql.err.Error as error:
         if error.args[0] == _MISSING:
-            return 0
+            return Schema(0, 0)
         raise
-    return int(found.rows[0][0]) if found.rows else 0
+    numbers = {str(name): int(value) for name, value in found.rows}
+    version = numbers.get("schema", 0)
+    return Schema(version, numbers.get("least", version))
 
 
 def upgrade(connection: Timed, prefix: str, shown: str, *, create: bool) -> None:
     """Make the tables, or bring them up to date, if that is to be done. StoreTooNew, NotAStore."""
     newest = len(migrations(prefix))
-    found = version_of(connection, prefix)
-    if found > newest:
-        raise StoreTooNew(f"{shown} has version {found}, this pywheel knows {newest}: install a newer one")
-    if found == newest:
+    there = schema_of(connection, prefix)
+    there.refuse(newest, shown)
+    found = there.version
+    if found >= newest:
         return
     if not found and not create:
         raise NotAStore(f"there is no store at {shown}: put a job first, or run `pywheel migrate`")
@@ -55,7 +60,7 @@ def upgrade(connection: Timed, prefix: str, shown: str, *, create: bool) -> None
     [held] = connection.ask([f"SELECT get_lock({lock}, {_WAIT})"])
     if held.rows[0][0] != 1:
         raise StoreBusy(f"{shown}: another process is making the tables: try again")
-    found = version_of(connection, prefix)  # after an error the session ends, and the lock with it
+    found = schema_of(connection, prefix).version  # after an error the session ends, and the lock with it
     if found < newest:
         connection.ask(_steps(prefix, found))
     connection.ask([f"DO release_lock({lock})"])

@@ -133,18 +133,21 @@ class MysqlQueries(RelationalStore):
 
     def history(self, id: int) -> list[Attempt]:
         """Return what was tried with a job."""
-        if not in_range(an_id(id)):
-            self._open()
-            return []
+        return self.histories([id])[0]
+
+    def histories(self, ids: Sequence[int]) -> list[list[Attempt]]:
+        """Return the histories of jobs, all of one moment."""
+        self._open()
+        there = [id for id in ids if in_range(an_id(id))]
         texts = [
             "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
             "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
-            self._sql("look", found=Raw(self._sql("ids_given", ids=[id]))),
-            self._sql("history", id=id),
+            self._sql("look", found=Raw(self._sql("ids_given", ids=there))),
+            self._sql("history", ids=there),
             "COMMIT",
         ]
         _, _, found, earlier, _ = self._ask(texts)
-        return reading.attempts(found.rows, self._names(found.rows), self._moment(), earlier.rows)
+        return reading.attempts(ids, found.rows, self._names(found.rows), self._moment(), earlier.rows)
 
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
         """Return delayed jobs, span by span, by (due, id)."""

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from importlib.resources import files
 from typing import Any, Final
 
-__all__ = ["NOW", "Raw", "Statements", "hashed", "hashes", "in_json", "in_parts", "migrations", "rows"]
+__all__ = ["NOW", "Raw", "Statements", "hashed", "hashes", "in_json", "in_parts", "migrations", "rows", "scripts"]
 
 _FOLDER: Final = files(__package__) / "sql"
 _LONG: Final = 1 << 19  # characters of an INSERT: a server takes a million bytes at least, unless somebody changed it
@@ -131,13 +131,17 @@ def _texts(tables: str) -> Mapping[str, str]:
     return found
 
 
-def migrations(prefix: str) -> list[list[str]]:
-    """Return the statements that lead from one version to the next, from version 0 on."""
+def scripts() -> list[str]:
+    """Return the scripts that lead from one version to the next, from version 0 on."""
     folder = _FOLDER / "migrations"
-    scripts = [entry.read_text("utf-8") for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)]
+    return [entry.read_text("utf-8") for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)]
+
+
+def migrations(prefix: str) -> list[list[str]]:
+    """Return their statements."""
     return [
         [part.strip() for part in _bare(script).replace("{p}", prefix).replace("{options}", _OPTIONS).split(";\n")][:-1]
-        for script in scripts
+        for script in scripts()
     ]
 
 

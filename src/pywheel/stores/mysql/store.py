@@ -71,7 +71,7 @@ class MysqlStore(MysqlQueries):
         store._configure(address)
         try:
             with store._use() as connection:
-                return migrate.script(store._prefix, migrate.version_of(connection, store._prefix))
+                return migrate.script(store._prefix, migrate.schema_of(connection, store._prefix).version)
         finally:
             store._connections.close()
 

@@ -7,28 +7,15 @@ from typing import Final
 
 from .. import verify as faults
 from ..relational.session import Conflict
-from ..verify import Fault, Finding, verified
+from ..relational.verify import FAULTS, Looks
+from ..verify import Finding, verified
 from .connection import Timed
 from .statements import Statements
 
 __all__ = ["find", "mended"]
 
 _TRIES: Final = 12
-_FAULTS: Final[tuple[tuple[Fault, str, tuple[str, ...]], ...]] = (
-    (faults.NO_JOB, "find_no_job", ("mend_no_job_due", "mend_no_job_run", "mend_no_job_finished")),
-    (faults.TWICE, "find_twice", ("mend_twice_due", "mend_twice_run", "mend_twice_finished")),
-    (faults.NOWHERE, "find_nowhere", ("mend_nowhere",)),
-    (faults.HISTORY, "find_history", ("mend_history",)),
-    (faults.CLAIMS, "find_claims", ("mend_claims_due", "mend_claims_run", "mend_claims_finished")),
-    (faults.LEASES, "find_leases", ("mend_leases",)),
-    (faults.KEYS, "find_keys", ("mend_keys",)),
-    (faults.KEYLESS, "find_keyless", ("mend_keyless", "mend_passed_due", "mend_passed_run")),
-    (faults.INDEXES, "find_names", ("mend_names_gone", "mend_names")),
-    (faults.COUNTS, "find_counts", ("mend_counts_gone", "mend_counts")),
-    (faults.IDS, "find_ids", ("mend_ids",)),
-    (faults.TOPICS, "find_topics", ()),
-)
-"""In the order in which they are mended: what was found, and what mends it."""
+_FAULTS: Final[Looks] = (*FAULTS, (faults.INDEXES, "find_names", ("mend_names_gone", "mend_names")))
 
 
 def find(connection: Timed, sql: Statements) -> list[Finding]:

@@ -6,11 +6,12 @@ from typing import Final
 
 from psycopg import errors
 
-from ..._errors import NotAStore, StoreReadOnly, StoreTooNew
+from ..._errors import NotAStore, StoreReadOnly
+from ..schema import Schema, of_migrations
 from .connection import Timed
 from .statements import migrations
 
-__all__ = ["script", "upgrade", "version_of"]
+__all__ = ["schema_of", "script", "upgrade"]
 
 _LOCK: Final = 0x70797768  # of the database, while tables are made
 
@@ -24,34 +25,37 @@ def script(schema: str | None, prefix: str, version: int = 0) -> str:
         lines.append(f'CREATE SCHEMA IF NOT EXISTS "{schema}";')
     newer = migrations(schema, prefix)
     lines += [text.strip() for text in newer[version:]]
-    if version:
-        lines.append(f"UPDATE {_tables(schema, prefix)}schema SET version = {len(newer)};")
+    if len(newer) > 1:  # the first one writes its own
+        made, table = of_migrations(newer), f"{_tables(schema, prefix)}schema"
+        lines.append(f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS least int;")
+        lines.append(f"UPDATE {table} SET version = {made.version}, least = {made.least};")
     return "\n\n".join([*lines, "COMMIT;\n"])
 
 
-def version_of(connection: Timed, schema: str | None, prefix: str) -> int:
-    """Return the version of the tables, 0 if there are none."""
+def schema_of(connection: Timed, schema: str | None, prefix: str) -> Schema:
+    """Return what the tables are; of version 0 if there are none."""
     try:
-        rows = connection.execute(f"SELECT version FROM {_tables(schema, prefix)}schema").fetchall()
+        rows = connection.execute(f"SELECT * FROM {_tables(schema, prefix)}schema").fetchall()
     except (errors.UndefinedTable, errors.InvalidSchemaName):
-        return 0
-    return int(rows[0][0]) if rows else 0
+        rows = []
+    version, least = (*rows[0], None)[:2] if rows else (0, 0)
+    return Schema(version, version if least is None else least)
 
 
 def upgrade(connection: Timed, schema: str | None, prefix: str, shown: str, *, create: bool) -> None:
     """Make the tables, or bring them up to date, if that is to be done. StoreTooNew, NotAStore."""
     newest = len(migrations(schema, prefix))
-    found = version_of(connection, schema, prefix)
-    if found > newest:
-        raise StoreTooNew(f"{shown} has version {found}, this pywheel knows {newest}: install a newer one")
-    if found == newest:
+    there = schema_of(connection, schema, prefix)
+    there.refuse(newest, shown)
+    found = there.version
+    if found >= newest:
         return
     if not found and not create:
         raise NotAStore(f"there is no store at {shown}: put a job first, or run `pywheel migrate`")
     try:
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-            found = version_of_locked(connection, schema, prefix)
+            found = _locked(connection, schema, prefix).version
             if found < newest:
                 body = script(schema, prefix, found).strip()
                 connection.execute(body.removeprefix("BEGIN;").removesuffix("COMMIT;").encode())
@@ -62,11 +66,11 @@ def upgrade(connection: Timed, schema: str | None, prefix: str, shown: str, *, c
         ) from error
 
 
-def version_of_locked(connection: Timed, schema: str | None, prefix: str) -> int:
+def _locked(connection: Timed, schema: str | None, prefix: str) -> Schema:
     """Return the same within a transaction, which an error would end."""
     name = f"{_tables(schema, prefix)}schema"
     [(there,)] = connection.execute("SELECT to_regclass(%s) IS NOT NULL", (name,)).fetchall()
-    return version_of(connection, schema, prefix) if there else 0
+    return schema_of(connection, schema, prefix) if there else Schema(0, 0)
 
 
 def _tables(schema: str | None, prefix: str) -> str:

@@ -93,18 +93,21 @@ class PostgresQueries(RelationalStore):
 
     def history(self, id: int) -> list[Attempt]:
         """Return what was tried with a job."""
-        if not in_range(an_id(id)):
-            self._open()
-            return []
+        return self.histories([id])[0]
+
+    def histories(self, ids: Sequence[int]) -> list[list[Attempt]]:
+        """Return the histories of jobs, all of one moment."""
+        self._open()
+        there = [id for id in ids if in_range(an_id(id))]
 
         def read(connection: Timed) -> tuple[list[Any], list[Any]]:
             with connection.transaction():
                 connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                rows = connection.execute(self._sql["look_ids_given"], {"ids": numbers([id])}).fetchall()
-                return rows, connection.execute(self._sql["history"], {"id": id}).fetchall()
+                rows = connection.execute(self._sql["look_ids_given"], {"ids": numbers(there)}).fetchall()
+                return rows, connection.execute(self._sql["history"], {"ids": numbers(there)}).fetchall()
 
-        rows, earlier = self._reading(read)
-        return reading.attempts(rows, self._names(rows), self._moment(), earlier)
+        rows, earlier = self._reading(read) if there else ([], [])
+        return reading.attempts(ids, rows, self._names(rows), self._moment(), earlier)
 
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
         """Return delayed jobs, span by span, by (due, id)."""

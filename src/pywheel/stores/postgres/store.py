@@ -96,7 +96,7 @@ class PostgresStore(PostgresQueries):
         store._configure(address)
         try:
             with store._use() as connection:
-                version = migrate.version_of(connection, store._schema, store._prefix)
+                version = migrate.schema_of(connection, store._schema, store._prefix).version
         finally:
             store._connections.close()
         return migrate.script(store._schema, store._prefix, version)

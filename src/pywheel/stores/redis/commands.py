@@ -19,7 +19,9 @@ from .records import (
     from_id,
     known,
     number,
+    packed_created,
     packed_job,
+    packed_past,
     plain_start,
     receipt,
     reference,
@@ -121,19 +123,26 @@ class Request:
 
     def _put_keyed(self, command: Any) -> None:
         jobs: Sequence[NewJob] = command.jobs
-        nonce = b"" if command.nonce is None else b"n" + command.nonce.encode()
-        self._add(b"put_keyed", nonce, b"%d" % len(jobs))
+        self._add(b"put_keyed", _nonce(command), b"%d" % len(jobs))
         for job in jobs:
             key = b"" if job.key is None else b"k" + job.key.encode()
             parent = receipt(*job.parent) if job.parent else None
             how = (b"r" if job.replace else b"n") + (parent or b"")
             self._add(job.topic.encode(), _when(job.due, job.delay), packed_job(job), key, how)
+        self._learn.append(_ids_of(jobs))
 
-        def learn(answers: Iterator[Any], found: list[Any]) -> None:
-            answer = next(answers)
-            found.append(_taken(jobs, *answer) if answer and answer[0] in _REFUSALS else answer)
-
-        self._learn.append(learn)
+    def _import(self, commands: list[c.Import]) -> None:
+        """Jobs with their past, one command by one: each of them may be refused."""
+        self.script = APPLY
+        for command in commands:
+            jobs = [one.new for one in command.jobs]
+            self._add(b"import", _nonce(command), b"%d" % len(jobs))
+            for one, new in zip(command.jobs, jobs, strict=True):
+                key = b"" if new.key is None else b"k" + new.key.encode()
+                how = b"l" if one.holds_key else b""
+                stored = packed_created(one.job.created) + packed_job(new)
+                self._add(new.topic.encode(), b"%d" % new.due, stored, key, how, packed_past(one))
+            self._learn.append(_ids_of(jobs))
 
     # ---- by hand ----------------------------------------------------------------------------------------------------
 
@@ -243,6 +252,20 @@ def _when(due: int, delay: int | None) -> bytes:
     return b"%d" % due if delay is None else b"d%d" % delay
 
 
+def _nonce(command: c.Put | c.Import) -> bytes:
+    return b"" if command.nonce is None else b"n" + command.nonce.encode()
+
+
+def _ids_of(jobs: Sequence[NewJob]) -> Learn:
+    """Return what takes in the ids of jobs, or why there are none."""
+
+    def learn(answers: Iterator[Any], found: list[Any]) -> None:
+        answer = next(answers)
+        found.append(_taken(jobs, *answer) if answer and answer[0] in _REFUSALS else answer)
+
+    return learn
+
+
 def _taken(jobs: Sequence[NewJob], code: int, holder: int, place: int) -> JobExists:
     key = jobs[place].key or ""
     if code == _TWICE:
@@ -306,6 +329,7 @@ def _expired(answers: Iterator[Any], found: list[Any]) -> None:
 
 _ADD: Final[dict[type, Callable[[Request, Any], None]]] = {
     c.Put: Request._puts,
+    c.Import: Request._import,
     c.Cancel: Request._by_hand,
     c.Reschedule: Request._by_hand,
     c.Retry: Request._by_hand,

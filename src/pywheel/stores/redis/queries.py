@@ -17,7 +17,7 @@ from .scripts import COUNTS, FIRST_DUES, GET, HISTORY, LIST, WINDOWS
 if TYPE_CHECKING:
     from .store import RedisStore
 
-__all__ = ["counts", "first_dues", "get", "history", "jobs", "topics", "windows"]
+__all__ = ["counts", "first_dues", "get", "histories", "jobs", "topics", "windows"]
 
 _PAGE: Final = 500  # jobs asked for at once
 _LOOKED: Final = 10_000  # places of a window that one script looks at
@@ -67,11 +67,13 @@ def topics(store: RedisStore) -> list[Topic]:
     return sorted(Topic(topic.decode(), bool(paused)) for topic, paused, *_ in store.run(COUNTS)[1])
 
 
-def history(store: RedisStore, id: int) -> list[Attempt]:
-    """Return what was tried with a job."""
-    if not known(an_id(id)):
-        return []
-    return records.attempts(store.run(HISTORY, (to_id(id),))[1])
+def histories(store: RedisStore, ids: Sequence[int]) -> list[list[Attempt]]:
+    """Return what was tried with jobs, with some hundreds by one script."""
+    found: list[list[Attempt]] = []
+    for first in range(0, len(ids), _PAGE):
+        asked = [to_id(id if known(an_id(id)) else 0) for id in ids[first : first + _PAGE]]
+        found += map(records.attempts, store.run(HISTORY, asked)[1])
+    return found
 
 
 def windows(store: RedisStore, spans: Sequence[Span], limit: int) -> list[Due]:

@@ -14,8 +14,9 @@ from typing import Any, Final, NamedTuple
 
 from ...jobs import lifecycle
 from ...jobs.commands import Ref
-from ...jobs.job import Attempt, Job, NewJob, Outcome, State
+from ...jobs.job import Attempt, Imported, Job, NewJob, Outcome, State
 from ...jobs.lifecycle import Run
+from ..checks import storable
 
 __all__ = [
     "LAST",
@@ -27,7 +28,9 @@ __all__ = [
     "known",
     "listed",
     "number",
+    "packed_created",
     "packed_job",
+    "packed_past",
     "plain_start",
     "receipt",
     "reference",
@@ -114,6 +117,25 @@ def packed_job(job: NewJob) -> bytes:
         text = json.dumps(dict(headers), separators=(",", ":")).encode()
         parts += (len(text).to_bytes(4, "big"), text)
     return b"".join((bytes((flags,)), *parts, body))
+
+
+def packed_created(created: int) -> bytes:
+    """Return what comes before a job in the store."""
+    return (created + _BIAS).to_bytes(6, "big")
+
+
+def packed_past(one: Imported) -> bytes:
+    """Return what was tried with a job, as JSON; nothing for one that was only put."""
+    job = one.job
+    if not job.claims and job.state is State.DELAYED:
+        return b""
+    rows = [
+        (claim, attempt, started, ended, _OUTCOMES.index(outcome), worker, storable(error))
+        for claim, attempt, started, ended, outcome, worker, error in one.history
+    ]
+    state = STATES.index(job.state)
+    past = (state, job.claims, job.claims - job.attempt, job.lost, storable(one.last_error), rows)
+    return json.dumps(past).encode()
 
 
 class _Read(NamedTuple):

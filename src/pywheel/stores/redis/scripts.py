@@ -26,8 +26,10 @@ class Script:
 
 
 _FOLDER: Final = files(__package__) / "lua"
-_WRITES = "base once hints put states transitions settle claim find nonces manage keyed members announce apply".split()
-
+_WRITES = (
+    *"base once hints put states transitions settle claim find nonces manage keyed".split(),
+    *"imports members announce apply".split(),
+)
 PUT: Final = Script("put_one", "base", "once", "hints", "put", "put_only")
 APPLY: Final = Script(*_WRITES)
 SETTLE: Final = Script(*_WRITES, flags="allow-oom")

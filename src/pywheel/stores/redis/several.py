@@ -71,8 +71,8 @@ def _note(place: Place, *, create: bool) -> None:
         return
     if found is None:
         raise NotAStore(f"there is no store at {place.server}: put a job first, or give the right address")
-    if found == FORMAT or found.startswith(SEVERAL):
-        number = found[len(SEVERAL) :].decode() or "1"
+    if FORMAT.fullmatch(found) or found.startswith(SEVERAL):
+        number = found[len(SEVERAL) :].decode() if found.startswith(SEVERAL) else "1"
         raise NotAStore(
             f"the number of stores at {place.server} is {number}, not {place.stores}: write ?stores={number}, or move "
             "the jobs by pywheel copy, to another prefix"

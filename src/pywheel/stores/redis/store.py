@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 import weakref
@@ -12,7 +13,7 @@ from itertools import count
 from secrets import token_hex
 from typing import Any, Final
 
-from ..._errors import NotAStore, StoreAway, StoreClosed, StoreError, StoreTooNew
+from ..._errors import NotAStore, StoreAway, StoreClosed, StoreError
 from ...clock import Clock
 from ...jobs import commands as c
 from ...jobs.job import Attempt, Counts, Due, Job, Topic
@@ -20,6 +21,7 @@ from ..checks import sound
 from ..contract import Durability, Filter, Span, Store
 from ..group_commit import Commit, GroupCommit
 from ..notifier import Member, Notifier
+from ..schema import Schema
 from ..server_clock import ServerClock
 from ..verify import Finding
 from . import queries
@@ -28,14 +30,16 @@ from .connection import Connection, encoded
 from .notifier import RedisNotifier
 from .place import Place
 from .presence import SILENT, Presence, Roster
+from .records import number
 from .scripts import LEASE, NONCE, OPEN, PUT, QUIET, ROSTER, Script
 from .server import CLOSED, Server
 from .verify import verify
 
 __all__ = ["FORMAT", "SEVERAL", "RedisStore"]
 
-FORMAT: Final = b"pywheel 1"
-SEVERAL: Final = FORMAT + b" in "
+FORMAT: Final = re.compile(rb"pywheel ([0-9]+) ?([0-9]*)")
+SEVERAL: Final = b"pywheel 1 in "
+_SCHEMA: Final = Schema(1, 1)
 _KNOWN: Final = 1.5  # seconds for which the first lease is known, after an answer that said so
 _AGAIN: Final = 0.05  # seconds between tries to learn what became of a request
 _LOOK: Final = (0.005, 0.05)  # seconds between looks at who is quiet: the first, the longest
@@ -87,18 +91,18 @@ class RedisStore(Store):
         """Open the store on a server that was not met before, or that was started anew."""
         self.durability = self.server.durability(connection)
         may = b"1" if self._create else b"0"
-        found = connection.run(OPEN, self.server.prefix, 4, encoded((b"", FORMAT, may, run_id.encode())))[1]
+        given = (b"", number(_SCHEMA.version), number(_SCHEMA.least), may, run_id.encode())
+        found = connection.run(OPEN, self.server.prefix, 5, encoded(given))[1]
         server = self.server.place.server
         if not found:
             raise NotAStore(f"there is no store at {server}: put a job first, or give the right address")
         if found.startswith(SEVERAL):
-            number = found[len(SEVERAL) :].decode()
-            raise NotAStore(f"the jobs at {server} are in {number} stores: write ?stores={number}")
-        name, _, number = found.partition(b" ")
-        if name != b"pywheel" or not number.isdigit():
+            several = found[len(SEVERAL) :].decode()
+            raise NotAStore(f"the jobs at {server} are in {several} stores: write ?stores={several}")
+        parts = FORMAT.fullmatch(found)
+        if parts is None:
             raise NotAStore(f"{server} has other data under this prefix: give another one, ?prefix=name")
-        if found != FORMAT:
-            raise StoreTooNew(f"the store at {server} is of a newer version of pywheel: upgrade pywheel")
+        Schema(int(parts[1]), int(parts[2] or parts[1])).refuse(_SCHEMA.version, f"the store at {server}")
         self._create = True  # should all be lost, it begins anew
         self._asked = (-_REMEMBERED, 0)
         self._lease = (-_KNOWN, None)
@@ -247,7 +251,11 @@ class RedisStore(Store):
 
     def history(self, id: int) -> list[Attempt]:
         """Return what was tried with a job."""
-        return queries.history(self, id)
+        return self.histories([id])[0]
+
+    def histories(self, ids: Sequence[int]) -> list[list[Attempt]]:
+        """Return the histories of jobs."""
+        return queries.histories(self, ids)
 
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
         """Return delayed jobs, span by span, by (due, id)."""

@@ -172,7 +172,7 @@ class RelationalNotifier(Notifier):
             self._write(**values)
 
     def _topics(self) -> list[str]:
-        """Return the topics that this worker handles. By name: one may get its number with a job that nobody tells of."""
+        """Return the names of this worker's topics: one may get its number with a job that nobody tells of."""
         mine = next((seen.topics for seen in self._presence.known if seen.worker == self.worker), None)
         return sorted(mine or ())
 

@@ -49,24 +49,26 @@ def found(rows: Iterable[Sequence[Any]], names: Mapping[int, str], now: int, ref
 
 
 def attempts(
-    rows: Iterable[Sequence[Any]], names: Mapping[int, str], now: int, earlier: Iterable[Sequence[Any]]
-) -> list[Attempt]:
-    """Return what was tried with the job in a row, if it is there; `earlier` are the rows of its history."""
-    part = part_of(rows, names, now)
-    told = [
-        Attempt(claim, attempt, started, ended, OUTCOMES[outcome], worker, error)
-        for claim, attempt, started, ended, outcome, worker, error in earlier
-    ]
-    for job in part.read.values():
+    ids: Sequence[int],
+    rows: Iterable[Sequence[Any]],
+    names: Mapping[int, str],
+    now: int,
+    earlier: Iterable[Sequence[Any]],
+) -> list[list[Attempt]]:
+    """Return what was tried with jobs, as far as they are in the rows; `earlier` are the rows of their histories."""
+    told: dict[int, list[Attempt]] = {id: [] for id in ids}
+    for id, claim, attempt, started, ended, outcome, worker, error in earlier:
+        told[id].append(Attempt(claim, attempt, started, ended, OUTCOMES[outcome], worker, error))
+    for job in part_of(rows, names, now).read.values():
         run = job.run
         if run is not None:
             over = now >= run.lease
             lost = Outcome.LOST if over else None
             ended = run.lease if over else None
-            told.append(Attempt(run.claim, run.attempt, job.started, ended, lost, job.worker, None))
+            told[job.id].append(Attempt(run.claim, run.attempt, job.started, ended, lost, job.worker, None))
         elif job.last is not None:
-            told.append(job.last)
-    return told
+            told[job.id].append(job.last)
+    return [told[id] for id in ids]
 
 
 def listed(page: Callable[[State | None, int, int], list[Job]], filter: Filter, after: int, limit: int) -> list[Job]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import uniform
 from typing import Any, Final, NamedTuple
 
-from ...jobs.commands import Claimed, Command, Put
+from ...jobs.commands import Claimed, Command, Import, Put
 from ..checks import clamped
 from .changes import Changes
 from .part import FINISHED, Part, Told, with_bodies
@@ -69,7 +69,7 @@ def _decide(
     begun: bool = False,
 ) -> Done:
     wanted = Wanted(commands)
-    new = ids(sum(len(command.jobs) for command in commands if type(command) is Put))
+    new = ids(sum(len(command.jobs) for command in commands if isinstance(command, Put | Import)))
     reading = _Reading(session, wanted, topics)
     part = reading.read(new)
     outcomes = part.run(commands)

@@ -49,9 +49,12 @@ class Wanted:
     def put(self, command: c.Put) -> None:
         """Want those whose keys are wanted."""
         self.holders.update([(job.topic, job.key) for job in command.jobs if job.key is not None])
-        nonce = getattr(command, "nonce", None)
-        if nonce is not None:
-            self.nonces.add(nonce)
+        if command.nonce is not None:
+            self.nonces.add(command.nonce)
+
+    def imports(self, command: c.Import) -> None:
+        """Want those whose keys are wanted."""
+        self.put(c.Put(tuple(one.new for one in command.jobs if one.holds_key), command.nonce))
 
     def retry(self, command: c.Retry) -> None:
         """Want a job, and who has its key."""
@@ -94,6 +97,7 @@ class Wanted:
 
 _WANTS: Final[dict[type, Callable[[Wanted, Any], None]]] = {
     c.Put: Wanted.put,
+    c.Import: Wanted.imports,
     c.Cancel: lambda wanted, command: wanted.ref(command.ref),
     c.Reschedule: lambda wanted, command: wanted.ref(command.ref),
     c.Delete: lambda wanted, command: wanted.ref(command.ref),

@@ -8,10 +8,22 @@ from typing import Any, Final
 
 from ..._errors import JobExists, PywheelError, StoreError
 from ...jobs import commands as c
-from ...jobs.job import Due, Job
+from ...jobs.job import Due, Job, NewJob
 from .ids import Ids
 
-__all__ = ["Answers", "Part", "Round", "inner_put", "noted", "outer_error", "outer_ids", "outer_job", "parts"]
+__all__ = [
+    "Answers",
+    "Part",
+    "Round",
+    "inner_put",
+    "new_jobs",
+    "noted",
+    "outer_error",
+    "outer_ids",
+    "outer_job",
+    "part_of",
+    "parts",
+]
 
 Answers = dict[int, "list[Any] | StoreError"]
 """By store, the outcomes of its commands, or why there are none."""
@@ -121,9 +133,19 @@ _SPLIT: Final[dict[type, Callable[[Ids, Any], list[Part]]]] = {
 }
 
 
-def inner_put(ids: Ids, put: c.Put, store: int) -> c.Put:
+def new_jobs(put: c.Put | c.Import) -> Sequence[NewJob]:
+    """Return what new jobs have of the jobs of a put or an import."""
+    return put.jobs if isinstance(put, c.Put) else [one.new for one in put.jobs]
+
+
+def part_of(put: c.Put | c.Import, jobs: Sequence[Any], nonce: str | None) -> c.Put | c.Import:
+    """Return a command of the same kind with other jobs."""
+    return type(put)(tuple(jobs), nonce)
+
+
+def inner_put(ids: Ids, put: c.Put | c.Import, store: int) -> c.Put | c.Import:
     """Return a put as a store is to get it: a parent there is one there, a parent elsewhere has none of its keys."""
-    if all(job.parent is None for job in put.jobs):
+    if isinstance(put, c.Import) or all(job.parent is None for job in put.jobs):
         return put
     jobs = []
     for job in put.jobs:
@@ -146,7 +168,7 @@ def _merged(ids: Ids, command: c.Command[Any], found: Sequence[tuple[int, Any]],
     [(store, outcome)] = found
     if isinstance(outcome, PywheelError):
         return outer_error(ids, store, outcome)
-    return outer_ids(ids, store, outcome) if kind is c.Put else outcome
+    return outer_ids(ids, store, outcome) if kind in (c.Put, c.Import) else outcome
 
 
 def outer_ids(ids: Ids, store: int, found: Sequence[int]) -> list[int]:

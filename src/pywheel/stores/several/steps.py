@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 from ..._errors import JobExists, PywheelError, StoreError
 from ...jobs import commands as c
-from ...jobs.job import NewJob
+from ...jobs.job import Imported, Job, NewJob, State
 from ..contract import Span
 from ..ownership import ALL
-from .parts import inner_put, noted, outer_error, outer_ids, outer_job
+from .parts import inner_put, new_jobs, noted, outer_error, outer_ids, outer_job, part_of
 
 if TYPE_CHECKING:
     from .store import SeveralStore
@@ -78,7 +78,7 @@ def _announce(store: SeveralStore, command: c.Announce) -> None:
 # ---- puts -----------------------------------------------------------------------------------------------------------
 
 
-def _put(store: SeveralStore, put: c.Put) -> list[int]:
+def _put(store: SeveralStore, put: c.Put | c.Import) -> list[int]:
     """A put whose keys, or whose key and nonce, are for different stores to decide."""
     ids, nonce = store.ids, put.nonce
     if nonce is not None:
@@ -92,10 +92,9 @@ def _put(store: SeveralStore, put: c.Put) -> list[int]:
     return found
 
 
-def _by_store(store: SeveralStore, put: c.Put) -> dict[int, list[int]]:
+def _by_store(store: SeveralStore, put: c.Put | c.Import) -> dict[int, list[int]]:
     """Return the places of a put's jobs by store; those without a key go with the first that has one."""
-    ids = store.ids
-    of = [None if job.key is None else ids.of_key(job.topic, job.key) for job in put.jobs]
+    of = [None if job.key is None else store.ids.of_key(job.topic, job.key) for job in new_jobs(put)]
     first = next(place for place in of if place is not None)
     places: dict[int, list[int]] = {}
     for number, place in enumerate(of):
@@ -103,15 +102,16 @@ def _by_store(store: SeveralStore, put: c.Put) -> dict[int, list[int]]:
     return places
 
 
-def _put_parts(store: SeveralStore, put: c.Put, by_store: dict[int, list[int]]) -> list[int]:
+def _put_parts(store: SeveralStore, put: c.Put | c.Import, by_store: dict[int, list[int]]) -> list[int]:
     """Put the jobs of each store there. If there are several, each is asked first whether it would take them."""
     nonce = None if put.nonce is None else blake2b(put.nonce.encode()).hexdigest()  # of a part of it
     puts = {
-        place: inner_put(store.ids, c.Put(tuple(put.jobs[number] for number in numbers), nonce), place)
+        place: inner_put(store.ids, part_of(put, [put.jobs[number] for number in numbers], nonce), place)
         for place, numbers in by_store.items()
     }
     if len(puts) > 1:
-        looks = {place: [c.Put((*part.jobs, *_NEVER), part.nonce)] for place, part in puts.items()}
+        never = _NEVER if isinstance(put, c.Put) else _NEVER_IMPORTED
+        looks = {place: [part_of(put, [*part.jobs, *never], part.nonce)] for place, part in puts.items()}
         for place, [refused] in store.all_ask(looks).items():
             if isinstance(refused, JobExists) and _NAME not in str(refused):
                 raise outer_error(store.ids, place, refused)
@@ -134,14 +134,15 @@ def _put_parts(store: SeveralStore, put: c.Put, by_store: dict[int, list[int]]) 
 
 _NAME: Final = "pywheel: only looked at"
 _NEVER: Final = (NewJob(_NAME, b"", 0, _NAME),) * 2
+_NEVER_IMPORTED: Final = (Imported(Job(0, _NAME, b"", 0, 0, State.DELAYED, _NAME)),) * 2
 """With these a put is refused, and says on the way whether it would be without them."""
 
 
-def _take_back(store: SeveralStore, puts: dict[int, c.Put], found: dict[int, Any]) -> None:
+def _take_back(store: SeveralStore, puts: Mapping[int, c.Put | c.Import], found: dict[int, Any]) -> None:
     """Delete the new jobs of a put that was refused in part: in between somebody else took a key."""
     store.ask(
         {
-            place: [c.Delete(id) for id, job in zip(outcome, puts[place].jobs, strict=True) if not job.replace]
+            place: [c.Delete(id) for id, job in zip(outcome, new_jobs(puts[place]), strict=True) if not job.replace]
             for place, outcome in found.items()
             if not isinstance(outcome, PywheelError)
         }
@@ -150,6 +151,7 @@ def _take_back(store: SeveralStore, puts: dict[int, c.Put], found: dict[int, Any
 
 STEPS: Final[dict[type, Callable[[SeveralStore, Any], Any]]] = {
     c.Put: _put,
+    c.Import: _put,
     c.Reserve: _reserve,
     c.Purge: _purge,
     c.Expire: _expire,

@@ -25,7 +25,7 @@ from ..contract import Durability, Filter, Span, Store
 from ..notifier import Member
 from ..verify import EXAMPLES, Finding
 from .ids import Ids
-from .parts import Answers, Part, Round, inner_put, outer_job, parts
+from .parts import Answers, Part, Round, inner_put, new_jobs, outer_job, parts
 from .steps import STEPS
 from .together import Together
 
@@ -123,7 +123,7 @@ class SeveralStore(Store):
             return self._put_here(commands, here)
         together = Round(self.ids, now)
         for command in commands:
-            some = self._put(command, here) if type(command) is c.Put else parts(self.ids, command)
+            some = self._put(command, here) if isinstance(command, c.Put | c.Import) else parts(self.ids, command)
             if some is not None:
                 together.add(command, some)
                 continue
@@ -155,9 +155,9 @@ class SeveralStore(Store):
         if self._left <= 0:
             self._here, self._left = (here + 1) % len(self.stores), _TURN
 
-    def _put(self, put: c.Put, here: int) -> list[Part] | None:
+    def _put(self, put: c.Put | c.Import, here: int) -> list[Part] | None:
         """Return which store gets a put; None if several have a say."""
-        having = {(job.topic, job.key) for job in put.jobs if job.key is not None}
+        having = {(job.topic, job.key) for job in new_jobs(put) if job.key is not None}
         deciding = {self.ids.of_key(*name) for name in having}
         if put.nonce is not None:
             deciding.add(self.ids.of_nonce(put.nonce))
@@ -210,6 +210,17 @@ class SeveralStore(Store):
         id = an_id(id)
         found: list[Attempt] = self.stores[self.ids.store(id)].history(self.ids.inner(id))
         return found
+
+    def histories(self, ids: Sequence[int]) -> list[list[Attempt]]:
+        """Return the histories of jobs. Each store is asked once."""
+        of = [self.ids.store(an_id(id)) for id in ids]
+        inner = {
+            place: [self.ids.inner(id) for id, store in zip(ids, of, strict=True) if store == place]
+            for place in dict.fromkeys(of)
+        }
+        calls = [partial(self.stores[place].histories, some) for place, some in inner.items()]
+        found = {place: iter(histories) for place, histories in zip(inner, self._all(calls), strict=True)}
+        return [next(found[place]) for place in of]
 
     # ---- for workers ------------------------------------------------------------------------------------------------
 

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
-from ..._errors import BadJob
+from ..._errors import BadJob, StoreBusy
 from ..within import driver_connection
 from .connection import translated
 
 __all__ = ["borrowed", "in_savepoint"]
 
+_STALE: Final = "connection=: others have written since this transaction began to read: begin anew, by BEGIN IMMEDIATE"
 _NONE: Final = "connection=: there is no transaction, as it commits each statement: begin one"
 
 
@@ -54,7 +55,19 @@ def borrowed(connection: object, path: str) -> sqlite3.Connection:
             if theirs.isolation_level is None and getattr(theirs, "autocommit", True) is not False:
                 raise BadJob(_NONE)
             ours.execute("BEGIN IMMEDIATE")
+    _begin_to_write(ours, path)
     return ours
+
+
+def _begin_to_write(ours: sqlite3.Connection, path: str) -> None:
+    """Take the file's lock before anything is read: then SQLite waits for another writer, and sees what it wrote."""
+    try:
+        with translated(path):
+            ours.execute("DELETE FROM topic WHERE 0")
+    except StoreBusy as error:
+        if getattr(error.__cause__, "sqlite_errorcode", 0) == sqlite3.SQLITE_BUSY_SNAPSHOT:
+            raise StoreBusy(_STALE) from error
+        raise
 
 
 @contextmanager

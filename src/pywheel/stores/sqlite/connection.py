@@ -11,11 +11,22 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from ..._errors import BadJob, NotAStore, StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreReadOnly, StoreTooNew
+from ..._errors import BadJob, NotAStore, StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreReadOnly
+from ..schema import Schema, of_migrations
 from .side_files import NO_ROOM, said_by_system
 from .statements import MIGRATIONS
 
-__all__ = ["BUSY_SECONDS", "FOREIGN", "check_version", "connect", "ours", "refuse_unusable", "translated", "upgrade"]
+__all__ = [
+    "BUSY_SECONDS",
+    "FOREIGN",
+    "check_version",
+    "connect",
+    "ours",
+    "refuse_unusable",
+    "schema_of",
+    "translated",
+    "upgrade",
+]
 
 APPLICATION: Final = 0x70797768  # "pywh": marks the file as ours
 BUSY_SECONDS: Final = 5.0
@@ -29,6 +40,7 @@ _SETTINGS: Final = (
 FOREIGN: Final = (sqlite3.Error, UnicodeError, json.JSONDecodeError, KeyError, IndexError, OverflowError)
 """What Python's sqlite3, and rows of a damaged file, may raise."""
 _OLDEST: Final = (3, 38)
+_HALF: Final = 1 << 16
 _PAGE_SIZE: Final = 2048  # jobs are small: fewer bytes to log for each
 
 
@@ -71,10 +83,10 @@ def upgrade(connection: sqlite3.Connection, path: str, *, create: bool) -> None:
     created; StoreTooNew for one of a later version.
     """
     with translated(path):
-        [version], [application] = _version(connection)
-        if application != APPLICATION or version != len(MIGRATIONS):
-            _refuse_strangers(connection, path, version, application)
-        if version == 0:
+        found, application = schema_of(connection), _application(connection)
+        if application != APPLICATION or found.version != len(MIGRATIONS):
+            _refuse_strangers(connection, path, found, application)
+        if found.version == 0:
             if not create:
                 raise NotAStore(f"{path} is empty: put a job first, or give the right address")
             connection.execute(f"PRAGMA page_size = {_PAGE_SIZE}")
@@ -83,49 +95,47 @@ def upgrade(connection: sqlite3.Connection, path: str, *, create: bool) -> None:
             [mode] = connection.execute("PRAGMA journal_mode = WAL").fetchone()
             if mode != "wal":
                 raise StoreError(f"{path}: SQLite cannot keep a write-ahead log here: use a folder on a local disk")
-        for number in range(version, len(MIGRATIONS)):
+        for number in range(found.version, len(MIGRATIONS)):
             _step(connection, number)
 
 
 def check_version(connection: sqlite3.Connection, path: str) -> None:
     """Raise StoreTooNew if a newer pywheel has upgraded the file meanwhile."""
     with translated(path):
-        [version] = connection.execute("PRAGMA user_version").fetchone()
-    if version > len(MIGRATIONS):
-        raise _too_new(path, version)
+        found = schema_of(connection)
+    found.refuse(len(MIGRATIONS), path)
 
 
-def _version(connection: sqlite3.Connection) -> tuple[list[int], list[int]]:
-    return (
-        list(connection.execute("PRAGMA user_version").fetchone()),
-        list(connection.execute("PRAGMA application_id").fetchone()),
-    )
+def schema_of(connection: sqlite3.Connection) -> Schema:
+    """Return what the file holds: its version, and in the upper half of the number the least that goes with it."""
+    [number] = connection.execute("PRAGMA user_version").fetchone()
+    least, version = divmod(number, _HALF)
+    return Schema(version, least or version)
 
 
-def _refuse_strangers(connection: sqlite3.Connection, path: str, version: int, application: int) -> None:
+def _application(connection: sqlite3.Connection) -> int:
+    [application] = connection.execute("PRAGMA application_id").fetchone()
+    return int(application)
+
+
+def _refuse_strangers(connection: sqlite3.Connection, path: str, found: Schema, application: int) -> None:
     [tables] = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    if application != APPLICATION and (tables or version or application):
+    if application != APPLICATION and (tables or found.version or application):
         raise NotAStore(f"{path} is a database of another program: give a file of its own to the jobs")
-    if version > len(MIGRATIONS):
-        raise _too_new(path, version)
-
-
-def _too_new(path: str, version: int) -> StoreTooNew:
-    return StoreTooNew(
-        f"{path} has version {version}, this pywheel knows up to {len(MIGRATIONS)}: install a newer pywheel-timer"
-    )
+    found.refuse(len(MIGRATIONS), path)
 
 
 def _step(connection: sqlite3.Connection, number: int) -> None:
     """Apply one migration, unless another process has meanwhile."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        [version], _ = _version(connection)
-        if version == number:
+        if schema_of(connection).version == number:
             for statement in _split(MIGRATIONS[number]):
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {number + 1}")
+            made = of_migrations(MIGRATIONS[: number + 1])
+            least = made.least if made.least < made.version else 0
+            connection.execute(f"PRAGMA user_version = {made.version + least * _HALF}")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:

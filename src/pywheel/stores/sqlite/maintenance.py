@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..._errors import NotAStore, StoreError
-from .connection import connect, translated
+from .connection import connect, schema_of, translated
 from .side_files import side_errors
 
 __all__ = ["about", "backup", "check", "rewrite", "vacuum"]
@@ -21,7 +21,7 @@ _REST: Final = 0.001  # seconds between steps, for others
 
 def about(connection: sqlite3.Connection, path: str) -> dict[str, Any]:
     """Return where the file is, the version of its schema, and its size."""
-    [[schema]] = connection.execute("PRAGMA user_version").fetchall()
+    schema = schema_of(connection).version
     sizes = {f"{name} bytes": _size(path + suffix) for name, suffix in (("file", ""), ("wal", "-wal"))}
     return {"path": path, "schema": schema, **sizes, "sqlite": sqlite3.sqlite_version}
 

@@ -29,7 +29,7 @@ from ..verify import Finding
 from ..within import CommitWatch
 from . import maintenance, verify
 from .borrowed import borrowed, in_savepoint
-from .commands import announce, claims, endings, manage, puts
+from .commands import announce, claims, endings, imports, manage, puts
 from .connection import BUSY_SECONDS, FOREIGN, ours, translated
 from .database import CLOSED, ORDINARY, Database
 from .presence import Presence
@@ -45,6 +45,7 @@ _R = TypeVar("_R")
 _Apply = Callable[[Transaction, Any], list[Any]]
 _APPLY: dict[type, _Apply] = {
     o.Put: puts.put,
+    o.Import: imports.take_in,
     o.Cancel: manage.cancel,
     o.Reschedule: manage.reschedule,
     o.Retry: manage.retry,

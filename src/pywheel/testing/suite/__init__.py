@@ -14,6 +14,7 @@ from typing import Any
 from .arguments import ArgumentTests
 from .claims import ClaimTests
 from .held import HeldTests
+from .imports import ImportTests
 from .jobs import JobTests
 from .keys import KeyTests
 from .leases import LeaseTests
@@ -26,7 +27,17 @@ __all__ = ["StoreSuite"]
 
 
 class StoreSuite(
-    JobTests, OnceTests, KeyTests, ClaimTests, HeldTests, LeaseTests, ViewTests, WorkerTests, ArgumentTests, ModelTests
+    JobTests,
+    OnceTests,
+    KeyTests,
+    ClaimTests,
+    HeldTests,
+    LeaseTests,
+    ImportTests,
+    ViewTests,
+    WorkerTests,
+    ArgumentTests,
+    ModelTests,
 ):
     """Each test gets a new, empty store and a clock that stands still.
 

@@ -10,7 +10,7 @@ from typing import Any
 from ..._errors import PywheelError
 from ...clock import Clock, ManualClock
 from ...jobs import commands as c
-from ...jobs.job import Counts, Job, NewJob, State
+from ...jobs.job import Attempt, Counts, Imported, Job, NewJob, Outcome, State
 from ...stores.contract import Filter, Span
 from ...stores.memory import MemoryStore
 from .base import ALL, NOW, START, StoreTests
@@ -20,6 +20,7 @@ __all__ = ["ModelTests"]
 TOPICS = ("a", "b")
 STEPS = 150
 MISSING = 10**12
+LAST = {State.DONE: Outcome.DONE, State.CANCELLED: Outcome.CANCELLED, State.DEAD: Outcome.FAILED}
 
 
 class Model(MemoryStore):
@@ -55,7 +56,7 @@ class Pair:
         else:
             found = self.test.store.apply(commands)
         for command, theirs in zip(commands, found, strict=True):
-            if isinstance(command, c.Put) and not isinstance(theirs, PywheelError):
+            if isinstance(command, c.Put | c.Import) and not isinstance(theirs, PywheelError):
                 self.model.given.extend(id for id in dict.fromkeys(theirs) if id not in self.ids)
                 self.ids.update(dict.fromkeys(theirs))
         expected = self.model.apply(commands)
@@ -80,6 +81,7 @@ class Pair:
         """Return a random command."""
         kinds: list[Callable[[], c.Command[Any]]] = (
             [self.put] * 4
+            + [self.imports]
             + [self.by_ref] * 3
             + [self.claim, self.reserve] * 2
             + [self.settle] * 4
@@ -109,6 +111,33 @@ class Pair:
             for _ in range(random.choice((0, 1, 1, 1, 2, 30)))
         ]
         return c.Put(tuple(jobs), random.choice((None, None, f"n{random.randrange(20)}")))
+
+    def imports(self) -> c.Command[Any]:
+        random = self.random
+        jobs = []
+        for _ in range(random.choice((0, 1, 3))):
+            state = random.choice([State.DELAYED, *LAST])
+            outcomes = random.choices([Outcome.FAILED, Outcome.LOST, Outcome.RELEASED], k=random.randrange(3))
+            outcomes += [LAST[state]] if state in LAST else []
+            times = sorted(self.when() for _ in outcomes)
+            rows = [
+                Attempt(claim, claim, None, when, outcome, "w", "e3" if outcome is Outcome.FAILED else None)
+                for claim, (when, outcome) in enumerate(zip(times, outcomes, strict=True), 1)
+            ]
+            job = Job(
+                1,
+                random.choice(TOPICS),
+                b"i",
+                self.when(),
+                self.when(),
+                state,
+                random.choice((None, "k", "l")),
+                claims=len(rows),
+                attempt=random.randint(0, len(rows)),
+                lost=random.randrange(3 if rows and state is State.DELAYED else 1),
+            )
+            jobs.append(Imported(job, tuple(rows), random.random() < 0.3))
+        return c.Import(tuple(jobs), random.choice((None, f"n{random.randrange(20)}")))
 
     def by_ref(self) -> c.Command[Any]:
         random = self.random

@@ -55,7 +55,8 @@ UNION ALL SELECT 2, topic, begun, lease <= %(moment)s AS over_, attempt >= max_a
 SELECT name, paused FROM {p}topic
 
 -- name: history
-SELECT claim, attempt, started, ended, outcome, worker, error FROM {p}history WHERE job = %(id)s ORDER BY claim
+SELECT job, claim, attempt, started, ended, outcome, worker, error FROM {p}history
+WHERE job IN (%(ids)s) ORDER BY job, claim
 
 -- Two ranges, as MySQL reads (due, id) > (a, b) from the first due on, however many are due then.
 -- name: window

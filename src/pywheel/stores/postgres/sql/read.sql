@@ -85,7 +85,8 @@ ORDER BY t.name
 SELECT name, paused FROM {p}topic ORDER BY name
 
 -- name: history
-SELECT claim, attempt, started, ended, outcome, worker, error FROM {p}history WHERE job = %(id)s ORDER BY claim
+SELECT job, claim, attempt, started, ended, outcome, worker, error FROM {p}history
+WHERE job = ANY(%(ids)s::bigint[]) ORDER BY job, claim
 
 -- A span: topic, shards, due and id after which, due until which. In the order of the loops, so that the limit ends them.
 -- name: windows

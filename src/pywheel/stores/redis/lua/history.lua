@@ -1,9 +1,11 @@
--- ARGV: now, an id in 6 bytes. Returns the rows of its history, then those of its state: what its last claim came to.
-local b, rows = ARGV[2], {}
-local state = state_of(b)
-if state then
-    for _, packed in ipairs(call('LRANGE', history_of(b), 0, -1)) do
-        rows[#rows + 1] = cmsgpack.unpack(packed)
+-- ARGV: now, ids in 6 bytes each. Returns for each the rows of its history, then that of its state: what its last claim came to.
+local function history(b)
+    local state, rows = state_of(b), {}
+    if not state then
+        return rows
+    end
+    for place, packed in ipairs(call('LRANGE', history_of(b), 0, -1)) do
+        rows[place] = cmsgpack.unpack(packed)
     end
     if state[STATE] == RUNNING then
         local over = now >= state[LEASE]
@@ -13,5 +15,11 @@ if state then
         rows[#rows + 1] = {state[CLAIM], state[ATTEMPT], state[STARTED], state[ENDED], state[OUTCOME], state[WORKER],
             state[WHY]}
     end
+    return rows
 end
-return {micros, rows}
+
+local found = {}
+for place = 2, #ARGV do
+    found[place - 1] = history(ARGV[place])
+end
+return {micros, found}

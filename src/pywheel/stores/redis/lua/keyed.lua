@@ -60,6 +60,15 @@ local function store(topic, due, job, key)
     return id
 end
 
+-- Keeps what a put came to.
+local function note_nonce(nonce, ids)
+    if nonce ~= '' then
+        call('HSET', NONCES, nonce, cmsgpack.pack(ids))
+        call('ZADD', NONCES_BY_TIME, now, nonce)
+        forget_nonces(NONCES_FORGOTTEN)
+    end
+end
+
 function commands.put_keyed(at)
     local nonce, count = sub(ARGV[at], 2), tonumber(ARGV[at + 1])
     at = at + 2
@@ -77,11 +86,7 @@ function commands.put_keyed(at)
         ids[place] = store(ARGV[at], due_at(ARGV[at + 1]), ARGV[at + 2], key)
         at = at + 5
     end
-    if nonce ~= '' then
-        call('HSET', NONCES, nonce, cmsgpack.pack(ids))
-        call('ZADD', NONCES_BY_TIME, now, nonce)
-        forget_nonces(NONCES_FORGOTTEN)
-    end
+    note_nonce(nonce, ids)
     return ids, at
 end
 

@@ -18,7 +18,7 @@ from ..tally import TAIL, Tally
 from ..transaction import Names, Transaction
 from .endings import settle_lost
 
-__all__ = ["put", "put_far"]
+__all__ = ["Keyed", "headers_text", "put", "put_far"]
 
 # Rows by one statement: fewer steps than `executemany` takes, and between two of them other threads get in.
 _SOME: Final = 25
@@ -119,7 +119,7 @@ def _put(transaction: Transaction, commands: Sequence[Put]) -> list[Any]:
     jobs = commands[0].jobs if len(commands) == 1 else [job for command in commands for job in command.jobs]
     if [job[3] for job in jobs].count(None) < len(jobs):
         alone = _put_one(transaction, jobs[0]) if len(commands) == len(jobs) == 1 else None
-        return _Keyed(transaction, jobs).put(commands) if alone is None else [alone]
+        return Keyed(transaction, jobs).put(commands) if alone is None else [alone]
     return _shared_out(_insert(transaction, jobs), commands)
 
 
@@ -130,7 +130,7 @@ def _put_one(transaction: Transaction, job: NewJob) -> list[int] | None:
     if transaction.row("key_holder", (topic, key)) is not None:
         return None
     due = lifecycle.due(now, due, delay)
-    values = (topic, due, due - now, ttr, limit, key, headers and _headers(headers), body)
+    values = (topic, due, due - now, ttr, limit, key, headers and headers_text(headers), body)
     id = transaction.connection.execute(_PUT[1], values).lastrowid
     assert id is not None
     transaction.tally.put(id, id, ((topic, 1),))
@@ -185,7 +185,7 @@ class _Holder(NamedTuple):
     claim: int | None  # while it is running
 
 
-class _Keyed:
+class Keyed:
     """Puts of jobs of which some have keys: all or none of each caller's, and the new ones by few statements."""
 
     def __init__(self, transaction: Transaction, jobs: Sequence[NewJob]) -> None:
@@ -201,7 +201,7 @@ class _Keyed:
         for command in commands:
             if self._waiting_names and any(_name(job) in self._waiting_names for job in command.jobs):
                 self._flush()
-            refusal = self._refusal(command.jobs)
+            refusal = self.refusal(command.jobs)
             outcomes.append(refusal or self._store(command.jobs))
         self._flush()
         return outcomes
@@ -231,7 +231,7 @@ class _Keyed:
             settle_lost(self._transaction, holders.pop(name).id)
         return holders | self._find(over) if over else holders
 
-    def _refusal(self, jobs: Sequence[NewJob]) -> JobExists | None:
+    def refusal(self, jobs: Sequence[NewJob]) -> JobExists | None:
         """Return why the jobs of a caller cannot be stored."""
         seen: set[_Name] = set()
         for job in jobs:
@@ -287,7 +287,7 @@ class _Keyed:
                 "due": due,
                 "ttr": job.ttr,
                 "max_attempts": job.max_attempts,
-                "headers": _headers(job.headers),
+                "headers": headers_text(job.headers),
                 "body": job.body,
             },
         )
@@ -356,9 +356,10 @@ def _plain_values(jobs: Sequence[NewJob], dues: Sequence[int], topics: Mapping[s
 def _all_values(jobs: Sequence[NewJob], dues: Sequence[int], topics: Mapping[str, int], now: int) -> list[Any]:
     values: list[Any] = []
     for (name, body, _, key, ttr, limit, headers, *_), due in zip(jobs, dues, strict=True):
-        values += (topics[name], due, due - now, ttr, limit, key, _headers(headers), body)
+        values += (topics[name], due, due - now, ttr, limit, key, headers_text(headers), body)
     return values
 
 
-def _headers(headers: Mapping[str, str] | None) -> str | None:
+def headers_text(headers: Mapping[str, str] | None) -> str | None:
+    """Return headers as they are stored."""
     return json.dumps(dict(headers), separators=(",", ":")) if headers else None

@@ -10,6 +10,13 @@ INSERT INTO job (topic, due, ahead, ttr, max_attempts, key, headers, body) VALUE
 -- name: put_plain
 INSERT INTO job (topic, due, ahead, body) VALUES (?, ?, ?, ?)
 
+-- name: import
+INSERT INTO job (topic, due, ahead, state, claims, forgiven, lost, passed, ttr, max_attempts, key, headers, body)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: import_attempt
+INSERT INTO history (job, claim, attempt, started, ended, outcome, worker, error, topic) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+
 -- name: key_holders
 SELECT n.column1, j.id, j.due, r.claim, r.lease
 FROM (VALUES (?, ?, ?)) n CROSS JOIN job j INDEXED BY job_live_key ON j.topic = n.column2 AND j.key = n.column3

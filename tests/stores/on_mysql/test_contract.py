@@ -4,7 +4,7 @@ import pytest
 
 from pywheel.stores import open
 from pywheel.testing import StoreSuite
-from tests.stores.mysql.emptied import emptied
+from tests.stores.on_mysql.emptied import emptied
 
 
 class TestMysql(StoreSuite):

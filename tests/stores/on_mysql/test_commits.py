@@ -179,7 +179,9 @@ def test_no_transaction_is_left_open_by_a_commit_that_is_told_of(mariadb_server)
         assert store.apply([ops.Reschedule(id, 10**12)]) == [True]
         with administrator.cursor() as cursor:
             writer = store._writer.thread_id()
-            assert cursor.execute(f"SELECT 1 FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = {writer}") == 0
+            assert (
+                cursor.execute(f"SELECT 1 FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = {writer}") == 0
+            )
         notifier.close()
 
 

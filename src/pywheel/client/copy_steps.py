@@ -1,0 +1,198 @@
+"""What makes copies in one store like the jobs of another: of those that wait, and of those that have finished."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from secrets import token_hex
+from typing import Any, Final
+
+from .._errors import JobExists
+from ..jobs.commands import Command, Delete, Import, Reschedule
+from ..jobs.job import Imported, Job, State
+from ..jobs.lifecycle import ENDINGS
+from ..stores.contract import Filter, Store
+from .copy_note import HEADER, TOPIC, Copied, Copies, digest, version
+
+__all__ = ["PAGE", "Steps", "do", "identity_of", "pages"]
+
+PAGE: Final = 500  # jobs read, and written, at once
+
+
+def identity_of(store: Store) -> str:
+    """Return what copies of a store's jobs are known by."""
+    return blake2b(store.url.encode(), digest_size=8).hexdigest()
+
+
+def do(store: Store, commands: Sequence[Command[Any]]) -> list[Any]:
+    """Return the outcomes; raise what is wrong with one, but for a key that is taken."""
+    outcomes = store.apply(commands) if commands else []
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException) and not isinstance(outcome, JobExists):
+            raise outcome
+    return outcomes
+
+
+def pages(store: Store, state: State | None = None) -> Iterator[list[Job]]:
+    """Yield the jobs of a store by id."""
+    after = 0
+    while page := store.jobs(Filter(state=state), after, PAGE):
+        after = page[-1].id
+        yield [job for job in page if job.topic != TOPIC]
+
+
+class Steps:
+    """The steps of one copy: `token` is its own, and copies with ids up to `floor` were there before this run."""
+
+    def __init__(self, source: Store, target: Store, token: str, floor: int, copies: Copies) -> None:
+        self._source, self._target = source, target
+        self._token, self._floor = token, floor
+        self.copies = copies
+        self._identity, self._theirs = identity_of(source), identity_of(target)
+        self._run = token_hex(8)
+        self._deleted: set[int] = set()  # copies, in this run
+        self._over = False
+
+    def over(self) -> None:
+        """From now on the copies are the jobs: they end, are forgotten, and are none of this copy's any more."""
+        self.copies, self._over = Copies(), True
+
+    def origin(self, copy: Job) -> int | None:
+        """Return the id in the source of the job that this is a copy of, None if it is none."""
+        return _origin(copy, self._identity)
+
+    # ---- those that wait --------------------------------------------------------------------------------------------
+
+    def bring(self, jobs: Sequence[Job]) -> list[int | JobExists | None]:
+        """Make copies of delayed jobs like these are; return the ids of those that were changed, or who has their key.
+
+        A nonce may be known of a copy that somebody has deleted since: then the job is copied once more.
+        """
+        steps = self._steps(jobs)
+        found = self._apply(steps)
+        for place, (job, commands) in enumerate(zip(jobs, steps, strict=True)):
+            id = found[place]
+            if isinstance(id, JobExists):  # an older copy of it was deleted all the same
+                self.copies.live.pop(job.id, None)
+                self.copies.finished.pop(job.id, None)
+            if id is None or isinstance(id, JobExists):
+                continue
+            last = commands[-1]
+            if isinstance(last, Import) and not self._over and (id <= self._floor or id in self._deleted):
+                copy = self._target.get(id)
+                if copy is None or copy.state is not State.DELAYED or self.origin(copy) != job.id:
+                    again = Import(last.jobs, f"{last.nonce}:{self._run}")
+                    [[id]] = do(self._target, [again])
+                    found[place] = id
+            self.copies.live[job.id] = Copied(id, job.due, version(job))
+            self.copies.finished.pop(job.id, None)
+        return found
+
+    def _steps(self, jobs: Sequence[Job]) -> list[list[Command[Any]]]:
+        """Return for each job what makes its copy: nothing, if it is like it. The last outcome is the copy's id."""
+        steps: list[list[Command[Any]]] = []
+        changed = []
+        for job in jobs:
+            copy = self.copies.live.get(job.id)
+            steps.append([])
+            if copy is None or copy.version != version(job):
+                changed.append(len(steps) - 1)
+            elif copy.due != job.due:
+                steps[-1].append(Reschedule(copy.id, job.due))
+        for place, one in zip(changed, self._with_past([jobs[place] for place in changed]), strict=True):
+            steps[place] = self._import(jobs[place].id, one)
+        return steps
+
+    def _import(self, id: int, one: Imported) -> list[Command[Any]]:
+        # A nonce is that of one copy of one version of a job: sent twice it happens once, made anew it happens again.
+        copy = self.copies.live.get(id) or self.copies.finished.get(id)
+        before = 0 if copy is None else copy.id
+        self._deleted.add(before)
+        nonce = f"copy:{self._token}:{id}:{before}:{digest(one.job)}{':passed' if one.passed else ''}"
+        old = [] if copy is None else [Delete(copy.id)]
+        return [*old, *self._drop_original(one.job), Import((self._marked(id, one),), nonce)]
+
+    def _apply(self, steps: Sequence[list[Command[Any]]]) -> list[int | JobExists | None]:
+        """Apply the steps of some jobs in one transaction."""
+        outcomes = iter(do(self._target, [command for commands in steps for command in commands]))
+        found: list[Any] = []
+        for commands in steps:
+            last = [next(outcomes) for _ in commands][-1] if commands else None
+            if isinstance(last, list):
+                [last] = last
+            elif commands and isinstance(commands[-1], Reschedule):
+                last = commands[-1].ref
+            found.append(last)
+        return found
+
+    # ---- those that have finished -----------------------------------------------------------------------------------
+
+    def keep(self, jobs: Sequence[Job]) -> int:
+        """Copy finished jobs with their history, those that are not there yet; return how many."""
+        finished, live = self.copies.finished, self.copies.live
+        new = [job for job in jobs if job.id not in finished or finished[job.id].version != version(job)]
+        kept: list[tuple[Job, Imported]] = []
+        commands: list[Command[Any]] = []
+        for job, one in zip(new, self._with_past(new), strict=True):
+            if not one.history:
+                continue  # forgotten a moment ago
+            commands += [Delete(copy.id) for copy in (live.pop(job.id, None), finished.pop(job.id, None)) if copy]
+            original = self._original(job)
+            if original is not None and (original.state, original.claims) == (job.state, job.claims):
+                finished[job.id] = Copied(original.id, original.due, version(original))
+                continue  # it was there before it came to the source
+            commands += [] if original is None else [Delete(original.id)]
+            kept.append((job, self._marked(job.id, one)))
+        names = ",".join(f"{job.id}:{job.claims}" for job, _ in kept)
+        nonce = f"copy:{self._token}:{blake2b(names.encode(), digest_size=16).hexdigest()}:{self._run}"
+        if kept:
+            commands.append(Import(tuple(one for _, one in kept), nonce))
+        outcomes = do(self._target, commands)
+        for (job, _), id in zip(kept, outcomes[-1] if kept else (), strict=True):
+            finished[job.id] = Copied(id, job.due, version(job))
+        return len(kept)
+
+    # ---- a job as it is carried -------------------------------------------------------------------------------------
+
+    def _with_past(self, jobs: Sequence[Job]) -> list[Imported]:
+        """Return jobs with their histories, as far as they had come when they were read."""
+        tried = [job.id for job in jobs if job.claims]
+        histories = dict(zip(tried, self._source.histories(tried) if tried else (), strict=True))
+        found = []
+        for job in jobs:
+            past = tuple(row for row in histories.get(job.id, ()) if row.claim <= job.claims and row.ended is not None)
+            if past and not job.state.live:  # what was repaired may count more claims, or have ended in another way
+                endings, claims = ENDINGS[job.state], past[-1].claim
+                job = job._replace(claims=claims, attempt=min(job.attempt, claims))
+                if past[-1].outcome not in endings:
+                    past = (*past[:-1], past[-1]._replace(outcome=endings[0]))
+            found.append(Imported(job, past, self._has_passed(job)))
+        return found
+
+    def _has_passed(self, job: Job) -> bool:
+        """Whether a job has handed its key to a successor: it has run then."""
+        if job.key is None or not job.claims or not job.state.live:
+            return False
+        owner = self._source.get((job.topic, job.key))
+        return owner is not None and owner.id != job.id and owner.state.live
+
+    def _marked(self, id: int, one: Imported) -> Imported:
+        headers = {**one.job.headers, HEADER: f"{self._identity} {id}"}
+        return one._replace(job=one.job._replace(headers=headers))
+
+    def _original(self, job: Job) -> Job | None:
+        """Return the job of the target that this one is a copy of: it goes back, and that is no longer needed."""
+        id = _origin(job, self._theirs)
+        found = None if id is None else self._target.get(id)
+        if found is None or found.state.live or (found.topic, found.created) != (job.topic, job.created):
+            return None
+        return found
+
+    def _drop_original(self, job: Job) -> list[Command[Any]]:
+        original = self._original(job)
+        return [] if original is None else [Delete(original.id)]
+
+
+def _origin(copy: Job, identity: str) -> int | None:
+    store, _, id = copy.headers.get(HEADER, "").partition(" ")
+    return int(id) if store == identity and id.isdigit() else None

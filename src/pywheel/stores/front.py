@@ -1,0 +1,87 @@
+"""A store in front of another."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from ..jobs.commands import Put, Ref
+from ..jobs.job import Attempt, Counts, Due, Job, Topic
+from .contract import Filter, Span, Store
+from .notifier import Member, Notifier
+from .verify import Finding
+
+__all__ = ["Front"]
+
+
+class Front(Store):
+    """Answers as the store behind it does, which may not be there. What is to be different is overridden."""
+
+    @abstractmethod
+    def _there(self) -> Store:
+        """Return the store behind. StoreAway if it is not there."""
+
+    def put_within(self, connection: object, put: Put) -> list[int]:
+        """Apply a put in the caller's own transaction."""
+        return self._there().put_within(connection, put)
+
+    def get(self, ref: Ref) -> Job | None:
+        """Return a job, or None."""
+        return self._there().get(ref)
+
+    def jobs(self, filter: Filter, after: int, limit: int) -> list[Job]:
+        """Return jobs by id."""
+        return self._there().jobs(filter, after, limit)
+
+    def counts(self) -> dict[str, Counts]:
+        """Return the counts of each topic."""
+        return self._there().counts()
+
+    def topics(self) -> list[Topic]:
+        """Return all topics."""
+        return self._there().topics()
+
+    def history(self, id: int) -> list[Attempt]:
+        """Return what was tried with a job."""
+        return self._there().history(id)
+
+    def histories(self, ids: Sequence[int]) -> list[list[Attempt]]:
+        """Return the histories of jobs."""
+        return self._there().histories(ids)
+
+    def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
+        """Return delayed jobs, span by span, by (due, id)."""
+        return self._there().windows(spans, limit)
+
+    def first_dues(self, spans: Sequence[Span]) -> list[int | None]:
+        """Return the earliest due time beyond each span."""
+        return self._there().first_dues(spans)
+
+    def next_lease(self) -> int | None:
+        """Return when some lease may be over at the earliest."""
+        return self._there().next_lease()
+
+    def notifier(self, name: str) -> Notifier:
+        """Return a new notifier of the store behind."""
+        return self._there().notifier(name)
+
+    def workers(self) -> list[Member]:
+        """Return all workers that have announced topics."""
+        return self._there().workers()
+
+    def quiet(self, topic: str, seconds: float) -> bool:
+        """Return once no worker can start a job of a paused topic that it claimed before."""
+        return self._there().quiet(topic, seconds)
+
+    def about(self) -> dict[str, Any]:
+        """Return what there is to know of the place."""
+        return self._there().about()
+
+    def vacuum(self, pages: int) -> int:
+        """Give room back."""
+        return self._there().vacuum(pages)
+
+    def verify(self, *, repair: bool = False) -> list[Finding]:
+        """Return what is wrong with what is stored."""
+        return self._there().verify(repair=repair)

@@ -1,0 +1,35 @@
+"""Which pywheel may work with a store of which version.
+
+A store has a version, which grows with each migration, and the least version that a pywheel must know to work with it.
+So an older pywheel goes on beside a newer one whose migration has left alone what it needs: such a migration says so in
+a line ``-- least: N``. A new table, or a column that may be left out, is of that kind.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from .._errors import StoreTooNew
+
+__all__ = ["Schema", "of_migrations"]
+
+_LEAST: Final = re.compile(r"^-- least: ([0-9]+)$", re.MULTILINE)
+
+
+class Schema(NamedTuple):
+    """What is stored, or what a pywheel makes."""
+
+    version: int  # 0: nothing is there
+    least: int  # what a pywheel must know at least
+
+    def refuse(self, known: int, shown: str) -> None:
+        """Raise StoreTooNew if a pywheel that knows this version may not work with it."""
+        if known < self.least:
+            raise StoreTooNew(f"{shown} has version {self.version}, this pywheel knows {known}: install a newer one")
+
+
+def of_migrations(scripts: list[str]) -> Schema:
+    """Return what these scripts make: the last one says with what it goes, or with itself alone."""
+    said = _LEAST.search(scripts[-1])
+    return Schema(len(scripts), int(said[1]) if said else len(scripts))

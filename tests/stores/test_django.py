@@ -1,0 +1,158 @@
+"""Puts inside Django's transactions: a job exists exactly if the outermost one commits."""
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from pywheel import BadJob, JobExists, JobQueue, Worker
+from tests.stores.django_database import ALIAS, connected, database, forgotten
+from tests.stores.on_mysql.emptied import emptied
+
+pytest.importorskip("django")
+
+from django.db import transaction
+
+
+@pytest.fixture(params=["sqlite", "postgres", "mysql"])
+def url(request, tmp_path):
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/shop.db"
+    if request.param == "mysql":
+        return emptied(request.getfixturevalue("mariadb_server"))
+    return request.getfixturevalue("postgres_server").url()
+
+
+@pytest.fixture
+def queue(url):
+    with JobQueue(url) as queue:
+        yield queue
+
+
+@pytest.fixture
+def connection(url, queue):
+    yield connected(database(url))
+    forgotten()
+
+
+def atomic(**options):
+    return transaction.atomic(using=ALIAS, **options)
+
+
+def test_a_job_exists_from_the_outermost_commit_on(queue, connection):
+    with atomic():
+        with atomic():
+            id = queue.put("order", {"n": 1}, key="k", connection=connection)
+        assert queue.store.get(id) is None
+    assert queue.store.get(id).json() == {"n": 1}
+
+
+def test_it_goes_together_with_what_else_the_transaction_does(queue, connection):
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE orders (number bigint, job bigint)")
+    try:
+        with atomic(), connection.cursor() as cursor:
+            cursor.execute("INSERT INTO orders VALUES (1, NULL)")
+            id = queue.put("order", connection=connection)
+            cursor.execute("UPDATE orders SET job = %s", [id])
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT job FROM orders")
+            assert cursor.fetchall() in ([(id,)], ((id,),))
+        assert queue.store.get(id).topic == "order"
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP TABLE orders")
+
+
+def test_an_exception_leaves_nothing(queue, connection):
+    ids = []
+
+    def fails():
+        with atomic():
+            ids.append(queue.put("order", key="k", connection=connection))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fails()
+    assert queue.store.get(ids[0]) is None
+    assert queue.store.get(queue.put("order", key="k")).key == "k"
+
+
+def test_a_savepoint_that_is_rolled_back_takes_its_jobs_with_it(queue, connection):
+    with atomic():
+        first = queue.put("order", connection=connection)
+        with atomic():
+            queue.put("order", connection=connection)
+            transaction.set_rollback(True, using=ALIAS)
+        mark = transaction.savepoint(using=ALIAS)
+        queue.put("order", connection=connection)
+        transaction.savepoint_rollback(mark, using=ALIAS)
+        second = queue.put("order", connection=connection)
+    assert [job.id for job in queue.list("order")] == [first, second]
+    assert queue.counts()["order"].delayed == 2
+
+
+def test_a_key_that_is_taken_is_refused_and_the_transaction_goes_on(queue, connection):
+    queue.put("order", key="k")
+    with atomic():
+        with pytest.raises(JobExists):
+            queue.put("order", key="k", connection=connection)
+        id = queue.put("order", key="other", connection=connection)
+        assert not connection.needs_rollback
+    assert queue.store.get(id).key == "other"
+
+
+def test_who_is_told_on_commit_finds_the_job(queue, connection):
+    found = []
+    with atomic():
+        id = queue.put("order", connection=connection)
+        transaction.on_commit(lambda: found.append(queue.store.get(id).topic), using=ALIAS)
+        assert found == []
+    assert found == ["order"]
+
+
+def test_a_put_in_no_transaction_is_refused(queue, connection):
+    with pytest.raises(BadJob, match="begin one"):
+        queue.put("order", connection=connection)
+    connection.set_autocommit(False)
+    id = queue.put("order", connection=connection)
+    assert queue.store.get(id) is None
+    connection.commit()
+    connection.set_autocommit(True)
+    assert queue.store.get(id).topic == "order"
+
+
+def test_the_connection_of_djangos_own_name_is_taken_too(queue, connection):
+    from django.db import connections
+    from django.utils.connection import ConnectionProxy
+
+    with atomic():
+        id = queue.put("order", connection=ConnectionProxy(connections, ALIAS))
+    assert queue.store.get(id).topic == "order"
+
+
+def test_a_worker_hears_of_it_at_the_commit(queue, connection):
+    handled = threading.Event()
+    queue.handler("order")(lambda job: handled.set())
+    queue.put("other")
+    worker = Worker(queue)
+    worker.start()
+    try:
+        with atomic():
+            queue.put("order", connection=connection)
+            assert not handled.wait(0.2)
+        assert handled.wait(20)
+    finally:
+        worker.stop()
+        assert worker.join(20)
+
+
+def test_a_process_that_dies_before_the_commit_leaves_nothing(url, queue, connection):
+    arguments = [sys.executable, "-m", "tests.stores.django_database", url]
+    ended = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=True)
+    assert int(ended.stdout) > 0
+    assert queue.list("order") == []
+    with atomic():  # waits for what the dead one had locked
+        id = queue.put("order", key="k", connection=connection)
+    assert [job.id for job in queue.list("order")] == [id]
