@@ -21,6 +21,7 @@ from secrets import token_hex
 from typing import Any, Final
 
 from .._errors import BadJob, JobExists, StoreBusy, StoreError
+from ..jobs.checks import MOST
 from ..jobs.commands import Cancel, Command, Delete, Expire, Pause, Put, Reschedule
 from ..jobs.job import Job, NewJob, State
 from ..stores.contract import Filter, Store
@@ -47,7 +48,7 @@ class Copier:
         self._source, self._target, self._shown = source, target, shown
         self._identity = blake2b(source.url.encode(), digest_size=8).hexdigest()
         self._run = token_hex(8)
-        self._floor = 0  # ids up to this were given out before this run
+        self._floor = 0  # ids up to this may have been given out before this run
         self._deleted: set[int] = set()  # copies, in this run
 
     # ---- how far it is ----------------------------------------------------------------------------------------------
@@ -86,6 +87,8 @@ class Copier:
             self._write(note)
         [[self._floor]] = self._do(self._target, [Put((NewJob(TOPIC, b"", NEVER),))])
         self._do(self._target, [Delete(self._floor)])
+        if not self._target.ids_grow:
+            self._floor = MOST
         return note
 
     def _running_topics(self) -> list[str]:

@@ -49,6 +49,8 @@ class SeveralStore(Store):
     A key is decided in one store, and so is a nonce. Puts without either go to one store after the other.
     """
 
+    ids_grow = False
+
     def __init__(self, stores: Sequence[Any]) -> None:
         self.stores = stores
         self.ids = Ids(len(stores))
