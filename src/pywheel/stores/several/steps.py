@@ -25,8 +25,9 @@ _SOME: Final = 1_000  # leases ended before a reserve
 
 def _reserve(store: SeveralStore, command: c.Reserve) -> Any:
     """See where the first jobs are, and reserve as many in each store."""
-    now = store.clock.wall()
-    over = [place for place, first in enumerate(store.each(lambda inner: inner.next_lease())) if _is_over(first, now)]
+    leases = [inner.next_lease() for inner in store.stores]
+    now = store.clock.wall()  # after an answer: before the first it may be another clock
+    over = [place for place, lease in enumerate(leases) if lease is not None and lease <= now]
     store.ask({place: [c.Expire(_SOME)] for place in over})
     first = store.windows([Span(command.topic, ALL, (-1, 0), now + _AHEAD)], command.limit)
     shares = Counter(store.ids.store(due.id) for due in first)
@@ -40,10 +41,6 @@ def _reserve(store: SeveralStore, command: c.Reserve) -> Any:
         elif len(answers) == 1:
             return answer
     return sorted(jobs, key=lambda job: (job.due, job.id))
-
-
-def _is_over(lease: int | None, now: int) -> bool:
-    return lease is not None and lease <= now
 
 
 def _purge(store: SeveralStore, command: c.Purge) -> int:
