@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..._errors import JobExists, PywheelError, StoreError
 from ...jobs import commands as c
-from ...jobs.job import NewJob
+from ...jobs.job import Job, NewJob
 from ..contract import Span
 from ..ownership import ALL
 from .parts import inner_put, noted, outer_error, outer_ids, outer_job
@@ -23,7 +23,7 @@ _AHEAD: Final = 1_000  # ms: each store judges by its own clock what is due
 _SOME: Final = 1_000  # leases ended before a reserve
 
 
-def _reserve(store: SeveralStore, command: c.Reserve) -> Any:
+def _reserve(store: SeveralStore, command: c.Reserve) -> list[Job]:
     """See where the first jobs are, and reserve as many in each store."""
     leases = [inner.next_lease() for inner in store.stores]
     now = store.clock.wall()  # after an answer: before the first it may be another clock
@@ -34,12 +34,15 @@ def _reserve(store: SeveralStore, command: c.Reserve) -> Any:
     answers = store.ask(
         {place: [c.Reserve(command.topic, share, command.terms, command.worker)] for place, share in shares.items()}
     )
-    jobs = []
+    jobs: list[Job] = []
+    failed = None
     for place, answer in answers.items():
-        if not isinstance(answer, StoreError):
+        if isinstance(answer, StoreError):
+            failed = answer
+        else:
             jobs += [outer_job(store.ids, place, job) for job in answer[0]]
-        elif len(answers) == 1:
-            return answer
+    if failed is not None and not jobs:
+        raise failed
     return sorted(jobs, key=lambda job: (job.due, job.id))
 
 
@@ -47,6 +50,8 @@ def _purge(store: SeveralStore, command: c.Purge) -> int:
     """Store by store, as it says how many may be forgotten; a different one comes first each time."""
     gone = 0
     for place in store.in_turn():
+        if gone >= command.limit:
+            break
         gone += store.one(place, c.Purge(command.state, command.age, command.topic, command.limit - gone))
     return gone
 
