@@ -52,9 +52,9 @@ class TestTheNumber:
         assert "from 1 to 32" in refused(redis_server.url(stores=number))
 
     def test_a_store_says_how_many_it_is(self, redis_server):
-        with open(redis_server.url(prefix="mine", stores=4)) as store:
+        with open(redis_server.url(prefix="ours", stores=4)) as store:
             about = store.about()
-        assert (about["stores"], about["prefix"]) == (4, "mine")
+        assert (about["stores"], about["prefix"]) == (4, "ours")
 
 
 class TestAsOne:
