@@ -25,7 +25,10 @@ class Cluster:
     """Nodes, each a server of the tests; made by `with`."""
 
     def __init__(self, *, replicas=0, fsync=False):
-        self.client_program = find("redis-cli", "redis-tools")
+        try:
+            self.client_program = find("redis-cli", "redis-tools")
+        except Missing:
+            self.client_program = find("valkey-cli", "valkey-tools")
         self.replicas = replicas
         self.nodes = []
         self._fsync = fsync

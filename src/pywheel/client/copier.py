@@ -20,6 +20,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from .._errors import BadJob, JobExists, StoreBusy, StoreError
+from ..jobs.checks import MOST
 from ..jobs.commands import Cancel, Command, Delete, Expire, Pause, Put
 from ..jobs.job import Job, NewJob, State
 from ..stores.contract import Store
@@ -83,6 +84,8 @@ class Copier:
         """Return the steps of this run, with the copies that are in the target."""
         [[floor]] = do(self._target, [Put((NewJob(TOPIC, b"", NEVER),))])
         do(self._target, [Delete(floor)])
+        if not self._target.ids_grow:
+            floor = MOST
         steps = Steps(self._source, self._target, note.token, floor, Copies())
         done = 0
         for page in pages(self._target) if with_copies else ():

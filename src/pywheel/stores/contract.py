@@ -76,6 +76,8 @@ class Store(ABC):
     """The store's clock: it judges what is due and which lease is over. A server's store takes its server's time."""
     durability: Durability
     """What `apply` promises when it returns."""
+    ids_grow: bool = True
+    """Whether a job that is put after another was put has a larger id. Not so where several stores give them out."""
 
     @abstractmethod
     def apply(self, commands: Sequence[Command[Any]]) -> list[Any]:

@@ -23,7 +23,7 @@ class FaultyStore(Front):
     def __init__(self, store: Store, fault: Callable[[str, Sequence[Command[Any]]], None] | None = None) -> None:
         self.inner = store
         self.url, self.address = store.url, store.address
-        self.durability = store.durability
+        self.durability, self.ids_grow = store.durability, store.ids_grow
         self.clock = store.clock
         self.fault = fault
         self.away = False

@@ -8,8 +8,8 @@ from pywheel import JobQueue
 from pywheel._errors import NotAStore, StoreTooNew
 from pywheel.client.copier import Copier
 from pywheel.jobs import NewJob
-from pywheel.jobs.commands import Announce, Put
-from pywheel.stores import open
+from pywheel.jobs.commands import Announce, Delete, Put
+from pywheel.stores import Filter, open
 from tests.stores.test_vectors import VECTORS, replay
 
 JOB = NewJob("t", b"", 0)
@@ -52,9 +52,9 @@ class TestTheNumber:
         assert "from 1 to 32" in refused(redis_server.url(stores=number))
 
     def test_a_store_says_how_many_it_is(self, redis_server):
-        with open(redis_server.url(prefix="mine", stores=4)) as store:
+        with open(redis_server.url(prefix="ours", stores=4)) as store:
             about = store.about()
-        assert (about["stores"], about["prefix"]) == (4, "mine")
+        assert (about["stores"], about["prefix"]) == (4, "ours")
 
 
 class TestAsOne:
@@ -75,6 +75,15 @@ class TestAsOne:
             jobs = queue.list("t", limit=200)
             assert sorted(job.json() for job in jobs) == sorted([*range(60)] * 2)
             assert {job.key: job.json() for job in jobs if job.key} == {f"k{n}": n for n in range(60)}
+
+    def test_copies_that_somebody_deleted_there_are_made_again(self, redis_server, tmp_path):
+        with open(f"sqlite:///{tmp_path}/jobs.db") as old, open(redis_server.url(stores=4)) as new:
+            old.apply([Put(tuple(JOB._replace(key=f"k{n}", delay=10**9) for n in range(40)))])
+            for _ in range(3):
+                Copier(old, new).carry()
+                new.apply([Delete(job.id) for job in new.jobs(Filter("t"), 0, 100)])
+            assert Copier(old, new).switch(10).jobs == 40
+            assert {job.key for job in new.jobs(Filter("t"), 0, 100)} == {f"k{n}" for n in range(40)}
 
     def test_what_the_server_may_have_lost_is_left_out_in_every_store(self, redis_server):
         url = redis_server.url(stores=4)

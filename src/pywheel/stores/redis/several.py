@@ -43,6 +43,7 @@ class RedisStores(SeveralStore):
                 store.close()
             raise
         super().__init__(stores)
+        self._stores = stores
         _ALL.add(self)
 
     def about(self) -> dict[str, Any]:
@@ -54,7 +55,7 @@ class RedisStores(SeveralStore):
 
     def notifier(self, name: str) -> Notifier:
         """Return a new notifier: one ear for all stores."""
-        return RedisNotifier(self.stores, name)
+        return RedisNotifier(self._stores, name)
 
 
 def _note(place: Place, *, create: bool) -> None:

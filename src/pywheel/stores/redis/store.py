@@ -18,11 +18,12 @@ from ...clock import Clock
 from ...jobs import commands as c
 from ...jobs.job import Attempt, Counts, Due, Job, Topic
 from ..checks import sound
-from ..contract import Durability, Filter, Span, Store
+from ..contract import Durability, Filter, Span
 from ..group_commit import Commit, GroupCommit
 from ..notifier import Member, Notifier
 from ..schema import Schema
 from ..server_clock import ServerClock
+from ..several.inner import Inner
 from ..verify import Finding
 from . import queries
 from .commands import Request
@@ -46,7 +47,7 @@ _LOOK: Final = (0.005, 0.05)  # seconds between looks at who is quiet: the first
 _REMEMBERED: Final = 300.0  # seconds for which the server surely knows what this client asked last
 
 
-class RedisStore(Store):
+class RedisStore(Inner):
     """Jobs on a server. Each step is one script: all of it happens, or nothing, and others see it so.
 
     What is durable when `apply` returns says the server's configuration: `durability`.

@@ -23,33 +23,35 @@ _AHEAD: Final = 1_000  # ms: each store judges by its own clock what is due
 _SOME: Final = 1_000  # leases ended before a reserve
 
 
-def _reserve(store: SeveralStore, command: c.Reserve) -> Any:
+def _reserve(store: SeveralStore, command: c.Reserve) -> list[Job]:
     """See where the first jobs are, and reserve as many in each store."""
-    now = store.clock.wall()
-    over = [place for place, first in enumerate(store.each(lambda inner: inner.next_lease())) if _is_over(first, now)]
+    leases = [inner.next_lease() for inner in store.stores]
+    now = store.clock.wall()  # after an answer: before the first it may be another clock
+    over = [place for place, lease in enumerate(leases) if lease is not None and lease <= now]
     store.ask({place: [c.Expire(_SOME)] for place in over})
     first = store.windows([Span(command.topic, ALL, (-1, 0), now + _AHEAD)], command.limit)
     shares = Counter(store.ids.store(due.id) for due in first)
     answers = store.ask(
         {place: [c.Reserve(command.topic, share, command.terms, command.worker)] for place, share in shares.items()}
     )
-    jobs = []
+    jobs: list[Job] = []
+    failed = None
     for place, answer in answers.items():
-        if not isinstance(answer, StoreError):
+        if isinstance(answer, StoreError):
+            failed = answer
+        else:
             jobs += [outer_job(store.ids, place, job) for job in answer[0]]
-        elif len(answers) == 1:
-            return answer
+    if failed is not None and not jobs:
+        raise failed
     return sorted(jobs, key=lambda job: (job.due, job.id))
-
-
-def _is_over(lease: int | None, now: int) -> bool:
-    return lease is not None and lease <= now
 
 
 def _purge(store: SeveralStore, command: c.Purge) -> int:
     """Store by store, as it says how many may be forgotten; a different one comes first each time."""
     gone = 0
     for place in store.in_turn():
+        if gone >= command.limit:
+            break
         gone += store.one(place, c.Purge(command.state, command.age, command.topic, command.limit - gone))
     return gone
 

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, count
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 from zlib import crc32
 
 from ..._errors import PywheelError, StoreError
@@ -25,22 +25,16 @@ from ..contract import Durability, Filter, Span, Store
 from ..notifier import Member
 from ..verify import EXAMPLES, Finding
 from .ids import Ids
+from .inner import Inner
 from .parts import Answers, Part, Round, inner_put, new_jobs, outer_job, parts
 from .steps import STEPS
 from .together import Together
 
-__all__ = ["Inner", "SeveralStore"]
+__all__ = ["SeveralStore"]
 
 R = TypeVar("R")
 _TURN: Final = 64  # jobs put into one store before the next has its turn: threads share its commits meanwhile
 _WEAKEST: Final[tuple[Durability, ...]] = ("memory", "everysec", "fsync")
-
-
-class Inner(Protocol):
-    """What one of the stores must do beside the contract."""
-
-    def nonce(self, nonce: str, ids: Sequence[int] | None = None) -> list[int] | None:
-        """Return the ids of the put that had a nonce, or None; then note these, if they are given."""
 
 
 class SeveralStore(Store):
@@ -49,7 +43,9 @@ class SeveralStore(Store):
     A key is decided in one store, and so is a nonce. Puts without either go to one store after the other.
     """
 
-    def __init__(self, stores: Sequence[Any]) -> None:
+    ids_grow = False
+
+    def __init__(self, stores: Sequence[Inner]) -> None:
         self.stores = stores
         self.ids = Ids(len(stores))
         self.durability = min((store.durability for store in stores), key=_WEAKEST.index)
@@ -65,12 +61,11 @@ class SeveralStore(Store):
     @property
     def clock(self) -> Clock:  # type: ignore[override]
         """The first store's clock. Each judges by its own what is due."""
-        clock: Clock = self.stores[0].clock
-        return clock
+        return self.stores[0].clock
 
     # ---- asking -----------------------------------------------------------------------------------------------------
 
-    def each(self, call: Callable[[Any], R]) -> list[R]:
+    def each(self, call: Callable[[Inner], R]) -> list[R]:
         """Return what each store answers, in order. Raises the first one's error, once all have ended."""
         return self._all([partial(call, store) for store in self.stores])
 
@@ -208,8 +203,7 @@ class SeveralStore(Store):
     def history(self, id: int) -> list[Attempt]:
         """Return what was tried with a job."""
         id = an_id(id)
-        found: list[Attempt] = self.stores[self.ids.store(id)].history(self.ids.inner(id))
-        return found
+        return self.stores[self.ids.store(id)].history(self.ids.inner(id))
 
     def histories(self, ids: Sequence[int]) -> list[list[Attempt]]:
         """Return the histories of jobs. Each store is asked once."""
@@ -274,13 +268,11 @@ class SeveralStore(Store):
 
     def workers(self) -> list[Member]:
         """Return all workers that have announced topics, by name."""
-        found: list[Member] = self.stores[0].workers()
-        return found
+        return self.stores[0].workers()
 
     def quiet(self, topic: str, seconds: float) -> bool:
         """Return once nothing starts any more that was claimed before the pause; False after so long, or if resumed."""
-        quiet: bool = self.stores[0].quiet(topic, seconds)
-        return quiet
+        return self.stores[0].quiet(topic, seconds)
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
