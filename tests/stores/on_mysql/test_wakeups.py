@@ -131,3 +131,19 @@ def test_a_beat_is_one_statement_on_mariadb_and_two_on_mysql(mariadb_server):
         after = int(store._ask(["SHOW SESSION STATUS LIKE 'Questions'"])[0].rows[0][1])
         assert after - before == 1 + 10 * (2 if mariadb_server.is_mysql else 1)
         ears.close()
+
+
+def test_while_jobs_are_claimed_no_wait_on_the_server_is_long(mariadb_server):
+    """The server sees that a client was killed when its statement ends. Then its lock is free, and others know."""
+
+    def waits(store):
+        rows = store._ask(["SELECT info FROM information_schema.processlist WHERE info LIKE 'SELECT sleep(%'"])[0].rows
+        return [float(info[len("SELECT sleep(") : info.index(")")]) for [info] in rows]
+
+    with open(mariadb_server.url()) as store:
+        ears = listening(store)
+        until(lambda: not ears.wait(0.01) and waits(store) == [30])
+        put(store, NewJob("t", b"", 0))
+        assert store.apply([ops.Reserve("t", 1, ops.Terms(60_000, 3), "w")])[0]
+        until(lambda: not ears.wait(0.01) and waits(store) == [0.5], limit=4)
+        ears.close()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["MysqlNotifier"]
 
 _SLEEP: Final = 30.0  # seconds of one wait on the server; a hint without a wake-up is found by a beat
+_NAP: Final = 0.5  # the same while jobs are claimed: the server sees that a client was killed when its statement ends
 _SEEN: Final = 100  # rings after which their hints are deleted at once
 _OVERDUE: Final = 1_000  # ms
 _FIELDS: Final = 7  # of a worker's row
@@ -42,7 +43,7 @@ class MysqlNotifier(RelationalNotifier):
         self._store = store
         self._hash = hashed(self.worker)
         self._ear: Timed | None = None
-        self._waits = False  # a wait of the ear's is under way
+        self._waits = 0.0  # for how many seconds the wait that is under way was to last
         self._seen = [_NO_RING]  # rings whose hints are still there
         self._look = _LOOKS[0]
         self._came = 0.0  # when a hint came last
@@ -79,7 +80,7 @@ class MysqlNotifier(RelationalNotifier):
         except BaseException:
             ear.close()
             raise
-        self._waits = False
+        self._waits = 0.0
         self._rung = self._reload = True
         return ear
 
@@ -163,7 +164,7 @@ class MysqlNotifier(RelationalNotifier):
                 else:
                     self._poll(seconds)
         except Interrupted:  # in the middle of something else
-            self._waits = False
+            self._waits = 0.0
         except StoreError:
             self._deaf()
             self._rung = self._reload = True
@@ -171,14 +172,19 @@ class MysqlNotifier(RelationalNotifier):
     def _wait(self, ear: Timed, seconds: float) -> None:
         """Wait until the server's wait ends."""
         ear.until = time.monotonic() + self._store._seconds
+        longest = _NAP if self._presence.busy else _SLEEP
         if not self._waits:
             if len(self._seen) > _SEEN:
                 ear.ask([self._sql("forget_hint", seen=self._seen)])
                 self._seen = [_NO_RING]
-            ear.send(self._sql("sleep", seconds=_SLEEP, seen=self._seen))
-            self._waits = True
+            ear.send(self._sql("sleep", seconds=longest, seen=self._seen))
+            self._waits = longest
+        elif self._waits > longest:
+            self._waits = longest  # if this fails it ends by itself
+            with suppress(StoreError):
+                self._store._ask([f"KILL QUERY {ear.thread_id():d}"])  # type: ignore[no-untyped-call]
         if self._select(seconds, ear.fileno()):
-            self._waits = False
+            self._waits = 0.0
             over: Sequence[Sequence[int]] = ()  # no row: there were hints already
             with suppress(Interrupted), self._store.translated():
                 over = ear.receive().rows
