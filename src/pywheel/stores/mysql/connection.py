@@ -31,6 +31,7 @@ __all__ = ["AlreadyThere", "Interrupted", "Result", "Timed", "connect", "transla
 _OLDEST: Final = {"MariaDB": (10, 6), "MySQL": (8, 0)}
 _CONNECT: Final = 5.0  # seconds that a connection may take to come about
 _ROOM: Final = 1_024  # bytes of a packet that are not its statements
+_SHORT: Final = 1 << 15  # bytes of statements that are quicker as one: of more the server keeps another copy
 _LOCKS: Final = 2  # seconds that one lock is waited for: then the transaction begins anew
 _NULL: Final = 0xFB
 _WIDTHS: Final = {0xFC: 2, 0xFD: 3, 0xFE: 8}
@@ -132,6 +133,15 @@ class Timed(pymysql.Connection):
             raise
         self._asking = False
         return results
+
+    def one(self, statements: Sequence[str]) -> Sequence[Sequence[Any]]:
+        """Run statements of which one may give rows; return those.
+
+        For MariaDB short ones are one statement: that spares an answer for each, half of what a put takes here.
+        """
+        if self.mariadb and len(statements) > 1 and sum(map(len, statements)) < _SHORT:
+            statements = [f"BEGIN NOT ATOMIC {';'.join(statements)}; END"]
+        return next((result.rows for result in reversed(self.ask(statements)) if result.rows), ())
 
     @property
     def ready(self) -> bool:
