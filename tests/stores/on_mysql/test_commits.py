@@ -204,3 +204,20 @@ def test_a_transaction_that_was_asked_after_and_never_happened_is_not_taken_for_
         assert lost
         with store._use() as connection, pytest.raises(AlreadyThere), store.translated():
             connection.ask([store._sql("request", client=client, number=number)])
+
+
+def test_the_connection_that_writes_is_kept(mariadb_server):
+    """Also by a change that a worker near by is told of, whose row is read after the commit."""
+    with open(mariadb_server.url()) as store:
+        ears = store.notifier("w")
+        store.apply([ops.Announce(ears.worker, ("t",))])
+        ears.publish(2**60)
+        [id] = put(store, NewJob("t", b"", 0, key="k"))
+        writer = store._writer
+        for n in range(3):
+            assert store.apply([ops.Reschedule(id, 10**12 + n)]) == [True]
+            assert store.apply([ops.Cancel(("nowhere", "k"))]) == [False]
+            assert isinstance(store.apply([ops.Put((NewJob("t", b"", 0, key="k"),))])[0], JobExists)
+            put(store, NewJob(f"t{n}", b"", 0))
+        assert store._writer is writer
+        assert writer.open

@@ -102,7 +102,7 @@ class MysqlNotifier(RelationalNotifier):
         topics = hashes(self._topics()) if behind == 0 else ()
         texts.append(self._sql("watch", lock=store.lock, late=_OVERDUE, topics=topics, seen=self._seen))
         sent = time.monotonic()
-        rows = store.ask_last(texts)
+        rows = store.ask_one(texts)
         received = time.monotonic()
         if not rows:
             return False

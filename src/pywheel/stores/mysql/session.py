@@ -99,7 +99,6 @@ class MysqlSession(Session):
 
         def send() -> Direct:
             trip = self._trip()
-            self._start(trip)
             trip.add("now", "now")
             step.lock(trip)
             return step.decide(self._send(trip))
@@ -132,8 +131,7 @@ class MysqlSession(Session):
 
     def _ask(self, asked: Asked, *, begin: bool) -> Answer:
         trip = self._trip()
-        if begin:
-            self._start(trip)
+        if begin:  # the connection that writes is in a transaction always
             trip.add("now", "now")
         if asked.topics:
             trip.add("topics", "topics_to_pause" if asked.pausing else "topics_of", names=hashes(asked.topics))
@@ -164,9 +162,6 @@ class MysqlSession(Session):
             found.get("leases", ()),
             found.get("nonces", ()),
         )
-
-    def _start(self, trip: Trip) -> None:
-        trip.say("", "BEGIN")
 
     def _lock(self, trip: Trip, asked: Asked) -> None:
         """Lock jobs by id: all of them first, if they are read by several statements."""
@@ -218,15 +213,17 @@ class MysqlSession(Session):
         if near is not None:
             trip.add("near", "near", due=near)
             trip.say("", "COMMIT")  # the connection is in a transaction always: one that had read would stay open
-        found: dict[str, list[Any]] = {}
+        rows: Sequence[Sequence[Any]] = ()
+        assert self._connection is not None
         try:
-            found = self._send(trip)
+            with self._store.translated():
+                rows = self._connection.one(trip.texts)
         except StoreAway as error:
             self.abandon()
             if not self._store.happened(number, self._until):
                 raise StoreAway(f"{error}; nothing of it was stored") from error
         self._connection = None
-        return found.get("near", ())
+        return rows
 
     def _find_old(self, limit: int) -> None:
         trip = self._trip()

@@ -41,9 +41,6 @@ class SessionWithin(MysqlSession):
         self._begun = True
         return self._ask(asked, begin=True)
 
-    def _start(self, trip: Trip) -> None:
-        """The transaction is there."""
-
     def _trip(self) -> Trip:
         return _LockingTrip(self._sql, self._now)
 

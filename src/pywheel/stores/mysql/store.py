@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from secrets import token_bytes
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pymysql
 
@@ -33,6 +33,8 @@ from .statements import Statements, hashed
 from .workers import Workers
 
 __all__ = ["MysqlStore"]
+
+_R = TypeVar("_R")
 
 _SECONDS: Final = 10.0
 _MOST: Final = 8  # connections, beside one for each worker
@@ -82,7 +84,6 @@ class MysqlStore(MysqlQueries):
         super().__init__(address.shown, clock, self._limit)
         with self._use() as connection:
             migrate.upgrade(connection, self._prefix, self.shown, create=create)
-            self._compound = connection.mariadb
             [flushed, place] = connection.ask(["SELECT @@innodb_flush_log_at_trx_commit", "SELECT database()"])
         self.durability = "fsync" if flushed.rows[0][0] == 1 else "everysec"
         self.lock = f"pywheel.{hashed(place.rows[0][0] + '.' + self._prefix).hex()[:16]}."
@@ -146,22 +147,23 @@ class MysqlStore(MysqlQueries):
 
     def _ask(self, texts: Sequence[str]) -> list[Result]:
         """Return what statements give; once more if a connection was found closed: they may be run twice."""
+        return self._twice(lambda connection: connection.ask(texts))
+
+    def ask_one(self, texts: Sequence[str]) -> Sequence[Sequence[Any]]:
+        """Return the rows of several statements, of which one may give some; they may be run twice."""
+        return self._twice(lambda connection: connection.one(texts))
+
+    def _twice(self, ask: Callable[[Timed], _R]) -> _R:
         self._open()
         for attempt in (1, 2):
             try:
                 with self._use() as connection:
-                    return connection.ask(texts)
+                    return ask(connection)
             except (StoreAway, Interrupted):
                 self._connections.drop_idle()
                 if attempt == 2:
                     raise
         raise AssertionError
-
-    def ask_last(self, texts: Sequence[str]) -> Sequence[Sequence[Any]]:
-        """Return the rows of the last of several statements. For MariaDB they are one."""
-        if self._compound:
-            texts = [f"BEGIN NOT ATOMIC {';'.join(texts)}; END"]
-        return next((result.rows for result in reversed(self._ask(texts)) if result.rows), ())
 
     def _read(self, name: str, /, **values: Any) -> list[Any]:
         """Return the rows of a statement."""
@@ -251,7 +253,7 @@ class MysqlStore(MysqlQueries):
             try:
                 with self.translated():
                     connection = self.writing(until)
-                    connection.ask(trip.texts)
+                    connection.one(trip.texts)
                 return None if len(rows) == len(ids) else [id for id, _ in rows]
             except AlreadyThere:
                 self._roll_back(connection)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Final, NamedTuple
 
@@ -14,6 +16,7 @@ __all__ = ["Hints", "Jobs", "Ringer"]
 
 _MOST: Final = 2_000  # jobs that one worker is told of at once: beyond it reads them all
 _APART: Final = 0.005  # seconds between looks who is to be told of jobs
+_NEVER: Final = float("inf")
 
 Hints = dict[str, set[int] | None]
 """Jobs by worker; None: to read all again; none: to look who is there."""
@@ -36,10 +39,13 @@ class Ringer:
     def __init__(self, send: Callable[[Hints], None], whom: Callable[[Jobs], Hints]) -> None:
         self._send = send
         self._whom = whom
-        self._queue: SimpleQueue[_Told | None] = SimpleQueue()
+        self._told: deque[_Told] = deque()
+        self._bell: SimpleQueue[None] = SimpleQueue()
+        self._sleeps_until = 0.0  # whoever has something that is to be told before rings the bell
+        self._looked = 0.0
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
-        self._looked = 0.0
+        self._closed = False
 
     def add(self, hints: Hints) -> None:
         """Tell workers, soon."""
@@ -51,43 +57,48 @@ class Ringer:
         self._put(_Told(max(time.monotonic() + seconds, self._looked + _APART), {}, jobs))
 
     def _put(self, told: _Told) -> None:
+        self._told.append(told)
+        if told.by < self._sleeps_until:
+            self._bell.put(None)
         if self._thread is None:
             with self._lock:
                 if self._thread is None:
                     thread = threading.Thread(target=self._run, name="pywheel-ringer", daemon=True)
                     thread.start()
                     self._thread = thread
-        self._queue.put(told)
 
     def _run(self) -> None:
-        while (told := self._queue.get()) is not None:
-            by, hints, jobs = told
-            while (more := self._more(by)) is not None:
-                by = min(by, more.by)
-                _merge(hints, more.hints)
-                jobs.update(more.jobs)
-            try:
-                if jobs:
+        while (told := self._gathered()) is not None:
+            with suppress(StoreError):  # they read in time; the next hint may get through
+                if told.jobs:
                     self._looked = time.monotonic()
-                    _merge(hints, self._whom(jobs))
-                if hints:
-                    self._send(hints)
-            except StoreError:  # they read in time; the next hint may get through
-                continue
+                    _merge(told.hints, self._whom(told.jobs))
+                if told.hints:
+                    self._send(told.hints)
 
-    def _more(self, by: float) -> _Told | None:
-        """Return what comes until then; None if nothing does, or nothing more will."""
-        try:
-            more = self._queue.get(timeout=max(by - time.monotonic(), 0))
-        except Empty:
-            return None
-        if more is None:
-            self._queue.put(None)
-        return more
+    def _gathered(self) -> _Told | None:
+        """Wait for something that is to be told now; return it, with all that came before. None at the end."""
+        all_told = _Told(_NEVER, {}, {})
+        while True:
+            self._sleeps_until = _NEVER
+            closed = self._closed
+            while self._told:
+                told = self._told.popleft()
+                all_told = all_told._replace(by=min(all_told.by, told.by))
+                _merge(all_told.hints, told.hints)
+                all_told.jobs.update(told.jobs)
+            self._sleeps_until = all_told.by
+            seconds = all_told.by - time.monotonic()
+            if closed or seconds <= 0:
+                self._sleeps_until = 0  # what comes from now on is looked for before it sleeps again
+                return all_told if all_told.by < _NEVER else None
+            with suppress(Empty):
+                self._bell.get(timeout=None if seconds == _NEVER else seconds)
 
     def close(self) -> None:
         """End the thread, once it has sent what waits."""
-        self._queue.put(None)
+        self._closed = True
+        self._bell.put(None)
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(1.0)
