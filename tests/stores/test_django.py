@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from itertools import count
 
 import pytest
 
@@ -16,12 +17,18 @@ from django.db import transaction
 
 
 @pytest.fixture(params=["sqlite", "postgres", "mysql"])
-def url(request, tmp_path):
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/shop.db"
-    if request.param == "mysql":
-        return emptied(request.getfixturevalue("mariadb_server"))
-    return request.getfixturevalue("postgres_server").url()
+def new_url(request, tmp_path):
+    """Returns addresses of stores that are not there."""
+    names = {"postgres": "postgres_server", "mysql": "mariadb_server"}
+    if request.param in names:
+        return request.getfixturevalue(names[request.param]).url
+    numbers = count()
+    return lambda: f"sqlite:///{tmp_path}/{next(numbers)}.db"
+
+
+@pytest.fixture
+def url(request, new_url):
+    return emptied(request.getfixturevalue("mariadb_server")) if "mysql" in request.node.name else new_url()
 
 
 @pytest.fixture
@@ -50,19 +57,19 @@ def test_a_job_exists_from_the_outermost_commit_on(queue, connection):
 
 def test_it_goes_together_with_what_else_the_transaction_does(queue, connection):
     with connection.cursor() as cursor:
-        cursor.execute("CREATE TABLE orders (number bigint, job bigint)")
+        cursor.execute("CREATE TABLE shop_orders (number bigint, job bigint)")
     try:
         with atomic(), connection.cursor() as cursor:
-            cursor.execute("INSERT INTO orders VALUES (1, NULL)")
+            cursor.execute("INSERT INTO shop_orders VALUES (1, NULL)")
             id = queue.put("order", connection=connection)
-            cursor.execute("UPDATE orders SET job = %s", [id])
+            cursor.execute("UPDATE shop_orders SET job = %s", [id])
         with connection.cursor() as cursor:
-            cursor.execute("SELECT job FROM orders")
+            cursor.execute("SELECT job FROM shop_orders")
             assert cursor.fetchall() in ([(id,)], ((id,),))
         assert queue.store.get(id).topic == "order"
     finally:
         with connection.cursor() as cursor:
-            cursor.execute("DROP TABLE orders")
+            cursor.execute("DROP TABLE shop_orders")
 
 
 def test_an_exception_leaves_nothing(queue, connection):
@@ -130,6 +137,16 @@ def test_the_connection_of_djangos_own_name_is_taken_too(queue, connection):
     with atomic():
         id = queue.put("order", connection=ConnectionProxy(connections, ALIAS))
     assert queue.store.get(id).topic == "order"
+
+
+def test_a_store_knows_its_drivers_errors_though_django_has_loaded_parts_of_it_once_more(new_url, connection):
+    url = new_url()
+    with JobQueue(url) as queue:  # its tables are missing
+        queue.put("order", key="k")
+        with pytest.raises(JobExists):
+            queue.put("order", key="k")
+    with JobQueue(url) as queue, pytest.raises(JobExists):
+        queue.put("order", key="k")
 
 
 def test_a_worker_hears_of_it_at_the_commit(queue, connection):

@@ -164,7 +164,7 @@ class Timed(pymysql.Connection):
                 while self._result.has_next:
                     self.next_result()
                     results.append(self._given())
-        except pymysql.err.Error:  # the last that the server says of this
+        except pymysql.Error:  # the last that the server says of this
             self._asking = False
             raise
         self._asking = False
@@ -284,7 +284,7 @@ def translated(hide: Callable[[object], str], shown: str) -> Iterator[None]:
         yield
     except PywheelError:
         raise
-    except pymysql.err.Error as error:
+    except pymysql.Error as error:
         raise ours(error, hide, shown) from error
     except OSError as error:
         raise StoreAway(f"{shown}: {hide(error)}") from error
@@ -336,7 +336,7 @@ _KINDS: Final = {number: (kind, todo) for numbers, kind, todo in _SAYINGS for nu
 _FULL: Final = re.compile(r"errno: 28|error 28|No space left|error: 168|Disk full", re.IGNORECASE)
 
 
-def ours(error: pymysql.err.Error, hide: Callable[[object], str], shown: str) -> PywheelError:
+def ours(error: pymysql.Error, hide: Callable[[object], str], shown: str) -> PywheelError:
     """Return the error of ours that says what a server's says, and what to do."""
     number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     said = hide(error.args[-1] if error.args else type(error).__name__) or type(error).__name__
@@ -347,8 +347,8 @@ def ours(error: pymysql.err.Error, hide: Callable[[object], str], shown: str) ->
     kind, todo = _KINDS.get(number, (None, ""))
     if kind is not None:
         return kind(f"{shown}: {said}: {todo}")
-    if isinstance(error, pymysql.err.InterfaceError) or (
-        isinstance(error, pymysql.err.OperationalError) and not 1000 <= number < 2000
+    if isinstance(error, pymysql.InterfaceError) or (
+        isinstance(error, pymysql.OperationalError) and not 1000 <= number < 2000
     ):
         return StoreAway(f"{shown}: {said}: is the server up, and the address right?")
     return StoreError(f"{shown}: {said}")

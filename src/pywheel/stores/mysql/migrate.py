@@ -37,7 +37,7 @@ def schema_of(connection: Timed, prefix: str) -> Schema:
     """Return what the tables are; of version 0 if there are none, or not all."""
     try:
         [found] = connection.ask([f"SELECT name, value FROM {prefix}number WHERE name IN ('schema', 'least')"])
-    except pymysql.err.Error as error:
+    except pymysql.Error as error:
         if error.args[0] == _MISSING:
             return Schema(0, 0)
         raise

@@ -262,7 +262,7 @@ class MysqlSession(Session):
             return
         try:
             connection.ask(["ROLLBACK"])
-        except (pymysql.err.Error, StoreError, OSError):
+        except (pymysql.Error, StoreError, OSError):
             connection.end()
 
     def _trip(self) -> Trip:

@@ -74,7 +74,7 @@ class SessionWithin(MysqlSession):
         with self._store.translated(), Cursor(self._theirs) as cursor:
             try:
                 matched = cursor.execute(text)
-            except pymysql.err.OperationalError as error:
+            except pymysql.OperationalError as error:
                 if error.args[0] == _DEADLOCK:
                     self._begun = False
                     raise StoreBusy(_OVER) from error

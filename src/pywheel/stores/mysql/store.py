@@ -288,7 +288,7 @@ class MysqlStore(MysqlQueries):
         try:
             if connection is not None:
                 connection.ask(["ROLLBACK"])
-        except (pymysql.err.Error, StoreError, OSError):
+        except (pymysql.Error, StoreError, OSError):
             self._drop(connection)
 
     def _near(self, due: int) -> Sequence[Sequence[Any]]:
@@ -357,7 +357,7 @@ class MysqlStore(MysqlQueries):
                 connection.end()
 
     def _shut(self) -> None:
-        with suppress(StoreError, pymysql.err.Error, OSError):
+        with suppress(StoreError, pymysql.Error, OSError):
             if self._writer is not None:
                 self._writer.until = time.monotonic() + self._seconds
                 self._writer.ask([self._sql("forget_requests", client=self._client, number=_LARGEST), "COMMIT"])
