@@ -34,6 +34,11 @@ class Ids:
         """Return a job's id in its own store."""
         return id // _BLOCK // self.stores * _BLOCK + id % _BLOCK
 
+    def split(self, ids: Iterable[int]) -> list[tuple[int, int]]:
+        """Return of each id the number of its store, and the id there."""
+        stores = self.stores
+        return [(id // _BLOCK % stores, id // _BLOCK // stores * _BLOCK + id % _BLOCK) for id in ids]
+
     def outer(self, store: int, inner: int) -> int:
         """Return the id, for everybody, of a store's job."""
         return (inner // _BLOCK * self.stores + store) * _BLOCK + inner % _BLOCK

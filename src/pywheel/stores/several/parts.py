@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
+from operator import itemgetter
 from typing import Any, Final
 
 from ..._errors import JobExists, PywheelError, StoreError
@@ -18,6 +19,7 @@ __all__ = [
     "inner_put",
     "new_jobs",
     "noted",
+    "outer_dues",
     "outer_error",
     "outer_ids",
     "outer_job",
@@ -29,6 +31,8 @@ Answers = dict[int, "list[Any] | StoreError"]
 """By store, the outcomes of its commands, or why there are none."""
 Part = tuple[int, c.Command[Any]]
 _NOTED: Final = -2
+_new: Final = tuple.__new__  # of a named tuple: without the function that its own is
+_by_due: Final = itemgetter(Job._fields.index("due"), 0)
 _AGAIN: Final = 100  # ms until what could not be asked for is tried again
 _suspects: Final = count()  # whose turn it is to try a suspect
 
@@ -60,8 +64,9 @@ class Round:
         for command, places in self._asked:
             if len(places) == 1:
                 store, place = places[0]
-                outcome = _outcome(answers[store], place)
-                if outcome is True or outcome is False:  # as most of them are
+                answer = answers[store]
+                outcome = answer[place] if type(answer) is list else answer
+                if outcome is True:  # as most of them are
                     yield outcome
                     continue
                 found = [(store, outcome)]
@@ -104,11 +109,14 @@ def _claim(ids: Ids, command: c.Claim) -> list[Part]:
     """The first ids may begin, whatever their stores. Suspects are one store's turn, bytes are divided."""
     topic, _, terms, worker, begin, suspects, most = (getattr(command, name) for name in command.__slots__)
     by_store: dict[int, tuple[list[int], list[int]]] = {}
-    for place, id in enumerate(command.ids):
-        some, begins = by_store.setdefault(ids.store(id), ([], []))
-        some.append(ids.inner(id))
+    of = by_store.get
+    for place, (store, inner) in enumerate(ids.split(command.ids)):
+        there = of(store)
+        if there is None:
+            there = by_store[store] = ([], [])
+        there[0].append(inner)
         if place < begin:
-            begins.append(id)
+            there[1].append(inner)
     if len(by_store) < 2:
         [(store, (some, _))] = by_store.items() or [(0, ([], []))]
         return [(store, c.Claim(topic, tuple(some), terms, worker, begin, suspects, most))]
@@ -185,7 +193,13 @@ def noted(found: Sequence[int]) -> list[int]:
 
 def outer_job(ids: Ids, store: int, job: Job) -> Job:
     """Return a store's job for everybody."""
-    return Job(ids.outer(store, job[0]), *job[1:])
+    return _new(Job, (ids.outer(store, job[0]), *job[1:]))
+
+
+def outer_dues(ids: Ids, store: int, found: Sequence[Due]) -> list[Due]:
+    """Return what a window of a store holds, for everybody."""
+    outer = ids.all_outer(store, [id for _, id, _ in found])
+    return [_new(Due, (due, id, topic)) for (due, _, topic), id in zip(found, outer, strict=True)]
 
 
 def outer_error(ids: Ids, store: int, error: PywheelError) -> PywheelError:
@@ -210,16 +224,12 @@ def _claimed(ids: Ids, command: Any, found: Sequence[tuple[int, Any]], now: int)
         jobs = [outer_job(ids, store, job) for job in outcome.jobs]
         begun += jobs[: outcome.begun]
         held += jobs[outcome.begun :]
-        left += [Due(due, ids.outer(store, id), topic) for due, id, topic in outcome.left]
+        left += outer_dues(ids, store, outcome.left)
         paused |= outcome.paused
     if failed is not None and not (begun or held):
         return failed
     if len(found) > 1:
-        begun.sort(key=_by_job)
-        held.sort(key=_by_job)
+        begun.sort(key=_by_due)
+        held.sort(key=_by_due)
         left.sort()
     return c.Claimed(begun + held, len(begun), left, paused and not (begun or held))
-
-
-def _by_job(job: Job) -> tuple[int, int]:
-    return job.due, job.id

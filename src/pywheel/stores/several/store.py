@@ -26,7 +26,7 @@ from ..notifier import Member
 from ..verify import EXAMPLES, Finding
 from .ids import Ids
 from .inner import Inner
-from .parts import Answers, Part, Round, inner_put, new_jobs, outer_job, parts
+from .parts import Answers, Part, Round, inner_put, new_jobs, outer_dues, outer_job, parts
 from .steps import STEPS
 from .together import Together
 
@@ -228,29 +228,31 @@ class SeveralStore(Store):
             return found
         if limit <= 0:
             return []
-        share = limit // len(self.stores) + _TURN  # they have about as many each; if not, they are asked again
-        merged, all_of_them = self._merged(spans, rank, min(share, limit))
-        if share < limit and len(merged) < limit and not all_of_them:
-            merged, _ = self._merged(spans, rank, limit)
-        return [Due(due, id, topic) for _, due, id, topic in merged[:limit]]
 
-    def _merged(
-        self, spans: Sequence[Span], rank: Mapping[str, int], limit: int
-    ) -> tuple[list[tuple[int, int, int, str]], bool]:
-        """Return the first jobs, in order, of up to `limit` of each store, and whether these are all there are.
+        def order(due: Due) -> tuple[int, Due]:
+            return rank[due.topic], due
+
+        key = order if len(rank) > 1 else None
+        share = limit // len(self.stores) + _TURN  # they have about as many each; if not, they are asked again
+        found, more = self._windows(spans, key, min(share, limit))
+        if share < limit and len(found) < limit and more:
+            found, _ = self._windows(spans, key, limit)
+        return found[:limit]
+
+    def _windows(self, spans: Sequence[Span], key: Callable[[Due], Any] | None, limit: int) -> tuple[list[Due], bool]:
+        """Return the first jobs, in order, of up to `limit` of each store, and whether there may be more.
 
         Behind the last that a store said there may be others of it: none is returned.
         """
         numbers = range(len(self.stores))
         calls = [partial(self.stores[store].windows, self._inner(store, spans), limit) for store in numbers]
-        outer = self.ids.outer
-        parts = [
-            [(rank[topic], due, outer(store, id), topic) for due, id, topic in some]
-            for store, some in enumerate(self._all(calls))
-        ]
-        merged = sorted(chain.from_iterable(parts))
+        parts = [outer_dues(self.ids, store, found) for store, found in enumerate(self._all(calls))]
+        merged = sorted(chain.from_iterable(parts), key=key)
         lasts = [part[-1] for part in parts if len(part) >= limit]
-        return (merged[: bisect_right(merged, min(lasts))], False) if lasts else (merged, True)
+        if not lasts:
+            return merged, False
+        last = min(lasts, key=key)
+        return merged[: bisect_right(merged, key(last) if key else last, key=key)], True
 
     def _inner(self, store: int, spans: Sequence[Span]) -> list[Span]:
         return [
