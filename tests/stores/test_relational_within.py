@@ -121,10 +121,8 @@ def test_a_worker_hears_of_it_at_the_commit(queue, connection):
 
 
 @pytest.mark.parametrize("beside", [(), (ops.Expire(9),)], ids=["alone", "beside"])
-def test_a_transaction_that_lasts_holds_up_no_other_job(server, queue, connection, beside):
+def test_a_transaction_that_lasts_holds_up_no_other_job(queue, connection, beside):
     """What it has replaced is to be asked for again; with the rest a worker goes on."""
-    if server.program == "mariadbd":  # in its default, REPEATABLE READ, it would lock what lies between rows, too
-        run(connection, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
     held, free = queue.put("order", b"old", key="k"), queue.put("order")
     queue.put("order", b"new", key="k", replace=True, connection=connection)
     claim = ops.Claim("order", (held, free), ops.Terms(60_000, 3), "w", 2)
