@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from pywheel import BadJob, JobExists, JobQueue, Worker
+from pywheel.jobs import commands as ops
 from tests.stores.on_mysql.emptied import emptied
 
 
@@ -117,3 +118,20 @@ def test_a_worker_hears_of_it_at_the_commit(queue, connection):
     finally:
         worker.stop()
         assert worker.join(20)
+
+
+@pytest.mark.parametrize("beside", [(), (ops.Expire(9),)], ids=["alone", "beside"])
+def test_a_transaction_that_lasts_holds_up_no_other_job(queue, connection, beside):
+    """What it has replaced is to be asked for again; with the rest a worker goes on."""
+    held, free = queue.put("order", b"old", key="k"), queue.put("order")
+    queue.put("order", b"new", key="k", replace=True, connection=connection)
+    claim = ops.Claim("order", (held, free), ops.Terms(60_000, 3), "w", 2)
+    claimed, *_ = queue.store.apply([claim, *beside])
+    assert [job.id for job in claimed.jobs] == [free]
+    [left] = claimed.left
+    assert (left.id, left.topic) == (held, "order")
+    assert left.due > queue.store.get(held).due
+    connection.commit()
+    claimed, *_ = queue.store.apply([claim, *beside])
+    assert [(job.id, job.body) for job in claimed.jobs] == [(held, b"new")]
+    assert claimed.left == []

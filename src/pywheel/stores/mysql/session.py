@@ -150,6 +150,10 @@ class MysqlSession(Session):
             trip.add("leases", "next_leases", limit=asked.leases)
         for purged in asked.purged:
             trip.add("finished", "lock_old", **purged._asdict())
+        if asked.claimed:  # last: they wait for nobody, and others may wait for them
+            trip.add("due", "claim_due", ids=asked.claimed, bodies=True)
+            trip.add("run", "claim_run", ids=asked.claimed, bodies=True)
+            trip.add("delayed", "due_now", ids=asked.claimed)
         found = self._send(trip)
         [(now,)] = found.get("now", [(self._moment,)])
         return Answer(
@@ -161,6 +165,7 @@ class MysqlSession(Session):
             [id for [id] in found.get("ids", ())],
             found.get("leases", ()),
             found.get("nonces", ()),
+            [id for _, _, id in found.get("delayed", ())],
         )
 
     def _lock(self, trip: Trip, asked: Asked) -> None:
@@ -173,8 +178,7 @@ class MysqlSession(Session):
             trip.add("due", "lock_due", ids=sorted(due), bodies=_which((row[0] for row in asked.due if row[1]), due))
         if run:
             bodies = _which((row[0] for row in asked.run if row[1]), run)
-            lost = _which((row[0] for row in asked.run if row[2]), run)
-            trip.add("run", "lock_run", ids=sorted(run), bodies=bodies, lost=lost)
+            trip.add("run", "lock_run", ids=sorted(run), bodies=bodies)
         if asked.finished:
             trip.add("finished", "lock_finished", ids=sorted(asked.finished))
 

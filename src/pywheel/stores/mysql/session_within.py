@@ -41,6 +41,21 @@ class SessionWithin(MysqlSession):
         self._begun = True
         return self._ask(asked, begin=True)
 
+    def _ask(self, asked: Asked, *, begin: bool) -> Answer:
+        """Read and lock. A job that was found is looked for nowhere else.
+
+        In REPEATABLE READ, the server's default, who looks for a row that is not there locks the gap where it would be:
+        until the caller's commit no worker could claim.
+        """
+        answer = super()._ask(asked._replace(run=(), finished=()), begin=begin)
+        left = {id for id, _ in asked.run} - {row[0] for row in answer.due}
+        if left:
+            answer = answer._replace(run=super()._ask(Asked(run=[(id, False) for id in left]), begin=False).run)
+            left -= {row[0] for row in answer.run}
+        if left:
+            answer = answer._replace(finished=super()._ask(Asked(finished=sorted(left)), begin=False).finished)
+        return answer
+
     def _trip(self) -> Trip:
         return _LockingTrip(self._sql, self._now)
 

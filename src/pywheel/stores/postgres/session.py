@@ -117,6 +117,11 @@ class PostgresSession(Session):
         nonces = asked.nonces and run("nonces", nonces=list(asked.nonces))
         leases = asked.leases and run("next_leases", limit=asked.leases)
         finished += [run("lock_old", **purged._asdict()) for purged in asked.purged]
+        delayed = None
+        if asked.claimed:  # last: they wait for nobody, and others may wait for them
+            due.append(self._lock("claim_due", [(id, True) for id in asked.claimed]))
+            runs.append(self._lock("claim_run", [(id, True) for id in asked.claimed]))
+            delayed = run("due_now", ids=numbers(asked.claimed))
         return lambda: Answer(
             self._moment,
             _all([topics]),
@@ -126,6 +131,7 @@ class PostgresSession(Session):
             [row[-1] for row in _all(ids)],
             _all([leases]),
             _all([nonces]),
+            [id for _, id, _ in _all([delayed])],
         )
 
     def _start(self) -> None:
@@ -135,8 +141,7 @@ class PostgresSession(Session):
         return {"topics": numbers(topic for topic, _ in names), "keys": [key for _, key in names]}
 
     def _lock(self, name: str, asked: Sequence[tuple[Any, ...]]) -> Any:
-        more = {"lost": flags(row[2] for row in asked)} if name == "lock_run" else {}
-        return self._run(name, ids=numbers(row[0] for row in asked), bodies=flags(row[1] for row in asked), **more)
+        return self._run(name, ids=numbers(row[0] for row in asked), bodies=flags(row[1] for row in asked))
 
     def bodies(self, ids: Sequence[int]) -> Mapping[int, bytes]:
         """Return the bodies of jobs."""

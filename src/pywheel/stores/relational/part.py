@@ -16,7 +16,7 @@ from ..._errors import PywheelError
 from ...clock import Clock
 from ...jobs import commands as c
 from ...jobs.checks import MOST
-from ...jobs.job import Attempt, Job, NewJob, Outcome, State
+from ...jobs.job import Attempt, Due, Job, NewJob, Outcome, State
 from ...jobs.lifecycle import Run
 from ..memory.commands import MemoryCommands
 from ..memory.state import Entry
@@ -27,6 +27,7 @@ FINISHED: Final = (State.DONE, State.CANCELLED, State.DEAD)
 """The states that the column `state` numbers."""
 OUTCOMES: Final = (Outcome.DONE, Outcome.CANCELLED, Outcome.FAILED, Outcome.LOST, Outcome.RELEASED)
 """The outcomes that the column `outcome` numbers."""
+_AGAIN: Final = 100  # ms after which a job is asked for again that another transaction was at
 
 
 class Place(IntEnum):
@@ -110,6 +111,7 @@ class Part(MemoryCommands):
         self.forgets = 0  # so many nonces, if they are old
         self.nonces_before: set[str] = set()
         self.leases: list[tuple[int, int]] = []  # job and lease, of the first that are not over
+        self.locked: set[int] = set()  # delayed jobs to be claimed that another transaction is at
         self._ids = ids
         self._last = MOST
 
@@ -189,6 +191,12 @@ class Part(MemoryCommands):
     def _forget_nonces(self, now: int, limit: int) -> None:  # noqa: ARG002
         """Leave that to the database."""
         self.forgets += limit
+
+    def _claim(self, command: c.Claim) -> c.Claimed:
+        outcome = super()._claim(command)
+        locked = [] if outcome.paused else self.locked.intersection(command.ids)
+        again = self.now + _AGAIN
+        return outcome._replace(left=outcome.left + [Due(again, id, command.topic) for id in locked])
 
     def _expire(self, command: c.Expire) -> c.Expired:
         outcome = super()._expire(command)

@@ -35,8 +35,9 @@ class Asked(NamedTuple):
     """What is to be read and locked. Topics are numbers."""
 
     due: Sequence[tuple[int, bool]] = ()  # id, and whether its body matters
-    run: Sequence[tuple[int, bool, bool]] = ()  # id, body, and whether only if its lease is over
+    run: Sequence[tuple[int, bool]] = ()  # id, body
     finished: Sequence[int] = ()
+    claimed: Sequence[int] = ()  # delayed, or with a lease that is over, and bodies; those that others lock are left out
     topics: Sequence[str] = ()  # whether they are paused
     pausing: bool = False  # and they are locked
     holders: Sequence[tuple[int, str]] = ()  # topic and key: who has it
@@ -60,6 +61,7 @@ class Answer(NamedTuple):
     ids: Sequence[int] = ()  # of `holders` and `named`
     leases: Sequence[tuple[int, int]] = ()  # job and lease
     nonces: Sequence[tuple[str, int, str]] = ()  # nonce, when, ids as JSON
+    delayed: Sequence[int] = ()  # of `claimed`, those that others lock among them
 
 
 class Session(ABC):

@@ -130,22 +130,23 @@ class _Reading:
     def _first(self) -> Asked:
         wanted = self._wanted
         asked = self._anywhere(wanted.anywhere, self._numbered(wanted.holders), self._numbered(wanted.named))
-        claimed, both = wanted.claimed, wanted.claimed & wanted.anywhere
-        due = [(id, id in claimed) for id in wanted.anywhere | claimed]
-        run = [(id, id in claimed, False) for id in wanted.anywhere | wanted.settled]
-        run += [(id, True, True) for id in claimed - both - wanted.settled]
+        claimed = wanted.claimed
+        others = wanted.anywhere | wanted.settled
+        due = [(id, id in claimed) for id in wanted.anywhere | (claimed & others)]
+        run = [(id, id in claimed) for id in others]
         reserved = [
             (self._topics.numbers[name], n) for name, n in wanted.reserved.items() if name in self._topics.numbers
         ]
         return asked._replace(
             due=due,
             run=run,
+            claimed=sorted(claimed - others),
             topics=sorted(wanted.topics),
             pausing=wanted.pauses,
             reserved=[(topic, limit) for topic, limit in reserved if limit > 0],
             lost=wanted.expired,
             lost_of=[topic for topic, _ in reserved],
-            leases=1 + len(due) + len(run) + wanted.expired if wanted.next_lease else 0,
+            leases=1 + len(due) + len(run) + len(claimed) + wanted.expired if wanted.next_lease else 0,
             purged=list(self._purged()),
             nonces=sorted(wanted.nonces),
         )
@@ -162,7 +163,7 @@ class _Reading:
         some = sorted(ids)
         return Asked(
             due=[(id, False) for id in some],
-            run=[(id, False, False) for id in some],
+            run=[(id, False) for id in some],
             finished=some,
             holders=sorted({*holders, *named}),
             named=sorted(named),
@@ -196,3 +197,4 @@ class _Reading:
         part.load_run(answer.run, names)
         part.load_finished(answer.finished, names)
         part.leases += answer.leases
+        part.locked |= frozenset(answer.delayed) - part.read.keys()

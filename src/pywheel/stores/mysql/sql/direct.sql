@@ -10,7 +10,7 @@ SELECT d.id, d.due, j.created, IF(length(j.body) <= 65536, j.body, NULL),
     IF(coalesce(j.name, j.ttr, j.max_attempts, j.headers, d.claims, d.lost, d.error) IS NULL, NULL,
         JSON_ARRAY(j.name, j.ttr, j.max_attempts, j.headers, d.claims, d.forgiven, d.lost, d.error))
 FROM {ids} STRAIGHT_JOIN {p}job j FORCE INDEX (PRIMARY) ON j.id = w.id
-STRAIGHT_JOIN {p}due d FORCE INDEX (PRIMARY) ON d.topic = %(topic)s AND d.id = j.id FOR UPDATE
+STRAIGHT_JOIN {p}due d FORCE INDEX (PRIMARY) ON d.topic = %(topic)s AND d.id = j.id FOR UPDATE SKIP LOCKED
 
 -- name: finish
 INSERT INTO {p}finished (topic, id, due, claims, forgiven, passed, error, attempt, started, worker, state, outcome, ended)

@@ -30,7 +30,7 @@ STRAIGHT_JOIN {p}due d FORCE INDEX (PRIMARY) ON d.topic = j.topic AND d.id = j.i
 -- name: lock_run
 SELECT {job}, IF(%(bodies)s AND length(j.body) <= 65536, j.body, NULL), {past.r}, {run}
 FROM {ids} STRAIGHT_JOIN {p}job j FORCE INDEX (PRIMARY) ON j.id = w.id
-STRAIGHT_JOIN {p}run r FORCE INDEX (PRIMARY) ON r.id = j.id WHERE NOT %(lost)s OR r.lease <= {now} FOR UPDATE
+STRAIGHT_JOIN {p}run r FORCE INDEX (PRIMARY) ON r.id = j.id WHERE {lost} FOR UPDATE
 
 -- name: lock_finished
 SELECT {job}, NULL, {past.f}, {finished}

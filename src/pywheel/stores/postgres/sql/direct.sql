@@ -35,7 +35,7 @@ d AS MATERIALIZED (
         j.body, coalesce(d.claims, 0) + 1 - coalesce(d.forgiven, 0) AS attempt
     FROM unnest(%(ids)s::bigint[]) AS w (id) JOIN {p}due d ON d.topic = %(topic)s AND d.id = w.id JOIN {p}job j ON j.id = d.id
     WHERE NOT (SELECT paused FROM {p}topic WHERE id = %(topic)s)
-    ORDER BY d.id FOR UPDATE OF d
+    ORDER BY d.id FOR UPDATE OF d SKIP LOCKED
 ),
 plain AS MATERIALIZED (
     SELECT count(lost) = 0 AND sum(length(body)) <= %(bytes)s AND (

@@ -34,9 +34,8 @@ SELECT j.id, j.topic, j.created, j.key, j.ttr, j.max_attempts, j.headers, length
     CASE WHEN w.body AND length(j.body) <= 65536 THEN j.body END,
     r.due, r.claims, r.forgiven, r.lost, r.passed, r.error,
     r.attempt, r.begun, r.started, r.lease, r.max_attempts, r.backoff, r.worker
-FROM unnest(%(ids)s::bigint[], %(bodies)s::boolean[], %(lost)s::boolean[]) AS w (id, body, lost)
-JOIN {p}run r ON r.id = w.id JOIN {p}job j ON j.id = r.id
-WHERE NOT w.lost OR r.lease <= {now}
+FROM unnest(%(ids)s::bigint[], %(bodies)s::boolean[]) AS w (id, body) JOIN {p}run r ON r.id = w.id JOIN {p}job j ON j.id = r.id
+WHERE {lost}
 ORDER BY r.id FOR UPDATE OF r
 
 -- name: lock_finished
