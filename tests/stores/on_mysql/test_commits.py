@@ -221,3 +221,19 @@ def test_the_connection_that_writes_is_kept(mariadb_server):
             put(store, NewJob(f"t{n}", b"", 0))
         assert store._writer is writer
         assert writer.open
+
+
+def test_many_that_are_acknowledged_wait_for_no_other_row(mariadb_server):
+    """Of a small table a server reads all rows, rather than many by their keys, if it may choose."""
+    with open(mariadb_server.url(timeout="5s")) as store:
+        put(store, *(NewJob("t", b"", 0, key=f"k{n}") for n in range(300)))
+        [jobs] = store.apply([ops.Reserve("t", 300, TERMS, "w")])
+        *mine, other = jobs
+        store._ask(["ANALYZE TABLE pywheel_run, pywheel_job, pywheel_live_key"])
+        database = store.address.database
+        with contextlib.closing(mariadb_server.connect(database=database)) as holder, holder.cursor() as cursor:
+            cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            cursor.execute("BEGIN")
+            for where in ("run WHERE id", "live_key WHERE job"):
+                cursor.execute(f"SELECT 1 FROM pywheel_{where} = {other.id:d} FOR UPDATE")
+            assert store.apply([ops.Ack(job.id, job.claims) for job in mine]) == [True] * len(mine)

@@ -1,8 +1,8 @@
 """The workers on a store, as this process sees them, and who of them is told what.
 
 A worker writes its horizon before it reads; who changes a job reads the horizons after its commit. So either the worker
-reads the change, or whoever made it sees how far the worker looks, and rings it. Plain puts read them with the put: see
-`notifier`.
+reads the change, or whoever made it sees how far the worker looks, and rings it. Plain puts read them with the put (see
+`notifier`), or leave it to the ringer.
 """
 
 from __future__ import annotations
