@@ -6,7 +6,7 @@ there. A job in the target with a topic and key of its own notes how far it has 
 
 - *carrying*: jobs run in the source. What is carried may be carried once more, changed, or deleted again.
 - *switched*: the source is paused, and nothing runs there. Page by page its jobs get their last copies, and are
-  cancelled: from then on the copy is the job. With each page the source notes how far that has come.
+  cancelled: from then on the copy is the job. Before each page the source notes how far that has come.
 - *done*: the target's topics were resumed. What is put to the source all the same is handed over, job by job.
 """
 
@@ -17,11 +17,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Final
 
 from .._errors import BadJob, JobExists, StoreBusy, StoreError
 from ..jobs.checks import MOST
-from ..jobs.commands import Cancel, Command, Delete, Expire, Pause, Put
+from ..jobs.commands import Cancel, Delete, Expire, Pause, Put
 from ..jobs.job import Job, NewJob, State
 from ..stores.contract import Store
 from .copy_note import NEVER, TOPIC, Carried, Copied, Copies, Note, Switched, version
@@ -251,8 +251,8 @@ class Copier:
     def _hand_over(self, steps: Steps, note: Note | None = None) -> tuple[int, int]:
         """Bring copies up to date, page by page, and cancel their jobs in the source.
 
-        Those between them, whose jobs have ended since they were made, are deleted before. What is cancelled has moved:
-        the source notes up to which id, in the same transaction. Without a note copies are jobs already, and stay.
+        Those between them, whose jobs have ended since they were made, are deleted before, and the source notes up to
+        which id that is so: what is cancelled up to there has moved. Without a note copies are jobs already, and stay.
         Return how many were handed over, and how many were refused for their key.
         """
         handed = refused = 0
@@ -270,8 +270,8 @@ class Copier:
                 else:
                     copies.finished[job.id] = copies.live.pop(job.id)
                     mine[job.id] = copies.finished[job.id].id
-            cancels = [Cancel(id) for id in mine]
-            taken = do(self._source, [*cancels, *self._move(note, mine)])[: len(mine)]
+            self._move(note, mine)
+            taken = do(self._source, [Cancel(id) for id in mine])
             ended = [id for id, done in zip(mine, taken, strict=True) if not done]  # a moment ago
             self._delete([copies.finished.pop(id).id for id in ended])
             handed += sum(taken)
@@ -284,11 +284,10 @@ class Copier:
         job = self._source.get((TOPIC, note.token))
         return int(job.body) if job is not None and job.state.live else 0
 
-    def _move(self, note: Note | None, ids: Collection[int]) -> list[Command[Any]]:
-        """Return what notes that all up to these were handed over."""
-        if note is None or not ids:
-            return []
-        return [Put((NewJob(TOPIC, b"%d" % max(ids), NEVER, note.token, replace=True),))]
+    def _move(self, note: Note | None, ids: Collection[int]) -> None:
+        """Note that all up to these are handed over: first, as several stores have no transaction in common."""
+        if note is not None and ids:
+            do(self._source, [Put((NewJob(TOPIC, b"%d" % max(ids), NEVER, note.token, replace=True),))])
 
     def _keep_rest(self, note: Note, steps: Steps) -> int:
         """Carry what has finished in the source and has no copy yet: what was handed over has one; return how many."""
