@@ -22,7 +22,9 @@ _INSERT: Final = SQL["import"]
 
 def take_in(transaction: Transaction, commands: Sequence[Import]) -> list[Any]:
     """Store the jobs of each command, all or none."""
-    return [_once(transaction, command) for command in commands]
+    outcomes = [_once(transaction, command) for command in commands]
+    transaction.forget_nonces(NONCES_FORGOTTEN * sum(command.nonce is not None for command in commands))
+    return outcomes
 
 
 def _once(transaction: Transaction, command: Import) -> list[int] | JobExists:
@@ -37,7 +39,6 @@ def _once(transaction: Transaction, command: Import) -> list[int] | JobExists:
     ids = [_store(transaction, one) for one in command.jobs]
     if nonce is not None:
         transaction.run("nonce_add", (nonce, transaction.now, json.dumps(ids)))
-        transaction.forget_nonces(NONCES_FORGOTTEN)
     return ids
 
 
@@ -66,13 +67,14 @@ def _store(transaction: Transaction, one: Imported) -> int:
         transaction.changed(id, topic, job.due)
     else:
         transaction.tally.moved(topic, LIVE, state + 1)
-    _store_history(transaction, id, one, topic if job.state in (State.DONE, State.CANCELLED) else None)
+    if one.history:
+        _store_history(transaction, id, one, topic if job.state in (State.DONE, State.CANCELLED) else None)
     return id
 
 
 def _store_history(transaction: Transaction, id: int, one: Imported, topic: int | None) -> None:
     """Write what was tried. `topic` stands in the last row of a job that is done or cancelled, to be purged by."""
-    last = one.history[-1] if one.history else None
+    last = one.history[-1]
     rows = [
         (
             id,
