@@ -317,7 +317,8 @@ def free_port():
 
 def test_a_replica_that_took_over_and_was_behind_is_read_anew(redis_server):
     port = free_port()
-    with Redis(settings={"port": port, "bind": "127.0.0.1"}) as master, Redis() as replica, Proxy(master) as proxy:
+    settings = {"port": port, "bind": "127.0.0.1", "repl-diskless-sync-delay": 0}
+    with Redis(settings=settings) as master, Redis() as replica, Proxy(master) as proxy:
         with replica.connect() as client:
             client.execute_command("REPLICAOF", "127.0.0.1", port)
         with JobQueue(master.url(via=proxy)) as queue:
@@ -325,9 +326,10 @@ def test_a_replica_that_took_over_and_was_behind_is_read_anew(redis_server):
             queue.handler("t", concurrency=1)(lambda job: done.append(job.id))
             with working(queue):
                 first = queue.put("t", b"", delay=2)
-                with contextlib.closing(master.connect()) as client:
-                    until(lambda: client.execute_command("WAIT", 1, 1_000) == 1)
-                with replica.connect() as client:
+                with master.connect() as there, replica.connect() as client:
+                    until(lambda: client.info("replication")["master_link_status"] == "up")
+                    said = there.info("replication")["master_repl_offset"]
+                    until(lambda: client.info("replication")["slave_repl_offset"] >= said)
                     client.execute_command("REPLICAOF", "NO", "ONE")  # what follows does not reach it
                 lost = queue.put("t", b"", delay=2)
                 proxy.cut()
