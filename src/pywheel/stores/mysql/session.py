@@ -140,20 +140,11 @@ class MysqlSession(Session):
         for topic, key in asked.named:
             trip.add("ids", "named", topic=topic, hash=hashed(key))
         self._lock(trip, asked)
-        for topic, limit in asked.reserved:
-            trip.add("due", "lock_due_of_topic", topic=topic, limit=limit)
-        if asked.lost:
-            trip.add("run", "lock_lost", topics=asked.lost_of, limit=asked.lost)
         if asked.nonces:
             trip.add("nonces", "nonces", nonces=hashes(asked.nonces))
         if asked.leases:
             trip.add("leases", "next_leases", limit=asked.leases)
-        for purged in asked.purged:
-            trip.add("finished", "lock_old", **purged._asdict())
-        if asked.claimed:  # last: they wait for nobody, and others may wait for them
-            trip.add("due", "claim_due", ids=asked.claimed, bodies=True)
-            trip.add("run", "claim_run", ids=asked.claimed, bodies=True)
-            trip.add("delayed", "due_now", ids=asked.claimed)
+        self._lock_free(trip, asked)
         found = self._send(trip)
         [(now,)] = found.get("now", [(self._moment,)])
         return Answer(
@@ -181,6 +172,19 @@ class MysqlSession(Session):
             trip.add("run", "lock_run", ids=sorted(run), bodies=bodies)
         if asked.finished:
             trip.add("finished", "lock_finished", ids=sorted(asked.finished))
+
+    def _lock_free(self, trip: Trip, asked: Asked) -> None:
+        """Lock jobs that others do not lock: last, as that waits for nobody, and others may wait for it."""
+        for topic, limit in asked.reserved:
+            trip.add("due", "lock_due_of_topic", topic=topic, limit=limit)
+        if asked.lost:
+            trip.add("run", "lock_lost", topics=asked.lost_of, limit=asked.lost)
+        for purged in asked.purged:
+            trip.add("finished", "lock_old", **purged._asdict())
+        if asked.claimed:
+            trip.add("due", "claim_due", ids=asked.claimed, bodies=True)
+            trip.add("run", "claim_run", ids=asked.claimed, bodies=True)
+            trip.add("delayed", "due_now", ids=asked.claimed)
 
     def bodies(self, ids: Sequence[int]) -> Mapping[int, bytes]:
         """Return the bodies of jobs."""
