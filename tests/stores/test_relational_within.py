@@ -135,3 +135,11 @@ def test_a_transaction_that_lasts_holds_up_no_other_job(queue, connection, besid
     claimed, *_ = queue.store.apply([claim, *beside])
     assert [(job.id, job.body) for job in claimed.jobs] == [(held, b"new")]
     assert claimed.left == []
+
+
+def test_a_transaction_that_lasts_holds_up_no_put_with_another_key(queue, connection):
+    queue.put("order")
+    queue.put("order", key="mine", connection=connection)
+    others = [queue.put("order", key=f"other-{n}") for n in range(8)]
+    connection.commit()
+    assert queue.put("order", key="other-7", replace=True, connection=connection) == others[7]

@@ -181,7 +181,7 @@ class Claimed(NamedTuple):
 
     jobs: list[Job]  # running, by (due, id)
     begun: int  # so many of them, the first, have begun; the others are held until Begin
-    left: list[Due]  # delayed jobs of this topic that were asked for and not claimed, with when they are due
+    left: list[Due]  # delayed jobs of this topic that were asked for and not claimed, with when to ask for them again
     paused: bool  # whether the topic is: then nothing was claimed, and `left` is empty
 
 

@@ -7,6 +7,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from pywheel.jobs import NewJob
+from pywheel.jobs import commands as ops
 from pywheel.stores import open
 from pywheel.stores.postgres.statements import statements
 
@@ -40,3 +42,17 @@ def test_a_workers_step_finds_each_job_by_its_id(postgres_server, name):
     assert all(line.lstrip(" ->").startswith(("Insert on", "Delete on", "Update on")) for line in scans), "\n".join(
         plan
     )
+
+
+def test_a_claim_that_is_planned_beside_a_backlog_reads_no_more_than_its_jobs(postgres_server):
+    """Of a table that has grown since it was looked at last, all of a topic may seem to be no more than a few jobs."""
+    url = postgres_server.url()
+    schema = parse_qs(urlsplit(url).query)["schema"][0]
+    values = {"now": None, "topic": 1, "ids": [*range(1, 501)], "count": 500, "bytes": 9, "begin": 1, "ttr": 9}
+    values |= {"slack": 1, "hold": 1, "limit": 3, "backoff": "{}", "jitter": 0.0, "worker": "w"}
+    with open(url) as store, store._use() as connection:
+        store.apply([ops.Put(tuple(NewJob("t", b"", 0) for _ in range(2_000)))])
+        text = statements(f'"{schema}".pywheel_')["claim"]
+        plan = [line for (line,) in connection.execute(f"EXPLAIN {text}", values)]
+    first = next(n for n, line in enumerate(plan) if "Scan" in line and " on pywheel_due" in line)
+    assert "(id = " in plan[first + 1], "\n".join(plan)

@@ -174,7 +174,7 @@ class MysqlSession(Session):
             trip.add("finished", "lock_finished", ids=sorted(asked.finished))
 
     def _lock_free(self, trip: Trip, asked: Asked) -> None:
-        """Lock what nobody else does. Last: these wait for nobody, and others may wait for them."""
+        """Lock jobs that others do not lock: last, as that waits for nobody, and others may wait for it."""
         for topic, limit in asked.reserved:
             trip.add("due", "lock_due_of_topic", topic=topic, limit=limit)
         if asked.lost:

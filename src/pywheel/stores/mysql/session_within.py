@@ -31,6 +31,7 @@ class SessionWithin(MysqlSession):
         super().__init__(store, sql, now, 0.0)
         self._theirs = connection
         self._begun = False
+        self._begins = 0
 
     def begin(self, asked: Asked) -> Answer:
         """Set a savepoint, and read and lock what is asked for."""
@@ -39,6 +40,7 @@ class SessionWithin(MysqlSession):
             raise BadJob(_NONE)
         self._run("SAVEPOINT pywheel")
         self._begun = True
+        self._begins += 1
         return self._ask(asked, begin=True)
 
     def _ask(self, asked: Asked, *, begin: bool) -> Answer:
@@ -57,7 +59,11 @@ class SessionWithin(MysqlSession):
         return answer
 
     def _trip(self) -> Trip:
-        return _LockingTrip(self._sql, self._now)
+        """Who has a key is read without a lock at first, as that would lock the gap: other keys' puts would wait.
+
+        If others have put it since the caller's transaction began, that conflicts, and is begun anew.
+        """
+        return _LockingTrip(self._sql, self._now, _READS if self._begins > 1 else _READS - {"holders"})
 
     def numbers(self, names: Sequence[str] | None, *, add: bool = False) -> Mapping[str, int]:
         """Return the numbers of topics; before the savepoint from a connection of the store's."""
@@ -100,7 +106,11 @@ class SessionWithin(MysqlSession):
 class _LockingTrip(Trip):
     """Reads what is there now, and not what was when the caller's transaction began."""
 
+    def __init__(self, sql: Statements, now: int | None, locking: frozenset[str]) -> None:
+        super().__init__(sql, now)
+        self._locking = locking
+
     def add(self, field: str, statement: str, /, **values: Any) -> None:
         """Add a statement by its name."""
         text = self._sql(statement, now=self._now, **values)
-        self.say(field, text + " LOCK IN SHARE MODE" if statement in _READS else text)
+        self.say(field, text + " LOCK IN SHARE MODE" if statement in self._locking else text)

@@ -128,7 +128,7 @@ def _texts(tables: str) -> Mapping[str, str]:
             for mark, meaning in {**_PARTS, "{open}": open_, "{p}": tables}.items():
                 text = text.replace(mark, meaning)
             found[title.strip()] = text
-    # Of what is to be claimed, what others lock is left out: a transaction that lasts holds up its own jobs alone.
+    # A claim leaves out what others lock: a transaction that lasts holds up its own jobs alone.
     found["claim_due"] = found["lock_due"] + " SKIP LOCKED"
     found["claim_run"] = found["lock_run"].replace("{lost}", "r.lease <= %(now)s") + " SKIP LOCKED"
     found["lock_run"] = found["lock_run"].replace("{lost}", "TRUE")

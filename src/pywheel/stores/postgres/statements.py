@@ -26,7 +26,7 @@ def statements(tables: str) -> Mapping[str, str]:
             title, _, text = part.partition("\n")
             text = "\n".join(line for line in text.splitlines() if not line.startswith("--"))
             found[title.strip()] = text.strip().replace("{p}", tables).replace("{now}", _NOW)
-    # Of what is to be claimed, what others lock is left out: a transaction that lasts holds up its own jobs alone.
+    # A claim leaves out what others lock: a transaction that lasts holds up its own jobs alone.
     found["claim_due"] = found["lock_due"] + " SKIP LOCKED"
     found["claim_run"] = found["lock_run"].replace("{lost}", f"r.lease <= {_NOW}") + " SKIP LOCKED"
     found["lock_run"] = found["lock_run"].replace("{lost}", "true")

@@ -37,7 +37,7 @@ class Asked(NamedTuple):
     due: Sequence[tuple[int, bool]] = ()  # id, and whether its body matters
     run: Sequence[tuple[int, bool]] = ()  # id, body
     finished: Sequence[int] = ()
-    claimed: Sequence[int] = ()  # delayed, or their lease is over; with bodies, without those that others lock
+    claimed: Sequence[int] = ()  # delayed or with a lease that is over; those that others lock are left out
     topics: Sequence[str] = ()  # whether they are paused
     pausing: bool = False  # and they are locked
     holders: Sequence[tuple[int, str]] = ()  # topic and key: who has it

@@ -28,14 +28,16 @@ FROM unnest(%(ids)s::bigint[], %(claims)s::bigint[], %(ttrs)s::bigint[]) AS w (i
 WHERE r.id = w.id AND r.claims = w.claims AND r.lease > {now} RETURNING r.id
 
 -- All that are due, if it is clear that all of them are to be claimed: none was lost, and their bodies are not too much.
+-- They are locked one by one, in the order of the ids: else a plan that was made early may read all that is due of the topic.
 -- name: claim
 WITH t AS MATERIALIZED (SELECT {now} AS now),
 d AS MATERIALIZED (
     SELECT d.id, d.due, d.claims, d.forgiven, d.lost, d.passed, d.error, j.created, j.key, j.ttr, j.max_attempts, j.headers,
         j.body, coalesce(d.claims, 0) + 1 - coalesce(d.forgiven, 0) AS attempt
-    FROM unnest(%(ids)s::bigint[]) AS w (id) JOIN {p}due d ON d.topic = %(topic)s AND d.id = w.id JOIN {p}job j ON j.id = d.id
+    FROM unnest(%(ids)s::bigint[]) AS w (id) CROSS JOIN LATERAL (
+        SELECT * FROM {p}due WHERE topic = %(topic)s AND id = w.id FOR UPDATE SKIP LOCKED
+    ) d JOIN {p}job j ON j.id = d.id
     WHERE NOT (SELECT paused FROM {p}topic WHERE id = %(topic)s)
-    ORDER BY d.id FOR UPDATE OF d SKIP LOCKED
 ),
 plain AS MATERIALIZED (
     SELECT count(lost) = 0 AND sum(length(body)) <= %(bytes)s AND (
