@@ -35,7 +35,7 @@ __all__ = ["RedisNotifier"]
 
 _BEAT: Final = 1.2  # seconds between beats: the fifth look, as there are four a second beside others
 _ALONE: Final = 0.95  # the same if there is nobody else: each look
-_NEWS: Final = 0.24  # the same if a worker has fallen behind, or caught up
+_NEWS: Final = 0.24  # the same if a worker has fallen behind, or caught up, and while jobs are claimed
 _AHEAD: Final = 30_000  # ms by which more is heard than was asked for: then the horizon need not be told each time
 _WASTED: Final = 100  # hints that nobody wanted, after which the horizon is told as it is
 _TRIES: Final = 5
@@ -140,7 +140,8 @@ class RedisNotifier(Notifier):
         now = self._presence.clock.time()
         passed, changed = now - self._beat_at, (behind > 0) - (behind < 0) != (self._behind > 0) - (self._behind < 0)
         roster = self._presence.roster
-        rest = _NEWS if changed else _BEAT if roster is not None and len(roster.topics) > 1 else _ALONE
+        soon = changed or self._presence.busy
+        rest = _NEWS if soon else _BEAT if roster is not None and len(roster.topics) > 1 else _ALONE
         if passed < rest:
             return
         self._say(behind, now)

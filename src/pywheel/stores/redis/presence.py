@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["SILENT", "Presence", "Roster"]
 
 SILENT: Final = 3.5
-"""Seconds without a beat after which a worker owns nothing: a beat is a query, and comes once a second."""
+"""Seconds without a beat after which a worker owns nothing: a beat is a query, and comes about once a second."""
+_BUSY: Final = 2.0  # seconds: who claimed jobs so long ago is busy
 
 
 class Roster:
@@ -82,6 +83,16 @@ class Presence:
         """Whether somebody came or went since the roster was read."""
         self.lock = threading.Lock()
         self.listening: weakref.WeakSet[RedisNotifier] = weakref.WeakSet()
+        self._busy_until = 0.0  # by the monotonic clock
+
+    def claimed(self) -> None:
+        """Note that jobs are claimed here."""
+        self._busy_until = self.clock.time() + _BUSY
+
+    @property
+    def busy(self) -> bool:
+        """Whether jobs were claimed here of late. Then others have some too, and a death is looked for more often."""
+        return self.clock.time() < self._busy_until
 
     def learn(self, version: bytes, at: int, beats: Sequence[bytes], members: Any) -> Roster:
         """Take in an answer; `members` is None if nobody has come or gone since the roster that is known."""

@@ -163,6 +163,8 @@ class RedisStore(Inner):
         finally:
             if request.announces:
                 self.presence.stale = True
+            if type(commands[-1]) is c.Claim:  # the last of a worker's step
+                self.presence.claimed()
 
     def _for_several(self, commit: Commit, ask: Callable[[], list[Any]]) -> list[Any]:
         """Ask for several callers, and note for them what came of it."""
