@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib import pyplot
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from benchmarks.report.style import STYLE, save
 
@@ -27,8 +28,11 @@ def chart(answers: Mapping[str, Points], path: Path) -> None:
             panel.xaxis.set_major_formatter("{x:.0f}")
         for panel in panels[1:]:
             panel.set_yscale("log")
+            panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             panel.yaxis.set_major_formatter("{x:g}")
+            panel.yaxis.set_minor_formatter(NullFormatter())
         panels[0].yaxis.set_major_formatter("{x:,.0f}")
+        panels[1].xaxis.set_major_locator(MaxNLocator(4))
         panels[1].xaxis.set_major_formatter("{x:,.0f}")
         for panel in panels:
             panel.legend(frameon=False, fontsize=8)
