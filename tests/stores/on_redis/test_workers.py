@@ -11,7 +11,7 @@ import pytest
 
 from pywheel import JobQueue
 from pywheel.jobs import State
-from pywheel.jobs.commands import Announce, Put
+from pywheel.jobs.commands import Announce, Claim, Put, Terms
 from pywheel.jobs.job import Due, NewJob
 from pywheel.stores import open
 from pywheel.testing import ManualClock
@@ -47,6 +47,25 @@ def url(request, redis_server):
 
 
 class TestGone:
+    def test_who_has_claimed_jobs_of_late_looks_for_deaths_at_each_look(self, url):
+        clock = ManualClock()
+        with open(url, clock=clock) as store:
+            one, other = store.notifier("one"), store.notifier("other")
+            store.apply([Announce(ears.worker, ("t",)) for ears in (one, other)])
+            one.beat(0)
+            clock.advance(0.25)
+            one.beat(0)
+            assert not one._presence.busy
+            assert one._beat_at < clock.time()
+            [[id]] = store.apply([Put((NewJob("t", b"", 0),))])
+            store.apply([Claim("t", (id,), Terms(1_000, 3), one.worker, 1)])
+            one.beat(0)
+            assert one._beat_at == clock.time()
+            clock.advance(3)
+            assert not one._presence.busy
+            one.close()
+            other.close()
+
     def test_a_worker_that_was_killed_is_gone_as_soon_as_a_neighbour_beats(self, url):
         with JobQueue(url) as queue, worker_process(url) as process:
             queue.handler("t", concurrency=4)(lambda job: None)
