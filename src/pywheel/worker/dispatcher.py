@@ -28,6 +28,7 @@ from ..stores.contract import Span, Store, intact
 from ..stores.notifier import Notifier
 from .leases import Lease, Leases
 from .ownership import OVERDUE, Ownership
+from .pace import ALONE, Pace
 from .pools import Outside, Pool
 from .pruning import Pruning
 from .recovery import Recovery
@@ -41,10 +42,6 @@ __all__ = ["Dispatcher"]
 
 MAX_BYTES: Final = 64 << 20
 _TOLERANCE: Final = 0.05  # seconds by which the wall clock may be off what it should show; less does no harm
-_TOGETHER: Final = 128  # claims in a step beside other topics: one that becomes due meanwhile waits for milliseconds
-_ALONE: Final = 1_000
-_SLOW: Final = 0.35  # seconds of a step after which the next one claims less: what is held must begin in half a second
-_FEWEST: Final = 64  # claims in a step, however slow it is
 _AGAIN: Final = 0.01  # seconds before jobs are claimed again that could not be claimed
 _TEND: Final = 0.1  # seconds between looks whether what is blocked still is
 _SETTLE: Final = 0.01  # seconds that an ack may wait for others while more jobs are handled
@@ -83,7 +80,7 @@ class Dispatcher:
             name: Topic(handler, pool(handler, outside), Window(name, _room(handler)))
             for name, handler in handlers.items()
         }
-        self._most = self._full = _ALONE if len(handlers) == 1 else _TOGETHER
+        self._pace = Pace(len(handlers))
         self._windows = Windows(store, notifier, [topic.window for topic in self.topics.values()])
         self._ownership = Ownership(notifier, handlers)
         self._recovery = Recovery(store)
@@ -192,7 +189,7 @@ class Dispatcher:
     def _commit(self, now: int) -> None:
         """Settle, renew, clean and claim."""
         asked = self._clock.time()
-        settling = self._settling.commands(asked, self._full)
+        settling = self._settling.commands(asked, self._pace.full)
         renewals = self._leases.begins(asked) + self._leases.renewals(asked)
         expire = [] if self.draining else self._recovery.commands(now, in_charge=self._ownership.recovers)
         purges = [] if self.draining else self._pruning.commands(now, len(settling))
@@ -213,7 +210,7 @@ class Dispatcher:
                 self._windows.return_ids(self.topics[claim.topic].window, claim.ids)
             raise
         outcomes = iter(found)
-        self._pace(self._clock.time() - asked)
+        self._pace.took(self._clock.time() - asked)
         self._settling.learn(outcomes)
         self._renewed(renewals, outcomes, asked)
         for _ in expire:
@@ -224,13 +221,6 @@ class Dispatcher:
             self._claimed(claim, next(outcomes), asked)
         self._windows.feed()
         intact(found)
-
-    def _pace(self, took: float) -> None:
-        """Claim less at once after a slow step: what is held for too long is lost before it begins, and due again."""
-        if took > _SLOW:
-            self._most = max(self._most // 2, _FEWEST)
-        elif took < _SLOW / 2:
-            self._most = min(2 * self._most, self._full)
 
     # ---- claims -----------------------------------------------------------------------------------------------------
 
@@ -245,7 +235,7 @@ class Dispatcher:
             return []
         self._turn = (self._turn + 1) % len(windows)
         claims: list[Claim] = []
-        most, trial = self._most, self._suspects.room(now)
+        most, trial = self._pace.claims, self._suspects.room(now)
         bytes_left = self._max_bytes - self._leases.bytes
         share = max(bytes_left // min(len(windows), most), 0)
         windows = windows[self._turn :] + windows[: self._turn]
@@ -406,4 +396,4 @@ def _waiting(window: Window) -> int:
 
 def _room(handler: Handler) -> int:
     """Return how many jobs a window shall know: what the pool may hold, several times over."""
-    return min(max(8 * handler.concurrency, 4 * _ALONE), 20_000)
+    return min(max(8 * handler.concurrency, 4 * ALONE), 20_000)

@@ -291,11 +291,6 @@ class MysqlStore(MysqlQueries):
         except (pymysql.Error, StoreError, OSError):
             self._drop(connection)
 
-    def _near(self, due: int) -> Sequence[Sequence[Any]]:
-        with suppress(StoreError):  # what is to be told of is stored
-            return self._presence.queries.near(due)
-        return ()
-
     def _present(self, ids: Sequence[int]) -> set[int]:
         return {id for [id] in self._read("ids_given", ids=sorted(ids))}
 

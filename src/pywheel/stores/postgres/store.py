@@ -225,12 +225,6 @@ class PostgresStore(PostgresQueries):
         """Return which of some jobs are stored."""
         return [id for [id] in connection.execute(self._sql["present"], {"ids": numbers(ids)}).fetchall()]
 
-    def _near(self, due: int) -> Sequence[Sequence[Any]]:
-        """Return the rows of the workers, if one of them looks as far as this."""
-        with suppress(StoreError):  # what is to be told of is stored
-            return self._read("near", {"due": due})
-        return ()
-
     def _raise(self, error: Exception, more: str = "") -> NoReturn:
         try:
             with self.translated():

@@ -36,6 +36,10 @@ class PostgresWorkers(WorkerQueries):
         with self._store._use() as connection:
             connection.execute(self._store._sql["forget_workers"], {"age": age, "now": self._store.now})
 
+    def near(self, due: int) -> list[Sequence[Any]]:
+        """Return the rows of all workers, if one of them looks as far as this."""
+        return self._store._read("near", {"due": due})
+
     def ring(self, hints: dict[str, set[int] | None]) -> None:
         """Notify workers, or leave them a row."""
         said = [(worker, payload) for worker, ids in hints.items() for payload in _payloads(ids)]

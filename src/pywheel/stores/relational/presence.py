@@ -78,9 +78,9 @@ class WorkerQueries(ABC):
     def forget(self, age: int) -> None:
         """Delete the rows of those that have been silent for so many ms."""
 
+    @abstractmethod
     def near(self, due: int) -> Sequence[Sequence[Any]]:
-        """Return the rows of all workers, if one of them looks as far as this; asked by `Presence.tell_later`."""
-        raise NotImplementedError
+        """Return the rows of all workers, if one of them looks as far as this."""
 
     @abstractmethod
     def ring(self, hints: Hints) -> None:

@@ -75,10 +75,6 @@ class RelationalStore(Store):
         """Return a session that works in a caller's transaction, and leaves it open."""
 
     @abstractmethod
-    def _near(self, due: int) -> Sequence[Sequence[Any]]:
-        """Return the rows of the workers, if one of them looks as far as this. Raises nothing."""
-
-    @abstractmethod
     def _present(self, ids: Sequence[int]) -> set[int]:
         """Return those of some ids of which there are jobs."""
 
@@ -209,6 +205,12 @@ class RelationalStore(Store):
         """Tell of jobs that were committed by others."""
         due = min(due for _, due in told.jobs.values())
         self._presence.tell(told, self._near(due))
+
+    def _near(self, due: int) -> Sequence[Sequence[Any]]:
+        """Return the rows of the workers, if one of them looks as far as this. Raises nothing."""
+        with suppress(StoreError):  # what is to be told of is stored
+            return self._presence.queries.near(due)
+        return ()
 
     def _leased(self, commands: Sequence[Command[Any]], done: Done) -> None:
         """Note the leases that a transaction gave, and what it found of all others."""
