@@ -26,7 +26,9 @@ MAY_IMPORT = {
     "client": {"stores", "jobs", "observe"},  # a queue logs unless told otherwise
     "worker": {"stores", "jobs", "core"},
     "observe": {"jobs"},
-    "cli": {"client", "worker", "stores", "jobs", "observe", "__init__"},
+    "outlets": {"jobs"},
+    "server": {"client", "worker", "stores", "jobs", "observe"},
+    "cli": {"server", "outlets", "client", "worker", "stores", "jobs", "observe", "__init__"},
     "testing": {"client", "worker", "stores", "jobs"},
 }
 # The rooms of stores on servers, and the drivers that they use. They are imported when such a store is opened.

@@ -1,0 +1,1 @@
+"""Handlers that deliver elsewhere when a job is due."""

@@ -1,0 +1,1 @@
+"""The service: HTTP API, page and metrics, as one ASGI application."""
