@@ -44,7 +44,7 @@ BYTES: Final = 4_000_000
 """Of the bodies a page holds about so many bytes at most; one body whatever its size."""
 _LOOSE: Final = 200  # jobs looked at at once, where many of them may not fit
 _MANY: Final = 2_000  # jobs read at once, where all are
-_FEW: Final = 8  # bodies read at once where their sizes are not known
+_FEW: Final = 4  # bodies read at once where their sizes are not known
 _ORDERS: Final = {(False, False): "i", (False, True): "n", (True, False): "d", (True, True): "l"}  # by due, newest
 _CURSOR: Final = re.compile(r"([inld])(?:(-?[0-9]{1,19})\.)?([0-9]{1,19})")
 
@@ -148,15 +148,20 @@ def paged(wanted: Asked, look: Look, bodies: Bodies) -> Page:
         del found[wanted.limit :]
         last, more = wanted.place(found[-1][0]), True
     jobs, sizes = list[Job](), list[int]()
-    taken = 0
+    taken = held = 0
     for part in bodies_within(found, wanted.preview):
         got = {job.id: (size or 0, b"") for job, size in part}
         if wanted.preview != 0 or any(size is None for _, size in part):
             got = dict(bodies([job.id for job, _ in part]))
-        taken += len(part)
-        jobs += [job._replace(body=got[job.id][1]) for job, _ in part if job.id in got]
-        sizes += [got[job.id][0] for job, _ in part if job.id in got]
-        if sum(sizes if wanted.preview is None else (min(size, wanted.preview) for size in sizes)) >= BYTES:
+        for job, _ in part:
+            if held < BYTES:
+                taken += 1
+                if job.id in got:
+                    size, body = got[job.id]
+                    jobs.append(job._replace(body=body))
+                    sizes.append(size)
+                    held += len(body)
+        if held >= BYTES:
             break
     if taken < len(found):
         last, more = wanted.place(found[taken - 1][0]), True

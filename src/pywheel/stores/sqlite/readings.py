@@ -41,9 +41,8 @@ def _of_all(rows: Rows, edges: Sequence[int], most: int) -> list[int]:
 
 def _counted(rows: Rows, topics: Sequence[int], edges: Sequence[int], most: int) -> list[int]:
     """Return how many jobs of some topics are due between edges, as far as one counts."""
-    limit = cap(edges, most)
-    spans = [(first, end, limit) for first, end in pairwise(edges)]
-    [[found]] = rows("forecast", {"topics": json.dumps(topics), "spans": json.dumps(spans)})
+    spans = json.dumps(list(pairwise(edges)))
+    [[found]] = rows("forecast", {"topics": json.dumps(topics), "spans": spans, "most": cap(edges, most)})
     counts: list[int] = json.loads(found)
     return counts
 

@@ -7,7 +7,7 @@ SELECT json_group_array((
         SELECT 1 FROM json_each(:topics) t CROSS JOIN job j INDEXED BY job_due ON j.topic = t.value
         WHERE j.state IS NULL AND j.due >= e.value ->> 0 AND j.due < e.value ->> 1
             AND NOT EXISTS (SELECT 1 FROM run r WHERE r.job = j.id)
-        LIMIT e.value ->> 2
+        LIMIT :most
     )
 )) FROM json_each(:spans) e
 
