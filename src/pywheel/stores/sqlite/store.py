@@ -21,7 +21,7 @@ from ...clock import Clock, MonotonicClock
 from ...jobs import commands as o
 from ...jobs.checks import an_id, whole
 from ...jobs.job import Attempt, Counts, Due, Job, Topic
-from ..checks import sound
+from ..checks import a_prefix, note_name, sound
 from ..contract import Durability, Filter, Span, Store
 from ..group_commit import Commit, GroupCommit
 from ..notifier import Member, Notifier
@@ -29,7 +29,7 @@ from ..verify import Finding
 from ..within import CommitWatch
 from . import maintenance, verify
 from .borrowed import borrowed, in_savepoint
-from .commands import announce, claims, endings, imports, manage, puts
+from .commands import announce, claims, endings, imports, manage, notes, puts
 from .connection import BUSY_SECONDS, FOREIGN, ours, translated
 from .database import CLOSED, ORDINARY, Database
 from .presence import Presence
@@ -52,6 +52,7 @@ _APPLY: dict[type, _Apply] = {
     o.Delete: manage.delete,
     o.Pause: manage.pause,
     o.Purge: manage.purge,
+    o.Keep: notes.keep,
     o.Reserve: claims.reserve,
     o.Claim: claims.claim,
     o.Begin: claims.begin,
@@ -206,6 +207,14 @@ class SqliteStore(Store):
     def history(self, id: int) -> list[Attempt]:
         """Return what was tried with a job."""
         return self._read(Reader.history, an_id(id), self.clock.wall())
+
+    def note(self, name: str) -> bytes | None:
+        """Return what is kept under a name, or None."""
+        return self._read(Reader.note, note_name(name), self.clock.wall())
+
+    def notes(self, prefix: str, after: str = "", limit: int = 1_000) -> list[tuple[str, bytes]]:
+        """Return notes, by name."""
+        return self._read(Reader.notes, a_prefix(prefix), a_prefix(after), limit, self.clock.wall())
 
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
         """Return delayed jobs, span by span, by (due, id)."""
