@@ -242,7 +242,7 @@ class MysqlSession(Session):
         trip.add("nonces", "old_nonces", kept=NONCES_KEPT, limit=nonces)
         trip.add("notes", "old_notes", limit=notes)
         found = self._send(trip)
-        self._old = sorted(hash for [hash] in found["nonces"])
+        self._old = sorted(one for [one] in found["nonces"])
         self._old_notes = [name for [name] in found["notes"]]
 
     def _write(self, trip: Trip, changes: Changes) -> None:

@@ -53,6 +53,6 @@ COUNTS: Final = Script("base", "states", "look", "counts", flags="no-writes")
 WINDOWS: Final = Script("base", "windows", flags="no-writes")
 FIRST_DUES: Final = Script("base", "states", "first_dues", flags="no-writes")
 
-_CHECKS: Final = "base states verify".split()
+_CHECKS: Final = "base states note verify".split()
 VERIFY: Final = Script(*_CHECKS, flags="no-writes")
 MEND: Final = Script(*_CHECKS, flags="allow-oom")
