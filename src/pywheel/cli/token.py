@@ -21,10 +21,11 @@ _ADD: Final = """\b
 Examples:
   pywheel token add --scope put,work --topics 'shop.*' --until 2027-01-01 --note "shop backend"
   pywheel token add --role operator --until 90d --note "Kim, on call"
-  curl -H "Authorization: Bearer $(pywheel token add --scope read)" http://127.0.0.1:8020/v1/topics
+  TOKEN=$(pywheel token add --scope read)
+  curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8080/v1/topics
 
-Scopes: read looks; put puts, cancels, reschedules and retries one job; work reserves and settles; admin does all of that,
-deletes, pauses, and changes many. Roles of the page: viewer is read, operator is read and put, admin is admin.
+Scopes: read looks; put puts, cancels, reschedules and retries one job; work reserves and settles; admin does all of
+that, deletes, pauses, and changes many. Roles of the page: viewer is read, operator is read and put, admin is admin.
 The token is printed alone, once: the store has no more than its hash.
 """
 _REMOVE: Final = """\b
