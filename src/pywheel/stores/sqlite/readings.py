@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any, Final
 
 from ..readings import FORECAST, Ended, cap, in_buckets
@@ -14,9 +14,10 @@ from .transaction import FINISHED
 
 __all__ = ["forecast", "recent"]
 
-_ROWS: Final = FORECAST // 2  # jobs that are read of all topics together: it costs less than to count edge by edge
+_LARGEST: Final = 8  # topics in which jobs are counted first: where much is due, that is enough
+_ROWS: Final = FORECAST // 2  # jobs read of all other topics together, which costs less than to count edge by edge
 _LEAST: Final = 10  # and of each, at least
-_CHUNKS: Final = (0, 8, 64, None)  # of topics, in which what is due is counted: where it is much, the first are enough
+_CHUNK: Final = 64  # topics with many jobs that are counted at once
 
 
 def forecast(reader: Reader, edges: Sequence[int], topic: str | None, most: int) -> list[int]:
@@ -35,34 +36,48 @@ class _Forecast:
     def __init__(self, rows: Rows, edges: Sequence[int], most: int) -> None:
         self._rows = rows
         self._edges = edges
-        self._most = most
-        self._span: dict[str, Any] = {"first": edges[0], "end": edges[-1], "rows": _ROWS, "least": _LEAST}
+        self._limit = cap(edges, most)
+        self._counts = [0] * (len(edges) - 1)
+        self._idle: int = 0
 
     def __call__(self, topic: int | None) -> list[int]:
-        [[self._span["idle"]]] = self._rows("forecast_idle", {"first": self._edges[0], "topic": topic})
-        if topic is not None:
-            return self._counted([topic])
-        [[found]] = self._rows("forecast_topics", self._span)
-        parts: list[tuple[int, list[int] | None]] = json.loads(found)
-        offsets = chain.from_iterable(dues for _, dues in parts if dues)
-        small = in_buckets(offsets, [edge - self._edges[0] for edge in self._edges])
-        large = self._counted([number for number, dues in parts if dues is None])
-        return [min(one + other, self._most) for one, other in zip(small, large, strict=True)]
+        [[self._idle]] = self._rows("forecast_idle", {"first": self._edges[0], "topic": topic})
+        topics = [topic] if topic is not None else json.loads(self._rows("forecast_topics", {})[0][0])
+        self._count(topics[:_LARGEST])
+        others = self._count_few(topics[_LARGEST:])
+        for first in range(0, len(others), _CHUNK):
+            self._count(others[first : first + _CHUNK])
+        return self._counts
 
-    def _counted(self, topics: Sequence[int]) -> list[int]:
-        """Return how many jobs of some topics are due between edges, as far as one counts. The largest come first."""
-        counts, limit = [0] * (len(self._edges) - 1), cap(self._edges, self._most)
-        for first, last in pairwise(_CHUNKS):
-            some = topics[first:last]
-            places = [place for place, jobs in enumerate(counts) if jobs < limit]
-            if some and places:
-                spans = json.dumps([self._edges[place : place + 2] for place in places])
-                [[found]] = self._rows(
-                    "forecast", {**self._span, "topics": json.dumps(some), "spans": spans, "most": limit}
-                )
-                for place, jobs in zip(places, json.loads(found), strict=True):
-                    counts[place] = min(counts[place] + jobs, limit)
-        return counts
+    def _open(self) -> list[int]:
+        """Return the places between which one still counts."""
+        return [place for place, jobs in enumerate(self._counts) if jobs < self._limit]
+
+    def _add(self, places: Sequence[int], counts: Sequence[int]) -> None:
+        for place, jobs in zip(places, counts, strict=True):
+            self._counts[place] = min(self._counts[place] + jobs, self._limit)
+
+    def _count(self, topics: Sequence[int]) -> None:
+        """Count jobs of some topics edge by edge."""
+        places = self._open()
+        if topics and places:
+            spans = json.dumps([self._edges[place : place + 2] for place in places])
+            asked = {"topics": json.dumps(topics), "spans": spans, "most": self._limit, "idle": self._idle}
+            [[found]] = self._rows("forecast", asked)
+            self._add(places, json.loads(found))
+
+    def _count_few(self, topics: Sequence[int]) -> list[int]:
+        """Count jobs of those topics that have few; return the others."""
+        places = self._open()
+        if not topics or not places:
+            return []
+        edges = self._edges[places[0] : places[-1] + 2]
+        share = max(_ROWS // len(topics), _LEAST)
+        asked = {"topics": json.dumps(topics), "first": edges[0], "end": edges[-1], "share": share, "idle": self._idle}
+        parts: list[tuple[int, list[int] | None]] = json.loads(self._rows("forecast_few", asked)[0][0])
+        offsets = chain.from_iterable(dues for _, dues in parts if dues)
+        self._add(range(places[0], places[-1] + 1), in_buckets(offsets, [edge - edges[0] for edge in edges]))
+        return [number for number, dues in parts if dues is None]
 
 
 def recent(reader: Reader, topic: str | None, since: int, limit: int) -> list[Ended]:

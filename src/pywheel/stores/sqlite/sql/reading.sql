@@ -15,16 +15,19 @@ SELECT json_group_array((
     )
 )) FROM json_each(:spans) e
 
--- Of every topic, those with the most jobs first, how long after :first its jobs are due, before :end; NULL where these are :share or more.
 -- name: forecast_topics
-SELECT json_group_array(json_array(t.id, json((
-    SELECT CASE WHEN count(*) < (SELECT max(:rows / count(*), :least) FROM topic) THEN json_group_array(due) END FROM (
+SELECT json_group_array(id) FROM (SELECT id FROM topic ORDER BY live DESC)
+
+-- Of each topic how long after :first its jobs are due, before :end; NULL where these are :share or more.
+-- name: forecast_few
+SELECT json_group_array(json_array(t.value, json((
+    SELECT CASE WHEN count(*) < :share THEN json_group_array(due) END FROM (
         SELECT j.due - :first AS due FROM job j INDEXED BY job_due
-        WHERE j.topic = t.id AND j.state IS NULL AND j.due >= :first AND j.due < :end
+        WHERE j.topic = t.value AND j.state IS NULL AND j.due >= :first AND j.due < :end
             AND (j.due >= :idle OR NOT EXISTS (SELECT 1 FROM run r WHERE r.job = j.id))
-        ORDER BY j.due LIMIT (SELECT max(:rows / count(*), :least) FROM topic)
+        ORDER BY j.due LIMIT :share
     )
-)))) FROM (SELECT id FROM topic ORDER BY live DESC) t
+)))) FROM json_each(:topics) t
 
 -- The last rows of finished jobs have their topic, but for those of dead ones that died before there was `recent`.
 -- name: recent_of_topic
