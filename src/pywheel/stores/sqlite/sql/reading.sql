@@ -18,11 +18,11 @@ SELECT json_group_array((
 -- name: forecast_topics
 SELECT json_group_array(id) FROM (SELECT id FROM topic ORDER BY live DESC)
 
--- Of each topic how long after :first its jobs are due, before :end; NULL where these are :share or more.
+-- Of each topic when its jobs are due; NULL where these are :share or more.
 -- name: forecast_few
 SELECT json_group_array(json_array(t.value, json((
     SELECT CASE WHEN count(*) < :share THEN json_group_array(due) END FROM (
-        SELECT j.due - :first AS due FROM job j INDEXED BY job_due
+        SELECT j.due FROM job j INDEXED BY job_due
         WHERE j.topic = t.value AND j.state IS NULL AND j.due >= :first AND j.due < :end
             AND (j.due >= :idle OR NOT EXISTS (SELECT 1 FROM run r WHERE r.job = j.id))
         ORDER BY j.due LIMIT :share
