@@ -72,7 +72,7 @@ OPERATIONS: Final[list[Operation]] = [
         headers=("If-None-Match",),
         answers={200: schema.JobOut, 304: None},
         problems=("no-such-job",),
-        notes="The ETag changes with its state, its due time and its claims: cancel and reschedule take it as If-Match.",
+        notes="Its ETag changes with state, due time and claims. Cancel and reschedule take it as If-Match.",
     ),
     *_one(
         "delete",
@@ -147,7 +147,7 @@ OPERATIONS: Final[list[Operation]] = [
         scope="read",
         query=schema.Find,
         answers={200: schema.Found},
-        notes="By id. An answer may have fewer jobs than `limit`, even none, and yet a `next`: it looks at so many only.",
+        notes="By id. An answer may have fewer jobs than `limit`, even none, and yet a `next`.",
     ),
     *(
         Operation(
@@ -162,8 +162,7 @@ OPERATIONS: Final[list[Operation]] = [
             body=body,
             answers={200: schema.BulkAnswer},
             problems=("bad-body",),
-            notes="In batches, each of them one transaction. With `dry_run` nothing changes, and the number is what it would "
-            "have been.",
+            notes="In batches, each of them one transaction. With `dry_run` nothing changes.",
             example={"topic": "mail", "error": "502", "dry_run": True},
         )
         for name, handler, summary, body in (
@@ -227,7 +226,7 @@ OPERATIONS: Final[list[Operation]] = [
         body=schema.Reserve,
         answers={200: schema.Claims, 204: None},
         problems=("too-busy",),
-        notes="204: nothing came. Settle each by its receipt before `lease_until`: what is not settled by then is due again. "
+        notes="204: nothing came. Settle each job by its receipt before `lease_until`: else it is due again then. "
         "A client that goes away while it waits holds nothing.",
         example={"topics": ["mail", "report"], "limit": 10, "wait": 20, "ttr": "2m"},
     ),

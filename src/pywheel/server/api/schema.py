@@ -173,7 +173,7 @@ class Filter(In):
     key: Key | None = None
     due_from: Moment | None = None
     due_until: Moment | None = None
-    error: Annotated[str | None, Meta(max_length=1_000, description="The last error contains this text.")] = None
+    error: Annotated[str, Meta(max_length=1_000, description="The last error contains this text.")] | None = None
 
 
 class Find(Filter):
@@ -182,7 +182,7 @@ class Find(Filter):
     limit: Annotated[int, Meta(ge=1, le=1_000, description="At most so many; there may be fewer, and yet a next.")] = (
         100
     )
-    cursor: Annotated[str | None, Meta(max_length=200, description="`next` of the answer before; opaque.")] = None
+    cursor: Annotated[str, Meta(max_length=500, description="`next` of the answer before; opaque.")] | None = None
     body: Annotated[bool, Meta(description="Whether bodies come along.")] = True
 
 

@@ -16,7 +16,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import Final
 
 from ..._errors import StoreClosed, StoreError, StoreReplaced
@@ -185,10 +184,8 @@ class Waiting:
         failures = 0
         while not self._closed:
             try:
-                with suppress(RuntimeError):  # the loop was closed meanwhile
-                    self._listen()
-                return
-            except (StoreClosed, StoreReplaced):
+                self._listen()
+            except (StoreClosed, StoreReplaced, RuntimeError):  # the loop was closed meanwhile
                 return
             except StoreError as error:
                 failures += 1
@@ -196,6 +193,8 @@ class Waiting:
                     _LOGGER.warning("waiting for jobs must wait for the store: %s", error)
                 first, longest = _BACKOFF
                 time.sleep(min(first * 2 ** min(failures - 1, 10), longest) * random.uniform(0.5, 1))
+            else:
+                return
 
     def _listen(self) -> None:
         """Listen until nobody has waited for a while, or an error."""
