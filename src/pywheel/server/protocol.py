@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from asyncio import Transport
-from typing import Any, Final, cast
+from asyncio import Event, Transport
+from collections.abc import Iterable
+from typing import Any, Final
+from urllib.parse import unquote
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from httptools import parse_url
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from .edge import RESPOND
 from .problems import MEDIA_TYPE, Problem
 
 __all__ = ["Protocol"]
@@ -18,6 +22,42 @@ REQUEST: Final = 60.0
 STALLED: Final = 30.0
 """seconds that a client may leave an answer unread"""
 _LONGEST_HEAD: Final = 64 << 10  # bytes
+
+
+class Cycle(RequestResponseCycle):
+    """One request and its answer."""
+
+    async def receive(self) -> Any:
+        """Return what has arrived of the request; at once if it is all."""
+        if self.more_body or self._taken or self.waiting_for_100_continue or self.disconnected:
+            return await super().receive()
+        self._taken = True
+        self.message_event.clear()
+        body, self.body = bytes(self.body), bytearray()
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    _taken = False  # whether a request that had arrived was
+
+    def respond(self, status: int, content: bytes, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        """Answer at once, in one system call. The headers are well-formed: nobody looks at them again."""
+        if self.disconnected or self.response_started:
+            return
+        self.response_started = self.response_complete = True
+        parts = [STATUS_LINE[status]]
+        for name, value in (*self.default_headers, *headers):
+            parts += name, b": ", value, b"\r\n"
+        if status not in (204, 304):
+            parts.append(b"content-length: %d\r\n" % len(content))
+        if not self.keep_alive:
+            parts.append(b"connection: close\r\n")
+        parts.append(b"\r\n")
+        if self.scope["method"] != "HEAD":
+            parts.append(content)
+        self.transport.write(b"".join(parts))
+        self.message_event.set()
+        if not self.keep_alive:
+            self.transport.close()
+        self.on_response()
 
 
 class Protocol(HttpToolsProtocol):
@@ -52,9 +92,38 @@ class Protocol(HttpToolsProtocol):
             self._refuse(Problem("headers-too-large", f"a request's head may have {_LONGEST_HEAD} bytes"))
 
     def on_headers_complete(self) -> None:
-        """Go on to the body."""
+        """Go on to the body, and begin to answer."""
         self._in_head, self._head = False, 0
-        super().on_headers_complete()
+        url = parse_url(self.url)
+        raw_path: bytes = url.path
+        path = raw_path.decode("ascii")
+        version = self.parser.get_http_version()
+        scope = self.scope
+        before: RequestResponseCycle | None = self.cycle  # None before the first
+        scope["method"] = self.parser.get_method().decode("ascii")
+        scope["http_version"] = version
+        scope["path"] = unquote(path) if "%" in path else path
+        scope["raw_path"] = raw_path
+        scope["query_string"] = url.query or b""
+        cycle = self.cycle = Cycle(
+            scope=scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=self.server_state.default_headers,
+            message_event=Event(),
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=version != "1.0" and self.parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
+        scope[RESPOND] = cycle.respond  # type: ignore[typeddict-unknown-key]
+        if before is None or before.response_complete:
+            self._start_asgi_task(cycle, self.app)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((cycle, self.app))
 
     def on_message_complete(self) -> None:
         """Go on to the next request."""
@@ -89,7 +158,8 @@ class Protocol(HttpToolsProtocol):
         """Answer with a problem, unless an answer is under way, and close."""
         if self.transport.is_closing():
             return
-        if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first
+        if cycle is None or cycle.response_complete or not cycle.response_started:
             content = problem.content()
             head = [
                 STATUS_LINE[problem.status],
@@ -99,4 +169,4 @@ class Protocol(HttpToolsProtocol):
                 b"connection: close\r\n\r\n",
             ]
             self.transport.write(b"".join([*head, content]))
-        cast("Transport", self.transport).close()
+        self.transport.close()

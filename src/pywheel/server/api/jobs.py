@@ -83,10 +83,10 @@ async def delete(call: Call) -> Answer:
 
 def reference(call: Call) -> Ref:
     """Return what the request calls the job by: the id in its path, or else a topic and a key."""
-    id = call.scope["path_params"].get("id")
-    if id is None:
+    if call.query is not None:
         call.demand(call.query.topic)
         return call.query.topic, call.query.key
+    id = call.scope["path_params"]["id"]
     if not _ID.fullmatch(id) or abs(int(id)) > _MOST:
         raise Problem("no-such-job", f"there is no job {id[:40]!r}: an id is what the put answered")
     return int(id)
