@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from . import claims, find, jobs, openapi, put, schema, topics
+from . import claims, events, find, jobs, openapi, put, schema, topics
 from .call import Endpoint, Operation
 
 if TYPE_CHECKING:
@@ -175,6 +175,21 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             ),
             ("delete", find.delete_many, "Forget the jobs that a filter means and that are not running", schema.Bulk),
         )
+    ),
+    Operation(
+        id="streamEvents",
+        method="GET",
+        path="/v1/events",
+        handler=events.events,
+        summary="Jobs as they end, and counts as they change",
+        tag="many jobs",
+        scope="read",
+        query=schema.Events,
+        headers=("Last-Event-ID",),
+        answers={200: bytes},
+        problems=("too-busy",),
+        notes="Server-sent events: `ended` with a job, `counts` with those of a topic, about once a second; `missed` when "
+        "there were more than could be told. With Last-Event-ID it goes on where it ended.",
     ),
     Operation(
         id="getDocument",
