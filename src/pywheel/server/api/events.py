@@ -11,7 +11,6 @@ import logging
 import re
 from collections import OrderedDict
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -38,6 +37,8 @@ _BACK: Final = 5_000  # ms that a look goes back
 _MOST: Final = 1_000  # ends in one look, and events that wait for a listener
 _BEAT: Final = 15.0  # seconds without an event after which a comment shows that the stream lives
 _EVENT_ID: Final = re.compile(rb"([0-9]{1,15})-(-?[0-9]{1,19})")
+_MISSED: Final = b"event: missed\ndata: {}\n\n"
+_ALIVE: Final = b": alive\n\n"
 _HEADERS: Final = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-store"),
@@ -64,6 +65,7 @@ class _Event(NamedTuple):
 
     topic: str
     content: bytes
+    key: tuple[int, int] | None = None  # of an end: when, and whose
 
 
 class _Listener:
@@ -118,19 +120,18 @@ class Feed:
             except StoreError as error:
                 _LOGGER.warning("streams of events must wait for the store: %s", error)
             else:
-                self._tell_ended(ended, quietly=first)
+                self._tell_ended(ended)
                 self._tell_counts(counts, quietly=first)
                 since = max(since, store.clock.wall() - _BACK)
                 first = False
             await asyncio.sleep(_PACE)
 
-    def _tell_ended(self, ended: list[Ended], *, quietly: bool) -> None:
+    def _tell_ended(self, ended: list[Ended]) -> None:
         for one in reversed(ended):
             if (one.id, one.ended) in self._seen:
                 continue
             self._seen[one.id, one.ended] = None
-            if not quietly:
-                self._tell(ended_event(one))
+            self._tell(ended_event(one))
         while len(self._seen) > 20 * _MOST:
             self._seen.popitem(last=False)
         if len(ended) >= _MOST:
@@ -161,7 +162,8 @@ def ended_event(one: Ended) -> _Event:
         attempt=one.attempt,
         worker=one.worker,
     )
-    return _Event(one.topic, b"event: ended\nid: %d-%d\ndata: %s\n\n" % (one.ended, one.id, msgspec.json.encode(told)))
+    content = b"event: ended\nid: %d-%d\ndata: %s\n\n" % (one.ended, one.id, msgspec.json.encode(told))
+    return _Event(one.topic, content, (one.ended, one.id))
 
 
 def counts_event(topic: str, counts: Any) -> _Event:
@@ -180,45 +182,79 @@ async def events(call: Call) -> Stream:
         call.demand(topic)
     if context.feed is None:
         context.feed = Feed(context)
-    feed = context.feed
-    if len(feed) >= context.limits.streams:
-        text = f"{len(feed)} streams are open here already: try again, or start another server"
+    if len(context.feed) >= context.limits.streams:
+        text = f"{len(context.feed)} streams are open here already: try again, or start another server"
         raise Problem("too-busy", text, headers={"retry-after": "5"})
-    listener = feed.enter()
+    stream = _Stream(call, context.feed, topic)
     try:
-        earlier = await _earlier(call, topic)
+        await stream.look_back()
     except BaseException:
-        feed.leave(listener)
+        stream.end()
         raise
-
-    def seen(event: _Event) -> bool:
-        return topic in (None, event.topic) and (call.everywhere or call.grant.may("read", event.topic))
-
-    async def stream(scope: Scope, receive: Receive, send: Send) -> None:
-        ends = [asyncio.ensure_future(_gone(receive)), asyncio.ensure_future(context.stopping.wait())]
-        try:
-            headers = [*_HEADERS, (b"x-request-id", scope[REQUEST_ID])]
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
-            await _part(send, b"retry: 2000\n\n" + b"".join(event.content for event in earlier if seen(event)))
-            async for event in _coming(listener, ends):
-                if event is None:
-                    await _part(send, b": alive\n\n")
-                elif seen(event):
-                    await _part(send, event.content)
-                if listener.missed:
-                    listener.missed = False
-                    await _part(send, b"event: missed\ndata: {}\n\n")
-            await send({"type": "http.response.body", "body": b""})
-        finally:
-            feed.leave(listener)
-            for end in ends:
-                end.cancel()
-
     return stream
 
 
+class _Stream:
+    """The answer to one who listens."""
+
+    def __init__(self, call: Call, feed: Feed, topic: str | None) -> None:
+        self._call = call
+        self._feed = feed
+        self._topic = topic
+        self._listener = feed.enter()  # before it looks back: between the two nothing is missed
+        self._earlier: list[_Event] = []
+
+    async def look_back(self) -> None:
+        """Read what has ended since the event that the client saw last."""
+        given = self._call.headers.get(b"last-event-id")
+        if given is None:
+            return
+        found = _EVENT_ID.fullmatch(given)
+        if found is None:
+            self._listener.missed = True
+            return
+        at = int(found[1]), int(found[2])
+        context = self._call.context
+        ended = await context.read(context.queue.store.recent, self._topic, at[0], _MOST)
+        self._listener.missed = len(ended) >= _MOST
+        self._earlier = [ended_event(one) for one in reversed(ended) if (one.ended, one.id) > at]
+
+    def end(self) -> None:
+        """Listen no longer."""
+        self._feed.leave(self._listener)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        ends: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(_gone(receive)),
+            asyncio.ensure_future(self._call.context.stopping.wait()),
+        ]
+        try:
+            headers = [*_HEADERS, (b"x-request-id", scope[REQUEST_ID])]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            told = {event.key for event in self._earlier}
+            await _part(send, b"retry: 2000\n\n" + b"".join(e.content for e in self._earlier if self._sees(e)))
+            async for event in _coming(self._listener, ends):
+                if self._listener.missed:
+                    self._listener.missed = False
+                    await _part(send, _MISSED)
+                if event is None:
+                    await _part(send, _ALIVE)
+                elif self._sees(event) and (event.key is None or event.key not in told):
+                    await _part(send, event.content)
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            self.end()
+            for end in ends:
+                end.cancel()
+
+    def _sees(self, event: _Event) -> bool:
+        call = self._call
+        return self._topic in (None, event.topic) and (call.everywhere or call.grant.may("read", event.topic))
+
+
 async def _coming(listener: _Listener, ends: list[asyncio.Future[Any]]) -> AsyncIterator[_Event | None]:
-    """Yield events as they come, and None after each while without one, until one of the ends has come."""
+    """Yield events as they come, and None at first and after each while without one, until one of the ends has come."""
+    yield None
     while True:
         coming = asyncio.ensure_future(listener.waiting.get())
         try:
@@ -228,22 +264,6 @@ async def _coming(listener: _Listener, ends: list[asyncio.Future[Any]]) -> Async
             yield coming.result() if coming.done() else None
         finally:
             coming.cancel()
-            with suppress(asyncio.CancelledError):
-                await asyncio.sleep(0)
-
-
-async def _earlier(call: Call, topic: str | None) -> list[_Event]:
-    """Return what has ended since the event that the client saw last."""
-    given = call.headers.get(b"last-event-id")
-    if given is None:
-        return []
-    found = _EVENT_ID.fullmatch(given)
-    if found is None:
-        return [_Event(topic or "", b"event: missed\ndata: {}\n\n")]
-    at = int(found[1]), int(found[2])
-    ended = await call.context.read(call.context.queue.store.recent, topic, at[0], _MOST)
-    missed = [_Event(topic or "", b"event: missed\ndata: {}\n\n")] if len(ended) >= _MOST else []
-    return missed + [ended_event(one) for one in reversed(ended) if (one.ended, one.id) > at]
 
 
 async def _part(send: Send, content: bytes) -> None:
