@@ -57,7 +57,9 @@ class Edge:
         if scope["type"] != "http":
             await self._others(scope, receive, send)
             return
-        headers = scope[HEADERS] = dict(scope["headers"])
+        headers = scope.get(HEADERS)
+        if headers is None:
+            headers = scope[HEADERS] = dict(scope["headers"])
         given = headers.get(b"x-request-id")
         if given is None or not _WELL_FORMED.fullmatch(given):
             given = f"{self._prefix}-{next(self._numbers)}".encode()
