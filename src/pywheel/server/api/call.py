@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from ..access import Granted, demand
-from ..edge import HEADERS, REQUEST_ID, RESPOND
+from ..edge import ARRIVED, HEADERS, REQUEST_ID, RESPOND
 from ..problems import Problem, of_validation
 
 if TYPE_CHECKING:
@@ -122,7 +122,13 @@ class Endpoint:
             raise Problem("method-not-allowed", text, headers={"allow": self._allow})
         call = Call(self._context, plan.operation, scope, receive)
         try:
-            await plan.take(call)
+            # In this order: a stranger's body is not even read.
+            await plan.admit(call)
+            if plan.reads(call):
+                content = scope.get(ARRIVED)
+                fits = content is not None and len(content) <= self._context.limits.request
+                call.content = content if fits else await _content(call)
+            plan.decode(call)
             answer = await plan.operation.handler(call)
         except Gone:
             return
@@ -148,24 +154,32 @@ class _Plan:
         self.decoder = None if operation.body is None else msgspec.json.Decoder(operation.body)
         self.names = () if operation.query is None else tuple(operation.query.__struct_fields__)
 
-    async def take(self, call: Call) -> None:
-        """Check who calls, and read what was sent. In this order: a stranger's body is not even read."""
+    async def admit(self, call: Call) -> None:
+        """Find out who calls, and whether the token allows it."""
         operation, context = self.operation, call.context
         if operation.scope is not None:
-            call.grant = context.access.known(call.headers) or await context.access.identify(
-                call.scope, call.headers, context.read
-            )
-            demand(call.grant, operation.scope)
+            grant = context.access.known(call.headers)
+            if grant is None:
+                grant = await context.access.identify(call.scope, call.headers, context.read)
+            call.grant = grant
+            demand(grant, operation.scope)
         if operation.changes and context.read_only:
             raise Problem("read-only", "this server was started with --read-only: change jobs elsewhere")
+
+    def reads(self, call: Call) -> bool:
+        """Whether there is a body to read."""
+        return self.decoder is not None or _has_body(call.headers)
+
+    def decode(self, call: Call) -> None:
+        """Make of parameters and body what the operation wants."""
         call.query = self._parameters(call.scope["query_string"])
-        if self.decoder is not None:
-            call.content = await _content(call)
-            if call.content or operation.body_needed:
-                _refuse_types(call.headers)
-                call.body = _decoded(self.decoder, call.content)
-        elif _has_body(call.headers) and await _content(call):
-            raise Problem("bad-request", f"{operation.method} {operation.path} takes no body: leave it out")
+        if self.decoder is None:
+            if call.content:
+                operation = self.operation
+                raise Problem("bad-request", f"{operation.method} {operation.path} takes no body: leave it out")
+        elif call.content or self.operation.body_needed:
+            _refuse_types(call.headers)
+            call.body = _decoded(self.decoder, call.content)
 
     def _parameters(self, query: bytes) -> Any:
         if not query:
