@@ -1,10 +1,10 @@
 """Who may do what: tokens by action and topic, and an open server for this host alone."""
 
 import pytest
-from pywheel.server.tokens import Tokens
 
 from pywheel.server.access import Failures, is_loopback
 from pywheel.server.problems import Problem
+from pywheel.server.tokens import Tokens
 from tests.server.client import Api, problem
 
 
