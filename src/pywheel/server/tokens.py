@@ -98,18 +98,11 @@ class Tokens:
         Raises:
             BadJob: an argument makes no sense, or `until` is over.
         """
-        record = {
-            "scopes": _scopes(scopes),
-            "topics": _topics(topics),
-            "until": None if until is None else moment(until, "until"),
-            "note": _note(note),
-            "made": self._store.clock.wall(),
-        }
-        ttl = None
-        if record["until"] is not None:
-            ttl = record["until"] - record["made"] + _LISTED
-            if ttl <= _LISTED:
-                raise BadJob(f"a token cannot end at {until}: that is over")
+        now, end = self._store.clock.wall(), None if until is None else moment(until, "until")
+        if end is not None and end <= now:
+            raise BadJob(f"a token cannot end at {until}: that is over")
+        ttl = None if end is None else end - now + _LISTED
+        record = {"scopes": _scopes(scopes), "topics": _topics(topics), "until": end, "note": _note(note), "made": now}
         while True:
             id = token_hex(6)
             secret = f"pw_{id}_{token_urlsafe(32)}"
@@ -122,7 +115,7 @@ class Tokens:
 
         What was read is good for some seconds: so long may a token be used that was removed.
         """
-        found = _SECRET.fullmatch(secret) if isinstance(secret, str) else None
+        found = _secret(secret)
         kept = None if found is None else self._kept(found[1])
         if kept is None or not compare_digest(kept.digest, _digest(secret)):
             return None
@@ -164,6 +157,11 @@ class Tokens:
         if isinstance(outcome, BaseException):
             raise outcome
         return outcome  # type: ignore[no-any-return]  # what the command's class says
+
+
+def _secret(text: Any) -> re.Match[str] | None:
+    """Return the parts of a secret, None for what cannot be one."""
+    return _SECRET.fullmatch(text) if isinstance(text, str) else None
 
 
 def id_of(text: str) -> str | None:
@@ -227,7 +225,7 @@ def _some(values: Iterable[str], what: str) -> list[str]:
     return given
 
 
-def _note(note: str) -> str:
-    if not isinstance(note, str) or len(note) > _LONGEST_NOTE:
-        raise BadJob(f"the note of a token is a text of up to {_LONGEST_NOTE} characters")
-    return note
+def _note(note: Any) -> str:
+    if isinstance(note, str) and len(note) <= _LONGEST_NOTE:
+        return note
+    raise BadJob(f"the note of a token is a text of up to {_LONGEST_NOTE} characters")
