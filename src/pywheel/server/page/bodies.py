@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from ...jobs.job import Job
 from .words import size
 
-__all__ = ["Body", "shown"]
+__all__ = ["Body", "encrypted", "preview", "shown"]
 
 MOST: Final = 64 << 10  # bytes that are shown
 _HEX: Final = 4 << 10
@@ -63,6 +63,16 @@ def _kind(job: Job) -> tuple[str, tuple[str, ...]]:
     if any(character < " " and character not in "\t\n\r" for character in text):
         return "bytes", ("hex", "text")
     return "text", ("text", "hex")
+
+
+def preview(job: Job) -> str:
+    """Return the beginning of a body in one line."""
+    if not job.body:
+        return ""
+    if encrypted(job):
+        return "encrypted"
+    text = job.body[:96].decode("utf-8", "replace").replace("\n", " ")
+    return text if text.isprintable() else job.body[:24].hex(" ")
 
 
 def encrypted(job: Job) -> bool:

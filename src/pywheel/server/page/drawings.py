@@ -23,6 +23,7 @@ class Histogram(NamedTuple):
     name: str
     total: str
     peak: str
+    quarter: str  # what a bar of half the height stands for
     width: int
     bars: str  # path
     capped: str  # path: bars that are higher, nobody knows how much
@@ -42,13 +43,16 @@ _TICKS: Final = {
 
 
 def histogram(part: Part) -> Histogram:
-    """Return what to draw of a part. The fullest part is as high as there is room, and any that is capped."""
+    """Return what to draw of a part. The fullest part is as high as there is room, and any that is capped.
+
+    Heights grow with the square root: a burst does not hide what is beside it, and twice as much is seen as more.
+    """
     horizon, highest = part.horizon, max(part.peak, 1)
     bars, capped = [], []
     for position, count in enumerate(part.counts):
         if not count:
             continue
-        height = max(round(count * _HEIGHT / highest), _LEAST)
+        height = max(round(math.sqrt(count / highest) * _HEIGHT), _LEAST)
         path = f"M{position * _UNIT + 1} {_HEIGHT}v-{height}h{_UNIT - 2}v{height}z"
         (capped if count >= horizon.most else bars).append(path)
     more = "+" if part.capped else ""
@@ -62,6 +66,7 @@ def histogram(part: Part) -> Histogram:
         horizon.name,
         total,
         peak if part.total else "",
+        number(round(part.peak / 4)) if part.peak >= 4 else "",
         horizon.parts * _UNIT,
         "".join(bars),
         "".join(capped),

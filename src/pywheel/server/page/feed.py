@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import struct
+import time
 import zlib
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -14,14 +17,16 @@ from starlette.types import Receive, Scope, Send
 from ..live import Live, Snapshot
 from .answers import HEADERS, Ask
 from .overview import fragments_of
-from .visitor import Visitor
+from .visitor import Visitor, visitor_of
 
 if TYPE_CHECKING:
     from ..context import Context
 
 __all__ = ["Feed", "Frame"]
 
+_LOGGER: Final = logging.getLogger("pywheel.server")
 _SLOW: Final = 10.0  # seconds after which a reader that takes nothing is let go
+_TRUSTED: Final = 4.0  # seconds after which a stream asks again what its reader may see
 _FRAMES: Final = 1_000  # different views that are kept
 _GZIP_HEAD: Final = struct.pack("<BBBBLBB", 0x1F, 0x8B, 8, 0, 0, 0, 255)
 
@@ -99,7 +104,7 @@ class _Stream(Response):
     """Server-sent events for one reader. Who is slow gets fewer of them; nothing waits in line for them."""
 
     def __init__(self, feed: Feed, view: View, request: Request, context: Context) -> None:
-        self._feed, self._view, self._context = feed, view, context
+        self._feed, self._view, self._request, self._context = feed, view, request, context
         self._packed = "gzip" in request.headers.get("accept-encoding", "")
         headers = HEADERS | {"X-Accel-Buffering": "no", "Vary": "Accept-Encoding"}
         if self._packed:
@@ -115,10 +120,14 @@ class _Stream(Response):
         finally:
             for task in ends:
                 task.cancel()
-            results = await asyncio.gather(*ends, return_exceptions=True)
-        if isinstance(results[0], asyncio.CancelledError):  # the server stops, or nobody is there
-            async with asyncio.timeout(1):
-                await send({"type": "http.response.body", "body": b""})
+            ended, *_ = await asyncio.gather(*ends, return_exceptions=True)
+        if isinstance(ended, TimeoutError):
+            _LOGGER.info("a reader of the page took nothing for %g s: its stream is cut", _SLOW)
+        elif isinstance(ended, Exception):
+            raise ended
+        else:  # the server stops, or may tell no more, or nobody is there
+            with contextlib.suppress(TimeoutError):
+                await _within(send, b"", more=False)
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
@@ -129,17 +138,22 @@ class _Stream(Response):
         frame = self._feed.frame(view, snapshot)
         await _within(send, frame.whole[self._packed])
         last = frame.number
+        asked = time.monotonic()
         async for snapshot in self._feed.live.watch(view.topics):
             if snapshot.number <= last:
                 continue
+            if time.monotonic() - asked > _TRUSTED:
+                if await visitor_of(self._request, self._context) != view.visitor:
+                    return  # the token was removed, or allows something else by now
+                asked = time.monotonic()
             frame = self._feed.frame(view, snapshot)
             await _within(send, (frame.news if frame.number == last + 1 else frame.whole)[self._packed])
             last = frame.number
 
 
-async def _within(send: Send, content: bytes) -> None:
+async def _within(send: Send, content: bytes, *, more: bool = True) -> None:
     async with asyncio.timeout(_SLOW):
-        await send({"type": "http.response.body", "body": content, "more_body": True})
+        await send({"type": "http.response.body", "body": content, "more_body": more})
 
 
 async def _gone(receive: Receive) -> None:

@@ -57,7 +57,7 @@ class Jobs:
             jobs=jobs,
             trouble=trouble,
             topics=[topic.name for topic in known][:500],
-            here=here,
+            topic_here=here,
             parts=parts,
             live=urlencode({"view": "topic", "topic": asked.topic}) if view == "topic" else "",
             next=f"{asked.query}&{urlencode({'after': following})}".lstrip("&") if following else "",

@@ -7,7 +7,7 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ...jobs.job import Outcome, State
-from . import words
+from . import bodies, words
 from .assets import path_of
 
 __all__ = ["fragment", "render"]
@@ -26,6 +26,10 @@ SIGNS: Final = {
 }
 """Beside each colour: nobody has to tell them apart."""
 
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most // 2]}\n…\n{text[-most // 2 :]}"
+
+
 _environment: Final = Environment(
     loader=PackageLoader("pywheel.server.page"),
     autoescape=True,
@@ -39,7 +43,9 @@ _environment.filters.update(
     first_line=words.first_line,
     iso=words.iso,
     late=words.late,
-    length=words.length,
+    cut=_cut,
+    length_of=words.length,
+    preview=bodies.preview,
     number=words.number,
     pace=words.pace,
     size=words.size,

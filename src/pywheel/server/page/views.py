@@ -93,4 +93,5 @@ def _outlet(key: str, value: bytes) -> dict[str, Any]:
         said = json.loads(value)
     except ValueError:
         said = {}
-    return {"name": key.removeprefix(_OUTLETS), **(said if isinstance(said, dict) else {})}
+    unknown = dict.fromkeys(("url", "disabled", "status", "answer", "at"))
+    return {**unknown, **(said if isinstance(said, dict) else {}), "name": key.removeprefix(_OUTLETS)}
