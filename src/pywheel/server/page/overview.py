@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final, NamedTuple
 
 from ...jobs.job import Counts
@@ -14,6 +15,7 @@ from .visitor import Visitor
 
 __all__ = ["fragments_of"]
 
+_WORKER: Final = re.compile(r"(?P<host>.*):(?P<process>[0-9]+)(?![0-9])")
 _ROWS: Final = 100  # topics that are shown: those first that need somebody
 
 
@@ -114,9 +116,9 @@ def _workers(snapshot: Snapshot, visitor: Visitor) -> list[Worker]:
 
 
 def _place(worker: str) -> tuple[str, str]:
-    """Return host and process of a worker's id: host:process:start."""
-    host, _, rest = worker.partition(":")
-    return (host, rest.partition(":")[0]) if rest else (worker, "")
+    """Return host and process, if its id names them as it does unless told otherwise."""
+    named = _WORKER.match(worker)
+    return (named["host"], named["process"]) if named else (worker, "")
 
 
 def _room(member: Member, now: int) -> str:
