@@ -7,7 +7,7 @@ try:
     from .app import app
     from .context import Context, Limits
 except ModuleNotFoundError as error:
-    if error.name is None or error.name.partition(".")[0] not in ("starlette", "msgspec"):
+    if error.name is None or error.name.partition(".")[0] not in ("starlette", "msgspec", "uvicorn", "httptools"):
         raise
     raise ModuleNotFoundError(
         f"the service needs {error.name}: pip install 'pywheel-timer[server]'", name=error.name

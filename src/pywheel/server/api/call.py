@@ -161,9 +161,8 @@ class _Plan:
             if call.content or operation.body_needed:
                 _refuse_types(call.headers)
                 call.body = _decoded(self.decoder, call.content)
-        elif call.headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in call.headers:
-            if await _content(call):
-                raise Problem("bad-request", f"{operation.method} {operation.path} takes no body: leave it out")
+        elif _has_body(call.headers) and await _content(call):
+            raise Problem("bad-request", f"{operation.method} {operation.path} takes no body: leave it out")
 
     def _parameters(self, query: bytes) -> Any:
         if not query:
@@ -250,6 +249,10 @@ async def _arriving(receive: Receive, seconds: float) -> Any:
     if message["type"] == "http.disconnect":
         raise Gone
     return message
+
+
+def _has_body(headers: Mapping[bytes, bytes]) -> bool:
+    return headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
 
 
 def _too_large(most: int) -> Problem:

@@ -1,6 +1,6 @@
 """What goes in and comes out, as types: requests are checked by them, and the OpenAPI document is made from them.
 
-Ids are text, as JavaScript's numbers end at 2**53. Times are RFC 3339 in UTC. Delays are text such as "30m", or seconds.
+Ids are text, as JavaScript's numbers end at 2**53. Times are RFC 3339 in UTC. Delays are text as "30m", or seconds.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
 __all__ = [
     "ATTEMPTS",
+    "AllCounts",
     "AttemptOut",
     "Bulk",
     "BulkAnswer",
     "BulkRetry",
+    "ByKey",
     "Changed",
     "Claims",
     "CountsOut",
@@ -31,6 +33,7 @@ __all__ = [
     "NackAnswer",
     "NewJob",
     "NewJobs",
+    "OfTopic",
     "ProblemOut",
     "PutAnswer",
     "Reschedule",
@@ -57,7 +60,7 @@ ATTEMPTS = Annotated[int, Meta(ge=1, le=1_000_000, description="How often it is 
 DryRun = Annotated[bool, Meta(description="Count what it would be, and change nothing.")]
 
 
-class In(Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+class In(Struct, forbid_unknown_fields=True, kw_only=True):
     """A request; a field that is not known is refused by its name."""
 
 
@@ -170,7 +173,7 @@ class Filter(In):
     key: Key | None = None
     due_from: Moment | None = None
     due_until: Moment | None = None
-    error: Annotated[str | None, Meta(max_length=1_000, description="The last error contains this text.")] = None
+    error: Annotated[str, Meta(max_length=1_000, description="The last error contains this text.")] | None = None
 
 
 class Find(Filter):
@@ -179,7 +182,7 @@ class Find(Filter):
     limit: Annotated[int, Meta(ge=1, le=1_000, description="At most so many; there may be fewer, and yet a next.")] = (
         100
     )
-    cursor: Annotated[str | None, Meta(max_length=200, description="`next` of the answer before; opaque.")] = None
+    cursor: Annotated[str, Meta(max_length=500, description="`next` of the answer before; opaque.")] | None = None
     body: Annotated[bool, Meta(description="Whether bodies come along.")] = True
 
 
@@ -190,7 +193,7 @@ class Found(Struct):
     next: Annotated[str | None, Meta(description="The cursor of the next part; null after the last.")]
 
 
-class Key_(In):  # noqa: N801
+class ByKey(In):
     """The live job with a key, or else the latest one."""
 
     topic: Topic
@@ -236,6 +239,12 @@ class Topics(Struct):
     """The topics, by name."""
 
     topics: list[TopicOut]
+
+
+class OfTopic(In):
+    """Which topic."""
+
+    topic: Topic
 
 
 class CountsOut(Struct):
