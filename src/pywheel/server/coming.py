@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from ..stores.contract import Store
-from .page.reads import forecast
+from ..stores.readings import FORECAST
 
 __all__ = ["HORIZONS", "Coming", "Forecaster", "Horizon", "Part"]
 
@@ -17,13 +18,18 @@ class Horizon(NamedTuple):
     step: int  # ms of a part
     parts: int
     every: int  # ms for which a look at it is good enough
-    most: int  # no part is counted further, which bounds what a look costs
+    at_once: int  # parts that the store is asked for at once: the fewer, the further it counts each
+
+    @property
+    def most(self) -> int:
+        """No part is counted further, which bounds what a look costs."""
+        return FORECAST // self.at_once
 
 
 HORIZONS: Final = (
-    Horizon("minute", 1_000, 60, 1_000, 2_000),
-    Horizon("hour", 60_000, 60, 5_000, 10_000),
-    Horizon("day", 1_800_000, 48, 30_000, 10_000),
+    Horizon("minute", 1_000, 60, 1_000, 60),
+    Horizon("hour", 60_000, 60, 5_000, 12),
+    Horizon("day", 1_800_000, 48, 30_000, 6),
 )
 
 
@@ -77,10 +83,15 @@ class Forecaster:
                 start = at - at % horizon.step
                 edges = [start + number * horizon.step for number in range(horizon.parts + 1)]
                 edges[0] = at  # what was due before is overdue
-                part = Part(horizon, start, tuple(forecast(store, edges, topic, horizon.most)))
+                part = Part(horizon, start, tuple(_counted(store, horizon, edges, topic)))
                 known[horizon.name] = at, part
             parts.append(part)
         if len(self._known) > 100:
             self._known = {topic: known}
-        [overdue] = forecast(store, [0, at], topic, _OVERDUE_MOST)
+        [overdue] = store.forecast([0, at], topic, _OVERDUE_MOST)
         return Coming(overdue, overdue >= _OVERDUE_MOST, tuple(parts))
+
+
+def _counted(store: Store, horizon: Horizon, edges: list[int], topic: str | None) -> Iterator[int]:
+    for first in range(0, horizon.parts, horizon.at_once):
+        yield from store.forecast(edges[first : first + horizon.at_once + 1], topic, horizon.most)

@@ -12,11 +12,9 @@ from typing import Final, NamedTuple
 
 from .._errors import StoreError
 from ..jobs.job import Counts
-from ..stores.contract import Span, Store
+from ..stores.contract import Ended, Store
 from ..stores.notifier import Member
-from ..stores.ownership import ALL
 from .coming import Coming, Forecaster
-from .page.reads import Ended, recent
 
 __all__ = ["Live", "Snapshot", "TopicNow"]
 
@@ -169,14 +167,13 @@ class Reader:
         at = store.clock.wall()
         counts = store.counts()
         topics = store.topics()
-        # From the beginning of time: the first of all, due already or not.
-        firsts = store.first_dues([Span(topic.name, ALL, (-1, 0), -1) for topic in topics])
+        firsts = store.oldest()
         shown = []
-        for topic, first in zip(topics, firsts, strict=True):
+        for topic in topics:
             count = counts.get(topic.name, Counts())
             past = self._pasts.setdefault(topic.name, _Past())
             past.see(store, topic.name, count, at)
-            shown.append(TopicNow(topic.name, topic.paused, count, *past.figures(at), first, tuple(past.trend)))
+            shown.append(TopicNow(topic.name, topic.paused, count, *past.figures(at), firsts.get(topic.name), tuple(past.trend)))
         for gone in self._pasts.keys() - {topic.name for topic in topics}:
             del self._pasts[gone]
         coming = {topic: self._forecaster.look(store, topic, at) for topic in wanted}
@@ -200,7 +197,7 @@ class _Past:
         if counts == self._counts:
             ended: list[Ended] = []
         else:
-            ended = self._new(recent(store, topic, self._since or at - _MINUTE, _NEWEST))
+            ended = self._new(store.recent(topic, self._since or at - _MINUTE, _NEWEST))
         if self._counts is None:
             self._began = at
         else:
@@ -212,8 +209,8 @@ class _Past:
         while self._rates and self._rates[0][0] < at - 10_000:
             self._rates.popleft()
         for one in reversed(ended):
-            if one.started is not None:
-                self._late.append((one.ended, max(one.started - one.due, 0)))
+            if one.lateness is not None:
+                self._late.append((one.ended, max(one.lateness, 0)))
         self._counts = counts
 
     def _new(self, ended: list[Ended]) -> list[Ended]:

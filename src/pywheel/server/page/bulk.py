@@ -13,7 +13,6 @@ from ..._errors import BadJob, PywheelError
 from ...jobs.commands import Cancel, Command, Delete, Retry
 from ...jobs.job import Job, State
 from ...stores.contract import Filter, Store, intact
-from .reads import page
 
 if TYPE_CHECKING:
     from ..context import Context
@@ -106,7 +105,7 @@ async def _work(context: Context, bulk: Bulk, filter: Filter, fits: Callable[[Jo
 
 
 def _batch(store: Store, bulk: Bulk, filter: Filter, fits: Callable[[Job], bool], after: str) -> str | None:
-    found = page(store, filter, after, _BATCH, preview=0)
+    found = store.page(filter, after, _BATCH, preview=0)
     commands = [bulk.action.command(job.id) for job in found.jobs if fits(job)]
     bulk.seen += len(found.jobs)
     if commands:
@@ -128,7 +127,7 @@ def matching(store: Store, filter: Filter, states: tuple[State, ...]) -> Iterato
     for state in states:
         after: str | None = ""
         while after is not None:
-            found = page(store, filter._replace(state=state), after, 1000, preview=0)
+            found = store.page(filter._replace(state=state), after, 1000, preview=0)
             yield found.jobs
             after = found.next
 

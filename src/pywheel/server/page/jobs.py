@@ -17,7 +17,6 @@ from .bulk import ACTIONS, Action, Bulks, count
 from .feed import Feed
 from .filters import Asked
 from .forms import Fields, fields
-from .reads import page
 from .words import number
 
 __all__ = ["Jobs"]
@@ -71,8 +70,7 @@ class Jobs:
         following: str | None = after
         for _ in range(5):  # looks at a bounded number of rows each time, and may have found none of them
             found = await ask.context.read(
-                page,
-                store,
+                store.page,
                 asked.filter,
                 following or "",
                 _LIMIT - len(jobs),
