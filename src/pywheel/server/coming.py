@@ -37,8 +37,8 @@ class Part(NamedTuple):
     """What is due within a horizon."""
 
     horizon: Horizon
-    start: int  # ms; the parts begin on whole seconds, minutes, half hours
-    counts: tuple[int, ...]
+    start: int  # ms; the parts begin on whole seconds, minutes, half hours, but the first begins now
+    counts: tuple[int, ...]  # of one part more, where the first and the last are cut
 
     @property
     def total(self) -> int:
@@ -81,8 +81,8 @@ class Forecaster:
             looked, part = known.get(horizon.name, (0, None))
             if part is None or not 0 <= at - looked < horizon.every:
                 start = at - at % horizon.step
-                edges = [start + number * horizon.step for number in range(horizon.parts + 1)]
-                edges[0] = at  # what was due before is overdue
+                between = range(start + horizon.step, at + horizon.parts * horizon.step, horizon.step)
+                edges = [at, *between, at + horizon.parts * horizon.step]  # what was due before is overdue
                 part = Part(horizon, start, tuple(_counted(store, horizon, edges, topic)))
                 known[horizon.name] = at, part
             parts.append(part)
@@ -93,5 +93,5 @@ class Forecaster:
 
 
 def _counted(store: Store, horizon: Horizon, edges: list[int], topic: str | None) -> Iterator[int]:
-    for first in range(0, horizon.parts, horizon.at_once):
+    for first in range(0, len(edges) - 1, horizon.at_once):
         yield from store.forecast(edges[first : first + horizon.at_once + 1], topic, horizon.most)

@@ -10,6 +10,7 @@ from .words import size
 
 __all__ = ["Body", "encrypted", "preview", "shown"]
 
+_SEALED: Final = b"\x93pywheel"  # what each encrypted body begins with
 MOST: Final = 64 << 10  # bytes that are shown
 _HEX: Final = 4 << 10
 _DEEP: Final = 10_000  # characters before which a body that is no JSON is looked at as text
@@ -77,7 +78,7 @@ def preview(job: Job) -> str:
 
 def encrypted(job: Job) -> bool:
     """Whether the body can be read by none without its key."""
-    return "encryption" in job.headers
+    return job.body.startswith(_SEALED)
 
 
 def _dump(data: bytes) -> str:

@@ -67,7 +67,7 @@ def histogram(part: Part) -> Histogram:
         total,
         peak if part.total else "",
         number(round(part.peak / 4)) if part.peak >= 4 else "",
-        horizon.parts * _UNIT,
+        len(part.counts) * _UNIT,
         "".join(bars),
         "".join(capped),
         _TICKS[horizon.name],

@@ -42,7 +42,6 @@ def routes(context: Context) -> list[BaseRoute]:
         look("/coming", views.coming),
         look("/workers", views.workers),
         look("/outlets", views.outlets),
-        act("/outlets", views.enable_outlet),
         act("/topics", views.pause),
         look("/live", feed.stream),
         look("/jobs", jobs.search),

@@ -64,11 +64,6 @@ class Views:
         notes = await ask.context.read(store.notes, _OUTLETS)
         return ask.page("outlets.html", outlets=[_outlet(key, value) for key, value in notes], now=store.clock.wall())
 
-    async def enable_outlet(self, ask: Ask) -> Response:
-        """Let an outlet that was disabled deliver again."""
-        ask.allow("admin")
-        raise HTTPException(404, "nothing to enable")
-
     async def pause(self, ask: Ask) -> Response:
         """Pause or resume a topic."""
         given = await fields(ask.request)
@@ -89,9 +84,13 @@ class Views:
 
 
 def _outlet(key: str, value: bytes) -> dict[str, Any]:
+    """Return what an outlet notes of itself: its last answer, and since when it is disabled."""
     try:
         said = json.loads(value)
     except ValueError:
-        said = {}
-    unknown = dict.fromkeys(("url", "disabled", "status", "answer", "at"))
-    return {**unknown, **(said if isinstance(said, dict) else {}), "name": key.removeprefix(_OUTLETS)}
+        said = None
+    known = said if isinstance(said, dict) else {}
+    shown = {field: known.get(field) for field in ("kind", "target", "at", "status", "error", "disabled")}
+    for field in ("at", "disabled"):
+        shown[field] = shown[field] if isinstance(shown[field], int) else None
+    return {"name": key.removeprefix(_OUTLETS), **shown}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Final
 
 from markupsafe import Markup
@@ -60,15 +61,11 @@ def length(value: int) -> str:
         return f"{value}{_NARROW}ms"
     if value < 10_000:
         return f"{value / 1000:.1f}".removesuffix(".0") + f"{_NARROW}s"
-    words = []
-    rest = value
-    for position, (unit, worth) in enumerate(_UNITS):
-        count, rest = divmod(rest, worth)
-        if count:
-            words.append(f"{number(count)}{_NARROW}{unit}")
-        if words and (len(words) == 2 or _UNITS[max(position - 1, 0)][0] == "d"):
-            break
-    return " ".join(words[:2])
+    for (unit, worth), (smaller, part) in pairwise((*_UNITS, ("ms", 1))):
+        if value >= worth:
+            count, rest = value // worth, value % worth // part
+            return f"{number(count)}{_NARROW}{unit}" + (f" {rest}{_NARROW}{smaller}" if rest and part > 1 else "")
+    return f"{value}{_NARROW}ms"
 
 
 def ago(moment: int, now: int) -> str:

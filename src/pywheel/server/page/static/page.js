@@ -13,14 +13,14 @@
 
   function length(ms) {
     if (ms < 10e3) return `${Math.floor(ms / 1e3)}\u202fs`;
-    const words = [];
-    for (const [unit, worth] of UNITS) {
-      const count = Math.floor(ms / worth);
-      ms -= count * worth;
-      if (count) words.push(`${count}\u202f${unit}`);
-      if (words.length && (words.length === 2 || unit === "h")) break;
+    for (let index = 0; index < UNITS.length; index++) {
+      const [unit, worth] = UNITS[index];
+      if (ms < worth) continue;
+      const [smaller, part] = UNITS[index + 1] ?? ["", Infinity];
+      const rest = Math.floor((ms % worth) / part);
+      return `${Math.floor(ms / worth)}\u202f${unit}` + (rest ? ` ${rest}\u202f${smaller}` : "");
     }
-    return words.slice(0, 2).join(" ");
+    return "";
   }
 
   function times() {
