@@ -125,18 +125,19 @@ class Store(ABC):
     def forecast(self, edges: Sequence[int], topic: str | None = None, most: int = 10_000) -> list[int]:
         """Return how many delayed jobs are due in each [edges[i], edges[i+1]), of all topics or of one.
 
-        A number below `most`, and below FORECAST / how many numbers there are, is exact. One that is not stands for at
-        least so many: so it costs O(topics x edges + FORECAST) at most, however many jobs there are. Jobs whose lease is
-        over may be missing until `Expire`. BadJob: the edges do not ascend, or are more than 1 000. O(jobs) unless a
-        store says more.
+        A number below `most`, and below `readings.FORECAST` (60 000) / how many numbers there are, is exact. One that
+        is not stands for so many at least: so it costs O(topics x edges + FORECAST), however many jobs there are.
+        Jobs whose lease is over may be missing until `Expire`. BadJob: the edges do not ascend, or are more than 1 001.
+        O(jobs) unless a store says more.
         """
         return readings.forecast_of_all(self, readings.edges_of(edges, most), topic, most)
 
     def recent(self, topic: str | None, since: int, limit: int) -> list[Ended]:
         """Return up to `limit` jobs that ended at `since` (ms) or later, the latest first, of all topics or of one.
 
-        Each with the attempt that ended it. A lease that is over ends its job with `Expire`, as of then. Those that were
-        retried, deleted or purged since are not among them. O(topics + limit), O(jobs) unless a store says more.
+        Each with the attempt that ended it, 1 000 at most. A lease that is over ends its job with `Expire`, as of then.
+        Those that were retried, deleted or purged since are not among them. O(topics + limit); O(jobs) unless a store
+        says more.
         """
         return readings.recent_of_all(self, topic, since, readings.most_of(limit))
 

@@ -212,7 +212,7 @@ def lazily_merged(
     return list(islice(merge(*lists, reverse=newest), limit))
 
 
-# ---- for stores that have only what they must -------------------------------------------------------------------------
+# ---- for stores that have only what they must ------------------------------------------------------------------------
 
 
 def from_all(store: Store, wanted: Asked) -> Page:

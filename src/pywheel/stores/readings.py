@@ -59,7 +59,7 @@ class Ended(NamedTuple):
         return None if self.started is None else self.started - self.due
 
 
-# ---- arguments --------------------------------------------------------------------------------------------------------
+# ---- arguments -------------------------------------------------------------------------------------------------------
 
 
 def edges_of(edges: Sequence[int], most: int) -> list[int]:
@@ -100,7 +100,7 @@ def _when(ended: Ended) -> tuple[int, int]:
     return ended.ended, ended.id
 
 
-# ---- for stores that have only what they must -------------------------------------------------------------------------
+# ---- for stores that have only what they must ------------------------------------------------------------------------
 
 
 def forecast_of_all(store: Store, edges: Sequence[int], topic: str | None, most: int) -> list[int]:

@@ -120,7 +120,10 @@ class MemoryQueries(MemoryState):
             self._open()
             lists = [ended[bisect_left(ended, (since, 0)) :] for ended in self._ended.values()]
             entries = (self._jobs[id] for _, id in merge(*map(reversed, lists), reverse=True))
-            return [_ended(entry) for entry in islice((e for e in entries if e.history and topic in (None, e.new.topic)), most)]
+            return [
+                _ended(entry)
+                for entry in islice((e for e in entries if e.history and topic in (None, e.new.topic)), most)
+            ]
 
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
         """Return delayed jobs, span by span, by (due, id)."""

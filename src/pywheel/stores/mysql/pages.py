@@ -63,11 +63,11 @@ class Finder:
     def _arms(self, topics: Sequence[int], span: dict[str, int]) -> Iterator[str]:
         filter, topic = self._wanted.filter, self._topic
         if filter.key is not None:
-            hash = hashed(filter.key)
+            key = hashed(filter.key)
             if topic is None:
-                [result] = self._ask([self._sql("page_key_topics", hash=hash)])
+                [result] = self._ask([self._sql("page_key_topics", hash=key)])
                 topics = [number for [number] in result.rows]
-            yield from (self._text("page_key", hash=hash, topic=number, **span) for number in topics)
+            yield from (self._text("page_key", hash=key, topic=number, **span) for number in topics)
             return
         state = filter.state
         if state is None and topic is None:
@@ -91,7 +91,7 @@ class Finder:
         if state is State.DELAYED:
             texts = [self._text("page_walk_delayed", rows=_WALK, **span)]
         else:
-            texts = [self._text("page_walk_finished", rows=_WALK, state=FINISHED.index(state), **span)]  # type: ignore[arg-type]
+            texts = [self._text("page_walk_finished", rows=_WALK, state=FINISHED.index(state), **span)]
         if state in (State.DELAYED, State.DEAD):
             texts.append(self._text("page_lost", topic=None, **span))
         [end] = self._ask([self._text("page_walked", before=_WALK - 1, **span)])
@@ -111,8 +111,9 @@ class Finder:
         for start in range(0, len(topics), _ARMS):
             arms = [self._text("page_due", topic=number, **span) for number in topics[start : start + _ARMS]]
             order = "DESC" if self._wanted.newest else "ASC"
-            text = f"SELECT due, id FROM ({' UNION ALL '.join(arms)}) d ORDER BY due {order}, id {order} LIMIT {span['limit']:d}"
-            [result] = self._ask([text])
+            rows = " UNION ALL ".join(arms)
+            limit = span["limit"]
+            [result] = self._ask([f"SELECT due, id FROM ({rows}) d ORDER BY due {order}, id {order} LIMIT {limit:d}"])
             places = sorted([*places, *((due, id) for due, id in result.rows)], reverse=self._wanted.newest)
             del places[span["limit"] :]
         if not places:

@@ -1,7 +1,7 @@
 """Pages of lists by a filter, for readers who want no more than they see.
 
-Dead and cancelled jobs have an index by id, jobs with a key one by key, live ones one by due time. Live and done jobs have
-none by id, as each put and ack would pay for it: where there are few, all are read, else a bounded number of all
+Dead and cancelled jobs have an index by id, jobs with a key one by key, live ones one by due time. Live and done jobs
+have none by id, as each put and ack would pay for it: where there are few, all are read, else a bounded number of all
 jobs is walked through.
 """
 
@@ -14,7 +14,7 @@ from heapq import merge
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from ...jobs.job import Job, State
+from ...jobs.job import State
 from ..pages import ROWS, Asked, Looked, Page, Position, lazily_merged, paged
 from .lists import Rows
 from .queries import Reader, job_of
@@ -26,6 +26,7 @@ _FEW: Final = 4_000  # entries of an index that are read for one page
 _WALK: Final = 5_000  # jobs that are walked through for one page
 _LARGE: Final = 65_536  # bytes of a body of which a part is not read by SQL, which reads all of it
 _LIVE: Final = -1
+_COUNTED: Final = (State.DELAYED, State.DONE, State.CANCELLED, State.DEAD)
 
 
 class _Found(NamedTuple):
@@ -66,7 +67,7 @@ Run = Callable[[str, Mapping[str, Any]], Any]
 """Returns what a statement finds in the direction of the list, out of JSON; None if that is no row."""
 
 
-def _run(rows: Rows, newest: bool, name: str, span: Mapping[str, Any]) -> Any:  # noqa: FBT001
+def _run(rows: Rows, newest: bool, name: str, span: Mapping[str, Any]) -> Any:
     found = rows(f"{name}_down" if newest else name, dict(span))
     return json.loads(found[0][0]) if found and isinstance(found[0][0], str) else found[0][0] if found else None
 
@@ -127,9 +128,9 @@ def _finished(run: Run, state: State, wanted: Asked, span: dict[str, Any]) -> li
 
 def _unindexed(run: Run, state: State | None, wanted: Asked, span: dict[str, Any]) -> _Found:
     """Return live jobs, done ones, or all of a topic: none of these has an index by id."""
-    kinds = {None: (State.DELAYED, State.DONE, State.CANCELLED, State.DEAD)}.get(state, (state,))
+    kinds = _COUNTED if state is None else (state,)
     if state is not None or span["topic"] is not None:
-        sizes = dict(zip((State.DELAYED, State.DONE, State.CANCELLED, State.DEAD), run("page_sizes", span), strict=True))
+        sizes = dict(zip(_COUNTED, run("page_sizes", span), strict=True))
         if sum(sizes[kind] for kind in kinds) <= _FEW:
             return _Found(_few(run, kinds, wanted, span))
     span = {**span, "rows": _WALK, "state": {None: None, State.DELAYED: _LIVE, State.DONE: 0}[state]}
@@ -140,14 +141,10 @@ def _unindexed(run: Run, state: State | None, wanted: Asked, span: dict[str, Any
     return _Found(found, None if end is None else Position(0, end), end is not None, ROWS)
 
 
-def _few(run: Run, kinds: Sequence[State | None], wanted: Asked, span: dict[str, Any]) -> list[Position]:
+def _few(run: Run, kinds: Sequence[State], wanted: Asked, span: dict[str, Any]) -> list[Position]:
     """Return jobs of kinds of which there are few."""
     read = {State.DELAYED: "page_few_live", State.DONE: "page_few_done"}
-    parts = [
-        _ids(run, read[kind], span) if kind in read else _finished(run, kind, wanted, span)
-        for kind in kinds
-        if kind is not None
-    ]
+    parts = [_ids(run, read[kind], span) if kind in read else _finished(run, kind, wanted, span) for kind in kinds]
     return list(islice(merge(*parts, reverse=wanted.newest), span["limit"]))
 
 
