@@ -226,7 +226,7 @@ def test_the_page_works_under_a_path(queue, browser, sites):
 def test_a_job_is_rescheduled_cancelled_retried_and_deleted(queue, person, site):
     id = queue.put("mail", {"a": 1}, delay=60)
     person.goto(f"{site.url}/jobs/{id}")
-    person.get_by_label("Due in").fill("2h")
+    person.get_by_role("textbox", name="Due in").fill("2h")
     person.get_by_role("button", name="Reschedule").click()
     person.get_by_text(f"job {id} rescheduled").wait_for()
     person.get_by_label("or at (UTC)").fill("2031-02-03T04:05")

@@ -84,13 +84,13 @@ def test_the_page_works_under_any_path(queue, sites):
 
 
 def test_own_files_are_kept_by_their_content_and_sent_compressed(client):
-    answer = client.get(f"/static/{VERSION}/page.js")
+    answer = client.get(f"/static/{VERSION}/scripts.js")
     assert answer.headers["content-encoding"] == "gzip"
     assert "immutable" in answer.headers["cache-control"]
-    assert client.get("/static/000000000000/page.js").headers["cache-control"] == "no-store"
+    assert client.get("/static/000000000000/scripts.js").headers["cache-control"] == "no-store"
     assert client.get(f"/static/{VERSION}/htmx.LICENSE").status_code == 404
     assert client.get(f"/static/{VERSION}/..%2Froutes.py").status_code == 404
-    plain = client.get(f"/static/{VERSION}/page.js", headers={"accept-encoding": "identity"})
+    plain = client.get(f"/static/{VERSION}/scripts.js", headers={"accept-encoding": "identity"})
     assert plain.text == answer.text
 
 

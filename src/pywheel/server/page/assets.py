@@ -15,6 +15,8 @@ __all__ = ["VERSION", "asset", "path_of"]
 _FOLDER: Final = Path(__file__).with_name("static")
 _TYPES: Final = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 _FILES: Final = {file.name: file.read_bytes() for file in sorted(_FOLDER.iterdir()) if file.suffix in _TYPES}
+# One script of three: htmx looks for its extensions right after it has run, which may be before another script came.
+_FILES["scripts.js"] = b";\n".join(_FILES.pop(name) for name in ("htmx.min.js", "hx-sse.min.js", "page.js"))
 _PACKED: Final = {name: gzip.compress(content, 9, mtime=0) for name, content in _FILES.items()}
 VERSION: Final = sha256(b"\0".join(name.encode() + content for name, content in _FILES.items())).hexdigest()[:12]
 """Of all of them together: it is a part of their addresses."""

@@ -125,10 +125,8 @@
   // Fields that say nothing do not belong into the address.
   document.addEventListener("htmx:config:request", (event) => {
     const { request, sourceElement } = event.detail.ctx;
-    if (sourceElement.id !== "search" || request.body) return;
-    const url = new URL(request.action, location.href);
-    for (const [name, value] of [...url.searchParams]) if (!value) url.searchParams.delete(name);
-    request.action = url.pathname + url.search;
+    if (sourceElement.id !== "search") return;
+    for (const [name, value] of [...request.body]) if (!value) request.body.delete(name);
   });
   document.addEventListener("htmx:after:swap", () => { clock(); times(); });
 
