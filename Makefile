@@ -22,7 +22,7 @@ PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)'
 .SECONDEXPANSION:
 
 help:
-	@echo "make demo      replay a real server's timers, keep a million of them live, kill a worker of jobs"
+	@echo "make demo      replay a real server's timers, keep a million of them live, kill a worker of jobs, show the page"
 	@echo "make test      every test, on the native wheel and on its pure twin"
 	@echo "make servers   the stores on real servers: PostgreSQL, MariaDB, Redis, as far as they are installed"
 	@echo "make page      the page of the service in a real Chromium"
@@ -47,6 +47,7 @@ help:
 demo: $(VENV)/demo.group $(VENV)/native
 	@$(BIN)/python -m demos.timers
 	@$(BIN)/python -m pywheel.cli demo
+	@$(BIN)/python -m demos.page
 
 test: $(VENV)/test.group $(VENV)/native
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not packaging and not servers and not browser" $(ARGS)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import logging
 import random
+import signal
+import sys
 import time
 from collections.abc import Iterator
 
-from pywheel import GiveUp, JobQueue
-from pywheel.jobs.commands import Import
+from pywheel import GiveUp, JobQueue, Worker
+from pywheel.jobs.commands import Import, Put
 from pywheel.jobs.job import Attempt, Imported, Job, NewJob, Outcome, State
 from pywheel.jobs.retry import Ladder
 
@@ -36,17 +39,11 @@ def fill(queue: JobQueue, *, jobs: int = 12_000, seed: int = 4) -> None:
     draw, now = random.Random(seed), queue.store.clock.wall()
     ahead = [_ahead(draw, now) for _ in range(jobs)]
     for start in range(0, len(ahead), 1000):
-        queue.store.apply([_put(ahead[start : start + 1000])])
+        queue.store.apply([Put(tuple(ahead[start : start + 1000]))])
     past = list(_past(draw, now))
     for start in range(0, len(past), 500):
         queue.store.apply([Import(tuple(past[start : start + 500]))])
     queue.pause("search.index")
-
-
-def _put(jobs: list[NewJob]):
-    from pywheel.jobs.commands import Put
-
-    return Put(tuple(jobs))
 
 
 def _ahead(draw: random.Random, now: int) -> NewJob:
@@ -62,7 +59,9 @@ def _ahead(draw: random.Random, now: int) -> NewJob:
         due = now + int(draw.expovariate(1 / (4 * HOUR)))
         return _new("parcel.track", {"parcel": f"PW{order}CH", "carrier": draw.choice(["post", "dhl"])}, due)
     if kind < 0.85:
-        return _new("mail.send", {"to": f"customer{order}@example.net", "template": "shipped"}, now + draw.randrange(MINUTE))
+        return _new(
+            "mail.send", {"to": f"customer{order}@example.net", "template": "shipped"}, now + draw.randrange(MINUTE)
+        )
     if kind < 0.93:
         due = now + draw.choice([5, 30, 60, 600, 1800, 3600]) * 1000 + draw.randrange(20_000)
         return _new("shop.notify", {"order": order, "shop": shop, "event": "order.paid"}, due, f"paid-{order}")
@@ -102,15 +101,22 @@ def _ended(draw: random.Random, topic: str, started: int, state: State, attempts
         begun = at + draw.randrange(1, 6)
         at = begun + (15_000 if "Timeout" in kind and state is State.DEAD else draw.randrange(20, 900))
         fine = state is State.DONE and attempt == attempts
-        error = None if fine else kind.format(shop=shop, order=order, hex=draw.randbytes(8).hex(), page=draw.randrange(9))
-        outcome = Outcome.DONE if fine else Outcome.FAILED
-        rows.append(Attempt(attempt, attempt, begun, at, outcome, f"jobs-{draw.randrange(1, 4)}:{2100 + attempt}:a", error))
-    body = json.dumps({"order": order, "shop": shop, "event": "order.paid", "total": {"amount": "84.90", "currency": "CHF"},
-                       "lines": [{"sku": f"B-{order % 997}", "quantity": 2}, {"sku": "GIFT", "quantity": 1}]}).encode()
+        details = {"shop": shop, "order": order, "hex": draw.randbytes(8).hex(), "page": draw.randrange(9)}
+        error = None if fine else kind.format(**details)
+        outcome, host = Outcome.DONE if fine else Outcome.FAILED, draw.randrange(1, 4)
+        rows.append(Attempt(attempt, attempt, begun, at, outcome, f"jobs-{host}:{2100 + host}", error))
+    body = {
+        "order": order,
+        "shop": shop,
+        "event": "order.paid",
+        "total": {"amount": "84.90", "currency": "CHF"},
+        "lines": [{"sku": f"B-{order % 997}", "quantity": 2}, {"sku": "GIFT", "quantity": 1}],
+    }
     trace = draw.randbytes(24).hex()
     headers = {"traceparent": f"00-{trace[:32]}-{trace[32:]}-01"}
-    job = Job(0, topic, body, due, created, state, f"paid-{order}", None, attempts if state is State.DEAD else None, headers,
-              attempts, attempts, None)
+    most = attempts if state is State.DEAD else None
+    content, key = json.dumps(body).encode(), f"paid-{order}"
+    job = Job(0, topic, content, due, created, state, key, None, most, headers, attempts, attempts)
     return Imported(job, tuple(rows))
 
 
@@ -129,3 +135,17 @@ def handlers(queue: JobQueue) -> None:
     for topic in TOPICS:
         if topic != "search.index":
             queue.handler(topic, retry=Ladder("5s", "30s", "1m", "10m", "30m", "1h"))(work)
+
+
+def main(url: str, name: str | None = None) -> None:
+    """Work on the shop's jobs, and put new ones, until SIGTERM."""
+    logging.disable(logging.ERROR)
+    with JobQueue(url) as queue:
+        handlers(queue)
+        worker = Worker(queue, name=name)
+        signal.signal(signal.SIGTERM, lambda *_: worker.stop())
+        worker.run()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -173,7 +173,9 @@ class Reader:
             count = counts.get(topic.name, Counts())
             past = self._pasts.setdefault(topic.name, _Past())
             past.see(store, topic.name, count, at)
-            shown.append(TopicNow(topic.name, topic.paused, count, *past.figures(at), firsts.get(topic.name), tuple(past.trend)))
+            shown.append(
+                TopicNow(topic.name, topic.paused, count, *past.figures(at), firsts.get(topic.name), tuple(past.trend))
+            )
         for gone in self._pasts.keys() - {topic.name for topic in topics}:
             del self._pasts[gone]
         coming = {topic: self._forecaster.look(store, topic, at) for topic in wanted}

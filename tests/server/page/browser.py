@@ -13,7 +13,8 @@ WIDE = {"width": 1280, "height": 860}
 PHONE = {"width": 390, "height": 844}
 # Said by Chromium itself while a server is away, or when a page is refused as it should be.
 EXPECTED = ("Failed to load resource", "net::ERR_", "htmx:sse:error", "htmx: htmx:error")
-_REFUSED = "addEventListener('securitypolicyviolation', e => console.error('policy: ' + e.violatedDirective + ' ' + e.blockedURI))"
+_REFUSED = """addEventListener("securitypolicyviolation", (event) =>
+  console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`))"""
 
 
 class Missing(Exception):
@@ -77,4 +78,7 @@ def findings(page, source):
     """Return what axe finds, in short."""
     page.evaluate(source)
     results = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    return [f"{one['id']}: {one['nodes'][0]['html'][:200]} {one['nodes'][0]['failureSummary'][:300]}" for one in results["violations"]]
+    return [
+        f"{one['id']}: {one['nodes'][0]['html'][:200]} {one['nodes'][0]['failureSummary'][:300]}"
+        for one in results["violations"]
+    ]

@@ -421,5 +421,3 @@ def test_what_is_live_does_not_disturb_who_types_or_has_the_focus(queue, person,
     person.wait_for_function("before => document.querySelector('[data-clock]').textContent !== before", arg=before)
     row(person, "mail").get_by_text("2", exact=True).wait_for()
     assert person.evaluate("document.activeElement.getAttribute('aria-label')") == "Pause mail"
-
-

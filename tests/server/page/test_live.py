@@ -6,6 +6,7 @@ import gzip
 import threading
 import time
 import zlib
+from itertools import pairwise
 
 import httpx
 import pytest
@@ -14,11 +15,12 @@ from pywheel import JobQueue
 from pywheel.clock import ManualClock
 from pywheel.jobs.commands import Nack
 from pywheel.jobs.job import Attempt, Job, Outcome, State
+from pywheel.server import app
 from pywheel.server.coming import HORIZONS, Forecaster
 from pywheel.server.live import Reader
 from pywheel.server.page import feed
 from pywheel.server.page.drawings import histogram, timeline, trend
-from pywheel.server.page.words import ago, error_group, first_line, late, length, number, size, stamp
+from pywheel.server.page.words import NOTHING, ago, error_group, first_line, late, length, number, size, stamp
 
 from .site import Site, tokens
 
@@ -294,8 +296,6 @@ def test_a_reader_that_takes_nothing_is_let_go(queue, site, monkeypatch):
             "headers": [(b"host", b"localhost")], "root_path": "", "client": ("127.0.0.1", 1), "scheme": "http",
             "server": ("localhost", 80), "http_version": "1.1",
         }  # fmt: skip
-        from pywheel.server import app
-
         await app(queue, access="open")(scope, never, send)
 
     asyncio.run(asyncio.wait_for(main(), 20))
@@ -351,7 +351,7 @@ def test_numbers_sizes_and_times_are_short():
     assert (size(0), size(999), size(1500), size(150_000), size(3_000_000)) == (
         "0 bytes", "999 bytes", "1.5 kB", "150 kB", "3.0 MB",
     )  # fmt: skip
-    assert late(None) == "–"
+    assert late(None) == NOTHING
     assert ago(1_000, 1_500) == "now"
     assert ago(61_000, 0).replace(GAP, " ") == "in 1 min 1 s"
     assert ago(0, 7_200_000).replace(GAP, " ") == "2 h ago"
@@ -366,7 +366,10 @@ def test_numbers_sizes_and_times_are_short():
         ("order 8f14e45fceea167a not found", "order 0f14e45fceea1670 not found"),
         ("id 123e4567-e89b-12d3-a456-426614174000", "id 923e4567-e89b-12d3-a456-426614174009"),
         ("at 0x7f3a", "at 0xdeadbeef"),
-        ("Traceback (most recent call last):\n  File 1\nKeyError: 1", "Traceback (most recent call last):\n\nKeyError: 22"),
+        (
+            "Traceback (most recent call last):\n  File 1\nKeyError: 1",
+            "Traceback (most recent call last):\n\nKeyError: 22",
+        ),
     ],
 )
 def test_errors_of_one_kind_are_one_group(one, other):
@@ -389,7 +392,7 @@ def test_a_timeline_has_its_stretches_in_order_and_within_its_width():
     parts = timeline(job, rows, 90_010_000)
     assert [part.kind for part in parts] == ["waited", "failed", "waited", "lost", "waited", "running"]
     assert all(part.width > 0 for part in parts)
-    assert all(before.x + before.width <= after.x for before, after in zip(parts, parts[1:], strict=False))
+    assert all(before.x + before.width <= after.x for before, after in pairwise(parts))
     assert parts[-1].x + parts[-1].width <= 1000
 
 

@@ -87,13 +87,17 @@ def same_site(request: Request) -> bool:
     return urlsplit(origin).netloc == request.headers.get("host")  # a proxy may speak TLS for us: not the scheme
 
 
+def _refuse_foreign(request: Request) -> None:
+    if request.method == "POST" and not same_site(request):
+        raise HTTPException(403, "this form was sent from another site, or by a browser that does not say")
+
+
 def guarded(handler: Handler, *, context: Context) -> Callable[[Request], Awaitable[Response]]:
     """Return an endpoint that lets in who may look, keeps forms of other sites out, and says errors as pages."""
 
     async def endpoint(request: Request) -> Response:
         try:
-            if request.method == "POST" and not same_site(request):
-                raise HTTPException(403, "this form was sent from another site, or by a browser that does not say")
+            _refuse_foreign(request)
             visitor = await visitor_of(request, context)
             if visitor is None:
                 return _sign_in_first(request)

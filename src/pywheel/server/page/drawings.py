@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ...jobs.job import Attempt, Job, Outcome
+from ...jobs.job import Attempt, Job
 from ..coming import Part
 from .words import iso, length, number, stamp
 
@@ -48,7 +48,8 @@ def histogram(part: Part) -> Histogram:
     Heights grow with the square root: a burst does not hide what is beside it, and twice as much is seen as more.
     """
     horizon, highest = part.horizon, max(part.peak, 1)
-    bars, capped = [], []
+    bars: list[str] = []
+    capped: list[str] = []
     for position, count in enumerate(part.counts):
         if not count:
             continue
@@ -59,7 +60,9 @@ def histogram(part: Part) -> Histogram:
     total, peak = f"{number(part.total)}{more}", f"{number(part.peak)}{more}"
     if part.total:
         at = part.start + part.counts.index(part.peak) * horizon.step
-        label = f"Next {horizon.name}: {total} jobs are due, most of them, {peak} in {length(horizon.step)}, at {stamp(at)}"
+        label = (
+            f"Next {horizon.name}: {total} jobs are due, most of them, {peak} in {length(horizon.step)}, at {stamp(at)}"
+        )
     else:
         label = f"Next {horizon.name}: no job is due"
     return Histogram(

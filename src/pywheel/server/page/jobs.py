@@ -66,7 +66,8 @@ class Jobs:
         )
 
     async def _found(self, ask: Ask, asked: Asked, after: str) -> tuple[list[Job], str | None]:
-        store, jobs = ask.context.queue.store, []
+        store = ask.context.queue.store
+        jobs: list[Job] = []
         following: str | None = after
         for _ in range(5):  # looks at a bounded number of rows each time, and may have found none of them
             found = await ask.context.read(

@@ -6,7 +6,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from ..._errors import BadJob, NoSuchJob
-from ...jobs.commands import Reschedule, Retry
+from ...jobs.commands import Command, Reschedule
 from ...jobs.durations import delay_ms
 from ...jobs.job import Attempt, Job, State
 from ...stores.contract import Store
@@ -58,6 +58,8 @@ class OneJob:
         job = await ask.context.read(store.get, id)
         if job is None:
             raise NoSuchJob(f"there is no job {id}")
+        command: Command[bool]
+        states: tuple[State, ...]
         if wanted == "reschedule":
             ask.allow("put", job.topic)
             command, done, states = _reschedule(job, given, store.clock.wall()), "rescheduled", (State.DELAYED,)
@@ -77,7 +79,7 @@ class OneJob:
         return back(ask.request, "/jobs" if wanted == "delete" else f"/jobs/{id}", f"job {id} {done}")
 
 
-def _reschedule(job: Job, given: Fields, now: int) -> Reschedule | Retry:
+def _reschedule(job: Job, given: Fields, now: int) -> Reschedule:
     delay, at = given.one("delay").strip(), given.one("at").strip()
     if bool(delay) == bool(at):
         raise BadJob("say when it is due: either so long from now, such as 30m, or at a time in UTC")

@@ -108,9 +108,7 @@ def _workers(snapshot: Snapshot, visitor: Visitor) -> list[Worker]:
     shown = []
     for member in snapshot.members:
         host, process = _place(member.worker)
-        topics = tuple(
-            (topic, parts[topic].count(member.worker)) for topic in sorted(member.topics) if topic in parts
-        )
+        topics = tuple((topic, parts[topic].count(member.worker)) for topic in sorted(member.topics) if topic in parts)
         shown.append(Worker(member, host, process, topics, _room(member, snapshot.at)))
     return shown
 
@@ -127,5 +125,3 @@ def _room(member: Member, now: int) -> str:
     if member.behind < 0:
         return "full"
     return f"behind for {max(now - member.behind, 0) // 1000} s"
-
-

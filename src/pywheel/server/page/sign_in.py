@@ -82,5 +82,3 @@ def _target(path: str) -> str:
     if parts.scheme or parts.netloc or not path.startswith("/") or path.startswith(("//", "/\\")) or "\\" in path:
         return "/"
     return path
-
-

@@ -26,6 +26,7 @@ SIGNS: Final = {
 }
 """Beside each colour: nobody has to tell them apart."""
 
+
 def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most // 2]}\n…\n{text[-most // 2 :]}"
 

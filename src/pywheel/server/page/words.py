@@ -9,8 +9,22 @@ from typing import Final
 
 from markupsafe import Markup
 
-__all__ = ["ago", "error_group", "first_line", "iso", "late", "length", "number", "pace", "size", "stamp", "when"]
+__all__ = [
+    "NOTHING",
+    "ago",
+    "error_group",
+    "first_line",
+    "iso",
+    "late",
+    "length",
+    "number",
+    "pace",
+    "size",
+    "stamp",
+    "when",
+]
 
+NOTHING: Final = "\N{EN DASH}"  # where there is no figure
 _NARROW: Final = "\u202f"  # no-break: 12 431
 _UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
 _SHAPES: Final = (
@@ -30,7 +44,7 @@ def number(value: int) -> str:
 def pace(value: float | None) -> str:
     """Return jobs a second, as exactly as it is known."""
     if value is None:
-        return "–"
+        return NOTHING
     if value == 0:
         return "0"
     if value < 10:
@@ -51,7 +65,7 @@ def size(value: int) -> str:
 def late(value: int | None) -> str:
     """Return a lateness: to the ms below a second."""
     if value is None:
-        return "–"
+        return NOTHING
     return f"{value}{_NARROW}ms" if value < 1_000 else length(value)
 
 
@@ -90,7 +104,7 @@ def stamp(moment: int) -> str:
 def when(moment: int | None, now: int) -> Markup:
     """Return a moment as an element: relative, the absolute time on hover, which the script repeats in local time."""
     if moment is None:
-        return Markup("–")
+        return Markup(NOTHING)
     text = Markup('<time datetime="{}" title="{}">{}</time>')
     return text.format(iso(moment), stamp(moment), ago(moment, now))
 
