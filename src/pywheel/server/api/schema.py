@@ -21,6 +21,7 @@ __all__ = [
     "Changed",
     "Claims",
     "CountsOut",
+    "Events",
     "FieldProblem",
     "Filter",
     "Find",
@@ -245,6 +246,12 @@ class OfTopic(In):
     """Which topic."""
 
     topic: Topic
+
+
+class Events(In):
+    """Which events."""
+
+    topic: Topic | None = None
 
 
 class CountsOut(Struct):
