@@ -33,7 +33,9 @@ def main(folder: str) -> None:
         first.goto(url)
         time.sleep(WARM)
         for name, address, words in _pictures(dead):
-            context = browser.new_context(viewport=words.pop("viewport", WIDE), device_scale_factor=1, **words)
+            context = browser.new_context(
+                viewport=words.pop("viewport", WIDE), device_scale_factor=1, timezone_id="Europe/Zurich", **words
+            )
             page = context.new_page()
             page.goto(url + address)
             page.wait_for_timeout(2500)

@@ -7,6 +7,7 @@ import logging
 import random
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 
@@ -137,14 +138,25 @@ def handlers(queue: JobQueue) -> None:
             queue.handler(topic, retry=Ladder("5s", "30s", "1m", "10m", "30m", "1h"))(work)
 
 
+def _orders(queue: JobQueue, stop: threading.Event) -> None:
+    """Put what new orders bring, until told to stop."""
+    draw = random.Random(9)
+    while not stop.wait(draw.expovariate(6)):
+        queue.store.apply([Put((_ahead(draw, queue.store.clock.wall()),))])
+
+
 def main(url: str, name: str | None = None) -> None:
     """Work on the shop's jobs, and put new ones, until SIGTERM."""
     logging.disable(logging.ERROR)
     with JobQueue(url) as queue:
         handlers(queue)
         worker = Worker(queue, name=name)
-        signal.signal(signal.SIGTERM, lambda *_: worker.stop())
+        stop = threading.Event()
+        signal.signal(signal.SIGTERM, lambda *_: (stop.set(), worker.stop()))
+        orders = threading.Thread(target=_orders, args=(queue, stop))
+        orders.start()
         worker.run()
+        orders.join()
 
 
 if __name__ == "__main__":

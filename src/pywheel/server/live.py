@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
+from itertools import islice
 from typing import Final, NamedTuple
 
 from .._errors import StoreError
@@ -23,6 +25,7 @@ _NEWEST: Final = 500  # ended jobs that are read of a topic at once
 _SAMPLES: Final = 2_000  # latenesses that are kept of a topic
 _MINUTE: Final = 60_000  # ms: for how long a lateness counts
 _LINGER: Final = 15.0  # seconds that it goes on after the last viewer, who may just have gone to the next page
+_AHEAD: Final = 50  # topics of which it is seen what is coming, at once
 _TREND: Final = 60  # snapshots
 
 
@@ -123,11 +126,11 @@ class Live:
     async def _run(self) -> None:
         while self._viewers or time.monotonic() - self._left < _LINGER:
             began = time.monotonic()
-            self._tell(await self._look(set(self._wanted)))
+            self._tell(await self._look(set()))
             await asyncio.sleep(max(self.every - (time.monotonic() - began), self.every / 4))
 
     async def _look(self, wanted: set[str | None]) -> Snapshot:
-        self._latest = await asyncio.to_thread(self._reader.look, wanted | set(self._wanted))
+        self._latest = await asyncio.to_thread(self._reader.look, wanted | set(islice(self._wanted, _AHEAD)))
         self._taken = time.monotonic()
         return self._latest
 
@@ -142,8 +145,6 @@ class Reader:
     """Makes snapshots, on any thread, one at a time."""
 
     def __init__(self, store: Callable[[], Store]) -> None:
-        import threading
-
         self._store = store
         self._lock = threading.Lock()
         self._forecaster = Forecaster()
@@ -196,6 +197,7 @@ class _Past:
         self._began: int | None = None
 
     def see(self, store: Store, topic: str, counts: Counts, at: int) -> None:
+        """Take in what is counted now, and what has ended since. No query if the counts are those of before."""
         if counts == self._counts:
             ended: list[Ended] = []
         else:
@@ -216,6 +218,7 @@ class _Past:
         self._counts = counts
 
     def _new(self, ended: list[Ended]) -> list[Ended]:
+        """Return those that were not seen: times are whole ms, and of the latest one there may be more by now."""
         new = [one for one in ended if one.id not in self._seen]
         if ended:
             latest = max(one.ended for one in ended)

@@ -16,7 +16,7 @@ from pywheel.clock import ManualClock
 from pywheel.jobs.commands import Nack
 from pywheel.jobs.job import Attempt, Job, Outcome, State
 from pywheel.server import app
-from pywheel.server.coming import HORIZONS, Forecaster
+from pywheel.server.coming import HORIZONS, Forecaster, Part
 from pywheel.server.live import Reader
 from pywheel.server.page import feed
 from pywheel.server.page.drawings import histogram, timeline, trend
@@ -132,7 +132,7 @@ def test_farther_horizons_are_looked_at_less_often(manual, clock):
     clock.advance(1)
     parts = forecaster.look(manual.store, None, manual.store.clock.wall()).parts
     assert [part.total for part in parts] == [1, 0, 0]
-    clock.advance(5)
+    clock.advance(10)
     parts = forecaster.look(manual.store, None, manual.store.clock.wall()).parts
     assert [part.total for part in parts] == [1, 1, 0]
 
@@ -147,6 +147,13 @@ def test_a_part_that_is_capped_is_drawn_as_such(manual):
     assert drawn.bars.count("M") == 1
     assert drawn.total.endswith("+")
     assert drawn.peak.endswith("+")
+
+
+def test_a_horizon_has_no_fewer_than_a_nearer_one_that_counts_further():
+    day = HORIZONS[2]
+    part = Part(day, 0, (day.most, 7))
+    assert histogram(part, least=90_000).total.replace(GAP, "") == "90000+"
+    assert histogram(part, least=3).total.replace(GAP, "") == f"{day.most + 7}+"
 
 
 # ---- many who look ---------------------------------------------------------------------------------------------------

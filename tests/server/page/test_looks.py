@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pywheel.jobs.commands import Nack
+from pywheel.jobs.commands import Keep, Nack
+from pywheel.server import Limits
 from pywheel.server.page.assets import VERSION
 
 from .site import buttons, post, said
@@ -177,11 +178,36 @@ def test_a_body_is_kept_and_never_shown_by_the_browser(queue, client):
     assert answer.headers["cache-control"] == "no-store"
 
 
-@pytest.mark.parametrize("body", [b"[" * 60_000, b"1" * 5000, b"NaN", b'"\\ud800"', "ä".encode() * 60_000, b"\xff" * 9])
+HARD = [b"[" * 950 + b"]" * 950, b"[" * 5_000 + b"]" * 5_000, "ä".encode() * 60_000, b"\xff" * 9]
+
+
+@pytest.mark.parametrize("body", [b"[" * 60_000, b"1" * 5000, b"NaN", b'"\\ud800"', *HARD])
 def test_bodies_that_are_hard_to_show_are_shown(queue, client, body):
     id = queue.put("mail", body, delay=60)
     for view in ("", "json", "text", "hex", "xml"):
         assert client.get(f"/jobs/{id}?as={view}").status_code == 200
+
+
+def test_json_that_is_nested_deep_is_cut_and_not_written_out(queue, client):
+    id = queue.put("mail", b"[" * 400 + b",".join([b"1"] * 30_000) + b"]" * 400, delay=60)
+    assert len(client.get(f"/jobs/{id}").text) < 100_000
+
+
+def test_an_outlet_shows_what_it_notes_of_itself(queue, client):
+    noted = {"kind": "webhook", "target": "https://hooks.example/", "at": 5, "status": "410", "error": "gone"}
+    noted["disabled"] = 7
+    queue.store.apply([Keep("outlet:shop.notify", json.dumps(noted).encode()), Keep("outlet:odd", b"\xff")])
+    text = client.get("/outlets").text
+    for part in ("shop.notify", "https://hooks.example/", "410", "gone", "disabled", "odd"):
+        assert part in text
+
+
+def test_more_pages_than_the_limit_are_refused(queue, sites):
+    site = sites(queue, limits=Limits(streams=0))
+    with site.client() as client:
+        assert client.get("/live?view=overview").status_code == 503
+        assert client.get("/live?view=other").status_code == 404
+        assert client.get("/live?view=topic").status_code == 404
 
 
 def test_a_large_body_is_cut_and_said_to_be(queue, client):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Final, NamedTuple
 
@@ -13,7 +14,8 @@ __all__ = ["Body", "encrypted", "preview", "shown"]
 _SEALED: Final = b"\x93pywheel"  # what each encrypted body begins with
 MOST: Final = 64 << 10  # bytes that are shown
 _HEX: Final = 4 << 10
-_DEEP: Final = 10_000  # characters before which a body that is no JSON is looked at as text
+_JSON: Final = 1 << 20  # bytes up to which a body is read as JSON
+_BEGINNING: Final = 10_000  # bytes by which a body that is no JSON is told to be text
 
 
 class Body(NamedTuple):
@@ -28,42 +30,48 @@ class Body(NamedTuple):
 
 
 def shown(job: Job, wanted: str = "") -> Body:
-    """Return a body as JSON, text or hexadecimal, as wanted or else as it is. O(what is shown)."""
-    kind, views = _kind(job)
+    """Return a body as JSON, text or hexadecimal, as wanted or else as it is. O(what is shown), O(body) for JSON."""
+    kind, views, pretty = _looked_at(job)
     view = wanted if wanted in views else (views[0] if views else "none")
-    data, cut = job.body, False
+    text, room = "", MOST
     if view == "json":
-        text = json.dumps(json.loads(data), indent=2, ensure_ascii=False)
-        text, cut = text[:MOST], len(text) > MOST
+        text = pretty
     elif view == "text":
-        text, cut = data[:MOST].decode("utf-8", "replace"), len(data) > MOST
+        text = job.body[: MOST + 1].decode("utf-8", "replace")
     elif view == "hex":
-        text, cut = _dump(data[:_HEX]), len(data) > _HEX
-    else:
-        text = ""
-    return Body(kind, view, views, text, size(len(data)), cut)
+        text, room = _dump(job.body[:_HEX]), _HEX
+    cut = len(text) > MOST or (view != "json" and len(job.body) > room)
+    return Body(kind, view, views, text[:MOST], size(len(job.body)), cut)
 
 
-def _kind(job: Job) -> tuple[str, tuple[str, ...]]:
+def _looked_at(job: Job) -> tuple[str, tuple[str, ...], str]:
+    """Return what a body is, how it can be shown, and if it is JSON, as that."""
     data = job.body
     if not data:
-        return "empty", ()
+        return "empty", (), ""
     if encrypted(job):
-        return "encrypted", ()
-    if len(data) <= MOST:
-        try:
-            json.loads(data)
-        except (ValueError, RecursionError):
-            pass
-        else:
-            return "JSON", ("json", "text", "hex")
+        return "encrypted", (), ""
+    if len(data) <= _JSON:
+        with contextlib.suppress(ValueError, RecursionError):
+            return "JSON", ("json", "text", "hex"), _pretty(json.loads(data))
     try:
-        text = data[:_DEEP].decode("utf-8", "strict" if len(data) <= _DEEP else "ignore")
+        text = data[:_BEGINNING].decode("utf-8", "strict" if len(data) <= _BEGINNING else "ignore")
     except UnicodeDecodeError:
-        return "bytes", ("hex",)
+        return "bytes", ("hex",), ""
     if any(character < " " and character not in "\t\n\r" for character in text):
-        return "bytes", ("hex", "text")
-    return "text", ("text", "hex")
+        return "bytes", ("hex", "text"), ""
+    return "text", ("text", "hex"), ""
+
+
+def _pretty(value: object) -> str:
+    """Return JSON with indentation, a little more than is shown of it: what is nested deep would grow without bound."""
+    parts, length = [], 0
+    for part in json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(value):
+        parts.append(part)
+        length += len(part)
+        if length > MOST:
+            break
+    return "".join(parts)
 
 
 def preview(job: Job) -> str:

@@ -42,10 +42,10 @@ _TICKS: Final = {
 }
 
 
-def histogram(part: Part) -> Histogram:
-    """Return what to draw of a part. The fullest part is as high as there is room, and any that is capped.
+def histogram(part: Part, least: int = 0) -> Histogram:
+    """Return what to draw of a part, of which `least` are known otherwise: by a nearer horizon that counts further.
 
-    Heights grow with the square root: a burst does not hide what is beside it, and twice as much is seen as more.
+    The fullest part is as high as there is room, and any that is capped. Heights grow with the square root: a burst does not hide what is beside it, and twice as much is seen as more.
     """
     horizon, highest = part.horizon, max(part.peak, 1)
     bars: list[str] = []
@@ -57,7 +57,7 @@ def histogram(part: Part) -> Histogram:
         path = f"M{position * _UNIT + 1} {_HEIGHT}v-{height}h{_UNIT - 2}v{height}z"
         (capped if count >= horizon.most else bars).append(path)
     more = "+" if part.capped else ""
-    total, peak = f"{number(part.total)}{more}", f"{number(part.peak)}{more}"
+    total, peak = f"{number(max(part.total, least))}{more}", f"{number(part.peak)}{more}"
     if part.total:
         at = part.start + part.counts.index(part.peak) * horizon.step
         label = (
@@ -69,7 +69,7 @@ def histogram(part: Part) -> Histogram:
         horizon.name,
         total,
         peak if part.total else "",
-        number(round(part.peak / 4)) if part.peak >= 4 else "",
+        number(round(part.peak / 4)) if part.peak >= 20 else "",
         len(part.counts) * _UNIT,
         "".join(bars),
         "".join(capped),

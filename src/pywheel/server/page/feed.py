@@ -10,6 +10,7 @@ import time
 import zlib
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -27,6 +28,7 @@ __all__ = ["Feed", "Frame"]
 _LOGGER: Final = logging.getLogger("pywheel.server")
 _SLOW: Final = 10.0  # seconds after which a reader that takes nothing is let go
 _TRUSTED: Final = 4.0  # seconds after which a stream asks again what its reader may see
+_VIEWS: Final = ("overview", "topic", "workers")
 _FRAMES: Final = 1_000  # different views that are kept
 _GZIP_HEAD: Final = struct.pack("<BBBBLBB", 0x1F, 0x8B, 8, 0, 0, 0, 255)
 
@@ -85,8 +87,14 @@ class Feed:
         """Answer with the frames of a view from now on."""
         query = ask.request.query_params
         name, topic = query.get("view", "overview"), query.get("topic") or None
-        if name == "topic":
+        if name not in _VIEWS or (name == "topic") != (topic is not None):
+            raise HTTPException(404, "there is no such view")
+        if topic is not None:
             ask.allow("read", topic)
+        if self.live.viewers >= ask.context.limits.streams:
+            raise HTTPException(503, "too many pages are open")
+        if ask.request.method == "HEAD":
+            return Response(None, 200, HEADERS, "text/event-stream")
         return _Stream(self, View(name, topic, ask.root, ask.visitor), ask.request, ask.context)
 
 

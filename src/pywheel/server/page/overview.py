@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 from ...jobs.job import Counts
 from ...stores.notifier import Member
 from ...stores.ownership import owners
 from ..live import Snapshot, TopicNow
-from .drawings import Histogram, histogram, trend
+from .drawings import histogram, trend
 from .templating import fragment
 from .visitor import Visitor
 
@@ -64,7 +65,8 @@ def fragments_of(name: str, snapshot: Snapshot, visitor: Visitor, root: str, top
         shown = topic if name == "topic" else None
         if shown in snapshot.coming:
             coming = snapshot.coming[shown]
-            charts: list[Histogram] = [histogram(part) for part in coming.parts]
+            totals_so_far = accumulate((part.total for part in coming.parts), max, initial=0)
+            charts = [histogram(part, least) for part, least in zip(coming.parts, totals_so_far, strict=False)]
             parts["coming"] = fragment(
                 "fragments.html", "coming", coming=coming, charts=charts, topic=shown or "", root=root
             )

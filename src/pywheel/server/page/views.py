@@ -43,7 +43,9 @@ class Views:
         if topic is not None:
             ask.allow("read", topic)
         snapshot = await ask.context.live.now([topic])
-        coming = snapshot.coming[topic]
+        coming = snapshot.coming.get(topic)
+        if coming is None:
+            raise HTTPException(503, snapshot.error or "the store does not answer")
         tables = [
             (
                 part.horizon.name,
