@@ -21,7 +21,7 @@ SOURCES = ROOT / "src" / "pywheel"
 STATEMENTS = {p.relative_to(ROOT / "src").as_posix() for p in SOURCES.rglob("*") if p.suffix in {".sql", ".lua"}}
 PAGE = SOURCES / "server" / "page"
 PAGE_FILES = {
-    path.relative_to(ROOT / "src").as_posix() for folder in ("static", "templates") for path in (PAGE / folder).iterdir()
+    path.relative_to(ROOT / "src").as_posix() for path in [*PAGE.glob("static/*"), *PAGE.glob("templates/*.html")]
 }
 MODULES = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src" / "pywheel").rglob("*.py")}
 

@@ -45,7 +45,8 @@ _TICKS: Final = {
 def histogram(part: Part, least: int = 0) -> Histogram:
     """Return what to draw of a part, of which `least` are known otherwise: by a nearer horizon that counts further.
 
-    The fullest part is as high as there is room, and any that is capped. Heights grow with the square root: a burst does not hide what is beside it, and twice as much is seen as more.
+    The fullest part is as high as there is room, and any that is capped. Heights grow with the square root: a burst
+    does not hide what is beside it, and twice as much is seen as more.
     """
     horizon, highest = part.horizon, max(part.peak, 1)
     bars: list[str] = []
