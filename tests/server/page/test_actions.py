@@ -146,6 +146,14 @@ def test_a_search_by_error_changes_what_it_finds_alone(queue, client):
     assert [job.last_error for job in queue.list()] == ["refused"]
 
 
+def test_to_retry_a_search_without_a_state_is_to_retry_the_dead(queue, client):
+    dead(queue, topic="mail")
+    queue.ack((queue.put("mail", b""), queue.reserve("mail")[0])[1])
+    assert "Retry 1 job?" in post(client, "/jobs", action="retry", scope="all", topic="mail").text
+    wait_until_over(client, post(client, "/bulk", action="retry", topic="mail"))
+    assert queue.counts()["mail"][:4] == (1, 0, 1, 0)
+
+
 def test_an_action_of_another_state_is_refused(queue, client):
     queue.put("mail", b"", delay=60)
     assert post(client, "/jobs", action="retry", scope="all", state="delayed").status_code == 400

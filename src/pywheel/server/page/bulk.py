@@ -17,7 +17,7 @@ from ...stores.contract import Filter, Store, intact
 if TYPE_CHECKING:
     from ..context import Context
 
-__all__ = ["ACTIONS", "Action", "Bulk", "Bulks", "count", "matching"]
+__all__ = ["ACTIONS", "Action", "Bulk", "Bulks", "count", "matching", "states_of"]
 
 _BATCH: Final = 250  # jobs in one transaction
 _PATIENCE: Final = 1.5  # seconds that counting may take
@@ -30,7 +30,7 @@ class Action:
 
     name: str
     done: str  # as a participle
-    states: tuple[State, ...]
+    states: tuple[State, ...]  # that it is for
     command: Callable[[int], Command[bool]]
     scope: str = "put"  # for one job; for many it is admin
 
@@ -94,7 +94,7 @@ class Bulks:
 async def _work(context: Context, bulk: Bulk, filter: Filter, fits: Callable[[Job], bool]) -> None:
     store = context.queue.store
     try:
-        for state in _states(bulk.action, filter):
+        for state in states_of(bulk.action, filter):
             after: str | None = ""
             while after is not None and not bulk.stopped:
                 after = await context.read(_batch, store, bulk, filter._replace(state=state), fits, after)
@@ -114,9 +114,10 @@ def _batch(store: Store, bulk: Bulk, filter: Filter, fits: Callable[[Job], bool]
     return found.next
 
 
-def _states(action: Action, filter: Filter) -> tuple[State, ...]:
+def states_of(action: Action, filter: Filter) -> tuple[State, ...]:
+    """Return the states of the jobs that an action on a search is for. BadJob: the search is for others."""
     if filter.state is None:
-        return action.states
+        return action.states if action.name == "delete" else action.states[:1]  # nobody means to repeat what is done
     if filter.state not in action.states:
         raise BadJob(f"{action.name} is for jobs that are {' or '.join(action.states)}, not {filter.state}")
     return (filter.state,)
@@ -134,7 +135,7 @@ def matching(store: Store, filter: Filter, states: tuple[State, ...]) -> Iterato
 
 def count(store: Store, action: Action, filter: Filter, fits: Callable[[Job], bool]) -> tuple[int, bool]:
     """Return how many jobs an action is for, and whether that is all of them: counting ends after a while."""
-    states = _states(action, filter)
+    states = states_of(action, filter)
     if filter == Filter(filter.topic, filter.state):
         counts = store.counts()
         names = [filter.topic] if filter.topic is not None else list(counts)

@@ -13,7 +13,7 @@ from ..._errors import BadJob
 from ...jobs.job import Job
 from ...stores.contract import intact
 from .answers import Ask, back
-from .bulk import ACTIONS, Action, Bulks, count
+from .bulk import ACTIONS, Action, Bulks, count, states_of
 from .feed import Feed
 from .filters import Asked
 from .forms import Fields, fields
@@ -105,7 +105,7 @@ class Jobs:
             number=number_of,
             exact=exact,
             what=what,
-            states=[state for state in action.states if not asked.state or state == asked.state],
+            states=action.states if ids else states_of(action, asked.filter),
         )
 
     async def begin(self, ask: Ask) -> Response:
