@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import random
-import signal
 import sys
 import threading
 import time
@@ -152,11 +151,13 @@ def main(url: str, name: str | None = None) -> None:
         handlers(queue)
         worker = Worker(queue, name=name)
         stop = threading.Event()
-        signal.signal(signal.SIGTERM, lambda *_: (stop.set(), worker.stop()))
         orders = threading.Thread(target=_orders, args=(queue, stop))
         orders.start()
-        worker.run()
-        orders.join()
+        try:
+            worker.run()
+        finally:
+            stop.set()
+            orders.join()
 
 
 if __name__ == "__main__":

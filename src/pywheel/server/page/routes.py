@@ -16,6 +16,7 @@ from .dead import Dead
 from .feed import Feed
 from .jobs import Jobs
 from .one_job import OneJob
+from .templating import prepare
 from .views import Views
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ __all__ = ["routes"]
 
 def routes(context: Context) -> list[BaseRoute]:
     """Return the routes of the page, for any place in an application. Starts nothing; the first viewer does."""
+    prepare()
     if context.live is None:
         context.live = Live(lambda: context.queue.store)
     feed, bulks = Feed(context.live), Bulks()

@@ -10,7 +10,7 @@ from ...jobs.job import Outcome, State
 from . import bodies, words
 from .assets import path_of
 
-__all__ = ["fragment", "render"]
+__all__ = ["fragment", "prepare", "render"]
 
 SIGNS: Final = {
     State.DELAYED: "◷",
@@ -53,6 +53,12 @@ _environment.filters.update(
     stamp=words.stamp,
     when=words.when,
 )
+
+
+def prepare() -> None:
+    """Compile every template: the first viewer does not wait for that."""
+    for name in _environment.list_templates():
+        _environment.get_template(name)
 
 
 def render(template: str, **values: Any) -> str:
