@@ -45,7 +45,11 @@ def main() -> None:
         worker = [sys.executable, "-m", "demos.shop", url]
         with _running(server, Path(folder) / "server.log") as process, _running(worker, Path(folder) / "worker.log"):
             _wait(port)
-            _first_view(port)
+            time.sleep(3)  # the worker begins
+            _first_view(port, process.pid, "the first of all")
+            for _ in range(4):
+                time.sleep(1.5)  # a new snapshot
+                _first_view(port, process.pid, "of another viewer")
             for path in (
                 "/",
                 "/jobs?topic=big.topic",
@@ -57,15 +61,16 @@ def main() -> None:
             _open_pages(port, process.pid, asked.pages, asked.seconds)
 
 
-def _first_view(port: int) -> None:
-    began = time.perf_counter()
+def _first_view(port: int, pid: int, whose: str) -> None:
+    before, began = _cpu(pid), time.perf_counter()
     page, _ = _get(port, "/")
     total, first = len(page), time.perf_counter() - began
     for path in re.findall(r'(?:href|src)="(/static/[^"]+)"', gzip.decompress(page).decode()):
         total += len(_get(port, path)[0])
-    whole = time.perf_counter() - began
+    whole, spent = time.perf_counter() - began, _cpu(pid) - before
     size = f"{total / 1000:.1f} kB compressed"
-    print(f"first view: page {first * 1000:.0f} ms, with its files {whole * 1000:.0f} ms, {size}")
+    times = f"{first * 1000:.0f} ms, with its files {whole * 1000:.0f} ms ({spent * 1000:.0f} ms of CPU)"
+    print(f"first view {whose}: {times}, {size}")
 
 
 def _times(port: int, path: str) -> None:
