@@ -16,7 +16,7 @@ LINTED := $(patsubst src/wheel/%.pxi,build/lint/%.pyx,$(wildcard src/wheel/*/*.p
 PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)') --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test servers pythons asyncio crash bench bench-jobs bench-jobs-peers bench-stores simulate openapi lint format types sanitize tsan package clean
+.PHONY: help demo test servers clients pythons asyncio crash bench bench-jobs bench-jobs-peers bench-stores bench-service simulate openapi lint format types sanitize tsan package clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
@@ -27,6 +27,7 @@ help:
 	@echo "make servers   the stores on real servers: PostgreSQL, MariaDB, Redis, as far as they are installed"
 	@echo "make page      the page of the service in a real Chromium"
 	@echo "make screenshots  pictures of the page, for the docs"
+	@echo "make clients   the service asked by clients of others, and by what its document says"
 	@echo "make pythons   the same on every Python of PYTHONS that is here"
 	@echo "make asyncio   CPython's own tests of asyncio, on pywheel's loop"
 	@echo "make crash     kill workers and servers at random moments, and simulate crashes, for longer than the tests do"
@@ -34,6 +35,7 @@ help:
 	@echo "make bench-jobs  measure the jobs beside the floor of the disk; write docs/jobs-benchmarks.md"
 	@echo "make bench-jobs-peers  measure the jobs beside other queues, on real servers; write docs/jobs-peers.md"
 	@echo "make bench-stores  measure the jobs on every store, on real servers; write docs/stores-benchmarks.md"
+	@echo "make bench-service  measure puts by HTTP beside the same puts in-process; write docs/service-benchmarks.md"
 	@echo "make simulate  a model of many stores and workers; write the tables of docs/scaling.md"
 	@echo "make openapi   write the OpenAPI document of the service anew"
 	@echo "make lint      ruff and cython-lint; make format mends what can be mended"
@@ -51,7 +53,7 @@ demo: $(VENV)/demo.group $(VENV)/native
 	@$(BIN)/python -m demos.page
 
 test: $(VENV)/test.group $(VENV)/native
-	@$(BIN)/python -m pytest $(PARALLEL) -m "not packaging and not servers and not browser" $(ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) -m "not packaging and not servers and not clients and not browser" $(ARGS)
 
 # Each process of pytest starts its own servers; what is not installed is skipped, with a line that says so.
 servers: $(VENV)/test.group $(VENV)/native
@@ -64,6 +66,9 @@ page: $(VENV)/page.group $(VENV)/native $(VENV)/axe.packages
 
 screenshots: $(VENV)/page.group $(VENV)/native
 	@$(BIN)/python -m demos.screenshots docs/images
+
+clients: $(VENV)/clients.group $(VENV)/native
+	@$(BIN)/python -m pytest tests/clients -n 2 -m clients $(ARGS)
 
 pythons:
 	@$(PYTHON) tests/pythons.py $(PYTHONS)
@@ -83,6 +88,9 @@ bench-jobs-peers: $(PEERS)/peers.group $(PEERS)/native $(PEERS)/node.packages
 # The servers are Debian's packages; a store whose server is not installed is left out.
 bench-stores: $(VENV)/bench.group $(VENV)/native
 	@$(BIN)/python -m benchmarks.stores docs/stores-benchmarks.md $(ARGS)
+
+bench-service: $(VENV)/bench.group $(VENV)/native
+	@$(BIN)/python -m benchmarks.service docs/service-benchmarks.md $(ARGS)
 
 # Nothing is measured: benchmarks.scaling.calibrate does that. ARGS="--measured mine.json --brief".
 simulate: $(VENV)/bench.group $(VENV)/native

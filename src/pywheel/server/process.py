@@ -17,8 +17,7 @@ import uvicorn
 from .protocol import Protocol
 
 if TYPE_CHECKING:
-    from starlette.applications import Starlette
-
+    from .app import Service
     from .context import Context
 
 __all__ = ["listening", "run"]
@@ -47,7 +46,7 @@ def listening(host: str, port: int) -> socket.socket:
     return ear
 
 
-def run(app: Starlette, ear: socket.socket, *, ready: Callable[[], object]) -> None:
+def run(app: Service, ear: socket.socket, *, ready: Callable[[], object]) -> None:
     """Serve on a socket until SIGTERM or SIGINT; then let what is under way end. A second signal ends that.
 
     Args:
@@ -60,7 +59,7 @@ def run(app: Starlette, ear: socket.socket, *, ready: Callable[[], object]) -> N
     gc.freeze()  # what was imported stays; and requests leave little that only the collector can free
     gc.set_threshold(_YOUNG, 20, 50)
     config = uvicorn.Config(
-        app,
+        app.edge,
         http=Protocol,
         ws="none",
         lifespan="on",

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from httptools import parse_url
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from .edge import HEADERS, RESPOND
+from .edge import ARRIVED, HEADERS, RESPOND
 from .problems import MEDIA_TYPE, Problem
 
 __all__ = ["Protocol"]
@@ -182,6 +182,7 @@ class Protocol(HttpToolsProtocol):
         scope[RESPOND] = cycle.respond
         if body is not None:
             scope["server"], scope["client"] = self.server, self.client
+            scope[ARRIVED] = body
             cycle.whole(body)
         if before is None or before.response_complete:
             self._start_asgi_task(cycle, self.app)

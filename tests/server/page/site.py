@@ -4,8 +4,6 @@ import asyncio
 import contextlib
 import re
 import threading
-from datetime import datetime
-from typing import NamedTuple
 from urllib.parse import urlencode
 
 import httpx
@@ -15,37 +13,23 @@ from starlette.routing import Mount
 
 from pywheel.server import app
 from pywheel.server.access import Access
+from pywheel.server.tokens import Grant
 
 
-class Grant(NamedTuple):
-    """What a token allows."""
-
-    id: str
-    scopes: frozenset
-    topics: tuple = ("*",)
-    until: datetime | None = None
-
-    def may(self, scope, topic=None):
-        from fnmatch import fnmatchcase
-
-        fits = topic is None or any(fnmatchcase(topic, pattern) for pattern in self.topics)
-        return fits and (scope in self.scopes or "admin" in self.scopes)
-
-
-class Tokens(dict):
-    """Tokens by their secrets."""
+class Known(dict):
+    """What tokens allow, by their secrets, which are names here."""
 
     def grant(self, secret):
         return self.get(secret)
 
 
 def tokens():
-    return Tokens(
-        viewer=Grant("1", frozenset({"read"})),
-        operator=Grant("2", frozenset({"read", "put"})),
-        admin=Grant("3", frozenset({"admin"})),
-        worker=Grant("4", frozenset({"work"})),
-        shop_admin=Grant("5", frozenset({"admin"}), ("shop.*",)),
+    return Known(
+        viewer=Grant("1", frozenset({"read"}), ("*",), None),
+        operator=Grant("2", frozenset({"read", "put"}), ("*",), None),
+        admin=Grant("3", frozenset({"admin"}), ("*",), None),
+        worker=Grant("4", frozenset({"work"}), ("*",), None),
+        shop_admin=Grant("5", frozenset({"admin"}), ("shop.*",), None),
     )
 
 

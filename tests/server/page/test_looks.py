@@ -9,7 +9,9 @@ import pytest
 
 from pywheel.jobs.commands import Keep, Nack
 from pywheel.server import Limits
+from pywheel.server.access import Access
 from pywheel.server.page.assets import VERSION
+from pywheel.server.tokens import Tokens, id_of
 
 from .site import buttons, post, said
 
@@ -271,6 +273,20 @@ def test_signing_in_leads_nowhere_else(guarded, target):
     with guarded.client() as client:
         answer = post(client, "/sign-in", token="viewer", next=target)
         assert answer.headers["location"] == "/"
+
+
+def test_a_token_of_the_store_lets_in_until_it_is_removed(queue, guarded, monkeypatch):
+    monkeypatch.setattr("pywheel.server.access._FRESH", 0.0)
+    monkeypatch.setattr("pywheel.server.tokens._FRESH", 0.0)
+    known = Tokens(queue.store)
+    guarded.context.access = Access("tokens", known)
+    secret = known.add(["read", "put"])
+    with guarded.client() as client:
+        answer = post(client, "/sign-in", token=f" {secret}\n", next="/")
+        client.cookies.update(answer.cookies)
+        assert "operator" in client.get("/").text
+        known.remove(id_of(secret))
+        assert client.get("/").headers["location"].startswith("/sign-in")
 
 
 def test_wrong_tokens_are_limited(guarded):

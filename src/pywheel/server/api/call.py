@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl
 
 import msgspec
 
 from ..access import Granted, demand
-from ..edge import HEADERS, REQUEST_ID, RESPOND
+from ..edge import ARRIVED, HEADERS, REQUEST_ID, RESPOND
 from ..problems import Problem, of_validation
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "Call", "Endpoint", "Gone", "Operation", "Stream", "json_answer"]
 
 _JSON: Final = (b"content-type", b"application/json")
+_ROOM: Final = 256 << 10  # bytes of a body for all but the job's own
 _EMPTY: Final = (204, 304)
 
 
@@ -64,6 +66,8 @@ class Operation:
     body: Any = None
     """the type of its body; None: it has none"""
     body_needed: bool = True
+    many: bool = False
+    """whether its body is of many jobs"""
     query: Any = None
     """the type of its parameters"""
     headers: tuple[str, ...] = ()
@@ -99,6 +103,12 @@ class Call:
         demand(self.grant, self.operation.scope or "", topic)
 
     @property
+    def most(self) -> int:
+        """How many bytes the body may have: what the operation can make use of."""
+        limits = self.context.limits
+        return limits.request if self.operation.many else min(limits.request, 2 * self.context.queue.max_body + _ROOM)
+
+    @property
     def everywhere(self) -> bool:
         """Whether the token holds for every topic."""
         return "*" in self.grant.topics
@@ -122,22 +132,29 @@ class Endpoint:
             raise Problem("method-not-allowed", text, headers={"allow": self._allow})
         call = Call(self._context, plan.operation, scope, receive)
         try:
-            await plan.take(call)
+            # In this order: a stranger's body is not even read.
+            await plan.admit(call)
+            if plan.reads(call):
+                content: bytes | None = scope.get(ARRIVED)
+                if content is None or len(content) > call.most:
+                    content = await _content(call)
+                call.content = content
+            plan.decode(call)
             answer = await plan.operation.handler(call)
         except Gone:
             return
         if not isinstance(answer, Answer):
             await answer(scope, receive, send)
             return
-        status, content, headers = answer
+        status, said, headers = answer
         respond = scope.get(RESPOND)
         if respond is not None:
-            respond(status, content, (*headers, (b"x-request-id", scope[REQUEST_ID])))
+            respond(status, said, (*headers, (b"x-request-id", scope[REQUEST_ID])))
             return
-        length = () if status in _EMPTY else ((b"content-length", b"%d" % len(content)),)
+        length = () if status in _EMPTY else ((b"content-length", b"%d" % len(said)),)
         named = [*headers, *length, (b"x-request-id", scope[REQUEST_ID])]
         await send({"type": "http.response.start", "status": status, "headers": named})
-        await send({"type": "http.response.body", "body": content})
+        await send({"type": "http.response.body", "body": said})
 
 
 class _Plan:
@@ -148,24 +165,32 @@ class _Plan:
         self.decoder = None if operation.body is None else msgspec.json.Decoder(operation.body)
         self.names = () if operation.query is None else tuple(operation.query.__struct_fields__)
 
-    async def take(self, call: Call) -> None:
-        """Check who calls, and read what was sent. In this order: a stranger's body is not even read."""
+    async def admit(self, call: Call) -> None:
+        """Find out who calls, and whether the token allows it."""
         operation, context = self.operation, call.context
         if operation.scope is not None:
-            call.grant = context.access.known(call.headers) or await context.access.identify(
-                call.scope, call.headers, context.read
-            )
-            demand(call.grant, operation.scope)
+            grant = context.access.known(call.headers)
+            if grant is None:
+                grant = await context.access.identify(call.scope, call.headers, context.read)
+            call.grant = grant
+            demand(grant, operation.scope)
         if operation.changes and context.read_only:
             raise Problem("read-only", "this server was started with --read-only: change jobs elsewhere")
+
+    def reads(self, call: Call) -> bool:
+        """Whether there is a body to read."""
+        return self.decoder is not None or _has_body(call.headers)
+
+    def decode(self, call: Call) -> None:
+        """Make of parameters and body what the operation wants."""
         call.query = self._parameters(call.scope["query_string"])
-        if self.decoder is not None:
-            call.content = await _content(call)
-            if call.content or operation.body_needed:
-                _refuse_types(call.headers)
-                call.body = _decoded(self.decoder, call.content)
-        elif _has_body(call.headers) and await _content(call):
-            raise Problem("bad-request", f"{operation.method} {operation.path} takes no body: leave it out")
+        if self.decoder is None:
+            if call.content:
+                operation = self.operation
+                raise Problem("bad-request", f"{operation.method} {operation.path} takes no body: leave it out")
+        elif call.content or self.operation.body_needed:
+            _refuse_types(call.headers)
+            call.body = _decoded(self.decoder, call.content)
 
     def _parameters(self, query: bytes) -> Any:
         if not query:
@@ -188,9 +213,15 @@ class _Plan:
 
 def _converted(given: dict[str, str], wanted: Any) -> Any:
     try:
-        return msgspec.convert(given, wanted, strict=False)
+        found = msgspec.convert(given, wanted, strict=False)
     except msgspec.ValidationError as error:
         raise of_validation(error, parameter=True) from None
+    for name, text in given.items():
+        value = getattr(found, name)
+        # What msgspec takes for a null, or for seconds since 1970.
+        if value is None or (isinstance(value, datetime) and "T" not in text.upper()):
+            raise Problem("bad-parameter", f"{name}: {text[:40]!r} is none", more={"parameter": name})
+    return found
 
 
 def _decoded(decoder: msgspec.json.Decoder[Any], content: bytes) -> Any:
@@ -221,10 +252,10 @@ def _refuse_types(headers: Mapping[bytes, bytes]) -> None:
 
 async def _content(call: Call) -> bytes:
     """Return the body. Raises the Problem of one that is too long or too slow."""
-    limits, receive = call.context.limits, call.receive
+    limits, receive, most = call.context.limits, call.receive, call.most
     length = call.headers.get(b"content-length", b"")
-    if length.isdigit() and int(length[:20]) > limits.request:
-        raise _too_large(limits.request)
+    if length.isdigit() and int(length[:20]) > most:
+        raise _too_large(most)
     # Our own server has a limit of its own on the time.
     message = await (receive() if RESPOND in call.scope else _arriving(receive, limits.arrival))
     if message["type"] == "http.disconnect":
@@ -239,11 +270,11 @@ async def _content(call: Call) -> bytes:
                 raise Gone
             parts.append(message.get("body", b""))
             size += len(parts[-1])
-            if size > limits.request:
-                raise _too_large(limits.request)
+            if size > most:
+                raise _too_large(most)
         content = b"".join(parts)
-    if len(content) > limits.request:
-        raise _too_large(limits.request)
+    if len(content) > most:
+        raise _too_large(most)
     return content
 
 

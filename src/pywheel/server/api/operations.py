@@ -56,6 +56,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         scope="put",
         changes=True,
         body=schema.NewJobs,
+        many=True,
         headers=("Idempotency-Key", "traceparent"),
         answers={201: schema.Ids},
         problems=("job-exists", "key-reused", "too-large", "store-full"),
@@ -147,7 +148,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         scope="read",
         query=schema.Find,
         answers={200: schema.Found},
-        notes="By id. An answer may have fewer jobs than `limit`, even none, and yet a `next`.",
+        notes="By id; of a range of due times by these. An answer may have fewer jobs than `limit`, and yet a `next`.",
     ),
     *(
         Operation(
@@ -188,8 +189,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         headers=("Last-Event-ID",),
         answers={200: bytes},
         problems=("too-busy",),
-        notes="Server-sent events, once a second: `ended` with a job, `counts` with those of a topic, `missed` when there "
-        "were more than could be told. With Last-Event-ID it goes on where it ended.",
+        notes="Server-sent events, once a second: `ended` with a job, `counts` with those of a topic, `missed` if "
+        "there were more than could be told. With Last-Event-ID it goes on where it ended.",
     ),
     Operation(
         id="getDocument",

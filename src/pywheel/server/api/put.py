@@ -31,7 +31,9 @@ async def put(call: Call) -> Answer:
     wish: NewJob = call.body
     call.demand(wish.topic)
     trace = _trace(call.headers)
-    [id] = await _stored(call, (_new(call, wish, _ROOT, trace),))
+    jobs = (_new(call, wish, _ROOT, trace),)
+    key = call.headers.get(b"idempotency-key")
+    [id] = await (call.context.queue.aapply(Put(jobs)) if key is None else _once(call, key, jobs))
     location = f"{call.scope.get('root_path', '')}/v1/jobs/{id}".encode("latin-1", "replace")
     return Answer(201, b'{"id":"%d"}' % id, (_CREATED, (b"location", location), *_traced(trace)))
 
@@ -46,7 +48,8 @@ async def put_many(call: Call) -> Answer:
         for topic in {wish.topic for wish in wishes}:
             call.demand(topic)
     jobs = tuple([_new(call, wish, place, trace) for place, wish in enumerate(wishes)])
-    ids = await _stored(call, jobs)
+    key = call.headers.get(b"idempotency-key")
+    ids = await (call.context.queue.aapply(Put(jobs)) if key is None else _once(call, key, jobs))
     return Answer(201, b'{"ids":["%s"]}' % '","'.join(map(str, ids)).encode(), (_CREATED, *_traced(trace)))
 
 
@@ -81,16 +84,13 @@ def _new(call: Call, wish: NewJob, place: str | int, trace: dict[str, str] | Non
 # ---- once -----------------------------------------------------------------------------------------------------------
 
 
-async def _stored(call: Call, jobs: tuple[records.NewJob, ...]) -> list[int]:
-    """Store jobs; return their ids. With an idempotency key once.
+async def _once(call: Call, key: bytes, jobs: tuple[records.NewJob, ...]) -> list[int]:
+    """Store jobs, unless the same was done with this key before; return their ids.
 
     What was asked for is noted in the put's own transaction, and the nonce lets the put happen once. The note lasts a
     day longer than the nonce: a key whose nonce is known is never taken for a new one.
     """
-    key = call.headers.get(b"idempotency-key")
     queue = call.context.queue
-    if key is None:
-        return await queue.aapply(Put(jobs))
     if not 1 <= len(key) <= _LONGEST_KEY:
         raise Problem("bad-request", f"an Idempotency-Key has 1 to {_LONGEST_KEY} characters, such as a UUID")
     nonce = sha256(b"\0".join((call.grant.id.encode(), key))).hexdigest()
