@@ -27,9 +27,9 @@ class Horizon(NamedTuple):
 
 
 HORIZONS: Final = (
-    Horizon("minute", 1_000, 60, 1_000, 60),
-    Horizon("hour", 60_000, 60, 10_000, 30),
-    Horizon("day", 1_800_000, 48, 30_000, 12),
+    Horizon("minute", 1_000, 60, 1_000, 30),
+    Horizon("hour", 60_000, 60, 10_000, 15),
+    Horizon("day", 1_800_000, 48, 30_000, 6),
 )
 
 
