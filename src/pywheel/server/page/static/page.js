@@ -74,32 +74,46 @@
 
   const clockText = (at) => new Date(at).toISOString().slice(11, 19);
 
-  function bar(plot, event) {
+  function bar(plot, x) {
     const box = plot.getBoundingClientRect();
     const counts = plot.dataset.counts.split(",").map(Number);
-    const part = Math.floor(((event.clientX - box.left) / box.width) * counts.length);
+    const part = Math.floor(((x - box.left) / box.width) * counts.length);
     if (part < 0 || part >= counts.length) return null;
     const step = Number(plot.dataset.step);
     const from = Date.parse(plot.dataset.start) + part * step;
-    return { from, until: from + step, count: counts[part], share: (part + 0.5) / counts.length };
+    return { from, until: from + step, count: counts[part], box, share: (part + 0.5) / counts.length };
   }
 
-  let tip = null;
+  // Not within the chart: what is live replaces that while the pointer rests.
+  const tip = document.createElement("div");
+  tip.className = "tip";
+  tip.setAttribute("aria-hidden", "true"); // the chart has a label, and the same in numbers
+  let over = null; // where the pointer is
+
+  function showTip() {
+    const found = over?.plot.isConnected && bar(over.plot, over.x);
+    if (!found) { tip.remove(); return; }
+    const more = found.count >= Number(over.plot.dataset.most) ? " or more" : "";
+    const count = found.count.toLocaleString("en").replaceAll(",", "\u202f");
+    tip.textContent = `${clockText(found.from)} to ${clockText(found.until)} UTC: ${count}${more} job${found.count === 1 ? "" : "s"}`;
+    const left = found.share < 0.5;
+    const x = found.box.left + found.box.width * found.share;
+    tip.style.left = left ? `${x}px` : "auto";
+    tip.style.right = left ? "auto" : `${document.documentElement.clientWidth - x}px`;
+    tip.style.top = `${found.box.top}px`;
+    if (!tip.isConnected) document.body.append(tip);
+  }
+
   document.addEventListener("pointermove", (event) => {
     const plot = event.target.closest?.(".plot");
-    const found = plot && bar(plot, event);
-    if (!found) { tip?.remove(); tip = null; return; }
-    if (!tip) { tip = document.createElement("output"); tip.className = "tip"; }
-    const more = found.count >= Number(plot.dataset.most) ? " or more" : "";
-    const jobs = found.count === 1 ? "job" : "jobs";
-    tip.textContent = `${clockText(found.from)} – ${clockText(found.until)} UTC: ${found.count.toLocaleString("en").replaceAll(",", "\u202f")}${more} ${jobs}`;
-    plot.append(tip);
-    tip.style.left = found.share < 0.5 ? `${found.share * 100}%` : "auto";
-    tip.style.right = found.share < 0.5 ? "auto" : `${(1 - found.share) * 100}%`;
+    over = plot ? { plot, x: event.clientX } : null;
+    showTip();
   });
+  document.addEventListener("scroll", () => { over = null; showTip(); }, { passive: true });
+  document.addEventListener("htmx:sse:after:message", showTip);
   document.addEventListener("click", (event) => {
     const plot = event.target.closest?.(".plot");
-    const found = plot && bar(plot, event);
+    const found = plot && bar(plot, event.clientX);
     if (!found || !found.count) return;
     const query = new URLSearchParams({ state: "delayed" });
     if (plot.dataset.topic) query.set("topic", plot.dataset.topic);
