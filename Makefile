@@ -22,9 +22,11 @@ PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)'
 .SECONDEXPANSION:
 
 help:
-	@echo "make demo      replay a real server's timers, keep a million of them live, kill a worker of jobs"
+	@echo "make demo      replay a real server's timers, keep a million of them live, kill a worker of jobs, show the page"
 	@echo "make test      every test, on the native wheel and on its pure twin"
 	@echo "make servers   the stores on real servers: PostgreSQL, MariaDB, Redis, as far as they are installed"
+	@echo "make page      the page of the service in a real Chromium"
+	@echo "make screenshots  pictures of the page, for the docs"
 	@echo "make clients   the service asked by clients of others, and by what its document says"
 	@echo "make pythons   the same on every Python of PYTHONS that is here"
 	@echo "make asyncio   CPython's own tests of asyncio, on pywheel's loop"
@@ -48,13 +50,22 @@ help:
 demo: $(VENV)/demo.group $(VENV)/native
 	@$(BIN)/python -m demos.timers
 	@$(BIN)/python -m pywheel.cli demo
+	@$(BIN)/python -m demos.page
 
 test: $(VENV)/test.group $(VENV)/native
-	@$(BIN)/python -m pytest $(PARALLEL) -m "not packaging and not servers and not clients" $(ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) -m "not packaging and not servers and not clients and not browser" $(ARGS)
 
 # Each process of pytest starts its own servers; what is not installed is skipped, with a line that says so.
 servers: $(VENV)/test.group $(VENV)/native
 	@$(BIN)/python -m pytest $(PARALLEL) -m servers $(ARGS)
+
+.PHONY: page screenshots
+page: export PYWHEEL_AXE = $(abspath $(VENV))/axe
+page: $(VENV)/page.group $(VENV)/native $(VENV)/axe.packages
+	@$(BIN)/python -m pytest -n 2 -m browser tests/server/page $(ARGS)
+
+screenshots: $(VENV)/page.group $(VENV)/native
+	@$(BIN)/python -m demos.screenshots docs/images
 
 clients: $(VENV)/clients.group $(VENV)/native
 	@$(BIN)/python -m pytest tests/clients -n 2 -m clients $(ARGS)
@@ -159,6 +170,10 @@ clean:
 	@echo "==> installing what $(*F) needs"
 	@$(@D)/bin/python -m pip --disable-pip-version-check install --quiet --group $(*F)
 	@touch $@
+
+%/axe.packages: tests/server/page/package.json | $$(@D)/pip
+	@echo "==> installing axe-core"
+	@mkdir -p $*/axe && cp $< $*/axe && npm install --prefix $*/axe --ignore-scripts --no-audit --no-fund --silent && touch $@
 
 %/node.packages: benchmarks/queues/package.json | $$(@D)/pip
 	@command -v npm > /dev/null || { echo "==> npm is missing: apt-get install nodejs npm"; exit 0; }; \
