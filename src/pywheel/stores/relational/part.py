@@ -233,6 +233,14 @@ class Part(MemoryCommands):
         known = self.nonces_before
         return [(nonce, when, json.dumps(ids)) for nonce, (when, ids) in self._nonces.items() if nonce not in known]
 
+    def learn_bodies(self, bodies: Mapping[int, bytes]) -> None:
+        """Take in the bodies of jobs that were read without them."""
+        for id, body in bodies.items():
+            read = self.read.get(id)
+            if read is not None:
+                read.new = read.given = read.given._replace(body=bytes(body))
+                read.unread = False
+
     def without_bodies(self, outcomes: Sequence[Any]) -> list[int]:
         """Return the ids of claimed jobs whose bodies are still to be read."""
         return [job.id for job in _claimed(outcomes) if (read := self.read.get(job.id)) is not None and read.unread]

@@ -92,6 +92,10 @@ def _by_ref(ids: Ids, command: Any) -> list[Part]:
     return [(store, type(command)(ref, command.due, command.delay))]
 
 
+def _rewritten(ids: Ids, command: c.Rewrite) -> list[Part]:
+    return [(ids.store(command.id), c.Rewrite(ids.inner(command.id), command.old, command.new))]
+
+
 def _ended(ids: Ids, command: Any) -> list[Part]:
     return [(ids.store(command.id), type(command)(ids.inner(command.id), command.claims))]
 
@@ -132,6 +136,7 @@ _SPLIT: Final[dict[type, Callable[[Ids, Any], list[Part]]]] = {
     c.Reschedule: _by_ref,
     c.Retry: _by_ref,
     c.Delete: _by_ref,
+    c.Rewrite: _rewritten,
     c.Claim: _claim,
     c.Begin: _leased,
     c.Ack: _ended,

@@ -50,6 +50,7 @@ _APPLY: dict[type, _Apply] = {
     o.Reschedule: manage.reschedule,
     o.Retry: manage.retry,
     o.Delete: manage.delete,
+    o.Rewrite: manage.rewrite,
     o.Pause: manage.pause,
     o.Purge: manage.purge,
     o.Reserve: claims.reserve,

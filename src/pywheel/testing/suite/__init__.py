@@ -20,6 +20,7 @@ from .keys import KeyTests
 from .leases import LeaseTests
 from .model import ModelTests
 from .once import OnceTests
+from .rewrites import RewriteTests
 from .views import ViewTests
 from .workers import WorkerTests
 
@@ -30,6 +31,7 @@ class StoreSuite(
     JobTests,
     OnceTests,
     KeyTests,
+    RewriteTests,
     ClaimTests,
     HeldTests,
     LeaseTests,
