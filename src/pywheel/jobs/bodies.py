@@ -31,6 +31,6 @@ def is_encrypted(body: bytes) -> bool:
 def key_of(body: bytes) -> str | None:
     """Return the id of the key that a body is encrypted with, which is no secret; None if it is plain, or damaged."""
     start = len(MAGIC) + 2  # the version, and how long the id is
-    if not is_encrypted(body) or len(body) < start + body[start - 1]:
+    if not is_encrypted(body) or len(body) < start or len(body) < start + body[start - 1]:
         return None
     return body[start : start + body[start - 1]].decode("ascii", "backslashreplace")

@@ -170,7 +170,7 @@ class Keyring:
                 return body
             raise BadBody("the body is not encrypted, and this keyring reads no others")
         id = key_of(body)
-        at = len(MAGIC) + 2 + len(id or "") + _ENVELOPE
+        at = len(MAGIC) + 2 + (0 if id is None else body[len(MAGIC) + 1]) + _ENVELOPE
         if id is None or body[len(MAGIC)] != _VERSION or len(body) < at + _NONCE + _TAG:
             raise BadBody("the body is encrypted in a way that is not known here, or was cut")
         cipher = self._aes(_own_key(self.key(id), body[at - _ENVELOPE : at]))

@@ -50,6 +50,10 @@ class Front(Store):
         """Return the histories of jobs."""
         return self._there().histories(ids)
 
+    def opened(self, job: Job) -> Job:
+        """Return a claimed job as its handler gets it."""
+        return self._there().opened(job)
+
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
         """Return delayed jobs, span by span, by (due, id)."""
         return self._there().windows(spans, limit)
