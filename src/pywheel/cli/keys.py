@@ -40,9 +40,11 @@ KeysFile = Annotated[
 
 def new(
     id: Annotated[str | None, typer.Argument(help="What the key is called: no secret. Today unless told.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Print a new key for encrypted bodies: 32 random bytes, as id:base64."""
-    print(new_key(id or datetime.now(UTC).strftime("%Y-%m-%d")))
+    key = new_key(id or datetime.now(UTC).strftime("%Y-%m-%d"))
+    emit({"key": key}, as_json=as_json, text=key)
 
 
 def rekey(

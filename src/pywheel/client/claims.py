@@ -42,8 +42,10 @@ class Claims(Base):
         """
         turn = _Turn(self.store, limit)
         try:
-            while turn.more(self._do(_reserve(topic, turn.wanted, ttr, retry))):
-                pass
+            again = True
+            while again:
+                jobs = self._do(_reserve(topic, turn.wanted, ttr, retry))
+                again = turn.more(jobs)
         finally:
             if turn.sealed:
                 self.store.apply(turn.releases())
