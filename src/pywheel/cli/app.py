@@ -14,6 +14,8 @@ from .copy import EXAMPLES as _COPY
 from .copy import copy
 from .options import NO, STORE, USAGE, No
 from .output import fail, sound_streams
+from .serve import EXAMPLES as _SERVE
+from .serve import serve
 from .verify import EXAMPLES as _VERIFY
 from .verify import verify
 from .work import work
@@ -31,6 +33,7 @@ Examples:
   pywheel list --topic notify --state dead
   pywheel retry-many --topic notify --error "502" --dry-run
   pywheel work shop:queue      # the JobQueue `queue` of shop.py
+  pywheel serve --open         # HTTP API and page, on this host
 
 The store is what --store says, or else the variable PYWHEEL_STORE, or else sqlite:///jobs.db in the working directory;
 `pywheel info` says which that is. `work` works on its queue's own store unless --store is given.
@@ -142,6 +145,7 @@ app.command(epilog=_PURGE)(many.purge)
 app.command(epilog=_PAUSE)(many.pause)
 app.command()(many.resume)
 app.command(epilog=_WORK)(work)
+app.command(epilog=_SERVE)(serve)
 app.command()(maintain.workers)
 app.command()(maintain.info)
 app.command(epilog=_MIGRATE)(maintain.migrate)
