@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 from .._errors import BadBody, BadJob
@@ -40,11 +41,12 @@ class Claims(Base):
             BadJob: an argument makes no sense.
             NoKey, BadBody: jobs are due, and none of them can be read.
         """
-        turn = _Turn(self.store, limit)
+        command = _reserve(topic, limit, ttr, retry)
+        turn = _Turn(self.store, command)
         try:
             again = True
             while again:
-                jobs = self._do(_reserve(topic, turn.wanted, ttr, retry))
+                jobs = self._do(turn.command)
                 again = turn.more(jobs)
         finally:
             if turn.sealed:
@@ -55,9 +57,13 @@ class Claims(Base):
         self, topic: str, limit: int = 1, *, ttr: Duration = 60, retry: RetryPolicy = DEFAULT
     ) -> list[Job]:
         """`reserve`, for asyncio. A task that is cancelled meanwhile gives back what it got before it ends."""
-        turn = _Turn(self.store, limit)
+        return await self._areserve(_reserve(topic, limit, ttr, retry))
+
+    async def _areserve(self, command: Reserve) -> list[Job]:
+        """Return the jobs of a claim, opened."""
+        turn = _Turn(self.store, command)
         while True:
-            claim = self._batches.add(_reserve(topic, turn.wanted, ttr, retry))
+            claim = self._batches.add(turn.command)
             try:
                 again = turn.more(await asyncio.shield(claim))
             except asyncio.CancelledError:
@@ -115,12 +121,13 @@ class Claims(Base):
 class _Turn:
     """What a reserve has got so far: jobs, and those that cannot be read, claimed meanwhile so that others come."""
 
-    def __init__(self, store: Store, limit: int) -> None:
+    def __init__(self, store: Store, command: Reserve) -> None:
+        self.command = command
+        """What is asked for next."""
         self._opened = store.opened
         self._got: list[Job] = []
         self._error: BadBody | None = None
         self.sealed: list[Job] = []
-        self.wanted = limit
 
     def more(self, jobs: Sequence[Job]) -> bool:
         """Take jobs in; return whether to reserve more, as some could not be read."""
@@ -128,11 +135,12 @@ class _Turn:
         for job in jobs:
             try:
                 self._got.append(self._opened(job))
-                self.wanted -= 1
             except BadBody as error:
                 self._error = self._error or error
                 self.sealed.append(job)
-        return before < len(self.sealed) < _MOST_SEALED and self.wanted > 0
+        wanted = self.command.limit - len(jobs) + len(self.sealed) - before
+        self.command = replace(self.command, limit=wanted)
+        return before < len(self.sealed) < _MOST_SEALED and wanted > 0
 
     def releases(self, *, everything: bool = False) -> list[Release]:
         """Return what gives back those that cannot be read, or everything."""

@@ -115,6 +115,9 @@ class JobOut(Struct, omit_defaults=True, kw_only=True):
     created: datetime
     body: Annotated[Raw | UnsetType, Meta(description="The body, if it is JSON.")] = UNSET
     body_base64: Annotated[str | None, Meta(description="The body, if it is something else than JSON.")] = None
+    encrypted: Annotated[
+        str | None, Meta(description="The id of the key that the body is encrypted with, which this server has not.")
+    ] = None
     key: str | None = None
     ttr: Annotated[float | None, Meta(description="Seconds.")] = None
     max_attempts: int | None = None
