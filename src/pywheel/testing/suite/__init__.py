@@ -20,6 +20,7 @@ from .keys import KeyTests
 from .leases import LeaseTests
 from .model import ModelTests
 from .once import OnceTests
+from .pages import PageTests
 from .rewrites import RewriteTests
 from .views import ViewTests
 from .workers import WorkerTests
@@ -37,6 +38,7 @@ class StoreSuite(
     LeaseTests,
     ImportTests,
     ViewTests,
+    PageTests,
     WorkerTests,
     ArgumentTests,
     ModelTests,
