@@ -16,7 +16,7 @@ LINTED := $(patsubst src/wheel/%.pxi,build/lint/%.pyx,$(wildcard src/wheel/*/*.p
 PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)') --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test servers pythons asyncio crash bench bench-jobs bench-jobs-peers bench-stores simulate lint format types sanitize tsan package clean
+.PHONY: help demo test servers clients node-client pythons asyncio crash bench bench-jobs bench-jobs-peers bench-stores simulate lint format types sanitize tsan package clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
@@ -25,6 +25,8 @@ help:
 	@echo "make demo      replay a real server's timers, keep a million of them live, kill a worker of jobs"
 	@echo "make test      every test, on the native wheel and on its pure twin"
 	@echo "make servers   the stores on real servers: PostgreSQL, MariaDB, Redis, as far as they are installed"
+	@echo "make clients   clients in Python, Node, Java and Go, against a real server"
+	@echo "make node-client  write the types of examples/node-client anew, from docs/openapi.json"
 	@echo "make pythons   the same on every Python of PYTHONS that is here"
 	@echo "make asyncio   CPython's own tests of asyncio, on pywheel's loop"
 	@echo "make crash     kill workers and servers at random moments, and simulate crashes, for longer than the tests do"
@@ -47,11 +49,18 @@ demo: $(VENV)/demo.group $(VENV)/native
 	@$(BIN)/python -m pywheel.cli demo
 
 test: $(VENV)/test.group $(VENV)/native
-	@$(BIN)/python -m pytest $(PARALLEL) -m "not packaging and not servers" $(ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) -m "not packaging and not servers and not clients" $(ARGS)
 
 # Each process of pytest starts its own servers; what is not installed is skipped, with a line that says so.
 servers: $(VENV)/test.group $(VENV)/native
 	@$(BIN)/python -m pytest $(PARALLEL) -m servers $(ARGS)
+
+# Clients in other languages, against a real server. What they need beside Python is installed by .ci/servers.
+clients: $(VENV)/clients.group $(VENV)/native build/clients/node/packages
+	@$(BIN)/python -m pytest -m clients $(ARGS)
+
+node-client: $(VENV)/clients.group build/clients/node/packages
+	@$(BIN)/python -m tests.clients.tools examples/node-client/schema.d.ts
 
 pythons:
 	@$(PYTHON) tests/pythons.py $(PYTHONS)
@@ -145,6 +154,10 @@ clean:
 	@echo "==> installing what $(*F) needs"
 	@$(@D)/bin/python -m pip --disable-pip-version-check install --quiet --group $(*F)
 	@touch $@
+
+build/clients/node/packages: examples/node-client/package.json
+	@echo "==> installing what the Node client needs"; mkdir -p $(@D) && cp $< $(@D) && \
+	npm install --prefix $(@D) --ignore-scripts --no-audit --no-fund --silent && touch $@
 
 %/node.packages: benchmarks/queues/package.json | $$(@D)/pip
 	@command -v npm > /dev/null || { echo "==> npm is missing: apt-get install nodejs npm"; exit 0; }; \
