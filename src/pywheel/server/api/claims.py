@@ -115,7 +115,7 @@ class _Wanted:
 
     async def _claim(self, topic: str, limit: int) -> list[Job]:
         command = commands.Reserve(topic, limit, self._terms, self._worker)
-        claim = asyncio.ensure_future(self._context.queue._areserve(command))
+        claim = asyncio.ensure_future(self._context.queue.aclaim(command))
         try:
             jobs = await asyncio.shield(claim)
         except asyncio.CancelledError:  # the server ends: what was claimed is given back

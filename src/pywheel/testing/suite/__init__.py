@@ -19,6 +19,7 @@ from .jobs import JobTests
 from .keys import KeyTests
 from .leases import LeaseTests
 from .model import ModelTests
+from .notes import ExpectTests, NoteTests
 from .once import OnceTests
 from .pages import PageTests
 from .rewrites import RewriteTests
@@ -31,6 +32,8 @@ __all__ = ["StoreSuite"]
 class StoreSuite(
     JobTests,
     OnceTests,
+    NoteTests,
+    ExpectTests,
     KeyTests,
     RewriteTests,
     ClaimTests,
