@@ -16,7 +16,7 @@ LINTED := $(patsubst src/wheel/%.pxi,build/lint/%.pyx,$(wildcard src/wheel/*/*.p
 PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)') --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test servers clients node-client pythons asyncio crash bench bench-jobs bench-jobs-peers bench-stores simulate lint format types sanitize tsan package clean
+.PHONY: help demo test servers clients node-client pythons asyncio crash bench bench-jobs bench-jobs-peers bench-stores simulate openapi lint format types sanitize tsan package clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
@@ -35,6 +35,7 @@ help:
 	@echo "make bench-jobs-peers  measure the jobs beside other queues, on real servers; write docs/jobs-peers.md"
 	@echo "make bench-stores  measure the jobs on every store, on real servers; write docs/stores-benchmarks.md"
 	@echo "make simulate  a model of many stores and workers; write the tables of docs/scaling.md"
+	@echo "make openapi   write the OpenAPI document of the service anew"
 	@echo "make lint      ruff and cython-lint; make format mends what can be mended"
 	@echo "make types     mypy and stubtest"
 	@echo "make sanitize  the tests of the core, and of timers beside the garbage collector, under the address and undefined behaviour sanitizers"
@@ -91,6 +92,11 @@ bench: $(VENV)/bench.group $(VENV)/native
 	--benchmark-columns=median,min,max,rounds \
 	--benchmark-json=build/benchmarks.json $(ARGS)
 	@$(BIN)/python -m benchmarks.report.timers build/benchmarks.json
+
+# What the service serves, as it is checked in; a test says when it is not what the sources say.
+openapi: $(VENV)/test.group $(VENV)/native
+	@$(BIN)/python -c 'import sys; from pywheel.server.api import openapi, operations; \
+	sys.stdout.buffer.write(openapi.encoded(operations.OPERATIONS))' > docs/openapi.json
 
 lint: $(VENV)/lint.group $(LINTED)
 	@$(BIN)/ruff check .

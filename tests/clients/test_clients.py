@@ -3,8 +3,9 @@
 import os
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 
-import httpx2
 import pytest
 
 from pywheel.server.tokens import Tokens
@@ -49,7 +50,9 @@ def test_the_types_of_the_node_client_are_those_of_the_document(tmp_path):
 
 
 def test_a_client_without_a_token_is_refused(server):
-    for headers in ({}, {"authorization": "Bearer pw_none_none"}):
-        answer = httpx2.post(f"{server['PYWHEEL_URL']}/v1/jobs", json={"topic": "t"}, headers=headers)
-        assert answer.status_code == 401
-        assert answer.headers["content-type"] == "application/problem+json"
+    for headers in ({}, {"Authorization": "Bearer pw_none_none"}):
+        request = urllib.request.Request(f"{server['PYWHEEL_URL']}/v1/jobs", headers=headers)
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request)
+        assert refused.value.code == 401
+        assert refused.value.headers["content-type"] == "application/problem+json"

@@ -44,8 +44,8 @@ def serve(
         str | None, typer.Option(help="Origins whose pages may use the API with a token, with commas between them.")
     ] = None,
     proxies: Annotated[
-        str, typer.Option(help="Addresses of proxies whose X-Forwarded-For is believed, with commas.")
-    ] = "127.0.0.1",
+        str | None, typer.Option(help="Addresses of proxies whose X-Forwarded-For is believed, with commas.")
+    ] = None,
     work: Annotated[bool, typer.Option("--work", help="Run the queue's handlers too, in this process.")] = False,
 ) -> None:
     """Serve the HTTP API, the page and the metrics of a store, until SIGTERM or Ctrl-C.
@@ -54,7 +54,7 @@ def serve(
     """
     try:
         from ..server import app as service
-        from ..server.access import is_loopback
+        from ..server.access import Mode, is_loopback
         from ..server.process import listening, run
     except ModuleNotFoundError as error:  # it says what to install
         raise PywheelError(str(error)) from None
@@ -66,19 +66,24 @@ def serve(
     logging.basicConfig(format=LOG_FORMAT, level=logging.INFO)
     with ExitStack() as stack:
         queue = stack.enter_context(_queue(target, store))
-        app = service(queue, access="open" if open_ else "tokens", read_only=read_only, cors=origins)
+        access: Mode = "open" if open_ else "tokens"
+        app = service(queue, access=access, read_only=read_only, cors=origins, proxies=_parts(proxies))
         try:
             ear = stack.enter_context(listening(host, port))
         except OSError as error:
             raise BadJob(f"{host}:{port} cannot be listened to: {error.strerror or error}") from None
         if work:
             _work(queue, stack)
-        run(app, ear, ready=lambda: _say(queue, ear.getsockname(), open_, read_only), proxies=proxies)
+        run(app, ear, ready=lambda: _say(queue, ear.getsockname(), open_, read_only))
     note("pywheel: stopped")
 
 
+def _parts(text: str | None) -> list[str]:
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
+
+
 def _origins(cors: str | None) -> list[str]:
-    origins = [part.strip() for part in (cors or "").split(",") if part.strip()]
+    origins = _parts(cors)
     for origin in origins:
         if not origin.startswith(("http://", "https://")) or origin.endswith("/") or origin.count("/") != 2:
             raise BadJob(f"--cors takes origins such as https://shop.example, not {origin[:60]!r}")

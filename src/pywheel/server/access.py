@@ -6,7 +6,8 @@ import ipaddress
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
@@ -66,12 +67,21 @@ class Access:
     page, so that no web page that somebody visits reaches the jobs. `tokens`: a bearer token, or for the page a cookie.
     """
 
-    def __init__(self, mode: Mode, tokens: Any = None) -> None:
+    def __init__(self, mode: Mode, tokens: Any = None, proxies: Collection[str] = ()) -> None:
         self.open = mode == "open"
-        self.tokens = None if self.open else tokens
+        self.tokens: Any = None if self.open else tokens
+        self.proxies = frozenset(proxies)
         self.failures = Failures()
         self._fresh: dict[bytes, tuple[Granted, float]] = {}
         self._seen: OrderedDict[bytes, None] = OrderedDict()  # tokens that were good: failures of others hold none up
+
+    def known(self, headers: Mapping[bytes, bytes]) -> Granted | None:
+        """Return what a bearer may do, if that needs no look: so it is for nearly every request."""
+        if self.open:
+            return EVERYTHING
+        value = headers.get(b"authorization")
+        found = None if value is None else self._fresh.get(sha256(value).digest())
+        return found[0] if found is not None and found[1] > time.monotonic() else None
 
     async def identify(
         self,
@@ -87,18 +97,19 @@ class Access:
         """
         if self.open:
             return EVERYTHING
-        secret = _bearer(headers) or (_cookie(headers) if cookie else None)
+        value = headers.get(b"authorization", b"")
+        secret = _bearer(value) or (_cookie(headers) if cookie else None)
         if secret is None:
             raise Problem(
                 "token-missing",
                 "send the header `Authorization: Bearer <token>`; `pywheel token add` makes one",
                 headers={"www-authenticate": _REALM},
             )
-        name = sha256(secret).digest()
+        name = sha256(value or secret).digest()
         known = self._fresh.get(name)
         if known is not None and known[1] > time.monotonic():
             return known[0]
-        return await self._look_up(name, secret, _address(scope), read)
+        return await self._look_up(name, secret, self._address(scope, headers), read)
 
     async def _look_up(self, name: bytes, secret: bytes, address: str, read: Callable[..., Awaitable[Any]]) -> Granted:
         self._fresh.pop(name, None)
@@ -121,6 +132,17 @@ class Access:
         if len(self._seen) > _MOST:
             self._seen.popitem(last=False)
         return grant
+
+    def _address(self, scope: Scope, headers: Mapping[bytes, bytes]) -> str:
+        """Return where a request comes from; of one that a known proxy passes on, what the proxy says."""
+        client = scope.get("client")
+        address: str = client[0] if client else ""
+        if address in self.proxies:
+            for hop in reversed(headers.get(b"x-forwarded-for", b"").decode("latin-1").split(",")):
+                address = hop.strip()[:60] or address
+                if address not in self.proxies:
+                    break
+        return address
 
 
 def demand(grant: Granted, scope: str, topic: str | None = None) -> None:
@@ -167,10 +189,7 @@ class Failures:
         return len(self._until)
 
 
-def _bearer(headers: Mapping[bytes, bytes]) -> bytes | None:
-    value = headers.get(b"authorization")
-    if value is None:
-        return None
+def _bearer(value: bytes) -> bytes | None:
     scheme, _, secret = value.partition(b" ")
     secret = secret.strip()
     return secret if scheme.lower() == b"bearer" and 0 < len(secret) <= 512 else None
@@ -184,14 +203,10 @@ def _cookie(headers: Mapping[bytes, bytes]) -> bytes | None:
     return None
 
 
-def _address(scope: Scope) -> str:
-    client = scope.get("client")
-    return client[0] if client else ""
-
-
 # ---- an open server -------------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=1_000)
 def is_loopback(host: str) -> bool:
     """Whether a name or an address, with or without a port, is this host's own."""
     name = host.strip().lower()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 if TYPE_CHECKING:
     from ..client.queue import JobQueue
     from .access import Access
+    from .api.events import Feed
     from .api.waiting import Waiting
 
 __all__ = ["Context", "Limits"]
@@ -54,6 +55,8 @@ class Context:
     """What the page's streams of changes come from."""
     waiting: Waiting | None = None
     """Who waits for jobs; made when the first one does."""
+    feed: Feed | None = None
+    """What the streams of events are fed from; made when the first one begins."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the server drains: long polls and streams end."""
     _readers: ThreadPoolExecutor | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import socket
 import threading
@@ -16,8 +17,7 @@ import uvicorn
 from .protocol import Protocol
 
 if TYPE_CHECKING:
-    from starlette.applications import Starlette
-
+    from .app import Service
     from .context import Context
 
 __all__ = ["listening", "run"]
@@ -26,6 +26,7 @@ _GRACE: Final = 10  # seconds for requests that are under way
 _KEEP_ALIVE: Final = 65  # seconds: longer than proxies keep theirs, or they would meet closed connections
 _BACKLOG: Final = 2_048
 _SPARE: Final = 200  # descriptors for everything else
+_YOUNG: Final = 50_000  # objects, before the collector looks: those of a few hundred requests at once
 _TICKS: Final = 10  # of uvicorn's, between two sweeps
 
 
@@ -45,18 +46,20 @@ def listening(host: str, port: int) -> socket.socket:
     return ear
 
 
-def run(app: Starlette, ear: socket.socket, *, ready: Callable[[], object], proxies: str = "127.0.0.1") -> None:
+def run(app: Service, ear: socket.socket, *, ready: Callable[[], object]) -> None:
     """Serve on a socket until SIGTERM or SIGINT; then let what is under way end. A second signal ends that.
 
     Args:
         app: what `pywheel.server.app` returned.
         ear: a socket that listens.
         ready: called once requests are taken.
-        proxies: whose `X-Forwarded-For` is believed, with commas between them.
     """
     Protocol.most = _room()
+    gc.collect()
+    gc.freeze()  # what was imported stays; and requests leave little that only the collector can free
+    gc.set_threshold(_YOUNG, 20, 50)
     config = uvicorn.Config(
-        app,
+        app.edge,
         http=Protocol,
         ws="none",
         lifespan="on",
@@ -67,7 +70,7 @@ def run(app: Starlette, ear: socket.socket, *, ready: Callable[[], object], prox
         server_header=False,
         timeout_keep_alive=_KEEP_ALIVE,
         timeout_graceful_shutdown=_GRACE,
-        forwarded_allow_ips=proxies,
+        proxy_headers=False,
     )
     _Server(config, app.state.context, ready).run(sockets=[ear])
 

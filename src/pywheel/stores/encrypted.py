@@ -12,7 +12,7 @@ from ..jobs.commands import Command, Import, Put, Ref
 from ..jobs.job import Imported, Job, NewJob
 from ..jobs.keyring import Keyring
 from .address import Address
-from .contract import Durability, Filter, Store
+from .contract import Durability, Filter, Page, Store
 from .front import Front
 
 __all__ = ["EncryptedStore"]
@@ -135,6 +135,19 @@ class EncryptedStore(Front):
     def jobs(self, filter: Filter, after: int, limit: int) -> list[Job]:
         """Return jobs by id."""
         return [self._readable(job) for job in self._store.jobs(filter, after, limit)]
+
+    def page(
+        self, filter: Filter, after: str = "", limit: int = 100, *, preview: int | None = None, newest: bool = False
+    ) -> Page:
+        """Return a page of jobs. A body is decrypted as a whole: of previews no less is read than of whole bodies."""
+        if preview == 0:
+            return self._store.page(filter, after, limit, preview=0, newest=newest)
+        page = self._store.page(filter, after, limit, newest=newest)
+        jobs = [self._readable(job) for job in page.jobs]
+        sizes = [len(job.body) for job in jobs]
+        if preview is not None:
+            jobs = [job._replace(body=job.body[:preview]) if len(job.body) > preview else job for job in jobs]
+        return page._replace(jobs=jobs, sizes=sizes)
 
     # ---- life -------------------------------------------------------------------------------------------------------
 

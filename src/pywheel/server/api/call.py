@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
@@ -12,7 +11,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from ..access import Granted, demand
-from ..edge import HEADERS
+from ..edge import ARRIVED, HEADERS, REQUEST_ID, RESPOND
 from ..problems import Problem, of_validation
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "Call", "Endpoint", "Gone", "Operation", "Stream", "json_answer"]
 
 _JSON: Final = (b"content-type", b"application/json")
+_EMPTY: Final = (204, 304)
 
 
 class Answer(NamedTuple):
@@ -46,7 +46,7 @@ class Gone(Exception):
     """The client went away: there is nobody to answer."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Operation:
     """One method of one path, as it is routed, checked and described."""
 
@@ -54,7 +54,7 @@ class Operation:
     """operationId: the name of a method of generated clients"""
     method: str
     path: str
-    handler: Callable[[Call], Awaitable[Answer | Stream] | Answer | Stream]
+    handler: Callable[[Call], Awaitable[Answer | Stream]]
     summary: str
     tag: str
     scope: str | None = None
@@ -83,14 +83,12 @@ class Call:
 
     __slots__ = ("body", "content", "context", "grant", "headers", "operation", "query", "receive", "scope")
 
-    def __init__(
-        self, context: Context, operation: Operation, scope: Scope, receive: Receive, headers: Mapping[bytes, bytes]
-    ) -> None:
+    def __init__(self, context: Context, operation: Operation, scope: Scope, receive: Receive) -> None:
         self.context = context
         self.operation = operation
         self.scope = scope
         self.receive = receive
-        self.headers = headers
+        self.headers: Mapping[bytes, bytes] = scope[HEADERS]
         self.grant: Granted
         self.content = b""
         self.body: Any = None
@@ -122,21 +120,30 @@ class Endpoint:
         if plan is None:
             text = f"this path takes {self._allow}"
             raise Problem("method-not-allowed", text, headers={"allow": self._allow})
-        call = Call(self._context, plan.operation, scope, receive, scope[HEADERS])
+        call = Call(self._context, plan.operation, scope, receive)
         try:
-            await plan.take(call)
-            answer = plan.operation.handler(call)
-            if inspect.isawaitable(answer):
-                answer = await answer
+            # In this order: a stranger's body is not even read.
+            await plan.admit(call)
+            if plan.reads(call):
+                content = scope.get(ARRIVED)
+                fits = content is not None and len(content) <= self._context.limits.request
+                call.content = content if fits else await _content(call)
+            plan.decode(call)
+            answer = await plan.operation.handler(call)
         except Gone:
             return
-        if isinstance(answer, Answer):
-            status, content, headers = answer
-            length = () if status == 204 else ((b"content-length", b"%d" % len(content)),)
-            await send({"type": "http.response.start", "status": status, "headers": [*headers, *length]})
-            await send({"type": "http.response.body", "body": content})
-        else:
+        if not isinstance(answer, Answer):
             await answer(scope, receive, send)
+            return
+        status, content, headers = answer
+        respond = scope.get(RESPOND)
+        if respond is not None:
+            respond(status, content, (*headers, (b"x-request-id", scope[REQUEST_ID])))
+            return
+        length = () if status in _EMPTY else ((b"content-length", b"%d" % len(content)),)
+        named = [*headers, *length, (b"x-request-id", scope[REQUEST_ID])]
+        await send({"type": "http.response.start", "status": status, "headers": named})
+        await send({"type": "http.response.body", "body": content})
 
 
 class _Plan:
@@ -147,22 +154,32 @@ class _Plan:
         self.decoder = None if operation.body is None else msgspec.json.Decoder(operation.body)
         self.names = () if operation.query is None else tuple(operation.query.__struct_fields__)
 
-    async def take(self, call: Call) -> None:
-        """Check who calls, and read what was sent. In this order: a stranger's body is not even read."""
+    async def admit(self, call: Call) -> None:
+        """Find out who calls, and whether the token allows it."""
         operation, context = self.operation, call.context
         if operation.scope is not None:
-            call.grant = await context.access.identify(call.scope, call.headers, context.read)
-            demand(call.grant, operation.scope)
+            grant = context.access.known(call.headers)
+            if grant is None:
+                grant = await context.access.identify(call.scope, call.headers, context.read)
+            call.grant = grant
+            demand(grant, operation.scope)
         if operation.changes and context.read_only:
             raise Problem("read-only", "this server was started with --read-only: change jobs elsewhere")
+
+    def reads(self, call: Call) -> bool:
+        """Whether there is a body to read."""
+        return self.decoder is not None or _has_body(call.headers)
+
+    def decode(self, call: Call) -> None:
+        """Make of parameters and body what the operation wants."""
         call.query = self._parameters(call.scope["query_string"])
-        if self.decoder is not None:
-            call.content = await _content(call)
-            if call.content or operation.body_needed:
-                _refuse_types(call.headers)
-                call.body = _decoded(self.decoder, call.content)
-        elif _has_body(call.headers) and await _content(call):
-            raise Problem("bad-request", f"{operation.method} {operation.path} takes no body: leave it out")
+        if self.decoder is None:
+            if call.content:
+                operation = self.operation
+                raise Problem("bad-request", f"{operation.method} {operation.path} takes no body: leave it out")
+        elif call.content or self.operation.body_needed:
+            _refuse_types(call.headers)
+            call.body = _decoded(self.decoder, call.content)
 
     def _parameters(self, query: bytes) -> Any:
         if not query:
@@ -222,13 +239,18 @@ async def _content(call: Call) -> bytes:
     length = call.headers.get(b"content-length", b"")
     if length.isdigit() and int(length[:20]) > limits.request:
         raise _too_large(limits.request)
-    message = await _arriving(receive, limits.arrival)
+    # Our own server has a limit of its own on the time.
+    message = await (receive() if RESPOND in call.scope else _arriving(receive, limits.arrival))
+    if message["type"] == "http.disconnect":
+        raise Gone
     content: bytes = message.get("body", b"")
     if message.get("more_body"):
         parts, size = [content], len(content)
         until = asyncio.get_running_loop().time() + limits.arrival
         while message.get("more_body"):
             message = await _arriving(receive, until - asyncio.get_running_loop().time())
+            if message["type"] == "http.disconnect":
+                raise Gone
             parts.append(message.get("body", b""))
             size += len(parts[-1])
             if size > limits.request:
@@ -246,8 +268,6 @@ async def _arriving(receive: Receive, seconds: float) -> Any:
             message = await receive()
     except TimeoutError:
         raise Problem("too-slow", "the body took too long to arrive", headers={"connection": "close"}) from None
-    if message["type"] == "http.disconnect":
-        raise Gone
     return message
 
 

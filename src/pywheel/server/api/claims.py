@@ -132,7 +132,7 @@ class _Wanted:
 
 async def _give_back(context: Context, jobs: list[Job]) -> None:
     for job in jobs:
-        await context.queue._ado(commands.Release(job.id, job.claims))
+        await context.queue.aapply(commands.Release(job.id, job.claims))
 
 
 def _waiting(context: Context) -> Waiting:
@@ -153,7 +153,7 @@ async def _gone(call: Call) -> None:
 async def ack(call: Call) -> Answer:
     """Make a claimed job done."""
     id, claims = await _claim_of(call)
-    return _held(await call.context.queue._ado(commands.Ack(id, claims)))
+    return _held(await call.context.queue.aapply(commands.Ack(id, claims)))
 
 
 async def nack(call: Call) -> Answer:
@@ -162,7 +162,7 @@ async def nack(call: Call) -> Answer:
     delay = 0 if wish is None else None if wish.delay is None else _delay(wish.delay)
     error = None if wish is None or wish.error is None else kept(wish.error)
     id, claims = await _claim_of(call)
-    state = await call.context.queue._ado(commands.Nack(id, claims, delay, error))
+    state = await call.context.queue.aapply(commands.Nack(id, claims, delay, error))
     if state is None:
         raise _lost()
     return json_answer(NackAnswer(state.value))  # type: ignore[arg-type]  # delayed or dead
@@ -172,13 +172,13 @@ async def touch(call: Call) -> Answer:
     """Let the lease of a claim last longer."""
     ttr = 60_000 if call.body is None else _span(call.body.ttr, "ttr", 1)
     id, claims = await _claim_of(call)
-    return _held(await call.context.queue._ado(commands.Touch(id, claims, ttr)))
+    return _held(await call.context.queue.aapply(commands.Touch(id, claims, ttr)))
 
 
 async def release(call: Call) -> Answer:
     """Give a claim back, unspent."""
     id, claims = await _claim_of(call)
-    return _held(await call.context.queue._ado(commands.Release(id, claims)))
+    return _held(await call.context.queue.aapply(commands.Release(id, claims)))
 
 
 async def _claim_of(call: Call) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from .schema import History
 __all__ = ["cancel", "delete", "get", "history", "reference", "reschedule", "retry"]
 
 _ID: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+_TAG: Final = re.compile(rb'"[a-z]+-([0-9a-f]{1,16})-([0-9a-f]{1,16})"')
 _MOST: Final = 2**63 - 1
 _FINISHED: Final = "done, dead or cancelled"
 
@@ -40,9 +41,10 @@ async def history(call: Call) -> Answer:
 async def cancel(call: Call) -> Answer:
     """Cancel a delayed job."""
     ref = reference(call)
-    job = await _allowed(call, ref)
-    if not await call.context.queue._ado(Cancel(ref)):
-        raise await _refusal(call, ref, job, State.DELAYED.value)
+    expect = _expected(call)
+    await _allowed(call, ref)
+    if not await call.context.queue.aapply(Cancel(ref, expect)):
+        raise await _refusal(call, ref, State.DELAYED.value, expect)
     return Answer(204)
 
 
@@ -53,9 +55,10 @@ async def reschedule(call: Call) -> Answer:
     if (wish.delay is None) == (wish.at is None):
         raise Problem("bad-body", "#: give delay or at, one of them", errors=[("#", "give delay or at, one of them")])
     due, delay = (0, _delay(wish.delay)) if wish.at is None else (_moment(wish.at), None)
-    job = await _allowed(call, ref)
-    if not await call.context.queue._ado(Reschedule(ref, due, delay)):
-        raise await _refusal(call, ref, job, State.DELAYED.value)
+    expect = _expected(call)
+    await _allowed(call, ref)
+    if not await call.context.queue.aapply(Reschedule(ref, due, delay, expect)):
+        raise await _refusal(call, ref, State.DELAYED.value, expect)
     return Answer(204)
 
 
@@ -63,18 +66,18 @@ async def retry(call: Call) -> Answer:
     """Make a finished job delayed again."""
     ref = reference(call)
     delay = 0 if call.body is None else _delay(call.body.delay)
-    job = await _allowed(call, ref)
-    if not await call.context.queue._ado(Retry(ref, delay=delay)):
-        raise await _refusal(call, ref, job, _FINISHED)
+    await _allowed(call, ref)
+    if not await call.context.queue.aapply(Retry(ref, delay=delay)):
+        raise await _refusal(call, ref, _FINISHED)
     return Answer(204)
 
 
 async def delete(call: Call) -> Answer:
     """Forget a job."""
     ref = reference(call)
-    job = await _allowed(call, ref)
-    if not await call.context.queue._ado(Delete(ref)):
-        raise await _refusal(call, ref, job, "not running")
+    await _allowed(call, ref)
+    if not await call.context.queue.aapply(Delete(ref)):
+        raise await _refusal(call, ref, "not running")
     return Answer(204)
 
 
@@ -83,10 +86,10 @@ async def delete(call: Call) -> Answer:
 
 def reference(call: Call) -> Ref:
     """Return what the request calls the job by: the id in its path, or else a topic and a key."""
-    id = call.scope["path_params"].get("id")
-    if id is None:
+    if call.query is not None:
         call.demand(call.query.topic)
         return call.query.topic, call.query.key
+    id = call.scope["path_params"]["id"]
     if not _ID.fullmatch(id) or abs(int(id)) > _MOST:
         raise Problem("no-such-job", f"there is no job {id[:40]!r}: an id is what the put answered")
     return int(id)
@@ -100,21 +103,21 @@ async def _job(call: Call, ref: Ref) -> Job:
     return job
 
 
-async def _allowed(call: Call, ref: Ref) -> Job | None:
+async def _allowed(call: Call, ref: Ref) -> None:
     """Look whether the token's topics allow a change of a job. Without a query where they are all topics."""
-    if call.everywhere or not isinstance(ref, int):
-        return None
-    return await _job(call, ref)
+    if not call.everywhere and isinstance(ref, int):
+        await _job(call, ref)
 
 
-async def _refusal(call: Call, ref: Ref, job: Job | None, wanted: str) -> Problem:  # noqa: ARG001
+async def _refusal(call: Call, ref: Ref, wanted: str, expect: tuple[int, int] | None = None) -> Problem:
     """Return why a job was not changed."""
     found = await call.context.read(call.context.queue.store.get, ref)
     if found is None:
         return Problem("no-such-job", f"there is no job {_named(ref)}")
-    return Problem(
-        "wrong-state", f"job {found.id} is {found.state}, not {wanted}: look at it", more={"state": found.state.value}
-    )
+    if expect is not None and (found.due, found.claims) != expect:
+        return Problem("changed", f"job {found.id} has changed since: get it again, and decide anew")
+    text = f"job {found.id} is {found.state}, not {wanted}: look at it"
+    return Problem("wrong-state", text, more={"state": found.state.value})
 
 
 def _named(ref: Ref) -> str:
@@ -142,7 +145,18 @@ def _moment(value: Any) -> int:
 
 
 def _lists(header: bytes | None, tag: bytes) -> bool:
-    """Whether an If-None-Match or If-Match names a tag."""
+    """Whether an If-None-Match names a tag."""
     if header is None:
         return False
     return header.strip() == b"*" or tag in (part.strip().removeprefix(b"W/") for part in header.split(b","))
+
+
+def _expected(call: Call) -> tuple[int, int] | None:
+    """Return what a job must be like by If-Match. Raises the Problem of a tag that no job can have."""
+    given = call.headers.get(b"if-match", b"*").strip()
+    if given == b"*":
+        return None
+    found = _TAG.fullmatch(given)
+    if found is None:
+        raise Problem("changed", "this If-Match is no ETag of a job: give the one that came with it, just one")
+    return int(found[1], 16), int(found[2], 16)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from starlette.routing import Route
-
-from . import claims, find, jobs, put, schema, topics
+from . import claims, events, find, jobs, openapi, put, schema, topics
 from .call import Endpoint, Operation
 
 if TYPE_CHECKING:
     from ..context import Context
 
-__all__ = ["OPERATIONS", "routes"]
+__all__ = ["OPERATIONS", "endpoints"]
 
 
 def _one(name: str, method: str, suffix: str, *, id: str | None = None, **words: Any) -> list[Operation]:
@@ -31,7 +29,7 @@ def _one(name: str, method: str, suffix: str, *, id: str | None = None, **words:
     ]
 
 
-OPERATIONS: Final[list[Operation]] = [
+OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation(
         id="putJob",
         method="POST",
@@ -46,6 +44,7 @@ OPERATIONS: Final[list[Operation]] = [
         answers={201: schema.PutAnswer},
         problems=("job-exists", "key-reused", "too-large", "store-full"),
         notes="When this answers the job is durable, to the level that the store declares.",
+        example={"topic": "close-order", "body": {"order": 7}, "delay": "30m", "key": "order-7"},
     ),
     Operation(
         id="putJobs",
@@ -61,6 +60,7 @@ OPERATIONS: Final[list[Operation]] = [
         answers={201: schema.Ids},
         problems=("job-exists", "key-reused", "too-large", "store-full"),
         notes="One transaction: the cheapest way to put many.",
+        example={"jobs": [{"topic": "mail", "body": {"to": 5}}, {"topic": "mail", "body": {"to": 6}, "delay": "1h"}]},
     ),
     *_one(
         "get",
@@ -177,6 +177,30 @@ OPERATIONS: Final[list[Operation]] = [
         )
     ),
     Operation(
+        id="streamEvents",
+        method="GET",
+        path="/v1/events",
+        handler=events.events,
+        summary="Jobs as they end, and counts as they change",
+        tag="many jobs",
+        scope="read",
+        query=schema.Events,
+        headers=("Last-Event-ID",),
+        answers={200: bytes},
+        problems=("too-busy",),
+        notes="Server-sent events, once a second: `ended` with a job, `counts` with those of a topic, `missed` if there "
+        "were more than could be told. With Last-Event-ID it goes on where it ended.",
+    ),
+    Operation(
+        id="getDocument",
+        method="GET",
+        path="/v1/openapi.json",
+        handler=openapi.serve,
+        summary="This document",
+        tag="about",
+        answers={200: dict},
+    ),
+    Operation(
         id="listTopics",
         method="GET",
         path="/v1/topics",
@@ -260,13 +284,12 @@ OPERATIONS: Final[list[Operation]] = [
             ("release", claims.release, "Give the job back, no attempt spent", None, {204: None}, None),
         )
     ),
-]
+)
 
 
-def routes(context: Context) -> list[Route]:
-    """Return the routes of the API: one a path, whatever its methods."""
+def endpoints(context: Context) -> dict[str, Endpoint]:
+    """Return who answers each path of the API, whatever the method."""
     paths: dict[str, list[Operation]] = {}
     for operation in OPERATIONS:
         paths.setdefault(operation.path, []).append(operation)
-    ordered = sorted(paths, key=lambda path: "{" in path)  # what is fixed comes before what may be anything
-    return [Route(path, Endpoint(context, paths[path])) for path in ordered]
+    return {path: Endpoint(context, operations) for path, operations in paths.items()}

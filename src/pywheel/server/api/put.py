@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Final
 
-from ..._errors import BadJob
+from ..._errors import BadJob, PywheelError
 from ...client.new_job import new_job
 from ...jobs import job as records
-from ...jobs.commands import Put
+from ...jobs.commands import NONCES_KEPT, Keep, Put
 from ..problems import Problem
 from .call import Answer, Call
 from .records import body_of
@@ -21,6 +21,8 @@ __all__ = ["put", "put_many"]
 _CREATED: Final = (b"content-type", b"application/json")
 _TRACEPARENT: Final = re.compile(rb"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _LONGEST_STATE: Final = 512
+_LONGEST_KEY: Final = 255
+_DAY: Final = 86_400_000  # ms
 _ROOT: Final = "#"
 
 
@@ -29,7 +31,9 @@ async def put(call: Call) -> Answer:
     wish: NewJob = call.body
     call.demand(wish.topic)
     trace = _trace(call.headers)
-    [id] = await _stored(call, (_new(call, wish, _ROOT, trace),))
+    jobs = (_new(call, wish, _ROOT, trace),)
+    key = call.headers.get(b"idempotency-key")
+    [id] = await (call.context.queue.aapply(Put(jobs)) if key is None else _once(call, key, jobs))
     location = f"{call.scope.get('root_path', '')}/v1/jobs/{id}".encode("latin-1", "replace")
     return Answer(201, b'{"id":"%d"}' % id, (_CREATED, (b"location", location), *_traced(trace)))
 
@@ -44,7 +48,8 @@ async def put_many(call: Call) -> Answer:
         for topic in {wish.topic for wish in wishes}:
             call.demand(topic)
     jobs = tuple([_new(call, wish, place, trace) for place, wish in enumerate(wishes)])
-    ids = await _stored(call, jobs)
+    key = call.headers.get(b"idempotency-key")
+    ids = await (call.context.queue.aapply(Put(jobs)) if key is None else _once(call, key, jobs))
     return Answer(201, b'{"ids":["%s"]}' % '","'.join(map(str, ids)).encode(), (_CREATED, *_traced(trace)))
 
 
@@ -79,15 +84,29 @@ def _new(call: Call, wish: NewJob, place: str | int, trace: dict[str, str] | Non
 # ---- once -----------------------------------------------------------------------------------------------------------
 
 
-async def _stored(call: Call, jobs: tuple[records.NewJob, ...]) -> list[int]:
-    """Store jobs; return their ids. With an idempotency key once."""
-    key = call.headers.get(b"idempotency-key")
-    if key is None:
-        return await call.context.queue._ado(Put(jobs))
-    if not 1 <= len(key) <= 255:
-        raise Problem("bad-request", "an Idempotency-Key has 1 to 255 characters, such as a UUID")
-    name = sha256(b"\0".join((call.grant.id.encode(), call.operation.id.encode(), key))).hexdigest()
-    return await call.context.queue._ado(Put(jobs, f"http:{name}"))
+async def _once(call: Call, key: bytes, jobs: tuple[records.NewJob, ...]) -> list[int]:
+    """Store jobs, unless the same was done with this key before; return their ids.
+
+    What was asked for is noted in the put's own transaction, and the nonce lets the put happen once. The note lasts a
+    day longer than the nonce: a key whose nonce is known is never taken for a new one.
+    """
+    queue = call.context.queue
+    if not 1 <= len(key) <= _LONGEST_KEY:
+        raise Problem("bad-request", f"an Idempotency-Key has 1 to {_LONGEST_KEY} characters, such as a UUID")
+    nonce = sha256(b"\0".join((call.grant.id.encode(), key))).hexdigest()
+    fingerprint = sha256(b"\0".join((call.operation.id.encode(), call.content))).digest()
+    keep = Keep(f"idem:{nonce}", fingerprint, ttl=NONCES_KEPT + _DAY, absent=True)
+    known, ids = await queue.aapply_all((keep, Put(jobs, nonce)))
+    if isinstance(known, bytes) and known != fingerprint:
+        text = "this Idempotency-Key came with another request before: give each request a key of its own"
+        raise Problem("key-reused", text)
+    if isinstance(ids, PywheelError):
+        if known is None:  # nothing was stored: so the key is free again
+            await queue.aapply(Keep(f"idem:{nonce}", None))
+        raise ids
+    if isinstance(known, PywheelError):
+        raise known
+    return list(ids)
 
 
 # ---- traces ---------------------------------------------------------------------------------------------------------
