@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 
 import httpx2
 
@@ -11,8 +12,7 @@ MISSING = object()
 
 
 def main(client):
-    with open(sys.argv[1], encoding="utf-8") as file:
-        scenarios = json.load(file)["scenarios"]
+    scenarios = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))["scenarios"]
     headers = {"authorization": f"Bearer {os.environ['PYWHEEL_TOKEN']}"}
     with httpx2.Client(base_url=os.environ["PYWHEEL_URL"], headers=headers, timeout=30) as http:
         document = http.get("/v1/openapi.json").json()

@@ -1,4 +1,4 @@
-"""Programs in other languages: each runs the same scenarios against a real server, by what the OpenAPI document says."""
+"""Programs in other languages: each runs the same scenarios against a real server, by its OpenAPI document."""
 
 import pytest
 

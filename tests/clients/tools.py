@@ -49,8 +49,9 @@ def run(*command, cwd=None, **env):
 
 
 def built_go(folder):
-    run("go", "build", "-o", folder / "scenarios", HERE / "go" / "main.go", GO111MODULE="off", GOCACHE=str(folder / "cache"))
-    return [folder / "scenarios"]
+    program = folder / "scenarios"
+    run("go", "build", "-o", program, HERE / "go" / "main.go", GO111MODULE="off", GOCACHE=str(folder / "cache"))
+    return [program]
 
 
 def built_java(folder):
