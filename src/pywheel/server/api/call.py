@@ -125,9 +125,10 @@ class Endpoint:
             # In this order: a stranger's body is not even read.
             await plan.admit(call)
             if plan.reads(call):
-                content = scope.get(ARRIVED)
-                fits = content is not None and len(content) <= self._context.limits.request
-                call.content = content if fits else await _content(call)
+                content: bytes | None = scope.get(ARRIVED)
+                if content is None or len(content) > self._context.limits.request:
+                    content = await _content(call)
+                call.content = content
             plan.decode(call)
             answer = await plan.operation.handler(call)
         except Gone:
@@ -135,15 +136,15 @@ class Endpoint:
         if not isinstance(answer, Answer):
             await answer(scope, receive, send)
             return
-        status, content, headers = answer
+        status, said, headers = answer
         respond = scope.get(RESPOND)
         if respond is not None:
-            respond(status, content, (*headers, (b"x-request-id", scope[REQUEST_ID])))
+            respond(status, said, (*headers, (b"x-request-id", scope[REQUEST_ID])))
             return
-        length = () if status in _EMPTY else ((b"content-length", b"%d" % len(content)),)
+        length = () if status in _EMPTY else ((b"content-length", b"%d" % len(said)),)
         named = [*headers, *length, (b"x-request-id", scope[REQUEST_ID])]
         await send({"type": "http.response.start", "status": status, "headers": named})
-        await send({"type": "http.response.body", "body": content})
+        await send({"type": "http.response.body", "body": said})
 
 
 class _Plan:

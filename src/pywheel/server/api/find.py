@@ -26,7 +26,10 @@ async def find(call: Call) -> Answer:
         call.demand(wish.topic)
     after = _after(wish.cursor)
     preview = None if wish.body else 0
-    page = await call.context.read(call.context.queue.store.page, _filter(wish), after, wish.limit, preview=preview)
+    try:
+        page = await call.context.read(call.context.queue.store.page, _filter(wish), after, wish.limit, preview=preview)
+    except BadJob:
+        raise _no_cursor() from None
     jobs = [job for job in page.jobs if call.everywhere or call.grant.may("read", job.topic)]
     following = None if page.next is None else base64.urlsafe_b64encode(page.next.encode()).decode()
     return json_answer(schema.Found([job_out(job, body=wish.body) for job in jobs], following))
@@ -38,9 +41,11 @@ def _after(cursor: str | None) -> str:
     try:
         return base64.urlsafe_b64decode(cursor).decode("ascii")
     except (binascii.Error, ValueError):
-        raise Problem(
-            "bad-parameter", "cursor: use `next` of the answer before", more={"parameter": "cursor"}
-        ) from None
+        raise _no_cursor() from None
+
+
+def _no_cursor() -> Problem:
+    return Problem("bad-parameter", "cursor: use `next` of the answer before", more={"parameter": "cursor"})
 
 
 def _filter(wish: schema.Filter) -> Filter:

@@ -147,7 +147,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         scope="read",
         query=schema.Find,
         answers={200: schema.Found},
-        notes="By id. An answer may have fewer jobs than `limit`, even none, and yet a `next`.",
+        notes="By id; of a range of due times by these. An answer may have fewer jobs than `limit`, and yet a `next`.",
     ),
     *(
         Operation(

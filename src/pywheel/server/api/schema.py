@@ -187,7 +187,9 @@ class Find(Filter):
     limit: Annotated[int, Meta(ge=1, le=1_000, description="At most so many; there may be fewer, and yet a next.")] = (
         100
     )
-    cursor: Annotated[str, Meta(max_length=500, description="`next` of the answer before; opaque.")] | None = None
+    cursor: (
+        Annotated[str, Meta(min_length=1, max_length=500, description="`next` of the answer before; opaque.")] | None
+    ) = None
     body: Annotated[bool, Meta(description="Whether bodies come along.")] = True
 
 
