@@ -188,8 +188,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         headers=("Last-Event-ID",),
         answers={200: bytes},
         problems=("too-busy",),
-        notes="Server-sent events, once a second: `ended` with a job, `counts` with those of a topic, `missed` if there "
-        "were more than could be told. With Last-Event-ID it goes on where it ended.",
+        notes="Server-sent events, once a second: `ended` with a job, `counts` with those of a topic, `missed` if "
+        "there were more than could be told. With Last-Event-ID it goes on where it ended.",
     ),
     Operation(
         id="getDocument",
