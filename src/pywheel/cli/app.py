@@ -16,6 +16,7 @@ from .options import NO, STORE, USAGE, No
 from .output import fail, sound_streams
 from .serve import EXAMPLES as _SERVE
 from .serve import serve
+from .token import token
 from .verify import EXAMPLES as _VERIFY
 from .verify import verify
 from .work import work
@@ -157,6 +158,7 @@ app.command(epilog=_COPY)(copy)
 app.command("new-key", epilog=keys.NEW)(keys.new)
 app.command(epilog=keys.EXAMPLES)(keys.rekey)
 app.add_typer(spool.spool, name="spool")
+app.add_typer(token, name="token")
 app.command()(demo)
 app.command()(maintain.version)
 
