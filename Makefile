@@ -16,7 +16,7 @@ LINTED := $(patsubst src/wheel/%.pxi,build/lint/%.pyx,$(wildcard src/wheel/*/*.p
 PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)') --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test servers clients node-client pythons asyncio crash bench bench-jobs bench-jobs-peers bench-stores simulate openapi lint format types sanitize tsan package clean
+.PHONY: help demo test servers clients node-client pythons asyncio crash bench bench-jobs bench-jobs-peers bench-stores bench-service simulate openapi lint format types sanitize tsan package clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
@@ -25,7 +25,7 @@ help:
 	@echo "make demo      replay a real server's timers, keep a million of them live, kill a worker of jobs"
 	@echo "make test      every test, on the native wheel and on its pure twin"
 	@echo "make servers   the stores on real servers: PostgreSQL, MariaDB, Redis, as far as they are installed"
-	@echo "make clients   clients in Python, Node, Java and Go, against a real server"
+	@echo "make clients   the service asked by clients in Python, Node, Java and Go, and by what its document says"
 	@echo "make node-client  write the types of examples/node-client anew, from docs/openapi.json"
 	@echo "make pythons   the same on every Python of PYTHONS that is here"
 	@echo "make asyncio   CPython's own tests of asyncio, on pywheel's loop"
@@ -34,6 +34,7 @@ help:
 	@echo "make bench-jobs  measure the jobs beside the floor of the disk; write docs/jobs-benchmarks.md"
 	@echo "make bench-jobs-peers  measure the jobs beside other queues, on real servers; write docs/jobs-peers.md"
 	@echo "make bench-stores  measure the jobs on every store, on real servers; write docs/stores-benchmarks.md"
+	@echo "make bench-service  measure puts by HTTP beside the same puts in-process; write docs/service-benchmarks.md"
 	@echo "make simulate  a model of many stores and workers; write the tables of docs/scaling.md"
 	@echo "make openapi   write the OpenAPI document of the service anew"
 	@echo "make lint      ruff and cython-lint; make format mends what can be mended"
@@ -58,7 +59,7 @@ servers: $(VENV)/test.group $(VENV)/native
 
 # Clients in other languages, against a real server. What they need beside Python is installed by .ci/servers.
 clients: $(VENV)/clients.group $(VENV)/native build/clients/node/packages
-	@$(BIN)/python -m pytest -m clients $(ARGS)
+	@$(BIN)/python -m pytest tests/clients -n 2 -m clients $(ARGS)
 
 node-client: $(VENV)/clients.group build/clients/node/packages
 	@$(BIN)/python -m tests.clients.tools examples/node-client/schema.d.ts
@@ -81,6 +82,9 @@ bench-jobs-peers: $(PEERS)/peers.group $(PEERS)/native $(PEERS)/node.packages
 # The servers are Debian's packages; a store whose server is not installed is left out.
 bench-stores: $(VENV)/bench.group $(VENV)/native
 	@$(BIN)/python -m benchmarks.stores docs/stores-benchmarks.md $(ARGS)
+
+bench-service: $(VENV)/bench.group $(VENV)/native
+	@$(BIN)/python -m benchmarks.service docs/service-benchmarks.md $(ARGS)
 
 # Nothing is measured: benchmarks.scaling.calibrate does that. ARGS="--measured mine.json --brief".
 simulate: $(VENV)/bench.group $(VENV)/native

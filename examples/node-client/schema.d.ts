@@ -13,7 +13,7 @@ export interface paths {
         };
         /**
          * Find jobs
-         * @description By id. An answer may have fewer jobs than `limit`, even none, and yet a `next`. Needs the scope `read`.
+         * @description By id; of a range of due times by these. An answer may have fewer jobs than `limit`, and yet a `next`. Needs the scope `read`.
          */
         get: operations["findJobs"];
         put?: never;
@@ -1004,6 +1004,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description `headers-too-large` */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
             /** @description `internal-error` */
             500: {
                 headers: {
@@ -1144,6 +1153,15 @@ export interface operations {
             };
             /** @description `too-many-failures` */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `headers-too-large` */
+            431: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1316,6 +1334,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description `headers-too-large` */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
             /** @description `internal-error` */
             500: {
                 headers: {
@@ -1435,6 +1462,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description `headers-too-large` */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
             /** @description `internal-error` */
             500: {
                 headers: {
@@ -1533,6 +1569,15 @@ export interface operations {
             };
             /** @description `too-many-failures` */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `headers-too-large` */
+            431: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1647,6 +1692,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description `headers-too-large` */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
             /** @description `internal-error` */
             500: {
                 headers: {
@@ -1742,6 +1796,15 @@ export interface operations {
             };
             /** @description `too-many-failures` */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `headers-too-large` */
+            431: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1866,6 +1929,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description `headers-too-large` */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
             /** @description `internal-error` */
             500: {
                 headers: {
@@ -1973,6 +2045,15 @@ export interface operations {
             };
             /** @description `too-many-failures` */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `headers-too-large` */
+            431: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2142,6 +2223,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description `headers-too-large` */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
             /** @description `internal-error` */
             500: {
                 headers: {
@@ -2301,6 +2391,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description `headers-too-large` */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
             /** @description `internal-error` */
             500: {
                 headers: {
@@ -2444,6 +2543,15 @@ export interface operations {
             };
             /** @description `too-many-failures` */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `headers-too-large` */
+            431: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2598,6 +2706,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description `headers-too-large` */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
             /** @description `internal-error` */
             500: {
                 headers: {
@@ -2696,6 +2813,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description `headers-too-large` */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
             /** @description `internal-error` */
             500: {
                 headers: {
@@ -2784,6 +2910,15 @@ export interface operations {
             };
             /** @description `too-many-failures` */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `headers-too-large` */
+            431: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2921,6 +3056,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description `headers-too-large` */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
             /** @description `internal-error` */
             500: {
                 headers: {
@@ -3044,6 +3188,15 @@ export interface operations {
             };
             /** @description `too-many-failures` */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `headers-too-large` */
+            431: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3181,6 +3334,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description `headers-too-large` */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
             /** @description `internal-error` */
             500: {
                 headers: {
@@ -3269,6 +3431,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description `headers-too-large` */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
             /** @description `internal-error` */
             500: {
                 headers: {
@@ -3318,6 +3489,15 @@ export interface operations {
             };
             /** @description `method-not-allowed` */
             405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `headers-too-large` */
+            431: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3408,6 +3588,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description `headers-too-large` */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
             /** @description `internal-error` */
             500: {
                 headers: {
@@ -3484,6 +3673,15 @@ export interface operations {
             };
             /** @description `too-many-failures` */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `headers-too-large` */
+            431: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3576,6 +3774,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description `headers-too-large` */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
             /** @description `internal-error` */
             500: {
                 headers: {
@@ -3654,6 +3861,15 @@ export interface operations {
             };
             /** @description `too-many-failures` */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `headers-too-large` */
+            431: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3802,6 +4018,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description `headers-too-large` */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
             /** @description `internal-error` */
             500: {
                 headers: {
@@ -3900,6 +4125,15 @@ export interface operations {
             };
             /** @description `too-many-failures` */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `headers-too-large` */
+            431: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4060,6 +4294,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description `headers-too-large` */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
             /** @description `internal-error` */
             500: {
                 headers: {
@@ -4210,6 +4453,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description `headers-too-large` */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
             /** @description `internal-error` */
             500: {
                 headers: {
@@ -4308,6 +4560,15 @@ export interface operations {
             };
             /** @description `too-many-failures` */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `headers-too-large` */
+            431: {
                 headers: {
                     [name: string]: unknown;
                 };

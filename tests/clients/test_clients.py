@@ -2,25 +2,19 @@
 
 import pytest
 
+from pywheel.server.tokens import Tokens
 from pywheel.stores import open as open_store
 from tests.clients import tools
 from tests.server.client import Process
-
-pytestmark = pytest.mark.clients
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """Address and token of a server in a process of its own."""
     folder = tmp_path_factory.mktemp("server")
-    try:
-        from pywheel.server.tokens import Tokens
-
-        with open_store(f"sqlite:///{folder}/jobs.db") as store:
-            token, options = Tokens(store).add(("put", "read", "work")), ()
-    except ImportError:
-        token, options = "none", ("--open",)
-    server = Process(folder, *options)
+    with open_store(f"sqlite:///{folder}/jobs.db") as store:
+        token = Tokens(store).add(("put", "read", "work"))
+    server = Process(folder)
     yield {"PYWHEEL_URL": server.url, "PYWHEEL_TOKEN": token}
     assert server.stop() == 0
 

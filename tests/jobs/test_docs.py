@@ -29,9 +29,7 @@ def test_the_example_runs(guide, code, line, tmp_path, monkeypatch):
             value.close()
 
 
-@pytest.mark.parametrize(
-    "name", ["jobs.md", "jobs-inside.md", "stores.md", "tokens.md", "encryption.md", "clients.md"]
-)
+@pytest.mark.parametrize("name", ["jobs.md", "jobs-inside.md", "stores.md", "tokens.md", "encryption.md", "clients.md"])
 def test_links_lead_to_files(name):
     text = (ROOT / "docs" / name).read_text(encoding="utf-8")
     targets = [target for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text) if "://" not in target]

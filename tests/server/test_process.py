@@ -71,6 +71,7 @@ def test_a_body_in_chunks_is_one_body(server):
         (b"GET /v1/topics HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n", "bad-host"),
         (b"GET /v1/topics HTTP/1.0\r\n\r\n", "bad-host"),
     ],
+    ids=["header", "path", "TLS", "two lengths", "colon", "length", "negative", "host", "no host"],
 )
 def test_what_is_no_proper_request_gets_a_problem_and_the_connection_is_closed(server, content, kind):
     before = counts(server, "raw")

@@ -12,6 +12,8 @@ ROOMS = sorted({file.parent for file in Path(pywheel.stores.__file__).parent.glo
 
 @pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.parent.name)
 def test_every_statement_has_a_name_of_its_own(room):
-    names = [name for file in room.glob("*.sql") for name in re.findall(r"^-- name: (\S+)", file.read_text(), re.M)]
+    names = [
+        name for file in room.glob("*.sql") for name in re.findall(r"^-- name: (\S+)", file.read_text(), re.MULTILINE)
+    ]
     assert [name for name in set(names) if names.count(name) > 1] == []
     assert names

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -203,9 +204,15 @@ class _Plan:
 
 def _converted(given: dict[str, str], wanted: Any) -> Any:
     try:
-        return msgspec.convert(given, wanted, strict=False)
+        found = msgspec.convert(given, wanted, strict=False)
     except msgspec.ValidationError as error:
         raise of_validation(error, parameter=True) from None
+    for name, text in given.items():
+        value = getattr(found, name)
+        # What msgspec takes for a null, or for seconds since 1970.
+        if value is None or (isinstance(value, datetime) and "T" not in text.upper()):
+            raise Problem("bad-parameter", f"{name}: {text[:40]!r} is none", more={"parameter": name})
+    return found
 
 
 def _decoded(decoder: msgspec.json.Decoder[Any], content: bytes) -> Any:

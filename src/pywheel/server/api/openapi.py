@@ -15,7 +15,15 @@ __all__ = ["document", "encoded", "serve"]
 
 _VERSION: Final = "1"  # of the API, which is in its paths; not of the package: the document is checked in
 _REF: Final = "#/components/schemas/{name}"
-_COMMON: Final = ("bad-request", "bad-parameter", "method-not-allowed", "internal-error", "store-away", "store-busy")
+_COMMON: Final = (
+    "bad-request",
+    "bad-parameter",
+    "method-not-allowed",
+    "headers-too-large",
+    "internal-error",
+    "store-away",
+    "store-busy",
+)
 _GUARDED: Final = ("token-missing", "token-unknown", "scope-missing", "too-many-failures")
 _WITH_BODY: Final = ("bad-json", "bad-body", "too-deep", "too-large", "wrong-type", "too-slow")
 

@@ -1,0 +1,24 @@
+"""Clients of the service as others have them. Without what `make clients` installs they are not collected."""
+
+from importlib.util import find_spec
+
+import pytest
+
+from tests.server.client import Process
+
+collect_ignore = [] if find_spec("schemathesis") else ["test_document.py"]
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.parent.name == "clients":
+            item.add_marker("clients")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """An open server in a process of its own."""
+    server = Process(tmp_path_factory.mktemp("server"), "--open")
+    yield server
+    assert server.stop() == 0
+    assert "Traceback" not in server.log.read_text(), server.log.read_text()
