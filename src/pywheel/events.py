@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
-from ._errors import BadJob
+from ._errors import BadBody, BadJob
 from .jobs.job import Job, Outcome, State
 
 __all__ = [
     "BacklogSeen",
+    "BodiesSealed",
     "ClockStepped",
     "Event",
     "Events",
@@ -60,6 +61,17 @@ class BacklogSeen(NamedTuple):
 
     topic: str
     jobs: int  # how many
+
+
+class BodiesSealed(NamedTuple):
+    """A worker claimed jobs of a topic whose bodies it cannot read, and gave them back, unspent.
+
+    Told once a minute for a topic, while that goes on.
+    """
+
+    topic: str
+    jobs: int  # how many, of those claimed together
+    error: BadBody  # what is wrong with the last of them, such as NoKey
 
 
 class JobStarted(NamedTuple):
@@ -168,6 +180,7 @@ Event: TypeAlias = (
     | JobRefused
     | JobsClaimed
     | BacklogSeen
+    | BodiesSealed
     | JobStarted
     | JobEnded
     | JobGivenBack

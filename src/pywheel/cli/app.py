@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from .._errors import JobExists, NoSuchJob, PywheelError, StoreError
-from . import maintain, many, one, spool
+from . import keys, maintain, many, one, spool
 from .copy import EXAMPLES as _COPY
 from .copy import copy
 from .options import NO, STORE, USAGE, No
@@ -38,6 +38,8 @@ Examples:
 
 The store is what --store says, or else the variable PYWHEEL_STORE, or else sqlite:///jobs.db in the working directory;
 `pywheel info` says which that is. `work` works on its queue's own store unless --store is given.
+
+With keys in PYWHEEL_KEYS `put` encrypts bodies, and `show` and `list` decrypt them; `pywheel new-key` makes a key.
 
 Exit codes: 0 done; 1 no, such as a job that is not there or not delayed; 2 arguments that make no sense;
 3 the store cannot do it, or the output cannot be written; 130 interrupted.
@@ -153,6 +155,8 @@ app.command()(maintain.backup)
 app.command()(maintain.check)
 app.command(epilog=_VERIFY)(verify)
 app.command(epilog=_COPY)(copy)
+app.command("new-key", epilog=keys.NEW)(keys.new)
+app.command(epilog=keys.EXAMPLES)(keys.rekey)
 app.add_typer(spool.spool, name="spool")
 app.add_typer(token, name="token")
 app.command()(demo)
