@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -63,7 +63,9 @@ class IsolatedPool(ThreadPool):
         if not self._starts(lease):
             return
         try:
-            self._isolated(lease.job)
+            with self._events.handling(lease.job):
+                tracer = self._events.tracer
+                self._isolated(lease.job, {} if tracer is None else tracer.carried())
         except BaseException as raised:  # noqa: BLE001  (whatever it was, the claim must be settled)
             lease.error = raised
             lease.handled = not (self._stopped and isinstance(raised, HandlerDied))
@@ -93,14 +95,17 @@ class Isolated:
         self._all: set[_Child] = set()
         self._closed = threading.Event()
 
-    def __call__(self, job: Job) -> None:
-        """Handle a job. HandlerTimeout, HandlerDied, or RaisedElsewhere for what the handler raised."""
+    def __call__(self, job: Job, carried: Mapping[str, str] = {}) -> None:
+        """Handle a job, in the context that its tracer carried there.
+
+        HandlerTimeout, HandlerDied, or RaisedElsewhere for what the handler raised.
+        """
         seconds = None if self._ttr is None else (job.ttr or self._ttr) / 1000
         answer, tries = None, 0
         while answer is None:  # a child may have ended while it was idle
             child, tries = self._child(), tries + 1
             try:
-                answer = child.handle(job, seconds)
+                answer = child.handle(job, seconds, carried)
             except BaseException:
                 self._end(child)
                 raise
@@ -202,12 +207,12 @@ class _Child:
         if failed:
             raise HandlerDied(f"the handler's process cannot import it: {failed}")
 
-    def handle(self, job: Job, seconds: float | None) -> dict[str, Any] | None:
+    def handle(self, job: Job, seconds: float | None, carried: Mapping[str, str]) -> dict[str, Any] | None:
         """Return what the handler raised, {} for nothing; None if the process was gone before it began."""
         self._limit = time.monotonic() + (float("inf") if seconds is None else seconds)
         began = False
         try:
-            self._send(pickle.dumps((job._replace(headers=dict(job.headers)), seconds)))
+            self._send(pickle.dumps((job._replace(headers=dict(job.headers)), seconds, dict(carried))))
             self._receive()
             began = True
             answer: dict[str, Any] = json.loads(self._receive())
