@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "jobs": set(),
     "stores": {"jobs"},
     "client": {"stores", "jobs", "observe"},  # a queue logs unless told otherwise
-    "worker": {"stores", "jobs", "core"},
+    "worker": {"stores", "jobs", "core", "observe"},  # its processes log, and expose metrics, as they were told to
     "observe": {"jobs"},
     "outlets": {"jobs"},
     "server": {"client", "worker", "stores", "jobs", "observe"},

@@ -98,6 +98,11 @@ class PrometheusMetrics(Tally):
             case _:
                 pass
 
+    @property
+    def draining(self) -> bool:
+        """Whether all workers of this process claim nothing more."""
+        return 0 < self._working <= self._draining
+
     def describe(self) -> Iterable[Metric]:
         """Return what there will be, without samples: so a registry refuses a second one."""
         return [*self._families().values(), *self._gauges_here()]

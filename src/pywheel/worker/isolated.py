@@ -10,7 +10,6 @@ import contextvars
 import fcntl
 import importlib
 import json
-import logging
 import multiprocessing.spawn
 import os
 import pickle
@@ -27,8 +26,9 @@ from typing import Any, Final
 from ..events import Events
 from ..jobs.handler import current_job, error_text, rest_of, to_the_end, verdict
 from ..jobs.job import Job
+from ..observe import logs
 from .framing import receive, send
-from .loading import LOG_FORMAT, importing
+from .loading import importing
 
 __all__ = ["main"]
 
@@ -82,7 +82,7 @@ def _function(setup: dict[str, Any]) -> tuple[Callable[[Job], Any], Events | Non
             found = found.__wrapped__
         program = None if setup["program"] is None else _used(*setup["program"])
     if setup["log"] is not None:
-        logging.basicConfig(format=LOG_FORMAT, level=setup["log"])
+        logs.begin(*setup["log"])
     return found, getattr(program, "events", None)
 
 

@@ -7,7 +7,6 @@ one is a failed attempt.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import pickle
 import signal
@@ -24,6 +23,7 @@ from typing import Any, Final
 from .._errors import BadJob, PywheelError
 from ..jobs.handler import Handler, RaisedElsewhere, by_name
 from ..jobs.job import Job
+from ..observe import logs
 from .framing import receive, send
 from .leases import Lease
 from .loading import interpreter
@@ -171,7 +171,6 @@ class _Child:
     def __init__(self, setup: dict[str, Any]) -> None:
         ours, theirs = socket.socketpair()
         life, ends = os.pipe()
-        level = logging.getLogger().level if logging.getLogger().handlers else None
         try:
             self._process = subprocess.Popen(
                 [*interpreter(), "-c", _BOOT, str(Path(__file__).parents[2]), str(theirs.fileno()), str(life)],
@@ -192,7 +191,7 @@ class _Child:
         self._life = ends
         self._mutex = threading.Lock()
         self._ended = False
-        self._setup = {**setup, "prepare": _preparation(setup["module"]), "log": level}
+        self._setup = {**setup, "prepare": _preparation(setup["module"]), "log": logs.present()}
 
     def wait_until_ready(self) -> None:
         """Return when it can handle jobs. HandlerDied if it cannot, HandlerTimeout."""
