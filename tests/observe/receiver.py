@@ -40,7 +40,9 @@ def received():
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     Receiver.url = f"http://127.0.0.1:{server.server_address[1]}"
-    yield Receiver
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    try:
+        yield Receiver
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

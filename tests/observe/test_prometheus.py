@@ -140,6 +140,14 @@ def test_a_scraper_that_asks_for_openmetrics_gets_it_and_the_others_text(metrics
     assert samples(metrics, OPENMETRICS) == samples(metrics)
 
 
+def test_what_a_worker_has_not_seen_yet_is_told_as_nothing(metrics):
+    """A counter that begins with 1 is no increase: an alert would miss the first dead job."""
+    metrics(JobsClaimed("t", 2))
+    found = samples(metrics)
+    for name in ("jobs_done", "jobs_retried", "jobs_dead", "leases_lost"):
+        assert found[f"pywheel_{name}_total", "t"] == 0
+
+
 def test_buckets_begin_at_a_millisecond_and_contain_their_edge(metrics):
     assert BUCKETS[0] == 0.001
     for late in (0.001, 0.0011, 9999.0):

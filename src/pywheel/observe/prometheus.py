@@ -43,6 +43,7 @@ COUNTERS: Final = {
     "forwarded": ("pywheel_jobs_forwarded", "Jobs forwarded from the spool to the store."),
     "refused": ("pywheel_jobs_refused", "Jobs of the spool that the store refused."),
 }
+_OF_WORKERS: Final = ("done", "retried", "dead", "lease_lost")
 _ALONE: Final = {
     "store_error": ("pywheel_store_errors", "Times that the store could not do what it was asked."),
     "clock_step": ("pywheel_clock_steps", "Steps of the store's wall clock."),
@@ -114,6 +115,8 @@ class PrometheusMetrics(Tally):
             counts = _by_word(self.counters.items())
             gauges = _by_word(self._gauges.items())
             filled = _by_word((key, histogram.cumulated()) for key, histogram in self._histograms.items())
+        for word in _OF_WORKERS:  # from nothing on: else the first one of a kind is no increase
+            counts[word] += [(topic, 0) for topic, _ in counts["claimed"]]
         for word in COUNTERS:
             for label, count in self._labels.summed(counts[word]).items():
                 families[word].add_metric([label], count)
