@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import sqlite3
 
 import pytest
 from opentelemetry import baggage, context, trace
@@ -10,6 +11,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from pywheel import BadJob, Fixed, JobExists, JobQueue, NoSuchJob, RetryLater
 from pywheel.events import LeaseLost
+from pywheel.jobs.commands import Keep, Put
 from pywheel.observe.opentelemetry import OpenTelemetry
 from pywheel.testing import run_due
 from tests.jobs.waiting import finished, until, working
@@ -147,6 +149,33 @@ def test_puts_of_tasks_are_traced_each_in_its_own_context(queue, traces):
     for n in range(5):
         request = traces.span(f"t{n}")
         assert [span.parent.span_id for span in traces.spans(f"send t{n}")] == [request.context.span_id] * 2
+
+
+def test_a_put_among_other_commands_is_traced_and_a_refused_one_is_an_error(queue, traces):
+    commands = [Keep("note", b"x"), Put((queue.job("t", key="k", delay=60),)), Put((queue.job("u", key="k"),))]
+    _, [id], _ = queue.apply_all(commands)
+    assert traces.span("send t").attributes["messaging.message.id"] == str(id)
+    assert queue.get(id).trace_id == f"{traces.span('send t').context.trace_id:032x}"
+    *_, refused = asyncio.run(queue.aapply_all(commands[:2]))
+    assert isinstance(refused, JobExists)
+    first, second = traces.spans("send t")
+    assert [span.status.status_code for span in (first, second)] == [StatusCode.UNSET, StatusCode.ERROR]
+    assert second.attributes["error.type"] == "pywheel._errors.JobExists"
+    assert not trace.get_current_span().get_span_context().is_valid
+
+
+def test_a_put_in_the_callers_own_transaction_is_traced(tmp_path, traces):
+    path = tmp_path / "jobs.db"
+    with JobQueue(f"sqlite:///{path}", listeners=[traces.listener]) as queue:
+        connection = sqlite3.connect(path, isolation_level=None)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            id = queue.put("t", connection=connection)
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
+        assert queue.get(id).trace_id == f"{traces.span('send t').context.trace_id:032x}"
+    assert traces.span("send t").attributes["messaging.message.id"] == str(id)
 
 
 def plain(spans):

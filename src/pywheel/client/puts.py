@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any
 
 from .._errors import BadJob
-from ..events import JobsPut, Tracer
 from ..jobs.commands import Put
 from ..jobs.durations import Duration
 from ..jobs.job import NewJob
@@ -84,14 +83,9 @@ class Puts(Base):
             StoreError: the store cannot do it. In each case nothing was stored.
         """
         job = new_job(self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, traceparent)
-        if self.events.tracer is not None:
-            return self._traced((job,), self.events.tracer, connection)[0]
         if connection is not None:
-            return self.store.put_within(connection, Put((job,)))[0]
-        [id] = self._do(Put((job,)))
-        if self.events.listeners:
-            self.events.tell(JobsPut(topic, 1))
-        return id
+            return self._put_within(connection, Put((job,)))[0]
+        return self.apply(Put((job,)))[0]
 
     async def aput(
         self,
@@ -114,10 +108,10 @@ class Puts(Base):
         With a `connection` of a driver that blocks, as those of `put` do, it blocks the loop too.
         """
         job = new_job(self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, traceparent)
-        if self.events.tracer is not None:
-            return (await self._atraced((job,), self.events.tracer, connection))[0]
         if connection is not None:
-            return self.store.put_within(connection, Put((job,)))[0]
+            return self._put_within(connection, Put((job,)))[0]
+        if self.events.tracer is not None:
+            return (await self.aapply(Put((job,))))[0]
         return (await self._batches.add(Put((job,))))[0]
 
     def put_many(self, jobs: Iterable[NewJob], *, connection: object = None) -> list[int]:
@@ -131,37 +125,16 @@ class Puts(Base):
             JobExists: a key is taken.
             StoreError: the store cannot do it. In each case nothing was stored.
         """
-        batch = _batch(jobs)
-        if self.events.tracer is not None:
-            return self._traced(batch, self.events.tracer, connection)
-        return self._put(batch, connection)
+        command = Put(_batch(jobs))
+        if connection is not None:
+            return self._put_within(connection, command)
+        return self.apply(command)
 
     async def aput_many(self, jobs: Iterable[NewJob], *, connection: object = None) -> list[int]:
         """`put_many`, for asyncio; with a `connection` it blocks the loop."""
-        batch = _batch(jobs)
-        if self.events.tracer is not None:
-            return await self._atraced(batch, self.events.tracer, connection)
-        return await self._aput(batch, connection)
-
-    def _put(self, jobs: tuple[NewJob, ...], connection: object) -> list[int]:
         if connection is not None:
-            return self.store.put_within(connection, Put(jobs))
-        ids = self._do(command := Put(jobs))
-        self._applied((command,), (ids,))
-        return ids
-
-    async def _aput(self, jobs: tuple[NewJob, ...], connection: object) -> list[int]:
-        return await self._ado(Put(jobs)) if connection is None else self._put(jobs, connection)
-
-    def _traced(self, jobs: tuple[NewJob, ...], tracer: Tracer, connection: object) -> list[int]:
-        with tracer.sending(jobs) as sending:
-            sending.ids = ids = self._put(sending.jobs, connection)
-        return ids
-
-    async def _atraced(self, jobs: tuple[NewJob, ...], tracer: Tracer, connection: object) -> list[int]:
-        with tracer.sending(jobs) as sending:
-            sending.ids = ids = await self._aput(sending.jobs, connection)
-        return ids
+            return self.put_many(jobs, connection=connection)
+        return await self.aapply(Put(_batch(jobs)))
 
 
 def _batch(jobs: Iterable[NewJob]) -> tuple[NewJob, ...]:
