@@ -179,8 +179,8 @@ class Teller:
             self._channel.send(message)
         except AlarmNotTold as error:
             self._failures += 1
-            pause = min(_BACKOFF[0] * 2 ** min(self._failures - 1, 20), _BACKOFF[1])
-            self._at = now + max(pause, self._between)
+            pause = max(min(_BACKOFF[0] * 2 ** min(self._failures - 1, 20), _BACKOFF[1]), self._between)
+            self._at = now + pause
             _LOGGER.warning("an alarm was not told, again in %.0f s: %s", pause, error)
         else:
             self._failures = 0
