@@ -16,6 +16,7 @@ from .copy import EXAMPLES as _COPY
 from .copy import copy
 from .options import NO, STORE, USAGE, No
 from .output import fail, sound_streams
+from .token import token
 from .verify import EXAMPLES as _VERIFY
 from .verify import verify
 from .work import work
@@ -153,6 +154,7 @@ app.command()(maintain.check)
 app.command(epilog=_VERIFY)(verify)
 app.command(epilog=_COPY)(copy)
 app.add_typer(spool.spool, name="spool")
+app.add_typer(token, name="token")
 app.command()(demo)
 app.command()(maintain.version)
 
