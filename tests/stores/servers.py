@@ -262,7 +262,9 @@ def started(kind, *arguments, **options):
 
 
 if __name__ == "__main__":  # which packages are to be installed
-    for kind in Server.__subclasses__():
+    from tests.deploy.tools import TOOLS
+
+    for kind in [Postgres, MariaDB, Redis, PgBouncer, *TOOLS]:
         try:
             kind.located()
         except Missing:

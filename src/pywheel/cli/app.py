@@ -10,6 +10,8 @@ import typer
 
 from .._errors import JobExists, NoSuchJob, PywheelError, StoreError
 from . import keys, maintain, many, one, spool
+from .alarms import EXAMPLES as _ALARMS
+from .alarms import alarms
 from .copy import EXAMPLES as _COPY
 from .copy import copy
 from .options import NO, STORE, USAGE, No
@@ -79,6 +81,7 @@ Examples:
   pywheel work shop.jobs:queue --topics mail,close --grace 5s
   pywheel work shop.jobs:queue --processes 4     # kept alive; SIGHUP replaces them one by one
   pywheel work shop.jobs:queue --reload          # while you write it
+  pywheel work shop.jobs:queue --log-format json --metrics-port 9091
   pywheel work shop.jobs:queue --store sqlite:////var/lib/shop/jobs.db --keep 7d
 """
 _MIGRATE = """\b
@@ -147,6 +150,7 @@ app.command(epilog=_PAUSE)(many.pause)
 app.command()(many.resume)
 app.command(epilog=_WORK)(work)
 app.command(epilog=_SERVE)(serve)
+app.command(epilog=_ALARMS)(alarms)
 app.command()(maintain.workers)
 app.command()(maintain.info)
 app.command(epilog=_MIGRATE)(maintain.migrate)

@@ -80,8 +80,9 @@ def _handle(queue: JobQueue, handler: Handler, job: Job, runner: asyncio.Runner)
     began, error = clock.time(), None
     token = current_job.set(job)
     try:
-        if (rest := rest_of(handler.function(job))) is not None:
-            runner.run(to_the_end(rest), context=contextvars.copy_context())
+        with queue.events.handling(job):
+            if (rest := rest_of(handler.function(job))) is not None:
+                runner.run(to_the_end(rest), context=contextvars.copy_context())
     except (Exception, asyncio.CancelledError, SystemExit) as raised:  # noqa: BLE001  (as in a worker: the attempt failed)
         error = raised
     except BaseException:  # Ctrl-C, or pytest.fail: it is for whoever runs the test
