@@ -6,7 +6,7 @@ connected to, whatever a name leads to a moment later.
 
 from __future__ import annotations
 
-import socket
+import re
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any, Final
@@ -36,6 +36,7 @@ _OUTER_V6: Final = IPv6Network("2000::/3")
 _INNER_V6: Final = tuple(map(IPv6Network, "2001::/23 2001:db8::/32 2002::/16 2620:4f:8000::/48 3fff::/20".split()))
 """Protocols and Teredo, documentation, 6to4 (an IPv4 address in disguise), anycast, documentation."""
 _INNER_NAMES: Final = ("localhost", "local", "internal", "intranet", "lan", "home.arpa", "localdomain", "corp")
+_NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _WEB_PORTS: Final = (80, 443)
 
 
@@ -119,10 +120,11 @@ def _literal(host: str) -> str | None:
     """Return the address that stands in a URL; None for a name. AddressRefused for one that is disguised."""
     if ":" in host or "%" in host:
         return host
-    try:
-        packed = socket.inet_aton(host.rstrip("."))  # decimal, octal, hexadecimal, short: all that systems understand
-    except OSError:
+    if not _NUMBER.fullmatch(_plain(host).rpartition(".")[2]):
         return None
-    if str(IPv4Address(packed)) != host:
-        raise AddressRefused(f"{host[:80]!r} is an address in disguise")
-    return host
+    try:  # decimal, octal, hexadecimal and short forms lead to addresses on some systems, each in its own way
+        if str(IPv4Address(host)) == host:
+            return host
+    except ValueError:
+        pass
+    raise AddressRefused(f"{host[:80]!r} is an address in disguise")

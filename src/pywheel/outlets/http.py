@@ -8,7 +8,8 @@ import ssl
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
-from typing import Any, Final, NamedTuple
+from time import monotonic
+from typing import Final, NamedTuple
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -24,8 +25,17 @@ _LOOKUPS: Final = 32  # names that are looked up at once: a slow name server hol
 _KNOWN: Final = 10  # seconds for which a name's addresses are kept
 _IDLE: Final = 15.0  # seconds for which an idle connection is kept
 _URLS: Final = 4_096
-_named: Final[ContextVar[bool]] = ContextVar("named", default=False)
-"""Whether the name that is being connected to is one of those that may lead anywhere."""
+_connecting: Final[ContextVar[_Connecting]] = ContextVar("connecting")
+
+
+class _Connecting:
+    """What a call lets its connections do, and what they have done."""
+
+    __slots__ = ("anywhere", "connected")
+
+    def __init__(self, anywhere: bool) -> None:
+        self.anywhere = anywhere  # whether its name is one of those that may lead to any address
+        self.connected = False  # whether it made a connection of its own
 
 
 class Unanswered(Exception):
@@ -66,6 +76,7 @@ class HttpClient:
         self._policy = policy
         self._proxy = proxy
         self._timeout = timeout
+        self._times = aiohttp.ClientTimeout(total=timeout, connect=connect_timeout)
         self._urls: dict[str, URL] = {}
         self._lookups = ThreadPoolExecutor(_LOOKUPS, "pywheel-lookup")
         connector = aiohttp.TCPConnector(
@@ -78,7 +89,6 @@ class HttpClient:
         )
         self._session = aiohttp.ClientSession(
             connector=connector,
-            timeout=aiohttp.ClientTimeout(total=timeout, connect=connect_timeout),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,  # a small answer stays small
             skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
@@ -101,11 +111,18 @@ class HttpClient:
 
     async def post(self, url: URL, body: bytes, headers: Mapping[str, str]) -> Answered:
         """Send a request and return the answer, whatever its status. Unanswered says why there is none."""
-        _named.set(self._policy.allows_name(url.raw_host or ""))
+        connecting = _Connecting(self._proxy is not None or self._policy.allows_name(url.raw_host or ""))
+        _connecting.set(connecting)
+        began = monotonic()
         try:
-            response = await self._session.post(
-                url, data=body, headers=headers, allow_redirects=False, proxy=self._proxy
-            )
+            try:
+                response = await self._sent(url, body, headers, self._times)
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+                left = self._timeout - (monotonic() - began)
+                if connecting.connected or isinstance(error, aiohttp.ClientConnectorError) or left <= 0:
+                    raise
+                # A connection that was idle had ended. The request has its id: it may come twice, as any may.
+                response = await self._sent(url, body, headers, aiohttp.ClientTimeout(total=left))
         except TimeoutError as error:
             what = "connection" if isinstance(error, aiohttp.ConnectionTimeoutError) else "answer"
             raise Unanswered(f"no {what} within the time, {self._timeout:g} s in all") from error
@@ -114,7 +131,14 @@ class HttpClient:
             raise Unanswered(str(refused or _said(error)), refused=refused is not None) from error
         return Answered(response.status, response.headers, await self._beginning(response))
 
-    async def _beginning(self, response: Any) -> bytes:
+    async def _sent(
+        self, url: URL, body: bytes, headers: Mapping[str, str], times: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        return await self._session.post(
+            url, data=body, headers=headers, allow_redirects=False, proxy=self._proxy, timeout=times
+        )
+
+    async def _beginning(self, response: aiohttp.ClientResponse) -> bytes:
         """Read the beginning of an answer, and let the connection go: for the next call if that was all."""
         parts: list[bytes] = []
         left = MOST_ANSWER
@@ -138,7 +162,9 @@ class HttpClient:
     def _socket(self, info: aiohttp.AddrInfoType) -> socket.socket:
         """Return a socket to an address: whoever it was found by, it is judged here."""
         family, kind, protocol, _, address = info
-        if self._proxy is None and not _named.get():
+        connecting = _connecting.get()
+        connecting.connected = True
+        if not connecting.anywhere:
             self._policy.check(str(address[0]))
         return socket.socket(family, kind, protocol)
 
@@ -155,7 +181,9 @@ class _Resolver(AbstractResolver):
         self._policy = policy
         self._threads = threads
 
-    async def resolve(self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET) -> list[ResolveResult]:
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(self._threads, _looked_up, host, port, family)
         refused: AddressRefused | None = None
