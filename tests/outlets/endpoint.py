@@ -92,8 +92,9 @@ class Endpoint:
         return False
 
     def close(self):
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(10)
 
     def __enter__(self):
         return self
