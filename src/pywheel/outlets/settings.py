@@ -101,6 +101,13 @@ class Settings:
             raise self.error(word, f"must be a whole number from {least} to {most}, not {value}")
         return int(value)
 
+    def number(self, word: str, default: float, least: float, most: float) -> float:
+        """Return a number between two."""
+        value = self._take(word, default, (int, float), f"a number from {least:g} to {most:g}")
+        if not least <= value <= most:
+            raise self.error(word, f"must be a number from {least:g} to {most:g}, not {value:g}")
+        return float(value)
+
     def wholes(self, word: str, default: Iterable[int] = (), *, least: int = 1, most: int = 10_000) -> list[int]:
         """Return a list of whole numbers between two."""
         values = self._take(word, list(default), list, f"a list of whole numbers from {least} to {most}")

@@ -105,7 +105,7 @@ class Webhook(Outlet[Any]):
         needed("aiohttp", "webhook")
         self._url = None if url is None else _checked_url(url)
         self._keys = _keys(secrets)
-        self._timeout = duration(timeout, "timeout", 1) / 1000
+        self.longest = self._timeout = duration(timeout, "timeout", 1) / 1000
         self._connect_timeout = duration(connect_timeout, "connect_timeout", 1) / 1000
         self._headers = {_header(name): _value(name, value) for name, value in (headers or {}).items()}
         self._passed = tuple(map(_header, pass_headers))
