@@ -291,3 +291,53 @@ def test_hosts_whose_clocks_differ_by_hours_take_each_other_for_alive(url):
                 == "well\n"
             )
         assert len(runs) == len(set(runs))
+
+
+# ---- notes ----------------------------------------------------------------------------------------------------------
+
+
+def test_of_many_who_keep_a_note_that_must_be_absent_one_does(url):
+    stores = [open(url) for _ in range(4)]
+    before = {}
+    barrier = threading.Barrier(len(stores))
+
+    def keep(number):
+        for turn in range(20):
+            barrier.wait()
+            [before[turn, number]] = stores[number].apply([ops.Keep(f"n{turn}", b"%d" % number, 60_000, absent=True)])
+
+    threads = [threading.Thread(target=keep, args=(number,)) for number in range(len(stores))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for turn in range(20):
+        won = [number for number in range(len(stores)) if before[turn, number] is None]
+        assert len(won) == 1
+        assert stores[0].note(f"n{turn}") == b"%d" % won[0]
+        assert {before[turn, number] for number in range(len(stores))} == {None, b"%d" % won[0]}
+    for store in stores:
+        store.close()
+
+
+def test_who_counts_in_a_note_loses_no_count_to_another(url):
+    def count(store):
+        for _ in range(25):
+            while True:
+                before = store.note("count")
+                kept = b"%d" % (int(before or b"0") + 1)
+                turn = [ops.Put((), f"turn {kept.decode()}"), ops.Keep(kept.decode(), b"", absent=True)]
+                if store.apply(turn)[1] is None:
+                    store.apply([ops.Keep("count", kept)])
+                    break
+
+    stores = [open(url) for _ in range(3)]
+    threads = [threading.Thread(target=count, args=(store,)) for store in stores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert stores[0].note("count") == b"75"
+    assert len(stores[0].notes("")) == 76
+    for store in stores:
+        store.close()

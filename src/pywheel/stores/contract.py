@@ -135,6 +135,17 @@ class Store(ABC):
         """Return the histories of jobs, in the order of their ids here. A store on a server asks once for many."""
         return [self.history(id) for id in ids]
 
+    @abstractmethod
+    def note(self, name: str) -> bytes | None:
+        """Return what is kept under a name, or None. O(log notes). BadJob if it is no name of a note."""
+
+    @abstractmethod
+    def notes(self, prefix: str, after: str = "", limit: int = 1_000) -> list[tuple[str, bytes]]:
+        """Return up to `limit` notes, name and value, whose names begin with `prefix` and come after `after`, by name.
+
+        Names are ordered by their code points. O(log notes + what comes back + what is over and not yet forgotten).
+        """
+
     # ---- for workers ------------------------------------------------------------------------------------------------
 
     @abstractmethod

@@ -17,7 +17,7 @@ def _named(text: str) -> dict[str, str]:
 
 def _all() -> dict[str, str]:
     found: dict[str, str] = {}
-    for name in ("put", "claim", "settle", "manage", "read", "list", "notify", "verify"):
+    for name in ("put", "claim", "settle", "manage", "read", "list", "note", "notify", "verify"):
         found |= _named((_FOLDER / f"{name}.sql").read_text("utf-8"))
     return found
 

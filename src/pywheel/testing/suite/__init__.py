@@ -19,6 +19,7 @@ from .jobs import JobTests
 from .keys import KeyTests
 from .leases import LeaseTests
 from .model import ModelTests
+from .notes import ExpectTests, NoteTests
 from .once import OnceTests
 from .views import ViewTests
 from .workers import WorkerTests
@@ -29,6 +30,8 @@ __all__ = ["StoreSuite"]
 class StoreSuite(
     JobTests,
     OnceTests,
+    NoteTests,
+    ExpectTests,
     KeyTests,
     ClaimTests,
     HeldTests,
