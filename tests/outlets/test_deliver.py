@@ -125,7 +125,7 @@ def test_check_says_what_would_run_and_no_secret(call, url, config, monkeypatch)
     assert (code, err) == (0, "")
     [said] = json.loads(out)
     assert said["outlet"] == "shop"
-    assert (said["topics"], said["target"], said["ttr"], said["attempts"]) == (["t"], "", 3, 5)
+    assert (said["topics"], said["target"], said["ttr"], said["attempts"]) == (["t"], "as each job says", 3, 5)
     code, out, _ = call("deliver", "--store", url, "--config", config, "--check")
     assert out.splitlines()[1].split("\t")[3] == "as each job says"
     assert SECRET not in out

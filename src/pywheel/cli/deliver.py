@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -66,12 +66,12 @@ def deliver(
 
 def _say(outlets: list[Configured], as_json: bool) -> None:
     """Print what would run: no secrets."""
-    records = [
+    records: list[dict[str, Any]] = [
         {
             "outlet": configured.name,
             "kind": configured.outlet.kind,
             "topics": configured.topics,
-            "target": configured.outlet.target_shown,
+            "target": configured.outlet.target_shown or "as each job says",
             "concurrency": configured.concurrency,
             "ttr": configured.ttr,
             "attempts": configured.retry.max_attempts,
@@ -79,8 +79,7 @@ def _say(outlets: list[Configured], as_json: bool) -> None:
         for configured in outlets
     ]
     titles = ("outlet", "kind", "topics", "target", "concurrency", "ttr", "attempts")
-    rows = [[*record.values()] for record in records]
-    for row in rows:
-        row[2] = " ".join(row[2])
-        row[3] = row[3] or "as each job says"
+    rows = [
+        [*(", ".join(value) if isinstance(value, tuple) else value for value in record.values())] for record in records
+    ]
     emit_rows(titles, rows, records, as_json=as_json)

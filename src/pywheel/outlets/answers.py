@@ -135,6 +135,10 @@ class Answers:
         self._looked = time.monotonic()  # not before the store knows it
         await self._apply(Keep(f"{PREFIX}{self._name}:{_digest(target)}", answer.encoded()))
 
+    def look_again(self) -> None:
+        """Look which targets are disabled before the next delivery."""
+        self._looked = 0.0
+
     async def _look(self, notes: Notes) -> None:
         try:
             found = await asyncio.to_thread(lambda: dict(known(notes, f"{PREFIX}{self._name}:")))

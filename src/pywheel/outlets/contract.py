@@ -135,6 +135,7 @@ class Outlet(Attached, ABC, Generic[C]):
                 await self._close(opening)
         finally:
             await self.answers.flush()
+            self.answers.look_again()
 
     def drop(self, connection: C) -> None:
         """Have the next job open another connection, and close this one meanwhile: it is broken."""

@@ -15,6 +15,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
+from ..jobs.address import checked_to
 from .addresses import AddressPolicy, AddressRefused
 
 __all__ = ["Answered", "HttpClient", "Unanswered"]
@@ -100,10 +101,10 @@ class HttpClient:
         """Return a URL. AddressRefused if nothing is to be delivered there, ValueError if it is none."""
         found = self._urls.get(text)
         if found is None:
-            found = URL(text)
-            if found.host is None or found.port is None or found.scheme not in ("http", "https"):
-                raise ValueError("no host, or no http:// or https://")
-            self._policy.check_url(found.raw_host or "", found.port)
+            found = URL(checked_to(text))
+            if found.raw_host is None or found.port is None:
+                raise ValueError("it must begin with https:// or http://")
+            self._policy.check_url(found.raw_host, found.port)
             if len(self._urls) >= _URLS:
                 self._urls.clear()
             self._urls[text] = found
