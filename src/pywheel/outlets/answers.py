@@ -9,7 +9,6 @@ import logging
 import time
 from collections.abc import Iterator
 from typing import Final, NamedTuple
-from urllib.parse import urlsplit
 
 from .._errors import StoreError
 from ..jobs.attached import Notes
@@ -51,10 +50,11 @@ class Answer(NamedTuple):
 
 def shown(target: str) -> str:
     """Return a target for people: of a URL without its query, which may hold a secret."""
-    if "://" not in target:
+    scheme, colon, rest = target.partition("://")
+    if not colon:
         return target
-    parts = urlsplit(target)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    host, slash, path = rest.partition("?")[0].partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path.partition('#')[0]}"
 
 
 class Answers:

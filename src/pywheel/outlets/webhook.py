@@ -168,7 +168,7 @@ class Webhook(Outlet[Any]):
         try:
             url = connection.client.url(where)
         except (AddressRefused, ValueError) as error:  # BadJob is one
-            raise GiveUp(f"{where[:80]!r}: {error}") from error
+            raise GiveUp(f"{shown(where)[:200]}: {error}") from error
         headers = self._request(job)
         call = await connection.shares.enter(f"{url.raw_host}:{url.port}", job)
         try:
