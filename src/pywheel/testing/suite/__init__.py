@@ -21,6 +21,7 @@ from .leases import LeaseTests
 from .model import ModelTests
 from .notes import ExpectTests, NoteTests
 from .once import OnceTests
+from .pages import PageTests
 from .views import ViewTests
 from .workers import WorkerTests
 
@@ -38,6 +39,7 @@ class StoreSuite(
     LeaseTests,
     ImportTests,
     ViewTests,
+    PageTests,
     WorkerTests,
     ArgumentTests,
     ModelTests,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..._errors import BadJob
-from ...jobs.commands import NOTES_FORGOTTEN, Cancel, Keep, Nack, Pause, Purge, Put, Reschedule
+from ...jobs.commands import NOTES_FORGOTTEN, Cancel, Command, Keep, Nack, Pause, Purge, Put, Reschedule
 from ...jobs.job import Counts, NewJob, State
 from .base import FAR, NOW, StoreTests
 
@@ -141,19 +141,25 @@ class NoteTests(StoreTests):
         assert self.store.notes("") == [("m", b"m"), ("n", b"5")]
 
     def test_a_note_and_a_put_happen_together(self) -> None:
-        step = [Put((JOB, JOB), "key"), Keep("idem:key", b"print", 1_000, absent=True)]
+        step: list[Command[Any]] = [Put((JOB, JOB), "key"), Keep("idem:key", b"print", 1_000, absent=True)]
         ids, before = self.store.apply(step)
         assert before is None
         assert self.store.apply(step) == [ids, b"print"]
         assert self.counts() == Counts(delayed=2)
         assert self.store.note("idem:key") == b"print"
-        more = [Keep("idem:other", b"o", absent=True), Put((JOB,), "other"), Pause("u", paused=True), Cancel(ids[0])]
+        more: list[Command[Any]] = [
+            Keep("idem:other", b"o", absent=True),
+            Put((JOB,), "other"),
+            Pause("u", paused=True),
+            Cancel(ids[0]),
+        ]
         assert [type(outcome) for outcome in self.store.apply(more)] == [type(None), list, bool, bool]
         assert self.store.notes("idem:") == [("idem:key", b"print"), ("idem:other", b"o")]
 
     def test_a_refused_put_leaves_the_note_beside_it(self) -> None:
         self.put(key="k")
-        refused, before = self.store.apply([Put((JOB._replace(key="k"),), "n"), Keep("other", b"1")])
+        step: list[Command[Any]] = [Put((JOB._replace(key="k"),), "n"), Keep("other", b"1")]
+        refused, before = self.store.apply(step)
         assert isinstance(refused, Exception)
         assert before is None
         assert self.store.note("other") == b"1"
