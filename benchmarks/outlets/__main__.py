@@ -6,6 +6,7 @@ usage: python -m benchmarks.outlets [PAGE] [--rounds N]
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 from collections.abc import Callable
@@ -22,15 +23,16 @@ _PAGE: Final = """# Benchmarks of the outlets
 
 Written by `make bench-outlets`; do not edit. pywheel {version}, {about}.
 
-One worker process delivers 128-byte bodies by webhook, signed, from a SQLite store with synchronous=FULL, to endpoints in another
-process on the same host, which answer at once. Every measure is taken {rounds} times, in turns with the others: the figure is
-the median, the best stands in brackets. Before each round *fsync*, the median of a 4 KB write with fdatasync, took
-{fsync} ms, and a sleep of 1 ms lasted {wake} ms longer at p99 (*wake*): no delivery can be more punctual than both allow.
+One worker process delivers 128-byte bodies by webhook, signed, from a SQLite store with synchronous=FULL, to
+endpoints in another process on the same host, which answer at once. Every measure is taken {rounds} times, in turns
+with the others: the figure is the median, the best stands in brackets. Before each round *fsync*, the median of a 4
+KB write with fdatasync, took {fsync} ms, and a sleep of 1 ms lasted {wake} ms longer at p99 (*wake*). No delivery
+can be more punctual than both allow. The load of the machine, of {cores} processors, was {load} when it began.
 
-Late is a delivery by the time from its due time until the endpoint has the request; {rate} a second come, to 20 endpoints of one topic
-unless it says otherwise. *p99* is of all of a round; *of a second* is the median over the seconds of each one's p99: what
-others do on a busy machine disturbs it less. The hanging endpoint takes requests and never answers; each call to it
-ends after 15 s. `concurrency` is 200, `per_host` 20 unless it says otherwise.
+Late is a delivery by the time from its due time until the endpoint has the request; {rate} a second come, to 20
+endpoints of one topic unless it says otherwise. *p99* is of all of a round; *of a second* is the median over the
+seconds of each one's p99: what others do on a busy machine disturbs it less. The hanging endpoint takes requests
+and never answers; each call to it ends after 15 s. `concurrency` is 200, `per_host` 20 unless it says otherwise.
 
 {table}
 """
@@ -60,7 +62,7 @@ def main() -> None:
     parser.add_argument("page", nargs="?", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    wanted = measures()
+    wanted, load = measures(), os.getloadavg()[0]
     results: dict[str, list[dict[str, float]]] = {name: [] for name in wanted}
     floors: list[tuple[float, float]] = []
     for _ in range(options.rounds):
@@ -75,6 +77,8 @@ def main() -> None:
         "about": about(),
         "rounds": options.rounds,
         "rate": RATE,
+        "cores": os.cpu_count(),
+        "load": number(load),
         "fsync": number(median(fsync for fsync, _ in floors)),
         "wake": number(median(wake for _, wake in floors)),
         "table": table(("measure", "goal", "measured"), rows),

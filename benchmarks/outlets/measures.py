@@ -95,7 +95,7 @@ def drain(folder: Path, count: int) -> float:
 def lateness(
     folder: Path, hanging: int = 0, *, healthy: int = 20, seconds: int = 20, per_host: int | None = 20
 ) -> dict[str, float]:
-    """Return how late, in ms, jobs come to healthy endpoints, RATE a second, while `hanging` a second go to one that hangs.
+    """Return how late, in ms, jobs come to healthy endpoints while so many a second go to one that hangs.
 
     ``p99`` is of all; ``second`` is the median over the seconds of each one's p99, which a busy machine disturbs less.
     """
