@@ -87,7 +87,7 @@ class Endpoint:
         if isinstance(said, bytes):
             writer.write(said)
             await writer.drain()
-            return True
+            return headers.get("connection") != "close"
         await said(request, reader, writer)
         return False
 

@@ -3,10 +3,12 @@
 import gzip
 import socket
 import ssl
+from contextlib import ExitStack
 
 import pytest
 
-from pywheel import RetryLater
+from pywheel import GiveUp, RetryLater
+from pywheel.outlets import http
 from pywheel.outlets.http import MOST_ANSWER
 from pywheel.outlets.webhook import DeliveryFailed
 from tests.outlets.certificates import authority
@@ -200,3 +202,29 @@ def test_a_proxy_that_is_named_is_used(endpoint):
     to = "http://shop.example/hook"
     assert deliver(inside(to, proxy=endpoint.url())) is None
     assert endpoint.requests[0].path == to
+
+
+def test_a_jobs_own_ttr_bounds_its_delivery(endpoint):
+    endpoint.answers["/"] = hang
+    [error] = deliver(inside(endpoint.url()), a_job(ttr=300))
+    assert "no answer within the time, 0.3 s" in str(error)
+
+
+def test_with_many_connections_open_none_is_kept_idle(endpoint, monkeypatch):
+    """Each host would keep one for a while, and there may be more hosts than a process may open files."""
+    monkeypatch.setattr(http, "_KEPT", 2)
+    with ExitStack() as stack:
+        hosts = [stack.enter_context(Endpoint()) for _ in range(6)]
+        jobs = [a_job(headers={"to": host.url()}) for host in hosts for _ in range(3)]
+        assert deliver(inside(), *jobs) == [None] * 18
+        assert [host.connections for host in hosts] == [1, 2, 3, 3, 3, 3]
+
+
+UNCHECKED = ["https://a.example/\r\nx: y", "http://a b/", "ftp://a.example/", "x", "", "https://u:p@a.example/"]
+
+
+@pytest.mark.parametrize("to", UNCHECKED)
+def test_a_header_to_that_put_did_not_check_makes_its_job_dead(endpoint, to):
+    [error] = deliver(inside(), a_job(headers={"to": to}))
+    assert isinstance(error, GiveUp)
+    assert "u:p" not in str(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
 import ssl
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from time import monotonic
 from typing import Final, NamedTuple
+from weakref import WeakSet
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -25,6 +27,7 @@ _BODY: Final = 1.0  # seconds for the rest of an answer, once its status is know
 _LOOKUPS: Final = 32  # names that are looked up at once: a slow name server holds up no other names
 _KNOWN: Final = 10  # seconds for which a name's addresses are kept
 _IDLE: Final = 15.0  # seconds for which an idle connection is kept
+_KEPT: Final = 1_000  # open connections beyond which none is kept idle, or half of what the process may open
 _URLS: Final = 4_096
 _connecting: Final[ContextVar[_Connecting]] = ContextVar("connecting")
 
@@ -79,6 +82,8 @@ class HttpClient:
         self._timeout = timeout
         self._times = aiohttp.ClientTimeout(total=timeout, connect=connect_timeout)
         self._urls: dict[str, URL] = {}
+        self._sockets: WeakSet[socket.socket] = WeakSet()
+        self._most_kept = min(_KEPT, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
         self._lookups = ThreadPoolExecutor(_LOOKUPS, "pywheel-lookup")
         connector = aiohttp.TCPConnector(
             limit=0,  # the shares say how many
@@ -110,31 +115,38 @@ class HttpClient:
             self._urls[text] = found
         return found
 
-    async def post(self, url: URL, body: bytes, headers: Mapping[str, str]) -> Answered:
-        """Send a request and return the answer, whatever its status. Unanswered says why there is none."""
+    async def post(self, url: URL, body: bytes, headers: Mapping[str, str], most: float | None = None) -> Answered:
+        """Send a request and return the answer, whatever its status. Unanswered says why there is none.
+
+        `most` are the seconds that it may take, if they are fewer than the client's.
+        """
+        seconds = self._timeout if most is None else min(most, self._timeout)
         connecting = _Connecting(self._proxy is not None or self._policy.allows_name(url.raw_host or ""))
         _connecting.set(connecting)
         began = monotonic()
         try:
             try:
-                response = await self._sent(url, body, headers, self._times)
+                response = await self._sent(url, body, headers, seconds)
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
-                left = self._timeout - (monotonic() - began)
+                left = seconds - (monotonic() - began)
                 if connecting.connected or isinstance(error, aiohttp.ClientConnectorError) or left <= 0:
                     raise
                 # A connection that was idle had ended. The request has its id: it may come twice, as any may.
-                response = await self._sent(url, body, headers, aiohttp.ClientTimeout(total=left))
+                response = await self._sent(url, body, headers, left)
         except TimeoutError as error:
             what = "connection" if isinstance(error, aiohttp.ConnectionTimeoutError) else "answer"
-            raise Unanswered(f"no {what} within the time, {self._timeout:g} s in all") from error
+            raise Unanswered(f"no {what} within the time, {seconds:g} s in all") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             refused = _refusal(error)
             raise Unanswered(str(refused or _said(error)), refused=refused is not None) from error
         return Answered(response.status, response.headers, await self._beginning(response))
 
-    async def _sent(
-        self, url: URL, body: bytes, headers: Mapping[str, str], times: aiohttp.ClientTimeout
-    ) -> aiohttp.ClientResponse:
+    async def _sent(self, url: URL, body: bytes, headers: Mapping[str, str], seconds: float) -> aiohttp.ClientResponse:
+        if len(self._sockets) >= self._most_kept:
+            headers = {**headers, "connection": "close"}
+        times = self._times
+        if seconds != self._timeout:
+            times = aiohttp.ClientTimeout(total=seconds, connect=times.connect)
         return await self._session.post(
             url, data=body, headers=headers, allow_redirects=False, proxy=self._proxy, timeout=times
         )
@@ -167,7 +179,9 @@ class HttpClient:
         connecting.connected = True
         if not connecting.anywhere:
             self._policy.check(str(address[0]))
-        return socket.socket(family, kind, protocol)
+        made = socket.socket(family, kind, protocol)
+        self._sockets.add(made)
+        return made
 
     async def close(self) -> None:
         """Close all connections."""

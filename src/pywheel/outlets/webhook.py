@@ -69,7 +69,7 @@ class Webhook(Outlet[Any]):
         url: where jobs go that do not say.
         secrets: of signatures: ``whsec_`` and base64; several during a rotation; or a function of the job.
         name: for people, and for `pywheel outlets`; the topic unless told.
-        timeout: how long a delivery may take in all. Less than the handler's ttr.
+        timeout: how long a delivery may take in all: less than the handler's ttr. A job's own ttr bounds it, too.
         connect_timeout: how long a connection may take.
         headers: sent with each delivery.
         pass_headers: names of headers of the job that are sent too. Trace context is, always.
@@ -172,7 +172,8 @@ class Webhook(Outlet[Any]):
         headers = self._request(job)
         call = await connection.shares.enter(f"{url.raw_host}:{url.port}", job)
         try:
-            answer = await connection.client.post(url, job.body, headers)
+            most = None if job.ttr is None else job.ttr / 1000
+            answer = await connection.client.post(url, job.body, headers, most)
         except Unanswered as error:
             call.ended() if error.refused else call.failed()
             raise DeliveryFailed(f"{shown(where)}: {error}") from error
