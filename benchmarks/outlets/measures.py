@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -44,14 +45,19 @@ def endpoints(healthy: int, hanging: int = 0) -> Iterator[Endpoints]:
 
 
 @contextmanager
-def worker(url: str, concurrency: int, per_host: int | None) -> Iterator[None]:
-    """Start a worker in a process of its own."""
+def worker(url: str, concurrency: int, per_host: int | None) -> Iterator[Callable[[], float]]:
+    """Start a worker in a process of its own; give what says how many seconds of processor time it has used."""
     numbers = [concurrency] if per_host is None else [concurrency, per_host]
     command = [sys.executable, "-m", "benchmarks.outlets.worker_process", url, *map(str, numbers)]
     log = subprocess.DEVNULL  # each attempt that fails is said there
     with ended(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)) as process:
         process.stdout.readline()  # type: ignore[union-attr]
-        yield
+        yield lambda: _used(process.pid)
+
+
+def _used(process: int) -> float:
+    ticks = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(ticks[11]) + int(ticks[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
@@ -78,18 +84,19 @@ def _put(queue: JobQueue, jobs: list[tuple[int, int]]) -> None:
         queue.put_many(made[start : start + 5_000])
 
 
-def drain(folder: Path, count: int) -> float:
-    """Return deliveries a second of a backlog to one endpoint."""
+def drain(folder: Path, count: int) -> dict[str, float]:
+    """Return deliveries a second of a backlog to one endpoint, and the ms of processor time of each in the worker."""
     url = f"sqlite:///{folder}/jobs.db"
     with JobQueue(url) as queue, endpoints(1) as there:
         _put(queue, [(-1, there.healthy[0])] * count)
-        with worker(url, 64, None):
+        with worker(url, 64, None) as used:
             while queue.counts()["t"].done < count // 10:
                 time.sleep(0.005)
-            before, began = queue.counts()["t"].done, time.perf_counter()
-            while (done := queue.counts()["t"].done) < count:
+            before, began, spent = queue.counts()["t"].done, time.perf_counter(), used()
+            while queue.counts()["t"].done < count:
                 time.sleep(0.01)
-            return (done - before) / (time.perf_counter() - began)
+            seconds, spent = time.perf_counter() - began, used() - spent
+    return {"deliveries": (count - before) / seconds, "processor ms of each": 1_000 * spent / (count - before)}
 
 
 def lateness(

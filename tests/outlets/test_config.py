@@ -1,11 +1,13 @@
 """The config file of `pywheel deliver`: what it says, and what is wrong with it, by line and word."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 from pywheel.outlets.config import load
 from pywheel.outlets.settings import ConfigError
+from tests.outlets.certificates import authority
 from tests.outlets.conftest import SECRET
 
 WHOLE = """
@@ -113,3 +115,19 @@ def test_a_file_that_is_not_there_or_is_a_folder(tmp_path):
     for path in (tmp_path / "no.toml", tmp_path):
         with pytest.raises(ConfigError, match="cannot be read"):
             load(path)
+
+
+def test_the_example_of_the_guide_is_read(write, tmp_path, monkeypatch):
+    text = (Path(__file__).parents[2] / "docs" / "outlets.md").read_text(encoding="utf-8")
+    [example] = re.findall(r"^```toml\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    for name in ("SHOP_SECRET", "SHOP_SECRET_BEFORE", "LEDGER_AUTHORIZATION"):
+        monkeypatch.setenv(name, SECRET)
+    path, _ = authority(tmp_path, "our-ca")
+    assert path.name == "our-ca.pem"
+    assert [configured.name for configured in load(write(example))] == ["shop", "ledger"]
+
+
+def test_an_authority_that_is_no_certificate_is_refused(write, tmp_path):
+    (tmp_path / "ca.pem").write_text("nonsense")
+    with pytest.raises(ConfigError, match=r"outlets.shop"):
+        load(write(ONE + 'ca_file = "ca.pem"'))
