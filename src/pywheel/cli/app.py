@@ -17,6 +17,7 @@ from .deliver import deliver
 from .options import NO, STORE, USAGE, No
 from .outlets import outlets
 from .output import fail, sound_streams
+from .token import token
 from .verify import EXAMPLES as _VERIFY
 from .verify import verify
 from .work import work
@@ -154,6 +155,7 @@ app.command()(maintain.check)
 app.command(epilog=_VERIFY)(verify)
 app.command(epilog=_COPY)(copy)
 app.add_typer(spool.spool, name="spool")
+app.add_typer(token, name="token")
 app.command()(demo)
 app.command()(maintain.version)
 
