@@ -14,7 +14,10 @@ from .alarms import EXAMPLES as _ALARMS
 from .alarms import alarms
 from .copy import EXAMPLES as _COPY
 from .copy import copy
+from .deliver import EXAMPLES as _DELIVER
+from .deliver import deliver
 from .options import NO, STORE, USAGE, No
+from .outlets import outlets
 from .output import fail, sound_streams
 from .serve import EXAMPLES as _SERVE
 from .serve import serve
@@ -151,6 +154,8 @@ app.command()(many.resume)
 app.command(epilog=_WORK)(work)
 app.command(epilog=_SERVE)(serve)
 app.command(epilog=_ALARMS)(alarms)
+app.command(epilog=_DELIVER)(deliver)
+app.add_typer(outlets, name="outlets")
 app.command()(maintain.workers)
 app.command()(maintain.info)
 app.command(epilog=_MIGRATE)(maintain.migrate)
