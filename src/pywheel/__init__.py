@@ -35,7 +35,7 @@ from .timers import (
 
 if TYPE_CHECKING:
     from .client import JobQueue
-    from .jobs import Exponential, Fixed, GiveUp, Job, Ladder, RetryLater, State
+    from .jobs import Exponential, Fixed, GiveUp, Job, Ladder, NotNow, RetryLater, State
     from .observe import Tally
     from .timers import AsyncDelayQueue, AsyncTimers, EventLoop, QueueShutDown, timeout, timeout_at
     from .worker import Supervisor, Worker
@@ -60,6 +60,7 @@ __all__ = [
     "MonotonicClock",
     "NoSuchJob",
     "NotAStore",
+    "NotNow",
     "PywheelError",
     "QueueShutDown",
     "RetryLater",
@@ -98,7 +99,7 @@ _LATER: Final = {
         ("AsyncDelayQueue", "AsyncTimers", "EventLoop", "QueueShutDown", "timeout", "timeout_at"), ".timers"
     ),
     "JobQueue": ".client",
-    **dict.fromkeys(("Exponential", "Fixed", "GiveUp", "Job", "Ladder", "RetryLater", "State"), ".jobs"),
+    **dict.fromkeys(("Exponential", "Fixed", "GiveUp", "Job", "Ladder", "NotNow", "RetryLater", "State"), ".jobs"),
     "Tally": ".observe",
     **dict.fromkeys(("Supervisor", "Worker"), ".worker"),
 }

@@ -83,6 +83,7 @@ class JobGivenBack(NamedTuple):
     """A worker gave a claim back, unspent."""
 
     job: Job
+    delay: float | None = None  # in seconds, if its handler said that it was not for now; else it is due as before
 
 
 class LeaseLost(NamedTuple):

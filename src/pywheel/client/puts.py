@@ -33,6 +33,7 @@ class Puts(Base):
         ttr: Duration | None = None,
         max_attempts: int | None = None,
         headers: Mapping[str, str] | None = None,
+        to: str | None = None,
         traceparent: str | None = None,
     ) -> NewJob:
         """Return a new job for `put_many`; nothing is stored yet. `put` says what the arguments mean.
@@ -40,7 +41,7 @@ class Puts(Base):
         Raises:
             BadJob: an argument makes no sense.
         """
-        return new_job(self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, traceparent)
+        return new_job(self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, to, traceparent)
 
     def put(
         self,
@@ -55,6 +56,7 @@ class Puts(Base):
         ttr: Duration | None = None,
         max_attempts: int | None = None,
         headers: Mapping[str, str] | None = None,
+        to: str | None = None,
         traceparent: str | None = None,
         connection: object = None,
     ) -> int:
@@ -74,6 +76,8 @@ class Puts(Base):
             ttr: how long a handler may run, more than 0, instead of what the handler says.
             max_attempts: how often it is tried, instead of what the handler's retry policy says.
             headers: text by name, for the handler.
+            to: where an outlet delivers it: an http or https URL, or a name in the outlet's own words. It is kept as
+                the header "to".
             traceparent: W3C trace context of the caller, for the handler.
             connection: yours to the store's own database, with a transaction open: the job exists exactly if that
                 commits. The driver's, or SQLAlchemy's connection or session, or Django's.
@@ -83,7 +87,7 @@ class Puts(Base):
             JobExists: a live job has the key, and is not to be replaced, or is running.
             StoreError: the store cannot do it. In each case nothing was stored.
         """
-        job = new_job(self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, traceparent)
+        job = new_job(self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, to, traceparent)
         if connection is not None:
             return self.store.put_within(connection, Put((job,)))[0]
         [id] = self._do(Put((job,)))
@@ -104,6 +108,7 @@ class Puts(Base):
         ttr: Duration | None = None,
         max_attempts: int | None = None,
         headers: Mapping[str, str] | None = None,
+        to: str | None = None,
         traceparent: str | None = None,
         connection: object = None,
     ) -> int:
@@ -111,7 +116,7 @@ class Puts(Base):
 
         With a `connection` of a driver that blocks, as those of `put` do, it blocks the loop too.
         """
-        job = new_job(self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, traceparent)
+        job = new_job(self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, to, traceparent)
         if connection is not None:
             return self.store.put_within(connection, Put((job,)))[0]
         return (await self._batches.add(Put((job,))))[0]

@@ -1,7 +1,7 @@
 """What a job is and what may happen to it: records, commands, retries. No I/O and no thread."""
 
 from .durations import Duration
-from .handler import GiveUp, Handler, RetryLater
+from .handler import GiveUp, Handler, NotNow, RetryLater
 from .job import SHARDS, Attempt, Counts, Due, Imported, Job, NewJob, Outcome, State, Topic, shard_of
 from .retry import DEFAULT, Exponential, Fixed, Ladder, RetryPolicy
 
@@ -20,6 +20,7 @@ __all__ = [
     "Job",
     "Ladder",
     "NewJob",
+    "NotNow",
     "Outcome",
     "RetryLater",
     "RetryPolicy",

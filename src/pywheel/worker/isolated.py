@@ -110,8 +110,7 @@ def _told(error: BaseException | None) -> dict[str, Any]:
     """Return an error as JSON can say it: its text, and what becomes of the job. Nobody else need know its class."""
     if error is None:
         return {}
-    final, delay = verdict(error)
-    return {"text": error_text(error).removeprefix("__mp_main__."), "final": final, "delay": delay}
+    return {"text": error_text(error).removeprefix("__mp_main__."), "verdict": verdict(error)}
 
 
 class _Watch:

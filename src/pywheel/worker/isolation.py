@@ -115,7 +115,7 @@ class Isolated:
         if closed:
             self._end(child)
         if answer:
-            raise RaisedElsewhere(**answer)
+            raise RaisedElsewhere(answer["text"], *answer["verdict"])
 
     def close(self) -> None:
         """End all children, those that handle a job at once. It takes half a second at most."""
