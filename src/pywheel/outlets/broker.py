@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from fnmatch import fnmatchcase
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from .._errors import BadJob, PywheelError
 from ..jobs.address import TO
@@ -13,8 +14,21 @@ from ..jobs.durations import Duration, duration
 from ..jobs.handler import GiveUp
 from ..jobs.job import Job
 from .contract import C, Outlet, delivery_id
+from .settings import Settings
 
-__all__ = ["CONTENT_TYPE", "MESSAGE_ID", "BrokerOutlet", "NotConfirmed", "message_id", "passed", "patient"]
+__all__ = [
+    "CONTENT_TYPE",
+    "MESSAGE_ID",
+    "BrokerOutlet",
+    "NotConfirmed",
+    "address",
+    "chosen",
+    "common",
+    "message_id",
+    "passed",
+    "patient",
+    "patterns",
+]
 
 CONTENT_TYPE: Final = "content-type"
 MESSAGE_ID: Final = "message-id"
@@ -92,6 +106,25 @@ class BrokerOutlet(Outlet[C]):
         if not self.place:
             raise GiveUp(f"the job does not say in `to` to which {self.places} it goes, and the outlet has none")
         return self.place
+
+
+def address(settings: Settings) -> str:
+    """Return a broker's address: `url`, or what `url_env` or `url_file` leads to, for one with a password."""
+    url, secrets = settings.text("url", None), settings.secrets("url")
+    if (url is not None) + len(secrets) != 1:
+        raise settings.error("url", "give one address: url, or with a password url_env or url_file")
+    if url is not None and urlsplit(url).password is not None:
+        raise settings.error("url", "a password does not stand here: name a variable in url_env, or a file in url_file")
+    return secrets[0] if url is None else str(url)
+
+
+def common(name: str, settings: Settings) -> dict[str, Any]:
+    """Return the words of a table that all outlets into brokers know."""
+    return {
+        "allow": settings.texts("allow", ["*"]),
+        "timeout": settings.seconds("timeout", 15.0),
+        "name": name,
+    }
 
 
 async def patient(connect: Callable[[], Awaitable[C]], seconds: float, away: type[Exception]) -> C:

@@ -5,15 +5,29 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from .._errors import BadJob
+from ..jobs.address import TO
 from ..jobs.durations import Duration
 from ..jobs.handler import GiveUp
 from ..jobs.job import Job
-from .broker import CONTENT_TYPE, BrokerOutlet, NotConfirmed, chosen, message_id, passed, patient, patterns
+from .broker import (
+    CONTENT_TYPE,
+    BrokerOutlet,
+    NotConfirmed,
+    address,
+    chosen,
+    common,
+    message_id,
+    passed,
+    patient,
+    patterns,
+)
 from .contract import needed
+from .settings import Settings
 
 if TYPE_CHECKING:
     from aiormq.abc import AbstractChannel, AbstractConnection
@@ -90,12 +104,26 @@ class RabbitMQ(BrokerOutlet["Link"]):
         self.mandatory = mandatory
         self._mode = 2 if persistent else 1
         self._url = checked_url(url)
+        self._target = f"{exchange or '(default)'}/{routing_key}"
         self._amqp = needed("aiormq", "rabbitmq")
+
+    @classmethod
+    def configured(cls, name: str, settings: Settings) -> Self:
+        """Return one from a table of a config file: the words are those of the class, the address is a secret."""
+        return cls(
+            address(settings),
+            exchange=settings.text("exchange", ""),
+            routing_key=settings.text("routing_key", ""),
+            exchanges=settings.texts("exchanges"),
+            mandatory=settings.flag("mandatory", True),
+            persistent=settings.flag("persistent", True),
+            **common(name, settings),
+        )
 
     @property
     def target(self) -> str:
-        """The host, the exchange and the routing key."""
-        return f"{urlsplit(self._url).hostname}/{self.exchange or '(default)'}/{self.place}"
+        """The exchange and the routing key of jobs that say none."""
+        return self._target
 
     async def open(self) -> Link:
         """Connect; a broker that is away is waited for."""
@@ -159,9 +187,7 @@ class RabbitMQ(BrokerOutlet["Link"]):
 
     def place_of(self, job: Job) -> str:
         """Return a job's routing key; the empty one is one."""
-        if job.headers.get("to") is None:
-            return self.place
-        return _short(super().place_of(job), "to")
+        return _short(super().place_of(job), TO) if TO in job.headers else self.place
 
     def _properties(self, job: Job) -> Basic.Properties:
         headers = job.headers
@@ -188,6 +214,7 @@ class Link:
     def __init__(self, connection: AbstractConnection) -> None:
         self._connection = connection
         self._channels: dict[str, asyncio.Task[AbstractChannel]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
         self.confirms = 0
         """How many messages were confirmed."""
 
@@ -200,41 +227,41 @@ class Link:
         """Return the channel of an exchange, open."""
         opening = self._channels.get(exchange)
         if opening is None or _over(opening):
-            self._make_room()
+            if len(self._channels) >= _MOST_CHANNELS:
+                self._make_room()
             coroutine = self._connection.channel(publisher_confirms=True, on_return_raises=True)
             opening = self._channels[exchange] = asyncio.get_running_loop().create_task(coroutine)
         return opening.result() if opening.done() else await asyncio.shield(opening)
 
     def _make_room(self) -> None:
-        """Forget a channel on which nothing is under way, if there are many."""
-        if len(self._channels) < _MOST_CHANNELS:
-            return
+        """Forget a channel on which nothing is under way."""
         for exchange, opening in self._channels.items():
-            if opening.done() and (_over(opening) or not getattr(opening.result(), "confirmations", True)):
+            if _over(opening):
                 del self._channels[exchange]
-                if not _over(opening):
-                    closing = asyncio.get_running_loop().create_task(opening.result().close())
-                    self._channels[f"closing {id(closing)}"] = closing
+                return
+            if opening.done() and not opening.result().confirmations:  # type: ignore[attr-defined]
+                del self._channels[exchange]
+                closing = asyncio.get_running_loop().create_task(opening.result().close())
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)
                 return
 
     async def blocked(self) -> bool:
         """Whether the broker has said that it takes nothing for now."""
+        if self.closed:
+            return False
         try:
             async with asyncio.timeout(0):
                 await self._connection.ready()
         except TimeoutError:
-            return not self.closed
+            return True
         return False
 
     async def close(self) -> None:
         """Close it, within a second."""
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(1):
                 await self._connection.close()
-        except (TimeoutError, asyncio.CancelledError):
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
 
 
 def checked_url(url: Any) -> str:
