@@ -26,9 +26,20 @@ class Broker(Server):
 
     scheme: str
     port: int
+    greeting = b""
+    """What it wants to hear before it says anything."""
 
     def dial(self):
         return socket.create_connection(("127.0.0.1", self.port), timeout=5)
+
+    def connect(self):
+        """Return a socket on which it has begun to speak."""
+        client = self.dial()
+        client.sendall(self.greeting)
+        if client.recv(1):
+            return client
+        client.close()
+        raise ConnectionResetError("it said nothing")
 
     def url(self, via=None):
         """Return its address, or that of a proxy, made with `tcp=True`, which leads there."""
@@ -78,17 +89,7 @@ class RabbitMQ(Broker):
         # The shell becomes the server, and epmd goes when that does.
         return ["/bin/sh", "-c", f"setpriv --pdeathsig KILL epmd -port {self.epmd} & exec {self.path}"]
 
-    def connect(self):
-        """Return a socket on which it has begun to speak AMQP."""
-        client = self.dial()
-        try:
-            client.sendall(b"AMQP\0\0\x09\x01")
-            if not client.recv(1):
-                raise ConnectionResetError("it said nothing")
-        except BaseException:
-            client.close()
-            raise
-        return client
+    greeting = b"AMQP\0\0\x09\x01"
 
     def control(self, *arguments):
         """Run rabbitmqctl on it; return what it printed."""
@@ -110,17 +111,6 @@ class Nats(Broker):
 
     def command(self):
         return [self.path, "-a", "127.0.0.1", "-p", str(self.port), "-js", "-sd", str(self.data)]
-
-    def connect(self):
-        """Return a socket on which it has said who it is."""
-        client = self.dial()
-        try:
-            if not client.recv(1):
-                raise ConnectionResetError("it said nothing")
-        except BaseException:
-            client.close()
-            raise
-        return client
 
 
 BROKERS = [RabbitMQ, Nats]

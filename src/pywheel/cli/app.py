@@ -10,6 +10,7 @@ import typer
 
 from .._errors import JobExists, NoSuchJob, PywheelError, StoreError
 from . import maintain, many, one, spool
+from .bridge import bridge
 from .copy import EXAMPLES as _COPY
 from .copy import copy
 from .options import NO, STORE, USAGE, No
@@ -149,6 +150,7 @@ app.command()(maintain.check)
 app.command(epilog=_VERIFY)(verify)
 app.command(epilog=_COPY)(copy)
 app.add_typer(spool.spool, name="spool")
+app.add_typer(bridge, name="bridge")
 app.command()(demo)
 app.command()(maintain.version)
 

@@ -24,6 +24,7 @@ __all__ = [
     "address",
     "chosen",
     "common",
+    "is_own",
     "message_id",
     "passed",
     "patient",
@@ -49,9 +50,12 @@ def message_id(job: Job) -> str:
 
 def passed(job: Job) -> dict[str, str]:
     """Return the job's headers that become the message's: all but those that say something to the outlet."""
-    return {
-        name: value for name, value in job.headers.items() if name not in _OWN and not name.startswith(_OWN_PREFIXES)
-    }
+    return {name: value for name, value in job.headers.items() if not is_own(name)}
+
+
+def is_own(name: str) -> bool:
+    """Whether a job's header says something to an outlet."""
+    return name in _OWN or name.startswith(_OWN_PREFIXES)
 
 
 def patterns(value: Any, name: str) -> tuple[str, ...]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import re
 import threading
+from base64 import b64decode
 from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -22,10 +24,14 @@ from .settings import Settings
 if TYPE_CHECKING:
     from confluent_kafka import Producer
 
-__all__ = ["KEY", "Kafka"]
+__all__ = ["HEADERS", "KEY", "KEY_BASE64", "Kafka"]
 
 KEY: Final = "kafka-key"
 """The job's header that is the record's key, instead of the job's own key."""
+KEY_BASE64: Final = "kafka-key-base64"
+"""The same, for a key that is no text."""
+HEADERS: Final = "kafka-headers"
+"""The job's header that holds those of the record that are no text: JSON, an object of base64 by name."""
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _POLL: Final = 0.5  # seconds after which the thread looks whether it is to end
 _FLUSH: Final = 1.0  # seconds for what is under way
@@ -67,7 +73,7 @@ class Kafka(BrokerOutlet["Link"]):
         name: str | None = None,
     ) -> None:
         super().__init__(topic, allow=allow, timeout=timeout, name=name)
-        if not isinstance(servers, str) or not servers:
+        if not servers or type(servers) is not str:
             raise BadJob(f"servers are written like 'host:9092,host:9092', not {servers!r:.60}")
         self._kafka = needed("confluent_kafka", "kafka")
         self._options = {
@@ -106,11 +112,11 @@ class Kafka(BrokerOutlet["Link"]):
         topic = self.place_of(job)
         if not _TOPIC.fullmatch(topic):
             raise GiveUp(f"{topic[:80]!r} is no name of a topic of Kafka")
-        headers = {MESSAGE_ID: message_id(job), **passed(job)}
+        headers: dict[str, str] = {MESSAGE_ID: message_id(job), **passed(job)}
         if CONTENT_TYPE in job.headers:
             headers[CONTENT_TYPE] = job.headers[CONTENT_TYPE]
         try:
-            error = await connection.send(topic, job.headers.get(KEY, job.key), job.body, headers)
+            error = await connection.send(topic, _key(job), job.body, {**headers, **_bytes(job)})
         except BufferError:
             raise NotConfirmed("too many records wait for Kafka: queue.buffering.max.messages") from None
         except self._kafka.KafkaException as refused:
@@ -135,7 +141,7 @@ class Link:
         self._thread = threading.Thread(target=self._hear, name="pywheel-kafka", daemon=True)
         self._thread.start()
 
-    async def send(self, topic: str, key: str | None, value: bytes, headers: Mapping[str, str]) -> Any:
+    async def send(self, topic: str, key: str | bytes | None, value: bytes, headers: Mapping[str, str | bytes]) -> Any:
         """Send a record; return the error that it ended with, or None. BufferError: too many wait."""
         future: asyncio.Future[Any] = self._loop.create_future()
 
@@ -172,3 +178,28 @@ def _settle(told: list[_Told]) -> None:
     for future, error in told:
         if not future.done():
             future.set_result(error)
+
+
+def _key(job: Job) -> str | bytes | None:
+    if KEY_BASE64 in job.headers:
+        return _decoded(KEY_BASE64, job.headers[KEY_BASE64])
+    return job.headers.get(KEY, job.key)
+
+
+def _bytes(job: Job) -> dict[str, bytes]:
+    """Return the headers that are no text."""
+    text = job.headers.get(HEADERS)
+    if text is None:
+        return {}
+    try:
+        found = json.loads(text)
+        return {name: _decoded(HEADERS, value) for name, value in found.items()}
+    except (ValueError, AttributeError) as error:
+        raise GiveUp(f"{HEADERS} must be a JSON object of base64 by name: {error}") from None
+
+
+def _decoded(header: str, text: Any) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except (ValueError, TypeError) as error:
+        raise GiveUp(f"{header} is no base64: {error}") from None

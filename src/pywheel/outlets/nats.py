@@ -59,7 +59,7 @@ class Nats(BrokerOutlet["Link"]):
         name: str | None = None,
     ) -> None:
         super().__init__(subject, allow=allow, timeout=timeout, name=name)
-        if not isinstance(url, str) or not url:
+        if not url or type(url) is not str:
             raise BadJob("the address of a NATS is written like nats://user:password@host:4222")
         self._servers = [part.strip() for part in url.split(",")]
         self._stream = stream

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterable
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -30,10 +31,11 @@ from .contract import needed
 from .settings import Settings
 
 if TYPE_CHECKING:
-    from aiormq.abc import AbstractChannel, AbstractConnection
+    from aiormq.channel import Channel
+    from aiormq.connection import Connection
     from pamqp.commands import Basic
 
-__all__ = ["HEADERS", "TEXTS", "RabbitMQ", "checked_url"]
+__all__ = ["HEADERS", "PRIORITY", "TEXTS", "TIMESTAMP", "RabbitMQ", "checked_url"]
 
 TEXTS: Final = {
     "content_type": CONTENT_TYPE,
@@ -47,10 +49,11 @@ TEXTS: Final = {
 """A message's properties that are text, and the job's headers that they come from."""
 HEADERS: Final = "amqp-headers"
 """The job's header that holds those of the message that are no text, as a JSON object."""
-_PRIORITY: Final = "amqp-priority"
+PRIORITY: Final = "amqp-priority"
+TIMESTAMP: Final = "amqp-timestamp"
 _HEARTBEAT: Final = "10"  # seconds, unless the address says otherwise
 _SHORT: Final = 255  # bytes of a short string of AMQP
-_MOST_CHANNELS: Final = 200
+_MOST_LANES: Final = 200
 
 
 class RabbitMQ(BrokerOutlet["Link"]):
@@ -65,7 +68,7 @@ class RabbitMQ(BrokerOutlet["Link"]):
     those for one exchange a channel: an exchange that is not there harms no other.
 
     Args:
-        url: ``amqp://user:password@host:5672/vhost``, or amqps, with aiormq's options such as ``?heartbeat=10&cafile=``.
+        url: ``amqp://user:password@host:5672/vhost``, or amqps, with aiormq's options, as ``?heartbeat=10&cafile=``.
         exchange: where it publishes; "" is the default exchange, whose routing keys are queues.
         routing_key: of jobs that say none in `to`.
         exchanges: patterns of exchanges that a job may choose instead, by a header `exchange`; none unless told.
@@ -130,8 +133,8 @@ class RabbitMQ(BrokerOutlet["Link"]):
         connection = await patient(self._connect, self.timeout, self._amqp.exceptions.AMQPConnectionError)
         return Link(connection)
 
-    async def _connect(self) -> AbstractConnection:
-        connection: AbstractConnection = self._amqp.connection.Connection(self._url)
+    async def _connect(self) -> Connection:
+        connection: Connection = self._amqp.connection.Connection(self._url)
         await connection.connect()
         return connection
 
@@ -148,14 +151,9 @@ class RabbitMQ(BrokerOutlet["Link"]):
         began = connection.confirms
         try:
             async with asyncio.timeout(self.timeout):
-                channel = await connection.channel(exchange)
-                await channel.basic_publish(
-                    job.body,
-                    exchange=exchange,
-                    routing_key=key,
-                    properties=properties,
-                    mandatory=self.mandatory,
-                    wait=False,
+                lane = await connection.lane(exchange)
+                await lane.publish(
+                    job.body, exchange=exchange, routing_key=key, properties=properties, mandatory=self.mandatory
                 )
         except TimeoutError:
             blocked = await connection.blocked()
@@ -191,29 +189,58 @@ class RabbitMQ(BrokerOutlet["Link"]):
 
     def _properties(self, job: Job) -> Basic.Properties:
         headers = job.headers
-        texts = {
-            word: _short(headers[header], header) for word, header in TEXTS.items() if header in headers
-        }
+        texts = {word: _short(headers[header], header) for word, header in TEXTS.items() if header in headers}
         if "expiration" in texts:
             _number(texts["expiration"], TEXTS["expiration"], 2**32 - 1)
+        seconds = _number(headers[TIMESTAMP], TIMESTAMP, 2**38) if TIMESTAMP in headers else None
         table: dict[str, Any] = dict(passed(job))
         if HEADERS in headers:
             table |= _table(headers[HEADERS])
         return self._amqp.spec.Basic.Properties(  # type: ignore[no-any-return]
             delivery_mode=self._mode,
             message_id=_short(message_id(job), "message-id"),
-            priority=_number(headers[_PRIORITY], _PRIORITY, 255) if _PRIORITY in headers else None,
+            priority=_number(headers[PRIORITY], PRIORITY, 255) if PRIORITY in headers else None,
+            timestamp=None if seconds is None else datetime.fromtimestamp(seconds, UTC),
             headers=table or None,
             **texts,
         )
 
 
-class Link:
-    """A connection, and a channel for each exchange that is published to."""
+class Lane:
+    """The channel of an exchange. Until one message got through it takes one at a time.
 
-    def __init__(self, connection: AbstractConnection) -> None:
+    For a message that it does not take, as the exchange is not there or not allowed, RabbitMQ closes the channel; and
+    the whole connection, if by then others have followed.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self._proven = False
+        self._wrong: Exception | None = None
+        self._trial = asyncio.Lock()
+
+    async def publish(self, body: bytes, **words: Any) -> None:
+        """Publish; return once it is confirmed. Raises what aiormq raises."""
+        if self._proven:
+            await self.channel.basic_publish(body, wait=False, **words)
+            return
+        async with self._trial:
+            if self._wrong is not None:  # so it would be for this one
+                raise self._wrong
+            try:
+                await self.channel.basic_publish(body, wait=False, **words)
+            except Exception as error:
+                self._wrong = error if self.channel.is_closed else None
+                raise
+            self._proven = True
+
+
+class Link:
+    """A connection, and a lane for each exchange that is published to."""
+
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._channels: dict[str, asyncio.Task[AbstractChannel]] = {}
+        self._lanes: dict[str, asyncio.Task[Lane]] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self.confirms = 0
         """How many messages were confirmed."""
@@ -223,25 +250,28 @@ class Link:
         """Whether it is of no more use."""
         return not self._connection.is_opened
 
-    async def channel(self, exchange: str) -> AbstractChannel:
-        """Return the channel of an exchange, open."""
-        opening = self._channels.get(exchange)
+    async def lane(self, exchange: str) -> Lane:
+        """Return the lane of an exchange, open."""
+        opening = self._lanes.get(exchange)
         if opening is None or _over(opening):
-            if len(self._channels) >= _MOST_CHANNELS:
+            if len(self._lanes) >= _MOST_LANES:
                 self._make_room()
-            coroutine = self._connection.channel(publisher_confirms=True, on_return_raises=True)
-            opening = self._channels[exchange] = asyncio.get_running_loop().create_task(coroutine)
+            opening = self._lanes[exchange] = asyncio.get_running_loop().create_task(self._open())
         return opening.result() if opening.done() else await asyncio.shield(opening)
 
+    async def _open(self) -> Lane:
+        channel: Any = await self._connection.channel(publisher_confirms=True, on_return_raises=True)
+        return Lane(channel)
+
     def _make_room(self) -> None:
-        """Forget a channel on which nothing is under way."""
-        for exchange, opening in self._channels.items():
+        """Forget a lane on which nothing is under way."""
+        for exchange, opening in self._lanes.items():
             if _over(opening):
-                del self._channels[exchange]
+                del self._lanes[exchange]
                 return
-            if opening.done() and not opening.result().confirmations:  # type: ignore[attr-defined]
-                del self._channels[exchange]
-                closing = asyncio.get_running_loop().create_task(opening.result().close())
+            if opening.done() and not opening.result().channel.confirmations:
+                del self._lanes[exchange]
+                closing = asyncio.get_running_loop().create_task(opening.result().channel.close())
                 self._closing.add(closing)
                 closing.add_done_callback(self._closing.discard)
                 return
@@ -274,10 +304,10 @@ def checked_url(url: Any) -> str:
     return parts._replace(query=urlencode({"heartbeat": _HEARTBEAT, **query})).geturl()
 
 
-def _over(opening: asyncio.Task[AbstractChannel]) -> bool:
-    return opening.done() and (
-        opening.cancelled() or opening.exception() is not None or opening.result().is_closed
-    )
+def _over(opening: asyncio.Task[Lane]) -> bool:
+    if not opening.done():
+        return False
+    return opening.cancelled() or opening.exception() is not None or opening.result().channel.is_closed
 
 
 def _short(text: str, header: str) -> str:

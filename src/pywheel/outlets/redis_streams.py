@@ -79,8 +79,8 @@ class RedisStreams(BrokerOutlet["Link"]):
         name: str | None = None,
     ) -> None:
         super().__init__(stream, allow=allow, timeout=timeout, name=name)
-        parts = urlsplit(url) if isinstance(url, str) else None
-        if parts is None or parts.scheme not in _SCHEMES or not (parts.hostname or parts.path):
+        parts = urlsplit(str(url))
+        if parts.scheme not in _SCHEMES or not (parts.hostname or parts.path):
             raise BadJob("the address of a Redis is written like redis://user:password@host:6379/0")
         self._url = url
         self._maxlen = "" if maxlen is None else str(whole(maxlen, "maxlen", 2**53))
@@ -104,15 +104,14 @@ class RedisStreams(BrokerOutlet["Link"]):
         return await patient(self._connect, self.timeout, self._redis.RedisError)
 
     async def _connect(self) -> Link:
-        client = self._redis.Redis.from_url(
-            self._url, single_connection_client=True, socket_timeout=self.timeout, decode_responses=True
-        )
+        client = self._redis.Redis.from_url(self._url, socket_timeout=self.timeout, decode_responses=True)
+        link = Link(client, self._redis.ResponseError)
         try:
-            await client.script_load(_ADD)
+            await link.load()
         except BaseException:
             await client.aclose()
             raise
-        return Link(client, client.register_script(_ADD).sha)
+        return link
 
     async def close(self, connection: Link) -> None:
         """Close the connection."""
@@ -137,8 +136,6 @@ class RedisStreams(BrokerOutlet["Link"]):
             self.drop(connection)
             raise NotConfirmed(f"Redis did not answer within {self.timeout:g} s") from None
         except self._redis.ResponseError as error:
-            if "NOSCRIPT" in str(error):  # it was restarted, or somebody flushed its scripts
-                self.drop(connection)
             raise NotConfirmed(f"Redis refused the entry: {error}") from error
         except (self._redis.RedisError, OSError) as error:
             self.drop(connection)
@@ -148,11 +145,16 @@ class RedisStreams(BrokerOutlet["Link"]):
 class Link:
     """One connection. What is asked for while it waits for answers goes along with the next round trip."""
 
-    def __init__(self, client: Redis, sha: str) -> None:
+    def __init__(self, client: Redis, refusal: type[Exception]) -> None:
         self._client = client
-        self._sha = sha
+        self._refusal = refusal
+        self._sha = ""
         self._waiting: list[_Wish] = []
         self._carrier: asyncio.Task[None] | None = None
+
+    async def load(self) -> None:
+        """Have Redis know the script."""
+        self._sha = await self._client.script_load(_ADD)
 
     async def add(self, keys: list[str], arguments: list[Any]) -> str:
         """Run the script; return the entry's id, or raise Redis's error."""
@@ -166,12 +168,13 @@ class Link:
     async def _carry(self) -> None:
         while self._waiting:
             wishes, self._waiting = self._waiting[:_MOST], self._waiting[_MOST:]
-            pipeline = self._client.pipeline(transaction=False)
-            for keys, arguments, _ in wishes:
-                pipeline.evalsha(self._sha, len(keys), *keys, *arguments)
+            wishes = [wish for wish in wishes if not wish[2].done()]  # who waits no more
             answers: list[Any]
             try:
-                answers = await pipeline.execute(raise_on_error=False)
+                answers = await self._ask(wishes)
+                if any(isinstance(answer, self._refusal) and "script" in str(answer) for answer in answers):
+                    await self.load()  # somebody flushed Redis's scripts: the same once more, which adds nothing twice
+                    answers = await self._ask(wishes)
             except Exception as error:  # noqa: BLE001  (it goes to those who asked)
                 answers = [error] * len(wishes)
             for (_, _, future), answer in zip(wishes, answers, strict=True):
@@ -181,6 +184,12 @@ class Link:
                     future.set_exception(answer)
                 else:
                     future.set_result(str(answer))
+
+    async def _ask(self, wishes: list[_Wish]) -> list[Any]:
+        pipeline = self._client.pipeline(transaction=False)
+        for keys, arguments, _ in wishes:
+            pipeline.evalsha(self._sha, len(keys), *keys, *arguments)
+        return await pipeline.execute(raise_on_error=False)
 
     async def close(self) -> None:
         """Close it, within a second."""
