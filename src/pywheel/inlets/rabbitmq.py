@@ -77,7 +77,7 @@ class RabbitMQSource(Source):
                 await self._declare(channel)
                 await channel.basic_qos(prefetch_count=self._prefetch)
                 await channel.basic_consume(self._queue, self._take)
-        except (self._amqp.exceptions.AMQPError, OSError) as error:
+        except (self._amqp.exceptions.AMQPError, RuntimeError, OSError) as error:
             raise SourceAway(str(error) or type(error).__name__) from error
 
         def lost(_: object) -> None:
@@ -115,13 +115,13 @@ class RabbitMQSource(Source):
             for message in refused:
                 await self._channel.basic_reject(message.token, requeue=False, wait=False)
             tags = sorted(message.token for message in (*taken, *refused))
-            if tags == list(range(self._settled + 1, self._settled + 1 + len(tags))):
-                await self._channel.basic_ack(tags[-1], multiple=True)
+            if taken and tags == list(range(self._settled + 1, self._settled + 1 + len(tags))):
+                await self._channel.basic_ack(max(message.token for message in taken), multiple=True)
             else:  # some were left, as the store did not take them
                 for message in taken:
                     await self._channel.basic_ack(message.token, wait=False)
             self._settled = tags[-1] if tags else self._settled
-        except (self._amqp.exceptions.AMQPError, OSError) as error:
+        except (self._amqp.exceptions.AMQPError, RuntimeError, OSError) as error:  # RuntimeError: it is closed
             raise SourceAway(str(error) or type(error).__name__) from error
 
     async def close(self) -> None:

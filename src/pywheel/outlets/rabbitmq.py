@@ -170,7 +170,7 @@ class RabbitMQ(BrokerOutlet["Link"]):
             raise NotConfirmed(_unroutable(exchange, key, returned)) from None
         except self._amqp.exceptions.DeliveryError:
             raise NotConfirmed("RabbitMQ refused the message: basic.nack") from None
-        except (self._amqp.exceptions.AMQPError, OSError) as error:
+        except (self._amqp.exceptions.AMQPError, RuntimeError, OSError) as error:  # RuntimeError: it is closed
             raise NotConfirmed(f"RabbitMQ did not confirm: {_said(error)}") from error
         connection.confirms += 1
         return "confirmed"
