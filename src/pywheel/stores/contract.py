@@ -5,50 +5,23 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 from .._errors import BadJob, StoreError
 from ..clock import Clock
 from ..jobs.commands import Command, Put, Ref
-from ..jobs.job import Attempt, Counts, Due, Job, State, Topic
+from ..jobs.job import Attempt, Counts, Due, Job, Topic
+from . import pages, readings
 from .address import Address
+from .filters import Filter, Span
 from .notifier import Member, Notifier
+from .pages import Page
+from .readings import Ended
 from .verify import Finding
 
-__all__ = ["Durability", "Filter", "Span", "Store", "intact"]
+__all__ = ["Durability", "Ended", "Filter", "Page", "Span", "Store", "intact"]
 
 Durability = Literal["fsync", "everysec", "memory"]
-
-
-class Filter(NamedTuple):
-    """Which jobs are meant; None is any."""
-
-    topic: str | None = None
-    state: State | None = None
-    key: str | None = None  # exactly this key
-    due_from: int | None = None  # due at or after, ms
-    due_until: int | None = None  # due at or before, ms
-    error: str | None = None  # its last error contains this text
-
-    def fits(self, job: Job) -> bool:
-        """Whether it means this job."""
-        return (
-            self.topic in (None, job.topic)
-            and self.state in (None, job.state)
-            and self.key in (None, job.key)
-            and (self.due_from is None or job.due >= self.due_from)
-            and (self.due_until is None or job.due <= self.due_until)
-            and (self.error is None or self.error in (job.last_error or ""))
-        )
-
-
-class Span(NamedTuple):
-    """What a worker wants to read of a topic."""
-
-    topic: str
-    shards: int  # mask
-    after: tuple[int, int]  # (due, id); (-1, 0) is the beginning
-    until: int  # due at or before
 
 
 def intact(outcomes: list[Any]) -> list[Any]:
@@ -119,6 +92,20 @@ class Store(ABC):
         job by job.
         """
 
+    def page(
+        self, filter: Filter, after: str = "", limit: int = 100, *, preview: int | None = None, newest: bool = False
+    ) -> Page:
+        """Return up to `limit` jobs behind the cursor `after`, and the next cursor, None at the end.
+
+        By id; the delayed ones of a due range, without a key, by (due, id). With `newest` backwards. Of each body there
+        are `preview` bytes at most, and `Page.sizes` says how many it has.
+        It costs by what it looks at: about 1 000 jobs and 4 MB at most. So it may return fewer than `limit`, even none,
+        while there are more. Errors, and due ranges of jobs in other states, are looked at job by job. Jobs whose lease
+        is over may be missing by due time, until `Expire`. BadJob: the cursor is not one of such a list, or `limit` is
+        less than 1. O(jobs) unless a store says more.
+        """
+        return pages.from_all(self, pages.asked(filter, after, limit, preview, newest=newest))
+
     @abstractmethod
     def counts(self) -> dict[str, Counts]:
         """Return the counts of each topic that was ever put to or paused, by name. O(topics + running jobs)."""
@@ -134,6 +121,29 @@ class Store(ABC):
     def histories(self, ids: Sequence[int]) -> list[list[Attempt]]:
         """Return the histories of jobs, in the order of their ids here. A store on a server asks once for many."""
         return [self.history(id) for id in ids]
+
+    def forecast(self, edges: Sequence[int], topic: str | None = None, most: int = 10_000) -> list[int]:
+        """Return how many delayed jobs are due in each [edges[i], edges[i+1]), of all topics or of one.
+
+        A number below `most`, and below `readings.FORECAST` (60 000) / how many numbers there are, is exact. One that
+        is not stands for so many at least: so it costs O(topics x edges + FORECAST), however many jobs there are.
+        Jobs whose lease is over may be missing until `Expire`. BadJob: the edges do not ascend, or are more than 1 001.
+        O(jobs) unless a store says more.
+        """
+        return readings.forecast_of_all(self, readings.edges_of(edges, most), topic, most)
+
+    def recent(self, topic: str | None, since: int, limit: int) -> list[Ended]:
+        """Return up to `limit` jobs that ended at `since` (ms) or later, the latest first, of all topics or of one.
+
+        Each with the attempt that ended it, 1 000 at most. A lease that is over ends its job with `Expire`, as of then.
+        Those that were retried, deleted or purged since are not among them. O(topics + limit); O(jobs) unless a store
+        says more.
+        """
+        return readings.recent_of_all(self, topic, since, readings.most_of(limit))
+
+    def oldest(self) -> dict[str, int]:
+        """Return for each topic that has delayed jobs when the first of them is due, by name. O(topics)."""
+        return readings.oldest_of_all(self)
 
     # ---- for workers ------------------------------------------------------------------------------------------------
 

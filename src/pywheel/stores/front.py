@@ -8,7 +8,7 @@ from typing import Any
 
 from ..jobs.commands import Put, Ref
 from ..jobs.job import Attempt, Counts, Due, Job, Topic
-from .contract import Filter, Span, Store
+from .contract import Ended, Filter, Page, Span, Store
 from .notifier import Member, Notifier
 from .verify import Finding
 
@@ -34,6 +34,12 @@ class Front(Store):
         """Return jobs by id."""
         return self._there().jobs(filter, after, limit)
 
+    def page(
+        self, filter: Filter, after: str = "", limit: int = 100, *, preview: int | None = None, newest: bool = False
+    ) -> Page:
+        """Return a page of a list."""
+        return self._there().page(filter, after, limit, preview=preview, newest=newest)
+
     def counts(self) -> dict[str, Counts]:
         """Return the counts of each topic."""
         return self._there().counts()
@@ -49,6 +55,18 @@ class Front(Store):
     def histories(self, ids: Sequence[int]) -> list[list[Attempt]]:
         """Return the histories of jobs."""
         return self._there().histories(ids)
+
+    def forecast(self, edges: Sequence[int], topic: str | None = None, most: int = 10_000) -> list[int]:
+        """Return how many delayed jobs are due between edges."""
+        return self._there().forecast(edges, topic, most)
+
+    def recent(self, topic: str | None, since: int, limit: int) -> list[Ended]:
+        """Return the jobs that ended last."""
+        return self._there().recent(topic, since, limit)
+
+    def oldest(self) -> dict[str, int]:
+        """Return when the first job of each topic is due."""
+        return self._there().oldest()
 
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
         """Return delayed jobs, span by span, by (due, id)."""

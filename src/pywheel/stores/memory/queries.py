@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterator, Sequence
+from heapq import merge
+from itertools import islice, pairwise
 
 from ...jobs.checks import an_id
 from ...jobs.commands import Ref
 from ...jobs.job import Attempt, Counts, Due, Job, Outcome, State, Topic, shard_of
+from .. import pages, readings
 from ..checks import clamped
-from ..contract import Filter, Span
-from .state import MemoryState
+from ..filters import Filter, Span
+from ..pages import Asked, Page
+from ..readings import Ended
+from .state import Entry, MemoryState
 
 __all__ = ["MemoryQueries"]
 
@@ -40,6 +44,33 @@ class MemoryQueries(MemoryState):
             else self._named.get((filter.topic, filter.key), ())
         )
         return (self._record(self._jobs[id]) for id in ids if id > after)
+
+    def page(
+        self, filter: Filter, after: str = "", limit: int = 100, *, preview: int | None = None, newest: bool = False
+    ) -> Page:
+        """Return a page of a list. O(jobs)."""
+        wanted = pages.asked(filter, after, limit, preview, newest=newest)
+        with self.lock:
+            self._open()
+            jobs = (self._record(self._jobs[id]) for id in self._listed(wanted))
+            return pages.of_whole(list(islice((job for job in jobs if filter.fits(job)), wanted.limit + 1)), wanted)
+
+    def _listed(self, wanted: Asked) -> Iterator[int]:
+        """Yield the ids of the jobs behind a place that may be meant."""
+        filter, place = wanted.filter, wanted.after
+        if wanted.by_due:
+            lists = [self._due.get(filter.topic, [])] if filter.topic is not None else list(self._due.values())
+            if wanted.newest:
+                parts = [reversed(due[: bisect_left(due, place)]) for due in lists]
+            else:
+                parts = [iter(due[bisect_right(due, place) :]) for due in lists]
+            return (id for _, id in merge(*parts, reverse=wanted.newest))
+        ids: Collection[int] = self._jobs
+        if filter.topic is not None and filter.key is not None:
+            ids = self._named.get((filter.topic, filter.key), ())
+        if wanted.newest:
+            return (id for id in reversed(list(ids)) if id < place.id)
+        return (id for id in ids if id > place.id)
 
     def counts(self) -> dict[str, Counts]:
         """Return the counts of each topic. O(topics + running jobs)."""
@@ -71,6 +102,27 @@ class MemoryQueries(MemoryState):
             return [
                 *entry.history,
                 Attempt(run.claim, run.attempt, entry.started, ended, outcome, entry.worker, None),
+            ]
+
+    def forecast(self, edges: Sequence[int], topic: str | None = None, most: int = 10_000) -> list[int]:
+        """Return how many jobs are due between edges. O(topics x edges)."""
+        edges = readings.edges_of(edges, most)
+        with self.lock:
+            self._open()
+            lists = self._due.values() if topic is None else [self._due.get(topic, [])]
+            places = [sum(bisect_left(due, (edge, 0)) for due in lists) for edge in edges]
+            return [min(end - begin, most) for begin, end in pairwise(places)]
+
+    def recent(self, topic: str | None, since: int, limit: int) -> list[Ended]:
+        """Return the jobs that ended last. O(those that ended since)."""
+        most = readings.most_of(limit)
+        with self.lock:
+            self._open()
+            lists = [ended[bisect_left(ended, (since, 0)) :] for ended in self._ended.values()]
+            entries = (self._jobs[id] for _, id in merge(*map(reversed, lists), reverse=True))
+            return [
+                _ended(entry)
+                for entry in islice((e for e in entries if e.history and topic in (None, e.new.topic)), most)
             ]
 
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
@@ -109,3 +161,11 @@ class MemoryQueries(MemoryState):
         with self.lock:
             self._open()
             return min((entry.run.lease for entry in self._running.values() if entry.run), default=None)
+
+
+def _ended(entry: Entry) -> Ended:
+    """Return how a finished job ended."""
+    new, last = entry.new, entry.history[-1]
+    error = last.error if last.outcome is Outcome.FAILED else None
+    where = (entry.id, new.topic, new.key, entry.state, entry.due)
+    return Ended(*where, last.started, entry.ended, last.attempt, last.worker, error)

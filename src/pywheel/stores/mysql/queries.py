@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from operator import itemgetter
 from typing import Any, Final
 
@@ -11,11 +12,16 @@ from ...jobs.checks import an_id
 from ...jobs.commands import Ref
 from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
 from ..checks import clamped, in_range
-from ..contract import Filter, Span
+from ..contract import Ended, Filter, Page, Span
+from ..pages import asked
+from ..readings import cap, edges_of, most_of
+from ..relational import pages as relational_pages
 from ..relational import reading
+from ..relational.pages import RECENT_ROWS
 from ..relational.part import FINISHED
 from ..relational.store import RelationalStore
 from .connection import Result
+from .pages import Finder
 from .statements import Raw, Statements, hashed, hashes
 
 __all__ = ["MysqlQueries"]
@@ -112,6 +118,30 @@ class MysqlQueries(RelationalStore):
                 arms += [sql("ids_finished", topic=number, state=finished, **span) for number in numbers]
         return f"SELECT id FROM ({' UNION ALL '.join(arms)}) found ORDER BY id LIMIT {span['limit']:d}"
 
+    def page(
+        self, filter: Filter, after: str = "", limit: int = 100, *, preview: int | None = None, newest: bool = False
+    ) -> Page:
+        """Return a page of a list: it costs by what comes back.
+
+        Without a topic: by how many topics there are, and where these are more than 64, some thousands of all jobs are
+        walked through for a page of those in a state. A body is read as a whole, whatever is wanted of it.
+        """
+        wanted = asked(filter, after, limit, preview, newest=newest)
+        topic = None if filter.topic is None else self._number(filter.topic)
+        if topic is None and filter.topic is not None:
+            self._open()
+            return Page([], None)
+
+        def topics() -> Sequence[int]:
+            return list(self.known_topics(None).values()) if topic is None else [topic]
+
+        def bodies(ids: Sequence[int]) -> dict[int, tuple[int, bytes]]:
+            rows = self._read("bodies", ids=list(ids), preview=preview)
+            return {id: (size, bytes(body)) for id, size, body in rows}
+
+        find = Finder(self._sql, self._ask, wanted, topics)
+        return relational_pages.page(wanted, find, self._names, bodies, self._moment)
+
     def counts(self) -> dict[str, Counts]:
         """Return the counts of each topic."""
         now = self._moment()
@@ -148,6 +178,39 @@ class MysqlQueries(RelationalStore):
         ]
         _, _, found, earlier, _ = self._ask(texts)
         return reading.attempts(ids, found.rows, self._names(found.rows), self._moment(), earlier.rows)
+
+    def forecast(self, edges: Sequence[int], topic: str | None = None, most: int = 10_000) -> list[int]:
+        """Return how many delayed jobs are due between edges. A statement for each two edges, in one trip."""
+        edges = edges_of(edges, most)
+        self._open()
+        if len(edges) < 2:
+            return []
+        if topic is None:
+            topics = list(self.known_topics(None).values())
+        else:
+            topics = [number for number in [self._number(topic)] if number is not None]
+        if not topics:
+            return [0] * (len(edges) - 1)
+        span = {"topics": topics, "most": cap(edges, most)}
+        texts = [self._sql("forecast", first=first, next=next_, **span) for first, next_ in pairwise(edges)]
+        return [result.rows[0][0] for result in self._ask(texts)]
+
+    def recent(self, topic: str | None, since: int, limit: int) -> list[Ended]:
+        """Return the jobs that ended last; of one topic those that are among the last 5 000 of each state."""
+        limit = most_of(limit)
+        number = None if topic is None else self._number(topic)
+        if topic is not None and number is None:
+            self._open()
+            return []
+        rows = limit if number is None else max(limit, RECENT_ROWS)
+        found = self._read("recent", topic=number, since=clamped(since), limit=limit, rows=rows)
+        return relational_pages.ended(found, self._names(found), limit)
+
+    def oldest(self) -> dict[str, int]:
+        """Return when the first job of each topic is due."""
+        found = self._read("oldest")
+        names = self._names([(0, number) for number, _ in found])
+        return dict(sorted((names[number], due) for number, due in found))
 
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
         """Return delayed jobs, span by span, by (due, id)."""

@@ -20,6 +20,7 @@ _LONG: Final = 1 << 19  # characters of an INSERT: a server takes a million byte
 _OPTIONS: Final = "ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
 _PARTS: Final = {
     "{job}": "j.id, j.topic, j.created, j.name, j.ttr, j.max_attempts, j.headers, length(j.body)",
+    "{head}": "j.id, j.topic, j.created, j.name, j.ttr, j.max_attempts, j.headers, NULL",
     "{run}": "r.attempt, r.begun, r.started, r.lease, r.max_attempts, r.backoff, r.worker",
     "{finished}": "f.attempt, f.started, f.worker, f.state, f.outcome, f.ended",
     "{recount}": "SELECT topic, sum(state IS NULL) AS live, sum(state = 0) AS done, sum(state = 2) AS dead, "
@@ -121,13 +122,17 @@ class Statements:
 def _texts(tables: str) -> Mapping[str, str]:
     found: dict[str, str] = {}
     open_ = f"(SELECT paused FROM {tables}topic WHERE id = %(topic)s) = 0"
-    for name in ("load", "store", "direct", "read", "workers", "verify"):
+    for name in ("load", "store", "direct", "read", "page", "reading", "workers", "verify"):
         for part in (_FOLDER / f"{name}.sql").read_text("utf-8").split("-- name: ")[1:]:
             title, _, text = part.partition("\n")
             text = "\n".join(line for line in text.splitlines() if not line.startswith("--")).strip()
             for mark, meaning in {**_PARTS, "{open}": open_, "{p}": tables}.items():
                 text = text.replace(mark, meaning)
             found[title.strip()] = text
+    for name in [name for name in found if name.startswith("page_")]:
+        text = found[name]
+        found[name] = text.replace("{>}", ">").replace("{<=}", "<=").replace("{asc}", "ASC")
+        found[f"{name}_down"] = text.replace("{>}", "<").replace("{<=}", ">=").replace("{asc}", "DESC")
     # A claim leaves out what others lock: a transaction that lasts holds up its own jobs alone.
     found["claim_due"] = found["lock_due"] + " SKIP LOCKED"
     found["claim_run"] = found["lock_run"].replace("{lost}", "r.lease <= %(now)s") + " SKIP LOCKED"

@@ -10,8 +10,12 @@ from ...jobs.checks import an_id
 from ...jobs.commands import Ref
 from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
 from ..checks import clamped, in_range
-from ..contract import Filter, Span
+from ..contract import Ended, Filter, Page, Span
+from ..pages import Asked, Position, asked
+from ..readings import FORECAST, cap, edges_of, most_of
+from ..relational import pages as relational_pages
 from ..relational import reading
+from ..relational.pages import RECENT_ROWS, Candidates
 from ..relational.part import FINISHED
 from ..relational.store import RelationalStore
 from .arrays import numbers
@@ -82,6 +86,31 @@ class PostgresQueries(RelationalStore):
 
         return reading.listed(page, filter, after, limit)
 
+    def page(
+        self, filter: Filter, after: str = "", limit: int = 100, *, preview: int | None = None, newest: bool = False
+    ) -> Page:
+        """Return a page of a list: it costs by what comes back, and by how many topics there are without one."""
+        wanted = asked(filter, after, limit, preview, newest=newest)
+        topic = None if filter.topic is None else self._number(filter.topic)
+        if topic is None and filter.topic is not None:
+            self._open()
+            return Page([], None)
+        name = _page_of(wanted, topic)
+        state = -1 if filter.state not in FINISHED else FINISHED.index(filter.state)
+        values = {"topic": topic, "key": filter.key, "state": state, "until": wanted.until}
+
+        def find(place: Position, size: int, now: int) -> Candidates:
+            span = {**values, "due": place.due, "id": place.id, "limit": size, "now": now}
+            rows = self._read(name, span)
+            return Candidates(rows, len(rows) >= size)
+
+        def bodies(ids: Sequence[int]) -> dict[int, tuple[int, bytes]]:
+            most = None if preview is None else min(preview, 2**31 - 1)
+            rows = self._read("page_bodies", {"ids": numbers(ids), "preview": most})
+            return {id: (size, bytes(body)) for id, size, body in rows}
+
+        return relational_pages.page(wanted, find, self._names, bodies, self._moment)
+
     def counts(self) -> dict[str, Counts]:
         """Return the counts of each topic."""
         now = self._moment()
@@ -108,6 +137,46 @@ class PostgresQueries(RelationalStore):
 
         rows, earlier = self._reading(read) if there else ([], [])
         return reading.attempts(ids, rows, self._names(rows), self._moment(), earlier)
+
+    def forecast(self, edges: Sequence[int], topic: str | None = None, most: int = 10_000) -> list[int]:
+        """Return how many delayed jobs are due between edges."""
+        edges = edges_of(edges, most)
+        if len(edges) < 2:
+            self._open()
+            return []
+        if topic is not None:
+            number = self._number(topic)
+            return self._forecast([] if number is None else [number], edges, most)
+        span = {"first": edges[0], "end": edges[-1], "rows": FORECAST, "edges": numbers(edges)}
+        found = self._read("forecast_topics", span)
+        counts = self._forecast([number for kind, number, _ in found if kind], edges, most)
+        for kind, place, jobs in found:
+            if not kind:
+                counts[place - 1] += jobs
+        return [min(jobs, most) for jobs in counts]
+
+    def _forecast(self, topics: Sequence[int], edges: Sequence[int], most: int) -> list[int]:
+        """Return how many delayed jobs of some topics are due between edges, as far as one counts."""
+        if not topics:
+            self._open()
+            return [0] * (len(edges) - 1)
+        span = {"topics": numbers(topics), "firsts": numbers(edges[:-1]), "nexts": numbers(edges[1:])}
+        return [jobs for [jobs] in self._read("forecast", {**span, "most": cap(edges, most)})]
+
+    def recent(self, topic: str | None, since: int, limit: int) -> list[Ended]:
+        """Return the jobs that ended last; of one topic those that are among the last 5 000 of each state."""
+        limit = most_of(limit)
+        number = None if topic is None else self._number(topic)
+        if topic is not None and number is None:
+            self._open()
+            return []
+        rows = limit if number is None else max(limit, RECENT_ROWS)
+        found = self._read("recent", {"topic": number, "since": clamped(since), "limit": limit, "rows": rows})
+        return relational_pages.ended(found, self._names(found), limit)
+
+    def oldest(self) -> dict[str, int]:
+        """Return when the first job of each topic is due."""
+        return dict(sorted(self._read("oldest", {})))
 
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
         """Return delayed jobs, span by span, by (due, id)."""
@@ -160,3 +229,19 @@ def _kind(filter: Filter, topic: int | None) -> str:
         case State.RUNNING:
             return "running"
     return "finished"
+
+
+def _page_of(wanted: Asked, topic: int | None) -> str:
+    """Return which list of ids a page is made of."""
+    filter = wanted.filter
+    if wanted.by_due:
+        name = "page_due"
+    elif filter.key is not None:
+        name = "page_of_key"
+    elif filter.state is None:
+        name = "page_all" if topic is None else "page_of_topic"
+    else:
+        name = {State.DELAYED: "page_delayed", State.RUNNING: "page_running"}.get(filter.state, "page_finished")
+    if topic is None and name not in ("page_all", "page_running"):
+        name += "_anywhere"
+    return f"{name}_down" if wanted.newest else name

@@ -16,12 +16,14 @@ _FOLDER: Final = files(__package__) / "sql"
 # A SELECT of its own: else a clock that runs on within a statement is asked for each row, and an index is of no use.
 _NOW: Final = "(SELECT coalesce(%(now)s::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint))"
 
+_LAST: Final = str(2**63 - 1)
+
 
 @lru_cache(maxsize=64)
 def statements(tables: str) -> Mapping[str, str]:
     """Return the statements by name, for tables whose names begin so."""
     found: dict[str, str] = {}
-    for name in ("put", "direct", "load", "store", "read", "workers", "verify"):
+    for name in ("put", "direct", "load", "store", "read", "page", "reading", "workers", "verify"):
         for part in (_FOLDER / f"{name}.sql").read_text("utf-8").split("-- name: ")[1:]:
             title, _, text = part.partition("\n")
             text = "\n".join(line for line in text.splitlines() if not line.startswith("--"))
@@ -31,11 +33,23 @@ def statements(tables: str) -> Mapping[str, str]:
     found["claim_run"] = found["lock_run"].replace("{lost}", f"r.lease <= {_NOW}") + " SKIP LOCKED"
     found["lock_run"] = found["lock_run"].replace("{lost}", "true")
     look, recount = found.pop("look"), found.pop("recount")
+    head = look.replace("j.body,", "NULL::bytea,")
+    for name in [name for name in found if name.startswith("page_") and name != "page_bodies"]:
+        ids = found.pop(name)
+        found[name] = head.replace("{ids}", _filled(ids, {"{>}": ">", "{<=}": "<=", "{asc}": "ASC", "{end}": _LAST}))
+        down = {"{>}": "<", "{<=}": ">=", "{asc}": "DESC", "{end}": "0"}
+        found[f"{name}_down"] = head.replace("{ids}", _filled(ids, down))
     for name in ("find_counts", "mend_counts"):
         found[name] = found[name].replace("{recount}", recount)
     for name in [name for name in found if name.startswith("ids_")]:
         found[f"look_{name}"] = look.replace("{ids}", found.pop(name))
     return found
+
+
+def _filled(statement: str, words: Mapping[str, str]) -> str:
+    for mark, word in words.items():
+        statement = statement.replace(mark, word)
+    return statement
 
 
 def migrations(schema: str | None, prefix: str) -> list[str]:

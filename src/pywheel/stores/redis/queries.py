@@ -17,13 +17,13 @@ from .scripts import COUNTS, FIRST_DUES, GET, HISTORY, LIST, WINDOWS
 if TYPE_CHECKING:
     from .store import RedisStore
 
-__all__ = ["counts", "first_dues", "get", "histories", "jobs", "topics", "windows"]
+__all__ = ["answered", "counts", "first_dues", "get", "histories", "jobs", "topics", "windows"]
 
 _PAGE: Final = 500  # jobs asked for at once
 _LOOKED: Final = 10_000  # places of a window that one script looks at
 
 
-def _time(store: RedisStore, answer: Sequence[int]) -> int:
+def answered(store: RedisStore, answer: Sequence[int]) -> int:
     """Return the time by which an answer was given."""
     given = store._given
     return answer[0] // 1000 if given is None else given.wall()
@@ -33,7 +33,7 @@ def get(store: RedisStore, ref: Ref) -> Job | None:
     """Return a job, or None."""
     packed = reference(ref)
     answer = store.run(GET, (packed or b"i" + to_id(0),))
-    found = records.listed(answer[1], _time(store, answer))
+    found = records.listed(answer[1], answered(store, answer))
     return found[0] if found else None
 
 
@@ -53,7 +53,7 @@ def jobs(store: RedisStore, filter: Filter, after: int, limit: int) -> list[Job]
         answer = store.run(LIST, (to_id(after), number(some), *asked))
         _, more, last, values = answer
         after = from_id(last)
-        found += [job for job in records.listed(values, _time(store, answer)) if filter.fits(job)]
+        found += [job for job in records.listed(values, answered(store, answer)) if filter.fits(job)]
     return found[: max(limit, 0)]
 
 

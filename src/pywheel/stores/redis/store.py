@@ -17,15 +17,17 @@ from ..._errors import NotAStore, StoreAway, StoreClosed, StoreError
 from ...clock import Clock
 from ...jobs import commands as c
 from ...jobs.job import Attempt, Counts, Due, Job, Topic
-from ..checks import sound
-from ..contract import Durability, Filter, Span
+from ..checks import clamped, sound
+from ..contract import Durability, Ended, Filter, Page, Span
 from ..group_commit import Commit, GroupCommit
 from ..notifier import Member, Notifier
+from ..pages import asked
+from ..readings import edges_of, most_of
 from ..schema import Schema
 from ..server_clock import ServerClock
 from ..several.inner import Inner
 from ..verify import Finding
-from . import queries
+from . import queries, readings
 from .commands import Request
 from .connection import Connection, encoded
 from .notifier import RedisNotifier
@@ -244,6 +246,16 @@ class RedisStore(Inner):
         """Return jobs by id."""
         return queries.jobs(self, filter, after, limit)
 
+    def page(
+        self, filter: Filter, after: str = "", limit: int = 100, *, preview: int | None = None, newest: bool = False
+    ) -> Page:
+        """Return a page of a list.
+
+        Where a topic, or a state, has thousands of jobs, some thousands of all are walked through for a page by id.
+        By due time it costs by what comes back, and by how many topics there are without one.
+        """
+        return readings.page(self, asked(filter, after, limit, preview, newest=newest))
+
     def counts(self) -> dict[str, Counts]:
         """Return the counts of each topic. O(topics + running jobs)."""
         return queries.counts(self)
@@ -259,6 +271,14 @@ class RedisStore(Inner):
     def histories(self, ids: Sequence[int]) -> list[list[Attempt]]:
         """Return the histories of jobs."""
         return queries.histories(self, ids)
+
+    def forecast(self, edges: Sequence[int], topic: str | None = None, most: int = 10_000) -> list[int]:
+        """Return how many delayed jobs are due between edges: all of them are counted, up to `most`."""
+        return readings.forecast(self, edges_of(edges, most), topic, most)
+
+    def recent(self, topic: str | None, since: int, limit: int) -> list[Ended]:
+        """Return the jobs that ended last."""
+        return readings.recent(self, topic, clamped(since), most_of(limit))
 
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
         """Return delayed jobs, span by span, by (due, id)."""

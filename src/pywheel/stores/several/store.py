@@ -21,9 +21,12 @@ from ...jobs import commands as c
 from ...jobs.checks import an_id
 from ...jobs.job import Attempt, Counts, Due, Job, Topic
 from ..checks import clamped, sound
-from ..contract import Durability, Filter, Span, Store
+from ..contract import Durability, Ended, Filter, Page, Span, Store
 from ..notifier import Member
+from ..pages import asked
+from ..readings import latest, most_of
 from ..verify import EXAMPLES, Finding
+from . import pages
 from .ids import Ids
 from .inner import Inner
 from .parts import Answers, Part, Round, inner_put, new_jobs, outer_dues, outer_job, parts
@@ -185,6 +188,17 @@ class SeveralStore(Store):
         ]
         return sorted(found)[: max(limit, 0)] if len(asked) > 1 else found
 
+    def page(
+        self, filter: Filter, after: str = "", limit: int = 100, *, preview: int | None = None, newest: bool = False
+    ) -> Page:
+        """Return a page of a list. Each store is asked for one, but for a topic's key one store."""
+        wanted = asked(filter, after, limit, preview, newest=newest)
+        some = list(enumerate(self.stores))
+        if filter.topic is not None and filter.key is not None:
+            one = self.ids.of_key(filter.topic, filter.key)
+            some = [(one, self.stores[one])]
+        return pages.page(self.ids, some, self._all, wanted)
+
     def counts(self) -> dict[str, Counts]:
         """Return the counts of each topic: sums."""
         found: dict[str, Counts] = {}
@@ -217,6 +231,27 @@ class SeveralStore(Store):
         return [next(found[place]) for place in of]
 
     # ---- for workers ------------------------------------------------------------------------------------------------
+
+    def forecast(self, edges: Sequence[int], topic: str | None = None, most: int = 10_000) -> list[int]:
+        """Return how many delayed jobs are due between edges: sums."""
+        found = self.each(lambda store: store.forecast(edges, topic, most))
+        return [min(sum(jobs), most) for jobs in zip(*found, strict=True)]
+
+    def recent(self, topic: str | None, since: int, limit: int) -> list[Ended]:
+        """Return the jobs that ended last."""
+        limit = most_of(limit)
+        found = self.each(lambda store: store.recent(topic, since, limit))
+        outer = self.ids.outer
+        return latest(
+            (one._replace(id=outer(store, one.id)) for store, some in enumerate(found) for one in some), limit
+        )
+
+    def oldest(self) -> dict[str, int]:
+        """Return when the first job of each topic is due."""
+        found: dict[str, int] = {}
+        for topic, due in (pair for dues in self.each(lambda store: store.oldest()) for pair in dues.items()):
+            found[topic] = min(due, found.get(topic, due))
+        return dict(sorted(found.items()))
 
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
         """Return delayed jobs, span by span, by (due, id). Each store is asked for `limit`."""

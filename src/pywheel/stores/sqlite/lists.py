@@ -29,7 +29,7 @@ _PIECE: Final = 10_000  # jobs that are looked through first
 _DEARER: Final = 4  # so many entries of an index are read in the time of one job
 _LAST: Final = 2**63 - 1
 
-Rows = Callable[[str, dict[str, Any]], list[Any]]
+Rows = Callable[[str, Any], list[Any]]
 Page = Callable[[Callable[[Rows], list[int]]], tuple[list[int], list[Job]]]
 """Takes what chooses ids, by running statements; returns these, and their jobs."""
 

@@ -6,6 +6,7 @@ Every read fetches all its rows at once: a read that stays open keeps the log fr
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -24,7 +25,7 @@ from .lists import Rows, listed
 from .statements import SQL
 from .transaction import FINISHED, OUTCOMES
 
-__all__ = ["Reader"]
+__all__ = ["Reader", "job_of"]
 
 T = TypeVar("T")
 _END: Final = 2**63 - 1
@@ -50,7 +51,7 @@ class Reader:
         with self._lock, self._translated():
             return self._connection.execute(SQL[name], parameters).fetchall()
 
-    def _at_one_time(self, read: Callable[[Callable[..., list[Any]]], T]) -> T:
+    def at_one_time(self, read: Callable[[Callable[..., list[Any]]], T]) -> T:
         """Return what `read` makes of several statements' rows, all of one moment."""
         with self._lock, self._translated():
             self._connection.execute("BEGIN")
@@ -59,10 +60,21 @@ class Reader:
             finally:
                 self._connection.execute("COMMIT")
 
+    def beginning(self, id: int, size: int) -> bytes:
+        """Return so many bytes of a body, without reading it all; b"" if the job is gone."""
+        with self._lock, self._translated():
+            try:
+                with self._connection.blobopen("job", "body", id, readonly=True) as body:
+                    return body.read(size)
+            except sqlite3.OperationalError:
+                if self._connection.execute(SQL["present"], (json.dumps([id]),)).fetchone():
+                    raise
+                return b""
+
     def _translated(self) -> AbstractContextManager[None]:
         return translated(self._path)
 
-    def _topic(self, name: str) -> int | None:
+    def topic(self, name: str) -> int | None:
         """Return the number of a topic, None if there is none."""
         number = self._numbers.get(name)
         if number is None:
@@ -77,8 +89,8 @@ class Reader:
         if isinstance(ref, int):
             jobs = self._among(self.rows, [ref], now) if in_range(ref) else []
             return jobs[0] if jobs else None
-        topic = self._topic(ref[0])
-        return None if topic is None else self._at_one_time(lambda rows: self._of_key(rows, topic, ref[1], now))
+        topic = self.topic(ref[0])
+        return None if topic is None else self.at_one_time(lambda rows: self._of_key(rows, topic, ref[1], now))
 
     def _of_key(self, rows: Callable[..., list[Any]], topic: int, key: str, now: int) -> Job | None:
         holders = self._among(rows, [id for [id] in rows("id_of_holder", (topic, key))], now)
@@ -90,16 +102,16 @@ class Reader:
 
     def _among(self, rows: Callable[..., list[Any]], ids: Sequence[int], now: int) -> list[Job]:
         """Return the jobs with these ids, in their order."""
-        return [_job(row, now) for row in rows("get", (json.dumps(ids),))] if ids else []
+        return [job_of(row, now) for row in rows("get", (json.dumps(ids),))] if ids else []
 
     def jobs(self, filter: Filter, after: int, limit: int, now: int) -> list[Job]:
         """Return jobs by id."""
-        topic = None if filter.topic is None else self._topic(filter.topic)
+        topic = None if filter.topic is None else self.topic(filter.topic)
         if topic is None and filter.topic is not None:
             return []
 
         def page(choose: Callable[[Rows], list[int]]) -> tuple[list[int], list[Job]]:
-            return self._at_one_time(lambda rows: (ids := choose(rows), self._among(rows, ids, now)))
+            return self.at_one_time(lambda rows: (ids := choose(rows), self._among(rows, ids, now)))
 
         return listed(page, filter, topic, after, limit, now)
 
@@ -107,7 +119,7 @@ class Reader:
         """Return what was tried with a job."""
         if not in_range(id):
             return []
-        ended, running = self._at_one_time(lambda rows: (rows("history", (id,)), rows("running_attempt", (id,))))
+        ended, running = self.at_one_time(lambda rows: (rows("history", (id,)), rows("running_attempt", (id,))))
         attempts = [
             Attempt(claim, attempt, started, ended, OUTCOMES[outcome], worker, error)
             for claim, attempt, started, ended, outcome, worker, error in ended
@@ -122,7 +134,7 @@ class Reader:
 
     def counts(self, now: int) -> dict[str, Counts]:
         """Return the counts of each topic, all of one moment. O(topics + running jobs)."""
-        topics, tail, running = self._at_one_time(
+        topics, tail, running = self.at_one_time(
             lambda rows: (rows("topic_counts"), rows("count_tail", (_END,)), rows("count_running", {"now": now}))
         )
         numbers, names, live, done, dead, cancelled = map(json.loads, topics[0])
@@ -148,7 +160,7 @@ class Reader:
         """Return delayed jobs, span by span, by (due, id)."""
         asked, within = [], []
         for place, (topic, shards, (due, id), until) in enumerate(spans):
-            number = self._topic(topic)
+            number = self.topic(topic)
             if number is not None:
                 asked.append((number, shards, clamped(due if id > 0 else due - 1), clamped(id), clamped(until), place))
                 if id > 0:
@@ -163,7 +175,7 @@ class Reader:
 
     def first_dues(self, spans: Sequence[Span], now: int) -> list[int | None]:
         """Return the earliest due time beyond each span."""
-        asked = [(self._topic(topic), shards, clamped(until)) for topic, shards, _, until in spans]
+        asked = [(self.topic(topic), shards, clamped(until)) for topic, shards, _, until in spans]
         found = self.rows("first_dues", {"spans": json.dumps(asked), "most": _OTHERS, "now": now})
         dues: list[int | None]
         dues, runs = map(json.loads, found[0])
@@ -182,7 +194,7 @@ def _plus(counts: Counts, state: State, jobs: int) -> Counts:
     return counts._replace(**{state.value: getattr(counts, state.value) + jobs})
 
 
-def _job(row: Sequence[Any], now: int) -> Job:
+def job_of(row: Sequence[Any], now: int) -> Job:
     """Return the record, with a lease that is over taken as expired."""
     id, topic, body, due, created, finished, key, ttr, limit, headers, claims, forgiven, lost, *claim, error = row
     state = State.DELAYED if finished is None else FINISHED[finished]

@@ -17,9 +17,19 @@ def _named(text: str) -> dict[str, str]:
 
 def _all() -> dict[str, str]:
     found: dict[str, str] = {}
-    for name in ("put", "claim", "settle", "manage", "read", "list", "notify", "verify"):
+    for name in ("put", "claim", "settle", "manage", "read", "list", "reading", "notify", "verify"):
         found |= _named((_FOLDER / f"{name}.sql").read_text("utf-8"))
+    for name, statement in _named((_FOLDER / "page.sql").read_text("utf-8")).items():
+        found[name] = _filled(statement, {"{>}": ">", "{<=}": "<=", "{asc}": "ASC"})
+        found[f"{name}_down"] = _filled(statement, {"{>}": "<", "{<=}": ">=", "{asc}": "DESC"})
+    found["page_heads"] = found["get"].replace("j.body", "length(j.body)")
     return found
+
+
+def _filled(statement: str, words: dict[str, str]) -> str:
+    for mark, word in words.items():
+        statement = statement.replace(mark, word)
+    return statement
 
 
 def _migrations() -> list[str]:

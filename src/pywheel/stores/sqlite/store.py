@@ -21,13 +21,15 @@ from ...clock import Clock, MonotonicClock
 from ...jobs import commands as o
 from ...jobs.checks import an_id, whole
 from ...jobs.job import Attempt, Counts, Due, Job, Topic
-from ..checks import sound
-from ..contract import Durability, Filter, Span, Store
+from ..checks import clamped, sound
+from ..contract import Durability, Ended, Filter, Page, Span, Store
 from ..group_commit import Commit, GroupCommit
 from ..notifier import Member, Notifier
+from ..pages import asked
+from ..readings import edges_of, most_of
 from ..verify import Finding
 from ..within import CommitWatch
-from . import maintenance, verify
+from . import maintenance, pages, readings, verify
 from .borrowed import borrowed, in_savepoint
 from .commands import announce, claims, endings, imports, manage, puts
 from .connection import BUSY_SECONDS, FOREIGN, ours, translated
@@ -195,6 +197,17 @@ class SqliteStore(Store):
         """Return jobs by id."""
         return self._read(Reader.jobs, filter, after, limit, self.clock.wall())
 
+    def page(
+        self, filter: Filter, after: str = "", limit: int = 100, *, preview: int | None = None, newest: bool = False
+    ) -> Page:
+        """Return a page of a list.
+
+        The jobs of a topic, live ones and done ones are walked through by id where they are many: some thousands for a
+        page, whatever comes of it. All else costs by what comes back, and by how many topics there are without one.
+        """
+        wanted = asked(filter, after, limit, preview, newest=newest)
+        return self._read(pages.page, wanted, self.clock.wall())
+
     def counts(self) -> dict[str, Counts]:
         """Return the counts of each topic."""
         return self._read(Reader.counts, self.clock.wall())
@@ -206,6 +219,14 @@ class SqliteStore(Store):
     def history(self, id: int) -> list[Attempt]:
         """Return what was tried with a job."""
         return self._read(Reader.history, an_id(id), self.clock.wall())
+
+    def forecast(self, edges: Sequence[int], topic: str | None = None, most: int = 10_000) -> list[int]:
+        """Return how many delayed jobs are due between edges."""
+        return self._read(readings.forecast, edges_of(edges, most), topic, most)
+
+    def recent(self, topic: str | None, since: int, limit: int) -> list[Ended]:
+        """Return the jobs that ended last. Dead ones of before there was `recent` are left out."""
+        return self._read(readings.recent, topic, clamped(since), most_of(limit))
 
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
         """Return delayed jobs, span by span, by (due, id)."""

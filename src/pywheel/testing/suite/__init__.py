@@ -20,6 +20,7 @@ from .keys import KeyTests
 from .leases import LeaseTests
 from .model import ModelTests
 from .once import OnceTests
+from .pages import PageTests
 from .views import ViewTests
 from .workers import WorkerTests
 
@@ -35,6 +36,7 @@ class StoreSuite(
     LeaseTests,
     ImportTests,
     ViewTests,
+    PageTests,
     WorkerTests,
     ArgumentTests,
     ModelTests,

@@ -68,12 +68,12 @@ def _store(transaction: Transaction, one: Imported) -> int:
     else:
         transaction.tally.moved(topic, LIVE, state + 1)
     if one.history:
-        _store_history(transaction, id, one, topic if job.state in (State.DONE, State.CANCELLED) else None)
+        _store_history(transaction, id, one, None if state is None else topic)
     return id
 
 
 def _store_history(transaction: Transaction, id: int, one: Imported, topic: int | None) -> None:
-    """Write what was tried. `topic` stands in the last row of a job that is done or cancelled, to be purged by."""
+    """Write what was tried. `topic` stands in the last row of a finished job, to be found by when it ended."""
     last = one.history[-1]
     rows = [
         (

@@ -30,8 +30,9 @@ DELETE FROM run WHERE job IN (SELECT value FROM json_each(?))
 
 -- The rows of these: job, ended, outcome, error, state, due, unspent, lost.
 -- name: record_ended
-INSERT INTO history (job, claim, attempt, started, ended, outcome, worker, error)
-SELECT r.job, r.claim, r.attempt, r.started, e.value ->> 1, e.value ->> 2, r.worker, e.value ->> 3
+INSERT INTO history (job, claim, attempt, started, ended, outcome, worker, error, topic)
+SELECT r.job, r.claim, r.attempt, r.started, e.value ->> 1, e.value ->> 2, r.worker, e.value ->> 3,
+    CASE WHEN e.value ->> 4 IS NOT NULL THEN r.topic END
 FROM json_each(?) e CROSS JOIN run r ON r.job = e.value ->> 0
 
 -- name: end_claims

@@ -51,14 +51,18 @@ SELECT DISTINCT h.job AS id FROM history h WHERE NOT EXISTS (SELECT 1 FROM job j
 -- name: mend_history
 DELETE FROM history WHERE job IN (SELECT value FROM json_each(:ids))
 
--- The last row of a done or cancelled job has its topic, and no other row has one.
+-- The last row of a done or cancelled job has its topic, and that of a dead one may have: long ago it had none. No other
+-- row has one.
 -- name: find_ends
 SELECT j.id FROM job j NOT INDEXED WHERE j.state IN (0, 1) AND j.topic <> 0 AND NOT EXISTS (
     SELECT 1 FROM history h WHERE h.job = j.id AND h.claim = j.claims AND h.outcome = j.state AND h.topic = j.topic
 )
 UNION
 SELECT j.id FROM history h NOT INDEXED CROSS JOIN job j ON j.id = h.job
-WHERE h.topic IS NOT NULL AND NOT (h.claim = j.claims AND h.outcome = j.state AND h.topic = j.topic AND j.state IS NOT NULL)
+WHERE h.topic IS NOT NULL AND NOT (
+    h.claim = j.claims AND h.topic = j.topic AND j.state IS NOT NULL
+    AND CASE j.state WHEN 2 THEN h.outcome IN (2, 3) ELSE h.outcome = j.state END
+)
 
 -- name: mend_ends
 UPDATE history SET topic = j.topic, outcome = j.state

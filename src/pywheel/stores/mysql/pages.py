@@ -1,0 +1,122 @@
+"""Which statements find the jobs of a page. Each part of one reads one range of an index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from ...jobs.job import State
+from ..pages import ROWS, Asked, Position
+from ..relational.pages import Candidates
+from ..relational.part import FINISHED
+from .connection import Result
+from .statements import Raw, Statements, hashed
+
+__all__ = ["Finder"]
+
+_ARMS: Final = 64  # ranges read by one statement
+_WALK: Final = 5_000  # jobs that are walked through for one page, where there would be more
+
+_Place = tuple[int, int]  # due and id
+
+
+class Finder:
+    """Finds the jobs that a page may have."""
+
+    def __init__(
+        self,
+        sql: Statements,
+        ask: Callable[[Sequence[str]], list[Result]],
+        wanted: Asked,
+        topics: Callable[[], Sequence[int]],
+    ) -> None:
+        self._sql = sql
+        self._ask = ask
+        self._wanted = wanted
+        self._topics = topics
+        """Gives the topic that is meant, or all."""
+        self._topic: int | None = None
+
+    def __call__(self, after: Position, size: int, now: int) -> Candidates:
+        """Return up to so many jobs behind a place."""
+        filter = self._wanted.filter
+        topics = self._topics()
+        self._topic = topics[0] if filter.topic is not None else None
+        span = {"due": after.due, "id": after.id, "until": self._wanted.until, "limit": size, "moment": now}
+        if self._wanted.by_due:
+            return self._by_due(topics, span)
+        arms = list(self._arms(topics, span))
+        if len(arms) > _ARMS:
+            return self._walk(span)
+        return self._found(" UNION ALL ".join(arms), span) if arms else Candidates((), False)
+
+    def _text(self, name: str, **values: Any) -> str:
+        return self._sql(f"{name}_down" if self._wanted.newest else name, **values)
+
+    def _found(self, text: str, span: dict[str, int]) -> Candidates:
+        """Return the jobs whose ids a statement gives."""
+        order = "DESC" if self._wanted.newest else "ASC"
+        found = f"SELECT DISTINCT id FROM ({text}) ids ORDER BY id {order} LIMIT {span['limit']:d}"
+        [result] = self._ask([self._sql("page_head", found=Raw(found))])
+        return Candidates(result.rows, len(result.rows) >= span["limit"])
+
+    def _arms(self, topics: Sequence[int], span: dict[str, int]) -> Iterator[str]:
+        filter, topic = self._wanted.filter, self._topic
+        if filter.key is not None:
+            key = hashed(filter.key)
+            if topic is None:
+                [result] = self._ask([self._sql("page_key_topics", hash=key)])
+                topics = [number for [number] in result.rows]
+            yield from (self._text("page_key", hash=key, topic=number, **span) for number in topics)
+            return
+        state = filter.state
+        if state is None and topic is None:
+            yield f"({self._text('page_all', **span)})"
+            return
+        if state in (None, State.DELAYED):
+            yield from (self._text("page_delayed", topic=number, **span) for number in topics)
+        if state is None:
+            yield self._text("page_run", topic=topic, **span)
+        if state is State.RUNNING:
+            yield self._text("page_running", topic=topic, **span)
+        if state in (State.DELAYED, State.DEAD):  # those too whose lease is over: some have no attempt left
+            yield self._text("page_lost", topic=topic, **span)
+        for number, finished in enumerate(FINISHED):
+            if state in (None, finished):
+                yield from (self._text("page_finished", topic=one, state=number, **span) for one in topics)
+
+    def _walk(self, span: dict[str, int]) -> Candidates:
+        """Return those of the next jobs of all topics that are in a state: a range for each topic would be dearer."""
+        state = self._wanted.filter.state
+        if state is State.DELAYED:
+            texts = [self._text("page_walk_delayed", rows=_WALK, **span)]
+        else:
+            texts = [self._text("page_walk_finished", rows=_WALK, state=FINISHED.index(state), **span)]
+        if state in (State.DELAYED, State.DEAD):
+            texts.append(self._text("page_lost", topic=None, **span))
+        [end] = self._ask([self._text("page_walked", before=_WALK - 1, **span)])
+        found = self._found(" UNION ALL ".join(f"({text})" for text in texts), span)
+        if found.more:
+            return found
+        if not end.rows:
+            return found
+        last = Position(0, end.rows[0][0])
+        newest = self._wanted.newest
+        rows = [row for row in found.rows if (row[0] >= last.id if newest else row[0] <= last.id)]
+        return Candidates(rows, True, last, ROWS)
+
+    def _by_due(self, topics: Sequence[int], span: dict[str, int]) -> Candidates:
+        """Return delayed jobs by due time: the first of each topic, and then the first of all."""
+        places: list[_Place] = []
+        for start in range(0, len(topics), _ARMS):
+            arms = [self._text("page_due", topic=number, **span) for number in topics[start : start + _ARMS]]
+            order = "DESC" if self._wanted.newest else "ASC"
+            rows = " UNION ALL ".join(arms)
+            limit = span["limit"]
+            [result] = self._ask([f"SELECT due, id FROM ({rows}) d ORDER BY due {order}, id {order} LIMIT {limit:d}"])
+            places = sorted([*places, *((due, id) for due, id in result.rows)], reverse=self._wanted.newest)
+            del places[span["limit"] :]
+        if not places:
+            return Candidates((), False)
+        [result] = self._ask([self._sql("page_head", found=Raw(self._sql("ids_given", ids=[id for _, id in places])))])
+        return Candidates(result.rows, len(places) >= span["limit"], Position(*places[-1]))

@@ -1,0 +1,67 @@
+-- Ids of a page's jobs behind %(id)s (and %(due)s), upwards; of each there is one that goes down, as its name says then.
+-- What they are by now is looked at one by one. A range of an index is read where its topic stands in the statement: not
+-- where that is a column of another table.
+
+-- name: page_head
+SELECT {head}, NULL,
+    coalesce(d.due, r.due, f.due), coalesce(d.claims, r.claims, f.claims), coalesce(d.forgiven, r.forgiven, f.forgiven),
+    coalesce(d.lost, r.lost, f.lost), coalesce(d.passed, r.passed, f.passed), coalesce(d.error, r.error, f.error),
+    CASE WHEN d.id IS NOT NULL THEN 0 WHEN r.id IS NOT NULL THEN 1 ELSE 2 END,
+    {run}, {finished}
+FROM (%(found)s) w
+STRAIGHT_JOIN {p}job j FORCE INDEX (PRIMARY) ON j.id = w.id
+LEFT JOIN {p}due d FORCE INDEX (PRIMARY) ON d.topic = j.topic AND d.id = j.id
+LEFT JOIN {p}run r FORCE INDEX (PRIMARY) ON r.id = j.id
+LEFT JOIN ((SELECT 0 AS state UNION ALL SELECT 1 UNION ALL SELECT 2) s
+    STRAIGHT_JOIN {p}finished f FORCE INDEX (PRIMARY)) ON f.topic = j.topic AND f.state = s.state AND f.id = j.id
+
+-- name: page_all
+SELECT id FROM {p}job FORCE INDEX (PRIMARY) WHERE id {>} %(id)s ORDER BY id {asc} LIMIT %(limit)s
+
+-- name: page_key
+(SELECT id FROM {p}name FORCE INDEX (PRIMARY) WHERE hash = %(hash)s AND topic = %(topic)s AND id {>} %(id)s
+ORDER BY id {asc} LIMIT %(limit)s)
+
+-- name: page_key_topics
+SELECT DISTINCT topic FROM {p}name FORCE INDEX (PRIMARY) WHERE hash = %(hash)s
+
+-- name: page_delayed
+(SELECT id FROM {p}due FORCE INDEX (PRIMARY) WHERE topic = %(topic)s AND id {>} %(id)s ORDER BY id {asc} LIMIT %(limit)s)
+
+-- name: page_finished
+(SELECT id FROM {p}finished FORCE INDEX (PRIMARY) WHERE topic = %(topic)s AND state = %(state)s AND id {>} %(id)s
+ORDER BY id {asc} LIMIT %(limit)s)
+
+-- name: page_run
+(SELECT id FROM {p}run FORCE INDEX (PRIMARY) WHERE (%(topic)s IS NULL OR topic = %(topic)s) AND id {>} %(id)s
+ORDER BY id {asc} LIMIT %(limit)s)
+
+-- name: page_running
+(SELECT id FROM {p}run FORCE INDEX (PRIMARY) WHERE lease > %(moment)s AND (%(topic)s IS NULL OR topic = %(topic)s)
+AND id {>} %(id)s ORDER BY id {asc} LIMIT %(limit)s)
+
+-- name: page_lost
+(SELECT id FROM {p}run FORCE INDEX (PRIMARY) WHERE lease <= %(moment)s AND (%(topic)s IS NULL OR topic = %(topic)s)
+AND id {>} %(id)s ORDER BY id {asc} LIMIT %(limit)s)
+
+-- name: page_due
+(SELECT due, id FROM (
+    (SELECT due, id FROM {p}due FORCE INDEX (due) WHERE topic = %(topic)s AND due = %(due)s AND id {>} %(id)s AND due {<=} %(until)s
+    ORDER BY id {asc} LIMIT %(limit)s)
+    UNION ALL
+    (SELECT due, id FROM {p}due FORCE INDEX (due) WHERE topic = %(topic)s AND due {>} %(due)s AND due {<=} %(until)s
+    ORDER BY due {asc}, id {asc} LIMIT %(limit)s)
+) d ORDER BY due {asc}, id {asc} LIMIT %(limit)s)
+
+-- Of the next %(rows)s jobs of all topics those in a state, for stores of many topics; then the last of those jobs.
+-- name: page_walk_delayed
+SELECT j.id FROM (SELECT id, topic FROM {p}job FORCE INDEX (PRIMARY) WHERE id {>} %(id)s ORDER BY id {asc} LIMIT %(rows)s) j
+STRAIGHT_JOIN {p}due d FORCE INDEX (PRIMARY) ON d.topic = j.topic AND d.id = j.id ORDER BY j.id {asc} LIMIT %(limit)s
+
+-- name: page_walk_finished
+SELECT j.id FROM (SELECT id, topic FROM {p}job FORCE INDEX (PRIMARY) WHERE id {>} %(id)s ORDER BY id {asc} LIMIT %(rows)s) j
+STRAIGHT_JOIN {p}finished f FORCE INDEX (PRIMARY) ON f.topic = j.topic AND f.state = %(state)s AND f.id = j.id
+ORDER BY j.id {asc} LIMIT %(limit)s
+
+-- name: page_walked
+SELECT id FROM {p}job FORCE INDEX (PRIMARY) WHERE id {>} %(id)s ORDER BY id {asc} LIMIT 1 OFFSET %(before)s

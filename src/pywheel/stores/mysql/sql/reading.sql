@@ -1,0 +1,28 @@
+-- Readings for people.
+
+-- name: bodies
+SELECT id, length(body), IF(%(preview)s IS NULL, body, left(body, %(preview)s)) FROM {p}job WHERE id IN (%(ids)s)
+
+-- name: forecast
+SELECT count(*) FROM (
+    SELECT 1 FROM {p}due FORCE INDEX (due) WHERE topic IN (%(topics)s) AND due >= %(first)s AND due < %(next)s LIMIT %(most)s
+) found
+
+-- name: oldest
+SELECT topic, min(due) FROM {p}due GROUP BY topic
+
+-- The index goes by when jobs ended, of all topics: of one, so many of the last %(rows)s as are of it.
+-- name: recent
+SELECT f.id, f.topic, j.name, f.state, f.due, f.started, f.ended, coalesce(f.attempt, 0), f.worker,
+    CASE WHEN f.outcome = 2 THEN f.error END
+FROM (
+    SELECT topic, state, id FROM (
+        (SELECT topic, state, id, ended FROM {p}finished FORCE INDEX (ended) WHERE state = 0 AND ended >= %(since)s
+        ORDER BY ended DESC LIMIT %(rows)s)
+        UNION ALL (SELECT topic, state, id, ended FROM {p}finished FORCE INDEX (ended) WHERE state = 1 AND ended >= %(since)s
+        ORDER BY ended DESC LIMIT %(rows)s)
+        UNION ALL (SELECT topic, state, id, ended FROM {p}finished FORCE INDEX (ended) WHERE state = 2 AND ended >= %(since)s
+        ORDER BY ended DESC LIMIT %(rows)s)
+    ) e WHERE %(topic)s IS NULL OR topic = %(topic)s ORDER BY ended DESC, id DESC LIMIT %(limit)s
+) w STRAIGHT_JOIN {p}finished f FORCE INDEX (PRIMARY) ON f.topic = w.topic AND f.state = w.state AND f.id = w.id
+STRAIGHT_JOIN {p}job j FORCE INDEX (PRIMARY) ON j.id = f.id

@@ -1,0 +1,82 @@
+-- The first members of several sorted sets, in one order: by score, then by id.
+
+-- Returns how many members of a set lie before a place, or with `too` up to it: of those with the same score the ids decide.
+local function rank_of(key, score, b, too)
+    local low = call('ZCOUNT', key, '-inf', '(' .. score)
+    local high = low + call('ZCOUNT', key, score, score)
+    while low < high do
+        local middle = math.floor((low + high) / 2)
+        local there = call('ZRANGE', key, middle, middle)[1]
+        if there < b or (too and there == b) then
+            low = middle + 1
+        else
+            high = middle
+        end
+    end
+    return low
+end
+
+local function ranked(key, from, to, down)
+    if down then
+        return call('ZRANGE', key, from, to, 'REV', 'WITHSCORES')
+    end
+    return call('ZRANGE', key, from, to, 'WITHSCORES')
+end
+
+-- Returns up to `limit` members as {score, id, key}, no further than `stop`. A source is {key, the rank behind which it is
+-- read}, ranks from the end if it goes down. Only those sets are read on whose first member comes before the last that is wanted.
+local function merged(sources, limit, down, stop)
+    local function before(a, b)
+        if a[1] == b[1] then
+            if down then
+                return a[2] > b[2]
+            end
+            return a[2] < b[2]
+        end
+        if down then
+            return a[1] > b[1]
+        end
+        return a[1] < b[1]
+    end
+
+    local function within(score)
+        if down then
+            return score >= stop
+        end
+        return score <= stop
+    end
+
+    local firsts, found = {}, {}
+    for _, source in ipairs(sources) do
+        local pair = ranked(source[1], source[2], source[2], down)
+        local score = tonumber(pair[2])
+        if score and within(score) then
+            firsts[#firsts + 1] = {score, pair[1], source[1], source[2]}
+        end
+    end
+    table.sort(firsts, before)
+    local bound = firsts[limit]
+    for place = 1, math.min(limit, #firsts) do
+        local first = firsts[place]
+        local key, rank, count, some, on = first[3], first[4], 0, #firsts == 1 and limit or 8, true
+        while on and count < limit do
+            local part = ranked(key, rank, rank + some - 1, down)
+            for at = 1, #part, 2 do
+                local entry = {tonumber(part[at + 1]), part[at], key}
+                on = within(entry[1]) and not (bound and before(bound, entry))
+                if not on then
+                    break
+                end
+                found[#found + 1] = entry
+                count = count + 1
+            end
+            on = on and #part == 2 * some
+            rank, some = rank + some, 4 * some
+        end
+    end
+    table.sort(found, before)
+    for place = #found, limit + 1, -1 do
+        found[place] = nil
+    end
+    return found
+end

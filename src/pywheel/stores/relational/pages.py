@@ -1,0 +1,53 @@
+"""Pages of jobs and what has ended, from the rows of a database: what readers share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from ..pages import Asked, Bodies, Looked, Page, Position, paged
+from ..readings import Ended, latest
+from .part import FINISHED
+from .reading import part_of
+
+__all__ = ["RECENT_ROWS", "Candidates", "ended", "page"]
+
+RECENT_ROWS: Final = 5_000
+"""So many that ended last are looked at for those of one topic: there is no index of these."""
+
+
+class Candidates(NamedTuple):
+    """The rows of jobs that may be meant, without their bodies."""
+
+    rows: Sequence[Sequence[Any]]
+    more: bool  # whether there may be more
+    last: Position | None = None  # up to which was looked, if further than these
+    looked: int = 0  # jobs looked at beside these
+
+
+def page(
+    wanted: Asked,
+    find: Callable[[Position, int, int], Candidates],
+    names: Callable[[Sequence[Sequence[Any]]], Mapping[int, str]],
+    bodies: Bodies,
+    moment: Callable[[], int],
+) -> Page:
+    """Return a page; `find` gives up to so many jobs behind a place, as they are at a moment."""
+
+    def look(after: Position, size: int) -> Looked:
+        now = moment()
+        rows, more, last, looked = find(after, size, now)
+        part = part_of(rows, names(rows), now)
+        found = [(part._record(entry), entry._size) for entry in part.read.values()]
+        found.sort(key=lambda one: wanted.place(one[0]), reverse=wanted.newest)
+        if last is None:
+            last = wanted.place(found[-1][0]) if found else after
+        return Looked(found, len(found) + looked, last, more)
+
+    return paged(wanted, look, bodies)
+
+
+def ended(rows: Iterable[Sequence[Any]], names: Mapping[int, str], limit: int) -> list[Ended]:
+    """Return what ended last. A row: id, topic, key, state, due, started, ended, attempt, worker, error."""
+    found = (Ended(id, names[topic], key, FINISHED[state], *rest) for id, topic, key, state, *rest in rows)
+    return latest(found, limit)

@@ -1,0 +1,390 @@
+"""Pages of lists, and readings for people: what is coming, what has just ended, what waits longest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..._errors import BadJob, StoreClosed
+from ...jobs.commands import Ack, Begin, Cancel, Delete, Expire, Nack, Pause, Put, Reschedule, Retry
+from ...jobs.job import Job, NewJob, State
+from ...stores.contract import Ended, Filter
+from .base import FAR, NOW, TERMS, StoreTests
+
+__all__ = ["PageTests"]
+
+
+class PageTests(StoreTests):
+    """Pages of lists, and readings for people."""
+
+    def pages(self, limit: int = 3, *, newest: bool = False, **filter: Any) -> list[Job]:
+        """Return the jobs of all pages, one after the other."""
+        found: list[Job] = []
+        after = ""
+        for _ in range(1_000):
+            page = self.store.page(Filter(**filter), after, limit, newest=newest)
+            assert len(page.jobs) <= limit
+            assert [len(job.body) for job in page.jobs] == list(page.sizes)
+            found += page.jobs
+            if page.next is None:
+                return found
+            after = page.next
+        raise AssertionError("the pages do not end")
+
+    def paged(self, limit: int = 3, **more: Any) -> list[int]:
+        """Return the ids of the jobs of all pages."""
+        return [job.id for job in self.pages(limit, **more)]
+
+    def both_ways(self, expected: list[int], **filter: Any) -> None:
+        """Check what a filter's pages hold, upwards and downwards."""
+        for limit in (1, 3, 1_000):
+            assert self.paged(limit, **filter) == expected
+            assert self.paged(limit, newest=True, **filter) == expected[::-1]
+
+    def crowd(self) -> dict[int, Job]:
+        """Put jobs of several topics, keys and due times, and bring them into all states; return them by id."""
+        self.apply(
+            Put(tuple(NewJob(f"t{n % 3}", b"b%d" % n, NOW + n // 4, f"k{n}" if n % 5 else None) for n in range(60)))
+        )
+        for n in range(3):
+            for job in self.reserve(12, f"t{n}", TERMS._replace(max_attempts=9)):
+                match job.id % 4:
+                    case 0:
+                        self.apply(Ack(job.id, 1))
+                    case 1:
+                        self.apply(Nack(job.id, 1, None, f"error {job.id % 3}"))
+                    case 2:
+                        self.apply(Nack(job.id, 1, 5, f"error {job.id % 3}"))
+            self.pass_time(1)
+        delayed = [id for id in self.listed() if self.state(id) is State.DELAYED]
+        for id in delayed[::4]:
+            self.apply(Cancel(id))
+        return {id: self.job(id) for id in self.listed()}
+
+    # ---- pages ------------------------------------------------------------------------------------------------------
+
+    def test_pages_by_any_combination_hold_what_a_filter_means_in_both_directions(self) -> None:
+        jobs = self.crowd()
+        assert {job.state for job in jobs.values()} == set(State)
+        assert self.pages() == [jobs[id] for id in sorted(jobs)]
+        for topic in (None, "t0", "t1", "nowhere"):
+            for state in (None, *State):
+                for error in (None, "error 1"):
+                    filter = Filter(topic, state, error=error)
+                    expected = [id for id in sorted(jobs) if filter.fits(jobs[id])]
+                    self.both_ways(expected, topic=topic, state=state, error=error)
+
+    def test_pages_of_many_topics_are_one_list(self) -> None:
+        ids = self.apply(Put(tuple(NewJob(f"t{n % 80}", b"", NOW + n % 7) for n in range(320))))
+        ids.sort()
+        dead = [job.id for n in range(0, 80, 9) for job in self.reserve(2, f"t{n}")]
+        for id in dead:
+            self.apply(Nack(id, 1, None))
+        cancelled = [id for id in ids[::5] if id not in dead]
+        for id in cancelled:
+            self.apply(Cancel(id))
+        rest = [id for id in ids if id not in {*dead, *cancelled}]
+        for state, expected in (
+            (State.DEAD, sorted(dead)),
+            (State.CANCELLED, cancelled),
+            (State.DELAYED, rest),
+            (None, ids),
+        ):
+            assert self.paged(25, state=state) == expected
+            assert self.paged(25, state=state, newest=True) == expected[::-1]
+        by_due = [id for _, id in sorted((self.job(id).due, id) for id in rest)]
+        assert self.paged(25, state=State.DELAYED, due_from=NOW) == by_due
+        assert self.paged(25, state=State.DELAYED, due_from=NOW, newest=True) == by_due[::-1]
+        assert self.store.forecast([NOW, NOW + 3, NOW + 7]) == [
+            sum(self.job(id).due < NOW + 3 for id in rest),
+            sum(self.job(id).due >= NOW + 3 for id in rest),
+        ]
+
+    def test_pages_of_a_key_hold_whoever_had_it(self) -> None:
+        old = []
+        for _ in range(5):
+            old.append(self.put(key="k"))
+            self.apply(Cancel(old[-1]))
+        other = self.put("other", key="k")
+        self.put(key="another")
+        live = self.put(key="k", due=FAR)
+        self.both_ways([*sorted(old), live], topic="t", key="k")
+        self.both_ways(sorted([*old, other, live]), key="k")
+        self.both_ways(sorted([other, live]), key="k", state=State.DELAYED)
+        self.both_ways([live], key="k", due_from=NOW + 1)
+        self.both_ways([], key="nobody's")
+
+    def test_pages_of_a_due_range_go_by_due_time(self) -> None:
+        jobs = self.crowd()
+        delayed = {id: job for id, job in jobs.items() if job.state is State.DELAYED}
+        for topic in (None, "t0", "t1", "nowhere"):
+            for first, last in (
+                (None, NOW + 9),
+                (NOW + 3, None),
+                (NOW + 3, NOW + 9),
+                (NOW + 9, NOW + 3),
+                (NOW + 7, NOW + 7),
+            ):
+                filter = Filter(topic, State.DELAYED, None, first, last)
+                expected = sorted((job.due, id) for id, job in delayed.items() if filter.fits(job))
+                self.both_ways(
+                    [id for _, id in expected], topic=topic, state=State.DELAYED, due_from=first, due_until=last
+                )
+                ids = sorted(id for id, job in jobs.items() if filter._replace(state=None).fits(job))
+                self.both_ways(ids, topic=topic, due_from=first, due_until=last)
+
+    def test_pages_pass_over_nothing_that_is_due_at_the_same_time(self) -> None:
+        ids = self.apply(Put(tuple(NewJob("t", b"", NOW) for _ in range(50))))
+        ids.sort()
+        later = self.put(due=NOW + 1)
+        assert self.paged(7, state=State.DELAYED, due_from=NOW) == [*ids, later]
+        assert self.paged(7, state=State.DELAYED, due_until=NOW, newest=True) == ids[::-1]
+
+    def test_a_page_knows_jobs_whose_lease_is_over(self) -> None:
+        lost, spent = self.put(), self.put()
+        self.reserve(1, terms=TERMS)
+        self.reserve(1, terms=TERMS._replace(max_attempts=1))
+        self.both_ways(sorted([lost, spent]), state=State.RUNNING)
+        self.pass_time(1_000)
+        self.both_ways([], state=State.RUNNING)
+        self.both_ways([lost], state=State.DELAYED)
+        self.both_ways([spent], state=State.DEAD)
+        self.both_ways([spent], state=State.DEAD, topic="t")
+
+    def test_a_page_goes_on_where_it_ended_while_jobs_come_and_go(self) -> None:
+        ids = [self.put() for _ in range(9)]
+        page = self.store.page(Filter("t"), limit=3)
+        expected = sorted(ids)
+        assert [job.id for job in page.jobs] == expected[:3]
+        for id in (*expected[:4], expected[5]):
+            self.apply(Delete(id))
+        assert page.next is not None
+        rest = self.store.page(Filter("t"), page.next, 100)
+        assert [job.id for job in rest.jobs] == [expected[4], *expected[6:]]
+        assert rest.next is None
+
+    def test_an_empty_list_is_one_page(self) -> None:
+        for filter in (Filter(), Filter("t"), Filter(state=State.DEAD), Filter("t", State.DELAYED, due_from=0)):
+            for newest in (False, True):
+                assert self.store.page(filter, newest=newest)[:2] == ([], None)
+
+    def test_a_preview_has_the_beginning_of_each_body_and_the_size_of_all(self) -> None:
+        bodies = (b"", b"0123456789", bytes(range(256)) * 400)
+        for body in bodies:
+            self.put(body=body)
+        for preview in (None, 0, 4, 1_000, 10**9):
+            page = self.store.page(Filter("t"), preview=preview)
+            assert sorted(job.body for job in page.jobs) == sorted(body[:preview] for body in bodies)
+            sizes = {job.id: size for job, size in zip(page.jobs, page.sizes, strict=True)}
+            assert all(len(self.job(id).body) == size for id, size in sizes.items())
+
+    def test_a_page_holds_a_bounded_number_of_bytes(self) -> None:
+        for n in range(6):
+            self.put(body=bytes([n]) * 1_500_000)
+        page = self.store.page(Filter("t"))
+        assert 1 <= len(page.jobs) < 6
+        assert page.next is not None
+        assert [job.body[0] for job in sorted(self.pages(100))] == list(range(6))
+        assert len(self.store.page(Filter("t"), preview=10).jobs) == 6
+
+    def test_a_page_looks_at_a_bounded_number_of_jobs(self) -> None:
+        dead = self.put()
+        self.apply(Nack(dead, self.one().claims, None, "wrong"))
+        self.apply(Put(tuple(NewJob(f"t{n % 2}", b"", FAR) for n in range(3_000))))
+        assert self.paged(100, due_until=NOW, newest=True) == [dead]
+        assert self.paged(error="wrong") == [dead]
+        assert self.paged(state=State.DEAD, error="wrong", newest=True) == [dead]
+
+    def test_a_cursor_of_another_list_is_refused(self) -> None:
+        for n in range(5):
+            self.put(due=NOW + n)
+        by_id, by_due = Filter("t"), Filter("t", State.DELAYED, due_from=NOW)
+        cursors = {}
+        for filter in (by_id, by_due):
+            for newest in (False, True):
+                cursors[filter, newest] = self.store.page(filter, limit=2, newest=newest).next
+        for (filter, newest), cursor in cursors.items():
+            for (other, way), wrong in cursors.items():
+                if (filter, newest) == (other, way):
+                    assert cursor is not None
+                    assert len(self.store.page(filter, cursor, newest=newest).jobs) == 3
+                else:
+                    self.no_page(filter, wrong, newest=newest)
+        wrongs: tuple[Any, ...] = (
+            "x",
+            "i",
+            "i-1",
+            "i1.1",
+            "1",
+            "i" + "9" * 40,
+            "i\u0661",
+            " i1",
+            "i1\n",
+            "i1\0",
+            1,
+            None,
+            b"i1",
+        )
+        for wrong in wrongs:
+            self.no_page(by_id, wrong)
+            self.no_page(by_due, wrong)
+
+    def test_a_page_of_no_number_is_refused(self) -> None:
+        for wrong in (0, -1, 1.5, "1", None, True):
+            self.no_page(Filter(), limit=wrong)
+        for wrong in (-1, 1.5, "1", True):
+            self.no_page(Filter(), preview=wrong)
+
+    def no_page(self, *asked: Any, **more: Any) -> None:
+        """Check that there is no such page."""
+        try:
+            self.store.page(*asked, **more)
+        except BadJob:
+            return
+        raise AssertionError(f"a page of {asked} {more}")
+
+    # ---- what is coming ---------------------------------------------------------------------------------------------
+
+    def test_a_forecast_counts_delayed_jobs_between_edges(self) -> None:
+        for due in (NOW - 5, NOW, NOW, NOW + 9, NOW + 10, NOW + 25, FAR):
+            self.put(due=due)
+        self.put("u", due=NOW + 9)
+        edges = [0, NOW, NOW + 10, NOW + 20, NOW + 30]
+        assert self.store.forecast(edges, "t") == [1, 3, 1, 1]
+        assert self.store.forecast(edges) == [1, 4, 1, 1]
+        assert self.store.forecast(edges, most=2) == [1, 2, 1, 1]
+        assert self.store.forecast(edges, "nowhere") == [0, 0, 0, 0]
+        assert self.store.forecast([NOW, NOW + 1], "t") == [2]
+        assert self.store.forecast([NOW]) == self.store.forecast([]) == []
+        assert self.store.forecast([-(2**62), 2**62]) == [8]
+
+    def test_a_forecast_counts_what_waits_alone(self) -> None:
+        self.put(due=NOW + 1)
+        self.apply(Cancel(self.put(due=NOW + 1)))
+        moved = self.put(due=NOW + 1)
+        self.apply(Reschedule(moved, NOW + 50))
+        self.apply(Ack(self.running().id, 1))
+        running = self.running()
+        edges = [0, NOW + 10, NOW + 60]
+        assert self.store.forecast(edges) == self.store.forecast(edges, "t") == [1, 1]
+        self.apply(Nack(running.id, 1, 20))
+        assert self.store.forecast(edges) == self.store.forecast(edges, "t") == [1, 2]
+        self.apply(Pause("t", paused=True))
+        assert self.store.forecast(edges) == [1, 2]
+
+    def running(self) -> Job:
+        """Return a job that runs."""
+        self.put()
+        return self.one()
+
+    def test_a_forecast_says_so_many_at_least_where_it_stops_counting(self) -> None:
+        self.apply(Put(tuple(NewJob(f"t{n % 30}", b"", NOW + n % 2) for n in range(3_000))))
+        edges = [NOW, NOW + 1, NOW + 2, *range(NOW + 3, NOW + 900)]
+        for topic, there in ((None, 1_500), ("t1", 0)):
+            found = self.store.forecast(edges, topic)
+            assert min(there, 60_000 // 899) <= found[0] <= there
+            assert found[2:] == [0] * 897
+        assert self.store.forecast(edges[:3]) == [1_500, 1_500]
+
+    def test_a_forecast_without_order_is_refused(self) -> None:
+        wrongs: tuple[Any, ...] = ([2, 1], [1, 1], [1, 2.0], [1, "2"], [None, 1], [1, 2**70], [True, 2], range(2_000))
+        for wrong in wrongs:
+            try:
+                self.store.forecast(wrong)
+            except BadJob:
+                continue
+            raise AssertionError(f"a forecast of {wrong}")
+
+    def test_the_oldest_is_the_first_that_waits_of_each_topic(self) -> None:
+        assert self.store.oldest() == {}
+        self.put(due=NOW - 9)
+        self.one()
+        for due in (NOW + 5, NOW - 3, NOW + 7):
+            self.put(due=due)
+        self.put("u", due=FAR)
+        self.apply(Cancel(self.put("v")))
+        self.apply(Pause("u", paused=True))
+        assert self.store.oldest() == {"t": NOW - 3, "u": FAR}
+
+    # ---- what has ended ---------------------------------------------------------------------------------------------
+
+    def test_recent_are_the_latest_that_ended_with_how_they_did(self) -> None:
+        done, dead, cancelled = self.put(key="k", due=NOW - 7), self.put(due=NOW - 6), self.put(due=NOW - 5)
+        self.apply(Cancel(cancelled))
+        self.reserve()
+        self.pass_time(5)
+        self.apply(Ack(done, 1))
+        self.pass_time(5)
+        self.apply(Nack(dead, 1, None, "wrong"))
+        self.put("u")
+        self.apply(Ack(self.one(topic="u").id, 1))
+        found = self.store.recent("t", 0, 10)
+        assert found == [
+            Ended(dead, "t", None, State.DEAD, NOW - 6, NOW, NOW + 10, 1, "w", "wrong"),
+            Ended(done, "t", "k", State.DONE, NOW - 7, NOW, NOW + 5, 1, "w", None),
+            Ended(cancelled, "t", None, State.CANCELLED, NOW - 5, None, NOW, 0, None, None),
+        ]
+        assert [ended.lateness for ended in found] == [6, 7, None]
+        assert self.store.recent("t", NOW + 5, 10) == found[:2]
+        assert self.store.recent("t", 0, 1) == found[:1]
+        assert self.store.recent("t", NOW + 11, 10) == self.store.recent("nowhere", 0, 10) == []
+        assert self.store.recent("t", 0, 0) == []
+        assert [ended.topic for ended in self.store.recent(None, 0, 2)] == ["u", "t"]
+        assert len(self.store.recent(None, 0, 1_000)) == 4
+
+    def test_a_job_that_was_lost_has_ended_with_its_lease(self) -> None:
+        self.put()
+        self.one(terms=TERMS._replace(max_attempts=1))
+        self.pass_time(1_500)
+        self.apply(Expire(10))
+        [ended] = self.store.recent(None, 0, 10)
+        assert (ended.state, ended.ended, ended.error) == (State.DEAD, NOW + 1_000, None)
+
+    def test_an_error_of_an_earlier_attempt_is_none_of_the_last(self) -> None:
+        id = self.put()
+        self.apply(Nack(id, self.one().claims, 0, "wrong"))
+        self.apply(Ack(id, self.one().claims))
+        [ended] = self.store.recent("t", 0, 10)
+        assert (ended.attempt, ended.error) == (2, None)
+
+    def test_what_was_retried_or_forgotten_is_not_recent(self) -> None:
+        for ending in (None, "done"):
+            for after in (lambda id: Retry(id, FAR), Delete):
+                id = self.put()
+                claims = self.one().claims
+                if ending:
+                    self.apply(Ack(id, claims))
+                else:
+                    self.apply(Nack(id, claims, None, "wrong"))
+                assert [ended.id for ended in self.store.recent(None, 0, 10)] == [id]
+                self.apply(after(id))
+                assert self.store.recent(None, 0, 10) == self.store.recent("t", 0, 10) == []
+
+    def test_recent_of_many_topics_are_the_latest_of_all(self) -> None:
+        ids = []
+        for n in range(60):
+            ids.append(self.put(f"t{n % 7}"))
+            [job] = self.reserve(topic=f"t{n % 7}")
+            self.apply(Begin(job.id, 1, 1_000))
+            if n % 3:
+                self.apply(Ack(job.id, 1))
+            else:
+                self.apply(Nack(job.id, 1, None))
+            self.pass_time(1)
+        assert [ended.id for ended in self.store.recent(None, 0, 25)] == ids[:-26:-1]
+        assert [ended.id for ended in self.store.recent("t1", NOW + 30, 25)] == ids[57:29:-7]
+
+    def test_what_is_read_of_a_closed_store_says_so(self) -> None:
+        self.put()
+        self.store.close()
+        for call in (
+            lambda: self.store.page(Filter()),
+            lambda: self.store.page(Filter("nowhere")),
+            lambda: self.store.forecast([0, FAR]),
+            lambda: self.store.recent(None, 0, 1),
+            lambda: self.store.oldest(),
+        ):
+            try:
+                call()
+            except StoreClosed:
+                continue
+            raise AssertionError("a closed store answered")
