@@ -12,7 +12,8 @@ import nats
 import pytest
 
 from pywheel import JobQueue
-from tests.jobs.waiting import until
+from pywheel.outlets import kind as Outlet  # noqa: N812  (it returns a class)
+from tests.jobs.waiting import until, working
 from tests.outlets.amqp import amqp
 from tests.outlets.brokers import Nats, RabbitMQ
 from tests.stores.network import Proxy
@@ -172,3 +173,16 @@ def test_the_network_is_cut_again_and_again_and_loses_answers(broker, jobs):
         proxy.heal()
         until(lambda: done(jobs) == JOBS)
     nothing_is_lost(broker, jobs)
+
+
+def test_a_broker_that_does_not_answer_delays_no_other_topic(redis_server, nats_server, stream):
+    with JobQueue("memory:") as jobs, Proxy(nats_server, tcp=True) as proxy:
+        jobs.handler("slow", concurrency=50)(Outlet("nats")(nats_server.url(via=proxy), "nobody", timeout=3))
+        jobs.handler("quick", concurrency=50)(Outlet("redis")(f"unix://{redis_server.socket}", stream))
+        proxy.stall()
+        with working(jobs):
+            for topic in ("slow", "quick"):
+                jobs.put_many(jobs.job(topic, b"") for _ in range(200))
+            until(lambda: jobs.counts()["quick"].done == 200)
+            assert jobs.counts()["slow"].done == 0
+            proxy.cut()  # it need not wait on

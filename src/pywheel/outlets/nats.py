@@ -63,7 +63,7 @@ class Nats(BrokerOutlet["Link"]):
             raise BadJob("the address of a NATS is written like nats://user:password@host:4222")
         self._servers = [part.strip() for part in url.split(",")]
         self._stream = stream
-        self._nats = needed("nats", "nats")
+        self._nats = needed("nats.aio.client", "nats")
         self._errors: Any = needed("nats.errors", "nats")
         self._jetstream: Any = needed("nats.js.errors", "nats")
 
@@ -78,14 +78,18 @@ class Nats(BrokerOutlet["Link"]):
         return await patient(self._connect, self.timeout, self._errors.Error)
 
     async def _connect(self) -> Link:
-        link = Link()
-        link.client = await self._nats.connect(
-            self._servers,
-            connect_timeout=max(1, round(self.timeout)),
-            allow_reconnect=False,  # what is under way would be lost all the same: the next job connects
-            error_cb=_silent,
-            closed_cb=link.lose,
-        )
+        link = Link(self._nats.Client())
+        try:
+            await link.client.connect(
+                self._servers,
+                connect_timeout=max(1, round(self.timeout)),
+                allow_reconnect=False,  # what is under way would be lost all the same: the next job connects
+                error_cb=_silent,
+                closed_cb=link.lose,
+            )
+        except BaseException:
+            await self.close(link)
+            raise
         return link
 
     async def close(self, connection: Link) -> None:
@@ -128,9 +132,8 @@ class Nats(BrokerOutlet["Link"]):
 class Link:
     """A connection, and the time limits of those who wait for its answers."""
 
-    client: Client
-
-    def __init__(self) -> None:
+    def __init__(self, client: Client) -> None:
+        self.client = client
         self.lost = False
         """Whether the connection broke, or was closed."""
         self.acknowledged = 0
