@@ -12,7 +12,6 @@ import pytest
 from pywheel import JobQueue
 from tests.jobs.waiting import until
 from tests.outlets.amqp import amqp
-from tests.outlets.conftest import rabbitmq_server, stream  # noqa: F401  (fixtures)
 from tests.outlets.kafka_mock import Mock
 
 JOBS = 500
@@ -57,7 +56,7 @@ def left(server, queue):
     return asyncio.run(program())
 
 
-def test_it_takes_messages_until_sigterm(rabbitmq_server, jobs, stream):  # noqa: F811
+def test_it_takes_messages_until_sigterm(rabbitmq_server, jobs, stream):
     arguments = ("rabbitmq", stream, "--exchange", f"{stream}.delayed", "--topic", "orders", "--store", jobs.store.url)
     with bridge(*arguments, PYWHEEL_BROKER=rabbitmq_server.url().replace("//", "//guest:guest@")) as process:
         said = process.stderr.readline()
@@ -73,7 +72,7 @@ def test_it_takes_messages_until_sigterm(rabbitmq_server, jobs, stream):  # noqa
     assert left(rabbitmq_server, stream) == 0
 
 
-def test_killed_again_and_again_it_puts_each_message_once(rabbitmq_server, jobs, stream):  # noqa: F811
+def test_killed_again_and_again_it_puts_each_message_once(rabbitmq_server, jobs, stream):
     async def declare():
         async with amqp(rabbitmq_server) as broker:
             return await broker.queue(stream, kind="fanout")

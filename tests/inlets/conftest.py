@@ -1,7 +1,6 @@
 import pytest
 
 from pywheel import JobQueue
-from tests.outlets.conftest import nats_server, rabbitmq_server, stream  # noqa: F401  (fixtures)
 
 
 @pytest.fixture
