@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from pywheel import BadJob, GiveUp
-from pywheel.outlets import RabbitMQ
+from pywheel.outlets import RabbitMQ, rabbitmq
 from pywheel.outlets.broker import NotConfirmed
 from pywheel.outlets.contract import delivery_id
 from tests.outlets.amqp import amqp
@@ -137,6 +137,21 @@ async def test_an_exchange_that_is_not_there_harms_no_other(rabbitmq_server):
 
 
 @on_a_loop
+async def test_there_are_never_very_many_channels(rabbitmq_server, monkeypatch):
+    monkeypatch.setattr(rabbitmq, "_MOST_LANES", 3)
+    async with amqp(rabbitmq_server) as broker, outlet(rabbitmq_server, exchanges=["many*"]) as deliver:
+        queues = [await broker.queue(f"many{number}") for number in range(10)]
+        for _ in range(2):
+            for number in range(10):
+                await deliver(a_job(exchange=f"many{number}", to=""))
+            with pytest.raises(NotConfirmed, match="no exchange"):
+                await deliver(a_job(exchange="many-more"))
+        assert [await broker.count(queue) for queue in queues] == [2] * 10
+        link = await deliver._connection()
+        assert len(link._lanes) <= 3
+
+
+@on_a_loop
 async def test_many_jobs_are_under_way_on_one_connection_in_their_order(rabbitmq_server):
     async with amqp(rabbitmq_server) as broker:
         queue = await broker.queue()
@@ -157,6 +172,9 @@ async def test_many_jobs_are_under_way_on_one_connection_in_their_order(rabbitmq
         ({"amqp_expiration": "9" * 5000}, "amqp-expiration"),
         ({"amqp_headers": "{"}, "amqp-headers is no JSON"),
         ({"amqp_headers": "[]"}, "amqp-headers must be a JSON object"),
+        ({"amqp_headers": json.dumps({"n": 2**70})}, "no way to say it"),
+        ({"h" * 129: "x"}, "the name of a header has 129 bytes, RabbitMQ takes 128"),
+        ({"amqp_timestamp": str(2**38)}, "amqp-timestamp must be"),
     ],
 )
 @on_a_loop

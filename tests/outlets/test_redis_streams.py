@@ -188,3 +188,15 @@ async def test_a_redis_that_stays_away_is_a_failed_attempt_within_the_timeout(tm
 def test_arguments_that_make_no_sense_are_refused(wrong, said):
     with pytest.raises(BadJob, match=said):
         RedisStreams(**{"url": "redis://localhost", **wrong})
+
+
+@on_a_loop
+async def test_who_still_waits_when_it_is_closed_gets_an_error(redis_server, stream):
+    with Proxy(redis_server) as proxy:
+        async with outlet(redis_server, stream, via=proxy, timeout=120) as deliver:
+            await deliver(a_job())
+            proxy.stall()
+            waiting = [asyncio.create_task(deliver(a_job())) for _ in range(3)]
+            await asyncio.sleep(0.01)
+        ends = await asyncio.gather(*waiting, return_exceptions=True)
+    assert all(isinstance(end, NotConfirmed) and "closed" in str(end) for end in ends), ends

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import struct
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -53,6 +54,8 @@ PRIORITY: Final = "amqp-priority"
 TIMESTAMP: Final = "amqp-timestamp"
 _HEARTBEAT: Final = "10"  # seconds, unless the address says otherwise
 _SHORT: Final = 255  # bytes of a short string of AMQP
+_LAST_SECOND: Final = 253_402_300_799  # of the year 9999
+_LONGEST_NAME: Final = 128  # bytes of a header's name: the client cuts longer ones
 _MOST_LANES: Final = 200
 
 
@@ -170,6 +173,8 @@ class RabbitMQ(BrokerOutlet["Link"]):
             raise NotConfirmed(_unroutable(exchange, key, returned)) from None
         except self._amqp.exceptions.DeliveryError:
             raise NotConfirmed("RabbitMQ refused the message: basic.nack") from None
+        except (TypeError, ValueError, struct.error) as error:  # before anything was sent
+            raise GiveUp(f"RabbitMQ has no way to say it: {_said(error)}") from error
         except (self._amqp.exceptions.AMQPError, RuntimeError, OSError) as error:  # RuntimeError: it is closed
             raise NotConfirmed(f"RabbitMQ did not confirm: {_said(error)}") from error
         connection.confirms += 1
@@ -192,10 +197,12 @@ class RabbitMQ(BrokerOutlet["Link"]):
         texts = {word: _short(headers[header], header) for word, header in TEXTS.items() if header in headers}
         if "expiration" in texts:
             _number(texts["expiration"], TEXTS["expiration"], 2**32 - 1)
-        seconds = _number(headers[TIMESTAMP], TIMESTAMP, 2**38) if TIMESTAMP in headers else None
+        seconds = _number(headers[TIMESTAMP], TIMESTAMP, _LAST_SECOND) if TIMESTAMP in headers else None
         table: dict[str, Any] = dict(passed(job))
         if HEADERS in headers:
             table |= _table(headers[HEADERS])
+        for name in table:
+            _short(name, "the name of a header", _LONGEST_NAME)
         return self._amqp.spec.Basic.Properties(  # type: ignore[no-any-return]
             delivery_mode=self._mode,
             message_id=_short(message_id(job), "message-id"),
@@ -310,9 +317,9 @@ def _over(opening: asyncio.Task[Lane]) -> bool:
     return opening.cancelled() or opening.exception() is not None or opening.result().channel.is_closed
 
 
-def _short(text: str, header: str) -> str:
-    if len(text) * 4 > _SHORT and len(text.encode()) > _SHORT:
-        raise GiveUp(f"{header} has {len(text.encode())} bytes, RabbitMQ takes {_SHORT}: {text[:40]!r}...")
+def _short(text: str, header: str, most: int = _SHORT) -> str:
+    if len(text) * 4 > most and len(text.encode()) > most:
+        raise GiveUp(f"{header} has {len(text.encode())} bytes, RabbitMQ takes {most}: {text[:40]!r}...")
     return text
 
 

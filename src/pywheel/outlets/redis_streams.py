@@ -150,6 +150,7 @@ class Link:
         self._refusal = refusal
         self._sha = ""
         self._waiting: list[_Wish] = []
+        self._asked: list[_Wish] = []
         self._carrier: asyncio.Task[None] | None = None
 
     async def load(self) -> None:
@@ -168,7 +169,7 @@ class Link:
     async def _carry(self) -> None:
         while self._waiting:
             wishes, self._waiting = self._waiting[:_MOST], self._waiting[_MOST:]
-            wishes = [wish for wish in wishes if not wish[2].done()]  # who waits no more
+            wishes = self._asked = [wish for wish in wishes if not wish[2].done()]  # some wait no more
             answers: list[Any]
             try:
                 answers = await self._ask(wishes)
@@ -192,9 +193,12 @@ class Link:
         return await pipeline.execute(raise_on_error=False)
 
     async def close(self) -> None:
-        """Close it, within a second."""
+        """Close it, within a second; who still waits gets an error."""
         if self._carrier is not None and not self._carrier.done():
             self._carrier.cancel()
+        for _, _, future in (*self._asked, *self._waiting):
+            if not future.done():
+                future.set_exception(ConnectionError("the connection was closed"))
         with suppress(TimeoutError):
             async with asyncio.timeout(1):
                 await self._client.aclose()
