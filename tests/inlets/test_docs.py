@@ -68,4 +68,4 @@ def test_who_comes_from_the_plugin_changes_one_name(rabbitmq_server, tmp_path):
             message = asyncio.run(program(jobs))
     assert (message.body, message.delivery.routing_key) == (b"{}", "order.closed")
     assert message.header.properties.message_id == "order-7"
-    assert message.header.properties.headers == {"x-delay": -100}
+    assert message.header.properties.headers == {"x-delay": 100}

@@ -17,7 +17,7 @@ from ..outlets.broker import MESSAGE_ID, is_own
 from ..outlets.contract import needed
 from ..outlets.rabbitmq import HEADERS, PRIORITY, TEXTS, TIMESTAMP, checked_url
 from .bridge import Source, SourceAway
-from .received import OWN_PREFIX, X_DELAY, Received, nonce_of, when
+from .received import OWN_PREFIX, Received, nonce_of, when
 
 if TYPE_CHECKING:
     from aiormq.abc import DeliveredMessage
@@ -173,12 +173,10 @@ def _headers(properties: Any, given: Mapping[str, Any]) -> dict[str, str]:
     """Return a job's headers that say what a message's headers and properties do."""
     headers = _properties(properties)
     table: dict[str, Any] = {}
-    for name, value in given.items():
-        if name == X_DELAY:
-            table[name] = -abs(int(value))  # as the plugin leaves it: it says what was, and delays no more
-        elif name.startswith(OWN_PREFIX):
+    for name, value in given.items():  # x-delay too: whoever consumes sees it as with the plugin
+        if name.startswith(OWN_PREFIX):
             continue
-        elif isinstance(value, str) and not is_own(name):
+        if isinstance(value, str) and not is_own(name):
             headers[name] = value
         else:
             table[name] = value
