@@ -16,7 +16,7 @@ LINTED := $(patsubst src/wheel/%.pxi,build/lint/%.pyx,$(wildcard src/wheel/*/*.p
 PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)') --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test servers pythons asyncio crash bench bench-jobs bench-jobs-peers bench-stores simulate lint format types sanitize tsan package clean
+.PHONY: help demo test servers pythons asyncio crash bench bench-jobs bench-jobs-peers bench-stores bench-outlets bench-brokers simulate lint format types sanitize tsan package clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
@@ -32,6 +32,8 @@ help:
 	@echo "make bench-jobs  measure the jobs beside the floor of the disk; write docs/jobs-benchmarks.md"
 	@echo "make bench-jobs-peers  measure the jobs beside other queues, on real servers; write docs/jobs-peers.md"
 	@echo "make bench-stores  measure the jobs on every store, on real servers; write docs/stores-benchmarks.md"
+	@echo "make bench-outlets  measure webhooks, beside endpoints that hang; write docs/outlets-benchmarks.md"
+	@echo "make bench-brokers  measure the outlets into brokers, beside the brokers' own clients"
 	@echo "make simulate  a model of many stores and workers; write the tables of docs/scaling.md"
 	@echo "make lint      ruff and cython-lint; make format mends what can be mended"
 	@echo "make types     mypy and stubtest"
@@ -71,6 +73,12 @@ bench-jobs-peers: $(PEERS)/peers.group $(PEERS)/native $(PEERS)/node.packages
 # The servers are Debian's packages; a store whose server is not installed is left out.
 bench-stores: $(VENV)/bench.group $(VENV)/native
 	@$(BIN)/python -m benchmarks.stores docs/stores-benchmarks.md $(ARGS)
+
+bench-outlets: $(VENV)/bench.group $(VENV)/native
+	@$(BIN)/python -m benchmarks.outlets docs/outlets-benchmarks.md $(ARGS)
+
+bench-brokers: $(VENV)/bench.group $(VENV)/native
+	@$(BIN)/python -m benchmarks.outlets.brokers $(ARGS)
 
 # Nothing is measured: benchmarks.scaling.calibrate does that. ARGS="--measured mine.json --brief".
 simulate: $(VENV)/bench.group $(VENV)/native

@@ -13,7 +13,10 @@ from . import maintain, many, one, spool
 from .bridge import bridge
 from .copy import EXAMPLES as _COPY
 from .copy import copy
+from .deliver import EXAMPLES as _DELIVER
+from .deliver import deliver
 from .options import NO, STORE, USAGE, No
+from .outlets import outlets
 from .output import fail, sound_streams
 from .verify import EXAMPLES as _VERIFY
 from .verify import verify
@@ -141,6 +144,8 @@ app.command(epilog=_PURGE)(many.purge)
 app.command(epilog=_PAUSE)(many.pause)
 app.command()(many.resume)
 app.command(epilog=_WORK)(work)
+app.command(epilog=_DELIVER)(deliver)
+app.add_typer(outlets, name="outlets")
 app.command()(maintain.workers)
 app.command()(maintain.info)
 app.command(epilog=_MIGRATE)(maintain.migrate)

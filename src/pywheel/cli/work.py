@@ -17,7 +17,7 @@ from .output import note, on_terminal
 from .reload import Watch, begin_again, wait_for_mending
 from .terms import Terms
 
-__all__ = ["work"]
+__all__ = ["run", "work"]
 
 
 def work(
@@ -52,7 +52,7 @@ def work(
     elif processes > 1:
         _supervise(target, terms)
     else:
-        _run(_ready(target, terms), terms)
+        run(_ready(target, terms), terms)
 
 
 def _supervise(target: str, terms: Terms, watch: Watch | None = None) -> None:
@@ -73,7 +73,7 @@ def _reloading(target: str, terms: Terms) -> None:
             queue.close()  # it is loaded here for the sake of its sources
             _supervise(target, terms, watch)
         else:
-            _run(queue, terms, watch)
+            run(queue, terms, watch)
         if watch.changed is None:
             return
     begin_again()
@@ -90,7 +90,7 @@ def _ready(target: str, terms: Terms) -> JobQueue:
     return queue
 
 
-def _run(queue: JobQueue, terms: Terms, watch: Watch | None = None) -> None:
+def run(queue: JobQueue, terms: Terms, watch: Watch | None = None) -> None:
     """Run one worker in this process until it is told to stop."""
     from ..worker import Worker  # the other commands need not wait for these
     from .live_view import LiveView

@@ -18,6 +18,9 @@ _LOGGER: Final = logging.getLogger("pywheel.jobs")
 class Notes(Protocol):
     """What an outlet may ask of a store. Blocking calls, for threads."""
 
+    def notes(self, prefix: str, after: str = "", limit: int = 1_000) -> list[tuple[str, bytes]]:
+        """Return notes whose names begin with `prefix` and come after `after`, by name. StoreError."""
+
     def apply(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Apply commands, as a store does. StoreError."""
 

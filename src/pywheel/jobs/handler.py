@@ -218,11 +218,14 @@ def ending(handler: Handler, job: Job, error: BaseException | None) -> Ack | Nac
 
 
 def moved(job: Job, error: BaseException | None) -> Reschedule | None:
-    """Return the command that follows the Release of a job that was not for now; None if there is none."""
+    """Return the command that follows the Release of a job that was not for now; None if there is none.
+
+    A job whose lease was lost before has another due time by then, and keeps that.
+    """
     if error is None:
         return None
     _, delay, _, spent = verdict(error)
-    return None if spent else Reschedule(job.id, delay=max(delay or 0, _SOONEST))
+    return None if spent else Reschedule(job.id, delay=max(delay or 0, _SOONEST), expect=(job.due, job.claims))
 
 
 def verdict(error: BaseException) -> Verdict:

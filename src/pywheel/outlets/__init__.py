@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from .contract import Outlet
+    from .webhook import Webhook
 
-__all__ = ["KINDS", "Outlet", "kind"]
+__all__ = ["KINDS", "Outlet", "Webhook", "kind"]
 
 KINDS: Final = {
     "kafka": ".kafka:Kafka",

@@ -95,6 +95,7 @@ class BrokerOutlet(Outlet[C]):
         self.place = place
         self.allow = patterns(allow, "allow")
         self.timeout = duration(timeout, "timeout", 1) / 1000
+        self.longest = 2 * self.timeout
         self.open_timeout = self.timeout + 1.0  # `patient` knows better what to say
 
     @property

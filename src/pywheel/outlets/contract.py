@@ -13,17 +13,23 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 from weakref import WeakKeyDictionary
 
-from .._errors import PywheelError
+from .._errors import BadJob, PywheelError
 from ..jobs.address import TO
 from ..jobs.attached import Attached, Notes
 from ..jobs.job import Job
-from .answers import Answers
+from .answers import Answers, shown
 from .settings import Settings
 
 __all__ = ["Outlet", "OutletMissing", "delivery_id", "needed"]
 
 C = TypeVar("C")
+_LONGEST_NAME: Final = 100
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+def _short(name: str) -> str:
+    """Return a name that a note's may begin with."""
+    return (name or "outlet")[:_LONGEST_NAME].replace(":", ".")
 
 
 class OutletMissing(PywheelError, ImportError):
@@ -65,8 +71,12 @@ class Outlet(Attached, ABC, Generic[C]):
     """What it delivers to: ``webhook``, ``rabbitmq``."""
     open_timeout: float = 15.0
     """Seconds in which it must be opened."""
+    longest: float | None = None
+    """Seconds that a delivery may take, if that is bounded: its handler's ttr is longer."""
 
     def __init__(self, name: str | None = None) -> None:
+        if name is not None and _short(name) != name:
+            raise BadJob(f"the name of an outlet has 1 to {_LONGEST_NAME} characters and no colon, not {name[:60]!r}")
         self.name = name
         self.answers = Answers(self.kind)
         self._connections: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[C]] = WeakKeyDictionary()
@@ -75,6 +85,11 @@ class Outlet(Attached, ABC, Generic[C]):
     def target(self) -> str:
         """Where it delivers what does not say `to`, without secrets, for people. Empty if each job must say."""
         return ""
+
+    @property
+    def target_shown(self) -> str:
+        """The same, of a URL without its query."""
+        return shown(self.target)
 
     # ---- what a kind says -------------------------------------------------------------------------------------------
 
@@ -109,8 +124,8 @@ class Outlet(Attached, ABC, Generic[C]):
 
     def attach(self, topic: str, notes: Notes) -> None:
         """Take the topic for a name, if it has none, and keep answers in these notes."""
-        self.name = self.name or topic
-        self.answers.keep_in(notes, self.name, self.target)
+        self.name = self.name or _short(topic)
+        self.answers.keep_in(notes, self.name)
 
     async def aclose(self) -> None:
         """Close the running loop's connection, if there is one, and keep the last answers. It may be used again."""
@@ -120,6 +135,7 @@ class Outlet(Attached, ABC, Generic[C]):
                 await self._close(opening)
         finally:
             await self.answers.flush()
+            self.answers.look_again()
 
     def drop(self, connection: C) -> None:
         """Have the next job open another connection, and close this one meanwhile: it is broken."""

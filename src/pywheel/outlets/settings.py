@@ -101,6 +101,41 @@ class Settings:
             raise self.error(word, f"must be a whole number from {least} to {most}, not {value}")
         return int(value)
 
+    def number(self, word: str, default: float, least: float, most: float) -> float:
+        """Return a number between two."""
+        value = self._take(word, default, (int, float), f"a number from {least:g} to {most:g}")
+        if not least <= value <= most:
+            raise self.error(word, f"must be a number from {least:g} to {most:g}, not {value:g}")
+        return float(value)
+
+    def wholes(self, word: str, default: Iterable[int] = (), *, least: int = 1, most: int = 10_000) -> list[int]:
+        """Return a list of whole numbers between two."""
+        values = self._take(word, list(default), list, f"a list of whole numbers from {least} to {most}")
+        for value in values:
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+                raise self.error(word, f"must be whole numbers from {least} to {most}, not {value!r:.60}")
+        return list(values)
+
+    def path(self, word: str) -> Path | None:
+        """Return the path of a file that can be read, relative to the config file; None if it is not said."""
+        name = self.text(word, None)
+        if name is None:
+            return None
+        path: Path = self._place.file.parent / name
+        if not os.access(path, os.R_OK):
+            raise self.error(word, f"{path} cannot be read")
+        return path
+
+    def headers(self, word: str) -> dict[str, str]:
+        """Return a table of texts by name; ``<name>_env = "VARIABLE"`` takes the text from the environment."""
+        found = {}
+        for name, value in self._take(word, {}, dict, "a table of texts by name").items():
+            if not isinstance(value, str):
+                raise self.error(word, f"{name} must be a text in quotes, not {value!r:.60}")
+            header = name.removesuffix("_env")
+            found[header] = value if header == name else self._variable(f"{word}.{name}", value)
+        return found
+
     def seconds(self, word: str, default: float, *, least: float = 0.001) -> float:
         """Return a length of time in seconds, written as a number of seconds or as a text such as ``"30s"``."""
         value = self._take(word, default, (int, float, str), 'seconds, or a text such as "30s"')
@@ -118,13 +153,13 @@ class Settings:
             raise self.error(
                 word, f"a secret does not stand here: name a variable in {word}_env, or a file in {word}_file"
             )
-        found = [self._variable(word, name) for name in self.texts(f"{word}_env")]
+        found = [self._variable(f"{word}_env", name) for name in self.texts(f"{word}_env")]
         return found + [self._content(word, name) for name in self.texts(f"{word}_file")]
 
     def _variable(self, word: str, name: str) -> str:
         value = os.environ.get(name, "").strip()
         if not value:
-            raise self.error(f"{word}_env", f"the variable {name} is not set, or empty")
+            raise self.error(word, f"the variable {name} is not set, or empty")
         return value
 
     def _content(self, word: str, name: str) -> str:

@@ -238,7 +238,8 @@ class ClaimTests(StoreTests):
     def test_what_is_given_back_may_be_due_later_by_the_next_command_of_the_same_call(self) -> None:
         self.put(due=NOW - 3)
         job = self.one()
-        assert self.store.apply([Release(job.id, job.claims), Reschedule(job.id, delay=500)]) == [True, True]
+        move = Reschedule(job.id, delay=500, expect=(job.due, job.claims))
+        assert self.store.apply([Release(job.id, job.claims), move]) == [True, True]
         back = self.job(job.id)
         assert (back.state, back.due, back.attempt) == (State.DELAYED, NOW + 500, 0)
         assert self.reserve() == []
