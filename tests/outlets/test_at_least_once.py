@@ -15,9 +15,7 @@ from pywheel import JobQueue
 from pywheel.outlets import kind as Outlet  # noqa: N812  (it returns a class)
 from tests.jobs.waiting import until, working
 from tests.outlets.amqp import amqp
-from tests.outlets.brokers import Nats, RabbitMQ
 from tests.stores.network import Proxy
-from tests.stores.servers import Redis, started
 
 pytestmark = pytest.mark.servers
 JOBS = 1_500
@@ -26,9 +24,9 @@ JOBS = 1_500
 class OfRabbitMQ:
     """A RabbitMQ with a queue."""
 
-    name, kind = "rabbitmq", RabbitMQ
+    name = "rabbitmq"
 
-    def __init__(self, server):
+    def __init__(self, server, name):
         self.server = server
         self.place = asyncio.run(self._declare())
 
@@ -53,10 +51,11 @@ class OfRabbitMQ:
 class OfRedis:
     """A Redis with a stream."""
 
-    name, kind, place = "redis", Redis, "orders"
+    name = "redis"
 
-    def __init__(self, server):
+    def __init__(self, server, name):
         self.server = server
+        self.place = name
 
     def url(self, via=None):
         return f"unix://{via.address if via else self.server.socket}"
@@ -72,19 +71,21 @@ class OfRedis:
 class OfNats:
     """A NATS with a stream."""
 
-    name, kind, place = "nats", Nats, "orders.due"
+    name = "nats"
 
-    def __init__(self, server):
+    def __init__(self, server, name):
         self.server = server
-        asyncio.run(self._with_stream(lambda stream: stream.add_stream(name="ORDERS", subjects=["orders.>"])))
+        self.stream = name
+        self.place = f"{name}.due"
+        asyncio.run(self._with_stream(lambda stream: stream.add_stream(name=name, subjects=[f"{name}.>"])))
 
     def url(self, via=None):
         return self.server.url(via=via)
 
     def messages(self):
         async def look(stream):
-            state = (await stream.stream_info("ORDERS")).state
-            found = [await stream.get_msg("ORDERS", number) for number in range(1, state.last_seq + 1)]
+            state = (await stream.stream_info(self.stream)).state
+            found = [await stream.get_msg(self.stream, number) for number in range(1, state.last_seq + 1)]
             return [(message.headers["Nats-Msg-Id"], message.data) for message in found]
 
         return asyncio.run(self._with_stream(look))
@@ -98,9 +99,8 @@ class OfNats:
 
 
 @pytest.fixture(params=[OfRabbitMQ, OfRedis, OfNats], ids=lambda kind: kind.name)
-def broker(request):
-    for server in started(request.param.kind):
-        yield request.param(server)
+def broker(request, stream):
+    return request.param(request.getfixturevalue(f"{request.param.name}_server"), stream)
 
 
 @pytest.fixture
