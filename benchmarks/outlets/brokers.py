@@ -99,18 +99,23 @@ def late(address: str, rate: int, seconds: int, *, by_pywheel: bool) -> dict[str
     count = rate * seconds
     with tempfile.TemporaryDirectory() as folder, JobQueue(f"sqlite:///{folder}/jobs.db") as queue:
         place = asyncio.run(client.place())
-        first = time.time() + _AHEAD + count / 20_000
-        dues = [first + n / rate for n in range(count)]
         if by_pywheel:
-            made = [queue.job("t", body(due), to=place)._replace(due=round(due * 1000), delay=None) for due in dues]
-            for start in range(0, count, 1_000):
-                queue.put_many(made[start : start + 1_000])
-            process = _process("broker_worker", queue.store.url, "rabbitmq", address)
+            with _process("broker_worker", queue.store.url, "rabbitmq", address):
+                _put(queue, place, rate, count)
+                found = sorted(asyncio.run(client.consume(place, count)))
         else:
-            process = _process("broker_client", address, place, first, rate, count)
-        with process:
-            found = sorted(asyncio.run(client.consume(place, count)))
+            with _process("broker_client", address, place, time.time() + _AHEAD, rate, count):
+                found = sorted(asyncio.run(client.consume(place, count)))
     return {f"p{part}": round(found[min(len(found) * part // 100, len(found) - 1)] * 1000, 2) for part in (50, 99, 100)}
+
+
+def _put(queue: JobQueue, place: str, rate: int, count: int) -> None:
+    """Put jobs that are due so many a second, from soon on."""
+    first = time.time() + _AHEAD
+    dues = [first + n / rate for n in range(count)]
+    made = [queue.job("t", body(due), to=place)._replace(due=round(due * 1000), delay=None) for due in dues]
+    for start in range(0, count, 1_000):
+        queue.put_many(made[start : start + 1_000])
 
 
 def main() -> None:
