@@ -16,7 +16,7 @@ LINTED := $(patsubst src/wheel/%.pxi,build/lint/%.pyx,$(wildcard src/wheel/*/*.p
 PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)') --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test servers pythons asyncio crash bench bench-jobs bench-jobs-peers bench-stores bench-outlets bench-brokers simulate lint format types sanitize tsan package clean
+.PHONY: help demo test servers clients pythons asyncio crash bench bench-jobs bench-jobs-peers bench-stores bench-outlets bench-brokers bench-service simulate openapi lint format types sanitize tsan package clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
@@ -25,6 +25,7 @@ help:
 	@echo "make demo      replay a real server's timers, keep a million of them live, kill a worker of jobs"
 	@echo "make test      every test, on the native wheel and on its pure twin"
 	@echo "make servers   the stores on real servers: PostgreSQL, MariaDB, Redis, as far as they are installed"
+	@echo "make clients   the service asked by clients of others, and by what its document says"
 	@echo "make pythons   the same on every Python of PYTHONS that is here"
 	@echo "make asyncio   CPython's own tests of asyncio, on pywheel's loop"
 	@echo "make crash     kill workers and servers at random moments, and simulate crashes, for longer than the tests do"
@@ -34,7 +35,9 @@ help:
 	@echo "make bench-stores  measure the jobs on every store, on real servers; write docs/stores-benchmarks.md"
 	@echo "make bench-outlets  measure webhooks, beside endpoints that hang; write docs/outlets-benchmarks.md"
 	@echo "make bench-brokers  measure the outlets into brokers, beside the brokers' own clients"
+	@echo "make bench-service  measure puts by HTTP beside the same puts in-process; write docs/service-benchmarks.md"
 	@echo "make simulate  a model of many stores and workers; write the tables of docs/scaling.md"
+	@echo "make openapi   write the OpenAPI document of the service anew"
 	@echo "make lint      ruff and cython-lint; make format mends what can be mended"
 	@echo "make types     mypy and stubtest"
 	@echo "make sanitize  the tests of the core, and of timers beside the garbage collector, under the address and undefined behaviour sanitizers"
@@ -49,11 +52,14 @@ demo: $(VENV)/demo.group $(VENV)/native
 	@$(BIN)/python -m pywheel.cli demo
 
 test: $(VENV)/test.group $(VENV)/native
-	@$(BIN)/python -m pytest $(PARALLEL) -m "not packaging and not servers" $(ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) -m "not packaging and not servers and not clients" $(ARGS)
 
 # Each process of pytest starts its own servers; what is not installed is skipped, with a line that says so.
 servers: $(VENV)/test.group $(VENV)/native
 	@$(BIN)/python -m pytest $(PARALLEL) -m servers $(ARGS)
+
+clients: $(VENV)/clients.group $(VENV)/native
+	@$(BIN)/python -m pytest tests/clients -n 2 -m clients $(ARGS)
 
 pythons:
 	@$(PYTHON) tests/pythons.py $(PYTHONS)
@@ -80,6 +86,9 @@ bench-outlets: $(VENV)/bench.group $(VENV)/native
 bench-brokers: $(VENV)/bench.group $(VENV)/native
 	@$(BIN)/python -m benchmarks.outlets.brokers $(ARGS)
 
+bench-service: $(VENV)/bench.group $(VENV)/native
+	@$(BIN)/python -m benchmarks.service docs/service-benchmarks.md $(ARGS)
+
 # Nothing is measured: benchmarks.scaling.calibrate does that. ARGS="--measured mine.json --brief".
 simulate: $(VENV)/bench.group $(VENV)/native
 	@$(BIN)/python -m benchmarks.scaling docs/scaling.md $(ARGS)
@@ -90,6 +99,11 @@ bench: $(VENV)/bench.group $(VENV)/native
 	--benchmark-columns=median,min,max,rounds \
 	--benchmark-json=build/benchmarks.json $(ARGS)
 	@$(BIN)/python -m benchmarks.report.timers build/benchmarks.json
+
+# What the service serves, as it is checked in; a test says when it is not what the sources say.
+openapi: $(VENV)/test.group $(VENV)/native
+	@$(BIN)/python -c 'import sys; from pywheel.server.api import openapi, operations; \
+	sys.stdout.buffer.write(openapi.encoded(operations.OPERATIONS))' > docs/openapi.json
 
 lint: $(VENV)/lint.group $(LINTED)
 	@$(BIN)/ruff check .

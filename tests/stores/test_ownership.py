@@ -5,7 +5,8 @@ from secrets import token_hex
 import pytest
 
 from pywheel.jobs.job import SHARDS
-from pywheel.stores.ownership import ALL, owners, shards_of
+from pywheel.stores import Member
+from pywheel.stores.ownership import ALL, owners, shards_of, shares
 
 CREWS = [1, 2, 3, 5, 8, 12, 16, 24, 31, 32, 33, 100]
 
@@ -54,3 +55,24 @@ def test_topics_are_divided_in_different_ways():
 
 def test_without_workers_nobody_owns_anything():
     assert owners("t", []) == ()
+
+
+def member(worker, *topics, silent=0.1):
+    return Member(worker, frozenset(topics), silent, 0)
+
+
+def test_people_see_whose_each_shard_is():
+    members = [member("a", "t", "u"), member("b", "t"), member("c", "t", silent=60)]
+    found = shares(members)
+    assert found.keys() == {"a", "b"}
+    assert found["a"]["t"] == shards_of("a", "t", ["a", "b"])
+    assert found["a"]["t"] | found["b"]["t"] == ALL == found["a"]["u"]
+    assert "u" not in found["b"]
+    assert shares([]) == {}
+
+
+def test_the_id_of_a_worker_says_where_it_is():
+    assert (member("shop-7:4711@3.a1").host, member("shop-7:4711@3.a1").process) == ("shop-7", 4711)
+    assert (member("::1:12@7").host, member("::1:12@7").process) == ("::1", 12)
+    for plain in ("w", "w@1", "host:x@1", ":"):
+        assert (member(plain).host, member(plain).process) == (None, None)

@@ -18,6 +18,9 @@ from .deliver import deliver
 from .options import NO, STORE, USAGE, No
 from .outlets import outlets
 from .output import fail, sound_streams
+from .serve import EXAMPLES as _SERVE
+from .serve import serve
+from .token import token
 from .verify import EXAMPLES as _VERIFY
 from .verify import verify
 from .work import work
@@ -35,6 +38,7 @@ Examples:
   pywheel list --topic notify --state dead
   pywheel retry-many --topic notify --error "502" --dry-run
   pywheel work shop:queue      # the JobQueue `queue` of shop.py
+  pywheel serve --open         # HTTP API and page, on this host
 
 The store is what --store says, or else the variable PYWHEEL_STORE, or else sqlite:///jobs.db in the working directory;
 `pywheel info` says which that is. `work` works on its queue's own store unless --store is given.
@@ -146,6 +150,7 @@ app.command()(many.resume)
 app.command(epilog=_WORK)(work)
 app.command(epilog=_DELIVER)(deliver)
 app.add_typer(outlets, name="outlets")
+app.command(epilog=_SERVE)(serve)
 app.command()(maintain.workers)
 app.command()(maintain.info)
 app.command(epilog=_MIGRATE)(maintain.migrate)
@@ -156,6 +161,7 @@ app.command(epilog=_VERIFY)(verify)
 app.command(epilog=_COPY)(copy)
 app.add_typer(spool.spool, name="spool")
 app.add_typer(bridge, name="bridge")
+app.add_typer(token, name="token")
 app.command()(demo)
 app.command()(maintain.version)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import re
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -20,7 +19,6 @@ from .output import emit, emit_pairs, emit_rows, progress
 __all__ = ["backup", "check", "info", "migrate", "vacuum", "version", "version_line", "workers"]
 
 _PAGES: Final = 2_000  # given back in one turn: some milliseconds, in which nobody else writes
-_WORKER: Final = re.compile(r"(?P<host>.*):(?P<process>[0-9]+)(?![0-9])")
 
 
 def version_line() -> str:
@@ -62,13 +60,12 @@ def workers(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
         members, now = queue.store.workers(), queue.store.clock.wall()
     records: list[dict[str, Any]] = []
     for member in members:
-        named = _WORKER.match(member.worker)
         late = max((now - member.behind) / 1000, 0.0) if member.behind > 0 else 0.0
         records.append(
             {
                 "worker": member.worker,
-                "host": named["host"] if named else None,
-                "process": int(named["process"]) if named else None,
+                "host": member.host,
+                "process": member.process,
                 "topics": sorted(member.topics),
                 "silent": round(member.silent, 3),
                 "room": member.behind == 0,

@@ -125,7 +125,7 @@ class Store(ABC):
     def forecast(self, edges: Sequence[int], topic: str | None = None, most: int = 10_000) -> list[int]:
         """Return how many delayed jobs are due in each [edges[i], edges[i+1]), of all topics or of one.
 
-        A number below `most`, and below `readings.FORECAST` (60 000) / how many numbers there are, is exact. One that
+        A number below `most`, and below `readings.FORECAST` (30 000) / how many numbers there are, is exact. One that
         is not stands for so many at least: so it costs O(topics x edges + FORECAST), however many jobs there are.
         Jobs whose lease is over may be missing until `Expire`. BadJob: the edges do not ascend, or are more than 1 001.
         O(jobs) unless a store says more.

@@ -6,6 +6,7 @@ rescan. It never loses or repeats one.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from typing import Final, NamedTuple
 
@@ -15,6 +16,7 @@ __all__ = ["SILENT", "Hints", "Member", "Notifier"]
 
 SILENT: Final = 0.6
 """`Notifier.silent` where a beat costs nothing."""
+_NAMED: Final = re.compile(r"(?P<host>.*):(?P<process>[0-9]+)(?![0-9])")
 
 
 class Hints(NamedTuple):
@@ -31,6 +33,18 @@ class Member(NamedTuple):
     topics: frozenset[str]
     silent: float  # seconds since it last showed that it works
     behind: int  # since when jobs are due there that it has no room for, ms; 0 if it keeps up; -1 if it is just full
+
+    @property
+    def host(self) -> str | None:
+        """The host that it runs on; None if its id does not say."""
+        named = _NAMED.match(self.worker)
+        return named and named["host"]
+
+    @property
+    def process(self) -> int | None:
+        """The number of its process there; None if its id does not say."""
+        named = _NAMED.match(self.worker)
+        return named and int(named["process"])
 
 
 class Notifier(ABC):

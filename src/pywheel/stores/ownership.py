@@ -8,17 +8,19 @@ claim decides.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 from typing import Final
 from zlib import crc32
 
 from ..jobs.job import SHARDS
+from .notifier import Member
 
-__all__ = ["ALL", "owners", "shards_of"]
+__all__ = ["ALL", "owners", "shards_of", "shares"]
 
 ALL: Final = (1 << SHARDS) - 1
 """The mask of every shard."""
+_GONE: Final = 5.0  # seconds
 _MIX: Final = 0x9E3779B97F4A7C15
 _WORD: Final = 2**64 - 1
 
@@ -36,6 +38,23 @@ def owners(topic: str, workers: Collection[str]) -> tuple[str, ...]:
 def shards_of(worker: str, topic: str, workers: Collection[str]) -> int:
     """Return the mask of the shards of a topic that a worker owns. O(1) for workers seen before."""
     return sum(1 << shard for shard, owner in enumerate(owners(topic, workers)) if owner == worker)
+
+
+def shares(members: Iterable[Member]) -> dict[str, dict[str, int]]:
+    """Return for each worker, by topic, the mask of the shards that it owns: for people, who see it from outside.
+
+    Whoever was silent for 5 seconds owns none. The workers themselves may know of a silence sooner.
+    """
+    there = [member for member in members if member.silent < _GONE]
+    handling: dict[str, list[str]] = {}
+    for member in there:
+        for topic in member.topics:
+            handling.setdefault(topic, []).append(member.worker)
+    found: dict[str, dict[str, int]] = {member.worker: {} for member in there}
+    for topic, workers in sorted(handling.items()):
+        for shard, owner in enumerate(owners(topic, workers)):
+            found[owner][topic] = found[owner].get(topic, 0) | 1 << shard
+    return found
 
 
 @lru_cache(maxsize=64)

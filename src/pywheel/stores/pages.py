@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from heapq import merge, nlargest, nsmallest
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from heapq import nlargest, nsmallest
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from .._errors import BadJob
 from ..jobs.checks import MOST, whole
@@ -31,18 +31,15 @@ __all__ = [
     "asked",
     "bodies_within",
     "from_all",
-    "lazily_merged",
     "of_whole",
     "paged",
 ]
 
-K = TypeVar("K")
-P = TypeVar("P")
 ROWS: Final = 1_000
 """About so many jobs are looked at for a page, and so many are the most it has."""
 BYTES: Final = 4_000_000
 """Of the bodies a page holds about so many bytes at most; one body whatever its size."""
-_LOOSE: Final = 200  # jobs looked at at once, where many of them may not fit
+_LOOSE: Final = 200  # jobs looked at first, where many of them may not fit
 _MANY: Final = 2_000  # jobs read at once, where all are
 _FEW: Final = 4  # bodies read at once where their sizes are not known
 _ORDERS: Final = {(False, False): "i", (False, True): "n", (True, False): "d", (True, True): "l"}  # by due, newest
@@ -141,7 +138,8 @@ def paged(wanted: Asked, look: Look, bodies: Bodies) -> Page:
     rows, last, more = 0, wanted.after, True
     while more and len(found) <= wanted.limit and rows < ROWS:
         missing = wanted.limit + 1 - len(found)  # the one more says whether there are more
-        some = look(last, min(max(missing, _LOOSE), ROWS) if wanted.loose else missing)
+        # The one look that mostly is enough, and then as much as there may be.
+        some = look(last, max(missing, ROWS - rows if rows else _LOOSE) if wanted.loose else missing)
         found += [one for one in some.jobs if wanted.filter.fits(one[0])]
         rows, last, more = rows + max(some.rows, 1), some.last, some.more
     if len(found) > wanted.limit:
@@ -186,30 +184,6 @@ def bodies_within(
             end += 1
         yield found[at:end]
         at, few = end, 2 * few
-
-
-# ---- lists of several -----------------------------------------------------------------------------------------------
-
-
-def lazily_merged(
-    firsts: Sequence[tuple[P, K]], behind: Callable[[K, P, int], Sequence[P]], limit: int, *, newest: bool
-) -> list[P]:
-    """Return the first items of several sorted lists, given the first of each and what reads on in one.
-
-    Only those lists are read of which more than the first is needed.
-    """
-
-    def one(first: P, key: K) -> Iterator[P]:
-        yield first
-        last, some = first, 4
-        while found := behind(key, last, some):
-            yield from found
-            if len(found) < some:
-                return
-            last, some = found[-1], min(4 * some, limit)
-
-    lists: list[Iterator[Any]] = [one(first, key) for first, key in firsts]
-    return list(islice(merge(*lists, reverse=newest), limit))
 
 
 # ---- for stores that have only what they must ------------------------------------------------------------------------

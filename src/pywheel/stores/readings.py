@@ -31,7 +31,7 @@ __all__ = [
     "recent_of_all",
 ]
 
-FORECAST: Final = 60_000
+FORECAST: Final = 30_000
 """So many jobs are counted for a forecast at most."""
 RECENT: Final = 1_000
 """The most that `recent` returns."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
@@ -13,8 +12,9 @@ from ...jobs.commands import Ref
 from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
 from ..checks import a_prefix, clamped, in_range, note_name
 from ..contract import Ended, Filter, Page, Span
+from ..forecast import Forecast
 from ..pages import asked
-from ..readings import cap, edges_of, most_of
+from ..readings import edges_of, most_of
 from ..relational import pages as relational_pages
 from ..relational import reading
 from ..relational.pages import RECENT_ROWS
@@ -180,20 +180,13 @@ class MysqlQueries(RelationalStore):
         return reading.attempts(ids, found.rows, self._names(found.rows), self._moment(), earlier.rows)
 
     def forecast(self, edges: Sequence[int], topic: str | None = None, most: int = 10_000) -> list[int]:
-        """Return how many delayed jobs are due between edges. A statement for each two edges, in one trip."""
+        """Return how many delayed jobs are due between edges."""
         edges = edges_of(edges, most)
+        number = None if topic is None else self._number(topic)
         self._open()
-        if len(edges) < 2:
-            return []
-        if topic is None:
-            topics = list(self.known_topics(None).values())
-        else:
-            topics = [number for number in [self._number(topic)] if number is not None]
-        if not topics:
-            return [0] * (len(edges) - 1)
-        span = {"topics": topics, "most": cap(edges, most)}
-        texts = [self._sql("forecast", first=first, next=next_, **span) for first, next_ in pairwise(edges)]
-        return [result.rows[0][0] for result in self._ask(texts)]
+        if len(edges) < 2 or (topic is not None and number is None):
+            return [0] * max(len(edges) - 1, 0)
+        return _Forecast(self._sql, self._ask, edges, most)(number)
 
     def recent(self, topic: str | None, since: int, limit: int) -> list[Ended]:
         """Return the jobs that ended last; of one topic those that are among the last 5 000 of each state."""
@@ -266,3 +259,33 @@ class MysqlQueries(RelationalStore):
     def _read_lease(self) -> int | None:
         [[lease]] = self._read("next_lease")
         return None if lease is None else int(lease)
+
+
+class _Forecast(Forecast):
+    """Counts what is due: a trip for each step."""
+
+    def __init__(
+        self, sql: Statements, ask: Callable[[Sequence[str]], list[Result]], edges: Sequence[int], most: int
+    ) -> None:
+        super().__init__(edges, most)
+        self._sql = sql
+        self._ask = ask
+
+    def topics(self) -> list[int]:
+        """Return all topics."""
+        [found] = self._ask([self._sql("forecast_topics")])
+        return [number for [number] in found.rows]
+
+    def count(self, topics: Sequence[int], spans: Sequence[tuple[int, int]], most: int) -> list[int]:
+        """Return how many jobs are due in each span."""
+        texts = [self._sql("forecast", topics=topics, first=first, next=end, most=most) for first, end in spans]
+        return [result.rows[0][0] for result in self._ask(texts)]
+
+    def few(self, topics: Sequence[int], span: tuple[int, int], share: int) -> tuple[list[list[int]], list[int]]:
+        """Return the due times of jobs, and the topics with many: those that come once there is no room for more."""
+        most = share * len(topics)
+        [found] = self._ask([self._sql("forecast_few", topics=topics, first=span[0], end=span[1], most=most)])
+        if len(found.rows) < most:
+            return [[due for _, due in found.rows]], []
+        last = found.rows[-1][0]
+        return [[due for topic, due in found.rows if topic < last]], [topic for topic in topics if topic >= last]

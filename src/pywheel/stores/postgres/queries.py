@@ -11,8 +11,9 @@ from ...jobs.commands import Ref
 from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
 from ..checks import a_prefix, clamped, in_range, note_name
 from ..contract import Ended, Filter, Page, Span
+from ..forecast import Forecast
 from ..pages import Asked, Position, asked
-from ..readings import FORECAST, cap, edges_of, most_of
+from ..readings import edges_of, most_of
 from ..relational import pages as relational_pages
 from ..relational import reading
 from ..relational.pages import RECENT_ROWS, Candidates
@@ -141,27 +142,11 @@ class PostgresQueries(RelationalStore):
     def forecast(self, edges: Sequence[int], topic: str | None = None, most: int = 10_000) -> list[int]:
         """Return how many delayed jobs are due between edges."""
         edges = edges_of(edges, most)
-        if len(edges) < 2:
+        number = None if topic is None else self._number(topic)
+        if len(edges) < 2 or (topic is not None and number is None):
             self._open()
-            return []
-        if topic is not None:
-            number = self._number(topic)
-            return self._forecast([] if number is None else [number], edges, most)
-        span = {"first": edges[0], "end": edges[-1], "rows": FORECAST, "edges": numbers(edges)}
-        found = self._read("forecast_topics", span)
-        counts = self._forecast([number for kind, number, _ in found if kind], edges, most)
-        for kind, place, jobs in found:
-            if not kind:
-                counts[place - 1] += jobs
-        return [min(jobs, most) for jobs in counts]
-
-    def _forecast(self, topics: Sequence[int], edges: Sequence[int], most: int) -> list[int]:
-        """Return how many delayed jobs of some topics are due between edges, as far as one counts."""
-        if not topics:
-            self._open()
-            return [0] * (len(edges) - 1)
-        span = {"topics": numbers(topics), "firsts": numbers(edges[:-1]), "nexts": numbers(edges[1:])}
-        return [jobs for [jobs] in self._read("forecast", {**span, "most": cap(edges, most)})]
+            return [0] * max(len(edges) - 1, 0)
+        return _Forecast(self._read, edges, most)(number)
 
     def recent(self, topic: str | None, since: int, limit: int) -> list[Ended]:
         """Return the jobs that ended last; of one topic those that are among the last 5 000 of each state."""
@@ -259,3 +244,27 @@ def _page_of(wanted: Asked, topic: int | None) -> str:
     if topic is None and name not in ("page_all", "page_running"):
         name += "_anywhere"
     return f"{name}_down" if wanted.newest else name
+
+
+class _Forecast(Forecast):
+    """Counts what is due: a statement for each step."""
+
+    def __init__(self, read: Callable[[str, Mapping[str, Any]], list[Any]], edges: Sequence[int], most: int) -> None:
+        super().__init__(edges, most)
+        self._read = read
+
+    def topics(self) -> list[int]:
+        """Return all topics."""
+        return [number for [number] in self._read("forecast_topics", {})]
+
+    def count(self, topics: Sequence[int], spans: Sequence[tuple[int, int]], most: int) -> list[int]:
+        """Return how many jobs are due in each span."""
+        firsts, ends = (numbers(edges) for edges in zip(*spans, strict=True))
+        asked = {"topics": numbers(topics), "firsts": firsts, "ends": ends, "most": most}
+        return [jobs for [jobs] in self._read("forecast", asked)]
+
+    def few(self, topics: Sequence[int], span: tuple[int, int], share: int) -> tuple[list[list[int]], list[int]]:
+        """Return the due times of jobs, and the topics with many."""
+        asked = {"topics": numbers(topics), "first": span[0], "end": span[1], "share": share}
+        parts = self._read("forecast_few", asked)
+        return [dues for _, dues in parts if dues], [topic for topic, dues in parts if dues is None]

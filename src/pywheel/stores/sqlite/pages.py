@@ -15,7 +15,8 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from ...jobs.job import State
-from ..pages import ROWS, Asked, Looked, Page, Position, lazily_merged, paged
+from ..checks import clamped
+from ..pages import ROWS, Asked, Looked, Page, Position, paged
 from .lists import Rows
 from .queries import Reader, job_of
 from .transaction import FINISHED
@@ -44,10 +45,13 @@ def page(reader: Reader, wanted: Asked, now: int) -> Page:
     topic = None if filter.topic is None else reader.topic(filter.topic)
     if topic is None and filter.topic is not None:
         return Page([], None)
+    dues = [None if due is None else clamped(due) for due in (filter.due_from, filter.due_until)]
+    asked = {"topic": topic, "until": wanted.until, "now": now, "key": filter.key, "error": filter.error}
+    asked |= {"due_from": dues[0], "due_until": dues[1]}
 
     def look(after: Position, size: int) -> Looked:
-        span = {"topic": topic, "due": after.due, "id": after.id, "until": wanted.until, "now": now, "key": filter.key}
-        return reader.at_one_time(lambda rows: _looked(rows, wanted, {**span, "limit": size}, now))
+        span = {**asked, "due": after.due, "id": after.id, "limit": size}
+        return reader.at_one_time(lambda rows: _looked(rows, wanted, span, now))
 
     return paged(wanted, look, partial(_bodies, reader, wanted.preview))
 
@@ -55,7 +59,7 @@ def page(reader: Reader, wanted: Asked, now: int) -> Page:
 def _looked(rows: Rows, wanted: Asked, span: dict[str, Any], now: int) -> Looked:
     found = _places(partial(_run, rows, wanted.newest), wanted, span)
     ids = [place.id for place in found.places]
-    heads = [job_of(row, now) for row in rows("page_heads", (json.dumps(ids),))] if ids else []
+    heads = [job_of(row, now) for row in rows("page_heads", {**span, "ids": json.dumps(ids)})] if ids else []
     after = found.places[-1] if found.places else Position(span["due"], span["id"])
     more = len(ids) >= span["limit"] if found.more is None else found.more
     # A head has the body's size in the body's place.
@@ -75,7 +79,7 @@ def _run(rows: Rows, newest: bool, name: str, span: Mapping[str, Any]) -> Any:
 def _places(run: Run, wanted: Asked, span: dict[str, Any]) -> _Found:
     """Return up to `limit` places of jobs that may be meant."""
     if wanted.by_due:
-        return _by_due(run, wanted, span)
+        return _by_due(run, span)
     if wanted.filter.key is not None:
         return _by_key(run, wanted, span)
     match wanted.filter.state:
@@ -85,26 +89,20 @@ def _places(run: Run, wanted: Asked, span: dict[str, Any]) -> _Found:
             return _Found(_ids(run, "page_running", {**span, "over": 0}))
         case State.DEAD:
             lost = _ids(run, "page_running", {**span, "over": 1})
-            dead = _finished(run, State.DEAD, wanted, span)
+            dead = _finished(run, State.DEAD, span)
             both = sorted({*lost, *dead}, reverse=wanted.newest)
             return _Found(both[: span["limit"]])
         case state:
-            return _Found(_finished(run, state, wanted, span))
+            return _Found(_finished(run, state, span))
 
 
 def _ids(run: Run, name: str, span: Mapping[str, Any]) -> list[Position]:
     return [Position(0, id) for id in run(name, span)]
 
 
-def _by_due(run: Run, wanted: Asked, span: dict[str, Any]) -> _Found:
-    def behind(topic: int, after: Position, limit: int) -> list[Position]:
-        there = {**span, "topic": topic, "due": after.due, "id": after.id, "limit": limit}
-        return [Position(*place) for place in run("page_due", there)]
-
-    if span["topic"] is not None:
-        return _Found(behind(span["topic"], Position(span["due"], span["id"]), span["limit"]))
-    firsts = [(Position(due, id), topic) for due, id, topic in run("page_due_firsts", span)]
-    return _Found(lazily_merged(firsts, behind, span["limit"], newest=wanted.newest))
+def _by_due(run: Run, span: dict[str, Any]) -> _Found:
+    places = run("page_due_anywhere" if span["topic"] is None else "page_due", span)
+    return _Found([Position(*place) for place in places])
 
 
 def _by_key(run: Run, wanted: Asked, span: dict[str, Any]) -> _Found:
@@ -113,17 +111,10 @@ def _by_key(run: Run, wanted: Asked, span: dict[str, Any]) -> _Found:
     return _Found(sorted(found, reverse=wanted.newest)[: span["limit"]])
 
 
-def _finished(run: Run, state: State, wanted: Asked, span: dict[str, Any]) -> list[Position]:
+def _finished(run: Run, state: State, span: dict[str, Any]) -> list[Position]:
     """Return dead or cancelled jobs."""
-    span = {**span, "state": FINISHED.index(state)}
-    if span["topic"] is not None:
-        return _ids(run, "page_finished", span)
-
-    def behind(topic: int, after: Position, limit: int) -> list[Position]:
-        return _ids(run, "page_finished", {**span, "topic": topic, "id": after.id, "limit": limit})
-
-    firsts = [(Position(0, id), topic) for id, topic in run("page_finished_firsts", span)]
-    return lazily_merged(firsts, behind, span["limit"], newest=wanted.newest)
+    name = "page_finished_anywhere" if span["topic"] is None else "page_finished"
+    return _ids(run, name, {**span, "state": FINISHED.index(state)})
 
 
 def _unindexed(run: Run, state: State | None, wanted: Asked, span: dict[str, Any]) -> _Found:
@@ -144,7 +135,7 @@ def _unindexed(run: Run, state: State | None, wanted: Asked, span: dict[str, Any
 def _few(run: Run, kinds: Sequence[State], wanted: Asked, span: dict[str, Any]) -> list[Position]:
     """Return jobs of kinds of which there are few."""
     read = {State.DELAYED: "page_few_live", State.DONE: "page_few_done"}
-    parts = [_ids(run, read[kind], span) if kind in read else _finished(run, kind, wanted, span) for kind in kinds]
+    parts = [_ids(run, read[kind], span) if kind in read else _finished(run, kind, span) for kind in kinds]
     return list(islice(merge(*parts, reverse=wanted.newest), span["limit"]))
 
 

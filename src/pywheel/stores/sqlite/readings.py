@@ -4,67 +4,59 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from itertools import chain, pairwise
 from typing import Any
 
-from ..pages import lazily_merged
-from ..readings import FORECAST, Ended, cap, in_buckets
+from ..forecast import Forecast
+from ..readings import Ended
 from .lists import Rows
 from .queries import Reader
 from .transaction import FINISHED
 
 __all__ = ["forecast", "recent"]
 
-_Place = tuple[int, int]  # when a job ended, and which
-
 
 def forecast(reader: Reader, edges: Sequence[int], topic: str | None, most: int) -> list[int]:
-    """Return how many delayed jobs are due between edges: of each topic only the first are read, but of a large one."""
+    """Return how many delayed jobs are due between edges."""
     if len(edges) < 2:
         return []
     number = None if topic is None else reader.topic(topic)
-    if topic is not None:
-        return [0] * (len(edges) - 1) if number is None else _counted(reader.rows, [number], edges, most)
-    return reader.at_one_time(lambda rows: _of_all(rows, edges, most))
+    if topic is not None and number is None:
+        return [0] * (len(edges) - 1)
+    return reader.at_one_time(lambda rows: _Forecast(rows, edges, most, number)(number))
 
 
-def _of_all(rows: Rows, edges: Sequence[int], most: int) -> list[int]:
-    [[topics]] = rows("count_topics", {})
-    share = max(FORECAST // max(topics, 1), 1)
-    [[found]] = rows("forecast_topics", {"first": edges[0], "end": edges[-1], "share": share})
-    parts: list[tuple[int, list[int]]] = json.loads(found)
-    small = in_buckets(chain.from_iterable(dues for _, dues in parts if len(dues) < share), edges)
-    large = [topic for topic, dues in parts if len(dues) == share]
-    others = _counted(rows, large, edges, most) if large else [0] * len(small)
-    return [min(one + other, most) for one, other in zip(small, others, strict=True)]
+class _Forecast(Forecast):
+    """Counts what is due, at one moment."""
 
+    def __init__(self, rows: Rows, edges: Sequence[int], most: int, topic: int | None) -> None:
+        super().__init__(edges, most)
+        self._rows = rows
+        [[self._idle]] = rows("forecast_idle", {"first": edges[0], "topic": topic})
 
-def _counted(rows: Rows, topics: Sequence[int], edges: Sequence[int], most: int) -> list[int]:
-    """Return how many jobs of some topics are due between edges, as far as one counts."""
-    spans = json.dumps(list(pairwise(edges)))
-    [[found]] = rows("forecast", {"topics": json.dumps(topics), "spans": spans, "most": cap(edges, most)})
-    counts: list[int] = json.loads(found)
-    return counts
+    def topics(self) -> list[int]:
+        """Return all topics."""
+        found: list[int] = json.loads(self._rows("forecast_topics", {})[0][0])
+        return found
+
+    def count(self, topics: Sequence[int], spans: Sequence[tuple[int, int]], most: int) -> list[int]:
+        """Return how many jobs are due in each span."""
+        asked = {"topics": json.dumps(topics), "spans": json.dumps(spans), "most": most, "idle": self._idle}
+        found: list[int] = json.loads(self._rows("forecast", asked)[0][0])
+        return found
+
+    def few(self, topics: Sequence[int], span: tuple[int, int], share: int) -> tuple[list[list[int]], list[int]]:
+        """Return the due times of jobs, and the topics with many."""
+        asked = {"topics": json.dumps(topics), "first": span[0], "end": span[1], "share": share, "idle": self._idle}
+        parts: list[tuple[int, list[int] | None]] = json.loads(self._rows("forecast_few", asked)[0][0])
+        return [dues for _, dues in parts if dues], [topic for topic, dues in parts if dues is None]
 
 
 def recent(reader: Reader, topic: str | None, since: int, limit: int) -> list[Ended]:
     """Return the jobs that ended last, the last one first."""
     number = None if topic is None else reader.topic(topic)
-    if topic is not None and number is None:
+    if limit == 0 or (topic is not None and number is None):
         return []
-    return reader.at_one_time(lambda rows: _recent(rows, number, since, limit))
-
-
-def _recent(rows: Rows, topic: int | None, since: int, limit: int) -> list[Ended]:
-    def behind(kind: tuple[int, int], after: _Place, some: int) -> list[_Place]:
-        span: dict[str, Any] = {"ended": after[0], "job": after[1], "since": since, "limit": some}
-        [[found]] = rows("recent_behind", {**span, "topic": kind[0], "outcome": kind[1]})
-        return [(ended, job) for ended, job in json.loads(found)]
-
-    [[found]] = rows("recent_firsts", {"topic": topic, "since": since, "limit": limit})
-    firsts = [((ended, job), (number, outcome)) for ended, job, number, outcome in json.loads(found)]
-    places = lazily_merged(firsts, behind, limit, newest=True)
-    return [
-        Ended(id, name, key, FINISHED[state], *rest)
-        for id, name, key, state, *rest in rows("recent", (json.dumps([job for _, job in places]),))
-    ]
+    span: dict[str, Any] = {"topic": number, "since": since, "limit": limit}
+    name = "recent_anywhere" if number is None else "recent_of_topic"
+    found = reader.at_one_time(lambda rows: rows("recent", rows(name, span)[0]))
+    return [Ended(id, name, key, FINISHED[state], *rest) for id, name, key, state, *rest in found]

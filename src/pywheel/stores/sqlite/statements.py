@@ -6,6 +6,7 @@ from importlib.resources import files
 
 __all__ = ["MIGRATIONS", "SQL"]
 
+_LAST = str(2**63 - 1)
 _FOLDER = files(__package__) / "sql"
 
 
@@ -19,10 +20,10 @@ def _all() -> dict[str, str]:
     found: dict[str, str] = {}
     for name in ("put", "claim", "settle", "manage", "read", "list", "reading", "note", "notify", "verify"):
         found |= _named((_FOLDER / f"{name}.sql").read_text("utf-8"))
+    get = found["get"].replace("j.body", "length(j.body)").replace("json_each(?)", "json_each(:ids)")
     for name, statement in _named((_FOLDER / "page.sql").read_text("utf-8")).items():
-        found[name] = _filled(statement, {"{>}": ">", "{<=}": "<=", "{asc}": "ASC"})
-        found[f"{name}_down"] = _filled(statement, {"{>}": "<", "{<=}": ">=", "{asc}": "DESC"})
-    found["page_heads"] = found["get"].replace("j.body", "length(j.body)")
+        found[name] = _filled(statement, {"{>}": ">", "{<=}": "<=", "{asc}": "ASC", "{end}": _LAST, "{get}": get})
+        found[f"{name}_down"] = _filled(statement, {"{>}": "<", "{<=}": ">=", "{asc}": "DESC", "{end}": "0"})
     return found
 
 

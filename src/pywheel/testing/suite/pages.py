@@ -281,7 +281,7 @@ class PageTests(StoreTests):
         edges = [NOW, NOW + 1, NOW + 2, *range(NOW + 3, NOW + 900)]
         for topic, there in ((None, 1_500), ("t1", 0)):
             found = self.store.forecast(edges, topic)
-            assert min(there, 60_000 // 899) <= found[0] <= there
+            assert min(there, 30_000 // 899) <= found[0] <= there
             assert found[2:] == [0] * 897
         assert self.store.forecast(edges[:3]) == [1_500, 1_500]
 

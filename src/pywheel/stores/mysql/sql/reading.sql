@@ -8,6 +8,16 @@ SELECT count(*) FROM (
     SELECT 1 FROM {p}due FORCE INDEX (due) WHERE topic IN (%(topics)s) AND due >= %(first)s AND due < %(next)s LIMIT %(most)s
 ) found
 
+-- Those with the most jobs first.
+-- name: forecast_topics
+SELECT t.id FROM {p}topic t LEFT JOIN (SELECT topic, sum(live) AS jobs FROM {p}count GROUP BY topic) c ON c.topic = t.id
+ORDER BY c.jobs DESC
+
+-- Topic by topic.
+-- name: forecast_few
+SELECT topic, due FROM {p}due FORCE INDEX (due) WHERE topic IN (%(topics)s) AND due >= %(first)s AND due < %(end)s
+ORDER BY topic, due LIMIT %(most)s
+
 -- name: oldest
 SELECT topic, min(due) FROM {p}due GROUP BY topic
 

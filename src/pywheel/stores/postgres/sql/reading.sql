@@ -9,23 +9,24 @@ FROM {p}job WHERE id = ANY(%(ids)s::bigint[])
 SELECT (
     SELECT count(*)::int FROM (
         SELECT FROM unnest(%(topics)s::int[]) t (id) CROSS JOIN LATERAL (
-            SELECT FROM {p}due WHERE topic = t.id AND due >= s.first AND due < s.next LIMIT %(most)s
+            SELECT FROM {p}due WHERE topic = t.id AND due >= s.first AND due < s.stop LIMIT %(most)s
         ) d LIMIT %(most)s
     ) found
-) FROM unnest(%(firsts)s::bigint[], %(nexts)s::bigint[]) WITH ORDINALITY AS s (first, next, place) ORDER BY s.place
+) FROM unnest(%(firsts)s::bigint[], %(ends)s::bigint[]) WITH ORDINALITY AS s (first, stop, place) ORDER BY s.place
 
--- The first due times of every topic, and how many there are between each two edges: the first number is that before the
--- first edge, which is 0. Topics that may have more are named instead.
+-- Those with the most jobs first.
 -- name: forecast_topics
-WITH share AS MATERIALIZED (SELECT greatest(%(rows)s / greatest(count(*), 1), 1) AS jobs FROM {p}topic),
-soon AS MATERIALIZED (
-    SELECT t.id AS topic, d.due FROM {p}topic t CROSS JOIN LATERAL (
-        SELECT due FROM {p}due WHERE topic = t.id AND due >= %(first)s AND due < %(end)s ORDER BY due LIMIT (SELECT jobs FROM share)
+SELECT t.id FROM {p}topic t LEFT JOIN (SELECT topic, sum(live) AS jobs FROM {p}count GROUP BY topic) c ON c.topic = t.id
+ORDER BY c.jobs DESC NULLS LAST
+
+-- Of each topic when its jobs are due; NULL where these are %(share)s or more.
+-- name: forecast_few
+SELECT t.id, (
+    SELECT CASE WHEN count(*) < %(share)s THEN coalesce(array_agg(due), '{}') END FROM (
+        SELECT due FROM {p}due WHERE topic = t.id AND due >= %(first)s AND due < %(end)s ORDER BY due LIMIT %(share)s
     ) d
-), size AS MATERIALIZED (SELECT topic, count(*) >= (SELECT jobs FROM share) AS more FROM soon GROUP BY topic)
-SELECT 0, width_bucket(s.due, %(edges)s::bigint[]), count(*)::int FROM soon s JOIN size z ON z.topic = s.topic AND NOT z.more
-GROUP BY 2
-UNION ALL SELECT 1, topic, 0 FROM size WHERE more
+)
+FROM unnest(%(topics)s::int[]) t (id)
 
 -- name: oldest
 SELECT t.name, d.due FROM {p}topic t CROSS JOIN LATERAL (SELECT due FROM {p}due WHERE topic = t.id ORDER BY due, id LIMIT 1) d

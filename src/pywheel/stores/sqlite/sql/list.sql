@@ -55,7 +55,7 @@ SELECT json_group_array(job) FROM (
 -- name: ids_finished
 SELECT json_group_array(id) FROM (
     SELECT j.id FROM job j INDEXED BY job_finished
-    WHERE j.topic = :topic AND j.state = :state AND j.state >= 1 AND j.id > :after
+    WHERE j.topic = :topic AND j.state = :state AND likely(j.state >= 1) AND j.id > :after
     ORDER BY j.id LIMIT :limit
 )
 
@@ -63,7 +63,7 @@ SELECT json_group_array(id) FROM (
 SELECT json_group_array(json_array(first, topic)) FROM (
     SELECT t.id AS topic, (
         SELECT min(j.id) FROM job j INDEXED BY job_finished
-        WHERE j.topic = t.id AND j.state = :state AND j.state >= 1 AND j.id > :after
+        WHERE j.topic = t.id AND j.state = :state AND likely(j.state >= 1) AND j.id > :after
     ) AS first
     FROM topic t
     WHERE CASE :state WHEN 1 THEN t.cancelled ELSE t.dead END > 0 AND first IS NOT NULL

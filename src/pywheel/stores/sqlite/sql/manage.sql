@@ -54,7 +54,7 @@ SELECT json_group_array(job), json_group_array(topic) FROM (
 SELECT json_group_array(job), json_group_array(topic) FROM (
     SELECT j.id AS job, j.topic
     FROM topic t CROSS JOIN job j INDEXED BY job_finished ON j.topic = t.id
-    WHERE (:topic IS NULL OR t.id = :topic) AND j.state = :state AND j.state >= 1
+    WHERE (:topic IS NULL OR t.id = :topic) AND j.state = :state AND likely(j.state >= 1)
         AND (SELECT h.ended FROM history h WHERE h.job = j.id ORDER BY h.claim DESC LIMIT 1) <= :until
     LIMIT :limit
 )

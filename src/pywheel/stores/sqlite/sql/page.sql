@@ -46,21 +46,34 @@ SELECT json_group_array(job) FROM (
 -- name: page_finished
 SELECT json_group_array(id) FROM (
     SELECT j.id FROM job j INDEXED BY job_finished
-    WHERE j.topic = :topic AND j.state = :state AND j.state >= 1 AND j.id {>} :id
+    WHERE j.topic = :topic AND j.state = :state AND likely(j.state >= 1) AND j.id {>} :id
     ORDER BY j.id {asc} LIMIT :limit
 )
 
--- Of each topic that has some, the first.
--- name: page_finished_firsts
-SELECT json_group_array(json_array(first, topic)) FROM (
-    SELECT t.id AS topic, (
-        SELECT j.id FROM job j INDEXED BY job_finished
-        WHERE j.topic = t.id AND j.state = :state AND j.state >= 1 AND j.id {>} :id
-        ORDER BY j.id {asc} LIMIT 1
-    ) AS first
-    FROM topic t
-    WHERE CASE :state WHEN 1 THEN t.cancelled ELSE t.dead END > 0 AND first IS NOT NULL
-    ORDER BY first {asc} LIMIT :limit
+-- Of all topics only those are read on whose first job comes before the last that is wanted.
+-- name: page_finished_anywhere
+WITH first AS MATERIALIZED (
+    SELECT topic, job AS id FROM (
+        SELECT t.id AS topic, (
+            SELECT j.id FROM job j INDEXED BY job_finished
+            WHERE j.topic = t.id AND j.state = :state AND likely(j.state >= 1) AND j.id {>} :id
+            ORDER BY j.id {asc} LIMIT 1
+        ) AS job
+        FROM topic t WHERE CASE :state WHEN 1 THEN t.cancelled ELSE t.dead END > 0
+    ) WHERE job IS NOT NULL ORDER BY job {asc} LIMIT :limit
+), last AS MATERIALIZED (
+    SELECT coalesce((SELECT id FROM first ORDER BY id {asc} LIMIT 1 OFFSET :limit - 1), {end}) AS id
+)
+SELECT json_group_array(id) FROM (
+    SELECT o.value AS id FROM first f CROSS JOIN json_each((
+        SELECT json_group_array(id) FROM (
+            SELECT j.id FROM job j INDEXED BY job_finished
+            WHERE j.topic = f.topic AND j.state = :state AND likely(j.state >= 1) AND j.id {>} :id
+                AND j.id {<=} (SELECT id FROM last)
+            ORDER BY j.id {asc} LIMIT :limit
+        )
+    )) o
+    ORDER BY o.value {asc} LIMIT :limit
 )
 
 -- name: page_keyed
@@ -108,9 +121,9 @@ SELECT json_group_array(json_array(due, id)) FROM (
     LIMIT :limit
 )
 
--- name: page_due_firsts
-SELECT json_group_array(json_array(due, id, topic)) FROM (
-    SELECT j.due, j.id, j.topic FROM topic t CROSS JOIN job j ON j.id = coalesce(
+-- name: page_due_anywhere
+WITH first AS MATERIALIZED (
+    SELECT j.topic, j.due, j.id FROM topic t CROSS JOIN job j ON j.id = coalesce(
         (SELECT f.id FROM job f INDEXED BY job_due
             WHERE f.topic = t.id AND f.state IS NULL AND f.due = :due AND +f.due {<=} :until AND f.id {>} :id
                 AND NOT EXISTS (SELECT 1 FROM run r WHERE r.job = f.id)
@@ -121,7 +134,35 @@ SELECT json_group_array(json_array(due, id, topic)) FROM (
             ORDER BY f.due {asc}, f.id {asc} LIMIT 1)
     )
     ORDER BY j.due {asc}, j.id {asc} LIMIT :limit
+), last AS MATERIALIZED (
+    SELECT coalesce((SELECT due FROM first ORDER BY due {asc}, id {asc} LIMIT 1 OFFSET :limit - 1), :until) AS due
 )
+SELECT json_group_array(json(place)) FROM (
+    SELECT o.value AS place FROM first f CROSS JOIN json_each((
+        SELECT json_group_array(json_array(due, id)) FROM (
+            SELECT * FROM (
+                SELECT j.due, j.id FROM job j INDEXED BY job_due
+                WHERE j.topic = f.topic AND j.state IS NULL AND j.due = :due AND +j.due {<=} :until AND j.id {>} :id
+                    AND NOT EXISTS (SELECT 1 FROM run r WHERE r.job = j.id)
+                ORDER BY j.id {asc} LIMIT :limit
+            )
+            UNION ALL
+            SELECT * FROM (
+                SELECT j.due, j.id FROM job j INDEXED BY job_due
+                WHERE j.topic = f.topic AND j.state IS NULL AND j.due {>} :due AND j.due {<=} (SELECT due FROM last)
+                    AND NOT EXISTS (SELECT 1 FROM run r WHERE r.job = j.id)
+                ORDER BY j.due {asc}, j.id {asc} LIMIT :limit
+            )
+            LIMIT :limit
+        )
+    )) o
+    ORDER BY o.value ->> 0 {asc}, o.value ->> 1 {asc} LIMIT :limit
+)
+
+-- Without their bodies: those whose due time and error are as asked for. Of one with a claim the due time is seen later.
+-- name: page_heads
+SELECT * FROM ({get}) WHERE (:error IS NULL OR instr(error, :error) > 0)
+    AND (claim IS NOT NULL OR ((:due_from IS NULL OR due >= :due_from) AND (:due_until IS NULL OR due <= :due_until)))
 
 -- Only the beginning of a body that is not large; the caller reads that of a large one.
 -- name: page_bodies

@@ -3,7 +3,7 @@ SELECT j.id, t.name, j.body, j.due, j.due - j.ahead, j.state, j.key, j.ttr, j.ma
     j.forgiven, j.lost, r.claim, r.attempt, r.begun, r.lease, r.max_attempts, r.backoff,
     CASE WHEN j.claims IS NOT NULL THEN
         (SELECT h.error FROM history h WHERE h.job = j.id AND h.error IS NOT NULL ORDER BY h.claim DESC LIMIT 1)
-    END
+    END AS error
 FROM json_each(?) e CROSS JOIN job j ON j.id = e.value CROSS JOIN topic t ON t.id = j.topic
     LEFT JOIN run r ON r.job = j.id
 

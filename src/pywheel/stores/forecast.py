@@ -1,0 +1,80 @@
+"""How many jobs are due when, in a bounded time, where they lie by topic and due time.
+
+The largest topics are counted first, edge by edge: where much is due, that is enough. Of the others the first jobs of
+each are read in one go, and only those that have more are counted too.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from itertools import chain
+from typing import Final
+
+from .readings import FORECAST, cap, in_buckets
+
+__all__ = ["Forecast"]
+
+_LARGEST: Final = 8
+_ROWS: Final = FORECAST // 2  # jobs read of all other topics together
+_LEAST: Final = 10  # and of each, at least
+_CHUNK: Final = 64  # topics that are counted at once
+
+
+class Forecast(ABC):
+    """Counts what is due between edges. Topics are numbers."""
+
+    def __init__(self, edges: Sequence[int], most: int) -> None:
+        self._edges = edges
+        self._limit = cap(edges, most)
+        self._counts = [0] * (len(edges) - 1)
+
+    @abstractmethod
+    def topics(self) -> list[int]:
+        """Return all topics, those with the most jobs first."""
+
+    @abstractmethod
+    def count(self, topics: Sequence[int], spans: Sequence[tuple[int, int]], most: int) -> Sequence[int]:
+        """Return how many jobs of all these topics together are due in each span, up to `most`."""
+
+    @abstractmethod
+    def few(self, topics: Sequence[int], span: tuple[int, int], share: int) -> tuple[list[list[int]], list[int]]:
+        """Return when the jobs of these topics are due within a span, and which of the topics have more than `share`.
+
+        Of those no job is among them.
+        """
+
+    def __call__(self, topic: int | None) -> list[int]:
+        """Return the numbers, of one topic or of all."""
+        topics = self.topics() if topic is None else [topic]
+        self._count(topics[:_LARGEST])
+        others = self._count_few(topics[_LARGEST:])
+        for first in range(0, len(others), _CHUNK):
+            self._count(others[first : first + _CHUNK])
+        return self._counts
+
+    def _open(self) -> list[int]:
+        """Return the places between which one still counts."""
+        return [place for place, jobs in enumerate(self._counts) if jobs < self._limit]
+
+    def _add(self, places: Sequence[int], counts: Sequence[int]) -> None:
+        for place, jobs in zip(places, counts, strict=True):
+            self._counts[place] = min(self._counts[place] + jobs, self._limit)
+
+    def _count(self, topics: Sequence[int]) -> None:
+        """Count jobs of some topics edge by edge."""
+        places = self._open()
+        if topics and places:
+            spans = [(self._edges[place], self._edges[place + 1]) for place in places]
+            self._add(places, self.count(topics, spans, self._limit))
+
+    def _count_few(self, topics: Sequence[int]) -> list[int]:
+        """Count jobs of those topics that have few; return the others."""
+        places = self._open()
+        if not topics or not places:
+            return []
+        edges = self._edges[places[0] : places[-1] + 2]
+        share = max(_ROWS // len(topics), _LEAST)
+        dues, others = self.few(topics, (edges[0], edges[-1]), share)
+        self._add(range(places[0], places[-1] + 1), in_buckets(chain.from_iterable(dues), edges))
+        return others
