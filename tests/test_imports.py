@@ -27,8 +27,9 @@ MAY_IMPORT = {
     "worker": {"stores", "jobs", "core", "observe"},  # its processes log, and expose metrics, as they were told to
     "observe": {"jobs"},
     "outlets": {"jobs"},
+    "inlets": {"client", "outlets", "jobs"},
     "server": {"client", "worker", "stores", "jobs", "observe"},
-    "cli": {"server", "outlets", "client", "worker", "stores", "jobs", "observe", "__init__"},
+    "cli": {"server", "inlets", "outlets", "client", "worker", "stores", "jobs", "observe", "__init__"},
     "testing": {"client", "worker", "stores", "jobs"},
 }
 # The rooms of stores on servers, and the drivers that they use. They are imported when such a store is opened.

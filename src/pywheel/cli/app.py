@@ -12,6 +12,7 @@ from .._errors import JobExists, NoSuchJob, PywheelError, StoreError
 from . import keys, maintain, many, one, spool
 from .alarms import EXAMPLES as _ALARMS
 from .alarms import alarms
+from .bridge import bridge
 from .copy import EXAMPLES as _COPY
 from .copy import copy
 from .deliver import EXAMPLES as _DELIVER
@@ -167,6 +168,7 @@ app.command(epilog=_COPY)(copy)
 app.command("new-key", epilog=keys.NEW)(keys.new)
 app.command(epilog=keys.EXAMPLES)(keys.rekey)
 app.add_typer(spool.spool, name="spool")
+app.add_typer(bridge, name="bridge")
 app.add_typer(token, name="token")
 app.command()(demo)
 app.command()(maintain.version)
