@@ -16,7 +16,7 @@ from ..pages import Asked, Position, asked
 from ..readings import edges_of, most_of
 from ..relational import pages as relational_pages
 from ..relational import reading
-from ..relational.pages import RECENT_ROWS, Candidates
+from ..relational.pages import RECENT_ROWS, Candidates, sifted, sought
 from ..relational.part import FINISHED
 from ..relational.store import RelationalStore
 from .arrays import numbers
@@ -102,8 +102,13 @@ class PostgresQueries(RelationalStore):
 
         def find(place: Position, size: int, now: int) -> Candidates:
             span = {**values, "due": place.due, "id": place.id, "limit": size, "now": now}
+            if wanted.loose:
+                return sifted(wanted, self._read(f"fits_{name}", {**span, **sought(wanted)}), size, heads)
             rows = self._read(name, span)
             return Candidates(rows, len(rows) >= size)
+
+        def heads(ids: Sequence[int]) -> list[Any]:
+            return self._read("page_given", {"ids": numbers(ids)})
 
         def bodies(ids: Sequence[int]) -> dict[int, tuple[int, bytes]]:
             most = None if preview is None else min(preview, 2**31 - 1)
