@@ -13,7 +13,7 @@ from .reading import part_of
 
 __all__ = ["RECENT_ROWS", "Candidates", "ended", "page", "sifted", "sought"]
 
-RECENT_ROWS: Final = 5_000
+RECENT_ROWS: Final = 3_000
 """So many that ended last are looked at for those of one topic: there is no index of these."""
 
 
