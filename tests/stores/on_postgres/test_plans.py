@@ -59,8 +59,8 @@ def test_a_claim_that_is_planned_beside_a_backlog_reads_no_more_than_its_jobs(po
 
 
 READS = [
-    *(f"page_{list}" for list in ("all", "of_topic", "of_key", "of_key_anywhere", "delayed", "delayed_anywhere")),
-    *(f"page_{list}" for list in ("running", "finished", "finished_anywhere", "due", "due_anywhere")),
+    *(f"page_{name}" for name in ("all", "of_topic", "of_key", "of_key_anywhere", "delayed", "delayed_anywhere")),
+    *(f"page_{name}" for name in ("running", "finished", "finished_anywhere", "due", "due_anywhere")),
     *("forecast", "forecast_few", "oldest", "recent"),
 ]
 
