@@ -215,6 +215,12 @@ class JournalStore(Store):
     def history(self, id):
         return self.memory.history(id)
 
+    def note(self, name):
+        return self.memory.note(name)
+
+    def notes(self, prefix, after="", limit=1000):
+        return self.memory.notes(prefix, after, limit)
+
     def windows(self, spans, limit):
         return self.memory.windows(spans, limit)
 

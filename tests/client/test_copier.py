@@ -365,6 +365,25 @@ def test_a_source_that_goes_away_in_the_pause_is_said_to_be_paused(stores):
     assert not any(topic.paused for topic in new.topics() if topic.name != TOPIC)
 
 
+def test_notes_of_the_service_are_those_of_the_source_until_it_is_gone_over_to(stores):
+    old, new = stores
+    put(old, *some(3))
+    names = ("token:a", "token:b", "outlet:o", "idem:x", "other")
+    old.apply([ops.Keep(name, name.encode()) for name in names])
+    new.apply([ops.Keep("token:z", b"z"), ops.Keep("other:z", b"z")])
+    copy = Copier(old, new)
+    copy.carry()
+    carried = [("outlet:o", b"outlet:o"), ("token:a", b"token:a"), ("token:b", b"token:b")]
+    assert new.notes("") == [("other:z", b"z"), *carried]
+    old.apply([ops.Keep("token:a", None), ops.Keep("token:b", b"new"), ops.Keep("token:c", b"c")])
+    copy.switch(10)
+    tokens = [("token:b", b"new"), ("token:c", b"c")]
+    assert new.notes("token:") == tokens
+    new.apply([ops.Keep("token:d", b"d")])
+    copy.switch(10)
+    assert new.notes("token:") == [*tokens, ("token:d", b"d")]
+
+
 def test_there_and_back_again(stores):
     old, new = stores
     put(old, *some(30))

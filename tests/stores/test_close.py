@@ -72,6 +72,8 @@ CALLS = {
     "topics": lambda store: store.topics(),
     "history": lambda store: store.history(1),
     "histories": lambda store: store.histories([1, 2]),
+    "note": lambda store: store.note("n"),
+    "notes": lambda store: store.notes(""),
     "windows": lambda store: store.windows([Span("t", ALL, (-1, 0), 9)], 9),
     "first_dues": lambda store: store.first_dues([Span("t", ALL, (-1, 0), 9)]),
     "next_lease": lambda store: store.next_lease(),

@@ -9,7 +9,7 @@ import pytest
 from pywheel import StoreBusy
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
-from pywheel.stores.sqlite.store import _APPLY
+from pywheel.stores.sqlite.commands import APPLY
 from tests.isolated.child import ROOT, run
 
 CHILD = str(ROOT / "tests" / "stores" / "interrupts_child.py")
@@ -69,14 +69,14 @@ def test_a_put_in_a_signal_handler_that_interrupted_a_put_is_busy_and_the_put_go
 
 def test_an_interrupted_transaction_is_undone_and_the_next_one_works(store, monkeypatch):
     put(store)
-    real = _APPLY[ops.Put]
+    real = APPLY[ops.Put]
 
     def interrupted(*arguments):
         real(*arguments)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setitem(_APPLY, ops.Put, interrupted)
+        patch.setitem(APPLY, ops.Put, interrupted)
         with pytest.raises(KeyboardInterrupt):
             store.apply([ops.Put((NewJob("t", b"", 0), NewJob("new", b"", 0)))])
     assert {name: count.delayed for name, count in store.counts().items()} == {"t": 1}

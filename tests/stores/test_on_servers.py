@@ -4,6 +4,7 @@ import itertools
 import logging
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote
 
 import pytest
@@ -291,3 +292,53 @@ def test_hosts_whose_clocks_differ_by_hours_take_each_other_for_alive(url):
                 == "well\n"
             )
         assert len(runs) == len(set(runs))
+
+
+# ---- notes ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stores(url):
+    """The same store, opened by several."""
+    stores = [open(url) for _ in range(3)]
+    yield stores
+    for store in stores:
+        store.close()
+
+
+def test_of_many_who_keep_a_note_that_must_be_absent_one_does(stores):
+    before = {}
+    barrier = threading.Barrier(len(stores))
+
+    def keep(number):
+        for turn in range(20):
+            barrier.wait(60)
+            [before[turn, number]] = stores[number].apply([ops.Keep(f"n{turn}", b"%d" % number, 60_000, absent=True)])
+
+    together(keep, range(len(stores)))
+    for turn in range(20):
+        [won] = [number for number in range(len(stores)) if before[turn, number] is None]
+        assert stores[0].note(f"n{turn}") == b"%d" % won
+        assert {before[turn, number] for number in range(len(stores))} == {None, b"%d" % won}
+
+
+def test_many_who_take_turns_by_notes_and_puts_with_nonces_go_on_after_each_conflict(stores):
+    def count(store):
+        done = 0
+        while done < 25:
+            turn = int(store.note("turn") or b"0") + 1
+            step = [ops.Put((), f"turn {turn}"), ops.Keep(f"turn {turn}", b"", absent=True)]
+            if store.apply(step)[1] is None:
+                store.apply([ops.Keep("turn", b"%d" % turn)])
+                done += 1
+
+    together(count, stores)
+    assert stores[0].note("turn") == b"75"
+    assert len(stores[0].notes("turn ")) == 75
+
+
+def together(call, values):
+    """Call with each value in a thread of its own; raise what one of them raises."""
+    with ThreadPoolExecutor(len(values)) as threads:
+        for _ in threads.map(call, values):
+            pass

@@ -56,6 +56,14 @@ def test_memory_keys_and_counts_are_those_of_the_jobs(memory):
     assert memory.get(("t", "key")).id == jobs.keyed
 
 
+def test_memory_notes_are_over_when_they_say(memory):
+    memory.apply([ops.Keep("stays", b"s"), ops.Keep("ends", b"e", 10), ops.Keep("lost", b"l", 10)])
+    assert memory.verify() == []
+    memory._notes_over[:] = [(NOW, "ends"), (NOW + 10, "stays"), (NOW, "none")]
+    assert mended(memory) == ids((faults.NOTES, ["ends", "lost", "none", "stays"]))
+    assert memory._notes_over == [(NOW + 10, "ends"), (NOW + 10, "lost")]
+
+
 def test_memory_a_lease_that_is_not_of_the_last_claim_is_void(memory):
     jobs = Jobs(memory)
     entry = memory._jobs[jobs.running]

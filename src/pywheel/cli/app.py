@@ -14,6 +14,9 @@ from .copy import EXAMPLES as _COPY
 from .copy import copy
 from .options import NO, STORE, USAGE, No
 from .output import fail, sound_streams
+from .serve import EXAMPLES as _SERVE
+from .serve import serve
+from .token import token
 from .verify import EXAMPLES as _VERIFY
 from .verify import verify
 from .work import work
@@ -31,6 +34,7 @@ Examples:
   pywheel list --topic notify --state dead
   pywheel retry-many --topic notify --error "502" --dry-run
   pywheel work shop:queue      # the JobQueue `queue` of shop.py
+  pywheel serve --open         # HTTP API and page, on this host
 
 The store is what --store says, or else the variable PYWHEEL_STORE, or else sqlite:///jobs.db in the working directory;
 `pywheel info` says which that is. `work` works on its queue's own store unless --store is given.
@@ -140,6 +144,7 @@ app.command(epilog=_PURGE)(many.purge)
 app.command(epilog=_PAUSE)(many.pause)
 app.command()(many.resume)
 app.command(epilog=_WORK)(work)
+app.command(epilog=_SERVE)(serve)
 app.command()(maintain.workers)
 app.command()(maintain.info)
 app.command(epilog=_MIGRATE)(maintain.migrate)
@@ -149,6 +154,7 @@ app.command()(maintain.check)
 app.command(epilog=_VERIFY)(verify)
 app.command(epilog=_COPY)(copy)
 app.add_typer(spool.spool, name="spool")
+app.add_typer(token, name="token")
 app.command()(demo)
 app.command()(maintain.version)
 

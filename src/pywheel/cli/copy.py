@@ -46,7 +46,8 @@ def copy(
     """Carry all jobs of FROM to TO, while FROM is used; with --switch go over to TO.
 
     Live jobs come with all they have, and what was tried so far; finished ones with their history. Which topics are
-    paused is kept too. Ids are TO's own; the header pywheel-copied says the old one.
+    paused is kept too. Ids are TO's own; the header pywheel-copied says the old one. The tokens of the service are
+    those of FROM, and no others, until TO is gone over to.
     """
     seconds = duration(span(wait), "--wait") / 1000
     with existing(source) as old:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from ..events import Events, JobsPut
 from ..jobs.commands import Command, Put
-from ..stores.contract import Store
+from ..stores.contract import Store, intact
 from .async_batches import AsyncBatches
 
 __all__ = ["Base"]
@@ -24,16 +25,43 @@ class Base:
     max_body: int
     _batches: AsyncBatches
 
-    def _do(self, command: Command[R]) -> R:
-        """Return the outcome of a command, or raise it."""
+    def apply(self, command: Command[R]) -> R:
+        """Apply a command of `pywheel.jobs.commands`; return its outcome, which its class says. One commit.
+
+        What the other methods do, by commands: for those who make these themselves, as the HTTP API does.
+
+        Raises:
+            PywheelError: the outcome is one, or the store cannot do it; then nothing has changed.
+        """
         [outcome] = self.store.apply((command,))
         if isinstance(outcome, BaseException):
             raise outcome
+        if self.events.listeners:
+            self._applied((command,), (outcome,))
         return outcome  # type: ignore[no-any-return]  # what the command's class says
 
-    async def _ado(self, command: Command[R]) -> R:
-        """Return the outcome of a command that went to the store with those of other tasks, or raise it."""
+    async def aapply(self, command: Command[R]) -> R:
+        """`apply`, for asyncio: a command shares a transaction with those of other tasks."""
         return await self._batches.add(command)
+
+    def apply_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        """Apply commands in order, in one transaction; return the outcome of each.
+
+        An outcome may be an exception, a PywheelError that says why its command has changed nothing: the others have
+        happened. What several stores share is in `Keep` and `Store.apply`.
+
+        Raises:
+            StoreError: the store cannot do it; then nothing has changed.
+        """
+        outcomes = intact(self.store.apply(commands))
+        self._applied(commands, outcomes)
+        return outcomes
+
+    async def aapply_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        """`apply_all`, for asyncio."""
+        # All are added before the loop goes on, so one transaction takes them.
+        asked = [self._batches.add(command) for command in commands]
+        return intact(list(await asyncio.gather(*asked, return_exceptions=True)))
 
     def _applied(self, commands: Sequence[Command[Any]], outcomes: Sequence[Any]) -> None:
         """Tell of the jobs that were put; called after they are durable."""

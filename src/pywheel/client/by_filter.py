@@ -196,7 +196,7 @@ class ByFilter(Base):
         Handlers that run go on. When this returns, nothing of the topic starts any more. It waits for the workers to
         confirm that, for a second at most: one that says nothing for so long counts as gone.
         """
-        changed = self._do(Pause(name(topic, "topic"), paused=True))
+        changed = self.apply(Pause(name(topic, "topic"), paused=True))
         self.store.quiet(topic, _QUIET)
         return changed
 
@@ -206,11 +206,11 @@ class ByFilter(Base):
 
     def resume(self, topic: str) -> bool:
         """Let jobs of a topic start again; return whether it was paused."""
-        return self._do(Pause(name(topic, "topic"), paused=False))
+        return self.apply(Pause(name(topic, "topic"), paused=False))
 
     async def aresume(self, topic: str) -> bool:
         """`resume`, for asyncio."""
-        return await self._ado(Pause(name(topic, "topic"), paused=False))
+        return await self.aapply(Pause(name(topic, "topic"), paused=False))
 
     def purge(
         self,
@@ -227,7 +227,7 @@ class ByFilter(Base):
         Raises:
             BadJob: an argument makes no sense, such as a state that is not done, dead or cancelled.
         """
-        return self._do(_purge(state, older_than, topic, limit))
+        return self.apply(_purge(state, older_than, topic, limit))
 
     async def apurge(
         self,
@@ -238,7 +238,7 @@ class ByFilter(Base):
         limit: int = 10_000,
     ) -> int:
         """`purge`, for asyncio."""
-        return await self._ado(_purge(state, older_than, topic, limit))
+        return await self.aapply(_purge(state, older_than, topic, limit))
 
 
 def _purge(state: State | str, older_than: Duration, topic: str | None, limit: int) -> Purge:

@@ -48,11 +48,11 @@ class ByReference(Base):
 
     def cancel(self, ref: Ref | Job) -> bool:
         """Cancel a delayed job; return whether it was one. After True it is never delivered again."""
-        return self._do(Cancel(reference(ref)))
+        return self.apply(Cancel(reference(ref)))
 
     async def acancel(self, ref: Ref | Job) -> bool:
         """`cancel`, for asyncio."""
-        return await self._ado(Cancel(reference(ref)))
+        return await self.aapply(Cancel(reference(ref)))
 
     def reschedule(self, ref: Ref | Job, delay: Duration | None = None, *, at: datetime | None = None) -> bool:
         """Give a delayed job another due time: `delay` from now, or `at`; return whether it was one.
@@ -62,11 +62,11 @@ class ByReference(Base):
         Raises:
             BadJob: not one of the two was given, or it makes no sense.
         """
-        return self._do(_reschedule(ref, delay, at))
+        return self.apply(_reschedule(ref, delay, at))
 
     async def areschedule(self, ref: Ref | Job, delay: Duration | None = None, *, at: datetime | None = None) -> bool:
         """`reschedule`, for asyncio."""
-        return await self._ado(_reschedule(ref, delay, at))
+        return await self.aapply(_reschedule(ref, delay, at))
 
     def retry(self, ref: Ref | Job, delay: Duration = 0) -> bool:
         """Make a finished job delayed again, with all its attempts; return whether it was one.
@@ -76,19 +76,19 @@ class ByReference(Base):
         Raises:
             JobExists: its key belongs to another live job by now.
         """
-        return self._do(Retry(reference(ref), delay=delay_ms(delay)))
+        return self.apply(Retry(reference(ref), delay=delay_ms(delay)))
 
     async def aretry(self, ref: Ref | Job, delay: Duration = 0) -> bool:
         """`retry`, for asyncio."""
-        return await self._ado(Retry(reference(ref), delay=delay_ms(delay)))
+        return await self.aapply(Retry(reference(ref), delay=delay_ms(delay)))
 
     def delete(self, ref: Ref | Job) -> bool:
         """Forget a job that is not running, and its history; return whether there was one."""
-        return self._do(Delete(reference(ref)))
+        return self.apply(Delete(reference(ref)))
 
     async def adelete(self, ref: Ref | Job) -> bool:
         """`delete`, for asyncio."""
-        return await self._ado(Delete(reference(ref)))
+        return await self.aapply(Delete(reference(ref)))
 
 
 def _reschedule(ref: Ref | Job, delay: Duration | None, at: datetime | None) -> Reschedule:

@@ -35,7 +35,7 @@ class Claims(Base):
         Raises:
             BadJob: an argument makes no sense.
         """
-        return self._do(_reserve(topic, limit, ttr, retry))
+        return self.apply(_reserve(topic, limit, ttr, retry))
 
     async def areserve(
         self, topic: str, limit: int = 1, *, ttr: Duration = 60, retry: RetryPolicy = DEFAULT
@@ -52,38 +52,38 @@ class Claims(Base):
 
     def ack(self, job: Job) -> bool:
         """Make a claimed job done; return whether the claim held. False: the job is or will be delivered again."""
-        return self._do(Ack(*_receipt(job)))
+        return self.apply(Ack(*_receipt(job)))
 
     async def aack(self, job: Job) -> bool:
         """`ack`, for asyncio."""
-        return await self._ado(Ack(*_receipt(job)))
+        return await self.aapply(Ack(*_receipt(job)))
 
     def nack(self, job: Job, delay: Duration | None = 0, *, error: str | None = None) -> State | None:
         """End a claim without success: delayed again, or dead if no attempt is left or `delay` is None.
 
         Return the new state. None: the lease was lost, nothing changed. `delay` is None or as for `put`.
         """
-        return self._do(_nack(job, delay, error))
+        return self.apply(_nack(job, delay, error))
 
     async def anack(self, job: Job, delay: Duration | None = 0, *, error: str | None = None) -> State | None:
         """`nack`, for asyncio."""
-        return await self._ado(_nack(job, delay, error))
+        return await self.aapply(_nack(job, delay, error))
 
     def release(self, job: Job) -> bool:
         """Give a claim back, due as before, no attempt spent; return whether it held. False changes nothing."""
-        return self._do(Release(*_receipt(job)))
+        return self.apply(Release(*_receipt(job)))
 
     async def arelease(self, job: Job) -> bool:
         """`release`, for asyncio."""
-        return await self._ado(Release(*_receipt(job)))
+        return await self.aapply(Release(*_receipt(job)))
 
     def touch(self, job: Job, ttr: Duration = 60) -> bool:
         """Let a claim's lease end `ttr` from now, more than 0; return whether it held. False changes nothing."""
-        return self._do(Touch(*_receipt(job), duration(ttr, "ttr", 1)))
+        return self.apply(Touch(*_receipt(job), duration(ttr, "ttr", 1)))
 
     async def atouch(self, job: Job, ttr: Duration = 60) -> bool:
         """`touch`, for asyncio."""
-        return await self._ado(Touch(*_receipt(job), duration(ttr, "ttr", 1)))
+        return await self.aapply(Touch(*_receipt(job), duration(ttr, "ttr", 1)))
 
 
 def _receipt(job: Job) -> tuple[int, int]:

@@ -21,11 +21,11 @@ from typing import Final
 
 from .._errors import BadJob, JobExists, StoreBusy, StoreError
 from ..jobs.checks import MOST
-from ..jobs.commands import Cancel, Delete, Expire, Pause, Put
+from ..jobs.commands import Cancel, Delete, Expire, Keep, Pause, Put
 from ..jobs.job import Job, NewJob, State
 from ..stores.contract import Store
-from .copy_note import NEVER, TOPIC, Carried, Copied, Copies, Note, Switched, version
-from .copy_steps import PAGE, Steps, do, identity_of, pages
+from .copy_note import NEVER, NOTES, TOPIC, Carried, Copied, Copies, Note, Switched, version
+from .copy_steps import PAGE, Steps, do, identity_of, notes_of, pages
 
 __all__ = ["Copier"]
 
@@ -137,7 +137,17 @@ class Copier:
             done += len(page)
             self._shown("carrying", done)
         self._delete([copies.live.pop(id).id for id in unseen if id in copies.live])
+        self._carry_notes()
         return Carried(new, changed, waiting, len(copies.live), finished)
+
+    def _carry_notes(self) -> None:
+        """Make the notes of the target that belong to the service like those of the source: one revoked there goes."""
+        for prefix in NOTES:
+            given, there = dict(notes_of(self._source, prefix)), dict(notes_of(self._target, prefix))
+            steps = [Keep(name, value) for name, value in given.items() if there.get(name) != value]
+            steps += [Keep(name, None) for name in there.keys() - given.keys()]
+            for first in range(0, len(steps), PAGE):
+                do(self._target, steps[first : first + PAGE])
 
     def _bring(self, steps: Steps, jobs: Sequence[Job], moved: int = 0) -> list[int | JobExists | None]:
         """Make copies of delayed jobs; those that no longer wait give way to others with their keys."""
@@ -193,6 +203,7 @@ class Copier:
             self._stop_source(note, seconds)
         if note.state == "switched":
             jobs, _ = self._hand_over(steps, note)
+            self._carry_notes()
             self._resume_target(note)
         pause = time.monotonic() - began
         finished += self._keep_rest(note, steps)

@@ -10,13 +10,16 @@ from typing import Final, NamedTuple
 
 from ..jobs.job import Job
 
-__all__ = ["HEADER", "NEVER", "TOPIC", "Carried", "Copied", "Copies", "Note", "Switched", "digest", "version"]
+__all__ = ["HEADER", "NEVER", "NOTES", "TOPIC", "Carried", "Copied", "Copies", "Note", "Switched", "digest", "version"]
 
 TOPIC: Final = "pywheel.copy"
 """Of the jobs that note how far a copy has come. They are never due."""
 HEADER: Final = "pywheel-copied"
 """Of a copy: which store it is from, and its id there."""
 NEVER: Final = 253_370_764_800_000  # the year 9999
+
+NOTES: Final = ("token:", "outlet:")
+"""What the names of notes begin with that are carried. Others end by themselves, with what they are about."""
 
 
 class Carried(NamedTuple):

@@ -14,7 +14,7 @@ from ..jobs.lifecycle import ENDINGS
 from ..stores.contract import Filter, Store
 from .copy_note import HEADER, TOPIC, Copied, Copies, digest, version
 
-__all__ = ["PAGE", "Steps", "do", "identity_of", "pages"]
+__all__ = ["PAGE", "Steps", "do", "identity_of", "notes_of", "pages"]
 
 PAGE: Final = 500  # jobs read, and written, at once
 
@@ -39,6 +39,14 @@ def pages(store: Store, state: State | None = None) -> Iterator[list[Job]]:
     while page := store.jobs(Filter(state=state), after, PAGE):
         after = page[-1].id
         yield [job for job in page if job.topic != TOPIC]
+
+
+def notes_of(store: Store, prefix: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the notes of a store whose names begin so, by name."""
+    after = ""
+    while page := store.notes(prefix, after):
+        after = page[-1][0]
+        yield from page
 
 
 class Steps:

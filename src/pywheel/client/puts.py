@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any
 
 from .._errors import BadJob
-from ..events import JobsPut
 from ..jobs.commands import Put
 from ..jobs.durations import Duration
 from ..jobs.job import NewJob
@@ -86,10 +85,7 @@ class Puts(Base):
         job = new_job(self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, traceparent)
         if connection is not None:
             return self.store.put_within(connection, Put((job,)))[0]
-        [id] = self._do(Put((job,)))
-        if self.events.listeners:
-            self.events.tell(JobsPut(topic, 1))
-        return id
+        return self.apply(Put((job,)))[0]
 
     async def aput(
         self,
@@ -130,15 +126,13 @@ class Puts(Base):
         command = Put(_batch(jobs))
         if connection is not None:
             return self.store.put_within(connection, command)
-        ids = self._do(command)
-        self._applied((command,), (ids,))
-        return ids
+        return self.apply(command)
 
     async def aput_many(self, jobs: Iterable[NewJob], *, connection: object = None) -> list[int]:
         """`put_many`, for asyncio; with a `connection` it blocks the loop."""
         if connection is not None:
             return self.put_many(jobs, connection=connection)
-        return await self._ado(Put(_batch(jobs)))
+        return await self.aapply(Put(_batch(jobs)))
 
 
 def _batch(jobs: Iterable[NewJob]) -> tuple[NewJob, ...]:

@@ -189,7 +189,10 @@ class SpooledStore(Front):
             return isinstance(command, Delete) and self._spool.forget(-row.id)
         if isinstance(command, Retry):
             return False
-        if isinstance(command, Cancel) and self._spool.cancel(-row.id):
+        expected = isinstance(command, Delete) or command.expect in (None, (spooled_job(row).due, 0))
+        if not expected and row.state is State.DELAYED:
+            return False
+        if isinstance(command, Cancel) and expected and self._spool.cancel(-row.id):
             return True
         raise self._unknown("what has become of it", -row.id)
 

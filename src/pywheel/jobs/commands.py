@@ -16,6 +16,7 @@ from .job import Due, Imported, Job, NewJob, State
 __all__ = [
     "NONCES_FORGOTTEN",
     "NONCES_KEPT",
+    "NOTES_FORGOTTEN",
     "Ack",
     "Announce",
     "Begin",
@@ -27,6 +28,7 @@ __all__ = [
     "Expire",
     "Expired",
     "Import",
+    "Keep",
     "Nack",
     "Pause",
     "Purge",
@@ -47,6 +49,8 @@ NONCES_KEPT: Final = 31 * 86_400_000
 """A nonce is known for at least so many ms, by the store's clock."""
 NONCES_FORGOTTEN: Final = 10
 """A put with a nonce forgets up to so many that are older: more than come, so that what is kept stays bounded."""
+NOTES_FORGOTTEN: Final = 10
+"""A note that is kept with a ttl forgets up to so many that are over: more than come, for the same reason."""
 
 
 class Terms(NamedTuple):
@@ -104,18 +108,27 @@ class Import(Command[list[int]]):
 
 @dataclass(slots=True)
 class Cancel(Command[bool]):
-    """Make a delayed job cancelled. Outcome: whether it was one. After True it is never delivered again."""
+    """Make a delayed job cancelled. Outcome: whether it was one. After True it is never delivered again.
+
+    With `expect`, the pair (due, claims) of the job as it was seen: False, and nothing changes, if it is not so any
+    more.
+    """
 
     ref: Ref
+    expect: tuple[int, int] | None = None
 
 
 @dataclass(slots=True)
 class Reschedule(Command[bool]):
-    """Give a delayed job another due time: `due`, or now + `delay` if that is given. Outcome: whether it was one."""
+    """Give a delayed job another due time: `due`, or now + `delay` if that is given. Outcome: whether it was one.
+
+    `expect` is as for Cancel.
+    """
 
     ref: Ref
     due: int = 0
     delay: int | None = None
+    expect: tuple[int, int] | None = None
 
 
 @dataclass(slots=True)
@@ -150,13 +163,34 @@ class Purge(Command[int]):
     """Forget up to `limit` finished jobs of a state that ended at least `age` ms ago, and their history.
 
     Outcome: how many. `topic` None means all. O(log jobs + what is forgotten) for done and cancelled jobs. Forgets up
-    to `limit` nonces that are old enough, too, which count for nothing.
+    to `limit` nonces that are old enough, too, and up to `limit` notes that are over, which count for nothing.
     """
 
     state: State
     age: int
     topic: str | None
     limit: int
+
+
+# ---- notes ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Keep(Command[bytes | None]):
+    """Keep a few bytes under a name, in the transaction of the commands beside it. O(log notes).
+
+    Outcome: the value that was there before, None if there was none. `value` None deletes it. With `ttl` it is over, so
+    not there, from now + ttl on; without, it stays. With `absent` nothing changes if there is a value. A name has 1 to
+    200 characters, a value up to 64 KiB. Later Keeps with a ttl, and Purge, forget what is over, a few each.
+
+    Of a store of several, notes live where the nonce does that is the part of their name after the first colon: so
+    ``Keep("idem:" + nonce, ...)`` shares a transaction with the ``Put(jobs, nonce)`` beside it, unless that has keys.
+    """
+
+    name: str
+    value: bytes | None
+    ttl: int | None = None
+    absent: bool = False
 
 
 # ---- claims ---------------------------------------------------------------------------------------------------------

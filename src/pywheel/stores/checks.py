@@ -15,13 +15,15 @@ from ..jobs.checks import number
 from ..jobs.job import Attempt, Job, Outcome, State
 from ..jobs.lifecycle import ENDINGS
 
-__all__ = ["FURTHEST", "clamped", "in_range", "sound", "storable"]
+__all__ = ["FURTHEST", "a_prefix", "clamped", "in_range", "note_name", "sound", "storable"]
 
 FURTHEST: Final = 2**62
 """Times and durations lie within this: two of them can be added in 64 bits."""
 _IDS: Final = 2**63
 _NONCE: Final = 200  # characters
 _CLAIMS: Final = 2**31 - 1
+_NOTE_NAME: Final = 200  # characters
+_NOTE: Final = 65_536  # bytes
 
 
 def sound(commands: Sequence[c.Command[Any]], apply: Callable[[Sequence[c.Command[Any]]], list[Any]]) -> list[Any]:
@@ -60,6 +62,22 @@ def in_range(id: int) -> bool:
 def clamped(number: int) -> int:
     """Return the nearest number that 64 bits can hold."""
     return min(max(number, -_IDS), _IDS - 1)
+
+
+def note_name(name: Any) -> bytes:
+    """Return the name of a note as it is kept and ordered. BadJob if it cannot be one."""
+    _text("the name of a note", name)
+    if not 0 < len(name) <= _NOTE_NAME:
+        raise BadJob(f"the name of a note must have 1 to {_NOTE_NAME} characters, not {len(name)}")
+    encoded: bytes = name.encode()
+    return encoded
+
+
+def a_prefix(text: Any) -> bytes:
+    """Return what names of notes are compared with, as they are ordered. BadJob if it is no text."""
+    _text("what names of notes begin with", text)
+    encoded: bytes = text.encode()
+    return encoded
 
 
 def storable(error: str | None) -> str | None:
@@ -189,10 +207,42 @@ def _attempt(attempt: Attempt) -> None:
         raise BadJob(f"error must be a str, not {type(attempt.error).__name__}")
 
 
+def _cancel(command: c.Cancel) -> None:
+    _ref(command.ref)
+    if command.expect is not None:
+        _expect(command.expect)
+
+
+def _expect(expect: Any) -> None:
+    if type(expect) is not tuple or len(expect) != 2:
+        raise BadJob(f"expect must be a pair (due, claims), not {expect!r:.40}")
+    for name, value in zip(("due", "claims"), expect, strict=True):
+        _int(f"{name} in expect", value)
+
+
+def _reschedule(command: c.Reschedule) -> None:
+    _when(command)
+    if command.expect is not None:
+        _expect(command.expect)
+
+
 def _when(command: c.Reschedule | c.Retry) -> None:
     _ref(command.ref)
     _int("due", command.due)
     _some_int("delay", command.delay)
+
+
+def _keep(command: c.Keep) -> None:
+    note_name(command.name)
+    if command.value is not None and type(command.value) is not bytes:
+        raise BadJob(f"a note must be bytes, not {type(command.value).__name__}")
+    if command.value is not None and len(command.value) > _NOTE:
+        raise BadJob(f"a note has up to {_NOTE} bytes, not {len(command.value)}")
+    _some_int("ttl", command.ttl)
+    if command.ttl is not None and command.ttl <= 0:
+        raise BadJob(f"the ttl of a note must be more than 0 ms, not {command.ttl}")
+    if type(command.absent) is not bool:
+        raise BadJob(f"absent must be True or False, not {command.absent!r:.40}")
 
 
 def _receipt(id: Any, claims: Any) -> None:
@@ -265,12 +315,13 @@ def _announce(command: c.Announce) -> None:
 _CHECKS: Final[dict[type, Callable[[Any], None]]] = {
     c.Put: _put,
     c.Import: _import,
-    c.Cancel: lambda command: _ref(command.ref),
-    c.Reschedule: _when,
+    c.Cancel: _cancel,
+    c.Reschedule: _reschedule,
     c.Retry: _when,
     c.Delete: lambda command: _ref(command.ref),
     c.Pause: _pause,
     c.Purge: _purge,
+    c.Keep: _keep,
     c.Reserve: _reserve,
     c.Claim: _claim,
     c.Begin: _leased,

@@ -145,6 +145,17 @@ class Store(ABC):
         """Return for each topic that has delayed jobs when the first of them is due, by name. O(topics)."""
         return readings.oldest_of_all(self)
 
+    @abstractmethod
+    def note(self, name: str) -> bytes | None:
+        """Return what is kept under a name, or None. O(log notes). BadJob if it is no name of a note."""
+
+    @abstractmethod
+    def notes(self, prefix: str, after: str = "", limit: int = 1_000) -> list[tuple[str, bytes]]:
+        """Return up to `limit` notes, name and value, whose names begin with `prefix` and come after `after`, by name.
+
+        Names are ordered by their code points. O(log notes + what comes back + what is over and not yet forgotten).
+        """
+
     # ---- for workers ------------------------------------------------------------------------------------------------
 
     @abstractmethod

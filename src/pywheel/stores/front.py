@@ -68,6 +68,14 @@ class Front(Store):
         """Return when the first job of each topic is due."""
         return self._there().oldest()
 
+    def note(self, name: str) -> bytes | None:
+        """Return what is kept under a name, or None."""
+        return self._there().note(name)
+
+    def notes(self, prefix: str, after: str = "", limit: int = 1_000) -> list[tuple[str, bytes]]:
+        """Return notes, by name."""
+        return self._there().notes(prefix, after, limit)
+
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
         """Return delayed jobs, span by span, by (due, id)."""
         return self._there().windows(spans, limit)

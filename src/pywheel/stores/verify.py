@@ -16,6 +16,7 @@ __all__ = [
     "KEYLESS",
     "KEYS",
     "LEASES",
+    "NOTES",
     "NOWHERE",
     "NO_JOB",
     "TOPICS",
@@ -80,3 +81,4 @@ HISTORY: Final = Fault("jobs that are not there, with history", "their history d
 ENDS: Final = Fault("finished jobs that a purge does not find", "found by it")
 INDEXES: Final = Fault("places in an index that are wrong", "the index made anew from the jobs")
 IDS: Final = Fault("jobs with ids that have not been given out", "counted as given out")
+NOTES: Final = Fault("notes whose places in an index are wrong", "the index made anew from the notes")

@@ -3,6 +3,7 @@
 import contextlib
 import random
 import threading
+from datetime import UTC, datetime
 
 import pytest
 
@@ -10,8 +11,11 @@ from pywheel import JobQueue, NoSuchJob, StoreAway
 from pywheel.client.spool import Spool
 from pywheel.events import JobRefused
 from pywheel.jobs import State
+from pywheel.jobs.commands import Cancel, Reschedule
 from tests.client.spool.spooled import back, bodies, forwarded
 from tests.jobs.waiting import until
+
+LATER = datetime(2100, 1, 1, tzinfo=UTC)
 
 
 @contextlib.contextmanager
@@ -88,6 +92,20 @@ def test_a_job_of_the_spool_is_cancelled_there_or_where_it_is(queue, server):
         assert queue.cancel(unknown) is False
         with pytest.raises(NoSuchJob):
             queue.get(unknown)
+
+
+def test_a_job_of_the_spool_is_cancelled_if_it_is_as_expected(queue, server):
+    server.away = True
+    first, second = queue.put("t", 1, at=LATER), queue.put("t", 2, at=LATER)
+    due = queue.get(first).due
+    for expect in ((due, 1), (due + 1, 0)):
+        assert queue.apply(Cancel(first, expect)) is queue.apply(Reschedule(first, 5, None, expect)) is False
+    with pytest.raises(StoreAway, match="not known yet"):
+        queue.apply(Reschedule(first, 5, None, (due, 0)))
+    assert queue.apply(Cancel(first, (due, 0))) is True
+    back(queue, server)
+    assert queue.apply(Cancel(second, (due, 1))) is False
+    assert queue.apply(Cancel(second, (due, 0))) is True
 
 
 def test_what_may_have_been_sent_is_not_said_to_be_cancelled(queue, server):

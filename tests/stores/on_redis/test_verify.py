@@ -113,6 +113,19 @@ def test_ids_go_on_behind_the_last_job(store, jobs, client):
     assert id == max(jobs) + 1
 
 
+def test_notes_are_listed_as_they_are(store, jobs, client):
+    store.apply([ops.Keep("stays", b"s"), ops.Keep("ends", b"e", 10**6), ops.Keep("lost", b"l", 10**6)])
+    assert store.verify() == []
+    client("ZREM", ":c", "stays")
+    client("ZADD", ":c", 0, "none")
+    client("ZADD", ":g", NOW, "stays", NOW, "ends", NOW, "none either")
+    client("ZREM", ":g", "lost")
+    assert mended(store) == {faults.NOTES.what: ["ends", "lost", "none", "none either", "stays"]}
+    assert store.notes("") == [("ends", b"e"), ("lost", b"l"), ("stays", b"s")]
+    assert store.apply([ops.Purge(State.DONE, 0, "none", 100)]) == [0]
+    assert store.notes("") == [("ends", b"e"), ("lost", b"l"), ("stays", b"s")]
+
+
 def test_thousands_of_jobs_are_made_anew_in_steps(store, client):
     number = 3_000
     put = store.apply([ops.Put(tuple(NewJob("t", b"", NOW, f"k{n}") for n in range(number)))])[0]

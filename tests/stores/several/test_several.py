@@ -16,6 +16,7 @@ from pywheel.jobs.commands import (
     Claim,
     Delete,
     Expire,
+    Keep,
     Nack,
     Pause,
     Purge,
@@ -314,3 +315,35 @@ class TestOneIsAway:
         with pytest.raises(StoreAway):
             intact(store.apply([Announce(notifier.worker, ("t",))]))
         notifier.close()
+
+
+# ---- notes ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_note_lives_where_the_nonce_does_that_it_is_named_after(store):
+    for number in range(40):
+        nonce = f"{number:x}" * 9
+        assert store.ids.of_note(f"idem:{nonce}") == store.ids.of_note(nonce) == store.ids.of_nonce(nonce)
+    assert store.ids.of_note("a:b:c") == store.ids.of_nonce("b:c")
+    assert store.ids.of_note("a:") == store.ids.of_nonce("a:")
+
+
+def test_a_put_and_the_note_beside_it_are_one_transaction(store):
+    calls = []
+    for number, inner in enumerate(store.stores):
+        inner.fault = lambda when, commands, number=number: calls.append((number, when, len(commands)))
+    outcomes = store.apply([Put((JOB, JOB), "nonce"), Keep("idem:nonce", b"print", 1_000, absent=True)])
+    home = store.ids.of_nonce("nonce")
+    assert calls == [(home, "before", 2), (home, "after", 2)]
+    assert {store.ids.store(id) for id in outcomes[0]} == {home}
+
+
+def test_notes_come_from_all_stores_by_name(store):
+    names = sorted(f"n:{number}" for number in range(30))
+    store.apply([Keep(name, name.encode()) for name in names])
+    assert len({store.ids.of_note(name) for name in names}) == 4
+    assert store.notes("n:", limit=7) == [(name, name.encode()) for name in names[:7]]
+    assert [name for name, _ in store.notes("n:", names[6], 7)] == names[7:14]
+    store.stores[1].away = True
+    with pytest.raises(StoreAway):
+        store.notes("")

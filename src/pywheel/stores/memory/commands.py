@@ -13,7 +13,7 @@ from ...jobs import lifecycle
 from ...jobs.job import Attempt, Due, Imported, Job, NewJob, Outcome, State
 from ...jobs.lifecycle import Run
 from ..checks import sound, storable
-from .state import Entry, MemoryState
+from .state import Entry, Kept, MemoryState
 
 __all__ = ["MemoryCommands"]
 
@@ -32,6 +32,7 @@ class MemoryCommands(MemoryState):
             c.Delete: self._delete,
             c.Pause: self._pause,
             c.Purge: self._purge,
+            c.Keep: self._keep,
             c.Reserve: self._reserve,
             c.Claim: self._claim,
             c.Begin: self._begin,
@@ -153,7 +154,7 @@ class MemoryCommands(MemoryState):
         return entry.id
 
     def _cancel(self, command: c.Cancel) -> bool:
-        entry, now = self._delayed(command.ref), self.clock.wall()
+        entry, now = self._delayed(command.ref, command.expect), self.clock.wall()
         if entry is None:
             return False
         self._exit(entry)
@@ -164,7 +165,7 @@ class MemoryCommands(MemoryState):
         return True
 
     def _reschedule(self, command: c.Reschedule) -> bool:
-        entry = self._delayed(command.ref)
+        entry = self._delayed(command.ref, command.expect)
         if entry is None:
             return False
         self._move(entry, lifecycle.due(self.clock.wall(), command.due, command.delay))
@@ -206,12 +207,26 @@ class MemoryCommands(MemoryState):
         now = self.clock.wall()
         self._settle_all(now)
         self._forget_nonces(now, max(command.limit, 0))
+        self._forget_notes(now, max(command.limit, 0))
         ended = self._ended[command.state]
         old = (self._jobs[id] for _, id in ended[: bisect_right(ended, (now - command.age, self._last))])
         gone = [entry for entry in old if command.topic in (None, entry.new.topic)][: command.limit]
         for entry in gone:
             self._forget(entry)
         return len(gone)
+
+    # ---- notes ------------------------------------------------------------------------------------------------------
+
+    def _keep(self, command: c.Keep) -> bytes | None:
+        now = self.clock.wall()
+        kept = self._notes.get(command.name)
+        before = None if kept is None else kept.at(now)
+        if before is None or not command.absent:
+            until = None if command.ttl is None else now + command.ttl
+            self._note(command.name, None if command.value is None else Kept(command.value, until))
+        if command.ttl is not None:
+            self._forget_notes(now, c.NOTES_FORGOTTEN)
+        return before
 
     # ---- claims -----------------------------------------------------------------------------------------------------
 

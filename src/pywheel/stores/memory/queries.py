@@ -11,7 +11,7 @@ from ...jobs.checks import an_id
 from ...jobs.commands import Ref
 from ...jobs.job import Attempt, Counts, Due, Job, Outcome, State, Topic, shard_of
 from .. import pages, readings
-from ..checks import clamped
+from ..checks import a_prefix, clamped, note_name
 from ..filters import Filter, Span
 from ..pages import Asked, Page
 from ..readings import Ended
@@ -124,6 +124,24 @@ class MemoryQueries(MemoryState):
                 _ended(entry)
                 for entry in islice((e for e in entries if e.history and topic in (None, e.new.topic)), most)
             ]
+
+    def note(self, name: str) -> bytes | None:
+        """Return what is kept under a name, or None. O(1)."""
+        note_name(name)
+        with self.lock:
+            self._open()
+            kept = self._notes.get(name)
+            return None if kept is None else kept.at(self.clock.wall())
+
+    def notes(self, prefix: str, after: str = "", limit: int = 1_000) -> list[tuple[str, bytes]]:
+        """Return notes, by name. O(notes)."""
+        a_prefix(prefix), a_prefix(after)
+        with self.lock:
+            self._open()
+            now = self.clock.wall()
+            names = sorted(name for name in self._notes if name.startswith(prefix) and name > after)
+            there = ((name, value) for name in names if (value := self._notes[name].at(now)) is not None)
+            return list(islice(there, max(clamped(limit), 0)))
 
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
         """Return delayed jobs, span by span, by (due, id)."""

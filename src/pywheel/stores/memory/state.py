@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 from random import uniform
+from typing import NamedTuple
 
 from ..._errors import StoreClosed
 from ...clock import Clock
@@ -18,7 +19,7 @@ from ...jobs.job import Attempt, Job, NewJob, Outcome, State
 from ...jobs.lifecycle import Ending, Run
 from .notifier import MemoryNotifier, Presence
 
-__all__ = ["Entry", "MemoryState"]
+__all__ = ["Entry", "Kept", "MemoryState"]
 
 _CLOSED = "this store is closed: open another one"
 
@@ -54,6 +55,17 @@ class Entry:
         return None if self.new.key is None else (self.new.topic, self.new.key)
 
 
+class Kept(NamedTuple):
+    """A note as it is kept."""
+
+    value: bytes
+    until: int | None  # when it is over
+
+    def at(self, now: int) -> bytes | None:
+        """Return the value, None once it is over."""
+        return None if self.until is not None and now >= self.until else self.value
+
+
 class MemoryState:
     """Jobs in dicts, guarded by one lock."""
 
@@ -76,6 +88,8 @@ class MemoryState:
         self._tally: defaultdict[str, dict[State, int]] = defaultdict(lambda: dict.fromkeys(State, 0))
         self._paused: dict[str, bool] = {}
         self._nonces: dict[str, tuple[int, list[int]]] = {}  # of puts: when, and the ids of then; in order of arrival
+        self._notes: dict[str, Kept] = {}
+        self._notes_over: list[tuple[int, str]] = []  # those with an end, sorted
         self._presence = Presence(self.lock, clock)
 
     # ---- finding ----------------------------------------------------------------------------------------------------
@@ -96,9 +110,12 @@ class MemoryState:
             self._settle_lost(entry, self.clock.wall())
         return entry
 
-    def _delayed(self, ref: Ref) -> Entry | None:
+    def _delayed(self, ref: Ref, expect: tuple[int, int] | None) -> Entry | None:
+        """Return a job if it is delayed, and as expected: by its due time and its claims."""
         entry = self._settled(ref)
-        return entry if entry is not None and entry.state is State.DELAYED and entry.run is None else None
+        if entry is None or entry.state is not State.DELAYED or entry.run is not None:
+            return None
+        return entry if expect in (None, (entry.due, entry.claims)) else None
 
     def _held(self, id: int, claims: int) -> Entry | None:
         entry = self._running.get(id)
@@ -190,6 +207,22 @@ class MemoryState:
         for nonce, (when, _) in list(islice(self._nonces.items(), limit)):
             if when <= now - NONCES_KEPT:
                 del self._nonces[nonce]
+
+    def _note(self, name: str, note: Kept | None) -> None:
+        """Keep a note, or none, instead of the one there is."""
+        before = self._notes.pop(name, None)
+        if before is not None and before.until is not None:
+            del self._notes_over[bisect_left(self._notes_over, (before.until, name))]
+        if note is not None:
+            self._notes[name] = note
+            if note.until is not None:
+                insort(self._notes_over, (note.until, name))
+
+    def _forget_notes(self, now: int, limit: int) -> None:
+        """Drop up to so many notes that are over."""
+        for until, name in self._notes_over[:limit]:
+            if until <= now:
+                self._note(name, None)
 
     # ---- the rest ---------------------------------------------------------------------------------------------------
 

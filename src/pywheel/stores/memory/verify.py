@@ -74,6 +74,7 @@ def _find(state: MemoryState) -> list[Finding]:
         for topic in kept.keys() | truth.tally.keys()
         if any(kept.get(topic, none)[one] != truth.tally.get(topic, none)[one] for one in _COUNTED)
     }
+    over = {*state._notes_over} ^ {*_ends(state)}
     keyless = [entry.id for entry in jobs.values() if entry.name and _has(entry, entry.name)]
     return [
         *faults.TWICE.found(sorted(entry.id for entry in running if entry.state is not State.DELAYED)),
@@ -85,10 +86,17 @@ def _find(state: MemoryState) -> list[Finding]:
         *faults.KEYLESS.found(sorted(id for id in keyless if id not in state._keys.values())),
         *faults.COUNTS.found(sorted(counted)),
         *faults.TOPICS.found(sorted(entry.id for entry in jobs.values() if entry.new.topic not in state._paused)),
+        *faults.NOTES.found(sorted({name for _, name in over})),
     ]
 
 
+def _ends(state: MemoryState) -> list[tuple[int, str]]:
+    """Return when notes are over, and their names, sorted."""
+    return sorted((note.until, name) for name, note in state._notes.items() if note.until is not None)
+
+
 def _mend(state: MemoryState) -> None:
+    state._notes_over[:] = _ends(state)
     for entry in state._jobs.values():
         run = entry.run if entry.state is State.DELAYED else None
         behind = max(entry.claims, _claimed(entry), run.claim + 1 if run and run.claim != entry.claims else 0)

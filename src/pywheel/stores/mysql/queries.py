@@ -10,7 +10,7 @@ from typing import Any, Final
 from ...jobs.checks import an_id
 from ...jobs.commands import Ref
 from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
-from ..checks import clamped, in_range
+from ..checks import a_prefix, clamped, in_range, note_name
 from ..contract import Ended, Filter, Page, Span
 from ..forecast import Forecast
 from ..pages import asked
@@ -204,6 +204,20 @@ class MysqlQueries(RelationalStore):
         found = self._read("oldest")
         names = self._names([(0, number) for number, _ in found])
         return dict(sorted((names[number], due) for number, due in found))
+
+    def note(self, name: str) -> bytes | None:
+        """Return what is kept under a name, or None."""
+        for value, until in self._read("note", name=note_name(name)):
+            if until is None or self._moment() < until:
+                return bytes(value)
+        return None
+
+    def notes(self, prefix: str, after: str = "", limit: int = 1_000) -> list[tuple[str, bytes]]:
+        """Return notes, by name."""
+        first, most = a_prefix(prefix), min(max(clamped(limit), 0), 2**31)
+        span = {"prefix": first, "after": a_prefix(after), "end": first + b"\xff"}
+        found = self._read("notes", **span, moment=self._moment(), limit=most)
+        return [(bytes(name).decode(), bytes(value)) for name, value in found]
 
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
         """Return delayed jobs, span by span, by (due, id)."""

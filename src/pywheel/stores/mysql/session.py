@@ -88,6 +88,7 @@ class MysqlSession(Session):
         self._until = until
         self._connection: Timed | None = None
         self._old: list[bytes] = []  # nonces to be forgotten
+        self._old_notes: list[bytes] = []  # names of those to be forgotten
         self._step: Step | None = None
         self._moment = 0
 
@@ -142,6 +143,8 @@ class MysqlSession(Session):
         self._lock(trip, asked)
         if asked.nonces:
             trip.add("nonces", "nonces", nonces=hashes(asked.nonces))
+        if asked.notes:
+            trip.add("notes", "lock_notes", names=asked.notes)
         if asked.leases:
             trip.add("leases", "next_leases", limit=asked.leases)
         self._lock_free(trip, asked)
@@ -157,6 +160,7 @@ class MysqlSession(Session):
             found.get("leases", ()),
             found.get("nonces", ()),
             [id for _, _, id in found.get("delayed", ())],
+            found.get("notes", ()),
         )
 
     def _lock(self, trip: Trip, asked: Asked) -> None:
@@ -207,8 +211,8 @@ class MysqlSession(Session):
 
     def commit(self, changes: Changes, near: int | None) -> Sequence[Sequence[Any]]:
         """Write and commit; then read who looks as far as `near`."""
-        if changes.forgets:
-            self._find_old(changes.forgets)
+        if changes.forgets or changes.forgets_notes:
+            self._find_old(changes.forgets, changes.forgets_notes)
         trip = self._trip()
         client, number = self._store.new_request()
         trip.add("", "request", client=client, number=number)
@@ -233,10 +237,13 @@ class MysqlSession(Session):
         self._connection = None
         return rows
 
-    def _find_old(self, limit: int) -> None:
+    def _find_old(self, nonces: int, notes: int) -> None:
         trip = self._trip()
-        trip.add("old", "old_nonces", kept=NONCES_KEPT, limit=limit)
-        self._old = sorted(found for [found] in self._send(trip)["old"])
+        trip.add("nonces", "old_nonces", kept=NONCES_KEPT, limit=nonces)
+        trip.add("notes", "old_notes", limit=notes)
+        found = self._send(trip)
+        self._old = sorted(one for [one] in found["nonces"])
+        self._old_notes = [name for [name] in found["notes"]]
 
     def _write(self, trip: Trip, changes: Changes) -> None:
         for place, gone in changes.deleted.items():
@@ -258,6 +265,11 @@ class MysqlSession(Session):
         trip.many("insert_nonce", sorted((hashed(nonce), nonce, at, ids) for nonce, at, ids in changes.nonces))
         if self._old:
             trip.add("", "forget_nonces", hashes=self._old)
+        trip.many("insert_note", changes.new_notes)
+        trip.many("update_note", changes.changed_notes)
+        over = {*self._old_notes} - {row[0] for row in changes.changed_notes}
+        if changes.gone_notes or over:
+            trip.add("", "delete_notes", names=sorted({*changes.gone_notes, *over}))
         _write_of_topics_and_workers(trip, changes)
 
     # ---- its end ----------------------------------------------------------------------------------------------------

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import psycopg
@@ -79,6 +81,17 @@ class Timed(psycopg.Connection[Any]):
             raise
         except BaseException:  # a signal handler's: the answer that was waited for would be taken for another's
             self.pgconn.finish()
+            raise
+
+    @contextmanager
+    def pipeline(self) -> Iterator[psycopg.Pipeline]:
+        """Send statements without waiting for the answer to each."""
+        try:
+            with super().pipeline() as pipeline:
+                yield pipeline
+        except psycopg.Error:
+            # What a pipeline that failed did not come to, psycopg takes for prepared all the same.
+            self._prepared.clear()
             raise
 
     @property

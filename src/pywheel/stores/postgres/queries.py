@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from ...jobs.checks import an_id
 from ...jobs.commands import Ref
 from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
-from ..checks import clamped, in_range
+from ..checks import a_prefix, clamped, in_range, note_name
 from ..contract import Ended, Filter, Page, Span
 from ..forecast import Forecast
 from ..pages import Asked, Position, asked
@@ -167,6 +167,20 @@ class PostgresQueries(RelationalStore):
     def oldest(self) -> dict[str, int]:
         """Return when the first job of each topic is due."""
         return dict(sorted(self._read("oldest", {})))
+
+    def note(self, name: str) -> bytes | None:
+        """Return what is kept under a name, or None."""
+        for value, until in self._read("note", {"name": note_name(name)}):
+            if until is None or self._moment() < until:
+                return bytes(value)
+        return None
+
+    def notes(self, prefix: str, after: str = "", limit: int = 1_000) -> list[tuple[str, bytes]]:
+        """Return notes, by name."""
+        first = a_prefix(prefix)
+        span = {"prefix": first, "after": a_prefix(after), "end": first + b"\xff", "now": self._moment()}
+        found = self._read("notes", {**span, "limit": min(max(clamped(limit), 0), 2**31)})
+        return [(bytes(name).decode(), bytes(value)) for name, value in found]
 
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
         """Return delayed jobs, span by span, by (due, id)."""

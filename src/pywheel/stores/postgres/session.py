@@ -115,6 +115,7 @@ class PostgresSession(Session):
         if asked.lost:
             runs.append(run("lock_lost", topics=numbers(asked.lost_of), limit=asked.lost))
         nonces = asked.nonces and run("nonces", nonces=list(asked.nonces))
+        notes = asked.notes and run("lock_notes", names=list(asked.notes))
         leases = asked.leases and run("next_leases", limit=asked.leases)
         finished += [run("lock_old", **purged._asdict()) for purged in asked.purged]
         delayed = None
@@ -132,6 +133,7 @@ class PostgresSession(Session):
             _all([leases]),
             _all([nonces]),
             [id for _, id, _ in _all([delayed])],
+            _all([notes]),
         )
 
     def _start(self) -> None:
@@ -201,6 +203,12 @@ class PostgresSession(Session):
         many("insert_nonce", changes.nonces)
         if changes.forgets:
             self._run("forget_nonces", kept=NONCES_KEPT, limit=changes.forgets)
+        many("insert_note", changes.new_notes)
+        many("update_note", changes.changed_notes)
+        if changes.gone_notes:
+            self._run("delete_notes", names=changes.gone_notes)
+        if changes.forgets_notes:
+            self._run("forget_notes", limit=changes.forgets_notes)
         for worker, topics in changes.announced.items():
             self._run("announce", worker=worker, topics=_json(topics))
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from ..._errors import JobExists
 from ...jobs import commands as c
 from ...jobs.job import Due, NewJob, State
-from ..checks import storable
+from ..checks import note_name, storable
 from .connection import encoded
 from .records import (
     STATES,
@@ -153,6 +153,8 @@ class Request:
                 self._known(False)
                 continue
             self._add(type(command).__name__.lower().encode(), ref)
+            if isinstance(command, c.Cancel | c.Reschedule):
+                self._add(b"" if command.expect is None else b"%d %d" % command.expect)
             if isinstance(command, c.Reschedule | c.Retry):
                 self._add(_when(command.due, command.delay))
             self._learn.append(_changed)
@@ -169,6 +171,17 @@ class Request:
             limit = min(max(command.limit, 0), _MOST)
             self._add(b"purge", number(state), number(command.age), number(limit), topic)
             self._learn.append(_one)
+
+    # ---- notes ------------------------------------------------------------------------------------------------------
+
+    def _keep(self, commands: list[c.Keep]) -> None:
+        for command in commands:
+            value = b"" if command.value is None else b"v" + command.value
+            ttl = b"" if command.ttl is None else number(command.ttl)
+            if value:
+                self.script = APPLY
+            self._add(b"keep", note_name(command.name), b"1" if command.absent else b"0", ttl, value)
+            self._learn.append(_kept)
 
     # ---- claims -----------------------------------------------------------------------------------------------------
 
@@ -304,6 +317,11 @@ def _changed(answers: Iterator[Any], found: list[Any]) -> None:
         found.append(bool(answer))
 
 
+def _kept(answers: Iterator[Any], found: list[Any]) -> None:
+    before = next(answers)
+    found.append(before[0] if before else None)
+
+
 def _nacked(state: int) -> State | None:
     return None if state < 0 else STATES[state]
 
@@ -336,6 +354,7 @@ _ADD: Final[dict[type, Callable[[Request, Any], None]]] = {
     c.Delete: Request._by_hand,
     c.Pause: Request._pause,
     c.Purge: Request._purge,
+    c.Keep: Request._keep,
     c.Reserve: Request._reserve,
     c.Claim: Request._claim,
     c.Begin: Request._settle,

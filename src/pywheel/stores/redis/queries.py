@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Final
 from ...jobs.checks import an_id
 from ...jobs.commands import Ref
 from ...jobs.job import Attempt, Counts, Due, Job, Topic
-from ..checks import clamped
+from ..checks import a_prefix, clamped, note_name
 from ..contract import Filter, Span
 from . import records
 from .records import LAST, STATES, from_id, known, number, reference, score, to_id
-from .scripts import COUNTS, FIRST_DUES, GET, HISTORY, LIST, TOPICS, WINDOWS
+from .scripts import COUNTS, FIRST_DUES, GET, HISTORY, LIST, NOTE, TOPICS, WINDOWS
 
 if TYPE_CHECKING:
     from .store import RedisStore
 
-__all__ = ["answered", "counts", "first_dues", "get", "histories", "jobs", "topics", "windows"]
+__all__ = ["answered", "counts", "first_dues", "get", "histories", "jobs", "note", "notes", "topics", "windows"]
 
 _PAGE: Final = 500  # jobs asked for at once
+_NOTES: Final = 128  # of up to 64 KiB, asked for at once
 _LOOKED: Final = 10_000  # places of a window that one script looks at
 
 
@@ -74,6 +75,29 @@ def histories(store: RedisStore, ids: Sequence[int]) -> list[list[Attempt]]:
     for first in range(0, len(ids), _PAGE):
         asked = [to_id(id if known(an_id(id)) else 0) for id in ids[first : first + _PAGE]]
         found += map(records.attempts, store.run(HISTORY, asked)[1])
+    return found
+
+
+def note(store: RedisStore, name: str) -> bytes | None:
+    """Return what is kept under a name, or None."""
+    found: list[bytes] = store.run(NOTE, (note_name(name),))[1]
+    return found[0] if found else None
+
+
+def notes(store: RedisStore, prefix: str, after: str, limit: int) -> list[tuple[str, bytes]]:
+    """Return notes, by name."""
+    first, behind = a_prefix(prefix), a_prefix(after)
+    least, end = b"(" + behind if behind >= first else b"[" + first, b"(" + first + b"\xff"
+    found: list[tuple[str, bytes]] = []
+    store._open()
+    while len(found) < limit:
+        some = min(limit - len(found), _NOTES)
+        _, looked, last, reply = store.run(NOTE, (least, end, number(some)))
+        pairs = iter(reply)
+        found += [(name.decode(), value) for name, value in zip(pairs, pairs, strict=True)]
+        if looked < some:
+            break
+        least = b"(" + last
     return found
 
 

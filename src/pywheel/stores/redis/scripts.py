@@ -27,7 +27,7 @@ class Script:
 
 _FOLDER: Final = files(__package__) / "lua"
 _WRITES = (
-    *"base once hints put states transitions settle claim find nonces manage keyed".split(),
+    *"base once hints put states transitions settle claim find nonces notes manage keyed".split(),
     *"imports members announce apply".split(),
 )
 PUT: Final = Script("put_one", "base", "once", "hints", "put", "put_only")
@@ -51,6 +51,7 @@ PAGE: Final = Script("base", "states", "look", "ranks", "page", flags="no-writes
 TOPICS: Final = Script("base", "topics", flags="no-writes")
 FORECAST: Final = Script("base", "forecast", flags="no-writes")
 RECENT: Final = Script("base", "states", "ranks", "recent", flags="no-writes")
+NOTE: Final = Script("base", "note", flags="no-writes")
 HISTORY: Final = Script("base", "states", "history", flags="no-writes")
 COUNTS: Final = Script("base", "states", "look", "counts", flags="no-writes")
 WINDOWS: Final = Script("base", "windows", flags="no-writes")

@@ -280,6 +280,14 @@ class RedisStore(Inner):
         """Return the jobs that ended last."""
         return readings.recent(self, topic, clamped(since), most_of(limit))
 
+    def note(self, name: str) -> bytes | None:
+        """Return what is kept under a name, or None."""
+        return queries.note(self, name)
+
+    def notes(self, prefix: str, after: str = "", limit: int = 1_000) -> list[tuple[str, bytes]]:
+        """Return notes, by name."""
+        return queries.notes(self, prefix, after, limit)
+
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
         """Return delayed jobs, span by span, by (due, id)."""
         return queries.windows(self, spans, limit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from .. import verify as faults
 from ..verify import Fault, Finding, verified
@@ -26,6 +26,7 @@ _FAULTS: Final = (
     faults.HISTORY,
     faults.IDS,
     Fault(faults.TOPICS.what, "listed again"),
+    faults.NOTES,
 )
 """As the script numbers them."""
 
@@ -36,13 +37,13 @@ def verify(store: RedisStore, *, repair: bool) -> list[Finding]:
 
 
 def _walk(store: RedisStore, *, mend: bool) -> list[Finding]:
-    ids: dict[int, set[int]] = {}
+    found: dict[int, set[Any]] = {}  # ids, or names of notes
     for kind, name, members in _parts(store):
         arguments = (b"1" if mend else b"", kind, name, *members)
         answer = iter(store.run(MEND if mend else VERIFY, arguments)[1])
         for number, id in zip(answer, answer, strict=True):
-            ids.setdefault(number, set()).add(id)
-    return [finding for number in sorted(ids) for finding in _FAULTS[number - 1].found(sorted(ids[number]))]
+            found.setdefault(number, set()).add(id.decode() if isinstance(id, bytes) else id)
+    return [finding for number in sorted(found) for finding in _FAULTS[number - 1].found(sorted(found[number]))]
 
 
 def _parts(store: RedisStore) -> Iterator[tuple[bytes, bytes, list[bytes]]]:
@@ -59,6 +60,9 @@ def _parts(store: RedisStore) -> Iterator[tuple[bytes, bytes, list[bytes]]]:
                 yield kind, name, some
     for some in _some(_members(store, b"ZSCAN", prefix + b"l")):
         yield b"l", b"", some
+    for scan, key in ((b"HSCAN", b"e"), (b"ZSCAN", b"c"), (b"ZSCAN", b"g")):
+        for some in _some(_members(store, scan, prefix + key)):
+            yield b"e", b"", some
     for key in _keys(store, prefix + b"s:"):
         yield b"s", b"", store.call(b"HKEYS", key)
     for some in _some(key[len(prefix) + 2 :] for key in _keys(store, prefix + b"h:")):

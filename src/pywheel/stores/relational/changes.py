@@ -42,6 +42,11 @@ class Changes:
         self.announced = part.told.announced
         self.nonces = part.nonces
         self.forgets = min(part.forgets, _FORGETS)  # so many nonces, if they are old
+        self.new_notes: list[tuple[Any, ...]] = []  # name, value, until when
+        self.changed_notes: list[tuple[Any, ...]] = []  # the same
+        self.gone_notes: list[bytes] = []  # names
+        self.forgets_notes = min(part.forgets_notes, _FORGETS)  # so many, if they are over
+        self._notes(part)
         for id, read, entry in part.entries():
             self._compare(id, read, entry)
         self._keys(part)
@@ -65,6 +70,10 @@ class Changes:
             or self.announced
             or self.nonces
             or self.forgets
+            or self.new_notes
+            or self.changed_notes
+            or self.gone_notes
+            or self.forgets_notes
             or any(map(any, (self.deleted.values(), self.inserted.values(), self.updated.values())))
         )
 
@@ -121,6 +130,17 @@ class Changes:
                     self.taken.append((topic, key, after))
         self.freed.sort()
         self.taken.sort()  # all in one order: two that take the same keys do not wait for each other
+
+    def _notes(self, part: Part) -> None:
+        """Rows in the order of their names: whoever keeps the same does not wait for each other."""
+        for name in sorted(part.notes_before.keys() | part.notes.keys()):
+            before, after, encoded = part.notes_before.get(name), part.notes.get(name), name.encode()
+            if after is None:
+                self.gone_notes.append(encoded)
+            elif before is None:
+                self.new_notes.append((encoded, *after))
+            elif before != after:
+                self.changed_notes.append((encoded, *after))
 
 
 def _payload(id: int, new: NewJob) -> tuple[Any, ...]:

@@ -19,7 +19,7 @@ from ...jobs.checks import MOST
 from ...jobs.job import Attempt, Due, Job, NewJob, Outcome, State
 from ...jobs.lifecycle import Run
 from ..memory.commands import MemoryCommands
-from ..memory.state import Entry
+from ..memory.state import Entry, Kept
 
 __all__ = ["FINISHED", "OUTCOMES", "Part", "Place", "Read", "Told", "due_row", "finished_row", "run_row", "with_bodies"]
 
@@ -110,6 +110,8 @@ class Part(MemoryCommands):
         self.paused_before: dict[str, bool] = {}
         self.forgets = 0  # so many nonces, if they are old
         self.nonces_before: set[str] = set()
+        self.notes_before: dict[str, Kept] = {}
+        self.forgets_notes = 0  # so many, if they are over
         self.leases: list[tuple[int, int]] = []  # job and lease, of the first that are not over
         self.locked: set[int] = set()  # delayed jobs to be claimed that another transaction is at
         self._ids = ids
@@ -128,6 +130,11 @@ class Part(MemoryCommands):
         """Take in a nonce that is known."""
         self._nonces[nonce] = (when, json.loads(ids))
         self.nonces_before.add(nonce)
+
+    def load_note(self, name: bytes, value: bytes, until: int | None) -> None:
+        """Take in a note that there is."""
+        kept = self.notes_before[name.decode()] = Kept(bytes(value), until)
+        self._note(name.decode(), kept)
 
     def load_due(self, rows: Iterable[Sequence[Any]], names: Mapping[int, str]) -> None:
         """Take in delayed jobs."""
@@ -192,6 +199,10 @@ class Part(MemoryCommands):
         """Leave that to the database."""
         self.forgets += limit
 
+    def _forget_notes(self, now: int, limit: int) -> None:  # noqa: ARG002
+        """Leave that to the database."""
+        self.forgets_notes += limit
+
     def _claim(self, command: c.Claim) -> c.Claimed:
         outcome = super()._claim(command)
         locked = [] if outcome.paused else self.locked.intersection(command.ids)
@@ -232,6 +243,11 @@ class Part(MemoryCommands):
         """The new ones: when, and the ids as JSON."""
         known = self.nonces_before
         return [(nonce, when, json.dumps(ids)) for nonce, (when, ids) in self._nonces.items() if nonce not in known]
+
+    @property
+    def notes(self) -> dict[str, Kept]:
+        """Those named that there are now."""
+        return self._notes
 
     def without_bodies(self, outcomes: Sequence[Any]) -> list[int]:
         """Return the ids of claimed jobs whose bodies are still to be read."""

@@ -48,6 +48,7 @@ class Asked(NamedTuple):
     leases: int = 0  # how many of the first leases that are not over
     purged: Sequence[Purged] = ()
     nonces: Sequence[str] = ()
+    notes: Sequence[bytes] = ()  # names
 
 
 class Answer(NamedTuple):
@@ -62,6 +63,7 @@ class Answer(NamedTuple):
     leases: Sequence[tuple[int, int]] = ()  # job and lease
     nonces: Sequence[tuple[str, int, str]] = ()  # nonce, when, ids as JSON
     delayed: Sequence[int] = ()  # of `claimed`, those that others lock among them
+    notes: Sequence[tuple[bytes, bytes, int | None]] = ()  # name, value, until when
 
 
 class Session(ABC):

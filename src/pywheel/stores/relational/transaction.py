@@ -7,7 +7,7 @@ from random import uniform
 from typing import Any, Final, NamedTuple
 
 from ...jobs.commands import Claimed, Command, Import, Put
-from ..checks import clamped
+from ..checks import clamped, note_name
 from .changes import Changes
 from .part import FINISHED, Part, Told, with_bodies
 from .session import Answer, Asked, Purged, Session
@@ -149,6 +149,7 @@ class _Reading:
             leases=1 + len(due) + len(run) + len(claimed) + wanted.expired if wanted.next_lease else 0,
             purged=list(self._purged()),
             nonces=sorted(wanted.nonces),
+            notes=sorted(map(note_name, wanted.notes)),
         )
 
     def _purged(self) -> Iterator[Purged]:
@@ -187,6 +188,8 @@ class _Reading:
             part.topic(name, bool(paused))
         for nonce in answer.nonces:
             part.nonce(*nonce)
+        for note in answer.notes:
+            part.load_note(*note)
         unknown = {
             row[1] for rows in (answer.due, answer.run, answer.finished) for row in rows
         } - self._topics.names.keys()

@@ -33,6 +33,7 @@ class Wanted:
         self.expired = 0  # so many whose lease is over
         self.purged: list[c.Purge] = []
         self.nonces: set[str] = set()
+        self.notes: set[str] = set()
         self.next_lease = False
         for command in commands:
             _WANTS[type(command)](self, command)
@@ -104,6 +105,7 @@ _WANTS: Final[dict[type, Callable[[Wanted, Any], None]]] = {
     c.Retry: Wanted.retry,
     c.Pause: Wanted.pause,
     c.Purge: Wanted.purge,
+    c.Keep: lambda wanted, command: wanted.notes.add(command.name),
     c.Reserve: Wanted.reserve,
     c.Claim: Wanted.claim,
     c.Begin: Wanted.settle,

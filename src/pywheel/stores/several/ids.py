@@ -69,6 +69,10 @@ class Ids:
         """Return the store that knows a nonce."""
         return crc32(_bytes(nonce)) % self.stores
 
+    def of_note(self, name: str) -> int:
+        """Return the store that keeps a note: that of the nonce that its name has behind the first colon."""
+        return self.of_nonce(name.partition(":")[2] or name)
+
 
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")

@@ -87,9 +87,18 @@ def parts(ids: Ids, command: c.Command[Any]) -> list[Part] | None:
 
 def _by_ref(ids: Ids, command: Any) -> list[Part]:
     store, ref = ids.of(command.ref)
-    if type(command) in (c.Cancel, c.Delete):
-        return [(store, type(command)(ref))]
-    return [(store, type(command)(ref, command.due, command.delay))]
+    kind = type(command)
+    if kind is c.Delete:
+        return [(store, c.Delete(ref))]
+    if kind is c.Cancel:
+        return [(store, c.Cancel(ref, command.expect))]
+    if kind is c.Retry:
+        return [(store, c.Retry(ref, command.due, command.delay))]
+    return [(store, c.Reschedule(ref, command.due, command.delay, command.expect))]
+
+
+def _kept(ids: Ids, command: c.Keep) -> list[Part]:
+    return [(ids.of_note(command.name), command)]
 
 
 def _ended(ids: Ids, command: Any) -> list[Part]:
@@ -132,6 +141,7 @@ _SPLIT: Final[dict[type, Callable[[Ids, Any], list[Part]]]] = {
     c.Reschedule: _by_ref,
     c.Retry: _by_ref,
     c.Delete: _by_ref,
+    c.Keep: _kept,
     c.Claim: _claim,
     c.Begin: _leased,
     c.Ack: _ended,

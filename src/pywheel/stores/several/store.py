@@ -20,7 +20,7 @@ from ...clock import Clock
 from ...jobs import commands as c
 from ...jobs.checks import an_id
 from ...jobs.job import Attempt, Counts, Due, Job, Topic
-from ..checks import clamped, sound
+from ..checks import clamped, note_name, sound
 from ..contract import Durability, Ended, Filter, Page, Span, Store
 from ..notifier import Member
 from ..pages import asked
@@ -229,6 +229,16 @@ class SeveralStore(Store):
         calls = [partial(self.stores[place].histories, some) for place, some in inner.items()]
         found = {place: iter(histories) for place, histories in zip(inner, self._all(calls), strict=True)}
         return [next(found[place]) for place in of]
+
+    def note(self, name: str) -> bytes | None:
+        """Return what is kept under a name, or None: one store is asked."""
+        note_name(name)
+        return self.stores[self.ids.of_note(name)].note(name)
+
+    def notes(self, prefix: str, after: str = "", limit: int = 1_000) -> list[tuple[str, bytes]]:
+        """Return notes, by name. Each store is asked for `limit`."""
+        found = self.each(lambda store: store.notes(prefix, after, limit))
+        return sorted(chain.from_iterable(found))[: max(clamped(limit), 0)]
 
     # ---- for workers ------------------------------------------------------------------------------------------------
 

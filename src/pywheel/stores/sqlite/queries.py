@@ -154,6 +154,20 @@ class Reader:
         """Return all topics."""
         return [Topic(name, bool(paused)) for _, name, paused in self.rows("topics")]
 
+    # ---- notes ----------------------------------------------------------------------------------------------------
+
+    def note(self, name: bytes, now: int) -> bytes | None:
+        """Return what is kept under a name, or None."""
+        for value, until in self.rows("note", (name,)):
+            if until is None or now < until:
+                return value  # type: ignore[no-any-return]
+        return None
+
+    def notes(self, prefix: bytes, after: bytes, limit: int, now: int) -> list[tuple[str, bytes]]:
+        """Return notes, by name."""
+        span = {"prefix": prefix, "after": after, "end": prefix + b"\xff", "now": now, "limit": max(clamped(limit), 0)}
+        return [(name.decode(), value) for name, value in self.rows("notes", span)]
+
     # ---- time -----------------------------------------------------------------------------------------------------
 
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:

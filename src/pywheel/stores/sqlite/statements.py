@@ -18,7 +18,7 @@ def _named(text: str) -> dict[str, str]:
 
 def _all() -> dict[str, str]:
     found: dict[str, str] = {}
-    for name in ("put", "claim", "settle", "manage", "read", "list", "reading", "notify", "verify"):
+    for name in ("put", "claim", "settle", "manage", "read", "list", "reading", "note", "notify", "verify"):
         found |= _named((_FOLDER / f"{name}.sql").read_text("utf-8"))
     get = found["get"].replace("j.body", "length(j.body)").replace("json_each(?)", "json_each(:ids)")
     for name, statement in _named((_FOLDER / "page.sql").read_text("utf-8")).items():

@@ -21,7 +21,7 @@ from ...clock import Clock, MonotonicClock
 from ...jobs import commands as o
 from ...jobs.checks import an_id, whole
 from ...jobs.job import Attempt, Counts, Due, Job, Topic
-from ..checks import clamped, sound
+from ..checks import a_prefix, clamped, note_name, sound
 from ..contract import Durability, Ended, Filter, Page, Span, Store
 from ..group_commit import Commit, GroupCommit
 from ..notifier import Member, Notifier
@@ -31,7 +31,7 @@ from ..verify import Finding
 from ..within import CommitWatch
 from . import maintenance, pages, readings, verify
 from .borrowed import borrowed, in_savepoint
-from .commands import announce, claims, endings, imports, manage, puts
+from .commands import APPLY, puts
 from .connection import BUSY_SECONDS, FOREIGN, ours, translated
 from .database import CLOSED, ORDINARY, Database
 from .presence import Presence
@@ -43,27 +43,6 @@ __all__ = ["SqliteStore"]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-
-_Apply = Callable[[Transaction, Any], list[Any]]
-_APPLY: dict[type, _Apply] = {
-    o.Put: puts.put,
-    o.Import: imports.take_in,
-    o.Cancel: manage.cancel,
-    o.Reschedule: manage.reschedule,
-    o.Retry: manage.retry,
-    o.Delete: manage.delete,
-    o.Pause: manage.pause,
-    o.Purge: manage.purge,
-    o.Reserve: claims.reserve,
-    o.Claim: claims.claim,
-    o.Begin: claims.begin,
-    o.Touch: claims.touch,
-    o.Ack: endings.ack,
-    o.Nack: endings.nack,
-    o.Release: endings.release,
-    o.Expire: endings.expire,
-    o.Announce: announce.announce,
-}
 
 
 class SqliteStore(Store):
@@ -141,11 +120,11 @@ class SqliteStore(Store):
         connection = transaction.connection
         connection.execute("BEGIN IMMEDIATE")
         if len(commands) == 1:
-            outcomes = _APPLY[type(commands[0])](transaction, commands)
+            outcomes = APPLY[type(commands[0])](transaction, commands)
         else:
             outcomes = []
             for kind, same in groupby(commands, type):
-                outcomes += _APPLY[kind](transaction, list(same))
+                outcomes += APPLY[kind](transaction, list(same))
         transaction.finish()
         if commit is None:
             connection.execute("COMMIT")
@@ -171,7 +150,7 @@ class SqliteStore(Store):
         names = Names("topic_id", "topic_add"), Names("worker_id", "worker_add")
         transaction = Transaction(connection, self.clock.wall(), *names, self._presence)
         with in_savepoint(connection):
-            outcomes: list[Any] = _APPLY[o.Put](transaction, commands)
+            outcomes: list[Any] = APPLY[o.Put](transaction, commands)
             transaction.finish()
         for ids in outcomes:
             if isinstance(ids, list) and ids:
@@ -227,6 +206,14 @@ class SqliteStore(Store):
     def recent(self, topic: str | None, since: int, limit: int) -> list[Ended]:
         """Return the jobs that ended last. Dead ones of before there was `recent` are left out."""
         return self._read(readings.recent, topic, clamped(since), most_of(limit))
+
+    def note(self, name: str) -> bytes | None:
+        """Return what is kept under a name, or None."""
+        return self._read(Reader.note, note_name(name), self.clock.wall())
+
+    def notes(self, prefix: str, after: str = "", limit: int = 1_000) -> list[tuple[str, bytes]]:
+        """Return notes, by name."""
+        return self._read(Reader.notes, a_prefix(prefix), a_prefix(after), limit, self.clock.wall())
 
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
         """Return delayed jobs, span by span, by (due, id)."""

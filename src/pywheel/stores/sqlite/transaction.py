@@ -185,6 +185,10 @@ class Transaction:
         """Drop up to so many nonces of puts, if they are old enough."""
         self.run("nonces_forget", (limit, self.now - NONCES_KEPT))
 
+    def forget_notes(self, limit: int) -> None:
+        """Drop up to so many notes that are over."""
+        self.run("notes_forget", (self.now, limit))
+
     # ---- the end ----------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:

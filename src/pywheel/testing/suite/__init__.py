@@ -19,6 +19,7 @@ from .jobs import JobTests
 from .keys import KeyTests
 from .leases import LeaseTests
 from .model import ModelTests
+from .notes import ExpectTests, NoteTests
 from .once import OnceTests
 from .pages import PageTests
 from .views import ViewTests
@@ -30,6 +31,8 @@ __all__ = ["StoreSuite"]
 class StoreSuite(
     JobTests,
     OnceTests,
+    NoteTests,
+    ExpectTests,
     KeyTests,
     ClaimTests,
     HeldTests,

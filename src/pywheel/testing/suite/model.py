@@ -18,6 +18,7 @@ from .base import ALL, NOW, START, StoreTests
 __all__ = ["ModelTests"]
 
 TOPICS = ("a", "b")
+NOTES = ("n", "n:1", "n:2", "m:1", "m:n1")
 STEPS = 150
 MISSING = 10**12
 LAST = {State.DONE: Outcome.DONE, State.CANCELLED: Outcome.CANCELLED, State.DEAD: Outcome.FAILED}
@@ -85,6 +86,7 @@ class Pair:
             + [self.by_ref] * 3
             + [self.claim, self.reserve] * 2
             + [self.settle] * 4
+            + [self.keep] * 2
             + [self.expire, self.pause, self.purge]
         )
         return self.random.choice(kinds)()
@@ -144,8 +146,18 @@ class Pair:
         kind: Any = random.choice((c.Cancel, c.Reschedule, c.Retry, c.Delete))
         more: tuple[Any, ...] = () if kind in (c.Cancel, c.Delete) else (self.when(), random.choice((None, 30)))
         name = (random.choice(TOPICS), random.choice("kl"))
-        command: c.Command[Any] = kind(name if random.random() < 0.3 else self.any_id(), *more)
+        ref = name if random.random() < 0.3 else self.any_id()
+        if kind in (c.Cancel, c.Reschedule) and random.random() < 0.5:
+            job = self.model.get(ref)
+            seen = (0, 0) if job is None else (job.due, job.claims)
+            more = (*more, random.choice((seen, seen, (seen[0], seen[1] + 1), (seen[0] + 1, seen[1]))))
+        command: c.Command[Any] = kind(ref, *more)
         return command
+
+    def keep(self) -> c.Command[Any]:
+        random = self.random
+        value = random.choice((None, b"1", b"2", b""))
+        return c.Keep(random.choice(NOTES), value, random.choice((None, 5, 40)), random.random() < 0.5)
 
     def claim(self) -> c.Command[Any]:
         random = self.random
@@ -205,6 +217,9 @@ class Pair:
             assert store.jobs(Filter(key=key), 0, 10**9) == [job for job in jobs if job.key == key]
             mine = model.get(("a", key))
             assert store.get(("a", key)) == mine
+        for prefix in ("", "n", "n:", "m:"):
+            assert store.notes(prefix) == model.notes(prefix)
+        assert [store.note(name) for name in NOTES] == [model.note(name) for name in NOTES]
         for id in self.ids:
             assert store.history(id) == model.history(id)
         beyond = [Span(topic, ALL, START, NOW) for topic in TOPICS]

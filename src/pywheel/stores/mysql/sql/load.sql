@@ -65,3 +65,6 @@ INSERT INTO {p}topic (hash, name) VALUES %(rows)s ON DUPLICATE KEY UPDATE id = i
 
 -- name: nonces
 SELECT nonce, at, ids FROM {p}nonce WHERE hash IN (%(nonces)s)
+
+-- name: lock_notes
+SELECT name, value, until FROM {p}note FORCE INDEX (PRIMARY) WHERE name IN (%(names)s) ORDER BY name FOR UPDATE

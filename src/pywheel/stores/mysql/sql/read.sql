@@ -81,3 +81,11 @@ SELECT min(lease) FROM {p}run
 -- name: due_now
 SELECT d.due, d.topic, d.id FROM {p}job j FORCE INDEX (PRIMARY)
 STRAIGHT_JOIN {p}due d FORCE INDEX (PRIMARY) ON d.topic = j.topic AND d.id = j.id WHERE j.id IN (%(ids)s)
+
+-- name: note
+SELECT value, until FROM {p}note WHERE name = %(name)s
+
+-- name: notes
+SELECT name, value FROM {p}note FORCE INDEX (PRIMARY)
+WHERE name > %(after)s AND name >= %(prefix)s AND name < %(end)s AND (until IS NULL OR until > %(moment)s)
+ORDER BY name LIMIT %(limit)s

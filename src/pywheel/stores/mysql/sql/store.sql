@@ -113,3 +113,16 @@ SELECT hash FROM {p}nonce WHERE at <= {now} - %(kept)s ORDER BY at LIMIT %(limit
 
 -- name: forget_nonces
 DELETE FROM {p}nonce WHERE hash IN (%(hashes)s)
+
+-- name: insert_note
+INSERT INTO {p}note (name, value, until) VALUES %(rows)s
+
+-- name: update_note
+INSERT INTO {p}note (name, value, until) VALUES %(rows)s
+ON DUPLICATE KEY UPDATE value = values(value), until = values(until)
+
+-- name: delete_notes
+DELETE FROM {p}note WHERE name IN (%(names)s)
+
+-- name: old_notes
+SELECT name FROM {p}note WHERE until <= {now} ORDER BY until LIMIT %(limit)s FOR UPDATE SKIP LOCKED

@@ -83,3 +83,6 @@ ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING id, name
 
 -- name: nonces
 SELECT nonce, at, ids FROM {p}nonce WHERE nonce = ANY(%(nonces)s)
+
+-- name: lock_notes
+SELECT name, value, until FROM {p}note WHERE name = ANY(%(names)s::bytea[]) ORDER BY name FOR UPDATE

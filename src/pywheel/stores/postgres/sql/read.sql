@@ -120,3 +120,11 @@ SELECT min(lease) FROM {p}run
 -- name: due_now
 SELECT d.due, d.id, d.topic FROM unnest(%(ids)s::bigint[]) WITH ORDINALITY AS w (id, place)
 JOIN {p}job j ON j.id = w.id JOIN {p}due d ON d.topic = j.topic AND d.id = j.id ORDER BY w.place
+
+-- name: note
+SELECT value, until FROM {p}note WHERE name = %(name)s
+
+-- name: notes
+SELECT name, value FROM {p}note
+WHERE name > %(after)s AND name >= %(prefix)s AND name < %(end)s AND (until IS NULL OR until > %(now)s)
+ORDER BY name LIMIT %(limit)s

@@ -91,3 +91,18 @@ INSERT INTO {p}nonce (nonce, at, ids) SELECT * FROM unnest(%s::text[], %s::bigin
 DELETE FROM {p}nonce WHERE nonce IN (
     SELECT nonce FROM {p}nonce WHERE at <= {now} - %(kept)s ORDER BY at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
+
+-- name: insert_note
+INSERT INTO {p}note (name, value, until) SELECT * FROM unnest(%s::bytea[], %s::bytea[], %s::bigint[])
+
+-- name: update_note
+UPDATE {p}note n SET value = w.value, until = w.until
+FROM unnest(%s::bytea[], %s::bytea[], %s::bigint[]) AS w (name, value, until) WHERE n.name = w.name
+
+-- name: delete_notes
+DELETE FROM {p}note WHERE name = ANY(%(names)s::bytea[])
+
+-- name: forget_notes
+DELETE FROM {p}note WHERE name IN (
+    SELECT name FROM {p}note WHERE until <= {now} ORDER BY until LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+)

@@ -17,20 +17,27 @@ local function settled(ref)
     return b, false, topic_of(job), (read_job(job))
 end
 
-local function waiting(ref)
+-- Returns the same of a job that is delayed, and when it is due. `expected` is '' or its due time and claims.
+local function waiting(ref, expected)
     local b, state, topic, key = settled(ref)
-    if b and (not state or state[STATE] == DELAYED) then
-        return b, state, topic, key
+    if not b or (state and state[STATE] ~= DELAYED) then
+        return nil
     end
-    return nil
+    local due = tonumber(call('ZSCORE', delayed_of(topic), b))
+    if expected ~= '' then
+        local at, claims = string.match(expected, '^(%-?%d+) (%-?%d+)$')
+        if due ~= tonumber(at) or (state and state[CLAIMS] or 0) ~= tonumber(claims) then
+            return nil
+        end
+    end
+    return b, state, topic, key, due
 end
 
 function commands.cancel(at)
-    local b, state, topic, key = waiting(ARGV[at])
+    local b, state, topic, key, due = waiting(ARGV[at], ARGV[at + 1])
     if not b then
-        return 0, at + 1
+        return 0, at + 2
     end
-    local due = tonumber(call('ZSCORE', delayed_of(topic), b))
     state = state or {DELAYED, topic, key, due, 0, 0, NEVER_LOST, false}
     make_history(b, state)
     new_claim(state)
@@ -41,7 +48,7 @@ function commands.cancel(at)
     finish(b, state, CANCELLED, now)
     keep(b, state)
     flush()
-    return 1, at + 1
+    return 1, at + 2
 end
 
 local function move(b, topic, due)
@@ -50,11 +57,11 @@ local function move(b, topic, due)
 end
 
 function commands.reschedule(at)
-    local b, _, topic = waiting(ARGV[at])
+    local b, _, topic = waiting(ARGV[at], ARGV[at + 1])
     if b then
-        move(b, topic, due_at(ARGV[at + 1]))
+        move(b, topic, due_at(ARGV[at + 2]))
     end
-    return b and 1 or 0, at + 2
+    return b and 1 or 0, at + 3
 end
 
 -- Returns the live job that has a key.
@@ -143,6 +150,7 @@ function commands.purge(at)
     local topics = ARGV[at + 3] == '' and call('HKEYS', P .. ':t') or {sub(ARGV[at + 3], 2)}
     if left > 0 then
         forget_nonces(left)
+        forget_notes(left)
     end
     if of == DEAD then
         settle_all_over()

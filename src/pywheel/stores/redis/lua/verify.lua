@@ -1,6 +1,6 @@
 -- Checking jobs and the places where they stand: job hashes and states are the truth. ARGV: now, '1' to mend, the kind of
--- key, its name, and what of it is looked at. Returns numbers of faults, and ids: stores/redis/verify.py names them.
-local NOWHERE, TWICE, NO_JOB, INDEXES, KEYS_OF_NONE, KEYLESS, HISTORY, IDS, TOPICS = 1, 2, 3, 4, 5, 6, 7, 8, 9
+-- key, its name, and what of it is looked at. Returns numbers of faults, and ids, or names of notes: stores/redis/verify.py names them.
+local NOWHERE, TWICE, NO_JOB, INDEXES, KEYS_OF_NONE, KEYLESS, HISTORY, IDS, TOPICS, NOTES_LISTED = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 local mend, kind, name = ARGV[2] == '1', ARGV[3], ARGV[4]
 local found = {}
 
@@ -71,6 +71,24 @@ function look.k()
             local topic, key, to = read(b)
             if not (topic == name and key == ARGV[at] and to <= RUNNING) and wrong(KEYS_OF_NONE, b) then
                 call('HDEL', holders, ARGV[at])
+            end
+        end
+    end
+end
+
+-- Notes by name, wherever they stand.
+function look.e()
+    local notes, names, ends = P .. ':e', P .. ':c', P .. ':g'
+    for at = 5, #ARGV do
+        local note, packed = ARGV[at], call('HGET', notes, ARGV[at])
+        local over = packed and struct.unpack('>d', packed) or math.huge
+        local listed, at_end = call('ZSCORE', names, note), tonumber(call('ZSCORE', ends, note)) or math.huge
+        if not packed ~= not listed or at_end ~= over then
+            found[#found + 1] = NOTES_LISTED
+            found[#found + 1] = note
+            if mend then
+                call(packed and 'ZADD' or 'ZREM', names, unpack(packed and {0, note} or {note}))
+                call(over < math.huge and 'ZADD' or 'ZREM', ends, unpack(over < math.huge and {over, note} or {note}))
             end
         end
     end

@@ -77,11 +77,11 @@ def _holder(transaction: Transaction, topic: int, key: str) -> _Found | None:
 
 def cancel(transaction: Transaction, commands: Sequence[Cancel]) -> list[bool]:
     """Make delayed jobs cancelled."""
-    if len(commands) > 1:
+    if len(commands) > 1 and all(command.expect is None for command in commands):
         cancelled = _cancel_plain(transaction, [command.ref for command in commands])
         if cancelled is not None:
             return cancelled
-    return [_cancel(transaction, _find(transaction, command.ref)) for command in commands]
+    return [_cancel(transaction, _expected(transaction, command)) for command in commands]
 
 
 def _cancel_plain(transaction: Transaction, refs: Sequence[Ref]) -> list[bool] | None:
@@ -101,8 +101,16 @@ def _cancel_plain(transaction: Transaction, refs: Sequence[Ref]) -> list[bool] |
     return [ref in found for ref in refs]
 
 
-def _cancel(transaction: Transaction, found: _Found | None) -> bool:
+def _expected(transaction: Transaction, command: Cancel | Reschedule) -> _Found | None:
+    """Return the job that is meant if it is delayed, and as expected."""
+    found = _find(transaction, command.ref)
     if found is None or not found.delayed:
+        return None
+    return found if command.expect in (None, (found.due, found.claims)) else None
+
+
+def _cancel(transaction: Transaction, found: _Found | None) -> bool:
+    if found is None:
         return False
     transaction.run("cancel", (found.id,))
     transaction.run("record_cancelled", (found.id, found.claims + 1, transaction.now, found.topic))
@@ -114,9 +122,9 @@ def reschedule(transaction: Transaction, commands: Sequence[Reschedule]) -> list
     """Give delayed jobs another due time."""
     outcomes = []
     for command in commands:
-        found = _find(transaction, command.ref)
-        outcomes.append(found is not None and found.delayed)
-        if found is not None and found.delayed:
+        found = _expected(transaction, command)
+        outcomes.append(found is not None)
+        if found is not None:
             due = lifecycle.due(transaction.now, command.due, command.delay)
             transaction.run("reschedule", {"id": found.id, "due": due})
             transaction.changed(found.id, found.topic, min(found.due, due))
@@ -169,9 +177,10 @@ def pause(transaction: Transaction, commands: Sequence[Pause]) -> list[bool]:
 
 
 def purge(transaction: Transaction, commands: Sequence[Purge]) -> list[int]:
-    """Forget finished jobs, and nonces of long ago."""
+    """Forget finished jobs, nonces of long ago, and notes that are over."""
     for command in commands:
         transaction.forget_nonces(max(clamped(command.limit), 0))
+        transaction.forget_notes(max(clamped(command.limit), 0))
     return [0 if command.state not in FINISHED else _purge(transaction, command) for command in commands]
 
 

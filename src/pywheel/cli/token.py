@@ -1,0 +1,165 @@
+"""Commands about tokens: who may do what by HTTP."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
+
+import typer
+
+from .._errors import BadJob
+from ..jobs.checks import did_you_mean
+from ..server.tokens import ROLES, SCOPES, Token, Tokens, id_of
+from .options import DEFAULT_STORE, NO, AsJson, Store, bound, existing, opened
+from .output import emit, emit_rows, note
+
+__all__ = ["token"]
+
+_ADD: Final = """\b
+Examples:
+  pywheel token add --scope put,work --topics 'shop.*' --until 2027-01-01 --note "shop backend"
+  pywheel token add --role operator --until 90d --note "Kim, on call"
+  TOKEN=$(pywheel token add --scope read)
+  curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8080/v1/topics
+
+Scopes: read looks; put puts, cancels, reschedules and retries one job; work reserves and settles; admin does all of
+that, deletes, pauses, and changes many. Roles of the page: viewer is read, operator is read and put, admin is admin.
+The token is printed alone, once: the store has no more than its hash.
+"""
+_REMOVE: Final = """\b
+Examples:
+  pywheel token remove 5f0c3b9a7d21              # its id, as `pywheel token list` has it
+  pywheel token remove pw_5f0c3b9a7d21           # or what a token that was found begins with: the id is part of it
+  pywheel token remove --note "shop backend"     # all with this note
+
+Servers refuse it within 5 seconds. Who has lost a token removes it, and adds another one.
+
+Exit codes: 0 removed; 1 there is none.
+"""
+
+token = typer.Typer(
+    help="Tokens for the HTTP API and the page: add, list, remove.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+@token.command(epilog=_ADD)
+def add(
+    scope: Annotated[
+        list[str] | None, typer.Option("--scope", help="What it allows: read, put, work, admin; several with commas.")
+    ] = None,
+    role: Annotated[
+        str | None, typer.Option(help="Instead of scopes, a role of the page: viewer, operator, admin.")
+    ] = None,
+    topics: Annotated[
+        list[str] | None, typer.Option("--topics", help="Patterns of topics, such as 'shop.*'; several with commas.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Until when: 2027-01-01 (UTC), ISO 8601, or from now, such as 90d.")
+    ] = None,
+    note_: Annotated[str, typer.Option("--note", help="Who has it, for people.")] = "",
+    store: Store = DEFAULT_STORE,
+    as_json: AsJson = False,
+) -> None:
+    """Make a token, and print it: nobody can see it again."""
+    scopes, patterns, end = _scopes(scope, role), _parts(topics) or ["*"], _end(until)
+    with opened(store) as queue:
+        tokens = Tokens(queue.store)
+        secret = tokens.add(scopes, patterns, end, note_)
+        address = queue.store.url
+    id = id_of(secret)
+    emit(
+        {"id": id, "token": secret, **_about(scopes, patterns, end, note_)},
+        as_json=as_json,
+        text=secret,
+    )
+    what = f"{', '.join(scopes)} for {', '.join(patterns)}"
+    note(f"pywheel: token {id}, {what}, is in {address}; keep it now, it is not shown again")
+
+
+@token.command("list")
+def list_tokens(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+    """List the tokens, without their secrets; those that are over for 30 days more."""
+    with existing(store) as queue:
+        found = Tokens(queue.store).list()
+        now = datetime.fromtimestamp(queue.store.clock.wall() / 1_000, UTC)
+    emit_rows(
+        ("id", "scopes", "topics", "until", "note", "made"),
+        [_line(one, now) for one in found],
+        [_record(one, now) for one in found],
+        as_json=as_json,
+    )
+
+
+@token.command(epilog=_REMOVE)
+def remove(
+    ids: Annotated[list[str] | None, typer.Argument(help="Ids of tokens.", metavar="[ID]...")] = None,
+    note_: Annotated[str | None, typer.Option("--note", help="All tokens with exactly this note.")] = None,
+    store: Store = DEFAULT_STORE,
+    as_json: AsJson = False,
+) -> int:
+    """Remove tokens: nobody can use them any more. Exit code 1: there is none."""
+    if (not ids) == (note_ is None):
+        raise BadJob("give ids of tokens, or --note, one of them")
+    given = [_id(text) for text in ids or ()]
+    with existing(store) as queue:
+        tokens = Tokens(queue.store)
+        chosen = given if note_ is None else [one.id for one in tokens.list() if one.note == note_]
+        removed = [id for id in dict.fromkeys(chosen) if tokens.remove(id)]
+    emit({"removed": removed}, as_json=as_json, text=f"removed: {', '.join(removed)}" if removed else "no such token")
+    return 0 if removed and len(removed) == len(set(chosen)) else NO
+
+
+# ---- what is given --------------------------------------------------------------------------------------------------
+
+
+def _scopes(scope: list[str] | None, role: str | None) -> list[str]:
+    given = _parts(scope)
+    if bool(given) == (role is not None):
+        raise BadJob(f"give --scope, some of {', '.join(SCOPES)}, or --role, one of {', '.join(ROLES)}")
+    if role is None:
+        return given
+    if role not in ROLES:
+        hint = did_you_mean(role, ROLES)
+        raise BadJob(f"{role[:80]!r} is no role{hint}: {', '.join(ROLES)}")
+    return list(ROLES[role])
+
+
+def _parts(options: Iterable[str] | None) -> list[str]:
+    return [part.strip() for option in options or () for part in option.split(",") if part.strip()]
+
+
+def _end(until: str | None) -> datetime | None:
+    """Return a time; of a day alone its beginning, in UTC."""
+    if until is not None and re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", until, re.ASCII):
+        until += "T00:00:00Z"
+    return bound(until, "--until")
+
+
+def _id(text: str) -> str:
+    id = id_of(text)
+    if id is None:
+        raise BadJob(f"{text[:20]!r} is no id of a token: `pywheel token list` has them; or give --note")
+    return id
+
+
+# ---- what is shown --------------------------------------------------------------------------------------------------
+
+
+def _about(scopes: Iterable[str], topics: Iterable[str], until: datetime | None, text: str) -> dict[str, Any]:
+    end = None if until is None else until.isoformat()
+    return {"scopes": list(scopes), "topics": list(topics), "until": end, "note": text}
+
+
+def _record(one: Token, now: datetime) -> dict[str, Any]:
+    made = None if one.made is None else one.made.isoformat()
+    over = one.until is not None and one.until <= now
+    return {"id": one.id, **_about(one.scopes, one.topics, one.until, one.note), "made": made, "over": over}
+
+
+def _line(one: Token, now: datetime) -> tuple[str, ...]:
+    record = _record(one, now)
+    until = "" if record["until"] is None else record["until"] + (", over" if record["over"] else "")
+    made = record["made"] or ""
+    return one.id, ",".join(one.scopes), ",".join(one.topics), until, one.note, made[:19]

@@ -1,0 +1,231 @@
+"""Tokens: who may do what by HTTP. They lie in the store of the jobs as notes, without their secrets.
+
+A secret is ``pw_<id>_<43 characters of 256 bits>``. The store has its SHA-256 only: it cannot be shown again, and one
+that is as random as that cannot be guessed from its hash.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from hashlib import sha256
+from hmac import compare_digest
+from secrets import token_hex, token_urlsafe
+from typing import Any, Final, NamedTuple
+
+from .._errors import BadJob
+from ..jobs.checks import did_you_mean, name
+from ..jobs.commands import Command, Keep
+from ..jobs.durations import moment
+from ..stores.contract import Store
+
+__all__ = ["ROLES", "SCOPES", "Grant", "Token", "Tokens", "id_of"]
+
+SCOPES: Final = ("read", "put", "work", "admin")
+"""Looking; putting, and changing one job; reserving and settling; all of that, deleting, and changing many."""
+ROLES: Final = {"viewer": ("read",), "operator": ("read", "put"), "admin": ("admin",)}
+"""What the roles of the page are in scopes."""
+
+_PREFIX: Final = "token:"
+_SECRET: Final = re.compile(r"pw_([0-9a-f]{12})_[A-Za-z0-9_-]{43}", re.ASCII)
+_ID: Final = re.compile(r"(?:pw_)?([0-9a-f]{12})(?:_[A-Za-z0-9_-]*)?", re.ASCII)
+_FRESH: Final = 3.0  # seconds for which a token that was read is taken to be there still
+_MOST: Final = 10_000  # tokens that are remembered
+_LISTED: Final = 30 * 86_400_000  # ms for which one that is over is listed
+_LONGEST_NOTE: Final = 200  # characters
+
+
+class Grant(NamedTuple):
+    """What the holder of a token may do."""
+
+    id: str
+    scopes: frozenset[str]
+    topics: tuple[str, ...]  # patterns, such as shop.*
+    until: datetime | None
+
+    def may(self, scope: str, topic: str | None = None) -> bool:
+        """Whether it has a scope, for a topic; without one, for some topics: then each is to be asked for too."""
+        if scope not in self.scopes and "admin" not in self.scopes:
+            return False
+        return topic is None or any(fnmatchcase(topic, pattern) for pattern in self.topics)
+
+
+class Token(NamedTuple):
+    """A token, as it is listed."""
+
+    id: str
+    scopes: tuple[str, ...]  # () if what is stored cannot be read: then it grants nothing
+    topics: tuple[str, ...]
+    until: datetime | None
+    note: str
+    made: datetime | None
+
+
+class _Kept(NamedTuple):
+    """A token, as it is stored."""
+
+    grant: Grant
+    digest: str
+    until: int | None  # ms
+    note: str
+    made: int
+
+
+class Tokens:
+    """The tokens of a store. Any thread may call any method. Each raises StoreError when the store cannot do it."""
+
+    def __init__(self, store: Store, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` is for tests: how long a token that was read is good for."""
+        self._store = store
+        self._clock = clock
+        self._fresh: dict[str, tuple[_Kept, float]] = {}
+
+    def add(
+        self, scopes: Iterable[str], topics: Iterable[str] = ("*",), until: datetime | None = None, note: str = ""
+    ) -> str:
+        """Store a new token; return its secret, which nobody can learn again.
+
+        Args:
+            scopes: some of SCOPES; `admin` implies the others.
+            topics: patterns of topics, as a shell has them: ``*``, ``?``, ``[seq]``; capitals count.
+            until: an aware datetime from which on it is good for nothing.
+            note: who has it, for people.
+
+        Raises:
+            BadJob: an argument makes no sense, or `until` is over.
+        """
+        now, end = self._store.clock.wall(), None if until is None else moment(until, "until")
+        if end is not None and end <= now:
+            raise BadJob(f"a token cannot end at {until}: that is over")
+        ttl = None if end is None else end - now + _LISTED
+        record = {"scopes": _scopes(scopes), "topics": _topics(topics), "until": end, "note": _note(note), "made": now}
+        while True:
+            id = token_hex(6)
+            secret = f"pw_{id}_{token_urlsafe(32)}"
+            value = json.dumps({**record, "digest": _digest(secret)}).encode()
+            if self._do(Keep(_PREFIX + id, value, ttl, absent=True)) is None:
+                return secret
+
+    def grant(self, secret: str) -> Grant | None:
+        """Return what a secret grants, None for one that is unknown, over or none at all. One query, or none.
+
+        What was read is good for some seconds: so long may a token be used that was removed.
+        """
+        found = _secret(secret)
+        kept = None if found is None else self._kept(found[1])
+        if kept is None or not compare_digest(kept.digest, _digest(secret)):
+            return None
+        return kept.grant if kept.until is None or self._store.clock.wall() < kept.until else None
+
+    def _kept(self, id: str) -> _Kept | None:
+        fresh = self._fresh.get(id)
+        now = self._clock()
+        if fresh is not None and now < fresh[1]:
+            return fresh[0]
+        self._fresh.pop(id, None)
+        value = self._store.note(_PREFIX + id)
+        kept = None if value is None else _read(id, value)
+        if kept is not None:
+            if len(self._fresh) >= _MOST:
+                self._fresh.clear()
+            self._fresh[id] = kept, now + _FRESH
+        return kept
+
+    def list(self) -> list[Token]:
+        """Return all tokens, by id; those that are over for 30 days more. O(tokens)."""
+        found: list[Token] = []
+        after = ""
+        while page := self._store.notes(_PREFIX, after):
+            found += [_listed(name.removeprefix(_PREFIX), value) for name, value in page]
+            after = page[-1][0]
+        return found
+
+    def remove(self, id: str) -> bool:
+        """Forget a token, by its id; return whether there was one. Within 5 s no server takes it any more."""
+        self._fresh.pop(id, None)
+        try:
+            return self._do(Keep(_PREFIX + id, None)) is not None
+        finally:
+            self._fresh.pop(id, None)  # somebody may have read it meanwhile
+
+    def _do(self, command: Command[bytes | None]) -> bytes | None:
+        [outcome] = self._store.apply((command,))
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome  # type: ignore[no-any-return]  # what the command's class says
+
+
+def _secret(text: Any) -> re.Match[str] | None:
+    """Return the parts of a secret, None for what cannot be one."""
+    return _SECRET.fullmatch(text) if isinstance(text, str) else None
+
+
+def id_of(text: str) -> str | None:
+    """Return the id that somebody gives for a token: the id itself, or its secret, or the beginning of that."""
+    found = _ID.fullmatch(text)
+    return None if found is None else found[1]
+
+
+def _digest(secret: str) -> str:
+    return sha256(secret.encode()).hexdigest()
+
+
+def _read(id: str, value: bytes) -> _Kept | None:
+    """Return a token as it is stored, None if that is none of ours."""
+    try:
+        record = json.loads(value)
+        until = record["until"]
+        scopes, topics = frozenset(record["scopes"]), tuple(map(str, record["topics"]))
+        grant = Grant(id, scopes, topics, None if until is None else _time(until))
+        return _Kept(grant, str(record["digest"]), until, str(record["note"]), int(record["made"]))
+    except (ValueError, KeyError, TypeError, OverflowError, OSError, RecursionError):
+        return None
+
+
+def _listed(id: str, value: bytes) -> Token:
+    kept = _read(id, value)
+    if kept is None:
+        return Token(id, (), (), None, "(this cannot be read: remove it)", None)
+    scopes = tuple(scope for scope in SCOPES if scope in kept.grant.scopes)
+    return Token(id, scopes, kept.grant.topics, kept.grant.until, kept.note, _time(kept.made))
+
+
+def _time(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1_000, UTC)
+
+
+# ---- what may be given ----------------------------------------------------------------------------------------------
+
+
+def _scopes(scopes: Iterable[str]) -> list[str]:
+    given = _some(scopes, "scopes")
+    for scope in given:
+        if scope not in SCOPES:
+            hint = did_you_mean(scope, SCOPES)
+            raise BadJob(f"{scope[:80]!r} is no scope{hint}: give some of {', '.join(SCOPES)}")
+    return [scope for scope in SCOPES if scope in given]
+
+
+def _topics(topics: Iterable[str]) -> list[str]:
+    return [name(pattern, "pattern of topics") for pattern in _some(topics, "topics")]
+
+
+def _some(values: Iterable[str], what: str) -> list[str]:
+    """Return texts. A single one is most likely meant to be one of them, and would be taken letter by letter."""
+    given: list[Any] = [values] if isinstance(values, str) or not isinstance(values, Iterable) else list(values)
+    for value in given:
+        if not isinstance(value, str):
+            raise BadJob(f"{what} are texts, not {value!r:.40}")
+    if not given:
+        raise BadJob(f"a token without {what} is good for nothing")
+    return given
+
+
+def _note(note: Any) -> str:
+    if isinstance(note, str) and len(note) <= _LONGEST_NOTE:
+        return note
+    raise BadJob(f"the note of a token is a text of up to {_LONGEST_NOTE} characters")

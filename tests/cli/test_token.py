@@ -1,0 +1,111 @@
+"""`pywheel token`: made, listed, removed; shown once."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from pywheel.server.tokens import Tokens, id_of
+
+
+@pytest.fixture
+def tokens(queue):
+    return Tokens(queue.store)
+
+
+def listed(says):
+    return {token["note"]: token for token in says("token", "list")}
+
+
+def test_a_token_is_printed_alone_and_grants_what_was_asked_for(call, tokens):
+    code, out, err = call("token", "add", "--scope", "put,work", "--topics", "shop.*, mail", "--until", "2100-01-01")
+    assert code == 0
+    assert out.endswith("\n")
+    assert out.count("\n") == 1
+    grant = tokens.grant(out.strip())
+    assert grant.scopes == {"put", "work"}
+    assert grant.topics == ("shop.*", "mail")
+    assert grant.until == datetime(2100, 1, 1, tzinfo=UTC)
+    assert "not shown again" in err
+    assert out.strip() not in err
+
+
+def test_a_token_as_json_has_all_that_was_asked_for(call, tokens):
+    code, out, _ = call("token", "add", "--scope", "put", "--scope", "read", "--note", "shop", "--json")
+    record = json.loads(out)
+    assert code == 0
+    assert record.pop("token").startswith(f"pw_{record.pop('id')}_")
+    assert record == {"scopes": ["put", "read"], "topics": ["*"], "until": None, "note": "shop"}
+
+
+@pytest.mark.parametrize(("role", "scopes"), [("viewer", "read"), ("operator", "read put"), ("admin", "admin")])
+def test_a_role_is_shorthand_for_scopes(call, tokens, role, scopes):
+    grant = tokens.grant(call("token", "add", "--role", role)[1].strip())
+    assert grant.scopes == {*scopes.split()}
+
+
+def test_the_list_shows_no_secrets(call, says):
+    secret = call("token", "add", "--scope", "read", "--note", "one", "--until", "90d")[1].strip()
+    [token] = says("token", "list")
+    assert (token["id"], token["scopes"], token["note"], token["over"]) == (id_of(secret), ["read"], "one", False)
+    code, out, err = call("token", "list")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0].split("\t") == ["id", "scopes", "topics", "until", "note", "made"]
+    assert secret.rpartition("_")[2] not in out
+
+
+def test_tokens_are_removed_by_id_by_what_they_begin_with_and_by_note(call, says, tokens):
+    secrets = [call("token", "add", "--scope", "read", "--note", note)[1].strip() for note in ("a", "b", "c", "c", "d")]
+    assert call("token", "remove", id_of(secrets[0])) == (0, f"removed: {id_of(secrets[0])}\n", "")
+    assert call("token", "remove", secrets[1][:16])[0] == 0
+    removed = says("token", "remove", "--note", "c")["removed"]
+    assert sorted(removed) == sorted(map(id_of, secrets[2:4]))
+    assert [token["note"] for token in says("token", "list")] == ["d"]
+    assert [tokens.grant(secret) is None for secret in secrets] == [True] * 4 + [False]
+
+
+def test_what_is_not_there_is_said_to_be_so(call, queue):
+    assert call("token", "remove", "0" * 12)[:2] == (1, "no such token\n")
+    assert call("token", "remove", "--note", "nobody")[:2] == (1, "no such token\n")
+    secret = call("token", "add", "--scope", "read")[1].strip()
+    code, out, _ = call("token", "remove", id_of(secret), "0" * 12)
+    assert (code, out) == (1, f"removed: {id_of(secret)}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("add",), "--scope"),
+        (("add", "--scope", ""), "--scope"),
+        (("add", "--scope", "read", "--role", "admin"), "--role"),
+        (("add", "--scope", "wrok"), "did you mean work"),
+        (("add", "--role", "vewer"), "did you mean viewer"),
+        (("add", "--scope", "read", "--until", "tomorrow"), "--until"),
+        (("add", "--scope", "read", "--until", "2001-01-01"), "over"),
+        (("add", "--scope", "read", "--until", "2100-01-01T00:00:00"), "time zone"),
+        (("add", "--scope", "read", "--until", "2100-13-01"), "no time"),
+        (("add", "--scope", "read", "--note", "n" * 201), "200"),
+        (("remove",), "--note"),
+        (("remove", "0" * 12, "--note", "n"), "--note"),
+        (("remove", "shop backend"), "no id of a token"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_changes_nothing(call, queue, arguments, said):
+    code, out, err = call("token", *arguments)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert queue.store.notes("") == []
+
+
+def test_tokens_of_a_store_that_is_not_there_are_not_made_up(call, tmp_path):
+    code, out, err = call("token", "list", "--store", f"sqlite:///{tmp_path}/none.db")
+    assert (code, out) == (3, "")
+    assert "there is no" in err
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_help_shows_how(call):
+    code, out, _ = call("token", "add", "--help")
+    assert code == 0
+    assert "--topics 'shop.*'" in out
+    assert "5 seconds" in call("token", "remove", "--help")[1]

@@ -1,0 +1,79 @@
+"""Commands by hand: one or some together, blocking or for asyncio."""
+
+import asyncio
+
+import pytest
+
+from pywheel import BadJob, JobExists, StoreAway
+from pywheel.events import JobsPut
+from pywheel.jobs import NewJob
+from pywheel.jobs.commands import Cancel, Keep, Put
+from pywheel.stores import open
+from pywheel.testing import FaultyStore
+from tests.jobs.waiting import until
+
+JOB = NewJob("t", b"b", 0)
+KEYED = NewJob("t", b"b", 0, "k")
+
+
+@pytest.fixture(params=["blocking", "asyncio"])
+def applied(request, queue):
+    """Return what `apply` and `apply_all` do, in one of two ways."""
+    if request.param == "blocking":
+        return queue.apply, queue.apply_all
+    return (
+        lambda command: asyncio.run(queue.aapply(command)),
+        lambda commands: asyncio.run(queue.aapply_all(commands)),
+    )
+
+
+def test_a_command_has_the_outcome_that_its_class_says(applied, queue):
+    apply, _ = applied
+    [id] = apply(Put((JOB,)))
+    assert apply(Cancel(id)) is True
+    assert apply(Keep("n", b"v")) is None
+    assert queue.store.note("n") == b"v"
+
+
+def test_a_refusal_is_raised(applied):
+    apply, _ = applied
+    apply(Put((KEYED,)))
+    with pytest.raises(JobExists):
+        apply(Put((KEYED,)))
+    with pytest.raises(BadJob):
+        apply(Keep("", b"v"))
+
+
+def test_commands_together_are_one_transaction(applied, queue):
+    _, apply_all = applied
+    calls = []
+    apply = queue.store.apply
+    queue.store.apply = lambda commands: calls.append(len(commands)) or apply(commands)
+    ids, before = apply_all([Put((JOB, KEYED), "n"), Keep("idem:n", b"print", 1_000, absent=True)])
+    again, print_ = apply_all([Put((JOB, KEYED), "n"), Keep("idem:n", b"print", 1_000, absent=True)])
+    refused, other = apply_all([Put((KEYED,)), Put((JOB,))])
+    assert (again, before, print_) == (ids, None, b"print")
+    assert isinstance(refused, JobExists)
+    assert len(other) == 1
+    assert calls == [2, 2, 2]
+    assert apply_all([]) == []
+
+
+def test_jobs_that_are_put_so_are_told_of(applied, queue):
+    apply, apply_all = applied
+    told = []
+    queue.events.listeners = (told.append,)
+    apply(Put((JOB, KEYED)))
+    apply_all([Put((JOB,)), Put((KEYED,)), Cancel(1)])
+    apply(Cancel(1))
+    until(lambda: told == [JobsPut("t", 2), JobsPut("t", 1)])  # of asyncio's a thread tells, after the answer
+
+
+def test_a_store_that_is_away_is_raised(applied, queue):
+    apply, apply_all = applied
+    queue.use(FaultyStore(open("memory:")))
+    queue.store.away = True
+    with pytest.raises(StoreAway):
+        apply(Cancel(1))
+    with pytest.raises(StoreAway):
+        apply_all([Cancel(1), Cancel(2)])

@@ -1,0 +1,38 @@
+"""A transaction that another one came before."""
+
+import re
+import threading
+
+import pytest
+
+from pywheel.jobs import NewJob
+from pywheel.jobs import commands as ops
+from pywheel.stores import open
+from tests.jobs.waiting import until
+
+
+@pytest.fixture
+def server(postgres_server):
+    return postgres_server
+
+
+def test_after_a_conflict_no_statement_is_missing_that_would_have_been_prepared(server):
+    def step(name):
+        return store.apply([ops.Put((NewJob("t", b"", 0),), name), ops.Keep(name, b"v"), ops.Keep(name, b"w")])
+
+    url = server.url()
+    table = re.search("schema=([^&]*)", url)[1] + ".pywheel_nonce"
+    with open(url) as store, server.connect() as other:
+        for _ in range(2):  # so that a rollback is prepared too: then psycopg does not look at what it comes to
+            store.apply([ops.Cancel(10**9)])
+        step("a")  # each statement is prepared when it comes for the second time
+        with other.transaction():
+            other.execute(f"INSERT INTO {table} VALUES ('b', 0, '[7]')")
+            thread = threading.Thread(target=step, args=("b",))
+            thread.start()
+            waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            until(lambda: other.execute(waiting).fetchone() == (1,))
+        thread.join()
+        assert store.note("b") == b"w"
+        assert step("b")[0] == [7]
+        assert step("c")[0] != [7]
