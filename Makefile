@@ -16,7 +16,7 @@ LINTED := $(patsubst src/wheel/%.pxi,build/lint/%.pyx,$(wildcard src/wheel/*/*.p
 PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)') --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test servers clients node-client pythons asyncio crash bench bench-jobs bench-jobs-peers bench-stores bench-service bench-outlets bench-brokers simulate openapi lint format types sanitize tsan package clean
+.PHONY: help demo test servers clients node-client pythons asyncio crash bench bench-jobs bench-jobs-peers bench-stores bench-reads bench-service bench-outlets bench-brokers simulate openapi lint format types sanitize tsan package clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
@@ -35,6 +35,7 @@ help:
 	@echo "make bench     measure against asyncio, uvloop, heapq and others; write docs/benchmarks.md"
 	@echo "make bench-jobs  measure the jobs beside the floor of the disk; write docs/jobs-benchmarks.md"
 	@echo "make bench-jobs-peers  measure the jobs beside other queues, on real servers; write docs/jobs-peers.md"
+	@echo "make bench-reads  fill stores with jobs, and measure everything that can be read of them"
 	@echo "make bench-stores  measure the jobs on every store, on real servers; write docs/stores-benchmarks.md"
 	@echo "make bench-service  measure puts by HTTP beside the same puts in-process; write docs/service-benchmarks.md"
 	@echo "make bench-outlets  measure webhooks, beside endpoints that hang; write docs/outlets-benchmarks.md"
@@ -95,6 +96,10 @@ bench-jobs-peers: $(PEERS)/peers.group $(PEERS)/native $(PEERS)/node.packages
 # The servers are Debian's packages; a store whose server is not installed is left out.
 bench-stores: $(VENV)/bench.group $(VENV)/native
 	@$(BIN)/python -m benchmarks.stores docs/stores-benchmarks.md $(ARGS)
+
+# A million jobs each, unless ARGS="--jobs 10000000 --stores sqlite" says other.
+bench-reads: $(VENV)/bench.group $(VENV)/native
+	@$(BIN)/python -m benchmarks.reads $(ARGS)
 
 bench-service: $(VENV)/bench.group $(VENV)/native
 	@$(BIN)/python -m benchmarks.service docs/service-benchmarks.md $(ARGS)

@@ -94,6 +94,8 @@ class Asked(NamedTuple):
 def asked(filter: Filter, after: str, limit: int, preview: int | None, *, newest: bool) -> Asked:
     """Return what is wanted. BadJob if the cursor is none of such a list, or a number is none."""
     limit = min(whole(limit, "limit", MOST), ROWS)
+    for text in (filter.topic, filter.key, filter.error):
+        _sound(text)
     if preview is not None:
         whole(preview, "preview", MOST, 0)
     ranged = filter.due_from is not None or filter.due_until is not None
@@ -108,6 +110,14 @@ def asked(filter: Filter, after: str, limit: int, preview: int | None, *, newest
         return wanted
     place = _position(after, _ORDERS[by_due, wanted.newest])
     return wanted._replace(after=min(place, start) if newest else max(place, start))
+
+
+def _sound(text: str | None) -> None:
+    if text is not None and not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise BadJob(f"a filter must be text that UTF-8 can hold, not {text!r:.40}") from None
 
 
 def _position(text: Any, order: str) -> Position:

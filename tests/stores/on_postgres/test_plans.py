@@ -56,3 +56,27 @@ def test_a_claim_that_is_planned_beside_a_backlog_reads_no_more_than_its_jobs(po
         plan = [line for (line,) in connection.execute(f"EXPLAIN {text}", values)]
     first = next(n for n, line in enumerate(plan) if "Scan" in line and " on pywheel_due" in line)
     assert "(id = " in plan[first + 1], "\n".join(plan)
+
+
+READS = [
+    *(f"page_{name}" for name in ("all", "of_topic", "of_key", "of_key_anywhere", "delayed", "delayed_anywhere")),
+    *(f"page_{name}" for name in ("running", "finished", "finished_anywhere", "due", "due_anywhere")),
+    *("forecast", "forecast_few", "oldest", "recent"),
+]
+
+
+@pytest.mark.parametrize("backlog", [0, 5_000])
+@pytest.mark.parametrize("name", READS)
+def test_what_people_read_is_found_by_an_index_without_statistics(postgres_server, name, backlog):
+    url = postgres_server.url()
+    schema = parse_qs(urlsplit(url).query)["schema"][0]
+    values = {"now": 1, "topic": 1, "topics": [1], "state": 2, "key": "k", "due": 0, "id": 0, "until": 9, "limit": 100}
+    values |= {"firsts": [1], "ends": [2], "first": 1, "end": 2, "share": 9, "most": 9, "since": 1, "rows": 9}
+    with open(url) as store, store._use() as connection:
+        for first in range(0, backlog, 1_000):
+            store.apply([ops.Put(tuple(NewJob("t", b"", first + n) for n in range(1_000)))])
+        texts = statements(f'"{schema}".pywheel_')
+        for text in [texts[name], *([texts[f"{name}_down"]] if name.startswith("page_") else [])]:
+            plan = [line for (line,) in connection.execute(f"EXPLAIN {text}", values)]
+            whole = [line for line in plan if "Seq Scan" in line and "pywheel_topic" not in line]
+            assert not whole, "\n".join(plan)

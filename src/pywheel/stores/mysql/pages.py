@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ...jobs.job import State
 from ..pages import ROWS, Asked, Position
-from ..relational.pages import Candidates
+from ..relational.pages import Candidates, sifted, sought
 from ..relational.part import FINISHED
 from .connection import Result
 from .statements import Raw, Statements, hashed
@@ -17,7 +17,7 @@ __all__ = ["Finder"]
 _ARMS: Final = 64  # ranges read by one statement
 _WALK: Final = 5_000  # jobs that are walked through for one page, where there would be more
 
-_Place = tuple[int, int]  # due and id
+_LAST: Final = 2**63 - 1
 
 
 class Finder:
@@ -57,6 +57,9 @@ class Finder:
         """Return the jobs whose ids a statement gives."""
         order = "DESC" if self._wanted.newest else "ASC"
         found = f"SELECT DISTINCT id FROM ({text}) ids ORDER BY id {order} LIMIT {span['limit']:d}"
+        if self._wanted.loose:
+            [result] = self._ask([self._sql("fits", found=Raw(found), **sought(self._wanted))])
+            return sifted(self._wanted, result.rows, span["limit"], self._heads)
         [result] = self._ask([self._sql("page_head", found=Raw(found))])
         return Candidates(result.rows, len(result.rows) >= span["limit"])
 
@@ -103,20 +106,46 @@ class Finder:
         last = Position(0, end.rows[0][0])
         newest = self._wanted.newest
         rows = [row for row in found.rows if (row[0] >= last.id if newest else row[0] <= last.id)]
-        return Candidates(rows, True, last, ROWS)
+        return Candidates(rows, True, last, ROWS)  # those of `page_lost` may lie behind it
 
     def _by_due(self, topics: Sequence[int], span: dict[str, int]) -> Candidates:
-        """Return delayed jobs by due time: the first of each topic, and then the first of all."""
-        places: list[_Place] = []
+        """Return delayed jobs by due time: of many topics those up to where the next topic begins."""
+        bound = None
+        if len(topics) > _ARMS:
+            topics, bound = self._first_topics(span)
+        places: list[Position] = []
         for start in range(0, len(topics), _ARMS):
             arms = [self._text("page_due", topic=number, **span) for number in topics[start : start + _ARMS]]
-            order = "DESC" if self._wanted.newest else "ASC"
+            order, limit = "DESC" if self._wanted.newest else "ASC", span["limit"]
             rows = " UNION ALL ".join(arms)
-            limit = span["limit"]
             [result] = self._ask([f"SELECT due, id FROM ({rows}) d ORDER BY due {order}, id {order} LIMIT {limit:d}"])
-            places = sorted([*places, *((due, id) for due, id in result.rows)], reverse=self._wanted.newest)
+            places = sorted([*places, *(Position(*place) for place in result.rows)], reverse=self._wanted.newest)
             del places[span["limit"] :]
+        if bound is not None:
+            places = [place for place in places if (place > bound if self._wanted.newest else place < bound)]
+            if len(places) < span["limit"]:
+                return Candidates(self._given(places), True, bound)
+        last = places[-1] if places else None
+        return Candidates(self._given(places), len(places) >= span["limit"], last)
+
+    def _first_topics(self, span: dict[str, int]) -> tuple[list[int], Position | None]:
+        """Return the topics whose jobs are due first, and the place before which no others come in; None for all."""
+        newest = self._wanted.newest
+        first, last = sorted((span["due"], span["until"]))
+        [result] = self._ask([self._text("page_due_firsts", first=first, last=last)])
+        firsts = sorted(((due, topic) for topic, due in result.rows), reverse=newest)
+        topics = [topic for _, topic in firsts]
+        if len(firsts) <= _ARMS or firsts[0][0] == firsts[_ARMS][0]:  # where many are due at once all are read
+            return topics, None
+        bound = firsts[_ARMS][0]
+        return topics[:_ARMS], Position(bound, _LAST) if newest else Position(bound, 0)
+
+    def _heads(self, ids: Sequence[int]) -> Sequence[Sequence[Any]]:
+        return self._given([Position(0, id) for id in ids])
+
+    def _given(self, places: Sequence[Position]) -> Sequence[Sequence[Any]]:
         if not places:
-            return Candidates((), False)
-        [result] = self._ask([self._sql("page_head", found=Raw(self._sql("ids_given", ids=[id for _, id in places])))])
-        return Candidates(result.rows, len(places) >= span["limit"], Position(*places[-1]))
+            return ()
+        given = self._sql("ids_given", ids=[place.id for place in places])
+        [result] = self._ask([self._sql("page_head", found=Raw(given))])
+        return result.rows

@@ -189,7 +189,7 @@ class MysqlQueries(RelationalStore):
         return _Forecast(self._sql, self._ask, edges, most)(number)
 
     def recent(self, topic: str | None, since: int, limit: int) -> list[Ended]:
-        """Return the jobs that ended last; of one topic those that are among the last 5 000 of each state."""
+        """Return the jobs that ended last; of one topic those that are among the last 3 000 of each state."""
         limit = most_of(limit)
         number = None if topic is None else self._number(topic)
         if topic is not None and number is None:

@@ -35,6 +35,9 @@ _PARTS: Final = {
     "{server}": "concat_ws(':', @@hostname, @@port, @@server_id)",
 } | {f"{{past.{t}}}": ", ".join(f"{t}.{c}" for c in "due claims forgiven lost passed error".split()) for t in "drf"}
 
+_UP: Final = {"{>}": ">", "{<=}": "<=", "{asc}": "ASC", "{min}": "min"}
+_DOWN: Final = {"{>}": "<", "{<=}": ">=", "{asc}": "DESC", "{min}": "max"}
+
 
 class Raw(str):
     """Text that is part of a statement as it is: never from outside."""
@@ -131,8 +134,10 @@ def _texts(tables: str) -> Mapping[str, str]:
             found[title.strip()] = text
     for name in [name for name in found if name.startswith("page_")]:
         text = found[name]
-        found[name] = text.replace("{>}", ">").replace("{<=}", "<=").replace("{asc}", "ASC")
-        found[f"{name}_down"] = text.replace("{>}", "<").replace("{<=}", ">=").replace("{asc}", "DESC")
+        for end, words in (("", _UP), ("_down", _DOWN)):
+            found[name + end] = text
+            for mark, word in words.items():
+                found[name + end] = found[name + end].replace(mark, word)
     # A claim leaves out what others lock: a transaction that lasts holds up its own jobs alone.
     found["claim_due"] = found["lock_due"] + " SKIP LOCKED"
     found["claim_run"] = found["lock_run"].replace("{lost}", "r.lease <= %(now)s") + " SKIP LOCKED"

@@ -16,7 +16,7 @@ from ..pages import Asked, Position, asked
 from ..readings import edges_of, most_of
 from ..relational import pages as relational_pages
 from ..relational import reading
-from ..relational.pages import RECENT_ROWS, Candidates
+from ..relational.pages import RECENT_ROWS, Candidates, sifted, sought
 from ..relational.part import FINISHED
 from ..relational.store import RelationalStore
 from .arrays import numbers
@@ -102,8 +102,13 @@ class PostgresQueries(RelationalStore):
 
         def find(place: Position, size: int, now: int) -> Candidates:
             span = {**values, "due": place.due, "id": place.id, "limit": size, "now": now}
+            if wanted.loose:
+                return sifted(wanted, self._read(f"fits_{name}", {**span, **sought(wanted)}), size, heads)
             rows = self._read(name, span)
             return Candidates(rows, len(rows) >= size)
+
+        def heads(ids: Sequence[int]) -> list[Any]:
+            return self._read("page_given", {"ids": numbers(ids)})
 
         def bodies(ids: Sequence[int]) -> dict[int, tuple[int, bytes]]:
             most = None if preview is None else min(preview, 2**31 - 1)
@@ -149,7 +154,7 @@ class PostgresQueries(RelationalStore):
         return _Forecast(self._read, edges, most)(number)
 
     def recent(self, topic: str | None, since: int, limit: int) -> list[Ended]:
-        """Return the jobs that ended last; of one topic those that are among the last 5 000 of each state."""
+        """Return the jobs that ended last; of one topic those that are among the last 3 000 of each state."""
         limit = most_of(limit)
         number = None if topic is None else self._number(topic)
         if topic is not None and number is None:

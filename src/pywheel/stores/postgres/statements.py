@@ -32,13 +32,14 @@ def statements(tables: str) -> Mapping[str, str]:
     found["claim_due"] = found["lock_due"] + " SKIP LOCKED"
     found["claim_run"] = found["lock_run"].replace("{lost}", f"r.lease <= {_NOW}") + " SKIP LOCKED"
     found["lock_run"] = found["lock_run"].replace("{lost}", "true")
-    look, recount = found.pop("look"), found.pop("recount")
+    look, recount, fits = found.pop("look"), found.pop("recount"), found.pop("fits")
     head = look.replace("j.body,", "NULL::bytea,")
     for name in [name for name in found if name.startswith("page_") and name != "page_bodies"]:
         ids = found.pop(name)
-        found[name] = head.replace("{ids}", _filled(ids, {"{>}": ">", "{<=}": "<=", "{asc}": "ASC", "{end}": _LAST}))
-        down = {"{>}": "<", "{<=}": ">=", "{asc}": "DESC", "{end}": "0"}
-        found[f"{name}_down"] = head.replace("{ids}", _filled(ids, down))
+        up = _filled(ids, {"{>}": ">", "{<=}": "<=", "{asc}": "ASC", "{end}": _LAST})
+        down = _filled(ids, {"{>}": "<", "{<=}": ">=", "{asc}": "DESC", "{end}": "0"})
+        found |= {name: head.replace("{ids}", up), f"{name}_down": head.replace("{ids}", down)}
+        found |= {f"fits_{name}": fits.replace("{ids}", up), f"fits_{name}_down": fits.replace("{ids}", down)}
     for name in ("find_counts", "mend_counts"):
         found[name] = found[name].replace("{recount}", recount)
     for name in [name for name in found if name.startswith("ids_")]:

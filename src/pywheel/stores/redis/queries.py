@@ -12,7 +12,7 @@ from ..checks import a_prefix, clamped, note_name
 from ..contract import Filter, Span
 from . import records
 from .records import LAST, STATES, from_id, known, number, reference, score, to_id
-from .scripts import COUNTS, FIRST_DUES, GET, HISTORY, LIST, NOTE, WINDOWS
+from .scripts import COUNTS, FIRST_DUES, GET, HISTORY, LIST, NOTE, TOPICS, WINDOWS
 
 if TYPE_CHECKING:
     from .store import RedisStore
@@ -65,7 +65,8 @@ def counts(store: RedisStore) -> dict[str, Counts]:
 
 def topics(store: RedisStore) -> list[Topic]:
     """Return all topics, by name."""
-    return sorted(Topic(topic.decode(), bool(paused)) for topic, paused, *_ in store.run(COUNTS)[1])
+    pairs = iter(store.run(TOPICS)[1])
+    return sorted(Topic(topic.decode(), paused != b"") for topic, paused in zip(pairs, pairs, strict=True))
 
 
 def histories(store: RedisStore, ids: Sequence[int]) -> list[list[Attempt]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
 
+from ..forecast import Forecast
 from ..pages import Asked, Page, Position
 from ..readings import Ended
 from . import records
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["forecast", "page", "recent"]
 
-_TOPICS: Final = 100  # counted by one script: the server answers others in between
+_TOPICS: Final = 200  # counted by one script: the server answers others in between
 
 
 def _text(mark: bytes, text: str | None) -> bytes:
@@ -59,16 +61,43 @@ def page(store: RedisStore, wanted: Asked) -> Page:
 
 def forecast(store: RedisStore, edges: Sequence[int], topic: str | None, most: int) -> list[int]:
     """Return how many delayed jobs are due between edges."""
-    names = [topic] if topic is not None else [topic.name for topic in topics(store)]
-    found = [0] * max(len(edges) - 1, 0)
-    if not found:
+    if len(edges) < 2:
         store._open()
-        return found
-    for first in range(0, len(names), _TOPICS):
-        some = (name.encode() for name in names[first : first + _TOPICS])
-        _, jobs = store.run(FORECAST, (number(len(edges)), *map(number, edges), *some))
-        found = [one + more for one, more in zip(found, jobs, strict=True)]
-    return [min(jobs, most) for jobs in found]
+        return []
+    names = [topic] if topic is not None else [topic.name for topic in topics(store)]
+    counter = _Forecast(store, [name.encode() for name in names], edges, most)
+    return counter(None if topic is None else 0)
+
+
+class _Forecast(Forecast):
+    """Counts what is due. A topic's number is its place; some hundreds are asked for at once, and others in between."""
+
+    def __init__(self, store: RedisStore, names: Sequence[bytes], edges: Sequence[int], most: int) -> None:
+        super().__init__(edges, most)
+        self._store = store
+        self._names = names
+
+    def _ask(self, what: bytes, numbers: Sequence[int], topics: Sequence[int]) -> Iterator[list[Any]]:
+        for first in range(0, len(topics), _TOPICS):
+            names = [self._names[topic] for topic in topics[first : first + _TOPICS]]
+            yield self._store.run(FORECAST, (what, number(len(numbers)), *map(number, numbers), *names))[1]
+
+    def topics(self) -> list[int]:
+        """Return all topics."""
+        numbers = range(len(self._names))
+        sizes = list(chain.from_iterable(self._ask(b"sizes", (), numbers)))
+        return sorted(numbers, key=sizes.__getitem__, reverse=True)
+
+    def count(self, topics: Sequence[int], spans: Sequence[tuple[int, int]], most: int) -> list[int]:  # noqa: ARG002
+        """Return how many jobs are due in each span: all of them, as counting costs no more."""
+        parts = self._ask(b"spans", list(chain.from_iterable(spans)), topics)
+        return [sum(jobs) for jobs in zip(*parts, strict=True)]
+
+    def few(self, topics: Sequence[int], span: tuple[int, int], share: int) -> tuple[list[list[int]], list[int]]:
+        """Return the due times of jobs, and the topics with many."""
+        found = list(chain.from_iterable(self._ask(b"few", (*span, share), topics)))
+        dues = [list(map(score, some)) for some in found if isinstance(some, list)]
+        return dues, [topic for topic, some in zip(topics, found, strict=True) if not isinstance(some, list)]
 
 
 def recent(store: RedisStore, topic: str | None, since: int, limit: int) -> list[Ended]:

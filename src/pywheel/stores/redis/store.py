@@ -273,7 +273,7 @@ class RedisStore(Inner):
         return queries.histories(self, ids)
 
     def forecast(self, edges: Sequence[int], topic: str | None = None, most: int = 10_000) -> list[int]:
-        """Return how many delayed jobs are due between edges: all of them are counted, up to `most`."""
+        """Return how many delayed jobs are due between edges."""
         return readings.forecast(self, edges_of(edges, most), topic, most)
 
     def recent(self, topic: str | None, since: int, limit: int) -> list[Ended]:

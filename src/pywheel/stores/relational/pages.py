@@ -5,15 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from ..checks import clamped
 from ..pages import Asked, Bodies, Looked, Page, Position, paged
 from ..readings import Ended, latest
 from .part import FINISHED
 from .reading import part_of
 
-__all__ = ["RECENT_ROWS", "Candidates", "ended", "page"]
+__all__ = ["RECENT_ROWS", "Candidates", "ended", "page", "sifted", "sought"]
 
-RECENT_ROWS: Final = 5_000
+RECENT_ROWS: Final = 3_000
 """So many that ended last are looked at for those of one topic: there is no index of these."""
+
+
+def sifted(
+    wanted: Asked, rows: Sequence[Sequence[Any]], size: int, heads: Callable[[Sequence[int]], Sequence[Sequence[Any]]]
+) -> Candidates:
+    """Return those of up to so many jobs that may be meant. A row: id, due, and whether error and due time fit."""
+    places = sorted((Position(due if wanted.by_due else 0, id) for id, due, _ in rows), reverse=wanted.newest)
+    fitting = [id for id, _, fits in rows if fits]
+    found = heads(fitting) if fitting else ()
+    last = places[-1] if places else None
+    return Candidates(found, len(rows) >= size, last, len(rows) - len(found))
+
+
+def sought(wanted: Asked) -> dict[str, Any]:
+    """Return what a database looks for in a job itself. No error that is stored has a NUL."""
+    filter, error = wanted.filter, wanted.filter.error
+    dues = {"due_from": filter.due_from, "due_until": filter.due_until}
+    given = {name: None if due is None else clamped(due) for name, due in dues.items()}
+    return {**given, "error": None if error is not None and "\0" in error else error}
 
 
 class Candidates(NamedTuple):

@@ -23,8 +23,8 @@ from .transaction import FINISHED
 
 __all__ = ["page"]
 
-_FEW: Final = 4_000  # entries of an index that are read for one page
-_WALK: Final = 5_000  # jobs that are walked through for one page
+_FEW: Final = 16_000  # entries of an index that are read for one page
+_WALK: Final = 10_000  # jobs that are walked through for one page
 _LARGE: Final = 65_536  # bytes of a body of which a part is not read by SQL, which reads all of it
 _LIVE: Final = -1
 _COUNTED: Final = (State.DELAYED, State.DONE, State.CANCELLED, State.DEAD)

@@ -15,6 +15,19 @@ LEFT JOIN {p}run r FORCE INDEX (PRIMARY) ON r.id = j.id
 LEFT JOIN ((SELECT 0 AS state UNION ALL SELECT 1 UNION ALL SELECT 2) s
     STRAIGHT_JOIN {p}finished f FORCE INDEX (PRIMARY)) ON f.topic = j.topic AND f.state = s.state AND f.id = j.id
 
+-- Whether the due time and error of jobs are as asked for; of running ones that is seen later.
+-- name: fits
+SELECT w.id, coalesce(d.due, r.due, f.due), r.id IS NOT NULL OR coalesce(
+    (%(error)s IS NULL OR instr(coalesce(d.error, f.error), %(error)s) > 0)
+    AND (%(due_from)s IS NULL OR coalesce(d.due, f.due) >= %(due_from)s)
+    AND (%(due_until)s IS NULL OR coalesce(d.due, f.due) <= %(due_until)s), FALSE)
+FROM (%(found)s) w
+STRAIGHT_JOIN {p}job j FORCE INDEX (PRIMARY) ON j.id = w.id
+LEFT JOIN {p}due d FORCE INDEX (PRIMARY) ON d.topic = j.topic AND d.id = j.id
+LEFT JOIN {p}run r FORCE INDEX (PRIMARY) ON r.id = j.id
+LEFT JOIN ((SELECT 0 AS state UNION ALL SELECT 1 UNION ALL SELECT 2) s
+    STRAIGHT_JOIN {p}finished f FORCE INDEX (PRIMARY)) ON f.topic = j.topic AND f.state = s.state AND f.id = j.id
+
 -- name: page_all
 SELECT id FROM {p}job FORCE INDEX (PRIMARY) WHERE id {>} %(id)s ORDER BY id {asc} LIMIT %(limit)s
 
@@ -52,6 +65,10 @@ AND id {>} %(id)s ORDER BY id {asc} LIMIT %(limit)s)
     (SELECT due, id FROM {p}due FORCE INDEX (due) WHERE topic = %(topic)s AND due {>} %(due)s AND due {<=} %(until)s
     ORDER BY due {asc}, id {asc} LIMIT %(limit)s)
 ) d ORDER BY due {asc}, id {asc} LIMIT %(limit)s)
+
+-- Of each topic the first due time, or the last.
+-- name: page_due_firsts
+SELECT topic, {min}(due) FROM {p}due WHERE due >= %(first)s AND due <= %(last)s GROUP BY topic
 
 -- Of the next %(rows)s jobs of all topics those in a state, for stores of many topics; then the last of those jobs.
 -- name: page_walk_delayed

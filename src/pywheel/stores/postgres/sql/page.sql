@@ -1,6 +1,21 @@
 -- Ids of a page's jobs behind %(id)s (and %(due)s), upwards; of each there is one that goes down, as its name says then.
 -- What they are by now is looked at one by one: a lease that is over may rule some out.
 
+-- Whether the due time and error of jobs are as asked for; of running ones that is seen later.
+-- name: fits
+SELECT w.id, coalesce(d.due, r.due, f.due), r.id IS NOT NULL OR coalesce(
+    (%(error)s::text IS NULL OR position(%(error)s::text IN coalesce(d.error, f.error)) > 0)
+    AND (%(due_from)s::bigint IS NULL OR coalesce(d.due, f.due) >= %(due_from)s)
+    AND (%(due_until)s::bigint IS NULL OR coalesce(d.due, f.due) <= %(due_until)s), false)
+FROM ({ids}) w
+JOIN {p}job j ON j.id = w.id
+LEFT JOIN {p}due d ON d.topic = j.topic AND d.id = j.id
+LEFT JOIN {p}run r ON r.id = j.id
+LEFT JOIN {p}finished f ON f.topic = j.topic AND f.state IN (0, 1, 2) AND f.id = j.id
+
+-- name: page_given
+SELECT id FROM unnest(%(ids)s::bigint[]) AS w (id)
+
 -- name: page_all
 SELECT id FROM {p}job WHERE id {>} %(id)s ORDER BY id {asc} LIMIT %(limit)s
 

@@ -36,9 +36,9 @@ SELECT t.name, d.due FROM {p}topic t CROSS JOIN LATERAL (SELECT due FROM {p}due 
 SELECT f.id, f.topic, j.key, f.state, f.due, f.started, f.ended, coalesce(f.attempt, 0), f.worker,
     CASE WHEN f.outcome = 2 THEN f.error END
 FROM (
-    SELECT * FROM (
-        (SELECT * FROM {p}finished WHERE state = 0 AND ended >= %(since)s ORDER BY ended DESC LIMIT %(rows)s)
-        UNION ALL (SELECT * FROM {p}finished WHERE state = 1 AND ended >= %(since)s ORDER BY ended DESC LIMIT %(rows)s)
-        UNION ALL (SELECT * FROM {p}finished WHERE state = 2 AND ended >= %(since)s ORDER BY ended DESC LIMIT %(rows)s)
+    SELECT topic, state, id FROM (
+        (SELECT topic, state, id, ended FROM {p}finished WHERE state = 0 AND ended >= %(since)s ORDER BY ended DESC LIMIT %(rows)s)
+        UNION ALL (SELECT topic, state, id, ended FROM {p}finished WHERE state = 1 AND ended >= %(since)s ORDER BY ended DESC LIMIT %(rows)s)
+        UNION ALL (SELECT topic, state, id, ended FROM {p}finished WHERE state = 2 AND ended >= %(since)s ORDER BY ended DESC LIMIT %(rows)s)
     ) e WHERE %(topic)s::int IS NULL OR topic = %(topic)s ORDER BY ended DESC, id DESC LIMIT %(limit)s
-) f JOIN {p}job j ON j.id = f.id
+) w JOIN {p}finished f ON f.topic = w.topic AND f.state = w.state AND f.id = w.id JOIN {p}job j ON j.id = f.id

@@ -1,31 +1,31 @@
--- How many jobs wait between edges. ARGV: now, how many edges, these, and topics. Returns a number for each two edges.
-local count = tonumber(ARGV[2])
-local edges, found = {}, {}
+-- How many jobs wait. ARGV: now, what is asked for, how many numbers, these, and topics.
+-- sizes: of each topic how many. spans: two numbers each; how many of all topics in each. few: a first due time, an end, and a
+-- number of jobs; of each topic the due times, or how many there are where these are as many.
+local asked, count = ARGV[2], tonumber(ARGV[3])
+local numbers, found = {}, {}
 for place = 1, count do
-    edges[place] = ARGV[2 + place]
-    found[place] = 0
+    numbers[place] = ARGV[3 + place]
 end
-found[count] = nil
-local FEW = 2 * count -- counting costs more than to read so many
-
-for at = 3 + count, #ARGV do
-    local key = delayed_of(ARGV[at])
-    local jobs = call('ZCOUNT', key, edges[1], '(' .. edges[count])
-    if jobs > FEW then
-        local before = call('ZCOUNT', key, '-inf', '(' .. edges[1])
-        for place = 2, count do
-            local now_before = call('ZCOUNT', key, '-inf', '(' .. edges[place])
-            found[place - 1] = found[place - 1] + now_before - before
-            before = now_before
+for at = 4 + count, #ARGV do
+    local key, place = delayed_of(ARGV[at]), at - 3 - count
+    if asked == 'sizes' then
+        found[place] = call('ZCARD', key)
+    elseif asked == 'spans' then
+        for span = 1, count / 2 do
+            local jobs = call('ZCOUNT', key, numbers[2 * span - 1], '(' .. numbers[2 * span])
+            found[span] = (found[span] or 0) + jobs
         end
-    elseif jobs > 0 then
-        local part, place = call('ZRANGE', key, edges[1], '(' .. edges[count], 'BYSCORE', 'WITHSCORES'), 1
-        for one = 2, #part, 2 do
-            local due = tonumber(part[one])
-            while due >= tonumber(edges[place + 1]) do
-                place = place + 1
+    else
+        local share = tonumber(numbers[3])
+        local part = call('ZRANGE', key, numbers[1], '(' .. numbers[2], 'BYSCORE', 'LIMIT', 0, share, 'WITHSCORES')
+        if #part == 2 * share then
+            found[place] = share
+        else
+            local dues = {}
+            for one = 2, #part, 2 do
+                dues[one / 2] = part[one]
             end
-            found[place] = found[place] + 1
+            found[place] = dues
         end
     end
 end
