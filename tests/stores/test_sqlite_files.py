@@ -169,7 +169,7 @@ def test_an_older_file_is_upgraded_and_keeps_its_jobs(path, clock, version):
     old.execute("INSERT INTO job (topic, due, ahead, body) VALUES (1, ?, 5, x'6a')", (NOW,))
     old.close()
     with reopened(path, clock) as store:
-        assert store._connection.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
+        assert store.about()["schema"] == len(MIGRATIONS)
         [[job]] = store.apply([ops.Reserve("t", 9, TERMS, "w")])
         assert (job.body, job.due, job.created) == (b"j", NOW, NOW - 5)
 
