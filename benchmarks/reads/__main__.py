@@ -18,7 +18,7 @@ from statistics import median
 from benchmarks.reads.fill import fill, topics_of
 from benchmarks.reads.measures import Read, measures
 from benchmarks.stores.places import chosen
-from pywheel.stores import Store, open
+from pywheel.stores import open
 
 ROUNDS = 9
 

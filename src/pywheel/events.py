@@ -16,11 +16,12 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
-from ._errors import BadJob
+from ._errors import BadBody, BadJob
 from .jobs.job import Job, NewJob, Outcome, State
 
 __all__ = [
     "BacklogSeen",
+    "BodiesSealed",
     "ClockStepped",
     "Event",
     "Events",
@@ -66,6 +67,17 @@ class BacklogSeen(NamedTuple):
 
     topic: str
     jobs: int  # how many
+
+
+class BodiesSealed(NamedTuple):
+    """A worker claimed jobs of a topic whose bodies it cannot read, and gave them back, unspent.
+
+    Told once a minute for a topic, while that goes on.
+    """
+
+    topic: str
+    jobs: int  # how many, of those claimed together
+    error: BadBody  # what is wrong with the last of them, such as NoKey
 
 
 class JobStarted(NamedTuple):
@@ -174,6 +186,7 @@ Event: TypeAlias = (
     | JobRefused
     | JobsClaimed
     | BacklogSeen
+    | BodiesSealed
     | JobStarted
     | JobEnded
     | JobGivenBack

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import shutil
 from urllib.parse import quote, urlencode
 
 from tests.stores.server import Missing, Server, find
@@ -268,3 +269,5 @@ if __name__ == "__main__":  # which packages are to be installed
             kind.located()
         except Missing:
             print(kind.package)
+    if not (os.environ.get("PYWHEEL_CHROMIUM") or shutil.which("chromium")):
+        print("chromium")

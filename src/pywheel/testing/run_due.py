@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 from typing import Any
 
-from .._errors import BadJob
+from .._errors import BadBody, BadJob
 from ..client.queue import JobQueue
 from ..events import JobEnded, JobStarted
 from ..jobs.checks import MOST, whole
@@ -31,6 +31,7 @@ def run_due(queue: JobQueue, limit: int | None = None) -> int:
     Raises:
         RuntimeError: a coroutine called it. There: ``await asyncio.to_thread(run_due, queue)``.
         BadJob: this is no queue, or no limit.
+        BadBody: a job's body cannot be read with the keys of this queue.
         StoreError: the store failed.
     """
     if not isinstance(queue, JobQueue):
@@ -52,7 +53,7 @@ def run_due(queue: JobQueue, limit: int | None = None) -> int:
             if not jobs:  # paused
                 del left[topic]
             for job in jobs:
-                _handle(queue, left[topic], job, runner)
+                _handle(queue, left[topic], _opened(queue, job), runner)
                 handled += 1
     return handled
 
@@ -63,6 +64,14 @@ def _first(queue: JobQueue, topics: tuple[str, ...]) -> str | None:
     dues = zip(queue.store.first_dues(spans), topics, strict=True)
     due = [(due, topic) for due, topic in dues if due is not None and due <= queue.store.clock.wall()]
     return min(due)[1] if due else None
+
+
+def _opened(queue: JobQueue, job: Job) -> Job:
+    try:
+        return queue.store.opened(job)
+    except BadBody:
+        queue.store.apply([Release(job.id, job.claims)])
+        raise
 
 
 def _handle(queue: JobQueue, handler: Handler, job: Job, runner: asyncio.Runner) -> None:
