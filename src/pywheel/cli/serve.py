@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +11,8 @@ import typer
 from .._errors import BadJob, PywheelError
 from ..client.queue import JobQueue
 from ..observe import logs
+from ..observe.extra import TelemetryMissing
+from ..observe.prometheus import PrometheusMetrics
 from ..worker.loading import load
 from .options import DEFAULT_STORE, absolute, keyring, opened
 from .output import note
@@ -67,6 +69,7 @@ def serve(
     logs.begin(log_format)
     with ExitStack() as stack:
         queue = stack.enter_context(_queue(target, store))
+        _count(queue)
         access: Mode = "open" if open_ else "tokens"
         app = service(queue, access=access, read_only=read_only, cors=origins, proxies=_parts(proxies))
         try:
@@ -75,8 +78,16 @@ def serve(
             raise BadJob(f"{host}:{port} cannot be listened to: {error.strerror or error}") from None
         if work:
             _work(queue, stack)
-        run(app, ear, ready=lambda: _say(queue, ear.getsockname(), open_, read_only))
-    note("pywheel: stopped")
+        run(app, ear, ready=lambda: _say(queue, ear.getsockname(), open_, read_only, log_format))
+    if log_format == "text":
+        note("pywheel: stopped")
+
+
+def _count(queue: JobQueue) -> None:
+    """Count what clients do, for /metrics, unless the program does or nobody could tell it."""
+    if not any(isinstance(listener, PrometheusMetrics) for listener in queue.events.listeners):
+        with suppress(TelemetryMissing):
+            queue.events.listen(PrometheusMetrics())
 
 
 def _parts(text: str | None) -> list[str]:
@@ -112,9 +123,13 @@ def _work(queue: JobQueue, stack: ExitStack) -> None:
     stack.callback(worker.stop)
 
 
-def _say(queue: JobQueue, address: tuple[Any, ...], open_: bool, read_only: bool) -> None:
+def _say(queue: JobQueue, address: tuple[Any, ...], open_: bool, read_only: bool, log_format: str) -> None:
     """Say where it listens, and to whom."""
     host = f"[{address[0]}]" if ":" in str(address[0]) else address[0]
     who = "everybody on this host may do everything" if open_ else "with tokens: pywheel token add makes one"
     only = ", read-only" if read_only else ""
-    note(f"pywheel: serving {queue.store.url} on http://{host}:{address[1]} ({who}{only})")
+    said = f"serving {queue.store.url} on http://{host}:{address[1]} ({who}{only})"
+    if log_format == "json":
+        logging.getLogger("pywheel.cli").info(said)
+    else:
+        note(f"pywheel: {said}")

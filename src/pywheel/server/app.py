@@ -149,13 +149,14 @@ async def _ready(request: Request) -> Response:
 
 async def _metrics(request: Request) -> Response:
     """What is measured, for Prometheus."""
-    try:
-        from .metrics import exposition
-    except ImportError as error:
-        raise Problem("not-implemented", f"there are no metrics here: {error}") from None
+    from .metrics import exposition
+
     context: Context = request.app.state.context
     demand(await context.access.identify(request.scope, request.scope[HEADERS], context.read), "read")
-    kind, content = await context.read(exposition, context.queue)
+    try:
+        kind, content = await context.read(exposition, context.queue, request.headers.get("accept", ""))
+    except ImportError as error:  # it says what to install
+        raise Problem("not-implemented", f"there are no metrics here: {error}") from None
     return Response(content, headers={"content-type": kind})
 
 
