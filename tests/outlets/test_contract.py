@@ -153,6 +153,20 @@ def test_a_connection_that_was_dropped_is_closed_and_another_one_opened():
     assert sorted(map(id, outlet.closed)) == sorted(map(id, outlet.opened))
 
 
+@pytest.mark.parametrize("wrong", [OSError("no"), None])
+def test_one_that_cannot_be_closed_holds_up_no_worker(queue, caplog, wrong):
+    class Stubborn(Recorded):
+        async def close(self, connection):
+            if wrong is None:
+                await asyncio.Event().wait()
+            raise wrong
+
+    queue.handler("t")(Stubborn())
+    with working(queue):
+        finished(queue, queue.put("t"))
+    assert ("could not be closed" in caplog.text) == (wrong is not None)
+
+
 def test_the_last_answer_is_kept():
     outlet = Recorded("mine")
 

@@ -83,7 +83,8 @@ class HttpClient:
         self._times = aiohttp.ClientTimeout(total=timeout, connect=connect_timeout)
         self._urls: dict[str, URL] = {}
         self._sockets: WeakSet[socket.socket] = WeakSet()
-        self._most_kept = min(_KEPT, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self._most_kept = _KEPT if files == resource.RLIM_INFINITY else min(_KEPT, files // 2)
         self._lookups = ThreadPoolExecutor(_LOOKUPS, "pywheel-lookup")
         connector = aiohttp.TCPConnector(
             limit=0,  # the shares say how many
