@@ -74,6 +74,7 @@ def _new(call: Call, wish: NewJob, place: str | int, trace: dict[str, str] | Non
             wish.max_attempts,
             headers,
             None,
+            None,
         )
     except BadJob as error:
         if len(content) > queue.max_body:
