@@ -1,6 +1,6 @@
 """Puts by HTTP, from a process of its own: as many as go, or so many a second.
 
-usage: python -m benchmarks.service.client PORT CONNECTIONS SECONDS [RATE]
+usage: python -m benchmarks.service.client PORT CONNECTIONS SECONDS [RATE [TOKEN] | batch]
 
 It speaks only as much HTTP as it needs, and so costs little. The puts of a given rate are sent when their time has
 come, or as soon as a connection is free; how long each took counts from when its time had come.
@@ -124,6 +124,8 @@ def main() -> None:
     batch = rest == ["batch"]
     rate = float(rest[0]) if rest and not batch else None
     content = request("/v1/jobs/batch", BATCH) if batch else request("/v1/jobs", JOB)
+    if len(rest) == 2:
+        content = content.replace(b"\r\n\r\n", b"\r\nAuthorization: Bearer %s\r\n\r\n" % rest[1].encode(), 1)
     print(json.dumps(uvloop.run(measured(int(port), int(connections), float(seconds), rate, content))))
 
 

@@ -1,4 +1,4 @@
-"""A server to be measured: ``python -m benchmarks.service.serve STORE``, which says its port on a line.
+"""A server to be measured: ``python -m benchmarks.service.serve STORE ACCESS``; it prints its port, and a token.
 
 STORE ``none``: the same application, whose puts are answered without any store: what HTTP alone costs here.
 """
@@ -10,7 +10,9 @@ from typing import Any
 
 from pywheel import JobQueue
 from pywheel.server import app
+from pywheel.server.access import Mode
 from pywheel.server.process import listening, run
+from pywheel.server.tokens import Tokens
 
 
 class NoStore(JobQueue):
@@ -23,9 +25,14 @@ class NoStore(JobQueue):
 
 def main() -> None:
     """Serve until told to stop."""
-    queue = NoStore("memory:") if sys.argv[1] == "none" else JobQueue(sys.argv[1])
+    store = sys.argv[1]
+    access: Mode = "tokens" if sys.argv[2] == "tokens" else "open"
+    queue = NoStore("memory:") if store == "none" else JobQueue(store)
     with queue, listening("127.0.0.1", 0) as ear:
-        run(app(queue, access="open"), ear, ready=lambda: print(ear.getsockname()[1], flush=True))
+        said = [str(ear.getsockname()[1])]
+        if access == "tokens":
+            said.append(Tokens(queue.store).add(["put"]))
+        run(app(queue, access=access), ear, ready=lambda: print(*said, flush=True))
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ from .timers import (
 
 if TYPE_CHECKING:
     from .client import JobQueue
-    from .jobs import Exponential, Fixed, GiveUp, Job, Keyring, Ladder, RetryLater, State
+    from .jobs import Exponential, Fixed, GiveUp, Job, Keyring, Ladder, NotNow, RetryLater, State
     from .observe import Tally
     from .timers import AsyncDelayQueue, AsyncTimers, EventLoop, QueueShutDown, timeout, timeout_at
     from .worker import Supervisor, Worker
@@ -63,6 +63,7 @@ __all__ = [
     "NoKey",
     "NoSuchJob",
     "NotAStore",
+    "NotNow",
     "PywheelError",
     "QueueShutDown",
     "RetryLater",
@@ -101,7 +102,9 @@ _LATER: Final = {
         ("AsyncDelayQueue", "AsyncTimers", "EventLoop", "QueueShutDown", "timeout", "timeout_at"), ".timers"
     ),
     "JobQueue": ".client",
-    **dict.fromkeys(("Exponential", "Fixed", "GiveUp", "Job", "Keyring", "Ladder", "RetryLater", "State"), ".jobs"),
+    **dict.fromkeys(
+        ("Exponential", "Fixed", "GiveUp", "Job", "Keyring", "Ladder", "NotNow", "RetryLater", "State"), ".jobs"
+    ),
     "Tally": ".observe",
     **dict.fromkeys(("Supervisor", "Worker"), ".worker"),
 }

@@ -4,6 +4,8 @@ from importlib.util import find_spec
 
 import pytest
 
+from pywheel import JobQueue
+from pywheel.server.tokens import Tokens
 from tests.server.client import Process
 
 collect_ignore = [] if find_spec("schemathesis") else ["test_document.py"]
@@ -17,8 +19,15 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """An open server in a process of its own."""
-    server = Process(tmp_path_factory.mktemp("server"), "--open")
+    """A server in a process of its own, that wants tokens."""
+    server = Process(tmp_path_factory.mktemp("server"))
     yield server
     assert server.stop() == 0
     assert "Traceback" not in server.log.read_text(), server.log.read_text()
+
+
+@pytest.fixture(scope="module")
+def bearer(server):
+    """The headers of somebody who may do everything."""
+    with JobQueue(server.store) as queue:
+        return {"Authorization": f"Bearer {Tokens(queue.store).add(['admin'])}"}

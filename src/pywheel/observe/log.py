@@ -71,7 +71,12 @@ _LOGGED: Final[dict[type, Callable[[Any], None]]] = {
     JobRefused: lambda event: _line(
         logging.ERROR, "job_refused", job=event.id, topic=event.topic, key=event.key, error_text=event.error
     ),
-    JobGivenBack: lambda event: _line(logging.INFO, "job_given_back", **_about(event.job)),
+    JobGivenBack: lambda event: _line(
+        logging.INFO if event.delay is None else logging.DEBUG,  # where much is put off, it is by design
+        "job_given_back",
+        **_about(event.job),
+        delay=event.delay,
+    ),
     StoreFailed: _failed,
     StoreBack: lambda event: _line(logging.WARNING, "store_back", failures=event.failures),
     PoolStuck: lambda event: _line(logging.WARNING, "pool_stuck", topic=event.topic, count=event.jobs),

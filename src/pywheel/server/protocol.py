@@ -213,15 +213,17 @@ class Protocol(HttpToolsProtocol):
         self._stalled = None
         super().resume_writing()
 
-    def sweep(self, now: float) -> None:
-        """Cut the connection if it is too slow."""
+    def sweep(self, now: float) -> bool:
+        """Cut the connection if it is too slow; return whether it was."""
         if self._stalled is not None and now - self._stalled > STALLED:
             self.transport.abort()
-        elif self._since is not None and now - self._since > (HEAD if self._in_head else REQUEST):
-            if self._in_head and self._head == 0:
-                self.transport.close()  # it never said anything
-            else:
-                self._refuse(Problem("too-slow", "the request took too long to arrive"))
+        elif self._since is None or now - self._since <= (HEAD if self._in_head else REQUEST):
+            return False
+        elif self._in_head and self._head == 0:
+            self.transport.close()  # it never said anything
+        else:
+            self._refuse(Problem("too-slow", "the request took too long to arrive"))
+        return True
 
     def _refuse(self, problem: Problem) -> None:
         """Answer with a problem, unless an answer is under way, and close."""

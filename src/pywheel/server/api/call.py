@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "Call", "Endpoint", "Gone", "Operation", "Stream", "json_answer"]
 
 _JSON: Final = (b"content-type", b"application/json")
+_ROOM: Final = 256 << 10  # bytes of a body for all but the job's own
 _EMPTY: Final = (204, 304)
 
 
@@ -65,6 +66,8 @@ class Operation:
     body: Any = None
     """the type of its body; None: it has none"""
     body_needed: bool = True
+    many: bool = False
+    """whether its body is of many jobs"""
     query: Any = None
     """the type of its parameters"""
     headers: tuple[str, ...] = ()
@@ -100,6 +103,12 @@ class Call:
         demand(self.grant, self.operation.scope or "", topic)
 
     @property
+    def most(self) -> int:
+        """How many bytes the body may have: what the operation can make use of."""
+        limits = self.context.limits
+        return limits.request if self.operation.many else min(limits.request, 2 * self.context.queue.max_body + _ROOM)
+
+    @property
     def everywhere(self) -> bool:
         """Whether the token holds for every topic."""
         return "*" in self.grant.topics
@@ -127,7 +136,7 @@ class Endpoint:
             await plan.admit(call)
             if plan.reads(call):
                 content: bytes | None = scope.get(ARRIVED)
-                if content is None or len(content) > self._context.limits.request:
+                if content is None or len(content) > call.most:
                     content = await _content(call)
                 call.content = content
             plan.decode(call)
@@ -243,10 +252,10 @@ def _refuse_types(headers: Mapping[bytes, bytes]) -> None:
 
 async def _content(call: Call) -> bytes:
     """Return the body. Raises the Problem of one that is too long or too slow."""
-    limits, receive = call.context.limits, call.receive
+    limits, receive, most = call.context.limits, call.receive, call.most
     length = call.headers.get(b"content-length", b"")
-    if length.isdigit() and int(length[:20]) > limits.request:
-        raise _too_large(limits.request)
+    if length.isdigit() and int(length[:20]) > most:
+        raise _too_large(most)
     # Our own server has a limit of its own on the time.
     message = await (receive() if RESPOND in call.scope else _arriving(receive, limits.arrival))
     if message["type"] == "http.disconnect":
@@ -261,11 +270,11 @@ async def _content(call: Call) -> bytes:
                 raise Gone
             parts.append(message.get("body", b""))
             size += len(parts[-1])
-            if size > limits.request:
-                raise _too_large(limits.request)
+            if size > most:
+                raise _too_large(most)
         content = b"".join(parts)
-    if len(content) > limits.request:
-        raise _too_large(limits.request)
+    if len(content) > most:
+        raise _too_large(most)
     return content
 
 

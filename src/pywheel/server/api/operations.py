@@ -56,6 +56,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         scope="put",
         changes=True,
         body=schema.NewJobs,
+        many=True,
         headers=("Idempotency-Key", "traceparent"),
         answers={201: schema.Ids},
         problems=("job-exists", "key-reused", "too-large", "store-full"),
