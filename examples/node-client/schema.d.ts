@@ -813,6 +813,11 @@ export interface components {
             headers?: {
                 [key: string]: string;
             } | null;
+            /**
+             * @description Where an outlet delivers it: a URL, or a name.
+             * @default null
+             */
+            to?: string | null;
         };
         /** @description Jobs to be put, all or none. */
         NewJobs: {

@@ -41,7 +41,11 @@ class Claims(Base):
             BadJob: an argument makes no sense.
             NoKey, BadBody: jobs are due, and none of them can be read.
         """
-        turn = _Turn(self.store, _reserve(topic, limit, ttr, retry))
+        return self.claim(_reserve(topic, limit, ttr, retry))
+
+    def claim(self, command: Reserve) -> list[Job]:
+        """`reserve`, by a command: for those who make it themselves."""
+        turn = _Turn(self.store, command)
         try:
             again = True
             while again:
@@ -59,7 +63,7 @@ class Claims(Base):
         return await self.aclaim(_reserve(topic, limit, ttr, retry))
 
     async def aclaim(self, command: Reserve) -> list[Job]:
-        """`areserve`, by a command: for those who make it themselves, as the HTTP API does."""
+        """`claim`, for asyncio, as `areserve` is."""
         turn = _Turn(self.store, command)
         while True:
             claim = self._batches.add(turn.command)
