@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from asyncio import Event, Transport
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
@@ -31,6 +32,7 @@ _ONCE: Final = frozenset(
 _MOST_KNOWN: Final = 1_000
 _LONGEST_KNOWN: Final = 2_048  # bytes
 _LONGEST_HEAD: Final = 64 << 10  # bytes
+_UPGRADE: Final = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
 
 
 # ---- heads that come again ------------------------------------------------------------------------------------------
@@ -134,6 +136,8 @@ class Protocol(HttpToolsProtocol):
             self._since, self._learns = self.loop.time(), data[:end] if 0 < end < _LONGEST_KNOWN else None
         if self._in_head:
             self._head += len(data)
+            if b"pgrade" in data:
+                data = _without_upgrade(data)
         if self.transport.is_closing():
             return
         super().data_received(data)
@@ -240,3 +244,12 @@ class Protocol(HttpToolsProtocol):
             ]
             self.transport.write(b"".join([*head, content]))
         self.transport.close()
+
+
+def _without_upgrade(data: bytes) -> bytes:
+    """Return what has arrived of a head and what follows it without its wish for another protocol.
+
+    Java's client asks for HTTP/2 so with each request. The parser would leave out the body.
+    """
+    head, end, rest = data.partition(b"\r\n\r\n")
+    return _UPGRADE.sub(b"\r\nx-upgrade:", head) + end + rest
