@@ -29,17 +29,19 @@ _PART = b"10000\r\n" + b" " * 65_536 + b"\r\n"
 async def idle(port: int) -> None:
     """Say nothing."""
 
+    there = asyncio.Semaphore(0)
+
     async def one() -> None:
         while True:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.1", 0))
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            there.release()
             await reader.read()
             writer.close()
 
     tasks = []
-    for number in range(_IDLE):
+    for _ in range(_IDLE):
         tasks.append(asyncio.create_task(one()))
-        if number % 100 == 0:
-            await asyncio.sleep(0.02)
+        await there.acquire()
     print("ready", flush=True)
     await asyncio.gather(*tasks)
 

@@ -215,9 +215,12 @@ class Protocol(HttpToolsProtocol):
 
     def sweep(self, now: float) -> bool:
         """Cut the connection if it is too slow; return whether it was."""
+        if self._stalled is None and self.transport.is_closing():
+            self._stalled = now  # what is left of an answer must be read, too
+        limit = HEAD if self._in_head else REQUEST
         if self._stalled is not None and now - self._stalled > STALLED:
             self.transport.abort()
-        elif self._since is None or now - self._since <= (HEAD if self._in_head else REQUEST):
+        elif self.transport.is_closing() or self._since is None or now - self._since <= limit:
             return False
         elif self._in_head and self._head == 0:
             self.transport.close()  # it never said anything

@@ -297,7 +297,7 @@ class _Listener:
         """Say which topics are waited for."""
         self._topics = topics
         self._notifier.publish(self._store.clock.wall() + _HORIZON)
-        self._store.apply([Announce(self._notifier.worker, topics)])
+        intact(self._store.apply([Announce(self._notifier.worker, topics)]))
         self._look_at = 0.0
 
     def look(self, behind: int) -> bool:
@@ -310,7 +310,7 @@ class _Listener:
         members = self._notifier.members()
         me = self._notifier.worker
         if all(member.worker != me for member in members):
-            self._store.apply([Announce(me, self._topics)])
+            intact(self._store.apply([Announce(me, self._topics)]))
             members = self._notifier.members()
         there = [member for member in members if member.worker == me or member.silent <= 1.25 * self._notifier.silent]
         self._handling = {
