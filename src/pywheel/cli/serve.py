@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from contextlib import ExitStack, suppress
 from typing import Annotated, Any

@@ -75,7 +75,6 @@ def _new(call: Call, wish: NewJob, place: str | int, trace: dict[str, str] | Non
             headers,
             wish.to,
             None,
-            None,
         )
     except BadJob as error:
         if len(content) > queue.max_body:
