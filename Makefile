@@ -16,15 +16,19 @@ LINTED := $(patsubst src/wheel/%.pxi,build/lint/%.pyx,$(wildcard src/wheel/*/*.p
 PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)') --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test servers pythons asyncio crash bench bench-jobs bench-jobs-peers bench-stores bench-outlets simulate lint format types sanitize tsan package clean
+.PHONY: help demo test servers clients node-client pythons asyncio crash bench bench-jobs bench-jobs-peers bench-stores bench-service bench-outlets bench-brokers simulate openapi lint format types sanitize tsan package clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
 
 help:
-	@echo "make demo      replay a real server's timers, keep a million of them live, kill a worker of jobs"
+	@echo "make demo      replay a real server's timers, keep a million of them live, kill a worker of jobs, show the page"
 	@echo "make test      every test, on the native wheel and on its pure twin"
 	@echo "make servers   the stores on real servers: PostgreSQL, MariaDB, Redis, as far as they are installed"
+	@echo "make page      the page of the service in a real Chromium"
+	@echo "make screenshots  pictures of the page, for the docs"
+	@echo "make clients   the service asked by clients in Python, Node, Java and Go, and by what its document says"
+	@echo "make node-client  write the types of examples/node-client anew, from docs/openapi.json"
 	@echo "make pythons   the same on every Python of PYTHONS that is here"
 	@echo "make asyncio   CPython's own tests of asyncio, on pywheel's loop"
 	@echo "make crash     kill workers and servers at random moments, and simulate crashes, for longer than the tests do"
@@ -32,8 +36,11 @@ help:
 	@echo "make bench-jobs  measure the jobs beside the floor of the disk; write docs/jobs-benchmarks.md"
 	@echo "make bench-jobs-peers  measure the jobs beside other queues, on real servers; write docs/jobs-peers.md"
 	@echo "make bench-stores  measure the jobs on every store, on real servers; write docs/stores-benchmarks.md"
+	@echo "make bench-service  measure puts by HTTP beside the same puts in-process; write docs/service-benchmarks.md"
 	@echo "make bench-outlets  measure webhooks, beside endpoints that hang; write docs/outlets-benchmarks.md"
+	@echo "make bench-brokers  measure the outlets into brokers, beside the brokers' own clients"
 	@echo "make simulate  a model of many stores and workers; write the tables of docs/scaling.md"
+	@echo "make openapi   write the OpenAPI document of the service anew"
 	@echo "make lint      ruff and cython-lint; make format mends what can be mended"
 	@echo "make types     mypy and stubtest"
 	@echo "make sanitize  the tests of the core, and of timers beside the garbage collector, under the address and undefined behaviour sanitizers"
@@ -46,13 +53,29 @@ help:
 demo: $(VENV)/demo.group $(VENV)/native
 	@$(BIN)/python -m demos.timers
 	@$(BIN)/python -m pywheel.cli demo
+	@$(BIN)/python -m demos.page
 
 test: $(VENV)/test.group $(VENV)/native
-	@$(BIN)/python -m pytest $(PARALLEL) -m "not packaging and not servers" $(ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) -m "not packaging and not servers and not clients and not browser" $(ARGS)
 
 # Each process of pytest starts its own servers; what is not installed is skipped, with a line that says so.
 servers: $(VENV)/test.group $(VENV)/native
 	@$(BIN)/python -m pytest $(PARALLEL) -m servers $(ARGS)
+
+.PHONY: page screenshots
+page: export PYWHEEL_AXE = $(abspath $(VENV))/axe
+page: $(VENV)/page.group $(VENV)/native $(VENV)/axe.packages
+	@$(BIN)/python -m pytest -n 2 -m browser tests/server/page $(ARGS)
+
+screenshots: $(VENV)/page.group $(VENV)/native
+	@$(BIN)/python -m demos.screenshots docs/images
+
+# Clients in other languages, against a real server. What they need beside Python is installed by .ci/servers.
+clients: $(VENV)/clients.group $(VENV)/native build/clients/node/packages
+	@$(BIN)/python -m pytest tests/clients -n 2 -m clients $(ARGS)
+
+node-client: $(VENV)/clients.group build/clients/node/packages
+	@$(BIN)/python -m tests.clients.tools examples/node-client/schema.d.ts
 
 pythons:
 	@$(PYTHON) tests/pythons.py $(PYTHONS)
@@ -73,8 +96,14 @@ bench-jobs-peers: $(PEERS)/peers.group $(PEERS)/native $(PEERS)/node.packages
 bench-stores: $(VENV)/bench.group $(VENV)/native
 	@$(BIN)/python -m benchmarks.stores docs/stores-benchmarks.md $(ARGS)
 
+bench-service: $(VENV)/bench.group $(VENV)/native
+	@$(BIN)/python -m benchmarks.service docs/service-benchmarks.md $(ARGS)
+
 bench-outlets: $(VENV)/bench.group $(VENV)/native
 	@$(BIN)/python -m benchmarks.outlets docs/outlets-benchmarks.md $(ARGS)
+
+bench-brokers: $(VENV)/bench.group $(VENV)/native
+	@$(BIN)/python -m benchmarks.outlets.brokers $(ARGS)
 
 # Nothing is measured: benchmarks.scaling.calibrate does that. ARGS="--measured mine.json --brief".
 simulate: $(VENV)/bench.group $(VENV)/native
@@ -86,6 +115,11 @@ bench: $(VENV)/bench.group $(VENV)/native
 	--benchmark-columns=median,min,max,rounds \
 	--benchmark-json=build/benchmarks.json $(ARGS)
 	@$(BIN)/python -m benchmarks.report.timers build/benchmarks.json
+
+# What the service serves, as it is checked in; a test says when it is not what the sources say.
+openapi: $(VENV)/test.group $(VENV)/native
+	@$(BIN)/python -c 'import sys; from pywheel.server.api import openapi, operations; \
+	sys.stdout.buffer.write(openapi.encoded(operations.OPERATIONS))' > docs/openapi.json
 
 lint: $(VENV)/lint.group $(LINTED)
 	@$(BIN)/ruff check .
@@ -149,6 +183,14 @@ clean:
 	@echo "==> installing what $(*F) needs"
 	@$(@D)/bin/python -m pip --disable-pip-version-check install --quiet --group $(*F)
 	@touch $@
+
+%/axe.packages: tests/server/page/package.json | $$(@D)/pip
+	@echo "==> installing axe-core"
+	@mkdir -p $*/axe && cp $< $*/axe && npm install --prefix $*/axe --ignore-scripts --no-audit --no-fund --silent && touch $@
+
+build/clients/node/packages: examples/node-client/package.json
+	@echo "==> installing what the Node client needs"; mkdir -p $(@D) && cp $< $(@D) && \
+	npm install --prefix $(@D) --ignore-scripts --no-audit --no-fund --silent && touch $@
 
 %/node.packages: benchmarks/queues/package.json | $$(@D)/pip
 	@command -v npm > /dev/null || { echo "==> npm is missing: apt-get install nodejs npm"; exit 0; }; \

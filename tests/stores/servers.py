@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import shutil
 from urllib.parse import quote, urlencode
 
 from tests.stores.server import Missing, Server, find
@@ -261,8 +262,13 @@ def started(kind, *arguments, **options):
 
 
 if __name__ == "__main__":  # which packages are to be installed
-    for kind in Server.__subclasses__():
+    from tests.deploy.tools import TOOLS
+    from tests.outlets.brokers import BROKERS
+
+    for kind in [Postgres, MariaDB, Redis, PgBouncer, *BROKERS, *TOOLS]:
         try:
             kind.located()
         except Missing:
             print(kind.package)
+    if not (os.environ.get("PYWHEEL_CHROMIUM") or shutil.which("chromium")):
+        print("chromium")

@@ -88,7 +88,7 @@ class Puts(Base):
         """
         job = new_job(self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, to, traceparent)
         if connection is not None:
-            return self.store.put_within(connection, Put((job,)))[0]
+            return self._put_within(connection, Put((job,)))[0]
         return self.apply(Put((job,)))[0]
 
     async def aput(
@@ -114,7 +114,9 @@ class Puts(Base):
         """
         job = new_job(self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, to, traceparent)
         if connection is not None:
-            return self.store.put_within(connection, Put((job,)))[0]
+            return self._put_within(connection, Put((job,)))[0]
+        if self.events.tracer is not None:
+            return (await self.aapply(Put((job,))))[0]
         return (await self._batches.add(Put((job,))))[0]
 
     def put_many(self, jobs: Iterable[NewJob], *, connection: object = None) -> list[int]:
@@ -130,7 +132,7 @@ class Puts(Base):
         """
         command = Put(_batch(jobs))
         if connection is not None:
-            return self.store.put_within(connection, command)
+            return self._put_within(connection, command)
         return self.apply(command)
 
     async def aput_many(self, jobs: Iterable[NewJob], *, connection: object = None) -> list[int]:

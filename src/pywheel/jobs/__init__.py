@@ -3,6 +3,7 @@
 from .durations import Duration
 from .handler import GiveUp, Handler, NotNow, RetryLater
 from .job import SHARDS, Attempt, Counts, Due, Imported, Job, NewJob, Outcome, State, Topic, shard_of
+from .keyring import Keyring
 from .retry import DEFAULT, Exponential, Fixed, Ladder, RetryPolicy
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Handler",
     "Imported",
     "Job",
+    "Keyring",
     "Ladder",
     "NewJob",
     "NotNow",

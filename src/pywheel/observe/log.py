@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from .._errors import StoreError
 from ..events import (
+    BodiesSealed,
     ClockStepped,
     Event,
     JobEnded,
@@ -62,6 +63,9 @@ def _failed(event: StoreFailed) -> None:
 
 _LOGGED: Final[dict[type, Callable[[Any], None]]] = {
     JobEnded: _ended,
+    BodiesSealed: lambda event: _line(
+        logging.ERROR, "bodies_sealed", topic=event.topic, count=event.jobs, error_text=str(event.error)
+    ),
     LeaseLost: lambda event: _line(logging.WARNING, "lease_lost", **_about(event.job)),
     JobsForwarded: lambda event: _line(logging.INFO, "jobs_forwarded", topic=event.topic, count=event.jobs),
     JobRefused: lambda event: _line(

@@ -10,6 +10,10 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "Outlet", "Webhook", "kind"]
 
 KINDS: Final = {
+    "kafka": ".kafka:Kafka",
+    "nats": ".nats:Nats",
+    "rabbitmq": ".rabbitmq:RabbitMQ",
+    "redis": ".redis_streams:RedisStreams",
     "webhook": ".webhook:Webhook",
 }
 """Where the class of each kind is, which has a class method `configured`. They are imported when one is used."""

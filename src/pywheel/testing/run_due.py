@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 from typing import Any
 
-from .._errors import BadJob
+from .._errors import BadBody, BadJob
 from ..client.queue import JobQueue
 from ..events import JobEnded, JobGivenBack, JobStarted
 from ..jobs.attached import Attached, let_go
@@ -32,6 +32,7 @@ def run_due(queue: JobQueue, limit: int | None = None) -> int:
     Raises:
         RuntimeError: a coroutine called it. There: ``await asyncio.to_thread(run_due, queue)``.
         BadJob: this is no queue, or no limit.
+        BadBody: a job's body cannot be read with the keys of this queue.
         StoreError: the store failed.
     """
     if not isinstance(queue, JobQueue):
@@ -65,7 +66,7 @@ def _handle_one(queue: JobQueue, left: dict[str, Handler], topic: str, runner: a
     if isinstance(jobs, BaseException):
         raise jobs
     for job in jobs:
-        _handle(queue, left[topic], job, runner)
+        _handle(queue, left[topic], _opened(queue, job), runner)
     if not jobs:
         del left[topic]
     return len(jobs)
@@ -79,14 +80,23 @@ def _first(queue: JobQueue, topics: tuple[str, ...]) -> str | None:
     return min(due)[1] if due else None
 
 
+def _opened(queue: JobQueue, job: Job) -> Job:
+    try:
+        return queue.store.opened(job)
+    except BadBody:
+        queue.store.apply([Release(job.id, job.claims)])
+        raise
+
+
 def _handle(queue: JobQueue, handler: Handler, job: Job, runner: asyncio.Runner) -> None:
     clock, tell = queue.store.clock, queue.events.tell
     tell(JobStarted(job, max(clock.wall() - job.due, 0) / 1000))
     began, error = clock.time(), None
     token = current_job.set(job)
     try:
-        if (rest := rest_of(handler.function(job))) is not None:
-            runner.run(to_the_end(rest), context=contextvars.copy_context())
+        with queue.events.handling(job):
+            if (rest := rest_of(handler.function(job))) is not None:
+                runner.run(to_the_end(rest), context=contextvars.copy_context())
     except (Exception, asyncio.CancelledError, SystemExit) as raised:  # noqa: BLE001  (as in a worker: the attempt failed)
         error = raised
     except BaseException:  # Ctrl-C, or pytest.fail: it is for whoever runs the test

@@ -1,1 +1,5 @@
-"""The page for operators."""
+"""The page for operators: what there is, what is coming, and what can be done about it."""
+
+from .routes import routes
+
+__all__ = ["routes"]

@@ -102,6 +102,12 @@ class ClaimTests(StoreTests):
         assert self.apply(Claim("nowhere", ids, TERMS, "w", 9)) == Claimed([], 0, [], paused=False)
         assert self.claim() == Claimed([], 0, [], paused=False)
 
+    def test_large_bodies_come_whole(self) -> None:
+        bodies = [b"a" * 200_000, b"b", b"c" * 100_000]
+        ids = [self.put(body=body) for body in bodies]
+        assert [job.body for job in self.claim(*ids[:2], begin=1).jobs] == bodies[:2]
+        assert [job.body for job in self.reserve()] == bodies[2:]
+
     def test_two_claims_in_one_call_do_not_share_a_job(self) -> None:
         ids = (self.put(), self.put())
         first, second = self.store.apply([Claim("t", ids, TERMS, "w", 1), Claim("t", ids, TERMS, "w", 1)])

@@ -1,0 +1,39 @@
+"""A server to be measured: ``python -m benchmarks.service.serve STORE ACCESS``; it prints its port, and a token.
+
+STORE ``none``: the same application, whose puts are answered without any store: what HTTP alone costs here.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from pywheel import JobQueue
+from pywheel.server import app
+from pywheel.server.access import Mode
+from pywheel.server.process import listening, run
+from pywheel.server.tokens import Tokens
+
+
+class NoStore(JobQueue):
+    """Answers puts, and keeps nothing."""
+
+    async def aapply(self, command: Any) -> Any:
+        """Return as many ids as there are jobs."""
+        return [1] * len(command.jobs)
+
+
+def main() -> None:
+    """Serve until told to stop."""
+    store = sys.argv[1]
+    access: Mode = "tokens" if sys.argv[2] == "tokens" else "open"
+    queue = NoStore("memory:") if store == "none" else JobQueue(store)
+    with queue, listening("127.0.0.1", 0) as ear:
+        said = [str(ear.getsockname()[1])]
+        if access == "tokens":
+            said.append(Tokens(queue.store).add(["put"]))
+        run(app(queue, access=access), ear, ready=lambda: print(*said, flush=True))
+
+
+if __name__ == "__main__":
+    main()

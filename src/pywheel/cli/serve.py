@@ -1,0 +1,120 @@
+"""``pywheel serve``: the HTTP API, the page and the metrics of a store."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from typing import Annotated, Any
+
+import typer
+
+from .._errors import BadJob, PywheelError
+from ..client.queue import JobQueue
+from ..observe import logs
+from ..worker.loading import load
+from .options import DEFAULT_STORE, absolute, keyring, opened
+from .output import note
+
+__all__ = ["EXAMPLES", "serve"]
+
+EXAMPLES = """\b
+Examples:
+  pywheel serve --open                                        # to try it: http://127.0.0.1:8080, for this host only
+  pywheel token add --scope put,work && pywheel serve         # with tokens, still for this host only
+  pywheel serve --store postgresql://shop@db/shop --host 0.0.0.0 --port 80
+  pywheel serve shop.jobs:queue --work                        # with the queue's handlers at work in the same process
+  pywheel serve --read-only                                   # a window for those who only look
+  curl -s localhost:8080/v1/jobs -H 'content-type: application/json' -d '{"topic": "mail", "delay": "30m"}'
+"""
+
+
+def serve(
+    target: Annotated[str | None, typer.Argument(help="The queue, as module:name.", metavar="[MODULE:QUEUE]")] = None,
+    store: Annotated[
+        str | None,
+        typer.Option("--store", "-s", help="The queue's own, PYWHEEL_STORE or sqlite:///jobs.db unless told."),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Where to listen: an address of this host; 0.0.0.0 is all.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="0: any that is free.")] = 8080,
+    open_: Annotated[
+        bool, typer.Option("--open", help="Let everybody do everything, on this host; else each needs a token.")
+    ] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Refuse whatever changes something.")] = False,
+    cors: Annotated[
+        str | None, typer.Option(help="Origins whose pages may use the API with a token, with commas between them.")
+    ] = None,
+    proxies: Annotated[
+        str | None, typer.Option(help="Addresses of proxies whose X-Forwarded-For is believed, with commas.")
+    ] = None,
+    work: Annotated[bool, typer.Option("--work", help="Run the queue's handlers too, in this process.")] = False,
+    log_format: Annotated[str, typer.Option(help="text, or json: an object a line.")] = "text",
+) -> None:
+    """Serve the HTTP API, the page and the metrics of a store, until SIGTERM or Ctrl-C.
+
+    It then takes nothing more and lets what is under way end; whoever waits for a job is told that none came.
+    """
+    try:
+        from ..server import app as service
+        from ..server.access import Mode, is_loopback
+        from ..server.process import listening, run
+    except ModuleNotFoundError as error:  # it says what to install
+        raise PywheelError(str(error)) from None
+    origins = _origins(cors)
+    if open_ and not is_loopback(host):
+        raise BadJob(f"--open is for this host only, and --host {host[:60]} is not: use tokens, or --host 127.0.0.1")
+    if work and target is None:
+        raise BadJob("--work runs the handlers of a queue: name it, like shop.jobs:queue")
+    logs.begin(log_format)
+    with ExitStack() as stack:
+        queue = stack.enter_context(_queue(target, store))
+        access: Mode = "open" if open_ else "tokens"
+        app = service(queue, access=access, read_only=read_only, cors=origins, proxies=_parts(proxies))
+        try:
+            ear = stack.enter_context(listening(host, port))
+        except OSError as error:
+            raise BadJob(f"{host}:{port} cannot be listened to: {error.strerror or error}") from None
+        if work:
+            _work(queue, stack)
+        run(app, ear, ready=lambda: _say(queue, ear.getsockname(), open_, read_only))
+    note("pywheel: stopped")
+
+
+def _parts(text: str | None) -> list[str]:
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
+
+
+def _origins(cors: str | None) -> list[str]:
+    origins = _parts(cors)
+    for origin in origins:
+        if not origin.startswith(("http://", "https://")) or origin.endswith("/") or origin.count("/") != 2:
+            raise BadJob(f"--cors takes origins such as https://shop.example, not {origin[:60]!r}")
+    return origins
+
+
+def _queue(target: str | None, store: str | None) -> JobQueue:
+    """Return the queue to serve, on its own store unless one is named."""
+    if target is None:
+        return opened(store or os.environ.get("PYWHEEL_STORE") or DEFAULT_STORE, encryption=keyring())
+    queue = load(target)
+    if not isinstance(queue, JobQueue):
+        raise BadJob(f"{target[:80]} is no JobQueue")
+    if store is not None:
+        queue.use(absolute(store))
+    return queue
+
+
+def _work(queue: JobQueue, stack: ExitStack) -> None:
+    from ..worker import Worker
+
+    worker = Worker(queue)
+    worker.start()
+    stack.callback(worker.join)
+    stack.callback(worker.stop)
+
+
+def _say(queue: JobQueue, address: tuple[Any, ...], open_: bool, read_only: bool) -> None:
+    """Say where it listens, and to whom."""
+    host = f"[{address[0]}]" if ":" in str(address[0]) else address[0]
+    who = "everybody on this host may do everything" if open_ else "with tokens: pywheel token add makes one"
+    only = ", read-only" if read_only else ""
+    note(f"pywheel: serving {queue.store.url} on http://{host}:{address[1]} ({who}{only})")

@@ -1,0 +1,237 @@
+"""Who may do what: everybody on loopback, or whoever has a token for it. Looked at for every request, on the server."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import lru_cache
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+
+from .problems import Problem
+
+if TYPE_CHECKING:
+    from starlette.types import Scope
+
+__all__ = [
+    "COOKIE",
+    "EVERYTHING",
+    "Access",
+    "Failures",
+    "Granted",
+    "Mode",
+    "demand",
+    "is_loopback",
+    "refuse_strangers",
+]
+
+Mode = Literal["tokens", "open"]
+
+COOKIE: Final = "pywheel_token"
+"""Where a browser holds the token of whoever has signed in."""
+_FRESH: Final = 1.0  # seconds that a grant is trusted here; the tokens trust theirs for a few more
+_MOST: Final = 10_000  # tokens, and addresses, that are remembered
+_REALM: Final = 'Bearer realm="pywheel"'
+
+
+class Granted(Protocol):
+    """What a token allows."""
+
+    @property
+    def id(self) -> str: ...  # noqa: D102
+    @property
+    def topics(self) -> tuple[str, ...]: ...  # noqa: D102
+    def may(self, scope: str, topic: str | None = None) -> bool: ...  # noqa: D102
+
+
+class _Everything:
+    """What everybody may do who reaches an open server."""
+
+    id = ""
+    topics = ("*",)
+
+    def may(self, scope: str, topic: str | None = None) -> bool:  # noqa: ARG002
+        return True
+
+
+EVERYTHING: Final[Granted] = _Everything()
+
+
+class Access:
+    """Finds out whose request it is.
+
+    `open`: everybody may do everything; the request must name a loopback host, and may not come from another site's
+    page, so that no web page that somebody visits reaches the jobs. `tokens`: a bearer token, or for the page a cookie.
+    """
+
+    def __init__(self, mode: Mode, tokens: Any = None, proxies: Collection[str] = ()) -> None:
+        self.open = mode == "open"
+        self.tokens: Any = None if self.open else tokens
+        self.proxies = frozenset(proxies)
+        self.failures = Failures()
+        self._fresh: dict[bytes, tuple[Granted, float]] = {}
+        self._seen: OrderedDict[bytes, None] = OrderedDict()  # tokens that were good: failures of others hold none up
+
+    def known(self, headers: Mapping[bytes, bytes]) -> Granted | None:
+        """Return what a bearer may do, if that needs no look: so it is for nearly every request."""
+        if self.open:
+            return EVERYTHING
+        value = headers.get(b"authorization")
+        found = None if value is None else self._fresh.get(sha256(value).digest())
+        return found[0] if found is not None and found[1] > time.monotonic() else None
+
+    async def identify(
+        self,
+        scope: Scope,
+        headers: Mapping[bytes, bytes],
+        read: Callable[..., Awaitable[Any]],
+        *,
+        cookie: bool = False,
+    ) -> Granted:
+        """Return what the caller may do. Raises the Problem of a token that is missing or wrong.
+
+        `read` calls a function that reads the store in a thread. Without a query for a token that was seen of late.
+        """
+        if self.open:
+            return EVERYTHING
+        value = headers.get(b"authorization", b"")
+        secret = _bearer(value) or (_cookie(headers) if cookie else None)
+        if secret is None:
+            raise Problem(
+                "token-missing",
+                "send the header `Authorization: Bearer <token>`; `pywheel token add` makes one",
+                headers={"www-authenticate": _REALM},
+            )
+        name = sha256(value or secret).digest()
+        known = self._fresh.get(name)
+        if known is not None and known[1] > time.monotonic():
+            return known[0]
+        return await self._look_up(name, secret, self._address(scope, headers), read)
+
+    async def _look_up(self, name: bytes, secret: bytes, address: str, read: Callable[..., Awaitable[Any]]) -> Granted:
+        self._fresh.pop(name, None)
+        if name not in self._seen:
+            self.failures.refuse(address)
+        grant: Granted | None = await read(self.tokens.grant, secret.decode("latin-1"))
+        if grant is None:
+            self._seen.pop(name, None)
+            self.failures.count(address)
+            raise Problem(
+                "token-unknown",
+                "this token is not known, was removed, or is over its time: ask for another one",
+                headers={"www-authenticate": f'{_REALM}, error="invalid_token"'},
+            )
+        if len(self._fresh) >= _MOST:
+            self._fresh.clear()
+        self._fresh[name] = grant, time.monotonic() + _FRESH
+        self._seen[name] = None
+        self._seen.move_to_end(name)
+        if len(self._seen) > _MOST:
+            self._seen.popitem(last=False)
+        return grant
+
+    def _address(self, scope: Scope, headers: Mapping[bytes, bytes]) -> str:
+        """Return where a request comes from; of one that a known proxy passes on, what the proxy says."""
+        client = scope.get("client")
+        address: str = client[0] if client else ""
+        if address in self.proxies:
+            for hop in reversed(headers.get(b"x-forwarded-for", b"").decode("latin-1").split(",")):
+                address = hop.strip()[:60] or address
+                if address not in self.proxies:
+                    break
+        return address
+
+
+def demand(grant: Granted, scope: str, topic: str | None = None) -> None:
+    """Raise the Problem of a grant that does not allow something."""
+    if grant.may(scope, topic):
+        return
+    where = "" if topic is None or not grant.may(scope) else f" for topic {topic[:80]!r}"
+    raise Problem(
+        "scope-missing",
+        f"this needs a token with the scope {scope!r}{where}: `pywheel token add --scope {scope}` makes one",
+        headers={"www-authenticate": f'{_REALM}, error="insufficient_scope", scope="{scope}"'},
+        more={"scope": scope},
+    )
+
+
+class Failures:
+    """Wrong tokens by address: so many at once, then one a second. Of bounded size."""
+
+    BURST: Final = 20
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._until: OrderedDict[str, float] = OrderedDict()  # when all failures are forgiven
+
+    def refuse(self, address: str) -> None:
+        """Raise the Problem of an address that has failed too often."""
+        over = self._until.get(address, 0.0) - self._clock() - self.BURST
+        if over > 0:
+            seconds = math.ceil(over)
+            raise Problem(
+                "too-many-failures",
+                f"too many wrong tokens came from this address: try again in {seconds} s",
+                headers={"retry-after": str(seconds)},
+            )
+
+    def count(self, address: str) -> None:
+        """Note a failure."""
+        now = self._clock()
+        self._until[address] = max(self._until.pop(address, now), now) + 1.0
+        if len(self._until) > _MOST:
+            self._until.popitem(last=False)
+
+    def __len__(self) -> int:
+        return len(self._until)
+
+
+def _bearer(value: bytes) -> bytes | None:
+    scheme, _, secret = value.partition(b" ")
+    secret = secret.strip()
+    return secret if scheme.lower() == b"bearer" and 0 < len(secret) <= 512 else None
+
+
+def _cookie(headers: Mapping[bytes, bytes]) -> bytes | None:
+    for part in headers.get(b"cookie", b"").split(b";"):
+        name, _, value = part.strip().partition(b"=")
+        if name == COOKIE.encode() and 0 < len(value) <= 512:
+            return value
+    return None
+
+
+# ---- an open server -------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1_000)
+def is_loopback(host: str) -> bool:
+    """Whether a name or an address, with or without a port, is this host's own."""
+    name = host.strip().lower()
+    if name.startswith("["):
+        name = name[1:].partition("]")[0]
+    elif name.count(":") == 1:
+        name = name.partition(":")[0]
+    if name in ("localhost", "localhost."):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def refuse_strangers(headers: Mapping[bytes, bytes]) -> None:
+    """Raise the Problem of a request to an open server that a web page from elsewhere may have made."""
+    host = headers.get(b"host", b"").decode("latin-1")
+    if not is_loopback(host):
+        raise Problem(
+            "bad-host",
+            f"an open server answers to localhost and 127.0.0.1 only, not to {host[:80]!r}: use tokens for others",
+        )
+    origin = headers.get(b"origin")
+    if origin is not None and origin.partition(b"://")[2].decode("latin-1").lower() != host.lower():
+        raise Problem("foreign-origin", "an open server takes nothing from another site's page: use a token")
+    if headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin"):
+        raise Problem("foreign-origin", "an open server takes nothing from another site's page: use a token")

@@ -1,0 +1,224 @@
+"""Reserve jobs, and settle them by their receipts."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any, Final
+
+from ..._errors import BadBody, BadJob, PywheelError
+from ...jobs import commands
+from ...jobs.durations import delay_ms, duration
+from ...jobs.handler import kept
+from ...jobs.job import Job
+from ...jobs.retry import DEFAULT
+from ...stores.contract import Span
+from ...stores.ownership import ALL
+from ..context import Context
+from ..problems import Problem
+from .call import Answer, Call, Gone, json_answer
+from .records import receipt_of, reserved
+from .schema import Claims, NackAnswer, Reserve
+from .waiting import Waiter, Waiting
+
+__all__ = ["ack", "nack", "release", "reserve", "touch"]
+
+_NOTHING: Final = Answer(204)
+
+
+# ---- reserve --------------------------------------------------------------------------------------------------------
+
+
+async def reserve(call: Call) -> Answer:
+    """Claim due jobs, and wait for some if there are none."""
+    wish: Reserve = call.body
+    for topic in dict.fromkeys(wish.topics):
+        call.demand(topic)
+    ttr, wait = _span(wish.ttr, "ttr", 1), min(_span(wish.wait, "wait") / 1000, call.context.limits.wait)
+    terms = commands.Terms(ttr, wish.max_attempts or DEFAULT.max_attempts)
+    wanted = _Wanted(call.context, tuple(dict.fromkeys(wish.topics)), wish.limit, terms, wish.worker)
+    jobs = await _long(call, wanted, wait) if wait > 0 else await wanted.claim()
+    return json_answer(Claims([reserved(job) for job in jobs])) if jobs else _NOTHING
+
+
+async def _long(call: Call, wanted: _Wanted, seconds: float) -> list[Job]:
+    """Claim jobs, or wait for them. A client that goes away gets none: what was claimed for it is given back."""
+    context = call.context
+    waiting = _waiting(context)
+    if waiting.count >= context.limits.waiters:
+        text = f"{waiting.count} clients wait for jobs here already: try again, or start another server"
+        raise Problem("too-busy", text, headers={"retry-after": "1"})
+    gone = asyncio.ensure_future(_gone(call))
+    stopping = asyncio.ensure_future(context.stopping.wait())
+    waiter = waiting.enter(wanted.topics)
+    try:
+        jobs = await _first(wanted, waiter, (gone, stopping), seconds)
+        if jobs:
+            await asyncio.sleep(0)  # what is known of the client by now
+        if gone.done():
+            await _give_back(context, jobs)
+            raise Gone
+        return jobs
+    finally:
+        waiting.leave(waiter)
+        for task in (gone, stopping):
+            task.cancel()
+
+
+async def _first(wanted: _Wanted, waiter: Waiter, ends: tuple[asyncio.Future[Any], ...], seconds: float) -> list[Job]:
+    """Return the first jobs that come; [] after so many seconds, or when one of the ends has come."""
+    until = asyncio.get_running_loop().time() + seconds
+    jobs = await wanted.claim()
+    while not jobs:
+        left = until - asyncio.get_running_loop().time()
+        if left <= 0 or any(end.done() for end in ends):
+            break
+        woken = asyncio.ensure_future(waiter.woken())
+        await asyncio.wait((woken, *ends), timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        if not woken.done():
+            woken.cancel()
+            break
+        jobs = await wanted.claim(waiter.topic)
+    return jobs
+
+
+class _Wanted:
+    """What one caller wants to claim."""
+
+    def __init__(
+        self, context: Context, topics: tuple[str, ...], limit: int, terms: commands.Terms, worker: str
+    ) -> None:
+        self.topics = topics
+        self._context = context
+        self._limit = limit
+        self._terms = terms
+        self._worker = worker
+
+    async def claim(self, first: str | None = None) -> list[Job]:
+        """Return jobs that are due, of the topics in their order."""
+        jobs: list[Job] = []
+        for topic in await self._ready() if first is None else (first,):
+            jobs += await self._claim(topic, self._limit - len(jobs))
+            if len(jobs) >= self._limit:
+                break
+        return jobs
+
+    async def _ready(self) -> tuple[str, ...]:
+        """Return the topics to claim of: of several those where something is due, found by one query."""
+        if len(self.topics) == 1:
+            return self.topics
+        store = self._context.queue.store
+        spans = [Span(topic, ALL, (-1, 0), -1) for topic in self.topics]
+        dues = await self._context.read(store.first_dues, spans)
+        now = store.clock.wall()
+        return tuple(topic for topic, due in zip(self.topics, dues, strict=True) if due is not None and due <= now)
+
+    async def _claim(self, topic: str, limit: int) -> list[Job]:
+        command = commands.Reserve(topic, limit, self._terms, self._worker)
+        claim = asyncio.ensure_future(self._context.queue.aclaim(command))
+        try:
+            jobs = await asyncio.shield(claim)
+        except asyncio.CancelledError:  # the server ends: what was claimed is given back
+            with suppress(PywheelError):
+                await _give_back(self._context, await claim)
+            raise
+        except BadBody as error:  # they stay as they are, for others who may have the key
+            raise Problem("no-key", f"{error}; no other job is due", headers={"retry-after": "60"}) from None
+        waiting = self._context.waiting
+        if waiting is not None:
+            waiting.claimed(topic, len(jobs), more=len(jobs) == limit)
+        return jobs
+
+
+async def _give_back(context: Context, jobs: list[Job]) -> None:
+    for job in jobs:
+        await context.queue.aapply(commands.Release(job.id, job.claims))
+
+
+def _waiting(context: Context) -> Waiting:
+    if context.waiting is None:
+        context.waiting = Waiting(context.queue.store)
+    return context.waiting
+
+
+async def _gone(call: Call) -> None:
+    """Return when the client has gone away."""
+    while (await call.receive())["type"] != "http.disconnect":
+        pass
+
+
+# ---- settle ---------------------------------------------------------------------------------------------------------
+
+
+async def ack(call: Call) -> Answer:
+    """Make a claimed job done."""
+    id, claims = await _claim_of(call)
+    return _held(await call.context.queue.aapply(commands.Ack(id, claims)))
+
+
+async def nack(call: Call) -> Answer:
+    """End a claim without success."""
+    wish = call.body
+    delay = 0 if wish is None else None if wish.delay is None else _delay(wish.delay)
+    error = None if wish is None or wish.error is None else kept(wish.error)
+    id, claims = await _claim_of(call)
+    state = await call.context.queue.aapply(commands.Nack(id, claims, delay, error))
+    if state is None:
+        raise _lost()
+    return json_answer(NackAnswer(state.value))  # type: ignore[arg-type]  # delayed or dead
+
+
+async def touch(call: Call) -> Answer:
+    """Let the lease of a claim last longer."""
+    ttr = 60_000 if call.body is None else _span(call.body.ttr, "ttr", 1)
+    id, claims = await _claim_of(call)
+    return _held(await call.context.queue.aapply(commands.Touch(id, claims, ttr)))
+
+
+async def release(call: Call) -> Answer:
+    """Give a claim back, unspent."""
+    id, claims = await _claim_of(call)
+    return _held(await call.context.queue.aapply(commands.Release(id, claims)))
+
+
+async def _claim_of(call: Call) -> tuple[int, int]:
+    """Return the claim that the request names, if the token's topics allow it; no query where they are all topics."""
+    id, claims = receipt_of(call.scope["path_params"]["receipt"])
+    if not call.everywhere:
+        job = await call.context.read(call.context.queue.store.get, id)
+        if job is None or not call.grant.may("work", job.topic):
+            raise _lost()
+    return id, claims
+
+
+def _held(held: bool) -> Answer:
+    if not held:
+        raise _lost()
+    return _NOTHING
+
+
+def _lost() -> Problem:
+    return Problem(
+        "claim-lost", "this claim is over: it was settled, or its lease ended. The job may be delivered again"
+    )
+
+
+# ---- times ----------------------------------------------------------------------------------------------------------
+
+
+def _span(value: float | str, name: str, least: int = 0) -> int:
+    try:
+        return duration(value, name, least)
+    except BadJob as error:
+        raise _wrong(name, error) from None
+
+
+def _delay(value: float | str) -> int:
+    try:
+        return delay_ms(value)
+    except BadJob as error:
+        raise _wrong("delay", error) from None
+
+
+def _wrong(name: str, error: BadJob) -> Problem:
+    return Problem("bad-body", f"#/{name}: {error}", errors=[(f"#/{name}", str(error))])

@@ -1,0 +1,285 @@
+"""Live events: jobs that ended, and counts that changed, as server-sent events.
+
+One task reads the store for all who listen, once a second while somebody does. It looks back over the last seconds each
+time, as a job may be seen to have ended a little after another one that ended later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from ..._errors import StoreError
+from ..access import demand
+from ..edge import REQUEST_ID
+from ..problems import Problem
+from .call import Call, Stream
+from .records import moment_out
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from ...stores.readings import Ended
+    from ..context import Context
+
+__all__ = ["EndedOut", "Feed", "events"]
+
+_LOGGER: Final = logging.getLogger("pywheel.server")
+_PACE: Final = 1.0  # seconds between two looks
+_BACK: Final = 5_000  # ms that a look goes back
+_MOST: Final = 1_000  # ends in one look, and events that wait for a listener
+_BEAT: Final = 15.0  # seconds without an event after which a comment shows that the stream lives
+_EVENT_ID: Final = re.compile(rb"([0-9]{1,15})-(-?[0-9]{1,19})")
+_MISSED: Final = b"event: missed\ndata: {}\n\n"
+_ALIVE: Final = b": alive\n\n"
+_HEADERS: Final = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+)
+
+
+class EndedOut(Struct, omit_defaults=True, kw_only=True):
+    """A job that has ended."""
+
+    id: str
+    topic: str
+    state: str
+    due: datetime
+    ended: datetime
+    started: datetime | None = None
+    key: str | None = None
+    attempt: int = 0
+    worker: str | None = None
+
+
+class _Event(NamedTuple):
+    """What goes to who may see its topic."""
+
+    topic: str
+    content: bytes
+    key: tuple[int, int] | None = None  # of an end: when, and whose
+
+
+class _Listener:
+    """One stream."""
+
+    def __init__(self) -> None:
+        self.waiting: asyncio.Queue[_Event] = asyncio.Queue(_MOST)
+        self.missed = False
+
+    def tell(self, event: _Event) -> None:
+        """Keep an event until it is sent; one too many is left out, and the stream says so."""
+        try:
+            self.waiting.put_nowait(event)
+        except asyncio.QueueFull:
+            self.missed = True
+
+
+class Feed:
+    """What all streams of a process are fed from. Used on the loop only."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._listeners: set[_Listener] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._seen: OrderedDict[tuple[int, int], None] = OrderedDict()  # ends, of the last looks
+        self._counts: dict[str, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self._listeners)
+
+    def enter(self) -> _Listener:
+        """Begin to listen."""
+        listener = _Listener()
+        self._listeners.add(listener)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
+        return listener
+
+    def leave(self, listener: _Listener) -> None:
+        """Listen no longer."""
+        self._listeners.discard(listener)
+
+    async def _run(self) -> None:
+        self._seen.clear()
+        self._counts = {}
+        store = self._context.queue.store
+        first, since = True, store.clock.wall()
+        while self._listeners and not self._context.stopping.is_set():
+            try:
+                counts = await self._context.read(store.counts)
+                ended = await self._context.read(store.recent, None, since, _MOST)
+            except StoreError as error:
+                _LOGGER.warning("streams of events must wait for the store: %s", error)
+            else:
+                self._tell_ended(ended)
+                self._tell_counts(counts, quietly=first)
+                since = max(since, store.clock.wall() - _BACK)
+                first = False
+            await asyncio.sleep(_PACE)
+
+    def _tell_ended(self, ended: list[Ended]) -> None:
+        for one in reversed(ended):
+            if (one.id, one.ended) in self._seen:
+                continue
+            self._seen[one.id, one.ended] = None
+            self._tell(ended_event(one))
+        while len(self._seen) > 20 * _MOST:
+            self._seen.popitem(last=False)
+        if len(ended) >= _MOST:
+            for listener in self._listeners:
+                listener.missed = True
+
+    def _tell_counts(self, counts: dict[str, Any], *, quietly: bool) -> None:
+        for topic, each in counts.items():
+            if self._counts.get(topic) != each and not quietly:
+                self._tell(counts_event(topic, each))
+        self._counts = counts
+
+    def _tell(self, event: _Event) -> None:
+        for listener in self._listeners:
+            listener.tell(event)
+
+
+def ended_event(one: Ended) -> _Event:
+    """Return the event of a job that has ended."""
+    told = EndedOut(
+        id=str(one.id),
+        topic=one.topic,
+        state=one.state.value,
+        due=moment_out(one.due),
+        ended=moment_out(one.ended),
+        started=None if one.started is None else moment_out(one.started),
+        key=one.key,
+        attempt=one.attempt,
+        worker=one.worker,
+    )
+    content = b"event: ended\nid: %d-%d\ndata: %s\n\n" % (one.ended, one.id, msgspec.json.encode(told))
+    return _Event(one.topic, content, (one.ended, one.id))
+
+
+def counts_event(topic: str, counts: Any) -> _Event:
+    """Return the event of counts that have changed."""
+    content = msgspec.json.encode({"topic": topic, **counts._asdict()})
+    return _Event(topic, b"event: counts\ndata: %s\n\n" % content)
+
+
+# ---- one stream -----------------------------------------------------------------------------------------------------
+
+
+async def events(call: Call) -> Stream:
+    """Return the stream of what happens, after the last event that the client has seen."""
+    context, topic = call.context, call.query.topic
+    if topic is not None:
+        call.demand(topic)
+    if context.feed is None:
+        context.feed = Feed(context)
+    if len(context.feed) >= context.limits.streams:
+        text = f"{len(context.feed)} streams are open here already: try again, or start another server"
+        raise Problem("too-busy", text, headers={"retry-after": "5"})
+    stream = _Stream(call, context.feed, topic)
+    try:
+        await stream.look_back()
+    except BaseException:
+        stream.end()
+        raise
+    return stream
+
+
+class _Stream:
+    """The answer to one who listens."""
+
+    def __init__(self, call: Call, feed: Feed, topic: str | None) -> None:
+        self._call = call
+        self._feed = feed
+        self._topic = topic
+        self._listener = feed.enter()  # before it looks back: between the two nothing is missed
+        self._earlier: list[_Event] = []
+
+    async def look_back(self) -> None:
+        """Read what has ended since the event that the client saw last."""
+        given = self._call.headers.get(b"last-event-id")
+        if given is None:
+            return
+        found = _EVENT_ID.fullmatch(given)
+        if found is None:
+            self._listener.missed = True
+            return
+        at = int(found[1]), int(found[2])
+        context = self._call.context
+        ended = await context.read(context.queue.store.recent, self._topic, at[0], _MOST)
+        self._listener.missed = len(ended) >= _MOST
+        self._earlier = [ended_event(one) for one in reversed(ended) if (one.ended, one.id) > at]
+
+    def end(self) -> None:
+        """Listen no longer."""
+        self._feed.leave(self._listener)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        ends: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(_gone(receive)),
+            asyncio.ensure_future(self._call.context.stopping.wait()),
+        ]
+        try:
+            headers = [*_HEADERS, (b"x-request-id", scope[REQUEST_ID])]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            told = {event.key for event in self._earlier}
+            await _part(send, b"retry: 2000\n\n" + b"".join(e.content for e in self._earlier if self._sees(e)))
+            async for event in _coming(self._listener, ends):
+                if self._listener.missed:
+                    self._listener.missed = False
+                    await _part(send, _MISSED)
+                if event is None:
+                    await _part(send, _ALIVE)
+                elif self._sees(event) and (event.key is None or event.key not in told):
+                    await self._still_allowed()
+                    await _part(send, event.content)
+        except Problem:  # the token was removed, or is over its time
+            pass
+        finally:
+            self.end()
+            for end in ends:
+                end.cancel()
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _still_allowed(self) -> None:
+        """Raise the Problem of a token that has become good for nothing since the stream began."""
+        call, access = self._call, self._call.context.access
+        if access.known(call.headers) is None:
+            demand(await access.identify(call.scope, call.headers, call.context.read), "read", self._topic)
+
+    def _sees(self, event: _Event) -> bool:
+        call = self._call
+        return self._topic in (None, event.topic) and (call.everywhere or call.grant.may("read", event.topic))
+
+
+async def _coming(listener: _Listener, ends: list[asyncio.Future[Any]]) -> AsyncIterator[_Event | None]:
+    """Yield events as they come, and None at first and after each while without one, until one of the ends has come."""
+    yield None
+    while True:
+        coming = asyncio.ensure_future(listener.waiting.get())
+        try:
+            await asyncio.wait((coming, *ends), timeout=_BEAT, return_when=asyncio.FIRST_COMPLETED)
+            if any(end.done() for end in ends):
+                return
+            yield coming.result() if coming.done() else None
+        finally:
+            coming.cancel()
+
+
+async def _part(send: Send, content: bytes) -> None:
+    await send({"type": "http.response.body", "body": content, "more_body": True})
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,94 @@
+"""Many jobs: search, and change all that a filter means."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from typing import Any
+
+from ..._errors import BadJob
+from ...jobs.durations import delay_ms, moment
+from ...jobs.job import State
+from ...stores.contract import Filter
+from ..problems import Problem
+from . import schema
+from .call import Answer, Call, json_answer
+from .records import job_out
+
+__all__ = ["cancel_many", "delete_many", "find", "retry_many"]
+
+
+async def find(call: Call) -> Answer:
+    """Return jobs that a filter means."""
+    wish: schema.Find = call.query
+    if wish.topic is not None:
+        call.demand(wish.topic)
+    after = _after(wish.cursor)
+    preview = None if wish.body else 0
+    try:
+        page = await call.context.read(call.context.queue.store.page, _filter(wish), after, wish.limit, preview=preview)
+    except BadJob:
+        raise _no_cursor() from None
+    jobs = [job for job in page.jobs if call.everywhere or call.grant.may("read", job.topic)]
+    following = None if page.next is None else base64.urlsafe_b64encode(page.next.encode()).decode()
+    return json_answer(schema.Found([job_out(job, body=wish.body) for job in jobs], following))
+
+
+def _after(cursor: str | None) -> str:
+    if cursor is None:
+        return ""
+    try:
+        return base64.urlsafe_b64decode(cursor).decode("ascii")
+    except (binascii.Error, ValueError):
+        raise _no_cursor() from None
+
+
+def _no_cursor() -> Problem:
+    return Problem("bad-parameter", "cursor: use `next` of the answer before", more={"parameter": "cursor"})
+
+
+def _filter(wish: schema.Filter) -> Filter:
+    try:
+        return Filter(
+            wish.topic,
+            None if wish.state is None else State(wish.state),
+            wish.key,
+            None if wish.due_from is None else moment(wish.due_from, "due_from"),
+            None if wish.due_until is None else moment(wish.due_until, "due_until"),
+            wish.error,
+        )
+    except BadJob as error:
+        raise Problem("bad-parameter", str(error)) from None
+
+
+# ---- bulk -----------------------------------------------------------------------------------------------------------
+
+
+async def cancel_many(call: Call) -> Answer:
+    """Cancel the delayed jobs that a filter means."""
+    return await _bulk(call, call.context.queue.cancel_many, State.DELAYED)
+
+
+async def retry_many(call: Call) -> Answer:
+    """Retry the finished jobs that a filter means."""
+    try:
+        delay = delay_ms(call.body.delay) / 1000
+    except BadJob as error:
+        raise Problem("bad-body", f"#/delay: {error}", errors=[("#/delay", str(error))]) from None
+    return await _bulk(call, call.context.queue.retry_many, State.DEAD, delay=delay)
+
+
+async def delete_many(call: Call) -> Answer:
+    """Forget the jobs that a filter means and that are not running."""
+    return await _bulk(call, call.context.queue.delete_many, None)
+
+
+async def _bulk(call: Call, change: Callable[..., int], usual: State | None, **words: Any) -> Answer:
+    wish: schema.Bulk = call.body
+    if wish.topic is not None or not call.everywhere:
+        call.demand(wish.topic or "")
+    meant = {"key": wish.key, "due_from": wish.due_from, "due_until": wish.due_until, "error": wish.error}
+    state = usual if wish.state is None else State(wish.state)
+    jobs = await call.context.read(change, wish.topic, state, **meant, **words, dry_run=wish.dry_run)
+    return json_answer(schema.BulkAnswer(jobs, wish.dry_run))

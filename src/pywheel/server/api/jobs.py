@@ -1,0 +1,162 @@
+"""One job, by its id or its key: look at it, cancel, reschedule, retry, delete."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from ..._errors import BadJob
+from ...jobs.commands import Cancel, Delete, Ref, Reschedule, Retry
+from ...jobs.durations import delay_ms, moment
+from ...jobs.job import Job, State
+from ..problems import Problem
+from .call import Answer, Call, json_answer
+from .records import attempt_out, etag, job_out
+from .schema import History
+
+__all__ = ["cancel", "delete", "get", "history", "reference", "reschedule", "retry"]
+
+_ID: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+_TAG: Final = re.compile(rb'"[a-z]+-([0-9a-f]{1,16})-([0-9a-f]{1,16})"')
+_MOST: Final = 2**63 - 1
+_FINISHED: Final = "done, dead or cancelled"
+
+
+async def get(call: Call) -> Answer:
+    """Return a job."""
+    job = await _job(call, reference(call))
+    tag = etag(job)
+    if _lists(call.headers.get(b"if-none-match"), tag):
+        return Answer(304, b"", ((b"etag", tag),))
+    return json_answer(job_out(job), 200, ((b"etag", tag), (b"cache-control", b"no-store")))
+
+
+async def history(call: Call) -> Answer:
+    """Return what was tried with a job."""
+    job = await _job(call, reference(call))
+    attempts = await call.context.read(call.context.queue.store.history, job.id)
+    return json_answer(History([attempt_out(attempt) for attempt in attempts]))
+
+
+async def cancel(call: Call) -> Answer:
+    """Cancel a delayed job."""
+    ref = reference(call)
+    expect = _expected(call)
+    await _allowed(call, ref)
+    if not await call.context.queue.aapply(Cancel(ref, expect)):
+        raise await _refusal(call, ref, State.DELAYED.value, expect)
+    return Answer(204)
+
+
+async def reschedule(call: Call) -> Answer:
+    """Give a delayed job another due time."""
+    ref = reference(call)
+    wish = call.body
+    if (wish.delay is None) == (wish.at is None):
+        raise Problem("bad-body", "#: give delay or at, one of them", errors=[("#", "give delay or at, one of them")])
+    due, delay = (0, _delay(wish.delay)) if wish.at is None else (_moment(wish.at), None)
+    expect = _expected(call)
+    await _allowed(call, ref)
+    if not await call.context.queue.aapply(Reschedule(ref, due, delay, expect)):
+        raise await _refusal(call, ref, State.DELAYED.value, expect)
+    return Answer(204)
+
+
+async def retry(call: Call) -> Answer:
+    """Make a finished job delayed again."""
+    ref = reference(call)
+    delay = 0 if call.body is None else _delay(call.body.delay)
+    await _allowed(call, ref)
+    if not await call.context.queue.aapply(Retry(ref, delay=delay)):
+        raise await _refusal(call, ref, _FINISHED)
+    return Answer(204)
+
+
+async def delete(call: Call) -> Answer:
+    """Forget a job."""
+    ref = reference(call)
+    await _allowed(call, ref)
+    if not await call.context.queue.aapply(Delete(ref)):
+        raise await _refusal(call, ref, "not running")
+    return Answer(204)
+
+
+# ---- which job ------------------------------------------------------------------------------------------------------
+
+
+def reference(call: Call) -> Ref:
+    """Return what the request calls the job by: the id in its path, or else a topic and a key."""
+    if call.query is not None:
+        call.demand(call.query.topic)
+        return call.query.topic, call.query.key
+    id = call.scope["path_params"]["id"]
+    if not _ID.fullmatch(id) or abs(int(id)) > _MOST:
+        raise Problem("no-such-job", f"there is no job {id[:40]!r}: an id is what the put answered")
+    return int(id)
+
+
+async def _job(call: Call, ref: Ref) -> Job:
+    """Return a job. Raises the Problem of one that is not there, or that the token's topics leave out."""
+    job = await call.context.read(call.context.queue.store.get, ref)
+    if job is None or not call.grant.may(call.operation.scope or "", job.topic):
+        raise Problem("no-such-job", f"there is no job {_named(ref)} that this token may see")
+    return job
+
+
+async def _allowed(call: Call, ref: Ref) -> None:
+    """Look whether the token's topics allow a change of a job. Without a query where they are all topics."""
+    if not call.everywhere and isinstance(ref, int):
+        await _job(call, ref)
+
+
+async def _refusal(call: Call, ref: Ref, wanted: str, expect: tuple[int, int] | None = None) -> Problem:
+    """Return why a job was not changed."""
+    found = await call.context.read(call.context.queue.store.get, ref)
+    if found is None:
+        return Problem("no-such-job", f"there is no job {_named(ref)}")
+    if expect is not None and (found.due, found.claims) != expect:
+        return Problem("changed", f"job {found.id} has changed since: get it again, and decide anew")
+    text = f"job {found.id} is {found.state}, not {wanted}: look at it"
+    return Problem("wrong-state", text, more={"state": found.state.value})
+
+
+def _named(ref: Ref) -> str:
+    return str(ref) if isinstance(ref, int) else f"{ref[1][:80]!r} in {ref[0][:80]!r}"
+
+
+# ---- times ----------------------------------------------------------------------------------------------------------
+
+
+def _delay(value: float | str) -> int:
+    try:
+        return delay_ms(value)
+    except BadJob as error:
+        raise Problem("bad-body", f"#/delay: {error}", errors=[("#/delay", str(error))]) from None
+
+
+def _moment(value: Any) -> int:
+    try:
+        return moment(value)
+    except BadJob as error:
+        raise Problem("bad-body", f"#/at: {error}", errors=[("#/at", str(error))]) from None
+
+
+# ---- preconditions --------------------------------------------------------------------------------------------------
+
+
+def _lists(header: bytes | None, tag: bytes) -> bool:
+    """Whether an If-None-Match names a tag."""
+    if header is None:
+        return False
+    return header.strip() == b"*" or tag in (part.strip().removeprefix(b"W/") for part in header.split(b","))
+
+
+def _expected(call: Call) -> tuple[int, int] | None:
+    """Return what a job must be like by If-Match. Raises the Problem of a tag that no job can have."""
+    given = call.headers.get(b"if-match", b"*").strip()
+    if given == b"*":
+        return None
+    found = _TAG.fullmatch(given)
+    if found is None:
+        raise Problem("changed", "this If-Match is no ETag of a job: give the one that came with it, just one")
+    return int(found[1], 16), int(found[2], 16)

@@ -1,0 +1,296 @@
+"""The table of all operations: what is routed, checked and described."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from . import claims, events, find, jobs, openapi, put, schema, topics
+from .call import Endpoint, Operation
+
+if TYPE_CHECKING:
+    from ..context import Context
+
+__all__ = ["OPERATIONS", "endpoints"]
+
+
+def _one(name: str, method: str, suffix: str, *, id: str | None = None, **words: Any) -> list[Operation]:
+    """Return an operation on one job twice: by its id, and by its key."""
+    named = id or f"{name}Job"
+    return [
+        Operation(id=named, method=method, path=f"/v1/jobs/{{id}}{suffix}", tag="one job", **words),
+        Operation(
+            id=f"{named}ByKey",
+            method=method,
+            path=f"/v1/jobs/by-key{suffix}",
+            tag="one job",
+            query=schema.ByKey,
+            **{**words, "summary": f"{words['summary']}, named by its key"},
+        ),
+    ]
+
+
+OPERATIONS: Final[tuple[Operation, ...]] = (
+    Operation(
+        id="putJob",
+        method="POST",
+        path="/v1/jobs",
+        handler=put.put,
+        summary="Put a job",
+        tag="put",
+        scope="put",
+        changes=True,
+        body=schema.NewJob,
+        headers=("Idempotency-Key", "traceparent"),
+        answers={201: schema.PutAnswer},
+        problems=("job-exists", "key-reused", "too-large", "store-full"),
+        notes="When this answers the job is durable, to the level that the store declares.",
+        example={"topic": "close-order", "body": {"order": 7}, "delay": "30m", "key": "order-7"},
+    ),
+    Operation(
+        id="putJobs",
+        method="POST",
+        path="/v1/jobs/batch",
+        handler=put.put_many,
+        summary="Put many jobs, all or none",
+        tag="put",
+        scope="put",
+        changes=True,
+        body=schema.NewJobs,
+        many=True,
+        headers=("Idempotency-Key", "traceparent"),
+        answers={201: schema.Ids},
+        problems=("job-exists", "key-reused", "too-large", "store-full"),
+        notes="One transaction: the cheapest way to put many.",
+        example={"jobs": [{"topic": "mail", "body": {"to": 5}}, {"topic": "mail", "body": {"to": 6}, "delay": "1h"}]},
+    ),
+    *_one(
+        "get",
+        "GET",
+        "",
+        handler=jobs.get,
+        summary="Get a job",
+        scope="read",
+        headers=("If-None-Match",),
+        answers={200: schema.JobOut, 304: None},
+        problems=("no-such-job",),
+        notes="Its ETag changes with state, due time and claims. Cancel and reschedule take it as If-Match.",
+    ),
+    *_one(
+        "delete",
+        "DELETE",
+        "",
+        handler=jobs.delete,
+        summary="Forget a job that is not running, and its history",
+        scope="admin",
+        changes=True,
+        answers={204: None},
+        problems=("no-such-job", "wrong-state"),
+    ),
+    *_one(
+        "cancel",
+        "POST",
+        "/cancel",
+        handler=jobs.cancel,
+        summary="Cancel a delayed job",
+        scope="put",
+        changes=True,
+        headers=("If-Match",),
+        answers={204: None},
+        problems=("no-such-job", "wrong-state", "changed"),
+        notes="After 204 it is never delivered again.",
+    ),
+    *_one(
+        "reschedule",
+        "POST",
+        "/reschedule",
+        handler=jobs.reschedule,
+        summary="Give a delayed job another due time",
+        scope="put",
+        changes=True,
+        body=schema.Reschedule,
+        headers=("If-Match",),
+        answers={204: None},
+        problems=("no-such-job", "wrong-state", "changed"),
+        example={"delay": "1h"},
+    ),
+    *_one(
+        "retry",
+        "POST",
+        "/retry",
+        handler=jobs.retry,
+        summary="Make a finished job delayed again, with all its attempts",
+        scope="put",
+        changes=True,
+        body=schema.Retry,
+        body_needed=False,
+        answers={204: None},
+        problems=("no-such-job", "wrong-state", "job-exists"),
+        example={"delay": "5m"},
+    ),
+    *_one(
+        "history",
+        "GET",
+        "/history",
+        id="getJobHistory",
+        handler=jobs.history,
+        summary="What was tried with a job, oldest first",
+        scope="read",
+        answers={200: schema.History},
+        problems=("no-such-job",),
+    ),
+    Operation(
+        id="findJobs",
+        method="GET",
+        path="/v1/jobs",
+        handler=find.find,
+        summary="Find jobs",
+        tag="many jobs",
+        scope="read",
+        query=schema.Find,
+        answers={200: schema.Found},
+        notes="By id; of a range of due times by these. An answer may have fewer jobs than `limit`, and yet a `next`.",
+    ),
+    *(
+        Operation(
+            id=f"{name}Jobs",
+            method="POST",
+            path=f"/v1/jobs/{name}",
+            handler=handler,
+            summary=summary,
+            tag="many jobs",
+            scope="admin",
+            changes=True,
+            body=body,
+            answers={200: schema.BulkAnswer},
+            problems=("bad-body",),
+            notes="In batches, each of them one transaction. With `dry_run` nothing changes.",
+            example={"topic": "mail", "error": "502", "dry_run": True},
+        )
+        for name, handler, summary, body in (
+            ("cancel", find.cancel_many, "Cancel the delayed jobs that a filter means", schema.Bulk),
+            (
+                "retry",
+                find.retry_many,
+                "Retry the finished jobs that a filter means, the dead ones unless told",
+                schema.BulkRetry,
+            ),
+            ("delete", find.delete_many, "Forget the jobs that a filter means and that are not running", schema.Bulk),
+        )
+    ),
+    Operation(
+        id="streamEvents",
+        method="GET",
+        path="/v1/events",
+        handler=events.events,
+        summary="Jobs as they end, and counts as they change",
+        tag="many jobs",
+        scope="read",
+        query=schema.Events,
+        headers=("Last-Event-ID",),
+        answers={200: bytes},
+        problems=("too-busy",),
+        notes="Server-sent events, once a second: `ended` with a job, `counts` with those of a topic, `missed` if "
+        "there were more than could be told. With Last-Event-ID it goes on where it ended.",
+    ),
+    Operation(
+        id="getDocument",
+        method="GET",
+        path="/v1/openapi.json",
+        handler=openapi.serve,
+        summary="This document",
+        tag="about",
+        answers={200: dict},
+    ),
+    Operation(
+        id="listTopics",
+        method="GET",
+        path="/v1/topics",
+        handler=topics.topics,
+        summary="The topics, and whether they are paused",
+        tag="topics",
+        scope="read",
+        answers={200: schema.Topics},
+    ),
+    Operation(
+        id="countJobs",
+        method="GET",
+        path="/v1/counts",
+        handler=topics.counts,
+        summary="How many jobs each topic has in each state",
+        tag="topics",
+        scope="read",
+        answers={200: schema.AllCounts},
+    ),
+    *(
+        Operation(
+            id=f"{name}Topic",
+            method="POST",
+            path=f"/v1/topics/{name}",
+            handler=handler,
+            summary=summary,
+            tag="topics",
+            scope="admin",
+            changes=True,
+            query=schema.OfTopic,
+            answers={200: schema.Changed},
+        )
+        for name, handler, summary in (
+            ("pause", topics.pause, "Let no job of a topic start until it is resumed"),
+            ("resume", topics.resume, "Let jobs of a topic start again"),
+        )
+    ),
+    Operation(
+        id="reserveJobs",
+        method="POST",
+        path="/v1/reserve",
+        handler=claims.reserve,
+        summary="Claim due jobs, and wait for some if there are none",
+        tag="work",
+        scope="work",
+        changes=True,
+        body=schema.Reserve,
+        answers={200: schema.Claims, 204: None},
+        problems=("too-busy", "no-key"),
+        notes="204: nothing came. Settle each job by its receipt before `lease_until`: else it is due again then. "
+        "A client that goes away while it waits holds nothing.",
+        example={"topics": ["mail", "report"], "limit": 10, "wait": 20, "ttr": "2m"},
+    ),
+    *(
+        Operation(
+            id=f"{name}Claim",
+            method="POST",
+            path=f"/v1/claims/{{receipt}}/{name}",
+            handler=handler,
+            summary=summary,
+            tag="work",
+            scope="work",
+            changes=True,
+            body=body,
+            body_needed=False,
+            answers=answers,
+            problems=("claim-lost", "not-found"),
+            example=example,
+        )
+        for name, handler, summary, body, answers, example in (
+            ("ack", claims.ack, "The job is done", None, {204: None}, None),
+            (
+                "nack",
+                claims.nack,
+                "The attempt failed: due again, or dead",
+                schema.Nack,
+                {200: schema.NackAnswer},
+                {"delay": "30s", "error": "502 Bad Gateway"},
+            ),
+            ("touch", claims.touch, "Let the lease last longer", schema.Touch, {204: None}, {"ttr": "2m"}),
+            ("release", claims.release, "Give the job back, no attempt spent", None, {204: None}, None),
+        )
+    ),
+)
+
+
+def endpoints(context: Context) -> dict[str, Endpoint]:
+    """Return who answers each path of the API, whatever the method."""
+    paths: dict[str, list[Operation]] = {}
+    for operation in OPERATIONS:
+        paths.setdefault(operation.path, []).append(operation)
+    return {path: Endpoint(context, operations) for path, operations in paths.items()}

@@ -1,0 +1,155 @@
+"""Records of the store as the API says them, and the bodies of jobs both ways."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from ...jobs.bodies import is_encrypted, key_of
+from ...jobs.job import Attempt, Job
+from ..problems import Problem
+from .schema import AttemptOut, JobOut, ReservedJob
+
+__all__ = ["attempt_out", "body_of", "etag", "job_out", "moment_out", "receipt", "receipt_of", "reserved"]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST: Final = datetime.max.replace(tzinfo=UTC)
+_ANY: Final = msgspec.json.Decoder()
+
+
+def moment_out(milliseconds: int) -> datetime:
+    """Return a time; of one after the year 9999 its last moment."""
+    try:
+        return _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return _LAST
+
+
+def job_out(job: Job, *, body: bool = True) -> JobOut:
+    """Return a job, with its body or without."""
+    return JobOut(**_fields(job, body=body))
+
+
+def reserved(job: Job) -> ReservedJob:
+    """Return a job that was claimed."""
+    return ReservedJob(receipt=receipt(job), **_fields(job, body=True))
+
+
+def _fields(job: Job, *, body: bool) -> dict[str, Any]:
+    sealed = is_encrypted(job.body)
+    text, coded = _body_out(job.body) if body and not sealed else (UNSET, None)
+    return {
+        "id": str(job.id),
+        "topic": job.topic,
+        "state": job.state.value,
+        "due": moment_out(job.due),
+        "created": moment_out(job.created),
+        "body": text,
+        "body_base64": coded,
+        "encrypted": key_of(job.body) or "unknown" if sealed else None,
+        "key": job.key,
+        "ttr": None if job.ttr is None else job.ttr / 1000,
+        "max_attempts": job.max_attempts,
+        "headers": dict(job.headers),
+        "attempt": job.attempt,
+        "claims": job.claims,
+        "lease_until": None if job.lease_until is None else moment_out(job.lease_until),
+        "last_error": job.last_error,
+    }
+
+
+def attempt_out(attempt: Attempt) -> AttemptOut:
+    """Return what was tried once."""
+    return AttemptOut(
+        claim=attempt.claim,
+        attempt=attempt.attempt,
+        started=None if attempt.started is None else moment_out(attempt.started),
+        ended=None if attempt.ended is None else moment_out(attempt.ended),
+        outcome=None if attempt.outcome is None else attempt.outcome.value,
+        worker=attempt.worker,
+        error=attempt.error,
+    )
+
+
+# ---- bodies ---------------------------------------------------------------------------------------------------------
+
+
+def _body_out(body: bytes) -> tuple[Any, str | None]:
+    """Return a body as JSON if it is some, else as base64."""
+    try:
+        _ANY.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return UNSET, base64.b64encode(body).decode()
+    return Raw(body), None
+
+
+def body_of(body: Raw, coded: str | None, depth: int, pointer: str) -> bytes:
+    """Return the bytes of a body that was sent. Raises the Problem of one that is no JSON, or too deep."""
+    content = bytes(body)
+    if coded is not None:
+        if content:
+            raise _wrong(pointer, "body_base64", "give body or body_base64, not both")
+        try:
+            return base64.b64decode(coded, validate=True)
+        except (binascii.Error, ValueError):
+            raise _wrong(pointer, "body_base64", "this is no base64: use A-Z a-z 0-9 + / and =") from None
+    if not content:
+        return b"null"
+    try:
+        value = _ANY.decode(content)
+    except RecursionError:
+        raise _too_deep(depth) from None
+    except UnicodeDecodeError:
+        raise _wrong(pointer, "body", "this is no UTF-8: send other bytes as body_base64") from None
+    except msgspec.DecodeError as error:
+        raise _wrong(pointer, "body", f"this is no JSON: {error}") from None
+    if content.count(b"[") + content.count(b"{") > depth and _depth(value, depth) > depth:
+        raise _too_deep(depth)
+    return content
+
+
+def _depth(value: Any, most: int) -> int:
+    """Return how deep a value is; it looks no further than one level beyond the most."""
+    level, depth = [value], 0
+    while level and depth <= most:
+        inner = [part.values() if isinstance(part, dict) else part for part in level if isinstance(part, dict | list)]
+        depth += bool(inner)
+        level = [part for parts in inner for part in parts]
+    return depth
+
+
+def _too_deep(depth: int) -> Problem:
+    return Problem("too-deep", f"a body may have {depth} levels: put it as text, or as body_base64")
+
+
+def _wrong(pointer: str, name: str, detail: str) -> Problem:
+    return Problem("bad-body", f"{pointer}/{name}: {detail}", errors=[(f"{pointer}/{name}", detail)])
+
+
+# ---- what names a job's state, and a claim --------------------------------------------------------------------------
+
+
+def etag(job: Job) -> bytes:
+    """Return the entity tag of a job: another one whenever its state, its due time or its claims are."""
+    return f'"{job.state.value}-{job.due:x}-{job.claims:x}"'.encode()
+
+
+def receipt(job: Job) -> str:
+    """Return what names a claim, as text."""
+    return base64.urlsafe_b64encode(f"{job.id}.{job.claims}".encode()).decode().rstrip("=")
+
+
+def receipt_of(text: str) -> tuple[int, int]:
+    """Return the id and the claim of a receipt. Raises the Problem of a text that is none."""
+    try:
+        id, _, claims = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode("ascii").partition(".")
+        if len(id) <= 20 and len(claims) <= 20:
+            return int(id), int(claims)
+    except ValueError:
+        pass
+    raise Problem("not-found", "this is no receipt: use the one that came with the job")

@@ -1,0 +1,338 @@
+"""What goes in and comes out, as types: requests are checked by them, and the OpenAPI document is made from them.
+
+Ids are text, as JavaScript's numbers end at 2**53. Times are RFC 3339 in UTC. Delays are text as "30m", or seconds.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
+
+__all__ = [
+    "ATTEMPTS",
+    "AllCounts",
+    "AttemptOut",
+    "Bulk",
+    "BulkAnswer",
+    "BulkRetry",
+    "ByKey",
+    "Changed",
+    "Claims",
+    "CountsOut",
+    "Events",
+    "FieldProblem",
+    "Filter",
+    "Find",
+    "Found",
+    "History",
+    "Ids",
+    "JobOut",
+    "Key",
+    "Nack",
+    "NackAnswer",
+    "NewJob",
+    "NewJobs",
+    "OfTopic",
+    "ProblemOut",
+    "PutAnswer",
+    "Reschedule",
+    "Reserve",
+    "ReservedJob",
+    "Retry",
+    "Topic",
+    "TopicOut",
+    "Topics",
+    "Touch",
+]
+
+LONGEST = 16_384
+Topic = Annotated[str, Meta(min_length=1, max_length=LONGEST, description="1 to 16384 characters.", examples=["mail"])]
+Key = Annotated[str, Meta(min_length=1, max_length=LONGEST, description="Unique among the live jobs of its topic.")]
+Moment = Annotated[datetime, Meta(tz=True, description="RFC 3339, with a time zone.")]
+Time = Annotated[datetime, Meta(tz=True)]
+Span = Annotated[
+    float | str,
+    Meta(description="Seconds, or text: a number and a unit, one or more times.", examples=["30m", 90, "1h 30m"]),
+]
+Id = Annotated[str, Meta(description="The job's id.", examples=["1234567"])]
+Receipt = Annotated[str, Meta(description="Names the claim; opaque. It is the proof that the job is yours.")]
+ATTEMPTS = Annotated[int, Meta(ge=1, le=1_000_000, description="How often it is tried in all.")]
+DryRun = Annotated[bool, Meta(description="Count what it would be, and change nothing.")]
+
+
+class In(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A request; a field that is not known is refused by its name."""
+
+
+# ---- put ------------------------------------------------------------------------------------------------------------
+
+
+class NewJob(In, gc=False):
+    """A job to be put."""
+
+    topic: Topic
+    body: Annotated[Raw, Meta(description="Any JSON; it is kept as it was sent.")] = field(default_factory=Raw)
+    body_base64: Annotated[str | None, Meta(description="The body as bytes, in base64, instead of `body`.")] = None
+    delay: Annotated[float | str | None, Meta(description="Due so long from now: seconds, or text such as 30m.")] = None
+    at: Annotated[Moment | None, Meta(description="When it is due, instead of a delay.")] = None
+    key: Key | None = None
+    replace: Annotated[bool, Meta(description="Let a delayed job with this key take these values.")] = False
+    ttr: Annotated[float | str | None, Meta(description="How long a handler may run: the lease.")] = None
+    max_attempts: ATTEMPTS | None = None
+    headers: Annotated[dict[str, str] | None, Meta(description="Text by name, for the handler.")] = None
+    to: Annotated[str | None, Meta(description="Where an outlet delivers it: a URL, or a name.")] = None
+
+
+class NewJobs(In):
+    """Jobs to be put, all or none."""
+
+    jobs: Annotated[list[NewJob], Meta(min_length=1, max_length=10_000)]
+
+
+class PutAnswer(Struct):
+    """The job that was stored, durably."""
+
+    id: Id
+
+
+class Ids(Struct):
+    """The jobs that were stored, durably, in the order in which they were sent."""
+
+    ids: list[Id]
+
+
+# ---- one job --------------------------------------------------------------------------------------------------------
+
+StateName = Literal["delayed", "running", "done", "dead", "cancelled"]
+
+
+class JobOut(Struct, omit_defaults=True, kw_only=True):
+    """A job as it is now."""
+
+    id: Id
+    topic: str
+    state: StateName
+    due: Time
+    created: Time
+    body: Annotated[Raw | UnsetType, Meta(description="The body, if it is JSON.")] = UNSET
+    body_base64: Annotated[str | None, Meta(description="The body, if it is something else than JSON.")] = None
+    encrypted: Annotated[
+        str | None, Meta(description="The id of the key that the body is encrypted with, which this server has not.")
+    ] = None
+    key: str | None = None
+    ttr: Annotated[float | None, Meta(description="Seconds.")] = None
+    max_attempts: int | None = None
+    headers: dict[str, str] = {}
+    attempt: Annotated[int, Meta(description="How many attempts were spent, the present one included.")] = 0
+    claims: Annotated[int, Meta(description="How often it was claimed.")] = 0
+    lease_until: Annotated[Time | None, Meta(description="Until when its claim holds, while it runs.")] = None
+    last_error: str | None = None
+
+
+class ReservedJob(JobOut, kw_only=True):
+    """A job that is yours until `lease_until`."""
+
+    receipt: Receipt
+
+
+class AttemptOut(Struct, omit_defaults=True, kw_only=True):
+    """What was tried once."""
+
+    claim: int
+    attempt: int
+    started: Time | None = None
+    ended: Annotated[Time | None, Meta(description="Absent while it runs.")] = None
+    outcome: Literal["done", "failed", "lost", "released", "cancelled"] | None = None
+    worker: str | None = None
+    error: str | None = None
+
+
+class History(Struct):
+    """What was tried with a job, oldest first."""
+
+    attempts: list[AttemptOut]
+
+
+class Reschedule(In):
+    """When the job is due instead: one of the two."""
+
+    delay: Annotated[float | str | None, Meta(description="From now: seconds, or text such as 30m.")] = None
+    at: Moment | None = None
+
+
+class Retry(In):
+    """When the job is due again; at once unless told."""
+
+    delay: Span = 0.0
+
+
+# ---- many jobs ------------------------------------------------------------------------------------------------------
+
+
+class Filter(In):
+    """Which jobs are meant; what is not given holds for every job."""
+
+    topic: Topic | None = None
+    state: StateName | None = None
+    key: Key | None = None
+    due_from: Moment | None = None
+    due_until: Moment | None = None
+    error: Annotated[str, Meta(max_length=1_000, description="The last error contains this text.")] | None = None
+
+
+class Find(Filter):
+    """A search, and which part of what it finds."""
+
+    limit: Annotated[int, Meta(ge=1, le=1_000, description="At most so many; there may be fewer, and yet a next.")] = (
+        100
+    )
+    cursor: (
+        Annotated[str, Meta(min_length=1, max_length=500, description="`next` of the answer before; opaque.")] | None
+    ) = None
+    body: Annotated[bool, Meta(description="Whether bodies come along.")] = True
+
+
+class Found(Struct):
+    """A part of what was found."""
+
+    jobs: list[JobOut]
+    next: Annotated[str | None, Meta(description="The cursor of the next part; null after the last.")]
+
+
+class ByKey(In):
+    """The live job with a key, or else the latest one."""
+
+    topic: Topic
+    key: Key
+
+
+class Bulk(Filter):
+    """Which jobs are changed."""
+
+    dry_run: DryRun = False
+
+
+class BulkRetry(Bulk):
+    """Which jobs are retried, and when they are due."""
+
+    delay: Span = 0.0
+
+
+class BulkAnswer(Struct):
+    """How many jobs were changed, or would be."""
+
+    jobs: int
+    dry_run: bool
+
+
+class Changed(Struct):
+    """Whether anything changed."""
+
+    changed: bool
+
+
+# ---- topics ---------------------------------------------------------------------------------------------------------
+
+
+class TopicOut(Struct):
+    """A topic that was ever put to or paused."""
+
+    topic: str
+    paused: bool
+
+
+class Topics(Struct):
+    """The topics, by name."""
+
+    topics: list[TopicOut]
+
+
+class OfTopic(In):
+    """Which topic."""
+
+    topic: Topic
+
+
+class Events(In):
+    """Which events."""
+
+    topic: Topic | None = None
+
+
+class CountsOut(Struct):
+    """How many jobs of a topic are in each state."""
+
+    delayed: int
+    running: int
+    done: int
+    dead: int
+    cancelled: int
+
+
+class AllCounts(Struct):
+    """The counts of each topic, by its name."""
+
+    topics: dict[str, CountsOut]
+
+
+# ---- claims ---------------------------------------------------------------------------------------------------------
+
+
+class Reserve(In):
+    """Which jobs are wanted, and for how long."""
+
+    topics: Annotated[list[Topic], Meta(min_length=1, max_length=100, description="The first come first.")]
+    limit: Annotated[int, Meta(ge=1, le=1_000, description="At most so many.")] = 1
+    wait: Annotated[float | str, Meta(description="How long to wait for one; at most 30 s.")] = 0.0
+    ttr: Annotated[float | str, Meta(description="The lease of jobs that say none.", examples=[60, "5m"])] = 60.0
+    max_attempts: Annotated[ATTEMPTS | None, Meta(description="Of jobs that do not say it themselves.")] = None
+    worker: Annotated[str, Meta(min_length=1, max_length=200, description="Who works, for the history of the job.")] = (
+        "http"
+    )
+
+
+class Claims(Struct):
+    """Jobs that are yours now."""
+
+    jobs: list[ReservedJob]
+
+
+class Nack(In):
+    """How an attempt failed."""
+
+    delay: Annotated[float | str | None, Meta(description="Due again so long from now; null makes the job dead.")] = 0.0
+    error: Annotated[str | None, Meta(description="What went wrong; its end is kept if it is long.")] = None
+
+
+class NackAnswer(Struct):
+    """What the job is now."""
+
+    state: Literal["delayed", "dead"]
+
+
+class Touch(In):
+    """How long the lease lasts from now."""
+
+    ttr: Span = 60.0
+
+
+# ---- problems -------------------------------------------------------------------------------------------------------
+
+
+class FieldProblem(Struct):
+    """What is wrong with a field."""
+
+    pointer: Annotated[str, Meta(description="A JSON pointer into the body.", examples=["#/jobs/3/topic"])]
+    detail: str
+
+
+class ProblemOut(Struct, kw_only=True):
+    """A problem, RFC 9457."""
+
+    type: Annotated[str, Meta(description="Which kind of problem; stable.", examples=["urn:pywheel:problem:bad-body"])]
+    title: str
+    status: int
+    detail: Annotated[str, Meta(description="What is wrong, and how to mend it.")]
+    errors: list[FieldProblem] | UnsetType = UNSET

@@ -1,0 +1,373 @@
+"""Reserves that wait: one thread listens to the store for all of a process, and wakes who waits for what is due.
+
+It is one among the workers: it announces the topics that somebody waits for, hears of what is put there, and knows when
+the next job of each is due. Who is woken claims for himself. What the owners of other shards leave lying is looked for
+a few times a second, by one query for all topics. No table is polled for each who waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import socket
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from ..._errors import StoreClosed, StoreError, StoreReplaced
+from ...jobs.commands import Announce, Expire
+from ...stores.contract import Span, Store, intact
+from ...stores.notifier import Notifier
+from ...stores.ownership import ALL, shards_of
+
+__all__ = ["Waiter", "Waiting"]
+
+_LOGGER: Final = logging.getLogger("pywheel.server")
+_ALONE: Final = 1.0  # seconds between looks at all topics
+_BESIDE: Final = 0.25  # while others work there too
+_OVERDUE: Final = 250  # ms after which a job of another's shard is taken
+_DEPUTY: Final = 500  # ms after which a lost lease is ended that whoever is in charge has not ended
+_LINGER: Final = 2.0  # seconds that a topic stays announced after the last one has waited for it
+_PATIENCE: Final = (0.02, 1.0)  # seconds before somebody is woken again for a topic that gave nothing: first, longest
+_HORIZON: Final = 5_000  # ms: what is due later is read before it is
+_EXPIRED: Final = 200
+_BACKOFF: Final = (0.05, 1.0)  # seconds between tries while the store is away: first, longest
+
+
+class Waiter:
+    """One who waits. Used on the loop only."""
+
+    __slots__ = ("_event", "topic", "topics")
+
+    def __init__(self, topics: Sequence[str]) -> None:
+        self.topics = topics
+        self.topic: str | None = None
+        """The topic that it was woken for."""
+        self._event = asyncio.Event()
+
+    def wake(self, topic: str | None) -> None:
+        """Let it claim."""
+        self.topic = topic
+        self._event.set()
+
+    @property
+    def rung(self) -> bool:
+        """Whether it was woken, and has not seen it."""
+        return self._event.is_set()
+
+    async def woken(self) -> None:
+        """Return when woken, at once if that was since the last time."""
+        await self._event.wait()
+        self._event.clear()
+
+
+class _Topic:
+    """A topic that somebody waits for, or did a moment ago."""
+
+    __slots__ = ("due", "left_at", "patience", "quiet_until", "waiters")
+
+    def __init__(self) -> None:
+        self.waiters: OrderedDict[Waiter, None] = OrderedDict()
+        self.left_at = 0.0  # since when nobody waits
+        self.due: int | None = None  # when to wake somebody, ms
+        self.patience = _PATIENCE[0]
+        self.quiet_until = 0.0  # it gave nothing though it was due: it may be paused
+
+    def hushed(self, now: float) -> None:
+        """Wake nobody again for a moment, unless something was claimed or put meanwhile."""
+        self.due = None
+        self.quiet_until = now + self.patience
+        self.patience = min(2 * self.patience, _PATIENCE[1])
+
+    def stirred(self) -> None:
+        """Wake somebody as soon as something is due."""
+        self.quiet_until, self.patience = 0.0, _PATIENCE[0]
+
+
+class Waiting:
+    """All who wait in this process. `enter`, `leave` and `claimed` are called on the loop."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._loop = asyncio.get_running_loop()
+        self._mutex = threading.Lock()
+        self._topics: dict[str, _Topic] = {}
+        self._unseen: set[str] = set()  # topics whose next due time is to be read
+        self._changed = False  # whether other topics are to be announced
+        self._closed = False
+        self._notifier: Notifier | None = None
+        self._thread: threading.Thread | None = None
+        self.count = 0
+
+    # ---- on the loop ------------------------------------------------------------------------------------------------
+
+    def enter(self, topics: Sequence[str]) -> Waiter:
+        """Begin to wait for jobs of topics. What is due by now the caller claims itself, after this."""
+        waiter = Waiter(topics)
+        fresh = False
+        with self._mutex:
+            for name in topics:
+                topic = self._topics.get(name)
+                if topic is None:
+                    topic = self._topics[name] = _Topic()
+                    self._unseen.add(name)
+                    self._changed = fresh = True
+                topic.waiters[waiter] = None
+        self.count += 1
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._run, name="pywheel-waiting", daemon=True)
+            self._thread.start()
+        elif fresh:
+            self._wake()
+        return waiter
+
+    def leave(self, waiter: Waiter) -> None:
+        """Wait no longer. Whom it was woken for may be for the next one."""
+        self.count -= 1
+        now = time.monotonic()
+        with self._mutex:
+            for name in waiter.topics:
+                topic = self._topics[name]
+                topic.waiters.pop(waiter, None)
+                if not topic.waiters:
+                    topic.left_at = now
+        if waiter.rung and waiter.topic is not None:
+            self._ring(waiter.topic, 1)
+
+    def claimed(self, name: str, jobs: int, *, more: bool) -> None:
+        """Take in what a claim says of a topic: so many were claimed, and there may be more that is due."""
+        topic = self._topics.get(name)
+        if topic is None:
+            return
+        if jobs:
+            topic.stirred()
+        if more:
+            self._ring(name, 2)
+            return
+        with self._mutex:
+            self._unseen.add(name)
+        self._wake()
+
+    def _ring(self, name: str, count: int) -> None:
+        """Wake some who wait for a topic: the first, who then comes last."""
+        with self._mutex:
+            topic = self._topics.get(name)
+            if topic is None:
+                return
+            for waiter in list(topic.waiters)[:count]:
+                topic.waiters.move_to_end(waiter)
+                waiter.wake(name)
+
+    def _ring_all(self, rung: Sequence[tuple[str, int]]) -> None:
+        for name, count in rung:
+            self._ring(name, count)
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._closed = True
+        self._wake()
+        if self._thread is not None:
+            self._thread.join(_BACKOFF[1] + 1)
+
+    def _wake(self) -> None:
+        notifier = self._notifier
+        if notifier is not None:
+            notifier.wake()
+
+    # ---- in the thread ----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._closed:
+            try:
+                self._listen()
+            except (StoreClosed, StoreReplaced, RuntimeError):  # the loop was closed meanwhile
+                return
+            except StoreError as error:
+                failures += 1
+                if failures == 1:
+                    _LOGGER.warning("waiting for jobs must wait for the store: %s", error)
+                first, longest = _BACKOFF
+                time.sleep(min(first * 2 ** min(failures - 1, 10), longest) * random.uniform(0.5, 1))
+            else:
+                return
+
+    def _listen(self) -> None:
+        """Listen until nobody has waited for a while, or an error."""
+        notifier = self._store.notifier(f"http:{socket.gethostname()}:{os.getpid()}")
+        try:
+            self._notifier = notifier
+            listener = _Listener(self._store, notifier)
+            with self._mutex:
+                self._changed = True
+            while not self._closed and self._turn(listener):
+                pass
+            self._store.apply([Announce(notifier.worker, ())])
+        finally:
+            if self._notifier is notifier:
+                self._notifier = None
+            notifier.close()
+
+    def _turn(self, listener: _Listener) -> bool:
+        """Do all there is to do now, and wait; False if nobody has waited for a while."""
+        now = time.monotonic()
+        with self._mutex:
+            for name in [name for name, topic in self._topics.items() if _deserted(topic, now)]:
+                del self._topics[name]
+                self._changed = True
+            if not self._topics:
+                self._thread = None  # whoever enters from here on begins another one
+                return False
+            changed, self._changed = self._changed, False
+            unseen, self._unseen = self._unseen & self._topics.keys(), set()
+            names = tuple(self._topics)
+            waits = any(topic.waiters for topic in self._topics.values())
+        if changed:
+            listener.announce(names)
+            unseen = set(names)
+        look = listener.look(behind=self._behind(waits=waits))
+        hints = listener.hints()
+        if look or hints is None:
+            unseen = set(names)
+        counted: dict[str, int] = {}
+        with self._mutex:
+            for due, _, name in hints or ():
+                topic = self._topics.get(name)
+                if topic is not None:
+                    counted[name] = counted.get(name, 0) + 1
+                    topic.due = due if topic.due is None else min(topic.due, due)
+                    topic.stirred()
+        for name, first in listener.firsts(unseen).items():
+            if name in self._topics:
+                self._topics[name].due = first
+        rung = self._due(counted)
+        if rung:
+            self._loop.call_soon_threadsafe(self._ring_all, rung)
+        listener.wait(self._next())
+        return True
+
+    def _behind(self, *, waits: bool) -> int:
+        """Return since when something is due that nobody here takes."""
+        if waits:
+            return 0
+        wall = self._store.clock.wall()
+        late = [topic.due for topic in list(self._topics.values()) if topic.due is not None and topic.due < wall]
+        return min(late, default=-1)
+
+    def _due(self, counted: dict[str, int]) -> list[tuple[str, int]]:
+        """Return whom to wake: topics, and how many who wait for it."""
+        wall, now = self._store.clock.wall(), time.monotonic()
+        rung = []
+        for name, topic in list(self._topics.items()):
+            if topic.due is not None and topic.due <= wall and now >= topic.quiet_until and topic.waiters:
+                rung.append((name, max(counted.get(name, 1), 1)))
+                topic.hushed(now)  # until who was woken says what there was
+        return rung
+
+    def _next(self) -> float:
+        """Return for how many seconds there is nothing to do."""
+        if self._unseen or self._changed:
+            return 0.0
+        now, clock = time.monotonic(), self._store.clock
+        times = [
+            max(clock.until(topic.due), topic.quiet_until - now)
+            for topic in list(self._topics.values())
+            if topic.due is not None and topic.waiters
+        ]
+        return max(min(times, default=_ALONE), 0.0)
+
+
+class _Listener:
+    """The place among the workers. Used by the thread only."""
+
+    def __init__(self, store: Store, notifier: Notifier) -> None:
+        self._store = store
+        self._notifier = notifier
+        self._look_at = 0.0
+        self._lease: int | None = None  # when to end one that is lost, ms
+        self._rung = True
+        self._topics: tuple[str, ...] = ()
+        self._handling: dict[str, list[str]] = {}  # workers by topic
+
+    def announce(self, topics: tuple[str, ...]) -> None:
+        """Say which topics are waited for."""
+        self._topics = topics
+        self._notifier.publish(self._store.clock.wall() + _HORIZON)
+        self._store.apply([Announce(self._notifier.worker, topics)])
+        self._look_at = 0.0
+
+    def look(self, behind: int) -> bool:
+        """Show that somebody listens, see who else does, and end lost leases; whether it was time for it."""
+        now = time.monotonic()
+        if now < self._look_at:
+            return False
+        self._notifier.beat(behind)
+        self._notifier.publish(self._store.clock.wall() + _HORIZON)
+        members = self._notifier.members()
+        me = self._notifier.worker
+        if all(member.worker != me for member in members):
+            self._store.apply([Announce(me, self._topics)])
+            members = self._notifier.members()
+        there = [member for member in members if member.worker == me or member.silent <= 1.25 * self._notifier.silent]
+        self._handling = {
+            topic: [member.worker for member in there if topic in member.topics] for topic in self._topics
+        }
+        alone = len(there) <= 1
+        self._look_at = now + (_ALONE if alone else _BESIDE)
+        self._end_lost(0 if alone else _DEPUTY)
+        return True
+
+    def _end_lost(self, later: int) -> None:
+        """End the leases that have been over for so many ms."""
+        lease = self._store.next_lease()
+        if lease is not None and self._store.clock.wall() >= lease + later:
+            [expired] = intact(self._store.apply([Expire(_EXPIRED)]))
+            lease = expired.next_lease
+        self._lease = None if lease is None else lease + later
+
+    def hints(self) -> Iterable[tuple[int, int, str]] | None:
+        """Return what was put or rescheduled since; None if all is to be read again."""
+        if not self._rung:
+            return ()
+        found = self._notifier.hints()
+        self._rung = False
+        if found.reload:
+            self._notifier.quiet()  # nothing is begun here that a pause must wait for
+            return None
+        return found.due
+
+    def firsts(self, topics: Iterable[str]) -> dict[str, int | None]:
+        """Return when somebody is to be woken for topics. One query.
+
+        What is in another's shard counts as due a while later: its owner comes first.
+        """
+        names = list(topics)
+        if not names:
+            return {}
+        me = self._notifier.worker
+        masks = [shards_of(me, name, handling) if (handling := self._handling.get(name)) else ALL for name in names]
+        spans = [Span(name, mask, (-1, 0), -1) for name, mask in zip(names, masks, strict=True) if mask]
+        others = [Span(name, ALL, (-1, 0), -1) for name, mask in zip(names, masks, strict=True) if mask != ALL]
+        dues = self._store.first_dues(spans + others)
+        found: dict[str, int | None] = dict.fromkeys(names)
+        for place, (span, due) in enumerate(zip(spans + others, dues, strict=True)):
+            if due is not None:
+                at = due if place < len(spans) else due + _OVERDUE
+                known = found[span.topic]
+                found[span.topic] = at if known is None else min(known, at)
+        return found
+
+    def wait(self, seconds: float) -> None:
+        """Wait until there is something to do."""
+        now = time.monotonic()
+        if self._lease is not None:
+            self._look_at = min(self._look_at, now + max(self._store.clock.until(self._lease), 0.0))
+        self._rung |= self._notifier.wait(max(min(seconds, self._look_at - now), 0.0))
+
+
+def _deserted(topic: _Topic, now: float) -> bool:
+    return not topic.waiters and now - topic.left_at > _LINGER

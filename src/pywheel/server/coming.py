@@ -1,0 +1,97 @@
+"""What is coming: how many jobs are due in each part of the next minute, hour and day."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from ..stores.contract import Store
+from ..stores.readings import FORECAST
+
+__all__ = ["HORIZONS", "Coming", "Forecaster", "Horizon", "Part"]
+
+
+class Horizon(NamedTuple):
+    """A stretch of time from now on, in equal parts."""
+
+    name: str
+    step: int  # ms of a part
+    parts: int
+    every: int  # ms for which a look at it is good enough
+    at_once: int  # parts that the store is asked for at once: the fewer, the further it counts each
+
+    @property
+    def most(self) -> int:
+        """No part is counted further, which bounds what a look costs."""
+        return FORECAST // self.at_once
+
+
+HORIZONS: Final = (
+    Horizon("minute", 1_000, 60, 1_000, 30),
+    Horizon("hour", 60_000, 60, 10_000, 15),
+    Horizon("day", 1_800_000, 48, 30_000, 6),
+)
+
+
+class Part(NamedTuple):
+    """What is due within a horizon."""
+
+    horizon: Horizon
+    start: int  # ms; the parts begin on whole seconds, minutes, half hours, but the first begins now
+    counts: tuple[int, ...]  # of one part more, where the first and the last are cut
+
+    @property
+    def total(self) -> int:
+        """How many, at least."""
+        return sum(self.counts)
+
+    @property
+    def capped(self) -> bool:
+        """Whether there are more than were counted."""
+        return any(count >= self.horizon.most for count in self.counts)
+
+    @property
+    def peak(self) -> int:
+        """The fullest part."""
+        return max(self.counts)
+
+
+class Coming(NamedTuple):
+    """What is due already, and within each horizon."""
+
+    overdue: int
+    overdue_capped: bool
+    parts: tuple[Part, ...]
+
+
+_OVERDUE_MOST: Final = 10_000
+
+
+class Forecaster:
+    """Looks at what is coming, and remembers the farther horizons for a while. For one thread at a time."""
+
+    def __init__(self) -> None:
+        self._known: dict[str | None, dict[str, tuple[int, Part]]] = {}
+
+    def look(self, store: Store, topic: str | None, at: int) -> Coming:
+        """Return what is coming of a topic, of all for None. O(what is counted)."""
+        known = self._known.setdefault(topic, {})
+        parts = []
+        for horizon in HORIZONS:
+            looked, part = known.get(horizon.name, (0, None))
+            if part is None or not 0 <= at - looked < horizon.every:
+                start = at - at % horizon.step
+                between = range(start + horizon.step, at + horizon.parts * horizon.step, horizon.step)
+                edges = [at, *between, at + horizon.parts * horizon.step]  # what was due before is overdue
+                part = Part(horizon, start, tuple(_counted(store, horizon, edges, topic)))
+                known[horizon.name] = at, part
+            parts.append(part)
+        if len(self._known) > 100:
+            self._known = {topic: known}
+        [overdue] = store.forecast([0, at], topic, _OVERDUE_MOST)
+        return Coming(overdue, overdue >= _OVERDUE_MOST, tuple(parts))
+
+
+def _counted(store: Store, horizon: Horizon, edges: list[int], topic: str | None) -> Iterator[int]:
+    for first in range(0, len(edges) - 1, horizon.at_once):
+        yield from store.forecast(edges[first : first + horizon.at_once + 1], topic, horizon.most)

@@ -1,0 +1,77 @@
+"""What all parts of the service share: the queue, who may do what, and the limits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from ..client.queue import JobQueue
+    from .access import Access
+    from .api.events import Feed
+    from .api.waiting import Waiting
+
+__all__ = ["Context", "Limits"]
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_READERS: Final = 4  # threads that read the store: more of them would only take the processor from the commits
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a client may ask for."""
+
+    request: int = 16 << 20
+    """bytes of a request's body"""
+    depth: int = 64
+    """levels of JSON within JSON"""
+    arrival: float = 30.0
+    """seconds that a request's body may take to arrive"""
+    wait: float = 30.0
+    """seconds that a reserve may wait for a job"""
+    waiters: int = 10_000
+    """reserves that wait at once in one process"""
+    streams: int = 1_000
+    """streams of events at once in one process"""
+
+
+@dataclass(slots=True)
+class Context:
+    """One service: `request.app.state.context`."""
+
+    queue: JobQueue
+    access: Access
+    read_only: bool = False
+    limits: Limits = field(default_factory=Limits)
+    live: Any = None
+    """What the page's streams of changes come from."""
+    waiting: Waiting | None = None
+    """Who waits for jobs; made when the first one does."""
+    feed: Feed | None = None
+    """What the streams of events are fed from; made when the first one begins."""
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the server drains: long polls and streams end."""
+    _readers: ThreadPoolExecutor | None = None
+
+    @property
+    def tokens(self) -> Any:
+        """The known tokens, or None where everybody may do everything."""
+        return self.access.tokens
+
+    async def read(self, function: Callable[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        """Return what a function says that reads the store, called in a thread of its own."""
+        if self._readers is None:
+            self._readers = ThreadPoolExecutor(_READERS, "pywheel-reads")
+        return await asyncio.get_running_loop().run_in_executor(self._readers, lambda: function(*args, **kwargs))
+
+    def close(self) -> None:
+        """Let go of what the service itself has begun. The queue is its owner's."""
+        if self.waiting is not None:
+            self.waiting.close()
+        if self._readers is not None:
+            self._readers.shutdown(wait=False, cancel_futures=True)
+            self._readers = None

@@ -1,0 +1,142 @@
+"""The outermost layer: gives each request an id, refuses what should not come in, finds who answers, and says what went
+wrong. Pure ASGI, as it is on the way of every put."""  # noqa: D205, D209
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Mapping
+from itertools import count
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote_to_bytes
+
+from starlette._utils import get_route_path
+
+from .._errors import PywheelError
+from .access import refuse_strangers
+from .problems import MEDIA_TYPE, Problem, of_error
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from .context import Context
+
+__all__ = ["ARRIVED", "HEADERS", "REQUEST_ID", "RESPOND", "Edge", "respond"]
+
+_LOGGER: Final = logging.getLogger("pywheel.server")
+HEADERS: Final = "pywheel.headers"
+"""Where a scope has its headers by name; of several with one name the last."""
+REQUEST_ID: Final = "pywheel.request_id"
+"""Where a scope has the id of its request, as it is answered."""
+RESPOND: Final = "pywheel.respond"
+"""Where a scope has what sends a whole answer at once, if its server is ours."""
+ARRIVED: Final = "pywheel.arrived"
+"""Where a scope has the body that arrived with its head, if its server is ours."""
+_WELL_FORMED: Final = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
+
+
+class Edge:
+    """Takes every request in. What the API's paths name goes to their endpoints, all else to `others`.
+
+    A path of the API has at most one variable part, its third: ``/v1/jobs/{id}/cancel``.
+    """
+
+    def __init__(self, context: Context, endpoints: Mapping[str, ASGIApp], others: ASGIApp) -> None:
+        self._context = context
+        self._fixed = {path: endpoint for path, endpoint in endpoints.items() if "{" not in path}
+        self._varied: dict[tuple[str, ...], tuple[str, ASGIApp]] = {}
+        for path, endpoint in endpoints.items():
+            if "{" in path:
+                parts = path.split("/")
+                self._varied[(parts[2], *parts[4:])] = parts[3].strip("{}"), endpoint
+        self._others = others
+        self._prefix = os.urandom(4).hex()
+        self._numbers = count(1)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request."""
+        if scope["type"] != "http":
+            await self._others(scope, receive, send)
+            return
+        headers = scope.get(HEADERS)
+        if headers is None:
+            headers = scope[HEADERS] = dict(scope["headers"])
+        given = headers.get(b"x-request-id")
+        if given is None or not _WELL_FORMED.fullmatch(given):
+            given = f"{self._prefix}-{next(self._numbers)}".encode()
+        scope[REQUEST_ID] = given
+        sending = _Sending(send, given)
+        try:
+            if self._context.access.open:
+                refuse_strangers(headers)
+            endpoint = self._endpoint(scope)
+            if endpoint is not None:
+                await endpoint(scope, receive, send)
+            else:
+                await self._others(scope, receive, sending)
+        except Problem as problem:
+            await respond(scope, send, problem)
+        except PywheelError as error:
+            await respond(scope, send, of_error(error))
+        except Exception:
+            _LOGGER.exception("request %s failed: %s %s", given.decode(), scope["method"], scope["path"])
+            if sending.started:
+                return
+            await respond(scope, send, Problem("internal-error", f"the log has more, of request {given.decode()}"))
+
+    def _endpoint(self, scope: Scope) -> ASGIApp | None:
+        """Return what answers a path of the API."""
+        path = get_route_path(scope) if scope.get("root_path") else scope["path"]
+        if b"%" in (scope.get("raw_path") or b""):
+            _refuse_malformed(scope["raw_path"])
+        endpoint = self._fixed.get(path)
+        if endpoint is not None:
+            return endpoint
+        parts = path.split("/")
+        if not 4 <= len(parts) <= 5 or parts[1] != "v1" or not parts[3]:
+            return None
+        found = self._varied.get((parts[2], *parts[4:]))
+        if found is None:
+            return None
+        name, endpoint = found
+        scope["path_params"] = {name: parts[3]}
+        return endpoint
+
+
+class _Sending:
+    """Sends an answer with the id of its request."""
+
+    __slots__ = ("_id", "_send", "started")
+
+    def __init__(self, send: Send, id: bytes) -> None:
+        self._send = send
+        self._id = id
+        self.started = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started = True
+            message["headers"] = [*message.get("headers", ()), (b"x-request-id", self._id)]
+        await self._send(message)
+
+
+def _refuse_malformed(path: bytes) -> None:
+    try:
+        unquote_to_bytes(path).decode()
+    except UnicodeDecodeError:
+        raise Problem("bad-request", "the path is no UTF-8: encode it as UTF-8, then with %XX") from None
+
+
+async def respond(scope: Scope, send: Send, problem: Problem) -> None:
+    """Answer with a problem."""
+    content = problem.content()
+    headers = [
+        (b"content-type", MEDIA_TYPE.encode()),
+        (b"content-length", b"%d" % len(content)),
+        (b"cache-control", b"no-store"),
+        (b"x-request-id", scope[REQUEST_ID]),
+    ]
+    headers += [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in problem.headers.items()]
+    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
+    await send({"type": "http.response.body", "body": content})

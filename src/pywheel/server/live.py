@@ -1,0 +1,238 @@
+"""One reader of the store for all open pages: a snapshot a second while anyone looks, none else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
+from itertools import islice
+from typing import Final, NamedTuple
+
+from .._errors import StoreError
+from ..jobs.job import Counts
+from ..stores.contract import Ended, Store
+from ..stores.notifier import Member
+from .coming import Coming, Forecaster
+
+__all__ = ["Live", "Snapshot", "TopicNow"]
+
+_LOGGER: Final = logging.getLogger("pywheel.server")
+_NEWEST: Final = 500  # ended jobs that are read of a topic at once
+_SAMPLES: Final = 2_000  # latenesses that are kept of a topic
+_MINUTE: Final = 60_000  # ms: for how long a lateness counts
+_LINGER: Final = 15.0  # seconds that it goes on after the last viewer, who may just have gone to the next page
+_AHEAD: Final = 50  # topics of which it is seen what is coming, at once
+_TREND: Final = 60  # snapshots
+
+
+class TopicNow(NamedTuple):
+    """How a topic does."""
+
+    name: str
+    paused: bool
+    counts: Counts
+    rate: float | None  # jobs that ended, a second, over the last ten; None before the second snapshot
+    late_p50: int | None  # ms from due to started, of what ended within a minute; None if nothing did
+    late_p99: int | None
+    first_due: int | None  # when the first delayed job is or was due, ms
+    trend: tuple[int, ...]  # how many ended between snapshots, oldest first
+
+
+class Snapshot(NamedTuple):
+    """What there was to see at a moment."""
+
+    number: int
+    at: int  # by the store's clock, ms
+    topics: tuple[TopicNow, ...]  # by name
+    members: tuple[Member, ...]  # by name
+    coming: dict[str | None, Coming]  # by topic, those that somebody looks at; None is all topics
+    took: float  # seconds that reading took
+    error: str | None = None  # why this is the one before, with its time
+
+
+class Live:
+    """What is to be seen of a queue, kept up to date for all who look.
+
+    It belongs to one event loop at a time. Reading happens on a thread.
+
+    Args:
+        store: returns the store, at each snapshot anew.
+        every: seconds between snapshots.
+    """
+
+    def __init__(self, store: Callable[[], Store], *, every: float = 1.0) -> None:
+        self.every = every
+        self.closed = False
+        self._reader = Reader(store)
+        self._latest: Snapshot | None = None
+        self._taken = float("-inf")
+        self._viewers = 0
+        self._left = 0.0
+        self._wanted: dict[str | None, int] = {}
+        self._next: asyncio.Future[Snapshot | None] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def viewers(self) -> int:
+        """How many look now."""
+        return self._viewers
+
+    async def now(self, topics: Iterable[str | None] = ()) -> Snapshot:
+        """Return a snapshot that is not older than the time between two, and has what is coming of these topics."""
+        wanted = set(topics)
+        latest = self._latest
+        if latest is None or time.monotonic() - self._taken >= self.every or not wanted <= latest.coming.keys():
+            latest = await self._look(wanted)
+        return latest
+
+    async def watch(self, topics: Iterable[str | None] = ()) -> AsyncIterator[Snapshot]:
+        """Yield each snapshot from now on, and what is coming of these topics; one who is slow misses some."""
+        wanted = tuple(topics)
+        self._viewers += 1
+        for topic in wanted:
+            self._wanted[topic] = self._wanted.get(topic, 0) + 1
+        try:
+            while (snapshot := await self._coming_next()) is not None:
+                yield snapshot
+        finally:
+            self._viewers -= 1
+            self._left = time.monotonic()
+            for topic in wanted:
+                self._wanted[topic] -= 1
+                if not self._wanted[topic]:
+                    del self._wanted[topic]
+
+    def close(self) -> None:
+        """End every watch. Idempotent; on the loop's thread."""
+        self.closed = True
+        self._tell(None)
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _coming_next(self) -> Snapshot | None:
+        if self.closed:
+            return None
+        loop = asyncio.get_running_loop()
+        if self._next is None or self._next.get_loop() is not loop:
+            self._next = loop.create_future()
+        if self._task is None or self._task.done() or self._task.get_loop() is not loop:
+            self._task = loop.create_task(self._run())
+        return await asyncio.shield(self._next)
+
+    async def _run(self) -> None:
+        while self._viewers or time.monotonic() - self._left < _LINGER:
+            began = time.monotonic()
+            self._tell(await self._look(set()))
+            await asyncio.sleep(max(self.every - (time.monotonic() - began), self.every / 4))
+
+    async def _look(self, wanted: set[str | None]) -> Snapshot:
+        self._latest = await asyncio.to_thread(self._reader.look, wanted | set(islice(self._wanted, _AHEAD)))
+        self._taken = time.monotonic()
+        return self._latest
+
+    def _tell(self, snapshot: Snapshot | None) -> None:
+        if self._next is not None and not self._next.done():
+            with contextlib.suppress(RuntimeError):  # its loop is closed
+                self._next.set_result(snapshot)
+        self._next = None
+
+
+class Reader:
+    """Makes snapshots, on any thread, one at a time."""
+
+    def __init__(self, store: Callable[[], Store]) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._forecaster = Forecaster()
+        self._pasts: dict[str, _Past] = {}
+        self._last: Snapshot | None = None
+
+    def look(self, wanted: set[str | None]) -> Snapshot:
+        """Return a new snapshot, or the one before with the error that kept this one from being made."""
+        with self._lock:
+            number = self._last.number + 1 if self._last else 1
+            try:
+                self._last = self._read(self._store(), number, wanted)
+            except StoreError as error:
+                _LOGGER.warning("no snapshot: %s", error)
+                before = self._last or Snapshot(0, int(time.time() * 1000), (), (), {}, 0.0)
+                self._last = before._replace(number=number, error=f"{type(error).__name__}: {error}")
+            return self._last
+
+    def _read(self, store: Store, number: int, wanted: set[str | None]) -> Snapshot:
+        began = time.monotonic()
+        at = store.clock.wall()
+        counts = store.counts()
+        topics = store.topics()
+        firsts = store.oldest()
+        shown = []
+        for topic in topics:
+            count = counts.get(topic.name, Counts())
+            past = self._pasts.setdefault(topic.name, _Past())
+            past.see(store, topic.name, count, at)
+            shown.append(
+                TopicNow(topic.name, topic.paused, count, *past.figures(at), firsts.get(topic.name), tuple(past.trend))
+            )
+        for gone in self._pasts.keys() - {topic.name for topic in topics}:
+            del self._pasts[gone]
+        coming = {topic: self._forecaster.look(store, topic, at) for topic in wanted}
+        members = tuple(store.workers())
+        return Snapshot(number, at, tuple(shown), members, coming, time.monotonic() - began)
+
+
+class _Past:
+    """What was seen of a topic before."""
+
+    def __init__(self) -> None:
+        self.trend: deque[int] = deque(maxlen=_TREND)
+        self._counts: Counts | None = None
+        self._rates: deque[tuple[int, int]] = deque()  # (until when, how many ended)
+        self._late: deque[tuple[int, int]] = deque(maxlen=_SAMPLES)  # (ended, ms late)
+        self._since = 0  # what ended before was seen, ms
+        self._seen: set[int] = set()  # ids of what ended at that very ms
+        self._began: int | None = None
+
+    def see(self, store: Store, topic: str, counts: Counts, at: int) -> None:
+        """Take in what is counted now, and what has ended since. No query if the counts are those of before."""
+        if counts == self._counts:
+            ended: list[Ended] = []
+        else:
+            ended = self._new(store.recent(topic, self._since or at - _MINUTE, _NEWEST))
+        if self._counts is None:
+            self._began = at
+        else:
+            # The difference is too small where finished jobs are purged, and what was read where it is cut off.
+            done = counts.done + counts.dead - self._counts.done - self._counts.dead
+            number = max(len(ended), done, 0)
+            self.trend.append(number)
+            self._rates.append((at, number))
+        while self._rates and self._rates[0][0] < at - 10_000:
+            self._rates.popleft()
+        for one in reversed(ended):
+            if one.lateness is not None:
+                self._late.append((one.ended, max(one.lateness, 0)))
+        self._counts = counts
+
+    def _new(self, ended: list[Ended]) -> list[Ended]:
+        """Return those that were not seen: times are whole ms, and of the latest one there may be more by now."""
+        new = [one for one in ended if one.id not in self._seen]
+        if ended:
+            latest = max(one.ended for one in ended)
+            if latest > self._since:
+                self._seen.clear()
+            self._since = latest
+            self._seen.update(one.id for one in ended if one.ended == latest)
+        return new
+
+    def figures(self, at: int) -> tuple[float | None, int | None, int | None]:
+        """Return jobs a second, and lateness p50 and p99 in ms."""
+        seconds = 0.0 if self._began is None else min(at - self._began, 10_000) / 1000
+        rate = sum(number for _, number in self._rates) / seconds if seconds > 0 else None
+        late = sorted(late for ended, late in self._late if ended >= at - _MINUTE)
+        if not late:
+            return rate, None, None
+        return rate, late[len(late) // 2], late[min(len(late) * 99 // 100, len(late) - 1)]

@@ -1,0 +1,180 @@
+"""How the page answers: what every answer must say, and who may ask."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.parse import quote, unquote, urlsplit
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from ..._errors import BadJob, NoSuchJob, PywheelError, StoreError
+from .templating import render
+from .visitor import Visitor, visitor_of
+
+if TYPE_CHECKING:
+    from ..context import Context
+
+__all__ = ["HEADERS", "Ask", "Handler", "allowed", "back", "cookie_path", "guarded", "html", "root_of", "same_site"]
+
+HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+_SAID: Final = "pywheel_said"  # the cookie with what was done, for the next view
+_THEME: Final = "pywheel_theme"
+THEMES: Final = ("auto", "light", "dark")
+_SMALL: Final = 600  # bytes: compressed they would be no less
+
+
+class Ask:
+    """A request to the page, by somebody who may look at it."""
+
+    __slots__ = ("context", "request", "root", "visitor")
+
+    def __init__(self, request: Request, context: Context, visitor: Visitor) -> None:
+        self.request = request
+        self.context = context
+        self.visitor = visitor
+        self.root = root_of(request)
+
+    def page(self, template: str, /, status: int = 200, **values: Any) -> Response:
+        """Return a whole page."""
+        return html(self.request, self.context, template, status, visitor=self.visitor, **values)
+
+    def allow(self, scope: str, topic: str | None = None) -> None:
+        """Raise HTTPException unless the visitor may."""
+        if not self.visitor.may(scope, topic):
+            where = f" for the topic {topic}" if topic is not None else ""
+            raise HTTPException(403, f"that needs the scope {scope}{where}")
+
+
+Handler: TypeAlias = Callable[[Ask], Awaitable[Response]]
+
+
+def root_of(request: Request) -> str:
+    """Return the path under which the page is mounted, without a slash at the end."""
+    return str(request.scope.get("root_path", "")).rstrip("/")
+
+
+def cookie_path(request: Request) -> str:
+    """Return for which paths cookies of the page are."""
+    return f"{root_of(request)}/"
+
+
+def same_site(request: Request) -> bool:
+    """Whether a request that changes something comes from a page of ours.
+
+    Browsers say so in Sec-Fetch-Site where the page came by TLS or from loopback, else in Origin. What says neither is
+    no browser of today, and can use the API.
+    """
+    site = request.headers.get("sec-fetch-site")
+    if site is not None and site != "same-origin":
+        return False
+    origin = request.headers.get("origin")
+    if origin is None:
+        return site is not None
+    return urlsplit(origin).netloc == request.headers.get("host")  # a proxy may speak TLS for us: not the scheme
+
+
+def _refuse_foreign(request: Request) -> None:
+    if request.method == "POST" and not same_site(request):
+        raise HTTPException(403, "this form was sent from another site, or by a browser that does not say")
+
+
+def guarded(handler: Handler, *, context: Context) -> Callable[[Request], Awaitable[Response]]:
+    """Return an endpoint that lets in who may look, keeps forms of other sites out, and says errors as pages."""
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            _refuse_foreign(request)
+            visitor = await visitor_of(request, context)
+            if visitor is None:
+                return _sign_in_first(request)
+            return await handler(Ask(request, context, visitor))
+        except HTTPException as error:
+            return _error(request, context, error.status_code, str(error.detail))
+        except NoSuchJob as error:
+            return _error(request, context, 404, str(error))
+        except BadJob as error:
+            return _error(request, context, 400, str(error))
+        except StoreError as error:
+            return _error(request, context, 503, f"{type(error).__name__}: {error}")
+        except PywheelError as error:
+            return _error(request, context, 409, str(error))
+
+    return endpoint
+
+
+def allowed(handler: Handler, scope: str) -> Handler:
+    """Return a handler for those alone who have a scope."""
+
+    async def only(ask: Ask) -> Response:
+        ask.allow(scope)
+        return await handler(ask)
+
+    return only
+
+
+def html(
+    request: Request, context: Context, template: str, status: int = 200, *, visitor: Visitor | None, **values: Any
+) -> Response:
+    """Return a page with all headers, compressed."""
+    theme = request.cookies.get(_THEME, "auto")
+    said = unquote(request.cookies.get(_SAID, ""))[:500]
+    text = render(
+        template,
+        root=root_of(request),
+        here=request.url.path.removeprefix(root_of(request)),
+        visitor=visitor,
+        store=context.queue.store.url,
+        theme=theme if theme in THEMES else "auto",
+        said=said,
+        **values,
+    )
+    content, headers = text.encode("utf-8", "replace"), dict(HEADERS)
+    headers["Vary"] = "Accept-Encoding, Cookie"
+    if len(content) > _SMALL and "gzip" in request.headers.get("accept-encoding", ""):
+        content, headers["Content-Encoding"] = gzip.compress(content, 5), "gzip"
+    answer = Response(content, status, headers, "text/html")
+    if said:
+        answer.delete_cookie(_SAID, cookie_path(request))
+    return answer
+
+
+def back(request: Request, path: str, said: str = "") -> Response:
+    """Send the browser to a page, which then says what was done."""
+    answer = RedirectResponse(root_of(request) + path, 303, HEADERS)
+    if said:
+        answer.set_cookie(
+            _SAID,
+            quote(said[:500]),
+            max_age=60,
+            path=cookie_path(request),
+            secure=request.url.scheme == "https",
+            httponly=True,
+            samesite="strict",
+        )
+    return answer
+
+
+def _sign_in_first(request: Request) -> Response:
+    if request.method != "GET" or "hx-request" in request.headers:
+        return Response("sign in first", 401, HEADERS | {"HX-Refresh": "true"}, "text/plain")
+    here = request.url.path.removeprefix(root_of(request))
+    query = f"?{request.url.query}" if request.url.query else ""
+    return RedirectResponse(f"{root_of(request)}/sign-in?next={quote(here + query, safe='/')}", 303, HEADERS)
+
+
+def _error(request: Request, context: Context, status: int, detail: str) -> Response:
+    return html(request, context, "error.html", status, visitor=None, code=status, detail=detail)

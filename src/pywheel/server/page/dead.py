@@ -1,0 +1,99 @@
+"""Dead jobs by what went wrong: each group can be tried again, or deleted, at once."""
+
+from __future__ import annotations
+
+import time
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from ...jobs.job import Job, State
+from ...stores.contract import Filter, Store
+from .answers import Ask, back
+from .bulk import ACTIONS, Bulks, matching
+from .forms import fields
+from .visitor import Visitor
+from .words import error_group, first_line
+
+__all__ = ["Dead", "Group"]
+
+_MOST: Final = 20_000  # dead jobs that are looked at
+_PATIENCE: Final = 1.5  # seconds
+_GROUPS: Final = 200
+
+
+class Group(NamedTuple):
+    """Dead jobs of a topic whose errors differ in digits and ids alone."""
+
+    id: str
+    topic: str
+    error: str  # of one of them
+    number: int
+    first: Job
+    last: Job
+
+
+class Dead:
+    """The triage."""
+
+    def __init__(self, bulks: Bulks) -> None:
+        self._bulks = bulks
+
+    async def groups(self, ask: Ask) -> Response:
+        """Show the groups, the largest first."""
+        topic = ask.request.query_params.get("topic") or None
+        if topic is not None:
+            ask.allow("read", topic)
+        groups, seen, whole = await ask.context.read(_grouped, ask.context.queue.store, topic, ask.visitor)
+        return ask.page(
+            "dead.html",
+            groups=groups[:_GROUPS],
+            rest=max(len(groups) - _GROUPS, 0),
+            seen=seen,
+            whole=whole,
+            topic=topic,
+            now=ask.context.queue.store.clock.wall(),
+        )
+
+    async def act(self, ask: Ask) -> Response:
+        """Retry or delete a group."""
+        given = await fields(ask.request)
+        topic, group, action = given.one("topic"), given.one("group"), ACTIONS.get(given.one("action"))
+        if action is None or State.DEAD not in action.states or not topic:
+            raise HTTPException(400, "dead jobs can be retried and deleted, by topic")
+        ask.allow("admin", topic)
+
+        def fits(job: Job) -> bool:
+            return _group_id(topic, error_group(job.last_error)) == group
+
+        what = f"dead jobs of {topic} with errors like “{given.one('error')[:160]}”"
+        bulk = self._bulks.start(ask.context, action, Filter(topic, State.DEAD), fits, what, "/dead")
+        return back(ask.request, f"/bulk/{bulk.id}")
+
+
+def _grouped(store: Store, topic: str | None, visitor: Visitor) -> tuple[list[Group], int, bool]:
+    """Return the groups, how many jobs were looked at, and whether that is all of them."""
+    found: dict[tuple[str, str], Group] = {}
+    end, seen, whole = time.monotonic() + _PATIENCE, 0, True
+    for jobs in matching(store, Filter(topic), (State.DEAD,)):
+        for job in jobs:
+            if not visitor.may("read", job.topic):
+                continue
+            seen += 1
+            kind = error_group(job.last_error)
+            group = found.get((job.topic, kind))
+            if group is None:
+                id = _group_id(job.topic, kind)
+                found[job.topic, kind] = Group(id, job.topic, first_line(job.last_error, 300), 1, job, job)
+            else:
+                found[job.topic, kind] = group._replace(number=group.number + 1, last=job)
+        if seen >= _MOST or time.monotonic() > end:
+            whole = False
+            break
+    return sorted(found.values(), key=lambda group: (-group.number, group.topic)), seen, whole
+
+
+def _group_id(topic: str, kind: str) -> str:
+    return sha256(f"{topic}\0{kind}".encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -1,0 +1,141 @@
+"""What is drawn, as paths of SVG: no script is needed to see it, and no style within it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from ...jobs.job import Attempt, Job
+from ..coming import Part
+from .words import iso, length, number, stamp
+
+__all__ = ["Histogram", "Segment", "histogram", "timeline", "trend"]
+
+_HEIGHT: Final = 100
+_LEAST: Final = 3  # what is not nothing can be seen
+_UNIT: Final = 10  # width of a bar with its gap
+
+
+class Histogram(NamedTuple):
+    """A part of what is coming, ready to be drawn."""
+
+    name: str
+    total: str
+    peak: str
+    quarter: str  # what a bar of half the height stands for
+    width: int
+    bars: str  # path
+    capped: str  # path: bars that are higher, nobody knows how much
+    ticks: tuple[str, ...]
+    label: str  # for those who do not see it
+    start: str
+    step: int
+    most: int
+    counts: str
+
+
+_TICKS: Final = {
+    "minute": ("now", "+15 s", "+30 s", "+45 s", "+1 min"),
+    "hour": ("now", "+15 min", "+30 min", "+45 min", "+1 h"),
+    "day": ("now", "+6 h", "+12 h", "+18 h", "+24 h"),
+}
+
+
+def histogram(part: Part, least: int = 0) -> Histogram:
+    """Return what to draw of a part, of which `least` are known otherwise: by a nearer horizon that counts further.
+
+    The fullest part is as high as there is room, and any that is capped. Heights grow with the square root: a burst
+    does not hide what is beside it, and twice as much is seen as more.
+    """
+    horizon, highest = part.horizon, max(part.peak, 1)
+    bars: list[str] = []
+    capped: list[str] = []
+    for position, count in enumerate(part.counts):
+        if not count:
+            continue
+        height = max(round(math.sqrt(count / highest) * _HEIGHT), _LEAST)
+        path = f"M{position * _UNIT + 1} {_HEIGHT}v-{height}h{_UNIT - 2}v{height}z"
+        (capped if count >= horizon.most else bars).append(path)
+    more = "+" if part.capped else ""
+    total, peak = f"{number(max(part.total, least))}{more}", f"{number(part.peak)}{more}"
+    if part.total:
+        at = part.start + part.counts.index(part.peak) * horizon.step
+        label = (
+            f"Next {horizon.name}: {total} jobs are due, most of them, {peak} in {length(horizon.step)}, at {stamp(at)}"
+        )
+    else:
+        label = f"Next {horizon.name}: no job is due"
+    return Histogram(
+        horizon.name,
+        total,
+        peak if part.total else "",
+        number(round(part.peak / 4)) if part.peak >= 20 else "",
+        len(part.counts) * _UNIT,
+        "".join(bars),
+        "".join(capped),
+        _TICKS[horizon.name],
+        label,
+        iso(part.start),
+        horizon.step,
+        horizon.most,
+        ",".join(map(str, part.counts)),
+    )
+
+
+def trend(values: Sequence[int], parts: int = 60) -> str:
+    """Return the path of a line, 2 wide for each value, 20 high, at the right end of what there is room for."""
+    if len(values) < 2:
+        return ""
+    highest = max(*values, 1)
+    first = (parts - len(values)) * 2
+    return "M" + "L".join(
+        f"{first + position * 2} {19 - round(value * 18 / highest)}" for position, value in enumerate(values)
+    )
+
+
+class Segment(NamedTuple):
+    """A stretch of a job's life."""
+
+    kind: str  # waited, or how the attempt ended, or running
+    x: float
+    width: float
+    text: str
+    attempt: int | None = None
+
+
+_LINE: Final = 1000  # width of a timeline
+_THIN: Final = 10
+
+
+def timeline(job: Job, history: Sequence[Attempt], now: int) -> list[Segment]:
+    """Return a job's life so far, and until its next due time, as stretches side by side.
+
+    Their widths grow with the logarithm of their lengths: an attempt of 80 ms and a wait of two days are both seen.
+    """
+    stretches: list[tuple[str, int, str, int | None]] = []
+    at = job.created
+    for row in history:
+        if row.started is None:
+            continue
+        if row.started > at:
+            stretches.append(("waited", row.started - at, f"waited {length(row.started - at)}", None))
+        ended = row.ended if row.ended is not None else now
+        kind = str(row.outcome) if row.outcome else "running"
+        ran = max(ended - row.started, 0)
+        stretches.append((kind, ran, f"attempt {row.attempt}: {kind} after {length(ran)}", row.attempt))
+        at = max(ended, at)
+    if job.state.live and job.lease_until is None:
+        if now > at:
+            stretches.append(("waited", now - at, f"waited {length(now - at)}", None))
+        if job.due > now:
+            stretches.append(("ahead", job.due - now, f"due in {length((job.due - now) // 1000 * 1000)}", None))
+    weights = [math.log10(10 + max(milliseconds, 0)) for _, milliseconds, _, _ in stretches]
+    room = _LINE - _THIN * len(stretches)
+    whole = sum(weights) or 1
+    drawn, x = [], 0.0
+    for (kind, _, text, attempt), weight in zip(stretches, weights, strict=True):
+        width = max(room * weight / whole, 0) + _THIN
+        drawn.append(Segment(kind, round(x, 1), round(width - 2, 1), text, attempt))
+        x += width
+    return drawn[-200:]

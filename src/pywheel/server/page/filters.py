@@ -1,0 +1,71 @@
+"""Which jobs are meant, as the address of the page says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+from ..._errors import BadJob
+from ...jobs.checks import name, state_of
+from ...jobs.durations import moment
+from ...stores.contract import Filter
+
+__all__ = ["Asked", "utc"]
+
+
+class Asked(NamedTuple):
+    """The fields of the search, as text; empty is any."""
+
+    topic: str = ""
+    state: str = ""
+    key: str = ""
+    error: str = ""
+    due_from: str = ""
+    due_until: str = ""
+    newest: str = ""
+
+    @classmethod
+    def of(cls, fields: Mapping[str, object]) -> Asked:
+        """Return what a query or a form says."""
+        given = {field: str(fields.get(field, "")).strip() for field in cls._fields if field != "error"}
+        return cls(**given, error=str(fields.get("error", "")))
+
+    @property
+    def filter(self) -> Filter:
+        """The same for a store. BadJob: it makes no sense."""
+        return Filter(
+            name(self.topic, "topic") if self.topic else None,
+            state_of(self.state) if self.state else None,
+            name(self.key, "key") if self.key else None,
+            utc(self.due_from, "due from") if self.due_from else None,
+            utc(self.due_until, "due until") if self.due_until else None,
+            self.error or None,
+        )
+
+    @property
+    def query(self) -> str:
+        """The same for an address, with what is not empty alone."""
+        return urlencode({field: value for field, value in self._asdict().items() if value})
+
+    def but(self, **fields: str) -> str:
+        """Return the query with other fields."""
+        return self._replace(**fields).query
+
+    def text(self) -> str:
+        """Return it as people say it."""
+        words = [f"topic {self.topic}" if self.topic else "any topic", f"state {self.state}" if self.state else ""]
+        words += [f"key {self.key}" if self.key else "", f"error contains “{self.error}”" if self.error else ""]
+        words += [f"due from {self.due_from} UTC" if self.due_from else ""]
+        words += [f"due until {self.due_until} UTC" if self.due_until else ""]
+        return ", ".join(word for word in words if word)
+
+
+def utc(text: str, what: str) -> int:
+    """Return a time in ms: 2026-11-22T15:21, with seconds or an offset if wanted, else UTC. BadJob: it is none."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadJob(f"{what} {text[:40]!r} is not understood: write it like 2026-11-22T15:21:00, in UTC") from None
+    return moment(at if at.utcoffset() is not None else at.replace(tzinfo=UTC), what)

@@ -1,0 +1,175 @@
+"""Jobs by search, and what is done to many of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from ..._errors import BadJob
+from ...jobs.job import Job
+from ...stores.contract import intact
+from .answers import Ask, back
+from .bulk import ACTIONS, Action, Bulks, count, states_of
+from .feed import Feed
+from .filters import Asked
+from .forms import Fields, fields
+from .words import number
+
+__all__ = ["Jobs"]
+
+_LIMIT: Final = 50
+_PREVIEW: Final = 96  # bytes of a body
+_SELECTED: Final = 1_000
+
+
+class Jobs:
+    """The search, and bulk actions by selection or by all that it finds."""
+
+    def __init__(self, feed: Feed, bulks: Bulks) -> None:
+        self._feed = feed
+        self._bulks = bulks
+
+    async def search(self, ask: Ask) -> Response:
+        """Show a page of jobs. Its cost is bounded, however many there are."""
+        query = ask.request.query_params
+        asked, after, trouble = Asked.of(query), query.get("after", ""), ""
+        jobs: list[Job] = []
+        following: str | None = None
+        try:
+            if asked.topic:
+                ask.allow("read", asked.topic)
+            jobs, following = await self._found(ask, asked, after)
+        except BadJob as error:
+            trouble = str(error)
+        view = "topic" if asked.topic and not trouble else "jobs"
+        snapshot, parts = await self._feed.parts(ask, view, asked.topic or None)
+        known = [topic for topic in snapshot.topics if ask.visitor.may("read", topic.name)]
+        here = next((topic for topic in known if topic.name == asked.topic), None)
+        return ask.page(
+            "jobs.html",
+            200 if not trouble else 400,
+            asked=asked,
+            jobs=jobs,
+            trouble=trouble,
+            topics=[topic.name for topic in known][:500],
+            topic_here=here,
+            parts=parts,
+            live=urlencode({"view": "topic", "topic": asked.topic}) if view == "topic" else "",
+            next=f"{asked.query}&{urlencode({'after': following})}".lstrip("&") if following else "",
+            after=after,
+            now=ask.context.queue.store.clock.wall(),
+            actions=_sensible(ask, asked),
+        )
+
+    async def _found(self, ask: Ask, asked: Asked, after: str) -> tuple[list[Job], str | None]:
+        store = ask.context.queue.store
+        jobs: list[Job] = []
+        following: str | None = after
+        for _ in range(5):  # looks at a bounded number of rows each time, and may have found none of them
+            found = await ask.context.read(
+                store.page,
+                asked.filter,
+                following or "",
+                _LIMIT - len(jobs),
+                preview=_PREVIEW,
+                newest=bool(asked.newest),
+            )
+            jobs += [job for job in found.jobs if ask.visitor.may("read", job.topic)]
+            following = found.next
+            if following is None or len(jobs) >= _LIMIT:
+                break
+        return jobs, following
+
+    async def ask(self, ask: Ask) -> Response:
+        """Say how many jobs an action is for, and ask whether it is meant."""
+        given = await fields(ask.request)
+        action, asked = _action(given), Asked.of(given.singles)
+        ids = _ids(given) if given.one("scope") == "selected" else []
+        if given.one("scope") == "selected" and not ids:
+            return back(ask.request, f"/jobs?{asked.query}", "no job was selected")
+        may = _may(ask, asked)
+        if ids:
+            number_of, exact = len(ids), True
+        else:
+            number_of, exact = await ask.context.read(count, ask.context.queue.store, action, asked.filter, may)
+        what = f"{len(ids)} selected jobs" if ids else f"all jobs with {asked.text()}"
+        return ask.page(
+            "confirm.html",
+            action=action,
+            asked=asked,
+            ids=ids,
+            number=number_of,
+            exact=exact,
+            what=what,
+            states=action.states if ids else states_of(action, asked.filter),
+        )
+
+    async def begin(self, ask: Ask) -> Response:
+        """Do it: to a selection at once, to all of a search in the background."""
+        given = await fields(ask.request)
+        action, asked, ids = _action(given), Asked.of(given.singles), _ids(given)
+        may = _may(ask, asked)
+        there = f"/jobs?{asked.query}"
+        if not ids:
+            bulk = self._bulks.start(ask.context, action, asked.filter, may, asked.text(), there)
+            return back(ask.request, f"/bulk/{bulk.id}")
+        changed = await ask.context.read(_to_each, ask.context.queue.store, action, ids, may)
+        said = f"{number(changed)} of {number(len(ids))} jobs {action.done}"
+        return back(ask.request, there, said if changed == len(ids) else f"{said}; the others had changed by then")
+
+    async def progress(self, ask: Ask) -> Response:
+        """Show how far a bulk action is."""
+        bulk = self._bulks.get(ask.request.path_params["id"])
+        if bulk is None:
+            raise HTTPException(404, "no such action is under way in this process; what it did is done")
+        return ask.page("bulk.html", bulk=bulk)
+
+    async def stop(self, ask: Ask) -> Response:
+        """End a bulk action after the batch that it is at."""
+        ask.allow("admin")
+        bulk = self._bulks.get(ask.request.path_params["id"])
+        if bulk is not None:
+            bulk.stopped = True
+        return back(ask.request, f"/bulk/{ask.request.path_params['id']}")
+
+
+def _sensible(ask: Ask, asked: Asked) -> list[Action]:
+    """Return the actions that make sense for what was found, if the visitor may take them."""
+    if not ask.visitor.may("admin"):
+        return []
+    return [
+        action for action in ACTIONS.values() if not asked.state or any(asked.state == state for state in action.states)
+    ]
+
+
+def _may(ask: Ask, asked: Asked) -> Callable[[Job], bool]:
+    """Return which of the jobs the visitor may change many of. HTTPException: none."""
+    ask.allow("admin", asked.topic or None)
+    visitor = ask.visitor
+    return lambda job: visitor.may("admin", job.topic)
+
+
+def _action(given: Fields) -> Action:
+    action = ACTIONS.get(given.one("action"))
+    if action is None:
+        raise HTTPException(400, f"jobs can be {', '.join(action.done for action in ACTIONS.values())}")
+    return action
+
+
+def _ids(given: Fields) -> list[int]:
+    try:
+        ids = sorted({int(id) for id in given.get("id", [])})
+    except ValueError:
+        raise HTTPException(400, "an id is a number") from None
+    if len(ids) > _SELECTED:
+        raise HTTPException(400, f"at most {_SELECTED} jobs can be selected: take all that a search finds")
+    return ids
+
+
+def _to_each(store: Any, action: Action, ids: list[int], may: Callable[[Job], bool]) -> int:
+    found = [job for job in map(store.get, ids) if job is not None and job.state in action.states and may(job)]
+    return sum(outcome is True for outcome in intact(store.apply([action.command(job.id) for job in found])))

@@ -1,0 +1,106 @@
+"""One job: what it is, what was tried, and what can be done."""
+
+from __future__ import annotations
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from ..._errors import BadJob, NoSuchJob
+from ...jobs.commands import Command, Reschedule
+from ...jobs.durations import delay_ms
+from ...jobs.job import Attempt, Job, State
+from ...stores.contract import Store
+from .answers import HEADERS, Ask, back
+from .bodies import encrypted, shown
+from .bulk import ACTIONS
+from .drawings import timeline
+from .filters import utc
+from .forms import Fields, fields
+
+__all__ = ["OneJob"]
+
+
+class OneJob:
+    """Shows a job, and changes it."""
+
+    async def show(self, ask: Ask) -> Response:
+        """Body, headers, timeline of attempts, errors."""
+        job, history = await ask.context.read(_read, ask.context.queue.store, _id(ask))
+        ask.allow("read", job.topic)
+        now = ask.context.queue.store.clock.wall()
+        return ask.page(
+            "job.html",
+            job=job,
+            history=history,
+            segments=timeline(job, history, now),
+            body=shown(job, ask.request.query_params.get("as", "")),
+            actions=[
+                action.name
+                for action in ACTIONS.values()
+                if job.state in action.states and ask.visitor.may(action.scope, job.topic)
+            ],
+            now=now,
+        )
+
+    async def body(self, ask: Ask) -> Response:
+        """All of the body, as a file to be kept: a browser shows nothing of it."""
+        job, _ = await ask.context.read(_read, ask.context.queue.store, _id(ask))
+        ask.allow("read", job.topic)
+        if encrypted(job):
+            raise HTTPException(403, "the body is encrypted, and this server has no key")
+        headers = HEADERS | {"Content-Disposition": f'attachment; filename="job-{job.id}.body"'}
+        return Response(job.body, headers=headers, media_type="application/octet-stream")
+
+    async def act(self, ask: Ask) -> Response:
+        """Cancel, reschedule, retry or delete it, unless it has changed from what the form was about."""
+        given, id, store = await fields(ask.request), _id(ask), ask.context.queue.store
+        wanted = given.one("action")
+        job = await ask.context.read(store.get, id)
+        if job is None:
+            raise NoSuchJob(f"there is no job {id}")
+        command: Command[bool]
+        states: tuple[State, ...]
+        if wanted == "reschedule":
+            ask.allow("put", job.topic)
+            command, done, states = _reschedule(job, given, store.clock.wall()), "rescheduled", (State.DELAYED,)
+        elif wanted in ACTIONS:
+            action = ACTIONS[wanted]
+            ask.allow(action.scope, job.topic)
+            command, done, states = action.command(id), action.done, action.states
+        else:
+            raise HTTPException(400, "a job can be cancelled, rescheduled, retried and deleted")
+        [outcome] = await ask.context.read(store.apply, [command])
+        if isinstance(outcome, Exception):
+            raise outcome
+        if not outcome:
+            state = await ask.context.read(_state, store, id)
+            said = f"job {id} is {state} and was not {done}: that is for jobs that are {' or '.join(states)}"
+            return back(ask.request, f"/jobs/{id}", said)
+        return back(ask.request, "/jobs" if wanted == "delete" else f"/jobs/{id}", f"job {id} {done}")
+
+
+def _reschedule(job: Job, given: Fields, now: int) -> Reschedule:
+    delay, at = given.one("delay").strip(), given.one("at").strip()
+    if bool(delay) == bool(at):
+        raise BadJob("say when it is due: either so long from now, such as 30m, or at a time in UTC")
+    due = now + delay_ms(delay) if delay else utc(at, "the new due time")
+    return Reschedule(job.id, due)
+
+
+def _id(ask: Ask) -> int:
+    try:
+        return int(ask.request.path_params["id"])
+    except ValueError:
+        raise HTTPException(404, "the id of a job is a number") from None
+
+
+def _read(store: Store, id: int) -> tuple[Job, list[Attempt]]:
+    job = store.get(id)
+    if job is None:
+        raise NoSuchJob(f"there is no job {id}")
+    return job, store.history(id)
+
+
+def _state(store: Store, id: int) -> str:
+    job = store.get(id)
+    return job.state if job else "gone"

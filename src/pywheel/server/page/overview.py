@@ -1,0 +1,129 @@
+"""What changes while one looks: the fragments of the live views, made of a snapshot."""
+
+from __future__ import annotations
+
+import re
+from itertools import accumulate
+from typing import Any, Final, NamedTuple
+
+from ...jobs.job import Counts
+from ...stores.notifier import Member
+from ...stores.ownership import owners
+from ..live import Snapshot, TopicNow
+from .drawings import histogram, trend
+from .templating import fragment
+from .visitor import Visitor
+
+__all__ = ["fragments_of"]
+
+_WORKER: Final = re.compile(r"(?P<host>.*):(?P<process>[0-9]+)(?![0-9])")
+_ROWS: Final = 100  # topics that are shown: those first that need somebody
+
+
+class Row(NamedTuple):
+    """A topic in the table."""
+
+    topic: TopicNow
+    line: str  # path
+    overdue: int  # ms
+    may_pause: bool
+    workers: int
+
+
+class Worker(NamedTuple):
+    """A worker in the table."""
+
+    member: Member
+    host: str
+    process: str
+    topics: tuple[tuple[str, int], ...]  # with how many shards it owns
+    room: str
+
+
+def fragments_of(name: str, snapshot: Snapshot, visitor: Visitor, root: str, topic: str | None) -> dict[str, str]:
+    """Return the fragments of a view by the ids of the elements that they are in."""
+    parts = {"as-of": fragment("fragments.html", "as_of", snapshot=snapshot)}
+    if name == "overview":
+        rows = _rows(snapshot, visitor)
+        totals = Counts(*(sum(numbers) for numbers in zip(*(row.topic.counts for row in rows), strict=True)))
+        rates = [row.topic.rate for row in rows if row.topic.rate is not None]
+        rate = sum(rates) if rates else None
+        parts["totals"] = fragment(
+            "fragments.html",
+            "totals",
+            totals=totals if rows else Counts(),
+            rate=rate,
+            rows=rows,
+            members=snapshot.members,
+            root=root,
+        )
+        rest = len(rows) - _ROWS
+        if rest > 0:
+            rows = sorted(sorted(rows, key=_needs, reverse=True)[:_ROWS], key=lambda row: row.topic.name)
+        parts["topics"] = fragment("fragments.html", "topics", rows=rows, rest=rest, now=snapshot.at, root=root)
+    if name in ("overview", "topic"):
+        shown = topic if name == "topic" else None
+        if shown in snapshot.coming:
+            coming = snapshot.coming[shown]
+            totals_so_far = accumulate((part.total for part in coming.parts), max, initial=0)
+            charts = [histogram(part, least) for part, least in zip(coming.parts, totals_so_far, strict=False)]
+            parts["coming"] = fragment(
+                "fragments.html", "coming", coming=coming, charts=charts, topic=shown or "", root=root
+            )
+    if name == "topic":
+        here = [row for row in _rows(snapshot, visitor) if row.topic.name == topic]
+        parts["topic-now"] = fragment("fragments.html", "topic_now", rows=here, now=snapshot.at)
+    if name == "workers":
+        parts["workers"] = fragment("fragments.html", "workers", workers=_workers(snapshot, visitor), root=root)
+    return parts
+
+
+def _rows(snapshot: Snapshot, visitor: Visitor) -> list[Row]:
+    handled: dict[str, int] = {}
+    for member in snapshot.members:
+        for name in member.topics:
+            handled[name] = handled.get(name, 0) + 1
+    return [
+        Row(
+            topic,
+            trend(topic.trend),
+            snapshot.at - topic.first_due if topic.first_due is not None and topic.first_due < snapshot.at else 0,
+            visitor.may("admin", topic.name),
+            handled.get(topic.name, 0),
+        )
+        for topic in snapshot.topics
+        if visitor.may("read", topic.name)
+    ]
+
+
+def _needs(row: Row) -> tuple[Any, ...]:
+    counts = row.topic.counts
+    return counts.dead > 0, row.overdue > 1_000, row.topic.paused, row.topic.rate or 0, counts.delayed + counts.running
+
+
+def _workers(snapshot: Snapshot, visitor: Visitor) -> list[Worker]:
+    handlers: dict[str, list[str]] = {}
+    for member in snapshot.members:
+        for topic in member.topics:
+            handlers.setdefault(topic, []).append(member.worker)
+    parts = {topic: owners(topic, names) for topic, names in handlers.items() if visitor.may("read", topic)}
+    shown = []
+    for member in snapshot.members:
+        host, process = _place(member.worker)
+        topics = tuple((topic, parts[topic].count(member.worker)) for topic in sorted(member.topics) if topic in parts)
+        shown.append(Worker(member, host, process, topics, _room(member, snapshot.at)))
+    return shown
+
+
+def _place(worker: str) -> tuple[str, str]:
+    """Return host and process, if its id names them as it does unless told otherwise."""
+    named = _WORKER.match(worker)
+    return (named["host"], named["process"]) if named else (worker, "")
+
+
+def _room(member: Member, now: int) -> str:
+    if member.behind == 0:
+        return "keeps up"
+    if member.behind < 0:
+        return "full"
+    return f"behind for {max(now - member.behind, 0) // 1000} s"

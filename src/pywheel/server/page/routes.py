@@ -1,0 +1,64 @@
+"""Where on the page everything is."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from starlette.routing import BaseRoute, Route
+
+from ..live import Live
+from . import sign_in
+from .answers import Handler, allowed, guarded
+from .assets import asset
+from .bulk import Bulks
+from .dead import Dead
+from .feed import Feed
+from .jobs import Jobs
+from .one_job import OneJob
+from .templating import prepare
+from .views import Views
+
+if TYPE_CHECKING:
+    from ..context import Context
+
+__all__ = ["routes"]
+
+
+def routes(context: Context) -> list[BaseRoute]:
+    """Return the routes of the page, for any place in an application. Starts nothing; the first viewer does."""
+    prepare()
+    if context.live is None:
+        context.live = Live(lambda: context.queue.store)
+    feed, bulks = Feed(context.live), Bulks()
+    views, jobs, one, dead = Views(feed), Jobs(feed, bulks), OneJob(), Dead(bulks)
+
+    def look(path: str, handler: Handler) -> Route:
+        return Route(path, guarded(allowed(handler, "read"), context=context), methods=["GET"])
+
+    def act(path: str, handler: Handler) -> Route:
+        return Route(path, guarded(handler, context=context), methods=["POST"])
+
+    return [
+        look("/", views.overview),
+        look("/coming", views.coming),
+        look("/workers", views.workers),
+        look("/outlets", views.outlets),
+        act("/topics", views.pause),
+        look("/live", feed.stream),
+        look("/jobs", jobs.search),
+        act("/jobs", jobs.ask),
+        act("/bulk", jobs.begin),
+        look("/bulk/{id}", jobs.progress),
+        act("/bulk/{id}", jobs.stop),
+        look("/jobs/{id}", one.show),
+        act("/jobs/{id}", one.act),
+        look("/jobs/{id}/body", one.body),
+        look("/dead", dead.groups),
+        act("/dead", dead.act),
+        Route("/sign-in", partial(sign_in.form, context=context), methods=["GET"]),
+        Route("/sign-in", partial(sign_in.enter, context=context), methods=["POST"]),
+        Route("/sign-out", partial(sign_in.leave, context=context), methods=["POST"]),
+        Route("/theme", partial(sign_in.theme, context=context), methods=["POST"]),
+        Route("/static/{version}/{name}", asset, methods=["GET"]),
+    ]

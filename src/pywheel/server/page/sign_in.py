@@ -1,0 +1,84 @@
+"""Signing in and out, and the choice of light or dark: what anybody may ask for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from .answers import THEMES, back, cookie_path, html, same_site
+from .forms import fields
+from .visitor import COOKIE, grant_of, visitor_of
+
+if TYPE_CHECKING:
+    from ..context import Context
+
+__all__ = ["enter", "form", "leave", "theme"]
+
+_DAYS = 7
+_YEAR = 365 * 86_400
+
+
+async def form(request: Request, context: Context) -> Response:
+    """Show the form, unless they are in."""
+    if await visitor_of(request, context) is not None:
+        return back(request, _target(request.query_params.get("next", "")))
+    return _form(request, context, request.query_params.get("next", ""))
+
+
+async def enter(request: Request, context: Context) -> Response:
+    """Take a token, and keep it in a cookie that no script can read and no other site makes the browser send."""
+    given = await fields(request)
+    target, secret = given.one("next"), given.one("token").strip()
+    if not same_site(request):
+        return _form(request, context, target, "this form was sent from another site", 403)
+    grant, trouble = await grant_of(request, context, secret)
+    if grant is None:
+        return _form(request, context, target, trouble, 401)
+    if not grant.may("read"):
+        return _form(request, context, target, "this token lacks the scope read, which the page needs", 403)
+    answer = back(request, _target(target), "signed in")
+    answer.set_cookie(
+        COOKIE,
+        secret,
+        max_age=_DAYS * 86_400,
+        path=cookie_path(request),
+        secure=request.url.scheme == "https",
+        httponly=True,
+        samesite="strict",
+    )
+    return answer
+
+
+async def leave(request: Request, context: Context) -> Response:
+    """Forget the token here."""
+    if not same_site(request):
+        return _form(request, context, "", "this form was sent from another site", 403)
+    answer = back(request, "/sign-in")
+    answer.delete_cookie(COOKIE, cookie_path(request), httponly=True, samesite="strict")
+    return answer
+
+
+async def theme(request: Request, context: Context) -> Response:
+    """Remember light, dark, or what the system says."""
+    given = await fields(request)
+    chosen = given.one("theme")
+    if not same_site(request) or chosen not in THEMES:
+        return _form(request, context, "", "there is no such theme", 400)
+    answer = back(request, _target(given.one("next")))
+    answer.set_cookie("pywheel_theme", chosen, max_age=_YEAR, path=cookie_path(request), samesite="strict")
+    return answer
+
+
+def _form(request: Request, context: Context, target: str, trouble: str = "", status: int = 200) -> Response:
+    return html(request, context, "sign_in.html", status, visitor=None, next=_target(target), trouble=trouble)
+
+
+def _target(path: str) -> str:
+    """Return a path of ours, whatever was asked for."""
+    parts = urlsplit(path)
+    if parts.scheme or parts.netloc or not path.startswith("/") or path.startswith(("//", "/\\")) or "\\" in path:
+        return "/"
+    return path

@@ -1,0 +1,98 @@
+"""The views of the whole: overview, what is coming, workers, outlets."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from ...jobs.checks import name
+from .answers import Ask, back
+from .feed import Feed
+from .forms import fields
+from .words import iso
+
+__all__ = ["Views"]
+
+_OUTLETS: Final = "outlet:"
+
+
+class Views:
+    """Shows what a snapshot says."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+
+    async def overview(self, ask: Ask) -> Response:
+        """Topics, and what is coming."""
+        _, parts = await self._feed.parts(ask, "overview")
+        return ask.page("overview.html", parts=parts, live="view=overview")
+
+    async def workers(self, ask: Ask) -> Response:
+        """Who is there, for which topics."""
+        _, parts = await self._feed.parts(ask, "workers")
+        return ask.page("workers.html", parts=parts, live="view=workers")
+
+    async def coming(self, ask: Ask) -> Response:
+        """What is coming, in numbers: for those who do not see the picture, or want to copy."""
+        topic = ask.request.query_params.get("topic") or None
+        if topic is None and not ask.visitor.everywhere:
+            raise HTTPException(403, "your token is for some topics: choose one of them")
+        if topic is not None:
+            ask.allow("read", topic)
+        snapshot = await ask.context.live.now([topic])
+        coming = snapshot.coming.get(topic)
+        if coming is None:
+            raise HTTPException(503, snapshot.error or "the store does not answer")
+        tables = [
+            (
+                part.horizon.name,
+                part.horizon.most,
+                [
+                    (iso(part.start + at * part.horizon.step), iso(part.start + (at + 1) * part.horizon.step), count)
+                    for at, count in enumerate(part.counts)
+                    if count
+                ],
+            )
+            for part in coming.parts
+        ]
+        return ask.page("coming.html", tables=tables, coming=coming, topic=topic)
+
+    async def outlets(self, ask: Ask) -> Response:
+        """Where jobs are delivered to, and what was answered last."""
+        store = ask.context.queue.store
+        notes = await ask.context.read(store.notes, _OUTLETS)
+        return ask.page("outlets.html", outlets=[_outlet(key, value) for key, value in notes], now=store.clock.wall())
+
+    async def pause(self, ask: Ask) -> Response:
+        """Pause or resume a topic."""
+        given = await fields(ask.request)
+        topic, action = name(given.one("topic"), "topic"), given.one("action")
+        ask.allow("admin", topic)
+        queue = ask.context.queue
+        if action == "pause":
+            changed = await ask.context.read(queue.pause, topic)
+            said = f"{topic} is paused: nothing of it starts until it is resumed"
+        elif action == "resume":
+            changed = await ask.context.read(queue.resume, topic)
+            said = f"{topic} goes on"
+        else:
+            raise HTTPException(400, "a topic can be paused and resumed")
+        there = "/jobs" if given.one("from") == "jobs" else "/"
+        path = f"/jobs?{given.one('query')}" if there == "/jobs" else "/"
+        return back(ask.request, path, said if changed else f"{topic} was {action}d already")
+
+
+def _outlet(key: str, value: bytes) -> dict[str, Any]:
+    """Return what an outlet notes of itself: its last answer, and since when it is disabled."""
+    try:
+        said = json.loads(value)
+    except ValueError:
+        said = None
+    known = said if isinstance(said, dict) else {}
+    shown = {field: known.get(field) for field in ("kind", "target", "at", "status", "error", "disabled")}
+    for field in ("at", "disabled"):
+        shown[field] = shown[field] if isinstance(shown[field], int) else None
+    return {"name": key.removeprefix(_OUTLETS), **shown}

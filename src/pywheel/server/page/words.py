@@ -1,0 +1,133 @@
+"""Times, durations and numbers as people read them. Names for what happens to be on the page."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Final
+
+from markupsafe import Markup
+
+__all__ = [
+    "NOTHING",
+    "ago",
+    "error_group",
+    "first_line",
+    "iso",
+    "late",
+    "length",
+    "number",
+    "pace",
+    "size",
+    "stamp",
+    "when",
+]
+
+NOTHING: Final = "\N{EN DASH}"  # where there is no figure
+_NARROW: Final = "\u202f"  # no-break: 12 431
+_UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
+_SHAPES: Final = (
+    (re.compile(r"0x[0-9a-fA-F]+"), "0x…"),
+    (re.compile(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b"), "…"),
+    (re.compile(r"\b(?=[0-9a-zA-Z_-]*[0-9])[0-9a-zA-Z_-]{16,}\b"), "…"),  # a long word with a digit in it is an id
+    (re.compile(r"[0-9]+(?:[.,:][0-9]+)*"), "#"),
+)
+_GROUP: Final = 200  # characters by which errors are told apart
+
+
+def number(value: int) -> str:
+    """Return 12 431."""
+    return f"{value:,}".replace(",", _NARROW)
+
+
+def pace(value: float | None) -> str:
+    """Return jobs a second, as exactly as it is known."""
+    if value is None:
+        return NOTHING
+    if value == 0:
+        return "0"
+    if value < 10:
+        return f"{value:.1f}"
+    return number(round(value))
+
+
+def size(value: int) -> str:
+    """Return a number of bytes."""
+    amount, unit = float(value), "bytes"
+    for bigger in ("kB", "MB", "GB", "TB"):
+        if amount < 1000:
+            break
+        amount, unit = amount / 1000, bigger
+    return f"{amount:.0f} {unit}" if unit == "bytes" or amount >= 100 else f"{amount:.1f} {unit}"
+
+
+def late(value: int | None) -> str:
+    """Return a lateness: to the ms below a second."""
+    if value is None:
+        return NOTHING
+    return f"{value}{_NARROW}ms" if value < 1_000 else length(value)
+
+
+def length(value: int) -> str:
+    """Return a duration in ms by its two largest units: 1 h 5 min."""
+    if value < 1_000:
+        return f"{value}{_NARROW}ms"
+    if value < 10_000:
+        return f"{value / 1000:.1f}".removesuffix(".0") + f"{_NARROW}s"
+    for (unit, worth), (smaller, part) in pairwise((*_UNITS, ("ms", 1))):
+        if value >= worth:
+            count, rest = value // worth, value % worth // part
+            return f"{number(count)}{_NARROW}{unit}" + (f" {rest}{_NARROW}{smaller}" if rest and part > 1 else "")
+    return f"{value}{_NARROW}ms"
+
+
+def ago(moment: int, now: int) -> str:
+    """Return how far a moment is from now: in 5 min, 3 h 2 min ago."""
+    away = moment - now
+    if abs(away) < 1_000:
+        return "now"
+    whole = abs(away) // 1_000 * 1_000
+    return f"in {length(whole)}" if away > 0 else f"{length(whole)} ago"
+
+
+def iso(moment: int) -> str:
+    """Return a moment as RFC 3339 in UTC, to the ms."""
+    return _datetime(moment).isoformat(timespec="milliseconds").replace("+00:00", "Z") if moment >= 0 else ""
+
+
+def stamp(moment: int) -> str:
+    """Return a moment with its zone: 2026-11-22 15:21:14.120 UTC."""
+    return f"{_datetime(moment):%Y-%m-%d %H:%M:%S}.{moment % 1000:03d} UTC"
+
+
+def when(moment: int | None, now: int) -> Markup:
+    """Return a moment as an element: relative, the absolute time on hover, which the script repeats in local time."""
+    if moment is None:
+        return Markup(NOTHING)
+    text = Markup('<time datetime="{}" title="{}">{}</time>')
+    return text.format(iso(moment), stamp(moment), ago(moment, now))
+
+
+def first_line(text: str | None, most: int = 160) -> str:
+    """Return what stands for a long text: its last line if it is a traceback, else the first."""
+    lines = [line for line in (text or "").splitlines() if line.strip()]
+    if not lines:
+        return ""
+    line = lines[-1] if lines[0].startswith("Traceback ") else lines[0]
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def error_group(error: str | None) -> str:
+    """Return what errors of one kind have in common: digits and ids stand for any."""
+    text = first_line(error, 2_000)
+    for shape, instead in _SHAPES:
+        text = shape.sub(instead, text)
+    return text[:_GROUP]
+
+
+def _datetime(moment: int) -> datetime:
+    try:
+        return datetime.fromtimestamp(moment // 1000, UTC).replace(microsecond=moment % 1000 * 1000)
+    except (ValueError, OverflowError, OSError):  # the year 10 000 and later
+        return datetime.max.replace(tzinfo=UTC)

@@ -1,0 +1,172 @@
+"""Problems: every answer that is no success, as RFC 9457 asks for it. The `type` of each is stable.
+
+The text of a problem says how to mend it. What the page shows a person is the same text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from .._errors import (
+    BadJob,
+    JobExists,
+    NoSuchJob,
+    PywheelError,
+    StoreAway,
+    StoreBusy,
+    StoreClosed,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+)
+
+__all__ = ["KINDS", "MEDIA_TYPE", "Kind", "Problem", "of_error", "of_validation"]
+
+MEDIA_TYPE: Final = "application/problem+json"
+_PREFIX: Final = "urn:pywheel:problem:"
+
+
+class Kind(NamedTuple):
+    """A kind of problem."""
+
+    status: int
+    title: str
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "bad-request": Kind(400, "The request makes no sense"),
+    "bad-json": Kind(400, "The body is no JSON"),
+    "bad-body": Kind(422, "The body does not fit"),
+    "bad-parameter": Kind(400, "A parameter does not fit"),
+    "bad-host": Kind(421, "This server has another name"),
+    "too-deep": Kind(400, "The body is nested too deep"),
+    "token-missing": Kind(401, "A token is needed"),
+    "token-unknown": Kind(401, "The token is not known"),
+    "scope-missing": Kind(403, "The token may not do that"),
+    "read-only": Kind(403, "This server only reads"),
+    "foreign-origin": Kind(403, "Another site's page may not do that"),
+    "not-found": Kind(404, "There is nothing here"),
+    "no-such-job": Kind(404, "There is no such job"),
+    "method-not-allowed": Kind(405, "Not by this method"),
+    "too-slow": Kind(408, "The request took too long to arrive"),
+    "job-exists": Kind(409, "The key is taken"),
+    "wrong-state": Kind(409, "The job is in another state"),
+    "claim-lost": Kind(409, "The claim is over"),
+    "changed": Kind(412, "The job has changed"),
+    "too-large": Kind(413, "The request is too large"),
+    "wrong-type": Kind(415, "The body is of another type"),
+    "key-reused": Kind(422, "The idempotency key belongs to another request"),
+    "too-many-failures": Kind(429, "Too many wrong tokens"),
+    "headers-too-large": Kind(431, "The headers are too large"),
+    "internal-error": Kind(500, "The server has failed"),
+    "store-failed": Kind(500, "The store has failed"),
+    "not-implemented": Kind(501, "This cannot be had here"),
+    "store-away": Kind(503, "The store is away"),
+    "no-key": Kind(503, "A key is missing"),
+    "store-busy": Kind(503, "The store is busy"),
+    "stopping": Kind(503, "The server stops"),
+    "too-busy": Kind(503, "The server has too much to do"),
+    "store-full": Kind(507, "The store is full"),
+}
+"""Every kind, by the last part of its `type`."""
+
+
+class Problem(Exception):
+    """An answer that is no success.
+
+    `detail` says what is wrong and how to mend it; `errors` says it of each field, by a JSON pointer; `more` are
+    members of its own; `headers` go with the answer.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        detail: str,
+        *,
+        errors: Sequence[tuple[str, str]] = (),
+        headers: Mapping[str, str] | None = None,
+        more: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.detail = detail
+        self.errors = errors
+        self.headers = headers or {}
+        self.more = more or {}
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        return KINDS[self.kind].status
+
+    def content(self) -> bytes:
+        """Return the problem document."""
+        known = KINDS[self.kind]
+        document: dict[str, Any] = {
+            "type": _PREFIX + self.kind,
+            "title": known.title,
+            "status": known.status,
+            "detail": self.detail,
+            **self.more,
+        }
+        if self.errors:
+            document["errors"] = [{"pointer": pointer, "detail": detail} for pointer, detail in self.errors]
+        return msgspec.json.encode(document)
+
+
+# ---- from errors ----------------------------------------------------------------------------------------------------
+
+
+def of_error(error: PywheelError) -> Problem:
+    """Return the problem that an error of pywheel's is."""
+    match error:
+        case JobExists():
+            return Problem("job-exists", str(error), more={"id": str(error.id)})
+        case NoSuchJob():
+            return Problem("no-such-job", str(error))
+        case BadJob():
+            return Problem("bad-body", str(error))
+        case StoreAway():
+            return Problem("store-away", f"{error}: try again", headers={"retry-after": "1"})
+        case StoreBusy():
+            return Problem("store-busy", str(error), headers={"retry-after": "1"})
+        case StoreFull():
+            return Problem("store-full", f"{error}: try again when there is room", headers={"retry-after": "60"})
+        case StoreClosed():
+            return Problem("stopping", "the store was closed, as the server stops", headers={"retry-after": "1"})
+        case StoreReadOnly():
+            return Problem("read-only", f"{error}: only reading works here")
+        case StoreError():
+            return Problem("store-failed", str(error))
+        case _:
+            return Problem("bad-request", str(error))
+
+
+_AT: Final = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$?(?P<path>.*)`)?", re.DOTALL)
+_STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]")
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+_MISSING: Final = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
+
+
+def of_validation(error: msgspec.ValidationError, *, parameter: bool = False) -> Problem:
+    """Return the problem that a field of the body, or a parameter, is."""
+    found = _AT.fullmatch(str(error))
+    assert found is not None
+    what, steps = found["what"], [name or place for name, place in _STEP.findall(found["path"] or "")]
+    steps = [step for step in steps if step]
+    for pattern in (_UNKNOWN, _MISSING):
+        if named := pattern.fullmatch(what):
+            steps.append(named[1][:80])
+    if unknown := _UNKNOWN.fullmatch(what):
+        what = f"there is no field {unknown[1][:80]!r}: leave it out"
+    elif missing := _MISSING.fullmatch(what):
+        what = f"the field {missing[1]!r} is missing"
+    if parameter:
+        name = steps[0] if steps else ""
+        return Problem("bad-parameter", f"{name}: {what}", more={"parameter": name})
+    pointer = "#" + "".join(f"/{step.replace('~', '~0').replace('/', '~1')}" for step in steps)
+    return Problem("bad-body", f"{pointer}: {what}", errors=[(pointer, what)])

@@ -1,0 +1,252 @@
+"""HTTP on one connection: uvicorn's, with limits on time and size that it has not. What is over them is cut."""
+
+from __future__ import annotations
+
+import re
+from asyncio import Event, Transport
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
+
+from httptools import parse_url
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from .edge import ARRIVED, HEADERS, RESPOND
+from .problems import MEDIA_TYPE, Problem
+
+__all__ = ["Protocol"]
+
+HEAD: Final = 10.0
+"""seconds that the head of a request may take, from its first byte or from the connection's beginning"""
+REQUEST: Final = 60.0
+"""seconds that all of a request may take to arrive"""
+STALLED: Final = 30.0
+"""seconds that a client may leave an answer unread"""
+_END: Final = b"\r\n\r\n"
+_OFTEN: Final = frozenset({b"/v1/jobs", b"/v1/jobs/batch", b"/v1/reserve"})
+_ONCE: Final = frozenset(
+    b"connection expect idempotency-key last-event-id traceparent tracestate transfer-encoding upgrade "
+    b"x-request-id".split()
+)
+"""Headers of another meaning, or of another value each time: a head with one of them is not remembered."""
+_MOST_KNOWN: Final = 1_000
+_LONGEST_KNOWN: Final = 2_048  # bytes
+_LONGEST_HEAD: Final = 64 << 10  # bytes
+_UPGRADE: Final = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
+
+
+# ---- heads that come again ------------------------------------------------------------------------------------------
+
+
+class _Known(NamedTuple):
+    """A head that a client sends again and again: it is parsed once."""
+
+    scope: dict[str, Any]  # without what is the connection's
+    length: int  # of the body
+
+
+_heads: Final[dict[bytes, _Known]] = {}
+
+
+def _learn(head: bytes, scope: dict[str, Any]) -> None:
+    """Remember a head, if it is one that clients send again and again, byte by byte the same."""
+    headers = dict(scope["headers"])
+    length = headers.get(b"content-length", b"0")
+    if scope["raw_path"] not in _OFTEN or scope["query_string"] or not _ONCE.isdisjoint(headers) or len(length) > 5:
+        return
+    if len(_heads) >= _MOST_KNOWN:
+        _heads.clear()
+    kept = {name: scope[name] for name in scope if name not in ("server", "client")}
+    _heads[head] = _Known({**kept, HEADERS: headers}, int(length))
+
+
+# ---- one request ----------------------------------------------------------------------------------------------------
+
+
+class Cycle(RequestResponseCycle):
+    """One request and its answer."""
+
+    async def receive(self) -> Any:
+        """Return what has arrived of the request; at once if it is all."""
+        if self.more_body or self._taken or self.waiting_for_100_continue or self.disconnected:
+            return await super().receive()
+        self._taken = True
+        self.message_event.clear()
+        body, self.body = bytes(self.body), bytearray()
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    def whole(self, body: bytes) -> None:
+        """Take in a body that has arrived with its head."""
+        self.body = body  # type: ignore[assignment]  # nothing is added to it
+        self.more_body = False
+
+    _taken = False  # whether a request that had arrived was
+
+    def respond(self, status: int, content: bytes, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        """Answer at once, in one system call. The headers are well-formed: nobody looks at them again."""
+        if self.disconnected or self.response_started:
+            return
+        self.response_started = self.response_complete = True
+        parts = [STATUS_LINE[status]]
+        for name, value in (*self.default_headers, *headers):
+            parts += name, b": ", value, b"\r\n"
+        if status not in (204, 304):
+            parts.append(b"content-length: %d\r\n" % len(content))
+        if not self.keep_alive:
+            parts.append(b"connection: close\r\n")
+        parts.append(b"\r\n")
+        if self.scope["method"] != "HEAD":
+            parts.append(content)
+        self.transport.write(b"".join(parts))
+        self.message_event.set()
+        if not self.keep_alive:
+            self.transport.close()
+        self.on_response()
+
+
+class Protocol(HttpToolsProtocol):
+    """One connection. `sweep` is called once a second: a timer for each request would cost more than the request."""
+
+    most = 1 << 30
+    """How many connections there may be; set before the server starts."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._since: float | None = self.loop.time()  # when the request that arrives has begun to
+        self._stalled: float | None = None
+        self._learns: bytes | None = None  # the head that arrives, if it may be one that comes again
+        self._in_head = True
+        self._head = 0  # bytes of a head that is not complete
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        """Begin, if there is room for one more."""
+        super().connection_made(transport)
+        if len(self.connections) > self.most:
+            self._refuse(Problem("too-busy", "too many connections are open: try again", headers={"retry-after": "1"}))
+
+    def data_received(self, data: bytes) -> None:
+        """Take in what has arrived."""
+        if self._since is None:
+            end = data.find(_END)
+            known = _heads.get(data[:end]) if end > 0 else None
+            if known is not None and len(data) == end + 4 + known.length and self._is_idle():
+                self._unset_keepalive_if_required()
+                self._begin(known.scope.copy(), keep_alive=True, body=data[end + 4 :])
+                return
+            self._since, self._learns = self.loop.time(), data[:end] if 0 < end < _LONGEST_KNOWN else None
+        if self._in_head:
+            self._head += len(data)
+            if b"pgrade" in data:
+                data = _without_upgrade(data)
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        if self._head > _LONGEST_HEAD:
+            self._refuse(Problem("headers-too-large", f"a request's head may have {_LONGEST_HEAD} bytes"))
+
+    def _is_idle(self) -> bool:
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first
+        return (cycle is None or cycle.response_complete) and not self.transport.is_closing()
+
+    def on_headers_complete(self) -> None:
+        """Go on to the body, and begin to answer."""
+        self._in_head, self._head = False, 0
+        url = parse_url(self.url)
+        raw_path: bytes = url.path
+        path = raw_path.decode("ascii")
+        version = self.parser.get_http_version()
+        scope: dict[str, Any] = self.scope  # type: ignore[assignment]
+        scope["method"] = self.parser.get_method().decode("ascii")
+        scope["http_version"] = version
+        scope["path"] = unquote(path) if "%" in path else path
+        scope["raw_path"] = raw_path
+        scope["query_string"] = url.query or b""
+        keep_alive = version != "1.0" and self.parser.should_keep_alive()
+        if self._learns is not None and keep_alive:
+            _learn(self._learns, scope)
+        self._learns = None
+        self._begin(scope, keep_alive=keep_alive)
+
+    def _begin(self, scope: dict[str, Any], *, keep_alive: bool, body: bytes | None = None) -> None:
+        """Begin to answer a request, whose body has arrived or is still to come."""
+        before: RequestResponseCycle | None = self.cycle  # None before the first
+        cycle = self.cycle = Cycle(
+            scope=scope,  # type: ignore[arg-type]  # as ASGI has it
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=self.server_state.default_headers,
+            message_event=Event(),
+            expect_100_continue=body is None and self.expect_100_continue,
+            keep_alive=keep_alive,
+            on_response=self.on_response_complete,
+        )
+        scope[RESPOND] = cycle.respond
+        if body is not None:
+            scope["server"], scope["client"] = self.server, self.client
+            scope[ARRIVED] = body
+            cycle.whole(body)
+        if before is None or before.response_complete:
+            self._start_asgi_task(cycle, self.app)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((cycle, self.app))
+
+    def on_message_complete(self) -> None:
+        """Go on to the next request."""
+        self._in_head, self._since = True, None
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP."""
+        self._refuse(Problem("bad-request", f"{msg} Speak HTTP/1.1"))
+
+    def pause_writing(self) -> None:
+        """Note that the client does not read."""
+        self._stalled = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Note that it does again."""
+        self._stalled = None
+        super().resume_writing()
+
+    def sweep(self, now: float) -> bool:
+        """Cut the connection if it is too slow; return whether it was."""
+        if self._stalled is not None and now - self._stalled > STALLED:
+            self.transport.abort()
+        elif self._since is None or now - self._since <= (HEAD if self._in_head else REQUEST):
+            return False
+        elif self._in_head and self._head == 0:
+            self.transport.close()  # it never said anything
+        else:
+            self._refuse(Problem("too-slow", "the request took too long to arrive"))
+        return True
+
+    def _refuse(self, problem: Problem) -> None:
+        """Answer with a problem, unless an answer is under way, and close."""
+        if self.transport.is_closing():
+            return
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first
+        if cycle is None or cycle.response_complete or not cycle.response_started:
+            content = problem.content()
+            head = [
+                STATUS_LINE[problem.status],
+                b"content-type: %s\r\n" % MEDIA_TYPE.encode(),
+                b"content-length: %d\r\n" % len(content),
+                *(f"{name}: {value}\r\n".encode() for name, value in problem.headers.items()),
+                b"connection: close\r\n\r\n",
+            ]
+            self.transport.write(b"".join([*head, content]))
+        self.transport.close()
+
+
+def _without_upgrade(data: bytes) -> bytes:
+    """Return what has arrived of a head and what follows it without its wish for another protocol.
+
+    Java's client asks for HTTP/2 so with each request. The parser would leave out the body.
+    """
+    head, end, rest = data.partition(b"\r\n\r\n")
+    return _UPGRADE.sub(b"\r\nx-upgrade:", head) + end + rest

@@ -1,0 +1,143 @@
+"""A client of the service for tests: to the application itself, without a socket, or to a process."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import httpx
+
+from pywheel.server import app
+
+OPEN = {"access": "open"}
+
+
+class Api:
+    """The application of a queue, asked without a socket. Each request is over when it returns."""
+
+    def __init__(self, queue, **words):
+        self.queue = queue
+        self.app = app(queue, **{**OPEN, **words})
+        self.runner = asyncio.Runner()
+        self.headers = {}
+
+    @property
+    def context(self):
+        return self.app.state.context
+
+    def __call__(self, method, path, **words):
+        return self.run(self.ask(method, path, **words))
+
+    async def ask(self, method, path, **words):
+        headers = {**self.headers, **words.pop("headers", {})}
+        transport = httpx.ASGITransport(self.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await client.request(method, path, headers=headers, **words)
+
+    def run(self, coroutine):
+        return self.runner.run(coroutine)
+
+    def put(self, topic="mail", **words):
+        answer = self("POST", "/v1/jobs", json={"topic": topic, **words})
+        assert answer.status_code == 201, answer.text
+        return answer.json()["id"]
+
+    def job(self, id):
+        return self("GET", f"/v1/jobs/{id}").json()
+
+    def reserve(self, *topics, **words):
+        answer = self("POST", "/v1/reserve", json={"topics": topics or ["mail"], **words})
+        return answer.json()["jobs"] if answer.status_code == 200 else []
+
+    def close(self):
+        self.run(_closed(self.context))
+        self.runner.close()
+
+
+async def _closed(context):
+    context.stopping.set()
+    await asyncio.sleep(0)
+    context.close()
+
+
+def problem(answer):
+    """Return the kind of problem that an answer is, which has the form that RFC 9457 asks for."""
+    assert answer.headers["content-type"] == "application/problem+json", answer.text
+    document = answer.json()
+    assert document["status"] == answer.status_code
+    assert document["title"]
+    assert document["detail"]
+    return document["type"].removeprefix("urn:pywheel:problem:")
+
+
+class Process:
+    """``pywheel serve`` on a free port, over a store in a folder."""
+
+    def __init__(self, folder, *options, target=()):
+        self.store = f"sqlite:///{folder}/jobs.db"
+        self.log = folder / "server.log"
+        command = [
+            sys.executable,
+            "-m",
+            "pywheel.cli",
+            "serve",
+            *target,
+            "--store",
+            self.store,
+            "--port",
+            "0",
+            *options,
+        ]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
+        self.port = self._port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.client = httpx.Client(base_url=self.url, timeout=60)
+
+    def _port(self):
+        until = time.monotonic() + 60
+        while time.monotonic() < until and self.process.poll() is None:
+            text = self.log.read_text()
+            if " on http://" in text:
+                return int(text.partition(" on http://127.0.0.1:")[2].partition(" ")[0])
+            time.sleep(0.02)
+        raise AssertionError(self.log.read_text())
+
+    def __call__(self, method, path, **words):
+        return self.client.request(method, path, **words)
+
+    @contextmanager
+    def raw(self):
+        """A connection of its own, for bytes that no client sends."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
+            yield connection
+
+    def listens(self):
+        """Whether it takes connections."""
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=60).close()
+        except ConnectionRefusedError:
+            return False
+        return True
+
+    def stop(self, number=signal.SIGTERM):
+        """Tell it to stop; return its exit code."""
+        if self.process.poll() is None:
+            os.kill(self.process.pid, number)
+        try:
+            return self.process.wait(60)
+        finally:
+            self.process.kill()
+            self.client.close()
+
+
+def read_all(connection):
+    """Return all that comes until the other end closes."""
+    parts = []
+    while part := connection.recv(65_536):
+        parts.append(part)
+    return b"".join(parts)

@@ -1,0 +1,111 @@
+"""A server of the page on a socket, in a thread, for tests with and without a browser."""
+
+import asyncio
+import contextlib
+import re
+import threading
+from urllib.parse import urlencode
+
+import httpx
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from pywheel.server import app
+from pywheel.server.access import Access
+from pywheel.server.tokens import Grant
+
+
+class Known(dict):
+    """What tokens allow, by their secrets, which are names here."""
+
+    def grant(self, secret):
+        return self.get(secret)
+
+
+def tokens():
+    return Known(
+        viewer=Grant("1", frozenset({"read"}), ("*",), None),
+        operator=Grant("2", frozenset({"read", "put"}), ("*",), None),
+        admin=Grant("3", frozenset({"admin"}), ("*",), None),
+        worker=Grant("4", frozenset({"work"}), ("*",), None),
+        shop_admin=Grant("5", frozenset({"admin"}), ("shop.*",), None),
+    )
+
+
+class Site:
+    """The service of a queue at http://127.0.0.1:port/prefix; `restart` keeps the port."""
+
+    def __init__(self, queue, *, prefix="", known=None, **options):
+        self.queue = queue
+        self.prefix = prefix
+        self.tokens = known
+        self.options = options
+        self.port = 0
+        self.start()
+
+    def start(self):
+        service = app(self.queue, access="open", **self.options)
+        self.context = service.state.context
+        if self.tokens is not None:
+            self.context.access = Access("tokens", self.tokens)
+        mounted = Starlette(routes=[Mount(self.prefix, service)]) if self.prefix else service
+        config = uvicorn.Config(
+            mounted, host="127.0.0.1", port=self.port, log_level="warning", lifespan="off", timeout_graceful_shutdown=5
+        )
+        self.server = uvicorn.Server(config)
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+        while not self.server.started:
+            assert self.thread.is_alive()
+            threading.Event().wait(0.005)
+        self.port = self.server.servers[0].sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}{self.prefix}"
+
+    def _run(self):
+        async def serve():
+            self.loop = asyncio.get_running_loop()
+            await self.server.serve()
+            self.context.live.close()
+
+        asyncio.run(serve())
+
+    def stop(self):
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(self.context.stopping.set)
+        self.server.should_exit = True
+        self.thread.join(30)
+        assert not self.thread.is_alive()
+        self.context.close()
+
+    def restart(self):
+        self.stop()
+        self.start()
+
+    def client(self, token=None, **headers):
+        """Return a browser's requests without the browser."""
+        cookies = {"pywheel_token": token} if token else None
+        sent = {"sec-fetch-site": "same-origin", **headers}
+        return httpx.Client(base_url=self.url, cookies=cookies, headers=sent, timeout=30)
+
+
+def post(client, path, **fields):
+    """Send a form as a browser does."""
+    content = urlencode(fields, doseq=True)
+    return client.post(path, content=content, headers={"content-type": "application/x-www-form-urlencoded"})
+
+
+def said(client, answer):
+    """Return what the page after an action says was done."""
+    assert answer.status_code == 303, answer.text
+    client.cookies.update(answer.cookies)
+    page = client.get(answer.headers["location"].removeprefix(client.base_url.path.rstrip("/")))
+    client.cookies.delete("pywheel_said")
+    found = re.search(r'<p class="said"[^>]*>(.*?)</p>', page.text)
+    return found[1] if found else ""
+
+
+def buttons(text):
+    """Return the actions that a page offers."""
+    found = re.findall(r'<button[^>]* name="(action|delay)" value="(\w+)"', text)
+    return sorted({"reschedule" if name == "delay" else value for name, value in found})

@@ -1,0 +1,426 @@
+"""The page in a real Chromium: each action, live, by keyboard, on a phone, without a script."""
+
+import os
+import re
+
+import pytest
+
+from pywheel import JobQueue
+from pywheel.jobs.commands import Nack
+from pywheel.jobs.job import State
+
+from . import browser as chromium
+from .test_looks import NASTY
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="session")
+def launched():
+    """A Chromium for all tests of a process."""
+    try:
+        path = chromium.executable()
+        from playwright.sync_api import sync_playwright
+    except (chromium.Missing, ImportError) as missing:
+        _without(missing)
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=path, args=chromium.FLAGS)
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="session")
+def axe():
+    try:
+        return chromium.axe()
+    except chromium.Missing as missing:
+        _without(missing)
+
+
+def _without(missing):
+    if os.environ.get("PYWHEEL_REQUIRE_SERVERS") == "1":
+        pytest.fail(str(missing), pytrace=False)
+    pytest.skip(str(missing))
+
+
+@pytest.fixture
+def browser(launched):
+    opened = chromium.Browser(launched)
+    yield opened
+    assert opened.close() == []
+
+
+@pytest.fixture
+def person(browser, site):
+    return browser.person(site)
+
+
+def fail(queue, topic, error="it failed"):
+    id = queue.put(topic, {"n": 1})
+    [job] = queue.reserve(topic)
+    queue.store.apply([Nack(job.id, job.claims, None, error)])
+    return id
+
+
+@pytest.fixture
+def shop(queue):
+    """Some of everything."""
+    queue.put_many([queue.job("order.expire", {"order": n}, delay=n, key=f"order-{n}") for n in range(80)])
+    queue.put("mail.send", {"to": "a@example.net"}, delay=7200)
+    for n in range(3):
+        fail(queue, "shop.notify", f"TimeoutError: no answer within {n} s")
+    fail(queue, "shop.notify", "ConnectionError: refused")
+    queue.put("search.index", b"\x00\x01")
+    queue.pause("search.index")
+    queue.put("invoice.pdf", b"")
+    queue.ack(queue.reserve("invoice.pdf")[0])
+    return queue
+
+
+def row(page, topic):
+    return page.locator("#topics tr", has=page.get_by_role("link", name=topic, exact=True))
+
+
+def is_live(page):
+    page.locator("#stream.live").wait_for()
+
+
+# ---- everybody can read it -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_on_any_page(shop, browser, site, axe, scheme):
+    person = browser.person(site, scheme=scheme)
+    ids = {job.state: job.id for job in shop.list()}
+    paths = [
+        "/", "/jobs", "/jobs?topic=shop.notify", "/jobs?topic=search.index", "/jobs?state=dead&error=Timeout",
+        "/jobs?due_from=x", "/jobs?topic=none", "/dead", "/workers", "/outlets", "/coming",
+        *(f"/jobs/{id}" for id in ids.values()), "/jobs/99999",
+    ]  # fmt: skip
+    found = {}
+    for path in paths:
+        person.goto(site.url + path)
+        found[path] = chromium.findings(person, axe)
+    person.goto(site.url + "/jobs?topic=order.expire")
+    person.select_option("#scope", "all")
+    person.get_by_role("button", name="Delete…").click()
+    found["confirm"] = chromium.findings(person, axe)
+    person.get_by_role("button", name="Delete 80").click()
+    person.get_by_text("Done.").wait_for()
+    found["bulk"] = chromium.findings(person, axe)
+    assert {path: what for path, what in found.items() if what} == {}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_on_the_form_to_sign_in(browser, guarded, axe, scheme):
+    person = browser.person(guarded, scheme=scheme)
+    person.goto(guarded.url + "/jobs")
+    assert chromium.findings(person, axe) == []
+    person.get_by_label("Token").fill("wrong")
+    person.get_by_role("button", name="Sign in").click()
+    person.get_by_role("alert").wait_for()
+    assert chromium.findings(person, axe) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_on_a_phone(shop, browser, site, axe, scheme):
+    person = browser.person(site, scheme=scheme, viewport=chromium.PHONE)
+    for path in ("/", "/jobs?topic=shop.notify", "/dead", f"/jobs/{shop.list()[0].id}", "/workers", "/coming"):
+        person.goto(site.url + path)
+        assert chromium.findings(person, axe) == [], path
+        assert person.evaluate("document.documentElement.scrollWidth") <= chromium.PHONE["width"], path
+
+
+def test_nothing_that_a_job_says_is_run(queue, browser, site):
+    id = queue.put(NASTY, NASTY.encode(), key=NASTY[:60], headers={NASTY: NASTY})
+    [job] = queue.reserve(NASTY)
+    queue.store.apply([Nack(job.id, job.claims, None, f"{NASTY}\n{NASTY}")])
+    queue.put(NASTY, {NASTY: NASTY}, delay=60)
+    person = browser.person(site)
+    person.on("dialog", lambda dialog: browser.errors.append(f"a dialog: {dialog.message}"))
+    for path in ("/", "/jobs", "/dead", f"/jobs/{id}", f"/jobs/{id}?as=text", f"/jobs/{id + 1}", "/coming"):
+        person.goto(site.url + path)
+        assert person.locator("img").count() == 0
+        assert person.locator("script:not([src])").count() == 0
+    person.goto(site.url + "/")
+    is_live(person)
+    person.wait_for_timeout(1500)  # the same by the stream
+    assert person.locator("img").count() == 0
+    person.get_by_role("link", name=NASTY).first.click()
+    assert NASTY in person.locator("h1").inner_text()
+
+
+# ---- it is live ------------------------------------------------------------------------------------------------------
+
+
+def test_what_happens_is_seen_without_doing_anything(queue, person, site):
+    queue.put("mail", b"", delay=600)
+    person.goto(site.url)
+    is_live(person)
+    queue.put_many([queue.job("shop", b"", delay=30) for _ in range(1234)])
+    row(person, "shop").get_by_text("1\u202f234").wait_for()
+    person.locator('.plot[data-counts*="1234"], .plot[data-counts*="1000"]').first.wait_for()
+
+
+def test_an_open_page_finds_its_server_again(queue, person, site):
+    queue.put("mail", b"", delay=600)
+    person.goto(site.url)
+    is_live(person)
+    site.stop()
+    person.locator("#stream.away").wait_for()
+    queue.put("shop.new", b"", delay=600)
+    site.start()
+    row(person, "shop.new").wait_for(timeout=20_000)
+    is_live(person)
+
+
+def test_a_store_that_does_not_answer_is_said_on_open_pages(browser, sites):
+    queue = JobQueue("memory:")
+    queue.put("mail", b"", delay=600)
+    site = sites(queue)
+    person = browser.person(site)
+    person.goto(site.url)
+    is_live(person)
+    queue.close()
+    person.get_by_text("The store does not answer").wait_for()
+    assert row(person, "mail").count() == 1
+
+
+def test_two_people_see_what_the_other_does(shop, browser, site):
+    one, other = browser.person(site), browser.person(site)
+    one.goto(site.url)
+    other.goto(site.url)
+    is_live(other)
+    row(one, "mail.send").get_by_role("button", name="Pause").click()
+    one.get_by_text("mail.send is paused").wait_for()
+    row(other, "mail.send").get_by_text("paused").wait_for()
+    id = shop.list(topic="mail.send")[0].id
+    for page in (one, other):
+        page.goto(f"{site.url}/jobs/{id}")
+    one.get_by_role("button", name="Cancel").click()
+    one.get_by_text(f"job {id} cancelled").wait_for()
+    other.locator("#job-state", has_text="cancelled").wait_for()
+    if other.get_by_role("button", name="Cancel").count():
+        other.get_by_role("button", name="Cancel").click()
+        other.get_by_text(f"job {id} is cancelled and was not cancelled").wait_for()
+
+
+def test_the_page_works_under_a_path(queue, browser, sites):
+    queue.put("mail", b"", delay=600)
+    site = sites(queue, prefix="/ops/pywheel")
+    person = browser.person(site)
+    person.goto(site.url + "/")
+    is_live(person)
+    queue.put("shop", b"", delay=600)
+    row(person, "shop").wait_for()
+    person.get_by_role("link", name="Jobs", exact=True).click()
+    assert person.url == f"{site.url}/jobs"
+    person.select_option("#theme", "dark")
+    person.wait_for_selector('html[data-theme="dark"]')
+    assert person.url == f"{site.url}/jobs"
+
+
+# ---- actions ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_is_rescheduled_cancelled_retried_and_deleted(queue, person, site):
+    id = queue.put("mail", {"a": 1}, delay=60)
+    person.goto(f"{site.url}/jobs/{id}")
+    person.get_by_role("textbox", name="Due in").fill("2h")
+    person.get_by_role("button", name="Reschedule").click()
+    person.get_by_text(f"job {id} rescheduled").wait_for()
+    person.get_by_label("or at (UTC)").fill("2031-02-03T04:05")
+    person.get_by_role("button", name="Reschedule").click()
+    person.get_by_text("2031-02-03 04:05:00.000 UTC").wait_for()
+    person.get_by_role("button", name="Due now").click()
+    person.get_by_text(f"job {id} rescheduled").wait_for()
+    assert queue.get(id).due <= queue.store.clock.wall()
+    person.get_by_role("button", name="Cancel").click()
+    person.get_by_text(f"job {id} cancelled").wait_for()
+    person.get_by_role("button", name="Retry").click()
+    person.get_by_text(f"job {id} retried").wait_for()
+    person.once("dialog", lambda dialog: dialog.dismiss())
+    person.get_by_role("button", name="Delete").click()
+    assert queue.get(id).state is State.DELAYED
+    person.once("dialog", lambda dialog: dialog.accept())
+    person.get_by_role("button", name="Delete").click()
+    person.get_by_text(f"job {id} deleted").wait_for()
+    assert queue.list() == []
+
+
+def test_a_selection_is_cancelled(shop, person, site):
+    person.goto(f"{site.url}/jobs?topic=order.expire&state=delayed")
+    for box in person.locator("#bulk tbody input[type=checkbox]").all()[:3]:
+        box.check()
+    person.get_by_role("button", name="Cancel…").click()
+    person.get_by_role("heading", name="Cancel 3 jobs?").wait_for()
+    person.get_by_role("button", name="Cancel 3").click()
+    person.get_by_text("3 of 3 jobs cancelled").wait_for()
+    assert shop.counts()["order.expire"].cancelled == 3
+
+
+def test_all_of_a_page_are_selected_at_once(shop, person, site):
+    person.goto(f"{site.url}/jobs?topic=order.expire&state=delayed")
+    person.get_by_label("Select all jobs of this page").check()
+    person.get_by_role("button", name="Delete…").click()
+    person.get_by_role("button", name="Delete 50").click()
+    person.get_by_text("50 of 50 jobs deleted").wait_for()
+
+
+def test_a_group_of_the_dead_is_retried(shop, person, site):
+    person.goto(f"{site.url}/dead")
+    person.get_by_role("button", name=re.compile("Retry 3 jobs of shop.notify")).click()
+    person.get_by_text("Done.").wait_for()
+    assert (shop.counts()["shop.notify"].delayed, shop.counts()["shop.notify"].dead) == (3, 1)
+
+
+def test_a_topic_is_paused_and_resumed(shop, person, site):
+    person.goto(site.url)
+    row(person, "mail.send").get_by_role("button", name="Pause").click()
+    row(person, "mail.send").get_by_text("paused").wait_for()
+    row(person, "mail.send").get_by_role("button", name="Resume").click()
+    person.get_by_text("mail.send goes on").wait_for()
+    assert not next(topic for topic in shop.topics() if topic.name == "mail.send").paused
+
+
+def test_a_search_goes_on_as_one_types_and_stands_in_the_address(shop, person, site):
+    person.goto(f"{site.url}/jobs")
+    person.get_by_label("Topic").press_sequentially("shop.notify")
+    person.wait_for_url("**/jobs?topic=shop.notify")
+    assert person.locator("#found tbody tr").count() == 4
+    person.get_by_label("Error contains").fill("Timeout")
+    person.wait_for_url("**/jobs?topic=shop.notify&error=Timeout")
+    person.wait_for_function("document.querySelectorAll('#found tbody tr').length === 3")
+    person.reload()
+    assert person.get_by_label("Error contains").input_value() == "Timeout"
+    person.go_back()
+    person.wait_for_url("**/jobs?topic=shop.notify")
+
+
+def test_a_bar_leads_to_its_jobs(queue, person, site):
+    queue.put_many([queue.job("mail", b"", delay=1800) for _ in range(7)])
+    person.goto(site.url)
+    is_live(person)
+    box = person.locator(".plot").nth(1).bounding_box()
+    person.mouse.move(box["x"] + box["width"] * 30.5 / 61, box["y"] + 50)
+    text = person.locator(".tip").inner_text()
+    place = 30.5 if "7 jobs" in text else 29.5
+    person.mouse.move(box["x"] + box["width"] * place / 61, box["y"] + 50)
+    assert "7 jobs" in person.locator(".tip").inner_text()
+    before = person.locator("[data-clock]").inner_text()
+    person.wait_for_function("before => document.querySelector('[data-clock]').textContent !== before", arg=before)
+    assert "7 jobs" in person.locator(".tip").inner_text()  # what is live does not take it away
+    person.mouse.click(box["x"] + box["width"] * place / 61, box["y"] + 50)
+    person.wait_for_url("**/jobs?state=delayed&due_from=*")
+    assert person.locator("#found tbody tr").count() == 7
+
+
+def test_a_topic_of_100_000_jobs_can_be_read_and_changed(person, queue, site):
+    for _ in range(10):
+        queue.put_many([queue.job("mail", b"{}", delay=3600 + n % 600) for n in range(10_000)])
+    person.goto(f"{site.url}/jobs?topic=mail")
+    assert person.locator("#found tbody tr").count() == 50
+    person.get_by_text("100\u202f000").first.wait_for()
+    person.get_by_role("link", name="Next page").click()
+    assert person.locator("#found tbody tr").count() == 50
+    person.goto(f"{site.url}/jobs?topic=mail&newest=1")
+    assert person.locator("#found tbody tr").first.inner_text().startswith("\t100000")
+    person.select_option("#scope", "all")
+    person.get_by_role("button", name="Cancel…").click()
+    person.get_by_role("heading", name="Cancel 100\u202f000 jobs?").wait_for()
+    person.get_by_role("button", name="Cancel 100\u202f000").click()
+    person.get_by_text("Done.").wait_for(timeout=120_000)
+    assert queue.counts()["mail"].cancelled == 100_000
+
+
+# ---- people ----------------------------------------------------------------------------------------------------------
+
+
+def test_somebody_signs_in_looks_and_signs_out(shop, browser, guarded):
+    person = browser.person(guarded)
+    person.goto(f"{guarded.url}/dead?topic=shop.notify")
+    person.get_by_label("Token").fill("viewer")
+    person.keyboard.press("Enter")
+    person.wait_for_url("**/dead?topic=shop.notify")
+    assert person.locator(".role").inner_text() == "viewer"
+    assert person.get_by_role("button", name="Retry").count() == 0
+    assert person.evaluate("document.cookie") == ""
+    person.get_by_role("button", name="Sign out").click()
+    person.wait_for_url("**/sign-in")
+    person.goto(guarded.url)
+    person.wait_for_url("**/sign-in?next=/")
+
+
+def test_without_a_script_all_can_be_read_and_done(shop, browser, guarded):
+    person = browser.person(guarded, script=False)
+    person.goto(guarded.url)
+    person.get_by_label("Token").fill("admin")
+    person.get_by_role("button", name="Sign in").click()
+    row(person, "mail.send").get_by_role("button", name="Pause").click()
+    person.get_by_text("mail.send is paused").wait_for()
+    person.get_by_role("link", name="Jobs", exact=True).click()
+    person.get_by_label("Topic").fill("order.expire")
+    person.get_by_role("button", name="Search").click()
+    person.locator("#bulk tbody input[type=checkbox]").first.check()
+    person.get_by_role("button", name="Cancel…").click()
+    person.get_by_role("button", name="Cancel 1").click()
+    person.get_by_text("1 of 1 jobs cancelled").wait_for()
+    person.goto(f"{guarded.url}/dead")
+    person.get_by_role("button", name=re.compile("Retry 3")).click()
+    person.get_by_text("3 retried").wait_for()
+    person.select_option("#theme", "dark")
+    person.get_by_role("button", name="Set").click()
+    person.wait_for_selector('html[data-theme="dark"]')
+
+
+def test_the_keyboard_is_enough(shop, person, site):
+    person.goto(site.url)
+    person.keyboard.press("Tab")
+    assert person.evaluate("document.activeElement.className") == "skip"
+    person.keyboard.press("Enter")
+    assert person.evaluate("document.activeElement.id") == "main"
+    person.keyboard.press("?")
+    person.get_by_role("dialog").wait_for()
+    person.keyboard.press("Escape")
+    person.keyboard.press("g")
+    person.keyboard.press("d")
+    person.wait_for_url("**/dead")
+    person.keyboard.press("/")
+    person.wait_for_url("**/jobs#topic")
+    person.wait_for_function("document.activeElement.id === 'topic'")
+    person.keyboard.type("g d")
+    assert person.get_by_label("Topic").input_value() == "g d"
+
+
+def test_times_are_said_in_the_local_zone_too(shop, person, site):
+    person.goto(f"{site.url}/jobs?topic=mail.send")
+    time = person.locator("#found time").first
+    time.hover()
+    person.wait_for_function("document.querySelector('#found time').title.includes('CE')")
+    assert "UTC" in time.get_attribute("title")
+    assert "Europe/Zurich" in person.locator("#zone").inner_text()
+
+
+def test_light_and_dark_follow_the_system_until_one_is_chosen(shop, browser, site):
+    grounds = {}
+    for scheme in ("light", "dark"):
+        person = browser.person(site, scheme=scheme)
+        person.goto(site.url)
+        grounds[scheme] = person.evaluate("getComputedStyle(document.body).backgroundColor")
+        person.select_option("#theme", "light")
+        person.wait_for_selector('html[data-theme="light"]')
+        grounds[f"{scheme} chosen"] = person.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert grounds["light"] != grounds["dark"]
+    assert grounds["light chosen"] == grounds["dark chosen"] == grounds["light"]
+
+
+def test_what_is_live_does_not_disturb_who_types_or_has_the_focus(queue, person, site):
+    queue.put("mail", b"", delay=600)
+    person.goto(site.url)
+    is_live(person)
+    row(person, "mail").get_by_role("button", name="Pause").focus()
+    before = person.evaluate("document.querySelector('[data-clock]').textContent")
+    queue.put("mail", b"", delay=600)
+    person.wait_for_function("before => document.querySelector('[data-clock]').textContent !== before", arg=before)
+    row(person, "mail").get_by_text("2", exact=True).wait_for()
+    assert person.evaluate("document.activeElement.getAttribute('aria-label')") == "Pause mail"

@@ -1,0 +1,415 @@
+"""One reader for all who look: what a snapshot says, and how it reaches many."""
+
+import asyncio
+import contextlib
+import gzip
+import threading
+import time
+import zlib
+from itertools import pairwise
+
+import httpx
+import pytest
+
+from pywheel import JobQueue
+from pywheel.clock import ManualClock
+from pywheel.jobs.commands import Nack
+from pywheel.jobs.job import Attempt, Job, Outcome, State
+from pywheel.server import app
+from pywheel.server.coming import HORIZONS, Forecaster, Part
+from pywheel.server.live import Reader
+from pywheel.server.page import feed
+from pywheel.server.page.drawings import histogram, timeline, trend
+from pywheel.server.page.words import NOTHING, ago, error_group, first_line, late, length, number, size, stamp
+
+from .site import Site, tokens
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+def manual(clock):
+    with JobQueue("memory:", clock=clock) as queue:
+        yield queue
+
+
+def look(reader, *wanted):
+    return reader.look(set(wanted))
+
+
+def work(queue, topic, number):
+    for job in queue.reserve(topic, number):
+        queue.ack(job)
+
+
+# ---- snapshots -------------------------------------------------------------------------------------------------------
+
+
+def test_throughput_and_lateness_are_those_of_what_ended(manual, clock):
+    reader = Reader(lambda: manual.store)
+    manual.put_many([manual.job("mail", b"", delay=1) for _ in range(20)])
+    look(reader)
+    clock.advance(1.05)
+    work(manual, "mail", 20)
+    clock.advance(0.95)
+    [mail] = look(reader).topics
+    assert mail.rate == pytest.approx(10)
+    assert (mail.late_p50, mail.late_p99) == (50, 50)
+    assert mail.trend == (20,)
+    clock.advance(11)
+    [mail] = look(reader).topics
+    assert mail.rate == 0
+    assert mail.late_p50 == 50
+    clock.advance(61)
+    assert look(reader).topics[0].late_p50 is None
+
+
+def test_nothing_is_counted_twice_and_purging_is_no_negative_throughput(manual, clock):
+    reader = Reader(lambda: manual.store)
+    manual.put_many([manual.job("mail", b"") for _ in range(10)])
+    look(reader)
+    work(manual, "mail", 4)
+    clock.advance(1)
+    look(reader)
+    work(manual, "mail", 3)
+    clock.advance(1)
+    look(reader)
+    manual.purge()
+    clock.advance(1)
+    assert look(reader).topics[0].trend == (4, 3, 0)
+
+
+def test_the_oldest_due_is_that_of_delayed_jobs_paused_or_not(manual, clock):
+    manual.put("mail", b"", delay=5)
+    manual.put("mail", b"", delay=50)
+    manual.pause("mail")
+    clock.advance(10)
+    snapshot = look(Reader(lambda: manual.store))
+    assert snapshot.at - snapshot.topics[0].first_due == 5_000
+
+
+def test_a_store_that_fails_leaves_the_figures_of_before_and_says_why(manual):
+    reader = Reader(lambda: manual.store)
+    manual.put("mail", b"", delay=5)
+    before = look(reader)
+    manual.close()
+    after = look(reader)
+    assert after.topics == before.topics
+    assert after.number == before.number + 1
+    assert after.error.startswith("StoreClosed")
+
+
+def test_what_is_coming_lies_in_its_part(manual, clock):
+    clock.advance(0.3)
+    at = manual.store.clock.wall()
+    for delay, times in ((2.5, 3), (59, 1), (90, 2), (86_000, 4)):
+        for _ in range(times):
+            manual.put("mail", b"", delay=delay)
+    manual.put("shop", b"", delay=2.5)
+    minute, hour, day = Forecaster().look(manual.store, "mail", at).parts
+    assert (minute.total, hour.total, day.total) == (4, 6, 10)
+    place = (at + 2_500 - minute.start) // 1000
+    assert minute.counts[place] == 3
+    assert Forecaster().look(manual.store, None, at).parts[0].total == 5
+
+
+def test_what_is_due_already_is_not_coming(manual, clock):
+    manual.put("mail", b"")
+    manual.put("mail", b"", delay=3)
+    clock.advance(0.25)
+    coming = Forecaster().look(manual.store, None, manual.store.clock.wall())
+    assert coming.overdue == 1
+    assert [part.total for part in coming.parts] == [1, 1, 1]
+
+
+def test_farther_horizons_are_looked_at_less_often(manual, clock):
+    forecaster = Forecaster()
+    forecaster.look(manual.store, None, manual.store.clock.wall())
+    manual.put("mail", b"", delay=30)
+    clock.advance(1)
+    parts = forecaster.look(manual.store, None, manual.store.clock.wall()).parts
+    assert [part.total for part in parts] == [1, 0, 0]
+    clock.advance(10)
+    parts = forecaster.look(manual.store, None, manual.store.clock.wall()).parts
+    assert [part.total for part in parts] == [1, 1, 0]
+
+
+def test_a_part_that_is_capped_is_drawn_as_such(manual):
+    manual.put_many([manual.job("mail", b"", delay=3.5) for _ in range(1_500)])
+    manual.put("mail", b"", delay=9)
+    minute = Forecaster().look(manual.store, None, manual.store.clock.wall()).parts[0]
+    drawn = histogram(minute)
+    assert HORIZONS[0].most == 1_000
+    assert drawn.capped.count("M") == 1
+    assert drawn.bars.count("M") == 1
+    assert drawn.total.endswith("+")
+    assert drawn.peak.endswith("+")
+
+
+def test_a_horizon_has_no_fewer_than_a_nearer_one_that_counts_further():
+    day = HORIZONS[2]
+    part = Part(day, 0, (day.most, 7))
+    assert histogram(part, least=90_000).total.replace(GAP, "") == "90000+"
+    assert histogram(part, least=3).total.replace(GAP, "") == f"{day.most + 7}+"
+
+
+# ---- many who look ---------------------------------------------------------------------------------------------------
+
+
+class Counted:
+    """A store that counts how often its counts are read."""
+
+    def __init__(self, store):
+        self._store = store
+        self.reads = 0
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    def counts(self):
+        self.reads += 1
+        return self._store.counts()
+
+
+def events(site, view="view=overview", token=None, **headers):
+    """Return a generator of the events of a stream."""
+    client = site.client(token)
+    with client, client.stream("GET", f"/live?{view}", headers={"accept-encoding": "identity", **headers}) as answer:
+        assert answer.status_code == 200, answer.read()
+        text = ""
+        for chunk in answer.iter_text():
+            text += chunk
+            while "\n\n" in text:
+                event, _, text = text.partition("\n\n")
+                yield event
+
+
+def test_the_first_event_has_all_and_the_next_what_is_new(queue, sites):
+    queue.put("mail", b"", delay=600)
+    site = sites(queue)
+    stream = events(site)
+    first = next(stream)
+    assert "#topics" in first
+    assert "mail" in first
+    second = next(stream)
+    assert "#as-of" in second
+    queue.put("shop.new", b"", delay=600)
+    assert any("shop.new" in next(stream) for _ in range(5))
+    stream.close()
+
+
+def test_a_compressed_stream_is_the_same(queue, sites):
+    queue.put("mail", b"", delay=600)
+    site = sites(queue)
+    with site.client() as client, client.stream("GET", "/live?view=overview") as answer:
+        assert answer.headers["content-encoding"] == "gzip"
+        reader, text = zlib.decompressobj(31), b""
+        for chunk in answer.iter_raw():
+            text += reader.decompress(chunk)
+            if text.count(b"\n\n") >= 3:
+                break
+    assert text.startswith(b"data: ")
+    assert b"mail" in text
+
+
+def test_however_many_look_the_store_is_read_once_a_snapshot(queue, sites):
+    queue.put("mail", b"", delay=600)
+    counted = Counted(queue.store)
+    queue.store = counted
+    site = sites(queue)
+    site.context.live.every = 0.1
+    streams = [events(site) for _ in range(10)]
+    for stream in streams:
+        next(stream)
+    before = site.context.live._latest.number, counted.reads
+    for _ in range(5):
+        for stream in streams:
+            next(stream)
+    after = site.context.live._latest.number, counted.reads
+    for stream in streams:
+        stream.close()
+    assert after[1] - before[1] <= after[0] - before[0] + 1
+
+
+def test_when_nobody_looks_nothing_is_read(queue, sites, monkeypatch):
+    monkeypatch.setattr("pywheel.server.live._LINGER", 0.0)
+    counted = Counted(queue.store)
+    queue.store = counted
+    site = sites(queue)
+    site.context.live.every = 0.02
+    stream = events(site)
+    next(stream)
+    next(stream)
+    stream.close()
+    wait(lambda: site.context.live.viewers == 0 and site.context.live._task.done())
+    before = counted.reads
+    threading.Event().wait(0.2)
+    assert counted.reads == before
+
+
+def wait(fact, seconds=10):
+    end = time.monotonic() + seconds
+    while not fact():
+        assert time.monotonic() < end
+        threading.Event().wait(0.01)
+
+
+def test_who_may_see_the_same_shares_what_was_rendered(queue, sites, monkeypatch):
+    rendered = []
+    original = feed.fragments_of
+    monkeypatch.setattr(feed, "fragments_of", lambda *words: rendered.append(words[0]) or original(*words))
+    site = sites(queue, known=tokens())
+    site.context.live.every = 0.1
+    streams = [events(site, token=token) for token in ("viewer", "viewer", "admin", "viewer")]
+    for _ in range(4):
+        for stream in streams:
+            next(stream)
+    for stream in streams:
+        stream.close()
+    assert len(rendered) <= 2 * site.context.live._latest.number
+
+
+def test_a_stream_ends_when_its_token_does(queue, sites, monkeypatch):
+    monkeypatch.setattr(feed, "_TRUSTED", 0.0)
+    monkeypatch.setattr("pywheel.server.access._FRESH", 0.0)
+    known = tokens()
+    site = sites(queue, known=known)
+    site.context.live.every = 0.05
+    stream = events(site, token="viewer")
+    next(stream)
+    del known["viewer"]
+    assert len(list(stream)) < 10
+
+
+def test_a_reader_that_takes_nothing_is_let_go(queue, site, monkeypatch):
+    monkeypatch.setattr(feed, "_SLOW", 0.05)
+    queue.put("mail", b"", delay=60)
+    sent = []
+
+    async def never():
+        await asyncio.Event().wait()
+
+    async def send(message):
+        sent.append(message)
+        if len(sent) > 2:
+            await never()
+
+    async def main():
+        scope = {
+            "type": "http", "method": "GET", "path": "/live", "raw_path": b"/live", "query_string": b"view=overview",
+            "headers": [(b"host", b"localhost")], "root_path": "", "client": ("127.0.0.1", 1), "scheme": "http",
+            "server": ("localhost", 80), "http_version": "1.1",
+        }  # fmt: skip
+        await app(queue, access="open")(scope, never, send)
+
+    asyncio.run(asyncio.wait_for(main(), 20))
+    assert len(sent) == 3
+
+
+def test_a_server_that_stops_ends_its_streams(queue):
+    site = Site(queue)
+    stream = events(site)
+    next(stream)
+    site.stop()
+    with contextlib.suppress(httpx.RemoteProtocolError):
+        assert len(list(stream)) < 5
+
+
+def test_a_stream_of_a_topic_needs_the_right_to_see_it(queue, guarded):
+    with guarded.client("shop_admin") as client:
+        assert client.get("/live?view=topic&topic=bank.pay").status_code == 403
+
+
+def test_gzip_can_read_what_was_packed():
+    plain, packed = feed._event({"a": "<b>x</b>\n<i>y</i>"})
+    whole = feed._GZIP_HEAD + packed + packed
+    assert zlib.decompressobj(31).decompress(whole) == plain * 2
+    assert gzip.decompress(gzip.compress(plain)) == plain
+
+
+# ---- words and drawings ----------------------------------------------------------------------------------------------
+
+GAP = "\u202f"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0 ms"),
+        (999, "999 ms"),
+        (1_500, "1.5 s"),
+        (9_000, "9 s"),
+        (61_000, "1 min 1 s"),
+        (3_600_000, "1 h"),
+        (3_661_000, "1 h 1 min"),
+        (90_000_000, "1 d 1 h"),
+        (400 * 86_400_000, "400 d"),
+    ],
+)
+def test_durations_are_read_by_their_two_largest_units(value, text):
+    assert length(value).replace(GAP, " ") == text
+
+
+def test_numbers_sizes_and_times_are_short():
+    assert number(1234567).replace(GAP, " ") == "1 234 567"
+    assert (size(0), size(999), size(1500), size(150_000), size(3_000_000)) == (
+        "0 bytes", "999 bytes", "1.5 kB", "150 kB", "3.0 MB",
+    )  # fmt: skip
+    assert late(None) == NOTHING
+    assert ago(1_000, 1_500) == "now"
+    assert ago(61_000, 0).replace(GAP, " ") == "in 1 min 1 s"
+    assert ago(0, 7_200_000).replace(GAP, " ") == "2 h ago"
+    assert stamp(1_927_857_906_007) == "2031-02-03 04:05:06.007 UTC"
+    assert stamp(2**62).startswith("9999-")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("timeout after 3.5 s", "timeout after 30 s"),
+        ("order 8f14e45fceea167a not found", "order 0f14e45fceea1670 not found"),
+        ("id 123e4567-e89b-12d3-a456-426614174000", "id 923e4567-e89b-12d3-a456-426614174009"),
+        ("at 0x7f3a", "at 0xdeadbeef"),
+        (
+            "Traceback (most recent call last):\n  File 1\nKeyError: 1",
+            "Traceback (most recent call last):\n\nKeyError: 22",
+        ),
+    ],
+)
+def test_errors_of_one_kind_are_one_group(one, other):
+    assert error_group(one) == error_group(other)
+
+
+def test_errors_of_different_kinds_are_not():
+    assert len({error_group(text) for text in ("timeout", "refused", None, "KeyError: 'a'", "KeyError: 'b'")}) == 5
+    assert first_line("") == first_line(None) == ""
+    assert len(first_line("x" * 1000)) == 160
+
+
+def test_a_timeline_has_its_stretches_in_order_and_within_its_width():
+    rows = [
+        Attempt(1, 1, 1_000, 1_500, Outcome.FAILED, "w", "no"),
+        Attempt(2, 2, 61_500, 61_600, Outcome.LOST, "w", None),
+        Attempt(3, 3, 90_000_000, None, None, "w", None),
+    ]
+    job = Job(1, "mail", b"", 90_000_000, 0, State.RUNNING, claims=3, attempt=3, lease_until=90_060_000)
+    parts = timeline(job, rows, 90_010_000)
+    assert [part.kind for part in parts] == ["waited", "failed", "waited", "lost", "waited", "running"]
+    assert all(part.width > 0 for part in parts)
+    assert all(before.x + before.width <= after.x for before, after in pairwise(parts))
+    assert parts[-1].x + parts[-1].width <= 1000
+
+
+def test_a_trend_needs_two_values():
+    assert trend([]) == trend([5]) == ""
+    assert trend([0, 10], parts=2) == "M0 19L2 1"
+
+
+def test_a_dead_job_is_no_running_one(queue):
+    queue.put("mail", b"")
+    [job] = queue.reserve("mail")
+    queue.store.apply([Nack(job.id, job.claims, None, "no")])
+    assert timeline(queue.get(job.id), queue.history(job.id), queue.store.clock.wall())[-1].kind == "failed"

@@ -1,0 +1,319 @@
+"""What the pages say, to whom, and with which headers."""
+
+import gzip
+import json
+import re
+from datetime import UTC, datetime
+
+import pytest
+
+from pywheel.jobs.commands import Keep, Nack
+from pywheel.server import Limits
+from pywheel.server.access import Access
+from pywheel.server.page.assets import VERSION
+from pywheel.server.tokens import Tokens, id_of
+
+from .site import buttons, post, said
+
+NASTY = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}</template><hx-partial hx-target="body">'
+PAGES = ["/", "/jobs", "/dead", "/workers", "/outlets", "/coming"]
+
+
+def fail(queue, topic, error):
+    [job] = queue.reserve(topic)
+    queue.store.apply([Nack(job.id, job.claims, None, error)])
+
+
+@pytest.fixture
+def nasty(queue):
+    """A store whose every text wants to be more than text."""
+    id = queue.put(NASTY, NASTY.encode(), key=NASTY, headers={NASTY: NASTY})
+    fail(queue, NASTY, NASTY)
+    queue.put(NASTY, {"a": NASTY}, delay=60)
+    return id
+
+
+def every_page(queue):
+    ids = [job.id for job in queue.list()]
+    return [*PAGES, *(f"/jobs/{id}" for id in ids), *(f"/jobs/{id}?as=text" for id in ids)]
+
+
+def test_every_page_forbids_what_is_not_its_own(queue, client):
+    queue.put("mail", {"a": 1}, delay=60)
+    for path in [*every_page(queue), "/jobs/999", "/nowhere/bulk", "/jobs?due_from=x"]:
+        answer = client.get(path)
+        if answer.headers["content-type"].startswith("application/problem"):
+            continue
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert answer.headers["cache-control"] == "no-store"
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_no_page_has_script_or_style_within(queue, client, nasty):
+    for path in every_page(queue):
+        text = re.sub("&lt;.*?&gt;", "", client.get(path).text)
+        assert not re.search(r"<style|\sstyle=|\son\w+=|javascript:", text), path
+        assert all(" src=" in tag for tag in re.findall(r"<script[^>]*>", text))
+
+
+def test_texts_of_jobs_stay_texts(queue, client, nasty):
+    for path in every_page(queue):
+        text = client.get(path).text
+        assert "<script>alert" not in text
+        assert "<img src=x" not in text
+        assert "<hx-partial" not in text
+        assert "</template>" not in text
+        assert "{{ 7*7 }}" in text or "7*7" not in text
+    parts = client.get("/jobs", params={"topic": NASTY}).text
+    assert "&lt;script&gt;alert(1)" in parts
+
+
+def test_the_page_works_under_any_path(queue, sites):
+    queue.put("mail", b"", delay=60)
+    site = sites(queue, prefix="/ops/pywheel")
+    with site.client() as client:
+        for path in every_page(queue):
+            text = client.get(path).text
+            links = re.findall(r'(?:href|src|action|hx-get|hx-sse:connect)="([^"?][^"]*)"', text)
+            assert links
+            assert [link for link in links if not link.startswith(("/ops/pywheel/", "#"))] == []
+        assert said(client, post(client, "/topics", topic="mail", action="pause")).startswith("mail is paused")
+        stylesheet = re.search(r'href="/ops/pywheel(/static/[^"]+\.css)"', client.get("/").text)[1]
+        assert client.get(stylesheet).status_code == 200
+
+
+def test_own_files_are_kept_by_their_content_and_sent_compressed(client):
+    answer = client.get(f"/static/{VERSION}/scripts.js")
+    assert answer.headers["content-encoding"] == "gzip"
+    assert "immutable" in answer.headers["cache-control"]
+    assert client.get("/static/000000000000/scripts.js").headers["cache-control"] == "no-store"
+    assert client.get(f"/static/{VERSION}/htmx.LICENSE").status_code == 404
+    assert client.get(f"/static/{VERSION}/..%2Froutes.py").status_code == 404
+    plain = client.get(f"/static/{VERSION}/scripts.js", headers={"accept-encoding": "identity"})
+    assert plain.text == answer.text
+
+
+def test_the_first_view_is_less_than_60_kilobytes_on_the_wire(queue, client):
+    queue.put_many([queue.job(f"topic{n % 20}", b"", delay=n % 4000) for n in range(5_000)])
+    with client.stream("GET", "/") as answer:
+        page = b"".join(answer.iter_raw())
+    total = len(page)
+    for path in re.findall(r'(?:href|src)="(/static/[^"]+)"', gzip.decompress(page).decode()):
+        with client.stream("GET", path) as answer:
+            total += len(b"".join(answer.iter_raw()))
+    assert total < 60_000
+
+
+# ---- the search ------------------------------------------------------------------------------------------------------
+
+
+def found(text):
+    return [int(id) for id in re.findall(r'<th scope="row"><a href="[^"]*/jobs/(-?\d+)"', text)]
+
+
+def test_a_search_stands_in_the_address(queue, client):
+    first = queue.put("mail", b"", key="a", delay=60)
+    second = queue.put("mail", b"", key="b", delay=7200)
+    queue.put("shop", b"", delay=60)
+    fail_id = queue.put("shop", b"")
+    fail(queue, "shop", "it timed out & stopped")
+    around = datetime.fromtimestamp(queue.get(first).due / 1000, UTC)
+    for query, expected in (
+        ({"topic": "mail"}, [first, second]),
+        ({"topic": "mail", "newest": "1"}, [second, first]),
+        ({"key": "b", "topic": "mail"}, [second]),
+        ({"state": "dead"}, [fail_id]),
+        ({"error": "out & stop"}, [fail_id]),
+        ({"topic": "mail", "due_until": around.isoformat(timespec="milliseconds")}, [first]),
+        ({"topic": "mail", "due_from": around.replace(microsecond=0, tzinfo=None).isoformat()}, [first, second]),
+    ):
+        assert found(client.get("/jobs", params=query).text) == expected, query
+
+
+def test_pages_of_a_search_follow_each_other(queue, client):
+    ids = queue.put_many([queue.job("mail", b"", delay=60) for _ in range(120)])
+    seen, path = [], "/jobs?topic=mail"
+    while path:
+        text = client.get(path).text
+        seen += found(text)
+        link = re.search(r'href="([^"]+)" rel="next"', text)
+        path = link and link[1].replace("&amp;", "&")
+    assert seen == list(ids)
+
+
+@pytest.mark.parametrize("query", ["state=asleep", "due_from=soon", "after=nonsense", "due_until=2026-13-01T00:00"])
+def test_a_search_that_makes_no_sense_says_why(client, query):
+    answer = client.get(f"/jobs?{query}")
+    assert answer.status_code == 400
+    assert 'role="alert"' in answer.text
+
+
+# ---- a job -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "shown"),
+    [
+        (b'{"a": [1, "\xc3\xa4"]}', "JSON", "&#34;a&#34;: [\n    1,\n    &#34;ä&#34;\n  ]"),
+        (b"plain words", "text", ">plain words<"),
+        (bytes(range(20)), "bytes", "00000010  10 11 12 13"),
+        (b"", "empty", "Empty."),
+    ],
+)
+def test_a_body_is_shown_as_what_it_is(queue, client, body, kind, shown):
+    id = queue.put("mail", body, delay=60)
+    text = client.get(f"/jobs/{id}").text
+    assert f"{kind}, " in text
+    assert shown in text
+    assert client.get(f"/jobs/{id}/body").content == body
+
+
+def test_a_body_is_kept_and_never_shown_by_the_browser(queue, client):
+    id = queue.put("mail", b"<script>alert(1)</script>", delay=60)
+    answer = client.get(f"/jobs/{id}/body")
+    assert answer.headers["content-disposition"].startswith("attachment")
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["cache-control"] == "no-store"
+
+
+HARD = [b"[" * 950 + b"]" * 950, b"[" * 5_000 + b"]" * 5_000, "ä".encode() * 60_000, b"\xff" * 9]
+
+
+@pytest.mark.parametrize("body", [b"[" * 60_000, b"1" * 5000, b"NaN", b'"\\ud800"', *HARD])
+def test_bodies_that_are_hard_to_show_are_shown(queue, client, body):
+    id = queue.put("mail", body, delay=60)
+    for view in ("", "json", "text", "hex", "xml"):
+        assert client.get(f"/jobs/{id}?as={view}").status_code == 200
+
+
+def test_json_that_is_nested_deep_is_cut_and_not_written_out(queue, client):
+    id = queue.put("mail", b"[" * 400 + b",".join([b"1"] * 30_000) + b"]" * 400, delay=60)
+    assert len(client.get(f"/jobs/{id}").text) < 100_000
+
+
+def test_an_outlet_shows_what_it_notes_of_itself(queue, client):
+    noted = {"kind": "webhook", "target": "https://hooks.example/", "at": 5, "status": "410", "error": "gone"}
+    noted["disabled"] = 7
+    queue.store.apply([Keep("outlet:shop.notify", json.dumps(noted).encode()), Keep("outlet:odd", b"\xff")])
+    text = client.get("/outlets").text
+    for part in ("shop.notify", "https://hooks.example/", "410", "gone", "disabled", "odd"):
+        assert part in text
+
+
+def test_more_pages_than_the_limit_are_refused(queue, sites):
+    site = sites(queue, limits=Limits(streams=0))
+    with site.client() as client:
+        assert client.get("/live?view=overview").status_code == 503
+        assert client.get("/live?view=other").status_code == 404
+        assert client.get("/live?view=topic").status_code == 404
+
+
+def test_a_large_body_is_cut_and_said_to_be(queue, client):
+    id = queue.put("mail", json.dumps(["x" * 900_000]).encode(), delay=60)
+    answer = client.get(f"/jobs/{id}")
+    assert len(answer.text) < 200_000
+    assert "download all of it" in answer.text
+
+
+def test_the_timeline_has_each_attempt(queue, client):
+    id = queue.put("mail", b"")
+    for n in range(3):
+        [job] = queue.reserve("mail")
+        queue.store.apply([Nack(job.id, job.claims, 0, f"error {n}")])
+    queue.ack(queue.reserve("mail")[0])
+    text = client.get(f"/jobs/{id}").text
+    assert text.count('<rect class="failed"') == 3
+    assert text.count('<rect class="done"') == 1
+    assert [f"error {n}" in text for n in range(3)] == [True] * 3
+
+
+@pytest.mark.parametrize("path", ["/jobs/999", "/jobs/x", "/jobs/1.5", f"/jobs/{10**30}", "/bulk/none"])
+def test_what_is_not_there_is_said(client, path):
+    assert client.get(path).status_code in (400, 404)
+
+
+# ---- signing in ------------------------------------------------------------------------------------------------------
+
+
+def test_who_is_not_in_is_sent_to_the_form_and_back(guarded):
+    with guarded.client() as client:
+        answer = client.get("/jobs?topic=shop.a&state=dead")
+        assert answer.headers["location"] == "/sign-in?next=/jobs%3Ftopic%3Dshop.a%26state%3Ddead"
+        form = client.get(answer.headers["location"]).text
+        assert 'value="/jobs?topic=shop.a&amp;state=dead"' in form
+        answer = post(client, "/sign-in", token="viewer", next="/jobs?topic=shop.a&state=dead")
+        assert answer.headers["location"] == "/jobs?topic=shop.a&state=dead"
+        cookie = next(c for c in answer.headers.get_list("set-cookie") if c.startswith("pywheel_token"))
+        assert "HttpOnly" in cookie
+        assert "SameSite=strict" in cookie
+        client.cookies.update(answer.cookies)
+        assert client.get("/jobs").status_code == 200
+        client.cookies.update({})
+        left = post(client, "/sign-out")
+        assert 'pywheel_token=""' in left.headers["set-cookie"]
+
+
+@pytest.mark.parametrize(("token", "status"), [("wrong", 401), ("", 401), ("a b;c", 401), ("ü", 401), ("worker", 403)])
+def test_a_token_that_will_not_do_says_why(guarded, token, status):
+    with guarded.client() as client:
+        answer = post(client, "/sign-in", token=token, next="/")
+        assert answer.status_code == status
+        assert 'role="alert"' in answer.text
+        assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "target", ["https://evil.example/", "//evil.example", "/\\evil.example", "javascript:alert(1)", "evil", "/\t/evil"]
+)
+def test_signing_in_leads_nowhere_else(guarded, target):
+    with guarded.client() as client:
+        answer = post(client, "/sign-in", token="viewer", next=target)
+        assert answer.headers["location"] == "/"
+
+
+def test_a_token_of_the_store_lets_in_until_it_is_removed(queue, guarded, monkeypatch):
+    monkeypatch.setattr("pywheel.server.access._FRESH", 0.0)
+    monkeypatch.setattr("pywheel.server.tokens._FRESH", 0.0)
+    known = Tokens(queue.store)
+    guarded.context.access = Access("tokens", known)
+    secret = known.add(["read", "put"])
+    with guarded.client() as client:
+        answer = post(client, "/sign-in", token=f" {secret}\n", next="/")
+        client.cookies.update(answer.cookies)
+        assert "operator" in client.get("/").text
+        known.remove(id_of(secret))
+        assert client.get("/").headers["location"].startswith("/sign-in")
+
+
+def test_wrong_tokens_are_limited(guarded):
+    with guarded.client() as client:
+        answers = [post(client, "/sign-in", token=f"wrong{n}", next="/") for n in range(30)]
+    assert "too many" in answers[-1].text
+
+
+def test_the_colours_are_remembered(client):
+    answer = post(client, "/theme", theme="dark", next="/jobs")
+    assert answer.headers["location"] == "/jobs"
+    client.cookies.update(answer.cookies)
+    assert 'data-theme="dark"' in client.get("/").text
+    assert post(client, "/theme", theme="pink", next="/").status_code == 400
+
+
+def test_without_anything_every_page_says_so(client):
+    for path in PAGES:
+        assert client.get(path).status_code == 200, path
+    assert "No topic yet" in client.get("/").text
+    assert buttons(client.get("/jobs").text) == []
+
+
+def test_a_store_of_many_topics_shows_those_that_need_somebody(queue, client):
+    queue.put_many([queue.job(f"topic{n:03}", b"", delay=60) for n in range(300)])
+    queue.put("zz.sick", b"")
+    fail(queue, "zz.sick", "ill")
+    text = client.get("/").text
+    assert "zz.sick" in text
+    assert text.count('<th scope="row">') == 100

@@ -1,0 +1,301 @@
+"""Who may do what: tokens by action and topic, and an open server for this host alone."""
+
+import asyncio
+
+import pytest
+
+from pywheel.server.access import Failures, is_loopback
+from pywheel.server.problems import Problem
+from pywheel.server.tokens import Tokens
+from tests.server.client import Api, problem
+
+
+@pytest.fixture
+def guarded(queue):
+    api = Api(queue, access="tokens")
+    yield api
+    api.close()
+
+
+@pytest.fixture
+def bearing(guarded, queue):
+    """Return what gives the service's caller a token."""
+
+    def give(*scopes, topics=("*",)):
+        secret = Tokens(queue.store).add(scopes, topics)
+        guarded.headers = {"authorization": f"Bearer {secret}"}
+        return guarded
+
+    return give
+
+
+# scope: what it lets one do, as (method, path, body)
+ACTIONS = {
+    "read": [
+        ("GET", "/v1/jobs", None),
+        ("GET", "/v1/jobs/1", None),
+        ("GET", "/v1/jobs/1/history", None),
+        ("GET", "/v1/jobs/by-key?topic=mail&key=k", None),
+        ("GET", "/v1/counts", None),
+        ("GET", "/v1/topics", None),
+    ],
+    "put": [
+        ("POST", "/v1/jobs", {"topic": "mail"}),
+        ("POST", "/v1/jobs/batch", {"jobs": [{"topic": "mail"}]}),
+        ("POST", "/v1/jobs/1/reschedule", {"delay": 1}),
+        ("POST", "/v1/jobs/1/cancel", None),
+        ("POST", "/v1/jobs/1/retry", None),
+    ],
+    "work": [
+        ("POST", "/v1/reserve", {"topics": ["mail"]}),
+        ("POST", "/v1/claims/MS4x/ack", None),
+        ("POST", "/v1/claims/MS4x/nack", None),
+        ("POST", "/v1/claims/MS4x/touch", None),
+        ("POST", "/v1/claims/MS4x/release", None),
+    ],
+    "admin": [
+        ("POST", "/v1/jobs/cancel", {"topic": "mail"}),
+        ("POST", "/v1/jobs/retry", {"topic": "mail"}),
+        ("POST", "/v1/jobs/delete", {"topic": "mail"}),
+        ("POST", "/v1/topics/pause?topic=mail", None),
+        ("POST", "/v1/topics/resume?topic=mail", None),
+        ("DELETE", "/v1/jobs/1", None),
+    ],
+}
+ALL = [(scope, *action) for scope, actions in ACTIONS.items() for action in actions]
+
+
+@pytest.mark.parametrize(("scope", "method", "path", "body"), ALL)
+@pytest.mark.parametrize("given", ACTIONS)
+def test_a_token_may_do_what_its_scope_says(bearing, scope, method, path, body, given):
+    api = bearing(given)
+    api.queue.put("mail", key="k")
+    before = api.queue.counts()
+    answer = api(method, path, json=body) if body is not None else api(method, path)
+    if given in (scope, "admin"):
+        assert answer.status_code not in (401, 403), answer.text
+    else:
+        assert (answer.status_code, problem(answer)) == (403, "scope-missing")
+        assert answer.json()["scope"] == scope
+        assert f'scope="{scope}"' in answer.headers["www-authenticate"]
+        assert api.queue.counts() == before
+
+
+@pytest.mark.parametrize(("scope", "method", "path", "body"), ALL)
+def test_a_token_of_other_topics_may_not(bearing, scope, method, path, body):
+    api = bearing(scope, topics=("shop.*",))
+    api.queue.put("mail", key="k")
+    before = api.queue.counts()
+    answer = api(method, path, json=body) if body is not None else api(method, path)
+    if answer.status_code == 200:  # what it may not see is not there
+        assert "mail" not in answer.text
+    else:
+        assert answer.status_code in (403, 404, 409), answer.text
+    assert api.queue.counts() == before
+    assert api.queue.topics()[0].paused is False
+
+
+def test_a_token_of_some_topics_works_on_those(bearing):
+    api = bearing("put", "work", "read", "admin", topics=("shop.*",))
+    id = api.put("shop.mail")
+    api.queue.put("mail")
+    [job] = api.reserve("shop.mail")
+    assert job["id"] == id
+    assert api("POST", f"/v1/claims/{job['receipt']}/ack").status_code == 204
+    assert [job["topic"] for job in api("GET", "/v1/jobs").json()["jobs"]] == ["shop.mail"]
+    assert list(api("GET", "/v1/counts").json()["topics"]) == ["shop.mail"]
+
+
+def test_of_a_batch_every_topic_must_be_allowed(bearing):
+    api = bearing("put", topics=("shop.*",))
+    jobs = [{"topic": "shop.a"}, {"topic": "mail"}]
+    assert problem(api("POST", "/v1/jobs/batch", json={"jobs": jobs})) == "scope-missing"
+    assert api.queue.list() == []
+
+
+def test_a_change_of_all_topics_needs_a_token_of_all_topics(bearing):
+    api = bearing("admin", topics=("shop.*",))
+    assert problem(api("POST", "/v1/jobs/delete", json={})) == "scope-missing"
+
+
+def test_a_token_cannot_repeat_the_put_of_another(bearing):
+    once = {"json": {"topic": "mail"}, "headers": {"idempotency-key": "a"}}
+    first = bearing("put")("POST", "/v1/jobs", **once)
+    assert bearing("put")("POST", "/v1/jobs", **once).json() != first.json()
+
+
+def test_a_stream_ends_when_its_token_is_removed(guarded, queue):
+    tokens = Tokens(queue.store)
+    secret = tokens.add(["read"])
+    sent = []
+
+    async def scene():
+        async def receive():
+            await asyncio.Event().wait()
+
+        async def send(message):
+            sent.append(message)
+
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": "/v1/events",
+            "raw_path": b"/v1/events",
+            "query_string": b"",
+            "headers": [(b"authorization", b"Bearer " + secret.encode())],
+        }
+        stream = asyncio.ensure_future(guarded.app(scope, receive, send))
+        while len(sent) < 3:
+            await asyncio.sleep(0.01)
+        tokens.remove(secret.split("_")[1])
+        guarded.context.access._fresh.clear()  # as seconds later
+        guarded.context.tokens._fresh.clear()
+        queue.cancel(queue.put("mail"))
+        await asyncio.wait_for(stream, 60)
+
+    guarded.run(scene())
+    assert not any(b"mail" in message.get("body", b"") for message in sent)
+    assert sent[-1].get("more_body", False) is False
+
+
+# ---- tokens that are none -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", [None, "", "Bearer", "Bearer ", "Basic dXNlcjpwYXNz", "Token x", "x" * 9_000])
+def test_without_a_token_nothing_is_told(guarded, given):
+    headers = {} if given is None else {"authorization": given}
+    answer = guarded("GET", "/v1/jobs", headers=headers)
+    assert (answer.status_code, problem(answer)) == (401, "token-missing")
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+@pytest.mark.parametrize("given", ["x", "pw_", "pw_x_y", "pw_\u00e9".encode().decode("latin-1"), "x" * 500])
+def test_a_token_that_is_not_known_is_refused(guarded, given):
+    answer = guarded("GET", "/v1/jobs", headers={"authorization": f"Bearer {given}".encode("latin-1")})
+    assert (answer.status_code, problem(answer)) == (401, "token-unknown")
+
+
+def test_a_token_in_the_address_is_none(bearing):
+    api = bearing("admin")
+    secret = api.headers["authorization"].split()[1]
+    api.headers = {}
+    assert problem(api("GET", "/v1/jobs", params={"token": secret})) == "token-missing"
+
+
+def test_a_cookie_is_for_the_page_alone(bearing):
+    api = bearing("admin")
+    secret = api.headers["authorization"].split()[1]
+    api.headers = {"cookie": f"pywheel_token={secret}"}
+    assert problem(api("GET", "/v1/jobs")) == "token-missing"
+
+
+def test_health_needs_no_token(guarded):
+    assert guarded("GET", "/healthz").status_code == 200
+    assert guarded("GET", "/readyz").status_code == 200
+    assert guarded("GET", "/v1/openapi.json").status_code == 200
+    assert guarded("GET", "/metrics").status_code in (401, 501)
+
+
+def test_many_wrong_tokens_are_slowed_down_and_those_that_work_are_not(bearing):
+    api = bearing("read")
+    assert api("GET", "/v1/topics").status_code == 200
+    answers = [api("GET", "/v1/topics", headers={"authorization": f"Bearer x{n}"}) for n in range(40)]
+    assert {problem(answer) for answer in answers} == {"token-unknown", "too-many-failures"}
+    assert answers[-1].status_code == 429
+    assert int(answers[-1].headers["retry-after"]) >= 1
+    assert api("GET", "/v1/topics").status_code == 200
+
+
+def test_failures_are_forgiven_one_a_second():
+    now = [0.0]
+    failures = Failures(lambda: now[0])
+    for _ in range(Failures.BURST + 1):
+        failures.refuse("a")
+        failures.count("a")
+    with pytest.raises(Problem):
+        failures.refuse("a")
+    failures.refuse("b")
+    now[0] += 1
+    failures.refuse("a")
+
+
+def test_failures_of_many_addresses_are_of_bounded_size():
+    failures = Failures()
+    for number in range(30_000):
+        failures.count(str(number))
+    assert len(failures) <= 10_000
+
+
+def test_behind_a_proxy_the_address_is_what_the_proxy_says(queue):
+    api = Api(queue, access="tokens", proxies=["127.0.0.1"])  # which the client of the tests is
+    try:
+        for _ in range(40):
+            api("GET", "/v1/topics", headers={"authorization": "Bearer x", "x-forwarded-for": "10.1.1.1, 10.0.0.1"})
+        wrong = {"authorization": "Bearer x"}
+        assert (
+            problem(api("GET", "/v1/topics", headers={**wrong, "x-forwarded-for": "10.0.0.1"})) == "too-many-failures"
+        )
+        assert problem(api("GET", "/v1/topics", headers={**wrong, "x-forwarded-for": "10.0.0.2"})) == "token-unknown"
+    finally:
+        api.close()
+
+
+# ---- open -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "localhost:8080", "127.0.0.1:1", "127.9.9.9", "[::1]", "[::1]:80", "LOCALHOST"]
+)
+def test_an_open_server_answers_to_loopback_names(api, host):
+    assert is_loopback(host)
+    assert api("GET", "/v1/topics", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["", "evil.example", "localhost.evil.example", "10.0.0.1", "[::2]", "127.0.0.1.evil.example"]
+)
+def test_an_open_server_answers_to_no_other_name(api, host):
+    assert problem(api("GET", "/v1/topics", headers={"host": host})) == "bad-host"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"origin": "http://localhost:81"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+    ],
+)
+def test_a_page_from_elsewhere_cannot_use_an_open_server(api, headers):
+    id = api.put(delay="1h")
+    answer = api("POST", f"/v1/jobs/{id}/cancel", headers=headers)
+    assert (answer.status_code, problem(answer)) == (403, "foreign-origin")
+    assert api.job(id)["state"] == "delayed"
+
+
+def test_a_page_of_the_open_server_itself_may_use_it(api):
+    headers = {"origin": "http://localhost", "sec-fetch-site": "same-origin"}
+    assert api("POST", "/v1/jobs", json={"topic": "a"}, headers=headers).status_code == 201
+
+
+# ---- other origins --------------------------------------------------------------------------------------------------
+
+
+def test_no_other_origin_may_read_unless_it_is_named(guarded):
+    answer = guarded(
+        "OPTIONS", "/v1/jobs", headers={"origin": "https://shop.example", "access-control-request-method": "GET"}
+    )
+    assert "access-control-allow-origin" not in answer.headers
+
+
+def test_an_origin_that_is_named_may(queue):
+    api = Api(queue, access="tokens", cors=["https://shop.example"])
+    asked = {"access-control-request-method": "POST", "access-control-request-headers": "authorization,idempotency-key"}
+    allowed = api("OPTIONS", "/v1/jobs", headers={"origin": "https://shop.example", **asked})
+    refused = api("OPTIONS", "/v1/jobs", headers={"origin": "https://evil.example", **asked})
+    assert allowed.headers["access-control-allow-origin"] == "https://shop.example"
+    assert "access-control-allow-origin" not in refused.headers
+    assert api("GET", "/v1/jobs", headers={"origin": "https://shop.example"}).status_code == 401
+    api.close()

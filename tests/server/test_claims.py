@@ -1,0 +1,199 @@
+"""Work by HTTP: reserve, and settle by the receipt."""
+
+import asyncio
+
+import pytest
+
+from tests.server.client import problem
+
+
+def settle(api, job, how, **words):
+    return api("POST", f"/v1/claims/{job['receipt']}/{how}", **words)
+
+
+def test_a_reserved_job_runs_until_its_lease_ends(api):
+    id = api.put(body={"to": 5})
+    [job] = api.reserve(ttr="2m")
+    assert (job["id"], job["state"], job["body"], job["attempt"]) == (id, "running", {"to": 5}, 1)
+    assert api.queue.get(int(id)).lease_until - api.queue.store.clock.wall() == 120_000
+
+
+def test_nothing_due_is_no_content(api):
+    api.put(delay="1h")
+    answer = api("POST", "/v1/reserve", json={"topics": ["mail"]})
+    assert (answer.status_code, answer.content) == (204, b"")
+
+
+def test_the_topics_are_taken_in_their_order_up_to_the_limit(api):
+    for topic in ("a", "a", "b", "c"):
+        api.put(topic)
+    assert [job["topic"] for job in api.reserve("b", "a", "x", limit=2)] == ["b", "a"]
+
+
+def test_an_acked_job_is_done(api):
+    id = api.put()
+    [job] = api.reserve()
+    assert settle(api, job, "ack").status_code == 204
+    assert api.job(id)["state"] == "done"
+
+
+def test_a_nacked_job_is_due_again(api, clock):
+    id = api.put()
+    [job] = api.reserve()
+    assert settle(api, job, "nack", json={"delay": "1m", "error": "502"}).json() == {"state": "delayed"}
+    assert api.reserve() == []
+    clock.advance(60)
+    assert [job["id"] for job in api.reserve()] == [id]
+
+
+def test_a_nack_without_a_delay_makes_the_job_dead(api):
+    id = api.put()
+    [job] = api.reserve()
+    assert settle(api, job, "nack", json={"delay": None}).json() == {"state": "dead"}
+    assert api.job(id)["state"] == "dead"
+
+
+def test_a_touched_job_has_a_longer_lease(api, clock):
+    api.put()
+    [job] = api.reserve(ttr=10)
+    clock.advance(9)
+    assert settle(api, job, "touch", json={"ttr": 10}).status_code == 204
+    clock.advance(9)
+    assert settle(api, job, "ack").status_code == 204
+
+
+def test_a_released_job_is_due_at_once_and_no_attempt_is_spent(api):
+    api.put()
+    [job] = api.reserve()
+    assert settle(api, job, "release").status_code == 204
+    assert api.reserve()[0]["attempt"] == 1
+
+
+@pytest.mark.parametrize("how", ["ack", "nack", "touch", "release"])
+def test_a_claim_that_is_over_cannot_be_settled(api, clock, how):
+    api.put()
+    [job] = api.reserve(ttr=10)
+    clock.advance(11)
+    answer = settle(api, job, how)
+    assert (answer.status_code, problem(answer)) == (409, "claim-lost")
+
+
+@pytest.mark.parametrize("how", ["ack", "nack", "touch", "release"])
+def test_a_receipt_that_is_none_is_not_found(api, how):
+    for text in ("x", "====", "%00", "bm9uZQ", "LTEuLTE", "M" * 300):
+        assert problem(api("POST", f"/v1/claims/{text}/{how}")) in ("not-found", "claim-lost")
+
+
+def test_a_job_is_dead_after_the_attempts_that_reserve_names(api, clock):
+    id = api.put()
+    for _ in range(2):
+        [job] = api.reserve(max_attempts=2)
+        settle(api, job, "nack")
+    assert api.job(id)["state"] == "dead"
+
+
+# ---- waiting --------------------------------------------------------------------------------------------------------
+
+
+def test_a_reserve_that_waits_gets_a_job_that_is_put_meanwhile(api):
+    async def scene():
+        waits = asyncio.ensure_future(api.ask("POST", "/v1/reserve", json={"topics": ["x", "mail"], "wait": 30}))
+        await asyncio.sleep(0.1)
+        assert not waits.done()
+        await api.ask("POST", "/v1/jobs", json={"topic": "mail"})
+        return await waits
+
+    answer = api.run(scene())
+    assert [job["topic"] for job in answer.json()["jobs"]] == ["mail"]
+
+
+def test_a_reserve_that_waits_is_told_that_nothing_came(api):
+    assert api("POST", "/v1/reserve", json={"topics": ["mail"], "wait": 0.05}).status_code == 204
+
+
+def test_waiting_ends_when_the_server_drains(api):
+    async def scene():
+        waits = asyncio.ensure_future(api.ask("POST", "/v1/reserve", json={"topics": ["mail"], "wait": 30}))
+        await asyncio.sleep(0.05)
+        api.context.stopping.set()
+        return await waits
+
+    assert api.run(scene()).status_code == 204
+
+
+def test_each_of_many_who_wait_gets_one_job(api):
+    async def scene():
+        waits = [
+            asyncio.ensure_future(api.ask("POST", "/v1/reserve", json={"topics": ["mail"], "wait": 30}))
+            for _ in range(30)
+        ]
+        await asyncio.sleep(0.2)
+        jobs = [{"topic": "mail"} for _ in range(30)]
+        await api.ask("POST", "/v1/jobs/batch", json={"jobs": jobs})
+        return await asyncio.gather(*waits)
+
+    answers = api.run(scene())
+    assert len({job["id"] for answer in answers for job in answer.json()["jobs"]}) == 30
+
+
+def test_more_than_the_server_lets_wait_are_refused(queue):
+    from pywheel.server import Limits
+    from tests.server.client import Api
+
+    api = Api(queue, limits=Limits(waiters=0))
+    answer = api("POST", "/v1/reserve", json={"topics": ["mail"], "wait": 1})
+    assert (problem(answer), answer.headers["retry-after"]) == ("too-busy", "1")
+    api.close()
+
+
+@pytest.mark.parametrize("claimed", [False, True])
+def test_a_client_that_goes_away_holds_nothing(api, claimed):
+    """It goes away while it waits, or while what it waits for is claimed."""
+    sent = []
+
+    async def scene():
+        gone = asyncio.Event()
+        content = b'{"topics": ["mail"], "wait": 30}'
+        messages = [{"type": "http.request", "body": content}]
+
+        async def receive():
+            if messages:
+                return messages.pop()
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message):
+            sent.append(message)
+
+        headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/v1/reserve",
+            "raw_path": b"/v1/reserve",
+            "query_string": b"",
+            "headers": headers,
+        }
+        request = asyncio.ensure_future(api.app(scope, receive, send))
+        await asyncio.sleep(0.1)
+        if claimed:
+            real = api.queue.aclaim
+
+            async def claim(command):
+                outcome = await real(command)
+                if outcome:
+                    gone.set()
+                return outcome
+
+            api.queue.aclaim = claim
+        else:
+            gone.set()
+            await asyncio.sleep(0.05)
+        api.queue.put("mail")
+        await asyncio.wait_for(request, 10)
+
+    api.run(scene())
+    assert sent == []
+    [job] = api.queue.list()
+    assert (job.state, job.attempt) == ("delayed", 0)
+    assert api.context.waiting.count == 0

@@ -1,0 +1,97 @@
+"""Live events: what ends, what is counted, and how a stream goes on where it ended."""
+
+import json
+import threading
+
+import pytest
+
+from tests.jobs.waiting import until
+from tests.server.client import problem
+
+
+class Listener:
+    """A stream of events, read by a thread."""
+
+    def __init__(self, server, last=None, **parameters):
+        self.events = []
+        self._server = server
+        headers = {} if last is None else {"last-event-id": last}
+        self._request = server.client.stream("GET", "/v1/events", params=parameters, headers=headers)
+        self._stream = self._request.__enter__()
+        assert self._stream.headers["content-type"] == "text/event-stream"
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self):
+        event = {}
+        try:
+            for line in self._stream.iter_lines():
+                name, _, value = line.partition(": ")
+                if name in ("event", "id", "data"):
+                    event[name] = value
+                elif not line and event:
+                    self.events.append((event.get("event"), event.get("id"), json.loads(event["data"])))
+                    event = {}
+        except Exception:  # closed
+            pass
+
+    def of(self, kind):
+        return [event for event in list(self.events) if event[0] == kind]
+
+    def close(self):
+        self._stream.close()
+
+
+def done(server, topic):
+    """Put a job and do it; return its id."""
+    server("POST", "/v1/jobs", json={"topic": topic})
+    [job] = server("POST", "/v1/reserve", json={"topics": [topic]}).json()["jobs"]
+    server("POST", f"/v1/claims/{job['receipt']}/ack")
+    return job["id"]
+
+
+def test_who_listens_hears_of_ends_and_counts_of_the_topic(server):
+    listener = Listener(server, topic="heard")
+    done(server, "not heard")
+    id = done(server, "heard")
+    until(lambda: listener.of("ended") and any(counts["done"] for _, _, counts in listener.of("counts")))
+    listener.close()
+    [(_, _, job)] = listener.of("ended")
+    assert (job["id"], job["topic"], job["state"], job["worker"]) == (id, "heard", "done", "http")
+    assert {counts["topic"] for _, _, counts in listener.of("counts")} == {"heard"}
+
+
+def test_who_comes_back_hears_what_was_missed_once(server):
+    first = Listener(server, topic="again")
+    one = done(server, "again")
+    until(lambda: first.of("ended"))
+    first.close()
+    missed = [done(server, "again") for _ in range(3)]
+    second = Listener(server, last=first.of("ended")[0][1], topic="again")
+    later = done(server, "again")
+    until(lambda: any(job["id"] == later for _, _, job in second.of("ended")))
+    second.close()
+    assert [job["id"] for _, _, job in second.of("ended")] == [*missed, later]
+    assert one not in missed
+
+
+def test_who_comes_back_with_an_id_that_is_none_is_told_that_something_was_missed(server):
+    listener = Listener(server, last="yesterday")
+    until(lambda: listener.of("missed"))
+    listener.close()
+
+
+def test_more_streams_than_the_server_keeps_are_refused(queue):
+    from pywheel.server import Limits
+    from tests.server.client import Api
+
+    api = Api(queue, limits=Limits(streams=0))
+    assert problem(api("GET", "/v1/events")) == "too-busy"
+    api.close()
+
+
+@pytest.mark.parametrize("count", [50])
+def test_streams_that_are_closed_leave_nothing(server, count):
+    for _ in range(count):
+        Listener(server).close()
+    assert server("GET", "/healthz").status_code == 200

@@ -1,0 +1,118 @@
+"""Many jobs by HTTP: search in parts, changes by filter, topics and their counts."""
+
+import pytest
+
+from tests.server.client import problem
+
+
+def found(api, **parameters):
+    """Return the ids of all that a search finds, part by part."""
+    ids, cursor = [], None
+    while True:
+        words = {**parameters, **({"cursor": cursor} if cursor else {})}
+        part = api("GET", "/v1/jobs", params=words).json()
+        ids += [job["id"] for job in part["jobs"]]
+        assert len(part["jobs"]) <= parameters.get("limit", 100)
+        cursor = part["next"]
+        if cursor is None:
+            return ids
+
+
+@pytest.mark.parametrize("limit", [1, 7, 1_000])
+def test_a_search_comes_in_parts_and_finds_each_job_once(api, limit):
+    ids = [api.put(delay=n) for n in range(20)]
+    assert sorted(found(api, limit=limit), key=int) == ids
+
+
+def test_every_word_of_a_filter_counts(api, clock):
+    near = api.put("a", delay=10, key="k")
+    far = api.put("a", delay=1_000)
+    other = api.put("b")
+    [job] = api.reserve("b")
+    api("POST", f"/v1/claims/{job['receipt']}/nack", json={"delay": None, "error": "status 502"})
+    due = api.job(near)["due"]
+    assert found(api, topic="a") == [near, far]
+    assert found(api, topic="a", key="k") == [near]
+    assert found(api, state="dead") == [other]
+    assert found(api, error="502") == [other]
+    assert found(api, error="503") == []
+    assert found(api, topic="a", due_until=due) == [near]
+    assert found(api, topic="a", due_from=due) == [near, far]
+    assert found(api, topic="nowhere") == []
+
+
+def test_bodies_come_along_unless_they_are_not_wanted(api):
+    api.put(body={"to": 5})
+    [with_body] = api("GET", "/v1/jobs").json()["jobs"]
+    [without] = api("GET", "/v1/jobs?body=false").json()["jobs"]
+    assert with_body.pop("body") == {"to": 5}
+    assert with_body == without
+
+
+@pytest.mark.parametrize("cursor", ["x", "", "bm9uZQ==", "9" * 100])
+def test_a_cursor_that_is_none_is_refused(api, cursor):
+    answer = api("GET", "/v1/jobs", params={"cursor": cursor})
+    assert (answer.status_code, problem(answer)) == (400, "bad-parameter")
+
+
+# ---- changes by filter ----------------------------------------------------------------------------------------------
+
+
+def states(api):
+    return sorted(job.state.value for job in api.queue.list())
+
+
+def bulk(api, what, **words):
+    return api("POST", f"/v1/jobs/{what}", json=words)
+
+
+@pytest.mark.parametrize("what", ["cancel", "delete"])
+def test_a_dry_run_counts_and_changes_nothing(api, what):
+    for topic in ("a", "a", "b"):
+        api.put(topic, delay="1h")
+    assert bulk(api, what, topic="a", dry_run=True).json() == {"jobs": 2, "dry_run": True}
+    assert states(api) == ["delayed"] * 3
+
+
+def test_what_a_filter_means_is_cancelled_retried_and_deleted(api):
+    for topic in ("a", "a", "b"):
+        api.put(topic, delay="1h")
+    assert bulk(api, "cancel", topic="a").json() == {"jobs": 2, "dry_run": False}
+    assert states(api) == ["cancelled", "cancelled", "delayed"]
+    assert bulk(api, "retry", state="cancelled", delay="5m").json()["jobs"] == 2
+    assert states(api) == ["delayed"] * 3
+    assert bulk(api, "delete", topic="a").json()["jobs"] == 2
+    assert states(api) == ["delayed"]
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [("cancel", {"state": "done"}), ("retry", {"state": "delayed"}), ("delete", {"state": "running"})],
+)
+def test_a_change_that_no_job_of_that_state_can_have_is_refused(api, what, words):
+    assert problem(bulk(api, what, **words)) == "bad-body"
+
+
+# ---- topics ---------------------------------------------------------------------------------------------------------
+
+
+def test_topics_and_their_counts(api):
+    api.put("a")
+    api.put("b", delay="1h")
+    api.reserve("a")
+    assert api("GET", "/v1/topics").json() == {
+        "topics": [{"topic": "a", "paused": False}, {"topic": "b", "paused": False}]
+    }
+    counts = api("GET", "/v1/counts").json()["topics"]
+    assert (counts["a"]["running"], counts["b"]["delayed"]) == (1, 1)
+
+
+def test_a_paused_topic_gives_no_job_until_it_is_resumed(api):
+    api.put("a/b c")
+    pause, resume = (f"/v1/topics/{what}?topic=a%2Fb%20c" for what in ("pause", "resume"))
+    assert api("POST", pause).json() == {"changed": True}
+    assert api("POST", pause).json() == {"changed": False}
+    assert api("GET", "/v1/topics").json()["topics"] == [{"topic": "a/b c", "paused": True}]
+    assert api.reserve("a/b c") == []
+    assert api("POST", resume).json() == {"changed": True}
+    assert len(api.reserve("a/b c")) == 1

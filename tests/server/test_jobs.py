@@ -1,0 +1,122 @@
+"""One job by HTTP: look at it, cancel, reschedule, retry, delete; by its id or its key."""
+
+import pytest
+
+from tests.server.client import problem
+
+BY_KEY = "/v1/jobs/by-key{}?topic=mail&key=k"
+
+
+@pytest.fixture(params=["id", "key"])
+def path(api, request):
+    """Return the path of something about the job that has the key k."""
+    id = api.put(key="k", delay="1h")
+    return lambda suffix="": f"/v1/jobs/{id}{suffix}" if request.param == "id" else BY_KEY.format(suffix)
+
+
+def test_a_job_is_shown_with_text_ids_and_times_in_utc(api, path):
+    job = api("GET", path()).json()
+    assert (job["id"], job["topic"], job["state"], job["key"]) == ("1", "mail", "delayed", "k")
+    assert job["due"].endswith("Z")
+
+
+def test_a_cancelled_job_is_never_delivered(api, path, clock):
+    assert api("POST", path("/cancel")).status_code == 204
+    clock.advance(7_200)
+    assert api.reserve() == []
+
+
+def test_a_job_that_is_not_delayed_cannot_be_cancelled(api, path):
+    api("POST", path("/cancel"))
+    answer = api("POST", path("/cancel"))
+    assert (problem(answer), answer.json()["state"]) == ("wrong-state", "cancelled")
+
+
+@pytest.mark.parametrize("words", [{"delay": "2h"}, {"delay": 7_200}])
+def test_a_rescheduled_job_is_due_then(api, path, words):
+    created = api.queue.get(("mail", "k")).created
+    assert api("POST", path("/reschedule"), json=words).status_code == 204
+    assert api.queue.get(("mail", "k")).due == created + 7_200_000
+
+
+@pytest.mark.parametrize("words", [{}, {"delay": 1, "at": "2040-01-01T00:00:00Z"}])
+def test_a_reschedule_names_one_time(api, path, words):
+    assert problem(api("POST", path("/reschedule"), json=words)) == "bad-body"
+
+
+@pytest.mark.parametrize("words", [{}, {"json": {"delay": "5m"}}])
+def test_a_finished_job_is_retried(api, path, words):
+    api("POST", path("/cancel"))
+    assert api("POST", path("/retry"), **words).status_code == 204
+    assert api("GET", path()).json()["state"] == "delayed"
+
+
+def test_a_job_that_is_not_finished_cannot_be_retried(api, path):
+    assert problem(api("POST", path("/retry"))) == "wrong-state"
+
+
+def test_a_deleted_job_is_not_there(api, path):
+    assert api("DELETE", path()).status_code == 204
+    for method, suffix in (("GET", ""), ("DELETE", ""), ("POST", "/cancel"), ("POST", "/retry"), ("GET", "/history")):
+        assert problem(api(method, path(suffix))) == "no-such-job"
+
+
+def test_a_history_has_a_row_an_attempt(api, path, clock):
+    clock.advance(7_200)
+    [job] = api.reserve(worker="node-7")
+    api("POST", f"/v1/claims/{job['receipt']}/nack", json={"error": "502"})
+    [attempt] = api("GET", path("/history")).json()["attempts"]
+    assert (attempt["outcome"], attempt["error"], attempt["worker"]) == ("failed", "502", "node-7")
+
+
+@pytest.mark.parametrize("id", ["0", "7", "x", "1.0", "+1", "1_0", "9" * 19, "9" * 30, "%C3%A9", " 1"])
+def test_an_id_that_is_none_is_no_such_job(api, id):
+    assert problem(api("GET", f"/v1/jobs/{id}")) == "no-such-job"
+
+
+def test_a_key_may_have_any_character(api):
+    api.put("a/b?c&d", key="/ü%20\N{SNOWMAN}")
+    answer = api("GET", "/v1/jobs/by-key", params={"topic": "a/b?c&d", "key": "/ü%20\N{SNOWMAN}"})
+    assert answer.json()["key"] == "/ü%20\N{SNOWMAN}"
+
+
+# ---- preconditions --------------------------------------------------------------------------------------------------
+
+
+def test_an_etag_changes_with_the_job(api):
+    id = api.put(delay="1h")
+    before = api("GET", f"/v1/jobs/{id}").headers["etag"]
+    assert api("GET", f"/v1/jobs/{id}").headers["etag"] == before
+    api.queue.reschedule(int(id), 5)
+    assert api("GET", f"/v1/jobs/{id}").headers["etag"] != before
+
+
+def test_a_job_that_has_not_changed_is_not_sent_again(api):
+    id = api.put(delay="1h")
+    tag = api("GET", f"/v1/jobs/{id}").headers["etag"]
+    answer = api("GET", f"/v1/jobs/{id}", headers={"if-none-match": tag})
+    assert (answer.status_code, answer.content) == (304, b"")
+    assert api("GET", f"/v1/jobs/{id}", headers={"if-none-match": '"x"'}).status_code == 200
+
+
+@pytest.mark.parametrize(("suffix", "words"), [("/cancel", {}), ("/reschedule", {"json": {"delay": 9}})])
+def test_a_job_that_has_changed_since_is_left_alone(api, suffix, words):
+    id = api.put(delay="1h")
+    tag = api("GET", f"/v1/jobs/{id}").headers["etag"]
+    api.queue.reschedule(int(id), 5)
+    due = api.queue.get(int(id)).due
+    answer = api("POST", f"/v1/jobs/{id}{suffix}", headers={"if-match": tag}, **words)
+    assert (answer.status_code, problem(answer)) == (412, "changed")
+    assert (api.queue.get(int(id)).due, api.queue.get(int(id)).state) == (due, "delayed")
+
+
+@pytest.mark.parametrize(("suffix", "words"), [("/cancel", {}), ("/reschedule", {"json": {"delay": 9}})])
+def test_a_job_that_has_not_changed_since_is_changed(api, suffix, words):
+    id = api.put(delay="1h")
+    tag = api("GET", f"/v1/jobs/{id}").headers["etag"]
+    assert api("POST", f"/v1/jobs/{id}{suffix}", headers={"if-match": tag}, **words).status_code == 204
+
+
+def test_a_tag_that_no_job_has_is_no_match(api):
+    id = api.put(delay="1h")
+    assert problem(api("POST", f"/v1/jobs/{id}/cancel", headers={"if-match": '"x"'})) == "changed"

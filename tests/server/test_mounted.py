@@ -1,0 +1,55 @@
+"""The service within another program, under a path of its own."""
+
+import asyncio
+import contextlib
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount, Route
+
+from pywheel.server import app
+from tests.server.client import problem
+
+
+def hello(request):
+    return PlainTextResponse("hello")
+
+
+async def passes(request, go_on):
+    return await go_on(request)
+
+
+@pytest.fixture(params=["/jobs", "/a/b", ""])
+def ask(queue, request):
+    """Return what asks the program, and the path that the service is under."""
+    service = app(queue, access="open")
+    routes = [Route("/hello", hello), Mount(request.param, service)]
+    program = Starlette(routes=routes, middleware=[Middleware(BaseHTTPMiddleware, dispatch=passes)])
+
+    async def asked(method, path, words):
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(program), base_url="http://localhost") as client:
+            return await client.request(method, path, **words)
+
+    with asyncio.Runner() as runner, contextlib.closing(service.state.context):
+        yield request.param, lambda method, path, **words: runner.run(asked(method, path, words))
+
+
+def test_a_mounted_service_answers_under_its_path(ask):
+    prefix, ask = ask
+    put = ask("POST", f"{prefix}/v1/jobs", json={"topic": "mail", "key": "k"})
+    assert put.headers["location"] == f"{prefix}/v1/jobs/1"
+    assert ask("GET", put.headers["location"]).json()["key"] == "k"
+    assert ask("GET", f"{prefix}/v1/jobs/by-key?topic=mail&key=k").status_code == 200
+    assert ask("POST", f"{prefix}/v1/jobs/1/cancel").status_code == 204
+    assert ask("GET", f"{prefix}/healthz").text == "ok\n"
+    assert ask("GET", f"{prefix}/v1/openapi.json").json()["servers"] == [{"url": prefix or "/"}]
+
+
+def test_problems_of_a_mounted_service_are_its_own_and_those_of_the_program_are_not(ask):
+    prefix, ask = ask
+    assert problem(ask("GET", f"{prefix}/v1/nowhere")) == "not-found"
+    assert ask("GET", "/hello").text == "hello"

@@ -1,0 +1,240 @@
+"""Whatever is wrong with a request: a problem that says how to mend it, and nothing changed."""
+
+import pytest
+
+from pywheel.server import Limits
+from tests.server.client import Api, problem
+
+JSON = {"content-type": "application/json"}
+
+
+def send(api, content, path="/v1/jobs", **headers):
+    return api("POST", path, content=content, headers={**JSON, **headers})
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_put(queue):
+    yield
+    assert queue.list() == []
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "pointer"),
+    [
+        (b"", "bad-json", None),
+        (b"{", "bad-json", None),
+        (b"\xff\xfe{}", "bad-json", None),
+        (b'{"topic": "\xff"}', "bad-json", None),
+        (b'{"topic": "a", "body": "\xff"}', "bad-body", "#/body"),
+        (b'{"topic": "a", "body": "\\ud800"}', "bad-json", None),
+        (b'{"topic": "a", "body": NaN}', "bad-json", None),
+        (b"[]", "bad-body", "#"),
+        (b"7", "bad-body", "#"),
+        (b"{}", "bad-body", "#/topic"),
+        (b'{"topic": ""}', "bad-body", "#/topic"),
+        (b'{"topic": 7}', "bad-body", "#/topic"),
+        (b'{"topic": null}', "bad-body", "#/topic"),
+        (b'{"topic": "' + b"x" * 16_385 + b'"}', "bad-body", "#/topic"),
+        (b'{"topic": "a", "colour": 1}', "bad-body", "#/colour"),
+        (b'{"topic": "a", "a/b~c": 1}', "bad-body", "#/a~1b~0c"),
+        (b'{"topic": "a", "delay": "soon"}', "bad-body", "#"),
+        (b'{"topic": "a", "delay": true}', "bad-body", "#/delay"),
+        (b'{"topic": "a", "delay": 1e300}', "bad-body", "#"),
+        (b'{"topic": "a", "delay": "9999999d"}', "bad-body", "#"),
+        (b'{"topic": "a", "at": "2040-01-01T00:00:00"}', "bad-body", "#/at"),
+        (b'{"topic": "a", "at": "tomorrow"}', "bad-body", "#/at"),
+        (b'{"topic": "a", "at": "1066-10-14T00:00:00Z"}', "bad-body", "#"),
+        (b'{"topic": "a", "at": "2040-01-01T00:00:00Z", "delay": 1}', "bad-body", "#"),
+        (b'{"topic": "a", "key": ""}', "bad-body", "#/key"),
+        (b'{"topic": "a", "replace": 1}', "bad-body", "#/replace"),
+        (b'{"topic": "a", "ttr": 0}', "bad-body", "#"),
+        (b'{"topic": "a", "max_attempts": 0}', "bad-body", "#/max_attempts"),
+        (b'{"topic": "a", "max_attempts": 1.5}', "bad-body", "#/max_attempts"),
+        (b'{"topic": "a", "max_attempts": 1000001}', "bad-body", "#/max_attempts"),
+        (b'{"topic": "a", "headers": []}', "bad-body", "#/headers"),
+        (b'{"topic": "a", "headers": {"b": 1}}', "bad-body", "#/headers"),
+        (b'{"topic": "a", "body": 1, "body_base64": "AA=="}', "bad-body", "#/body_base64"),
+        (b'{"topic": "a", "body_base64": "A"}', "bad-body", "#/body_base64"),
+        (b'{"topic": "a", "body_base64": "A-_="}', "bad-body", "#/body_base64"),
+    ],
+)
+def test_a_wrong_field_is_named(api, content, kind, pointer):
+    answer = send(api, content)
+    assert problem(answer) == kind
+    if pointer is not None:
+        assert answer.json()["errors"][0]["pointer"] == pointer
+
+
+@pytest.mark.parametrize("depth", [65, 900, 100_000])
+@pytest.mark.parametrize("form", ["[]", "{}"])
+def test_a_body_that_is_nested_too_deep_is_refused(api, depth, form):
+    opening, closing = (b"[", b"]") if form == "[]" else (b'{"a":', b"}")
+    body = opening * depth + b"1" + closing * depth
+    answer = send(api, b'{"topic": "a", "body": ' + body + b"}")
+    assert problem(answer) == "too-deep"
+
+
+def test_a_body_of_many_brackets_on_one_level_is_not_deep(api, queue):
+    answer = send(api, b'{"topic": "a", "body": [' + b"[]," * 500 + b"[]]}")
+    assert answer.status_code == 201
+    queue.delete(int(answer.json()["id"]))
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"content-type": "text/plain"},
+        {"content-type": "application/x-www-form-urlencoded"},
+        {"content-type": "application/json; charset=latin-1"},
+        {"content-type": "application/jsonx"},
+        {"content-type": ""},
+        {"content-encoding": "gzip"},
+    ],
+)
+def test_a_body_of_another_type_is_refused(api, headers):
+    answer = send(api, b'{"topic": "a"}', **headers)
+    assert (answer.status_code, problem(answer)) == (415, "wrong-type")
+
+
+@pytest.mark.parametrize("kind", ["application/json; charset=utf-8", 'Application/JSON;charset="UTF-8"'])
+def test_json_may_say_that_it_is_utf_8(api, queue, kind):
+    answer = api("POST", "/v1/jobs", content=b'{"topic": "a"}', headers={"content-type": kind})
+    queue.delete(int(answer.json()["id"]))
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/v1/jobs?colour=1", "colour"),
+        ("/v1/jobs?limit=0", "limit"),
+        ("/v1/jobs?limit=1001", "limit"),
+        ("/v1/jobs?limit=x", "limit"),
+        ("/v1/jobs?state=asleep", "state"),
+        ("/v1/jobs?state=null", "state"),
+        ("/v1/jobs?due_from=null", "due_from"),
+        ("/v1/jobs?due_until=0.5", "due_until"),
+        ("/v1/jobs?topic=", "topic"),
+        ("/v1/jobs?due_from=x", "due_from"),
+        ("/v1/jobs?due_from=2040-01-01T00:00:00", "due_from"),
+        ("/v1/jobs?body=x", "body"),
+        ("/v1/jobs?cursor=%FF", None),
+        ("/v1/jobs?limit=1&limit=2", None),
+        ("/v1/jobs?topic=%ff", None),
+        ("/v1/jobs?token=secret", "token"),
+        ("/v1/topics?x=1", "x"),
+        ("/v1/jobs/by-key?topic=a", "key"),
+        ("/v1/jobs/1?x", "x"),
+    ],
+)
+def test_a_wrong_parameter_is_named(api, path, name):
+    answer = api("GET", path)
+    assert (answer.status_code, problem(answer)) == (400, "bad-parameter")
+    if name is not None:
+        assert answer.json()["parameter"] == name
+
+
+def test_a_request_over_the_limit_is_too_large(queue):
+    api = Api(queue, limits=Limits(request=100))
+    answer = send(api, b'{"topic": "a", "body": "' + b"x" * 100 + b'"}')
+    assert (answer.status_code, problem(answer)) == (413, "too-large")
+    api.close()
+
+
+def test_more_jobs_than_a_batch_may_have_are_refused(api):
+    content = b'{"jobs": [' + b",".join([b'{"topic":"a"}'] * 10_001) + b"]}"
+    assert problem(send(api, content, "/v1/jobs/batch")) == "bad-body"
+    assert problem(send(api, b'{"jobs": []}', "/v1/jobs/batch")) == "bad-body"
+
+
+@pytest.mark.parametrize(
+    ("content", "pointer"),
+    [
+        (b'{"topics": []}', "#/topics"),
+        (b'{"topics": "mail"}', "#/topics"),
+        (b'{"topics": ["a"], "limit": 0}', "#/limit"),
+        (b'{"topics": ["a"], "limit": 1001}', "#/limit"),
+        (b'{"topics": ["a"], "wait": "-1s"}', "#/wait"),
+        (b'{"topics": ["a"], "ttr": 0}', "#/ttr"),
+        (b'{"topics": ["a"], "worker": ""}', "#/worker"),
+    ],
+)
+def test_a_wrong_wish_of_reserve_is_named(api, content, pointer):
+    answer = send(api, content, "/v1/reserve")
+    assert problem(answer) == "bad-body"
+    assert answer.json()["errors"][0]["pointer"] == pointer
+
+
+@pytest.mark.parametrize(("method", "path"), [("PUT", "/v1/jobs"), ("PATCH", "/v1/jobs/1"), ("POST", "/healthz")])
+def test_another_method_is_refused_and_the_right_ones_are_named(api, method, path):
+    answer = api(method, path)
+    assert (answer.status_code, problem(answer)) == (405, "method-not-allowed")
+    assert "GET" in answer.headers["allow"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1", "/v1/", "/v2/jobs", "/v1/jobs/", "/v1/jobs/1/x", "/v1/claims/x", "//", "/v1/jobs/1/"]
+)
+def test_what_is_nowhere_is_not_found(api, path):
+    assert problem(api("GET", path)) == "not-found"
+
+
+def test_a_path_that_is_no_utf_8_is_refused(api):
+    assert problem(api("GET", "/v1/jobs/%FF")) == "bad-request"
+
+
+def test_a_body_where_none_belongs_is_refused(api):
+    assert problem(send(api, b"{}", "/v1/jobs/1/cancel")) == "bad-request"
+
+
+# ---- what is wrong with the store -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "kind"),
+    [
+        ("StoreAway", 503, "store-away"),
+        ("StoreBusy", 503, "store-busy"),
+        ("StoreFull", 507, "store-full"),
+        ("StoreClosed", 503, "stopping"),
+        ("StoreReadOnly", 403, "read-only"),
+        ("StoreCorrupt", 500, "store-failed"),
+    ],
+)
+def test_what_the_store_cannot_do_is_a_problem(api, monkeypatch, name, status, kind):
+    import pywheel
+
+    def refuse(*_):
+        raise getattr(pywheel, name)("it rained")
+
+    monkeypatch.setattr(api.queue.store, "apply", refuse)
+    answer = send(api, b'{"topic": "a"}')
+    assert (answer.status_code, problem(answer)) == (status, kind)
+    assert ("retry-after" in answer.headers) == (status in (503, 507))
+
+
+def test_an_error_of_our_own_is_told_by_its_request_id_alone(api, monkeypatch, caplog):
+    def fail(*_):
+        raise RuntimeError("a secret")
+
+    monkeypatch.setattr(api.queue.store, "get", fail)
+    answer = api("GET", "/v1/jobs/1", headers={"x-request-id": "mine"})
+    assert (answer.status_code, problem(answer)) == (500, "internal-error")
+    assert "mine" in answer.json()["detail"]
+    assert "secret" not in answer.text
+    assert "mine" in caplog.text
+
+
+# ---- request ids ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/v1/topics", "/nowhere", "/v1/jobs/x"])
+def test_every_answer_has_the_id_of_its_request(api, path):
+    assert api("GET", path, headers={"x-request-id": "mine"}).headers["x-request-id"] == "mine"
+    assert api("GET", path).headers["x-request-id"] != api("GET", path).headers["x-request-id"]
+
+
+@pytest.mark.parametrize("id", ["", "a b", "x" * 129, "a\u00e9"])
+def test_a_request_id_that_could_hurt_a_log_is_replaced(api, id):
+    answer = api("GET", "/healthz", headers={"x-request-id": id.encode()})
+    assert answer.headers.get_list("x-request-id") != [id]
+    assert len(answer.headers.get_list("x-request-id")) == 1

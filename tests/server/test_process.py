@@ -1,0 +1,221 @@
+"""A real server: what arrives in pieces, too long, or never; who goes away; and its end."""
+
+import json
+import signal
+import socket
+import threading
+
+import pytest
+
+from pywheel import JobQueue
+from tests.jobs.waiting import until
+from tests.server.client import Process, problem, read_all
+
+HEAD = b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+BODY = b'{"topic": "raw"}'
+
+
+def counts(server, topic):
+    return server("GET", "/v1/counts").json()["topics"].get(topic)
+
+
+def waited_for(server):
+    """Return the topics that somebody waits for."""
+    with JobQueue(server.store) as queue:
+        return {topic for member in queue.store.workers() for topic in member.topics}
+
+
+def answer_of(content):
+    """Return the status and the document of a raw answer."""
+    head, _, body = content.partition(b"\r\n\r\n")
+    return int(head.split()[1]), json.loads(body) if body else None
+
+
+def test_a_job_put_and_worked_on_over_a_socket(server):
+    id = server("POST", "/v1/jobs", json={"topic": "once"}).json()["id"]
+    [job] = server("POST", "/v1/reserve", json={"topics": ["once"]}).json()["jobs"]
+    assert job["id"] == id
+    assert server("POST", f"/v1/claims/{job['receipt']}/ack").status_code == 204
+    assert server("GET", f"/v1/jobs/{id}").json()["state"] == "done"
+
+
+def test_a_request_may_come_byte_by_byte(server):
+    with server.raw() as connection:
+        for byte in HEAD + b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(BODY) + BODY:
+            connection.sendall(bytes([byte]))
+        assert answer_of(read_all(connection))[0] == 201
+
+
+def test_requests_on_one_connection_are_answered_in_their_order(server):
+    one = HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
+    last = HEAD + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY
+    with server.raw() as connection:
+        connection.sendall(one * 20 + last)
+        answers = read_all(connection).split(b"HTTP/1.1 ")[1:]
+    ids = [int(json.loads(answer.partition(b"\r\n\r\n")[2])["id"]) for answer in answers]
+    assert ids == sorted(ids)
+    assert len(ids) == 21
+
+
+def test_a_body_in_chunks_is_one_body(server):
+    with server.raw() as connection:
+        parts = b"".join(b"%x\r\n%s\r\n" % (1, BODY[place : place + 1]) for place in range(len(BODY)))
+        connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n" + parts + b"0\r\n\r\n")
+        assert answer_of(read_all(connection))[0] == 201
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 70_000, "headers-too-large"),
+        (b"GET /" + b"x" * 70_000, "headers-too-large"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 50, "bad-request"),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", "bad-request"),
+        (b"GET / HTTP/1.1\r\nBad Header\r\n\r\n", "bad-request"),
+        (HEAD + b"Content-Length: 99999999999\r\n\r\n", "too-large"),
+        (HEAD + b"Content-Length: -1\r\n\r\n", "bad-request"),
+        (b"GET /v1/topics HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n", "bad-host"),
+        (b"GET /v1/topics HTTP/1.0\r\n\r\n", "bad-host"),
+    ],
+    ids=["header", "path", "TLS", "two lengths", "colon", "length", "negative", "host", "no host"],
+)
+def test_what_is_no_proper_request_gets_a_problem_and_the_connection_is_closed(server, content, kind):
+    before = counts(server, "raw")
+    with server.raw() as connection:
+        connection.sendall(content)
+        status, document = answer_of(read_all(connection))
+    assert document["type"] == f"urn:pywheel:problem:{kind}"
+    assert document["status"] == status
+    assert counts(server, "raw") == before
+
+
+def test_a_body_over_the_limit_is_refused_before_it_is_read(server):
+    with server.raw() as connection:
+        connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+        with_more = b"%x\r\n%s\r\n" % (1 << 20, b" " * (1 << 20))
+        try:
+            for _ in range(40):
+                connection.sendall(with_more)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        try:
+            content = read_all(connection)
+        except ConnectionResetError:  # it closed while more came: then TCP may drop the answer
+            content = b""
+    assert content == b"" or answer_of(content)[0] == 413
+
+
+def test_a_client_that_goes_away_in_a_long_poll_holds_nothing(server):
+    wish = json.dumps({"topics": ["gone"], "wait": 30}).encode()
+    head = HEAD.replace(b"/v1/jobs", b"/v1/reserve")
+    connections = []
+    for _ in range(20):
+        connection = socket.create_connection(("127.0.0.1", server.port))
+        connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(wish) + wish)
+        connections.append(connection)
+    until(lambda: "gone" in waited_for(server))
+    for connection in connections:
+        connection.close()
+    server("POST", "/v1/jobs", json={"topic": "gone"})
+    until(lambda: counts(server, "gone")["delayed"] == 1)
+    [job] = server("POST", "/v1/reserve", json={"topics": ["gone"], "wait": 5}).json()["jobs"]
+    assert job["attempt"] == 1
+
+
+def test_who_waits_gets_what_becomes_due_or_is_put_by_another_process(server):
+    with JobQueue(server.store) as other:
+        other.put("elsewhere", delay=0.5)
+        [job] = server("POST", "/v1/reserve", json={"topics": ["elsewhere"], "wait": 30}).json()["jobs"]
+        threading.Timer(0.3, other.put, ("elsewhere",)).start()
+        [next_job] = server("POST", "/v1/reserve", json={"topics": ["elsewhere"], "wait": 30}).json()["jobs"]
+    assert job["id"] != next_job["id"]
+
+
+def test_who_waits_gets_a_job_whose_lease_was_lost(server):
+    server("POST", "/v1/jobs", json={"topic": "lost"})
+    server("POST", "/v1/reserve", json={"topics": ["lost"], "ttr": 0.5})
+    [job] = server("POST", "/v1/reserve", json={"topics": ["lost"], "wait": 30}).json()["jobs"]
+    assert job["attempt"] == 2
+
+
+def test_nobody_who_waits_for_a_paused_topic_gets_its_jobs_before_it_is_resumed(server):
+    server("POST", "/v1/topics/pause", params={"topic": "paused"})
+    server("POST", "/v1/jobs", json={"topic": "paused"})
+    assert server("POST", "/v1/reserve", json={"topics": ["paused"], "wait": 0.5}).status_code == 204
+    threading.Timer(0.3, server, ("POST", "/v1/topics/resume"), {"params": {"topic": "paused"}}).start()
+    assert server("POST", "/v1/reserve", json={"topics": ["paused"], "wait": 30}).status_code == 200
+
+
+def test_a_thousand_idle_connections_hinder_nobody(server):
+    idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(1_000)]
+    try:
+        assert server("POST", "/v1/jobs", json={"topic": "beside"}).status_code == 201
+    finally:
+        for connection in idle:
+            connection.close()
+
+
+# ---- its end --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_waits_and_streams_at_once(tmp_path, number):
+    server = Process(tmp_path, "--open")
+    answers = []
+
+    def wait():
+        answers.append(server("POST", "/v1/reserve", json={"topics": ["mail"], "wait": 30}).status_code)
+
+    def listen():
+        with server.client.stream("GET", "/v1/events") as stream:
+            listening.set()
+            answers.append(b"".join(stream.iter_raw())[:5])
+
+    listening = threading.Event()
+    threads = [threading.Thread(target=wait), threading.Thread(target=listen)]
+    for thread in threads:
+        thread.start()
+    until(lambda: "mail" in waited_for(server))
+    assert listening.wait(60)
+    assert server.stop(number) == 0
+    for thread in threads:
+        thread.join()
+    assert sorted(map(str, answers)) == ["204", "b'retry'"]
+    assert "stopped" in server.log.read_text()
+    assert "Traceback" not in server.log.read_text()
+
+
+def test_what_is_under_way_is_answered_before_the_end(tmp_path):
+    server = Process(tmp_path, "--open")
+    with server.raw() as connection:
+        connection.sendall(HEAD + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(BODY))
+        assert connection.recv(1_000) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        server.process.send_signal(signal.SIGTERM)
+        until(lambda: not server.listens())
+        connection.sendall(BODY)
+        assert answer_of(read_all(connection))[0] == 201
+    assert server.stop() == 0
+
+
+# ---- how it is started ----------------------------------------------------------------------------------------------
+
+
+def test_a_read_only_server_changes_nothing(tmp_path):
+    server = Process(tmp_path, "--open", "--read-only")
+    try:
+        for path, words in (("/v1/jobs", {"topic": "a"}), ("/v1/reserve", {"topics": ["a"]}), ("/v1/jobs/delete", {})):
+            assert problem(server("POST", path, json=words)) == "read-only"
+        assert server("GET", "/v1/counts").json() == {"topics": {}}
+    finally:
+        assert server.stop() == 0
+
+
+def test_the_handlers_of_a_module_work_in_the_same_process(tmp_path):
+    source = "from pywheel import JobQueue\nqueue = JobQueue('memory:')\n@queue.handler('mail')\ndef mail(job): pass\n"
+    (tmp_path / "shop.py").write_text(source)
+    server = Process(tmp_path, "--open", "--work", target=["shop:queue"])
+    try:
+        id = server("POST", "/v1/jobs", json={"topic": "mail"}).json()["id"]
+        until(lambda: server("GET", f"/v1/jobs/{id}").json()["state"] == "done")
+    finally:
+        assert server.stop() == 0

@@ -1,0 +1,192 @@
+"""Jobs come in by HTTP: one or many, all or none, once."""
+
+import base64
+import json
+
+import pytest
+
+from pywheel import JobQueue
+from tests.server.client import problem
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+def test_a_put_answers_with_its_id_as_text_and_where_it_is(api):
+    answer = api("POST", "/v1/jobs", json={"topic": "mail", "body": {"to": 5}})
+    id = answer.json()["id"]
+    assert answer.status_code == 201
+    assert answer.headers["location"] == f"/v1/jobs/{id}"
+    assert api.queue.get(int(id)).json() == {"to": 5}
+
+
+def test_what_a_put_says_is_what_the_job_has(api):
+    id = api.put("mail", delay="30m", key="k", ttr="2m", max_attempts=3, headers={"a": "b"})
+    job = api.queue.get(int(id))
+    assert (job.key, job.ttr, job.max_attempts, job.headers, job.due - job.created) == (
+        "k",
+        120_000,
+        3,
+        {"a": "b"},
+        1_800_000,
+    )
+
+
+def test_a_job_is_due_when_at_says(api):
+    id = api.put(at="2040-01-31T06:00:00+01:00")
+    assert api.job(id)["due"] == "2040-01-31T05:00:00Z"
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["1.10", '"\\u00e9"', '"\N{SNOWMAN}"', "1e400", "[1, 2]", '{"b":1,"a":2}', "null", "-0", "12345678901234567890"],
+)
+def test_a_json_body_is_kept_as_it_was_sent(api, body):
+    content = f'{{"topic": "mail", "body": {body}}}'.encode()
+    answer = api("POST", "/v1/jobs", content=content, headers={"content-type": "application/json"})
+    if body == "1e400":
+        assert problem(answer) == "bad-body"
+        return
+    assert api.queue.get(int(answer.json()["id"])).body == body.encode()
+
+
+def test_a_put_without_a_body_has_null(api):
+    assert api.queue.get(int(api.put())).body == b"null"
+
+
+def test_bytes_go_in_and_out_as_base64(api):
+    coded = base64.b64encode(bytes(range(256))).decode()
+    id = api.put(body_base64=coded)
+    assert api.queue.get(int(id)).body == bytes(range(256))
+    assert api.job(id)["body_base64"] == coded
+    assert "body" not in api.job(id)
+
+
+def test_many_are_stored_in_the_order_in_which_they_were_sent(api):
+    answer = api("POST", "/v1/jobs/batch", json={"jobs": [{"topic": "a", "body": n} for n in range(50)]})
+    ids = answer.json()["ids"]
+    assert [api.queue.get(int(id)).json() for id in ids] == list(range(50))
+
+
+def test_of_many_none_is_stored_if_one_cannot_be(api):
+    api.put(key="k")
+    answer = api("POST", "/v1/jobs/batch", json={"jobs": [{"topic": "mail"}, {"topic": "mail", "key": "k"}]})
+    assert problem(answer) == "job-exists"
+    assert len(api.queue.list()) == 1
+
+
+def test_a_wrong_job_among_many_is_named_by_its_place(api):
+    jobs = [{"topic": "a"}, {"topic": "a", "delay": "soon"}]
+    answer = api("POST", "/v1/jobs/batch", json={"jobs": jobs})
+    assert problem(answer) == "bad-body"
+    assert answer.json()["errors"][0]["pointer"] == "#/jobs/1"
+    assert api.queue.list() == []
+
+
+def test_a_key_that_is_taken_is_a_conflict_that_names_the_job(api):
+    id = api.put(key="k")
+    answer = api("POST", "/v1/jobs", json={"topic": "mail", "key": "k"})
+    assert answer.status_code == 409
+    assert problem(answer) == "job-exists"
+    assert answer.json()["id"] == id
+
+
+def test_a_put_that_replaces_keeps_the_id(api):
+    id = api.put(key="k", body=1)
+    assert api.put(key="k", body=2, replace=True) == id
+    assert api.queue.get(int(id)).json() == 2
+
+
+def test_a_body_over_the_limit_of_the_queue_is_too_large(clock):
+    from tests.server.client import Api
+
+    with JobQueue("memory:", max_body=10) as queue:
+        api = Api(queue)
+        answer = api("POST", "/v1/jobs", json={"topic": "mail", "body": "x" * 20})
+        assert (answer.status_code, problem(answer)) == (413, "too-large")
+        api.close()
+
+
+# ---- traces ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_trace_context_is_kept_with_the_job_and_sent_back(api):
+    answer = api("POST", "/v1/jobs", json={"topic": "mail"}, headers={"traceparent": PARENT, "tracestate": "a=b"})
+    job = api.queue.get(int(answer.json()["id"]))
+    assert answer.headers["traceparent"] == PARENT
+    assert job.headers == {"traceparent": PARENT, "tracestate": "a=b"}
+
+
+@pytest.mark.parametrize("parent", ["", "00-0-0-01", PARENT.upper(), "ff" + PARENT[2:], PARENT + "-x"])
+def test_a_malformed_trace_context_counts_as_none(api, parent):
+    answer = api("POST", "/v1/jobs", json={"topic": "mail"}, headers={"traceparent": parent})
+    assert answer.status_code == 201
+    assert "traceparent" not in api.queue.get(int(answer.json()["id"])).headers
+
+
+# ---- once -----------------------------------------------------------------------------------------------------------
+
+
+def once(api, name, **words):
+    return api("POST", "/v1/jobs", json={"topic": "mail", **words}, headers={"idempotency-key": name})
+
+
+def test_a_repeated_put_with_a_key_of_idempotency_stores_nothing_and_answers_the_same(api):
+    first, second = once(api, "a", body=1), once(api, "a", body=1)
+    assert (second.status_code, second.json()) == (first.status_code, first.json())
+    assert len(api.queue.list()) == 1
+
+
+def test_a_repeated_batch_answers_with_the_same_ids(api):
+    words = {"json": {"jobs": [{"topic": "a"}, {"topic": "b"}]}, "headers": {"idempotency-key": "a"}}
+    assert api("POST", "/v1/jobs/batch", **words).json() == api("POST", "/v1/jobs/batch", **words).json()
+    assert len(api.queue.list()) == 2
+
+
+def test_another_body_under_the_same_idempotency_key_is_refused(api):
+    once(api, "a", body=1)
+    answer = once(api, "a", body=2)
+    assert (answer.status_code, problem(answer)) == (422, "key-reused")
+    assert [job.json() for job in api.queue.list()] == [1]
+
+
+def test_the_answer_is_the_same_after_the_job_has_ended(api):
+    first = once(api, "a")
+    [job] = api.queue.reserve("mail")
+    api.queue.ack(job)
+    api.queue.delete(job)
+    assert once(api, "a").json() == first.json()
+
+
+def test_an_idempotency_key_is_known_for_a_month_and_free_afterwards(api, clock):
+    first = once(api, "a", body=1)
+    clock.advance(30 * 86_400)
+    assert once(api, "a", body=1).json() == first.json()
+    assert problem(once(api, "a", body=2)) == "key-reused"
+
+
+def test_a_put_that_was_refused_leaves_its_idempotency_key_free(api):
+    id = api.put(key="k")
+    assert problem(once(api, "a", key="k")) == "job-exists"
+    api.queue.cancel(int(id))
+    assert once(api, "a", key="k", body=2).status_code == 201
+
+
+def test_puts_with_other_idempotency_keys_are_other_puts(api):
+    assert once(api, "a").json() != once(api, "b").json()
+
+
+@pytest.mark.parametrize("name", ["", "x" * 256])
+def test_an_idempotency_key_has_a_length(api, name):
+    assert problem(once(api, name)) == "bad-request"
+
+
+def test_fifty_repeats_at_once_store_one_job(api):
+    import asyncio
+
+    async def repeats():
+        words = {"json": {"topic": "mail"}, "headers": {"idempotency-key": "a"}}
+        return await asyncio.gather(*(api.ask("POST", "/v1/jobs", **words) for _ in range(50)))
+
+    answers = api.run(repeats())
+    assert len({json.dumps(answer.json()) for answer in answers}) == 1
+    assert len(api.queue.list()) == 1
