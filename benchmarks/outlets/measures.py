@@ -45,10 +45,9 @@ def endpoints(healthy: int, hanging: int = 0) -> Iterator[Endpoints]:
 
 
 @contextmanager
-def worker(url: str, concurrency: int, per_host: int | None) -> Iterator[Callable[[], float]]:
+def worker(url: str, concurrency: int, per_host: int) -> Iterator[Callable[[], float]]:
     """Start a worker in a process of its own; give what says how many seconds of processor time it has used."""
-    numbers = [concurrency] if per_host is None else [concurrency, per_host]
-    command = [sys.executable, "-m", "benchmarks.outlets.worker_process", url, *map(str, numbers)]
+    command = [sys.executable, "-m", "benchmarks.outlets.worker_process", url, str(concurrency), str(per_host)]
     log = subprocess.DEVNULL  # each attempt that fails is said there
     with ended(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)) as process:
         process.stdout.readline()  # type: ignore[union-attr]
@@ -89,7 +88,7 @@ def drain(folder: Path, count: int) -> dict[str, float]:
     url = f"sqlite:///{folder}/jobs.db"
     with JobQueue(url) as queue, endpoints(1) as there:
         _put(queue, [(-1, there.healthy[0])] * count)
-        with worker(url, 64, None) as used:
+        with worker(url, 64, 64) as used:
             while queue.counts()["t"].done < count // 10:
                 time.sleep(0.005)
             before, began, spent = queue.counts()["t"].done, time.perf_counter(), used()
@@ -100,7 +99,7 @@ def drain(folder: Path, count: int) -> dict[str, float]:
 
 
 def lateness(
-    folder: Path, hanging: int = 0, *, healthy: int = 20, seconds: int = 20, per_host: int | None = 20
+    folder: Path, hanging: int = 0, *, healthy: int = 20, seconds: int = 20, per_host: int = 20
 ) -> dict[str, float]:
     """Return how late, in ms, jobs come to healthy endpoints while so many a second go to one that hangs.
 

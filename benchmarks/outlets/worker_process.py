@@ -1,6 +1,6 @@
 """A worker that delivers a store's jobs of topic ``t`` by webhook, until SIGTERM.
 
-usage: python -m benchmarks.outlets.worker_process STORE CONCURRENCY [PER_HOST]
+usage: python -m benchmarks.outlets.worker_process STORE CONCURRENCY PER_HOST
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pywheel.outlets import Webhook
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 
-def main(url: str, concurrency: int, per_host: int | None) -> None:
+def main(url: str, concurrency: int, per_host: int) -> None:
     """Work."""
     with JobQueue(url) as queue:
         outlet = Webhook(secrets=SECRET, allow=["127.0.0.0/8"], ports=None, per_host=per_host)
@@ -24,4 +24,4 @@ def main(url: str, concurrency: int, per_host: int | None) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else None)
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

@@ -60,12 +60,31 @@ def test_those_that_are_given_back_have_their_turns_one_after_the_other(clock):
         delays = []
         for _ in range(100):
             with pytest.raises(NotNow) as later:
-                await shares.enter("a", JOB)
+                await shares.enter("a", a_job(claims=30, attempt=1))
             delays.append(later.value.delay / 1000)
         assert delays[0] < 1
         assert 300 <= max(delays) <= 331  # not for ever: it may be quick again
         assert all(later > sooner for sooner, later in itertools.pairwise(delays[:40:5]))
         assert delays[40] > 35 * 5
+
+    run(program())
+
+
+def test_a_job_comes_soon_at_first_and_seldom_once_it_was_given_back_often(clock):
+    """A target that only paused takes all at once; one that hangs is not asked for each of its jobs again and again."""
+
+    async def program():
+        shares = Shares(1, clock=clock)
+        await shares.enter("a", JOB)
+        clock.now += 10
+        longest = []
+        for times in range(20):
+            for _ in range(40):
+                with pytest.raises(NotNow) as later:
+                    await shares.enter("a", a_job(claims=1 + times, attempt=1))
+            longest.append(later.value.delay / 1000)
+        assert longest[0] < 0.3
+        assert all(delay >= 250 for delay in longest[11:])
 
     run(program())
 

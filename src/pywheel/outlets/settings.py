@@ -94,12 +94,12 @@ class Settings:
         """Return true or false."""
         return bool(self._take(word, default, bool, "true or false"))
 
-    def whole(self, word: str, default: int = _NO_DEFAULT, *, least: int = 1, most: int = 10_000) -> int:
-        """Return a whole number between two."""
+    def whole(self, word: str, default: int | None = _NO_DEFAULT, *, least: int = 1, most: int = 10_000) -> Any:
+        """Return a whole number between two; None only if that is the default."""
         value = self._take(word, default, int, f"a whole number from {least} to {most}")
-        if not least <= value <= most:
+        if value is not None and not least <= value <= most:
             raise self.error(word, f"must be a whole number from {least} to {most}, not {value}")
-        return int(value)
+        return value
 
     def number(self, word: str, default: float, least: float, most: float) -> float:
         """Return a number between two."""

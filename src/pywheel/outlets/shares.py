@@ -21,6 +21,7 @@ __all__ = ["Call", "Shares"]
 
 _PATIENCE: Final = 0.05  # seconds for which a job waits here, if it is expected to be no longer
 _SOONEST: Final = 0.1  # seconds until a job that was given back is due
+_FIRST: Final = 0.25  # and at most, the first time: a target may just have paused; each time twice that
 _LATEST: Final = 300.0
 _COOLING: Final = (1.0, 60.0)  # seconds without calls after failures: first, longest
 _UNSPENT: Final = 8  # times that a job is given back for its target's failures; after that it has failed too
@@ -116,7 +117,7 @@ class Shares:
         target = self._target(name)
         self._refuse_while_cooling(name, target, job)
         if target.taken >= self.most:
-            await self._place(name, target)
+            await self._place(name, target, job)
             self._refuse_while_cooling(name, target, job)
         call = Call(self, target)
         target.started[call] = self.clock()
@@ -149,11 +150,11 @@ class Shares:
             raise NotNow(delay, message)
         raise RetryLater(delay, message, least=True)
 
-    async def _place(self, name: str, target: _Target) -> None:
+    async def _place(self, name: str, target: _Target, job: Job) -> None:
         """Wait for a place, if there is likely to be one soon. NotNow if not."""
         expected = (len(target.waiting) + 1) * self._pace(target)
         if target.stalled or expected > _PATIENCE:
-            raise self._later(name, target)
+            raise self._later(name, target, job)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         target.waiting.append(turn)
         try:
@@ -166,7 +167,7 @@ class Shares:
             if not isinstance(error, TimeoutError):
                 raise
             target.stalled = True
-            raise self._later(name, target) from None
+            raise self._later(name, target, job) from None
         target.promised -= 1
 
     def _pace(self, target: _Target) -> float:
@@ -175,9 +176,10 @@ class Shares:
         age = 0.0 if oldest is None else self.clock() - oldest
         return max(target.seconds, age) / self.most
 
-    def _later(self, name: str, target: _Target) -> NotNow:
-        """Return what gives a job back until its turn: each later than the one before."""
+    def _later(self, name: str, target: _Target, job: Job) -> NotNow:
+        """Return what gives a job back until its turn: each later than the one before, none much too late."""
         now = self.clock()
         target.free_at = min(max(now + _SOONEST, target.free_at + self._pace(target)), now + _LATEST)
-        delay = (target.free_at - now) * random.uniform(1.0, 1.1)
-        return NotNow(delay, f"{len(target.started)} deliveries to {name} are under way, as many as may be")
+        before = max(job.claims - job.attempt, 0)  # times that it was given back
+        delay = min(target.free_at - now, _FIRST * 2 ** min(before, 20)) * random.uniform(1.0, 1.1)
+        return NotNow(delay, f"{target.taken} deliveries to {name} are under way, as many as may be")

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["DeliveryFailed", "Webhook"]
 
 _SAID: Final = 1_000  # characters of an answer that go into the job's error
+_PER_HOST: Final = 20
+_MOST: Final = 10_000  # deliveries at once: as many as a handler may have
 _LATEST: Final = 86_400  # seconds that an endpoint may ask for
 _WHOLE_JSON: Final = 1 << 16  # bytes of a body that are looked at to the end
 _THROTTLES: Final = frozenset({429, 502, 503, 504})
@@ -75,7 +77,8 @@ class Webhook(Outlet[Any]):
         pass_headers: names of headers of the job that are sent too. Trace context is, always.
         allow: networks, addresses and names that are within one's own network and may be reached all the same.
         ports: those that may be used; None for any.
-        per_host: how many deliveries to one host are under way at most; None: as many as the handler may.
+        per_host: how many deliveries to one host are under way at most. Unless told it is 20 where each job says where
+            it goes, and with a `url` as many as the handler may.
         tls: the context for https, such as one with a certificate authority of one's own.
         proxy: an HTTP proxy, which then says where connections may go. That of the environment is not used.
 
@@ -97,7 +100,7 @@ class Webhook(Outlet[Any]):
         pass_headers: Iterable[str] = (),
         allow: Iterable[str] = (),
         ports: Iterable[int] | None = (80, 443),
-        per_host: int | None = 20,
+        per_host: int | None = None,
         tls: ssl.SSLContext | None = None,
         proxy: str | None = None,
     ) -> None:
@@ -110,7 +113,8 @@ class Webhook(Outlet[Any]):
         self._headers = {_header(name): _value(name, value) for name, value in (headers or {}).items()}
         self._passed = tuple(map(_header, pass_headers))
         self._policy = AddressPolicy(allow, ports)
-        self._per_host = whole(per_host, "per_host", 10_000) if per_host is not None else 10_000
+        usual = _PER_HOST if url is None else _MOST
+        self._per_host = usual if per_host is None else whole(per_host, "per_host", _MOST)
         self._tls = tls
         self._proxy = proxy
 
@@ -130,7 +134,7 @@ class Webhook(Outlet[Any]):
                 pass_headers=settings.texts("pass_headers"),
                 allow=settings.texts("allow"),
                 ports=ports or None,
-                per_host=settings.whole("per_host", 20),
+                per_host=settings.whole("per_host", None),
                 tls=None if ca_file is None else ssl.create_default_context(cafile=str(ca_file)),
                 proxy=settings.text("proxy", None),
             )
