@@ -134,6 +134,12 @@ def test_a_search_stands_in_the_address(queue, client):
         assert found(client.get("/jobs", params=query).text) == expected, query
 
 
+def test_a_job_is_found_by_its_id(queue, client):
+    id = queue.put("mail", b"", delay=60)
+    assert client.get(f"/jobs?id=+{id}").headers["location"] == f"/jobs/{id}"
+    assert client.get("/jobs?id=//evil.example").headers["location"] == "/jobs/%2F%2Fevil.example"
+
+
 def test_pages_of_a_search_follow_each_other(queue, client):
     ids = queue.put_many([queue.job("mail", b"", delay=60) for _ in range(120)])
     seen, path = [], "/jobs?topic=mail"
