@@ -16,7 +16,7 @@ LINTED := $(patsubst src/wheel/%.pxi,build/lint/%.pyx,$(wildcard src/wheel/*/*.p
 PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)') --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test servers clients pythons asyncio crash bench bench-jobs bench-jobs-peers bench-stores bench-service simulate openapi lint format types sanitize tsan package clean
+.PHONY: help demo test servers clients node-client pythons asyncio crash bench bench-jobs bench-jobs-peers bench-stores bench-service bench-outlets bench-brokers simulate openapi lint format types sanitize tsan package clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
@@ -27,7 +27,8 @@ help:
 	@echo "make servers   the stores on real servers: PostgreSQL, MariaDB, Redis, as far as they are installed"
 	@echo "make page      the page of the service in a real Chromium"
 	@echo "make screenshots  pictures of the page, for the docs"
-	@echo "make clients   the service asked by clients of others, and by what its document says"
+	@echo "make clients   the service asked by clients in Python, Node, Java and Go, and by what its document says"
+	@echo "make node-client  write the types of examples/node-client anew, from docs/openapi.json"
 	@echo "make pythons   the same on every Python of PYTHONS that is here"
 	@echo "make asyncio   CPython's own tests of asyncio, on pywheel's loop"
 	@echo "make crash     kill workers and servers at random moments, and simulate crashes, for longer than the tests do"
@@ -36,6 +37,8 @@ help:
 	@echo "make bench-jobs-peers  measure the jobs beside other queues, on real servers; write docs/jobs-peers.md"
 	@echo "make bench-stores  measure the jobs on every store, on real servers; write docs/stores-benchmarks.md"
 	@echo "make bench-service  measure puts by HTTP beside the same puts in-process; write docs/service-benchmarks.md"
+	@echo "make bench-outlets  measure webhooks, beside endpoints that hang; write docs/outlets-benchmarks.md"
+	@echo "make bench-brokers  measure the outlets into brokers, beside the brokers' own clients"
 	@echo "make simulate  a model of many stores and workers; write the tables of docs/scaling.md"
 	@echo "make openapi   write the OpenAPI document of the service anew"
 	@echo "make lint      ruff and cython-lint; make format mends what can be mended"
@@ -67,8 +70,12 @@ page: $(VENV)/page.group $(VENV)/native $(VENV)/axe.packages
 screenshots: $(VENV)/page.group $(VENV)/native
 	@$(BIN)/python -m demos.screenshots docs/images
 
-clients: $(VENV)/clients.group $(VENV)/native
+# Clients in other languages, against a real server. What they need beside Python is installed by .ci/servers.
+clients: $(VENV)/clients.group $(VENV)/native build/clients/node/packages
 	@$(BIN)/python -m pytest tests/clients -n 2 -m clients $(ARGS)
+
+node-client: $(VENV)/clients.group build/clients/node/packages
+	@$(BIN)/python -m tests.clients.tools examples/node-client/schema.d.ts
 
 pythons:
 	@$(PYTHON) tests/pythons.py $(PYTHONS)
@@ -91,6 +98,12 @@ bench-stores: $(VENV)/bench.group $(VENV)/native
 
 bench-service: $(VENV)/bench.group $(VENV)/native
 	@$(BIN)/python -m benchmarks.service docs/service-benchmarks.md $(ARGS)
+
+bench-outlets: $(VENV)/bench.group $(VENV)/native
+	@$(BIN)/python -m benchmarks.outlets docs/outlets-benchmarks.md $(ARGS)
+
+bench-brokers: $(VENV)/bench.group $(VENV)/native
+	@$(BIN)/python -m benchmarks.outlets.brokers $(ARGS)
 
 # Nothing is measured: benchmarks.scaling.calibrate does that. ARGS="--measured mine.json --brief".
 simulate: $(VENV)/bench.group $(VENV)/native
@@ -174,6 +187,10 @@ clean:
 %/axe.packages: tests/server/page/package.json | $$(@D)/pip
 	@echo "==> installing axe-core"
 	@mkdir -p $*/axe && cp $< $*/axe && npm install --prefix $*/axe --ignore-scripts --no-audit --no-fund --silent && touch $@
+
+build/clients/node/packages: examples/node-client/package.json
+	@echo "==> installing what the Node client needs"; mkdir -p $(@D) && cp $< $(@D) && \
+	npm install --prefix $(@D) --ignore-scripts --no-audit --no-fund --silent && touch $@
 
 %/node.packages: benchmarks/queues/package.json | $$(@D)/pip
 	@command -v npm > /dev/null || { echo "==> npm is missing: apt-get install nodejs npm"; exit 0; }; \

@@ -1,5 +1,6 @@
 """One contract, one test body: the fixtures run it on every implementation."""
 
+import itertools
 import os
 import signal
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.implementations import CORES, MODULES, SMALL, TINY_POOL, load
+from tests.outlets.brokers import Nats, RabbitMQ
 from tests.stores import servers
 
 _COMMON = settings(
@@ -20,6 +22,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.ge
 
 
 STORES_ON_SERVERS = {"mariadb", "mysql", "on_mysql", "on_postgres", "on_redis", "postgres", "redis"}
+_numbers = itertools.count(1)
 NOTHING = SimpleNamespace(params={})
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun in the background by a shell
@@ -110,6 +113,22 @@ def redis_server():
 @pytest.fixture(scope="session")
 def pgbouncer_server(postgres_server):
     yield from servers.started(servers.PgBouncer, postgres_server)
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_server():
+    yield from servers.started(RabbitMQ)
+
+
+@pytest.fixture(scope="session")
+def nats_server():
+    yield from servers.started(Nats)
+
+
+@pytest.fixture
+def stream():
+    """A name that no other test uses, for what is kept in a broker."""
+    return f"stream{next(_numbers)}"
 
 
 @pytest.fixture(params=servers.STORES)

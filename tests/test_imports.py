@@ -24,11 +24,12 @@ MAY_IMPORT = {
     "jobs": set(),
     "stores": {"jobs"},
     "client": {"stores", "jobs", "observe"},  # a queue logs unless told otherwise
-    "worker": {"stores", "jobs", "core"},
+    "worker": {"stores", "jobs", "core", "observe"},  # its processes log, and expose metrics, as they were told to
     "observe": {"jobs"},
     "outlets": {"jobs"},
+    "inlets": {"client", "outlets", "jobs"},
     "server": {"client", "worker", "stores", "jobs", "observe"},
-    "cli": {"server", "outlets", "client", "worker", "stores", "jobs", "observe", "__init__"},
+    "cli": {"server", "inlets", "outlets", "client", "worker", "stores", "jobs", "observe", "__init__"},
     "testing": {"client", "worker", "stores", "jobs"},
 }
 # The rooms of stores on servers, and the drivers that they use. They are imported when such a store is opened.
@@ -186,3 +187,12 @@ def test_a_driver_is_not_imported_before_a_store_needs_it():
     code = "import sys, pywheel.stores, pywheel.client, pywheel.worker, pywheel.testing; print(*sorted(sys.modules))"
     drivers = set().union(*DRIVERS.values())
     assert drivers & set(run_well("-c", code).split()) == set()
+
+
+def test_telemetry_is_not_imported_before_somebody_asks_for_it():
+    code = (
+        "import sys, pywheel.observe.prometheus, pywheel.observe.opentelemetry, pywheel.server.metrics;"
+        "print(*sorted(sys.modules))"
+    )
+    loaded = {name.partition(".")[0] for name in run_well("-c", code).split()}
+    assert loaded & {"prometheus_client", "opentelemetry", "starlette", "msgspec"} == set()

@@ -9,7 +9,12 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
-ELSEWHERE = ("docs/jobs", "docs/stores")  # their examples run in tests/jobs, in a folder of its own, or need a server
+ELSEWHERE = (
+    "docs/coming-from",
+    "docs/jobs",
+    "docs/outlets",
+    "docs/stores",
+)  # their examples run in tests/jobs, in a folder of its own, or need a server
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 

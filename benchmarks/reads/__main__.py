@@ -18,7 +18,7 @@ from statistics import median
 from benchmarks.reads.fill import fill, topics_of
 from benchmarks.reads.measures import Read, measures
 from benchmarks.stores.places import chosen
-from pywheel.stores import Store, open
+from pywheel.stores import open
 
 ROUNDS = 9
 
@@ -48,7 +48,10 @@ def report(name: str, url: str, options: argparse.Namespace) -> None:
             if options.only in what:
                 times, rows = timed(read)
                 mark = " **" if min(times) > options.over else " "
-                print(f"|{mark}{what}{mark.strip()} | {rows} | {min(times):.1f} | {median(times):.1f} | {max(times):.1f} |", flush=True)
+                print(
+                    f"|{mark}{what}{mark.strip()} | {rows} | {min(times):.1f} | {median(times):.1f} | {max(times):.1f} |",
+                    flush=True,
+                )
 
 
 def timed(read: Read) -> tuple[list[float], int]:

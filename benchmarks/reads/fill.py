@@ -66,6 +66,8 @@ def _ended(topic: str, draw: random.Random, now: int, name: str) -> Imported:
     elif chance < 2 / 12:
         state, outcome = State.CANCELLED, Outcome.CANCELLED
     cancelled = state is State.CANCELLED
-    last = Attempt(1, 0 if cancelled else 1, None if cancelled else when - 50, when, outcome, None if cancelled else "w", error)
+    last = Attempt(
+        1, 0 if cancelled else 1, None if cancelled else when - 50, when, outcome, None if cancelled else "w", error
+    )
     job = Job(0, topic, _BODY, when - 60, when - HOUR, state, key, None, None, {}, 1, last.attempt)
     return Imported(job, (last,))

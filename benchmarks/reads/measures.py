@@ -33,8 +33,9 @@ def measures(store: Store, small: str) -> Iterator[tuple[str, Read]]:
     minutes = [now + n * 60_000 for n in range(61)]
     for name, topic in (("all topics", None), ("the big topic", BIG), ("a small topic", small)):
         yield f"forecast, 60 minutes, {name}", lambda topic=topic: store.forecast(minutes, topic)
-        yield f"forecast, overdue and 24 hours, {name}", (
-            lambda topic=topic: store.forecast([0, *(now + n * HOUR for n in range(25))], topic)
+        yield (
+            f"forecast, overdue and 24 hours, {name}",
+            (lambda topic=topic: store.forecast([0, *(now + n * HOUR for n in range(25))], topic)),
         )
         yield f"recent, {name}", lambda topic=topic: store.recent(topic, 0, 100)
         yield f"recent 1 000 of an hour, {name}", lambda topic=topic: store.recent(topic, now - HOUR, 1_000)

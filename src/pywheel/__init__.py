@@ -7,6 +7,7 @@ from ._errors import (
     BadBody,
     BadJob,
     JobExists,
+    NoKey,
     NoSuchJob,
     NotAStore,
     PywheelError,
@@ -35,7 +36,7 @@ from .timers import (
 
 if TYPE_CHECKING:
     from .client import JobQueue
-    from .jobs import Exponential, Fixed, GiveUp, Job, Ladder, RetryLater, State
+    from .jobs import Exponential, Fixed, GiveUp, Job, Keyring, Ladder, NotNow, RetryLater, State
     from .observe import Tally
     from .timers import AsyncDelayQueue, AsyncTimers, EventLoop, QueueShutDown, timeout, timeout_at
     from .worker import Supervisor, Worker
@@ -55,11 +56,14 @@ __all__ = [
     "JobExists",
     "JobQueue",
     "KeyWheel",
+    "Keyring",
     "Ladder",
     "ManualClock",
     "MonotonicClock",
+    "NoKey",
     "NoSuchJob",
     "NotAStore",
+    "NotNow",
     "PywheelError",
     "QueueShutDown",
     "RetryLater",
@@ -98,7 +102,9 @@ _LATER: Final = {
         ("AsyncDelayQueue", "AsyncTimers", "EventLoop", "QueueShutDown", "timeout", "timeout_at"), ".timers"
     ),
     "JobQueue": ".client",
-    **dict.fromkeys(("Exponential", "Fixed", "GiveUp", "Job", "Ladder", "RetryLater", "State"), ".jobs"),
+    **dict.fromkeys(
+        ("Exponential", "Fixed", "GiveUp", "Job", "Keyring", "Ladder", "NotNow", "RetryLater", "State"), ".jobs"
+    ),
     "Tally": ".observe",
     **dict.fromkeys(("Supervisor", "Worker"), ".worker"),
 }

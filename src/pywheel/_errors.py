@@ -4,6 +4,7 @@ __all__ = [
     "BadBody",
     "BadJob",
     "JobExists",
+    "NoKey",
     "NoSuchJob",
     "NotAStore",
     "PywheelError",
@@ -39,6 +40,10 @@ class BadJob(PywheelError, ValueError):
 
 class BadBody(PywheelError, ValueError):
     """The body of a job is not what was asked for, such as JSON."""
+
+
+class NoKey(BadBody):
+    """A body is encrypted with a key that is not here; the job stays as it was."""
 
 
 class JobExists(PywheelError):

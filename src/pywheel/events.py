@@ -3,20 +3,25 @@
 A listener is any callable that takes an event. It is called on the thread where the event happened, from many threads,
 and should be quick. One that also has a method ``many`` gets the ends of a commit's jobs at once, as a list: it is
 called less often. What it raises is logged and goes no further.
+
+A `Tracer` is a listener that also stands around puts and handlers, and so carries a context from one to the other.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
-from ._errors import BadJob
-from .jobs.job import Job, Outcome, State
+from ._errors import BadBody, BadJob
+from .jobs.job import Job, NewJob, Outcome, State
 
 __all__ = [
     "BacklogSeen",
+    "BodiesSealed",
     "ClockStepped",
     "Event",
     "Events",
@@ -31,8 +36,10 @@ __all__ = [
     "LeaseLost",
     "Listener",
     "PoolStuck",
+    "Sending",
     "StoreBack",
     "StoreFailed",
+    "Tracer",
     "WorkerDrains",
     "WorkerStarted",
     "WorkerStopped",
@@ -62,6 +69,17 @@ class BacklogSeen(NamedTuple):
     jobs: int  # how many
 
 
+class BodiesSealed(NamedTuple):
+    """A worker claimed jobs of a topic whose bodies it cannot read, and gave them back, unspent.
+
+    Told once a minute for a topic, while that goes on.
+    """
+
+    topic: str
+    jobs: int  # how many, of those claimed together
+    error: BadBody  # what is wrong with the last of them, such as NoKey
+
+
 class JobStarted(NamedTuple):
     """A handler begins."""
 
@@ -83,6 +101,7 @@ class JobGivenBack(NamedTuple):
     """A worker gave a claim back, unspent."""
 
     job: Job
+    delay: float | None = None  # in seconds, if its handler said that it was not for now; else it is due as before
 
 
 class LeaseLost(NamedTuple):
@@ -168,6 +187,7 @@ Event: TypeAlias = (
     | JobRefused
     | JobsClaimed
     | BacklogSeen
+    | BodiesSealed
     | JobStarted
     | JobEnded
     | JobGivenBack
@@ -183,6 +203,46 @@ Event: TypeAlias = (
 Listener: TypeAlias = Callable[[Event], object]
 
 
+class Sending:
+    """One put, while it is under way."""
+
+    __slots__ = ("ids", "jobs")
+
+    def __init__(self, jobs: tuple[NewJob, ...]) -> None:
+        self.jobs = jobs
+        """What is put: the tracer may have given headers to the caller's jobs."""
+        self.ids: Sequence[int] = ()
+        """What the put returned."""
+
+
+class Tracer(ABC):
+    """A listener that also stands around puts and handlers. A queue has one at most.
+
+    None of its methods, and none of what they return, may raise an exception of its own.
+    """
+
+    @abstractmethod
+    def __call__(self, event: Event) -> object:
+        """Take in what happened."""
+
+    @abstractmethod
+    def sending(self, jobs: tuple[NewJob, ...]) -> AbstractContextManager[Sending]:
+        """Stand around a put of jobs. It is entered before they are stored, and left when they are durable or not."""
+
+    @abstractmethod
+    def handling(self, job: Job) -> AbstractContextManager[object]:
+        """Stand around a handler's call, in its thread or task. What the handler raises goes through it."""
+
+    @abstractmethod
+    def carried(self) -> Mapping[str, str]:
+        """Return the present context as text, for the process of an isolated handler."""
+
+    @abstractmethod
+    def going_on(self, carried: Mapping[str, str]) -> AbstractContextManager[object]:
+        """Let that process go on in the context that was carried there."""
+
+
+_NOTHING: Final = nullcontext()
 _COMMON: Final = frozenset({JobsPut, JobsSpooled, JobsClaimed, BacklogSeen, JobStarted})
 """What happens with each job; ends without an error too."""
 
@@ -198,15 +258,25 @@ class Events:
         if not isinstance(listeners, Iterable):
             raise BadJob(f"listeners are given as a list of them, not {listeners!r:.40}")
         self.listeners: tuple[Listener, ...] = ()
+        self.tracer: Tracer | None = None
+        """The listener that stands around puts and handlers, if there is one."""
         self._log = () if log is None else (log,)
         for listener in listeners:
             self.listen(listener)
 
     def listen(self, listener: Listener) -> None:
-        """Tell one more listener from now on. BadJob if it cannot be called."""
+        """Tell one more listener from now on. BadJob if it cannot be called, or is a second tracer."""
         if not callable(listener):
             raise BadJob(f"a listener is called with each event, and {type(listener).__name__} cannot be")
+        if isinstance(listener, Tracer):
+            if self.tracer is not None:
+                raise BadJob("a queue has one tracer: each of two would give its own context to the jobs")
+            self.tracer = listener
         self.listeners = (*self.listeners, listener)
+
+    def handling(self, job: Job) -> AbstractContextManager[object]:
+        """Return what stands around a handler's call."""
+        return _NOTHING if self.tracer is None else self.tracer.handling(job)
 
     def tell(self, event: Event) -> None:
         """Call every listener. Never raises an Exception."""

@@ -105,7 +105,7 @@ def test_a_store_in_the_environment_that_does_not_count_is_noted(monkeypatch, ca
 
 
 def test_a_drain_says_how_many_handlers_are_under_way(capsys):
-    drain = _Drain()
+    drain = _Drain(TERMS)
     for id in range(1, 7):
         drain(JobStarted(job(id), 0.0))
     drain(JobEnded(job(1), Outcome.DONE, State.DONE, 0.1, None))
@@ -118,7 +118,7 @@ def test_a_drain_says_how_many_handlers_are_under_way(capsys):
 
 
 def test_a_drain_of_nothing_says_so(capsys):
-    _Drain()(WorkerDrains("w", 1.5))
+    _Drain(TERMS)(WorkerDrains("w", 1.5))
     assert "no handler is under way" in capsys.readouterr().err
 
 

@@ -87,6 +87,25 @@ def test_the_limit_is_a_mebibyte_unless_set(queue):
         ("t", {"max_attempts": 2**64}),
         ("t", {"traceparent": "nonsense"}),
         ("t", {"headers": {"a": 1}}),
+        ("t", {"to": ""}),
+        ("t", {"to": 5}),
+        ("t", {"to": "two words"}),
+        ("t", {"to": "x" * 256}),
+        ("t", {"to": "https://"}),
+        ("t", {"to": "https:///path"}),
+        ("t", {"to": "ftp://a.example/"}),
+        ("t", {"to": "a.example/hook"}),
+        ("t", {"to": "//a.example/hook"}),
+        ("t", {"to": "https://user:secret@a.example/"}),
+        ("t", {"to": "https://user@a.example/"}),
+        ("t", {"to": "https://a.example:99999/"}),
+        ("t", {"to": "https://[::1/"}),
+        ("t", {"to": "https://a.example/a b"}),
+        ("t", {"to": "https://a.example/\r\nx: y"}),
+        ("t", {"to": "https://a.example\\@b.example/"}),
+        ("t", {"to": "https://bücher.example/"}),
+        ("t", {"to": "https://a.example/" + "x" * 2_048}),
+        ("t", {"to": "https://a.example/", "headers": {"to": "https://b.example/"}}),
     ],
 )
 def test_what_cannot_be_a_job_is_refused_whole(queue, topic, options):
@@ -190,6 +209,13 @@ def test_pause_and_resume(queue):
     assert queue.resume("t") is True
     assert queue.resume("t") is False
     assert len(queue.reserve("t")) == 1
+
+
+@pytest.mark.parametrize("to", ["https://a.example/hook?x=1#y", "http://[2001:db8::1]:8080/", "orders.created"])
+def test_where_it_is_to_be_delivered_travels_with_the_job(queue, to):
+    queue.put("t", to=to, headers={"tenant": "7"})
+    assert queue.reserve("t")[0].headers == {"tenant": "7", "to": to}
+    assert queue.job("t", to=to).headers == {"to": to}
 
 
 def test_a_traceparent_travels_with_the_job(queue):

@@ -8,7 +8,7 @@ import pytest
 from pywheel import JobQueue
 
 ROOT = Path(__file__).parents[2]
-GUIDES = [ROOT / "docs" / "jobs.md", ROOT / "docs" / "stores.md", ROOT / "docs" / "tokens.md"]
+GUIDES = [ROOT / "docs" / name for name in ("jobs.md", "outlets.md", "stores.md", "tokens.md", "encryption.md")]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -29,7 +29,9 @@ def test_the_example_runs(guide, code, line, tmp_path, monkeypatch):
             value.close()
 
 
-@pytest.mark.parametrize("name", ["jobs.md", "jobs-inside.md", "stores.md", "tokens.md"])
+@pytest.mark.parametrize(
+    "name", ["jobs.md", "jobs-inside.md", "outlets.md", "stores.md", "tokens.md", "encryption.md", "clients.md"]
+)
 def test_links_lead_to_files(name):
     text = (ROOT / "docs" / name).read_text(encoding="utf-8")
     targets = [target for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text) if "://" not in target]

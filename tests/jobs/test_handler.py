@@ -3,13 +3,14 @@
 import asyncio
 import functools
 import inspect
+import pickle
 
 import pytest
 
-from pywheel import BadBody, BadJob, Fixed, GiveUp, Ladder, RetryLater
+from pywheel import BadBody, BadJob, Fixed, GiveUp, Ladder, NotNow, RetryLater
 from pywheel.jobs import DEFAULT, Job, RetryPolicy, State
-from pywheel.jobs.commands import Ack, Nack
-from pywheel.jobs.handler import Handler, ending, is_async, rest_of
+from pywheel.jobs.commands import Ack, Nack, Release, Reschedule
+from pywheel.jobs.handler import Handler, ending, is_async, moved, rest_of
 
 JOB = Job(id=7, topic="t", body=b"", due=0, created=0, state=State.RUNNING, claims=3, attempt=2)
 
@@ -111,6 +112,28 @@ def test_a_failed_attempt_waits_as_the_policy_says():
 @pytest.mark.parametrize(("error", "delay"), [(GiveUp("x"), None), (BadBody("x"), None), (RetryLater("7s"), 7_000)])
 def test_some_errors_say_themselves_what_follows(error, delay):
     assert ending(handler(), JOB, error).delay == delay
+
+
+@pytest.mark.parametrize(("asked", "delay"), [("1s", 5_000), ("7s", 7_000)])
+def test_least_is_the_policys_delay_unless_the_error_asks_for_a_longer_one(asked, delay):
+    error = pickle.loads(pickle.dumps(RetryLater(asked, "busy", least=True)))
+    nack = ending(handler(retry=Ladder("5s", "5s")), JOB, error)
+    assert (nack.delay, nack.error) == (delay, "pywheel.jobs.handler.RetryLater: busy")
+
+
+def test_what_was_not_for_now_is_given_back_and_due_later():
+    error = pickle.loads(pickle.dumps(NotNow("7s", "no room")))
+    assert ending(handler(), JOB, error) == Release(7, 3)
+    assert moved(JOB, error) == Reschedule(7, delay=7_000, expect=(0, 3))
+
+
+def test_what_was_not_for_now_does_not_go_round_and_round():
+    assert moved(JOB, NotNow(0)).delay >= 10
+
+
+@pytest.mark.parametrize("error", [None, ValueError("no"), GiveUp("no"), RetryLater("1s")])
+def test_what_was_tried_is_not_moved(error):
+    assert moved(JOB, error) is None
 
 
 def test_later_may_be_at_once():

@@ -38,6 +38,7 @@ def test_what_goes_wrong_is_logged_and_what_goes_well_is_not(caplog):
         JobEnded(JOB, Outcome.FAILED, State.DEAD, 0.1, "x" * 999),
         LeaseLost(JOB),
         JobGivenBack(JOB),
+        JobGivenBack(JOB, 2.5),
     ) == [
         ("WARNING", 'attempt_failed job=7 topic=t key="a b" attempt=2 error_text="ValueError: no"'),
         ("WARNING", f'attempt_failed job=7 topic=t key="a b" attempt=2 error_text={"x" * 200}'),

@@ -78,6 +78,15 @@ def test_percentiles_are_of_a_topic_or_of_all():
     assert tally.percentile("lateness", 0.5, "c") is None
 
 
+def test_a_histogram_with_edges_of_its_own_says_how_many_values_do_not_exceed_each():
+    histogram = Histogram(edges=[0.001, 0.01, 1.0])
+    for value in (0.0, 0.001, 0.002, 0.5, 7.0):
+        histogram.add(value)
+    counts, total = histogram.cumulated()
+    assert counts == [2, 3, 4, 5]
+    assert total == pytest.approx(7.503)
+
+
 @given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(0, 1))
 def test_a_percentile_is_never_too_small_and_at_most_a_bucket_too_large(values, part):
     histogram = Histogram()

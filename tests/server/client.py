@@ -116,6 +116,14 @@ class Process:
         with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
             yield connection
 
+    def listens(self):
+        """Whether it takes connections."""
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=60).close()
+        except ConnectionRefusedError:
+            return False
+        return True
+
     def stop(self, number=signal.SIGTERM):
         """Tell it to stop; return its exit code."""
         if self.process.poll() is None:

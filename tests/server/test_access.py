@@ -1,5 +1,7 @@
 """Who may do what: tokens by action and topic, and an open server for this host alone."""
 
+import asyncio
+
 import pytest
 
 from pywheel.server.access import Failures, is_loopback
@@ -120,6 +122,40 @@ def test_a_token_cannot_repeat_the_put_of_another(bearing):
     once = {"json": {"topic": "mail"}, "headers": {"idempotency-key": "a"}}
     first = bearing("put")("POST", "/v1/jobs", **once)
     assert bearing("put")("POST", "/v1/jobs", **once).json() != first.json()
+
+
+def test_a_stream_ends_when_its_token_is_removed(guarded, queue):
+    tokens = Tokens(queue.store)
+    secret = tokens.add(["read"])
+    sent = []
+
+    async def scene():
+        async def receive():
+            await asyncio.Event().wait()
+
+        async def send(message):
+            sent.append(message)
+
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": "/v1/events",
+            "raw_path": b"/v1/events",
+            "query_string": b"",
+            "headers": [(b"authorization", b"Bearer " + secret.encode())],
+        }
+        stream = asyncio.ensure_future(guarded.app(scope, receive, send))
+        while len(sent) < 3:
+            await asyncio.sleep(0.01)
+        tokens.remove(secret.split("_")[1])
+        guarded.context.access._fresh.clear()  # as seconds later
+        guarded.context.tokens._fresh.clear()
+        queue.cancel(queue.put("mail"))
+        await asyncio.wait_for(stream, 60)
+
+    guarded.run(scene())
+    assert not any(b"mail" in message.get("body", b"") for message in sent)
+    assert sent[-1].get("more_body", False) is False
 
 
 # ---- tokens that are none -------------------------------------------------------------------------------------------

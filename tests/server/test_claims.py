@@ -177,7 +177,7 @@ def test_a_client_that_goes_away_holds_nothing(api, claimed):
         request = asyncio.ensure_future(api.app(scope, receive, send))
         await asyncio.sleep(0.1)
         if claimed:
-            real = api.queue.aapply
+            real = api.queue.aclaim
 
             async def claim(command):
                 outcome = await real(command)
@@ -185,7 +185,7 @@ def test_a_client_that_goes_away_holds_nothing(api, claimed):
                     gone.set()
                 return outcome
 
-            api.queue.aapply = claim
+            api.queue.aclaim = claim
         else:
             gone.set()
             await asyncio.sleep(0.05)

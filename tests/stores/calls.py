@@ -27,6 +27,7 @@ CALLS = {
     "put of a new topic": lambda store: put(store, NewJob(f"t{next(SERIAL)}", b"x", 0)),
     "cancel": lambda store: store.apply([ops.Cancel(1)]),
     "reserve": lambda store: store.apply([ops.Reserve("t", 1, TERMS, "w")]),
+    "rewrite": lambda store: store.apply([ops.Rewrite(1, b"x", b"x")]),
     "keep": lambda store: store.apply([ops.Keep("n", b"v", 10**6)]),
     "note": lambda store: store.note("n"),
     "notes": lambda store: store.notes("n"),

@@ -83,6 +83,7 @@ def plan(url, ledger, at):
     run("hold", ops.Claim("t", (6,), TERMS, "w", 0))
     run("begin", ops.Begin(6, 1, 10**9))
     run("delete", ops.Delete(7))
+    run("rewrite", ops.Rewrite(6, b"2+", b"two"))
     run("keep", ops.Keep("n", b"1", 10**9))
     run("keep-again", ops.Keep("n", b"2", absent=True))
     run("forget", ops.Keep("n", None))

@@ -13,7 +13,7 @@ CHUNK = 1 << 16
 
 
 class Proxy:
-    """Carries bytes between clients and a server's Unix socket; closed by `close` or `with`.
+    """Carries bytes between clients and a server; closed by `close` or `with`.
 
     It listens on a Unix socket beside the server's, or with `tcp` on the loopback. Each server's `url(via=proxy)` leads
     through it.
@@ -119,12 +119,10 @@ class Proxy:
                 client, _ = listener.accept()
             except OSError:
                 return
-            server = socket.socket(socket.AF_UNIX)
             try:
-                server.connect(str(self._server.socket))
+                server = self._server.dial()
             except OSError:
                 client.close()
-                server.close()
                 continue
             link = _Link(client, server)
             with self._changed:

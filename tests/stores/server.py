@@ -152,6 +152,10 @@ class Server(ABC):
     def pid(self):
         return self._process.pid if self._process else None
 
+    def environment(self):
+        """Return the environment of its program."""
+        return environment()
+
     @property
     def running(self):
         return self._process is not None and self._process.poll() is None
@@ -163,7 +167,7 @@ class Server(ABC):
             self._process = subprocess.Popen(
                 self.command(),
                 cwd=self.folder,
-                env=environment(),
+                env=self.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -185,8 +189,17 @@ class Server(ABC):
 
     def knock(self):
         """Raise OSError if nobody listens."""
-        with socket.socket(socket.AF_UNIX) as client:
+        self.dial().close()
+
+    def dial(self):
+        """Return a socket that is connected to it."""
+        client = socket.socket(socket.AF_UNIX)
+        try:
             client.connect(str(self.socket))
+        except OSError:
+            client.close()
+            raise
+        return client
 
     def stop(self):
         """End it in an orderly way; its clients lose their connections."""

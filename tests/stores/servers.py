@@ -262,7 +262,10 @@ def started(kind, *arguments, **options):
 
 
 if __name__ == "__main__":  # which packages are to be installed
-    for kind in Server.__subclasses__():
+    from tests.deploy.tools import TOOLS
+    from tests.outlets.brokers import BROKERS
+
+    for kind in [Postgres, MariaDB, Redis, PgBouncer, *BROKERS, *TOOLS]:
         try:
             kind.located()
         except Missing:

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from pywheel import Fixed, GiveUp, JobQueue, Ladder, ManualClock, RetryLater, Tally
+from pywheel import Fixed, GiveUp, JobQueue, Ladder, ManualClock, NotNow, RetryLater, Tally
 from pywheel.jobs import State
 from pywheel.testing import run_due
 
@@ -42,6 +42,22 @@ def test_it_handles_what_is_due_now_by_due_time_in_this_thread(queue, clock):
     assert run_due(queue) == 3
     assert seen == [(n, threading.current_thread()) for n in (1, 2, 3)]
     assert run_due(queue) == 0
+
+
+def test_what_was_not_for_now_comes_later_with_all_its_attempts(queue, clock, tally):
+    @queue.handler("t")
+    def handle(job):
+        if job.claims == 1:
+            raise NotNow("5s")
+
+    id = queue.put("t", max_attempts=1)
+    assert run_due(queue) == 1
+    assert (queue.get(id).state, tally.total("released")) == (State.DELAYED, 1)
+    clock.advance(4)
+    assert run_due(queue) == 0
+    clock.advance(1)
+    assert run_due(queue) == 1
+    assert (queue.get(id).state, queue.get(id).attempt) == (State.DONE, 1)
 
 
 def test_a_limit_holds(queue):

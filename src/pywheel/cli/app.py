@@ -9,10 +9,16 @@ from typing import Annotated, Any
 import typer
 
 from .._errors import JobExists, NoSuchJob, PywheelError, StoreError
-from . import maintain, many, one, spool
+from . import keys, maintain, many, one, spool
+from .alarms import EXAMPLES as _ALARMS
+from .alarms import alarms
+from .bridge import bridge
 from .copy import EXAMPLES as _COPY
 from .copy import copy
+from .deliver import EXAMPLES as _DELIVER
+from .deliver import deliver
 from .options import NO, STORE, USAGE, No
+from .outlets import outlets
 from .output import fail, sound_streams
 from .serve import EXAMPLES as _SERVE
 from .serve import serve
@@ -38,6 +44,8 @@ Examples:
 
 The store is what --store says, or else the variable PYWHEEL_STORE, or else sqlite:///jobs.db in the working directory;
 `pywheel info` says which that is. `work` works on its queue's own store unless --store is given.
+
+With keys in PYWHEEL_KEYS `put` encrypts bodies, and `show` and `list` decrypt them; `pywheel new-key` makes a key.
 
 Exit codes: 0 done; 1 no, such as a job that is not there or not delayed; 2 arguments that make no sense;
 3 the store cannot do it, or the output cannot be written; 130 interrupted.
@@ -77,6 +85,7 @@ Examples:
   pywheel work shop.jobs:queue --topics mail,close --grace 5s
   pywheel work shop.jobs:queue --processes 4     # kept alive; SIGHUP replaces them one by one
   pywheel work shop.jobs:queue --reload          # while you write it
+  pywheel work shop.jobs:queue --log-format json --metrics-port 9091
   pywheel work shop.jobs:queue --store sqlite:////var/lib/shop/jobs.db --keep 7d
 """
 _MIGRATE = """\b
@@ -145,6 +154,9 @@ app.command(epilog=_PAUSE)(many.pause)
 app.command()(many.resume)
 app.command(epilog=_WORK)(work)
 app.command(epilog=_SERVE)(serve)
+app.command(epilog=_ALARMS)(alarms)
+app.command(epilog=_DELIVER)(deliver)
+app.add_typer(outlets, name="outlets")
 app.command()(maintain.workers)
 app.command()(maintain.info)
 app.command(epilog=_MIGRATE)(maintain.migrate)
@@ -153,7 +165,10 @@ app.command()(maintain.backup)
 app.command()(maintain.check)
 app.command(epilog=_VERIFY)(verify)
 app.command(epilog=_COPY)(copy)
+app.command("new-key", epilog=keys.NEW)(keys.new)
+app.command(epilog=keys.EXAMPLES)(keys.rekey)
 app.add_typer(spool.spool, name="spool")
+app.add_typer(bridge, name="bridge")
 app.add_typer(token, name="token")
 app.command()(demo)
 app.command()(maintain.version)

@@ -27,6 +27,7 @@ from .options import (
     ask_first,
     between,
     existing,
+    keyring,
     opened,
     span,
 )
@@ -51,7 +52,7 @@ def list_jobs(
 ) -> None:
     """List jobs by id."""
     words: dict[str, Any] = {"key": key, "error": error, **between(due_from, due_until)}
-    with existing(store) as queue:
+    with existing(store, encryption=keyring()) as queue:
         jobs = queue.list(topic, state, **words, after=after, limit=limit)
     titles = ("id", "topic", "key", "state", "due", "attempt", "body", "error")
     emit_rows(titles, map(_row, jobs), [job_record(job) for job in jobs], as_json=as_json)

@@ -21,6 +21,7 @@ from .options import (
     Store,
     answer,
     existing,
+    keyring,
     moment,
     opened,
     reference,
@@ -54,7 +55,7 @@ def put(
 ) -> None:
     """Put a job; print its id. It is durable then."""
     content, due = _content(body, file, text=text), moment(at)
-    with opened(store) as queue:
+    with opened(store, encryption=keyring()) as queue:
         id = queue.put(
             topic,
             content,
@@ -114,7 +115,7 @@ def _not_in_json(word: str) -> None:
 def show(job: Ref, store: Store = DEFAULT_STORE, topic: OfTopic = None, as_json: AsJson = False) -> None:
     """Show a job."""
     ref = reference(job, topic)
-    with existing(store) as queue:
+    with existing(store, encryption=keyring()) as queue:
         found = queue.get(ref)
     record = job_record(found)
     times = {name: when(record[name]) for name in ("due", "created", "lease_until")}

@@ -14,11 +14,13 @@ import typer
 from .._errors import BadJob, PywheelError
 from ..client.queue import JobQueue
 from ..jobs.durations import Duration, signed_ms
+from ..jobs.keyring import Keyring
 from ..stores.open import working_directory
 from .output import emit, on_terminal
 
 NO, USAGE, STORE = 1, 2, 3
 DEFAULT_STORE: Final = "sqlite:///jobs.db"
+_KEYS: Final = "PYWHEEL_KEYS"
 _PLAIN: Final = re.compile(r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?", re.ASCII)
 _ID: Final = re.compile(r"[0-9]{1,19}", re.ASCII)
 
@@ -61,14 +63,19 @@ def absolute(url: str) -> str:
     return f"sqlite:///{quote(os.fsencode(working_directory()), safe='/')}/{path}"
 
 
-def opened(store: str) -> JobQueue:
+def opened(store: str, *, encryption: Keyring | None = None) -> JobQueue:
     """Return the queue of a store, which is made if it is not there."""
-    return JobQueue(absolute(store))
+    return JobQueue(absolute(store), encryption=encryption)
 
 
-def existing(store: str) -> JobQueue:
+def existing(store: str, *, encryption: Keyring | None = None) -> JobQueue:
     """Return the queue of a store that is there. NotAStore if it is not."""
-    return JobQueue(absolute(store), create=False)
+    return JobQueue(absolute(store), create=False, encryption=encryption)
+
+
+def keyring() -> Keyring | None:
+    """Return the keys of encrypted bodies, from PYWHEEL_KEYS, for whoever puts or shows them; None if it is not set."""
+    return Keyring.from_env(_KEYS) if os.environ.get(_KEYS) else None
 
 
 # ---- what is meant --------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from ..jobs.bodies import is_encrypted, key_of
 from ..jobs.job import Attempt, Job
 
 __all__ = [
@@ -226,11 +227,14 @@ def due_time(milliseconds: int) -> str:
 
 
 def job_record(job: Job) -> dict[str, Any]:
-    """Return a job as JSON can say it; a body that is no UTF-8 goes as base64."""
+    """Return a job as JSON can say it; a body that is no UTF-8 goes as base64, of an encrypted one the key's id."""
     record: dict[str, Any] = job._asdict()
     del record["body"]
     try:
-        record["body"] = job.body.decode()
+        if is_encrypted(job.body):
+            record["encrypted"] = key_of(job.body)
+        else:
+            record["body"] = job.body.decode()
     except UnicodeDecodeError:
         record["body_base64"] = base64.b64encode(job.body).decode()
     return {**record, "trace_id": job.trace_id}
@@ -243,6 +247,8 @@ def attempt_record(attempt: Attempt) -> dict[str, Any]:
 
 def body_text(job: Job) -> str:
     """Return a body as text; for a terminal, its beginning."""
+    if is_encrypted(job.body):
+        return f"encrypted with {key_of(job.body) or 'an unknown key'}"
     body = job.body[: 4 * _CUT] if on_terminal() else job.body
     text = body.decode("utf-8", "replace")
     return text[:_CUT] if on_terminal() else text

@@ -12,7 +12,7 @@ import typer
 from .._errors import BadJob, PywheelError
 from ..client.queue import JobQueue
 from ..worker.loading import LOG_FORMAT, load
-from .options import DEFAULT_STORE, absolute
+from .options import DEFAULT_STORE, absolute, keyring, opened
 from .output import note
 
 __all__ = ["EXAMPLES", "serve"]
@@ -93,7 +93,7 @@ def _origins(cors: str | None) -> list[str]:
 def _queue(target: str | None, store: str | None) -> JobQueue:
     """Return the queue to serve, on its own store unless one is named."""
     if target is None:
-        return JobQueue(absolute(store or os.environ.get("PYWHEEL_STORE") or DEFAULT_STORE))
+        return opened(store or os.environ.get("PYWHEEL_STORE") or DEFAULT_STORE, encryption=keyring())
     queue = load(target)
     if not isinstance(queue, JobQueue):
         raise BadJob(f"{target[:80]} is no JobQueue")

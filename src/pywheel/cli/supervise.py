@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import ExitStack
 from typing import Any
 
 from ..client.queue import JobQueue
 from ..jobs.durations import duration
-from ..worker.loading import LOG_FORMAT
+from ..observe import logs
 from ..worker.supervisor import Supervisor
 from .live_view import LiveView
 from .options import absolute
-from .output import note
 from .reload import Watch
 from .terms import Terms
 
@@ -22,10 +20,10 @@ __all__ = ["supervise"]
 def supervise(target: str, terms: Terms, watch: Watch | None = None) -> None:
     """Run worker processes until told to stop. The program is imported by them, not here."""
     if not terms.live:
-        logging.basicConfig(format=LOG_FORMAT, level=logging.INFO)
+        logs.begin(terms.log)
     options: dict[str, Any] = {"grace": terms.grace, "keep": terms.keep, "topics": terms.topics or None}
     store = None if terms.store is None else absolute(terms.store)
-    supervisor = Supervisor(target, terms.processes, store=store, **options)
+    supervisor = Supervisor(target, terms.processes, store=store, metrics=terms.metrics, **options)
     if watch is not None:
         watch.start(supervisor.stop)
     with ExitStack() as shown:
@@ -53,7 +51,7 @@ class _Look:
             self._drains = True
             count = len(supervisor.workers)
             grace = duration(self._terms.grace, "--grace") / 1000
-            note(f"pywheel: draining {count} processes, {grace:g} s for them; Ctrl-C once more ends it")
+            self._terms.say(f"draining {count} processes, {grace:g} s for them; Ctrl-C once more ends it")
 
 
 class _Numbers:

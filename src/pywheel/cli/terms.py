@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -22,10 +23,19 @@ class Terms(NamedTuple):
     keep: Duration | None
     live: bool
     processes: int = 1
+    log: str = "text"
+    metrics: tuple[str, int] | None = None  # host and first port
 
     def say_where(self, who: str, url: str, topics: Iterable[str]) -> None:
         """Say which store is worked on, and that PYWHEEL_STORE names another one, if it does."""
-        note(f"pywheel: {who} on {url}, topics {', '.join(sorted(topics))}")
+        self.say(f"{who} on {url}, topics {', '.join(sorted(topics))}")
         elsewhere = os.environ.get("PYWHEEL_STORE")
         if self.store is None and elsewhere and absolute(elsewhere) != url:
-            note("pywheel: PYWHEEL_STORE names another store; it counts here with --store only")
+            self.say("PYWHEEL_STORE names another store; it counts here with --store only")
+
+    def say(self, text: str) -> None:
+        """Say what is not a result: to a person, or as a line of the log."""
+        if self.log == "json":
+            logging.getLogger("pywheel.cli").info(text)
+        else:
+            note(f"pywheel: {text}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -11,13 +11,14 @@ from .._errors import BadJob
 from ..client.queue import JobQueue
 from ..events import Event, JobEnded, JobGivenBack, JobStarted, LeaseLost, WorkerDrains
 from ..jobs.durations import duration
-from ..worker.loading import LOG_FORMAT, chosen, load
+from ..observe import logs
+from ..worker.loading import chosen, load
 from .options import absolute, span, span_or_none
-from .output import note, on_terminal
+from .output import on_terminal
 from .reload import Watch, begin_again, wait_for_mending
 from .terms import Terms
 
-__all__ = ["work"]
+__all__ = ["run", "work"]
 
 
 def work(
@@ -37,6 +38,14 @@ def work(
     live: Annotated[
         bool | None, typer.Option(help="Show counts and lateness; on a terminal it does by itself.")
     ] = None,
+    log_format: Annotated[str, typer.Option(help="text, or json: an object a line, also on a terminal.")] = "text",
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=65_535, help="Expose /metrics, /healthz and /readyz there; several processes from it on."
+        ),
+    ] = None,
+    metrics_host: Annotated[str, typer.Option(help="Where --metrics-port listens.")] = "127.0.0.1",
 ) -> None:
     """Run the handlers of a queue until SIGTERM, Ctrl-C, or the end of the terminal.
 
@@ -44,15 +53,18 @@ def work(
     end of the grace. A second signal ends the grace.
     """
     named = tuple(part.strip() for part in topics.split(",") if part.strip()) if topics is not None else ()
-    shown = on_terminal() if live is None else live
-    terms = Terms(store, named, span(grace), span_or_none(keep), shown, processes)
+    shown = on_terminal() and log_format == "text" if live is None else live
+    metrics = None if metrics_port is None else (metrics_host, metrics_port)
+    terms = Terms(store, named, span(grace), span_or_none(keep), shown, processes, log_format, metrics)
+    if log_format not in logs.FORMS:
+        raise BadJob(f"--log-format is {' or '.join(logs.FORMS)}, not {log_format[:40]!r}")
     duration(terms.grace, "--grace")
     if reload:
         _reloading(target, terms)
     elif processes > 1:
         _supervise(target, terms)
     else:
-        _run(_ready(target, terms), terms)
+        run(_ready(target, terms), terms)
 
 
 def _supervise(target: str, terms: Terms, watch: Watch | None = None) -> None:
@@ -73,7 +85,7 @@ def _reloading(target: str, terms: Terms) -> None:
             queue.close()  # it is loaded here for the sake of its sources
             _supervise(target, terms, watch)
         else:
-            _run(queue, terms, watch)
+            run(queue, terms, watch)
         if watch.changed is None:
             return
     begin_again()
@@ -90,28 +102,40 @@ def _ready(target: str, terms: Terms) -> JobQueue:
     return queue
 
 
-def _run(queue: JobQueue, terms: Terms, watch: Watch | None = None) -> None:
+def run(queue: JobQueue, terms: Terms, watch: Watch | None = None) -> None:
     """Run one worker in this process until it is told to stop."""
     from ..worker import Worker  # the other commands need not wait for these
     from .live_view import LiveView
 
-    worker = Worker(queue, topics=terms.topics or None, grace=terms.grace, keep=terms.keep)
+    if not terms.live:
+        logs.begin(terms.log)
+    pulse = None if terms.metrics is None else _exposed(queue, terms, *terms.metrics)
+    worker = Worker(queue, topics=terms.topics or None, grace=terms.grace, keep=terms.keep, pulse=pulse)
     terms.say_where("working", queue.store.url, terms.topics or queue.handlers)
-    queue.events.listen(_Drain())
+    queue.events.listen(_Drain(terms))
     if watch is not None:
         watch.start(worker.stop)
     if terms.live:
         with LiveView(queue):
             worker.run()
         return
-    logging.basicConfig(format=LOG_FORMAT, level=logging.INFO)
     worker.run()
+
+
+def _exposed(queue: JobQueue, terms: Terms, host: str, port: int) -> Callable[..., None]:
+    """Expose the metrics of this process, and say where; return what wants to hear each turn of the worker."""
+    from ..observe.endpoint import Endpoint  # few ask for it
+
+    endpoint = Endpoint(queue.events, port, host)
+    terms.say(f"metrics at {endpoint.url}")
+    return endpoint.pulse
 
 
 class _Drain:
     """Says what is waited for after the first signal."""
 
-    def __init__(self) -> None:
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
         self._under_way: set[tuple[int, int]] = set()
 
     def __call__(self, event: Event) -> None:
@@ -123,6 +147,8 @@ class _Drain:
             case WorkerDrains(grace=grace):
                 count = len(self._under_way)
                 handlers = f"{count} handler{'s' if count != 1 else ''} under way, {grace:g} s for them"
-                note(f"pywheel: draining, {handlers if count else 'no handler is under way'}; Ctrl-C once more ends it")
+                self._terms.say(
+                    f"draining, {handlers if count else 'no handler is under way'}; Ctrl-C once more ends it"
+                )
             case _:
                 pass

@@ -11,6 +11,7 @@ from ..events import Events, JobsPut
 from ..jobs.commands import Command, Put
 from ..stores.contract import Store, intact
 from .async_batches import AsyncBatches
+from .traced import Traced
 
 __all__ = ["Base"]
 
@@ -33,7 +34,12 @@ class Base:
         Raises:
             PywheelError: the outcome is one, or the store cannot do it; then nothing has changed.
         """
-        [outcome] = self.store.apply((command,))
+        if self.events.tracer is None:
+            [outcome] = self.store.apply((command,))
+        else:
+            with Traced(self.events.tracer, (command,)) as traced:
+                traced.outcomes = self.store.apply(traced.commands)
+            [outcome] = traced.outcomes
         if isinstance(outcome, BaseException):
             raise outcome
         if self.events.listeners:
@@ -42,7 +48,11 @@ class Base:
 
     async def aapply(self, command: Command[R]) -> R:
         """`apply`, for asyncio: a command shares a transaction with those of other tasks."""
-        return await self._batches.add(command)
+        if self.events.tracer is None:
+            return await self._batches.add(command)
+        with Traced(self.events.tracer, (command,)) as traced:
+            traced.outcomes = [await self._batches.add(command) for command in traced.commands]
+        return traced.outcomes[0]  # type: ignore[no-any-return]  # what the command's class says
 
     def apply_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Apply commands in order, in one transaction; return the outcome of each.
@@ -53,15 +63,34 @@ class Base:
         Raises:
             StoreError: the store cannot do it; then nothing has changed.
         """
-        outcomes = intact(self.store.apply(commands))
+        if self.events.tracer is None:
+            outcomes = intact(self.store.apply(commands))
+        else:
+            with Traced(self.events.tracer, commands) as traced:
+                traced.outcomes = outcomes = intact(self.store.apply(traced.commands))
         self._applied(commands, outcomes)
         return outcomes
 
     async def aapply_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """`apply_all`, for asyncio."""
+        if self.events.tracer is None:
+            return await self._together(commands)
+        with Traced(self.events.tracer, commands) as traced:
+            traced.outcomes = outcomes = await self._together(traced.commands)
+        return outcomes
+
+    async def _together(self, commands: Sequence[Command[Any]]) -> list[Any]:
         # All are added before the loop goes on, so one transaction takes them.
         asked = [self._batches.add(command) for command in commands]
         return intact(list(await asyncio.gather(*asked, return_exceptions=True)))
+
+    def _put_within(self, connection: object, put: Put) -> list[int]:
+        """Apply a put in the caller's own transaction."""
+        if self.events.tracer is None:
+            return self.store.put_within(connection, put)
+        with Traced(self.events.tracer, (put,)) as traced:
+            traced.outcomes = [self.store.put_within(connection, command) for command in traced.commands]  # type: ignore[arg-type]  # puts
+        return traced.outcomes[0]  # type: ignore[no-any-return]  # as above
 
     def _applied(self, commands: Sequence[Command[Any]], outcomes: Sequence[Any]) -> None:
         """Tell of the jobs that were put; called after they are durable."""

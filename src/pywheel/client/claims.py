@@ -5,21 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
-from .._errors import BadJob
+from .._errors import BadBody, BadJob
 from ..jobs.checks import name, whole
 from ..jobs.commands import Ack, Nack, Release, Reserve, Terms, Touch
 from ..jobs.durations import Duration, delay_ms, duration
 from ..jobs.handler import kept
 from ..jobs.job import Job, State
 from ..jobs.retry import DEFAULT, RetryPolicy, checked
+from ..stores.contract import Store
 from .base import Base
 
 __all__ = ["Claims"]
 
 _RESERVER: Final = "reserve"
 _MOST: Final = 1_000_000  # jobs in one claim
+_MOST_SEALED: Final = 1_000  # jobs that a reserve looks past
 
 
 class Claims(Base):
@@ -32,23 +35,51 @@ class Claims(Base):
         not settled by then is due again. `retry` says how often a job is tried that does not say itself.
         No two callers get the same job. O(log jobs) each, and one commit.
 
+        Jobs whose bodies cannot be read here, as a key is missing, are looked past, and stay as they were.
+
         Raises:
             BadJob: an argument makes no sense.
+            NoKey, BadBody: jobs are due, and none of them can be read.
         """
-        return self.apply(_reserve(topic, limit, ttr, retry))
+        turn = _Turn(self.store, _reserve(topic, limit, ttr, retry))
+        try:
+            again = True
+            while again:
+                jobs = self.apply(turn.command)
+                again = turn.more(jobs)
+        finally:
+            if turn.sealed:
+                self.store.apply(turn.releases())
+        return turn.jobs()
 
     async def areserve(
         self, topic: str, limit: int = 1, *, ttr: Duration = 60, retry: RetryPolicy = DEFAULT
     ) -> list[Job]:
         """`reserve`, for asyncio. A task that is cancelled meanwhile gives back what it got before it ends."""
-        claim = self._batches.add(_reserve(topic, limit, ttr, retry))
-        try:
-            return await asyncio.shield(claim)
-        except asyncio.CancelledError:
-            await _uninterrupted([claim])
-            if claim.exception() is None:
-                await _uninterrupted([self._batches.add(Release(job.id, job.claims)) for job in claim.result()])
-            raise
+        return await self.aclaim(_reserve(topic, limit, ttr, retry))
+
+    async def aclaim(self, command: Reserve) -> list[Job]:
+        """`areserve`, by a command: for those who make it themselves, as the HTTP API does."""
+        turn = _Turn(self.store, command)
+        while True:
+            claim = self._batches.add(turn.command)
+            try:
+                again = turn.more(await asyncio.shield(claim))
+            except asyncio.CancelledError:
+                await _uninterrupted([claim])
+                if claim.exception() is None:
+                    turn.more(claim.result())
+                await self._areleased(turn.releases(everything=True))
+                raise
+            except BaseException:
+                await self._areleased(turn.releases())
+                raise
+            if not again:
+                await self._areleased(turn.releases())
+                return turn.jobs()
+
+    async def _areleased(self, releases: Sequence[Release]) -> None:
+        await _uninterrupted([self._batches.add(release) for release in releases])
 
     def ack(self, job: Job) -> bool:
         """Make a claimed job done; return whether the claim held. False: the job is or will be delivered again."""
@@ -84,6 +115,41 @@ class Claims(Base):
     async def atouch(self, job: Job, ttr: Duration = 60) -> bool:
         """`touch`, for asyncio."""
         return await self.aapply(Touch(*_receipt(job), duration(ttr, "ttr", 1)))
+
+
+class _Turn:
+    """What a reserve has got so far: jobs, and those that cannot be read, claimed meanwhile so that others come."""
+
+    def __init__(self, store: Store, command: Reserve) -> None:
+        self.command = command
+        """What is asked for next."""
+        self._opened = store.opened
+        self._got: list[Job] = []
+        self._error: BadBody | None = None
+        self.sealed: list[Job] = []
+
+    def more(self, jobs: Sequence[Job]) -> bool:
+        """Take jobs in; return whether to reserve more, as some could not be read."""
+        before = len(self.sealed)
+        for job in jobs:
+            try:
+                self._got.append(self._opened(job))
+            except BadBody as error:
+                self._error = self._error or error
+                self.sealed.append(job)
+        wanted = self.command.limit - len(jobs) + len(self.sealed) - before
+        self.command = replace(self.command, limit=wanted)
+        return before < len(self.sealed) < _MOST_SEALED and wanted > 0
+
+    def releases(self, *, everything: bool = False) -> list[Release]:
+        """Return what gives back those that cannot be read, or everything."""
+        return [Release(job.id, job.claims) for job in (*self.sealed, *(self._got if everything else ()))]
+
+    def jobs(self) -> list[Job]:
+        """Return the jobs. NoKey, BadBody."""
+        if self._error is not None and not self._got:
+            raise self._error
+        return self._got
 
 
 def _receipt(job: Job) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from .._errors import BadJob
+from ..jobs.address import TO, checked_to
 from ..jobs.bodies import encoded
 from ..jobs.checks import name, whole
 from ..jobs.durations import Duration, delay_ms, duration, moment
@@ -32,6 +33,7 @@ def new_job(
     ttr: Duration | None,
     max_attempts: int | None,
     headers: Mapping[str, str] | None,
+    to: str | None,
     traceparent: str | None,
 ) -> NewJob:
     """Return the record; `put` says what the arguments mean. BadJob for those that make no sense."""
@@ -46,8 +48,8 @@ def new_job(
         body = encoded(body)
     if len(body) > max_body:
         raise BadJob(f"the body has {len(body)} bytes, the limit is {max_body}: store it elsewhere, put its name")
-    if headers is not None or traceparent:
-        headers = _headers(headers, traceparent)
+    if headers is not None or traceparent or to is not None:
+        headers = _headers(headers, to, traceparent)
     if key is not None:
         running = current_job.get()
         if running is not None and running.key == key and running.topic == topic:
@@ -67,7 +69,7 @@ def new_job(
     return tuple.__new__(NewJob, fields)  # without the function that a named tuple's own is
 
 
-def _headers(headers: Mapping[str, str] | None, traceparent: Any) -> dict[str, str]:
+def _headers(headers: Mapping[str, str] | None, to: Any, traceparent: Any) -> dict[str, str]:
     if headers is not None and not isinstance(headers, Mapping):
         raise BadJob(_TEXT_BY_NAME)
     known: dict[Any, Any] = dict(headers or {})
@@ -75,6 +77,10 @@ def _headers(headers: Mapping[str, str] | None, traceparent: Any) -> dict[str, s
         if not isinstance(traceparent, str) or not _TRACEPARENT.fullmatch(traceparent):
             raise BadJob(f"{traceparent!r:.80} is no W3C traceparent")
         known["traceparent"] = traceparent
+    if to is not None:
+        if known.get(TO, to) != to:
+            raise BadJob("to and the header 'to' say two different things: give one of them")
+        known[TO] = checked_to(to)
     if not all(isinstance(name, str) and isinstance(value, str) for name, value in known.items()):
         raise BadJob(_TEXT_BY_NAME)
     return known

@@ -32,6 +32,7 @@ class Puts(Base):
         ttr: Duration | None = None,
         max_attempts: int | None = None,
         headers: Mapping[str, str] | None = None,
+        to: str | None = None,
         traceparent: str | None = None,
     ) -> NewJob:
         """Return a new job for `put_many`; nothing is stored yet. `put` says what the arguments mean.
@@ -39,7 +40,7 @@ class Puts(Base):
         Raises:
             BadJob: an argument makes no sense.
         """
-        return new_job(self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, traceparent)
+        return new_job(self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, to, traceparent)
 
     def put(
         self,
@@ -54,6 +55,7 @@ class Puts(Base):
         ttr: Duration | None = None,
         max_attempts: int | None = None,
         headers: Mapping[str, str] | None = None,
+        to: str | None = None,
         traceparent: str | None = None,
         connection: object = None,
     ) -> int:
@@ -73,6 +75,8 @@ class Puts(Base):
             ttr: how long a handler may run, more than 0, instead of what the handler says.
             max_attempts: how often it is tried, instead of what the handler's retry policy says.
             headers: text by name, for the handler.
+            to: where an outlet delivers it: an http or https URL, or a name in the outlet's own words. It is kept as
+                the header "to".
             traceparent: W3C trace context of the caller, for the handler.
             connection: yours to the store's own database, with a transaction open: the job exists exactly if that
                 commits. The driver's, or SQLAlchemy's connection or session, or Django's.
@@ -82,9 +86,9 @@ class Puts(Base):
             JobExists: a live job has the key, and is not to be replaced, or is running.
             StoreError: the store cannot do it. In each case nothing was stored.
         """
-        job = new_job(self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, traceparent)
+        job = new_job(self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, to, traceparent)
         if connection is not None:
-            return self.store.put_within(connection, Put((job,)))[0]
+            return self._put_within(connection, Put((job,)))[0]
         return self.apply(Put((job,)))[0]
 
     async def aput(
@@ -100,6 +104,7 @@ class Puts(Base):
         ttr: Duration | None = None,
         max_attempts: int | None = None,
         headers: Mapping[str, str] | None = None,
+        to: str | None = None,
         traceparent: str | None = None,
         connection: object = None,
     ) -> int:
@@ -107,9 +112,11 @@ class Puts(Base):
 
         With a `connection` of a driver that blocks, as those of `put` do, it blocks the loop too.
         """
-        job = new_job(self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, traceparent)
+        job = new_job(self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, to, traceparent)
         if connection is not None:
-            return self.store.put_within(connection, Put((job,)))[0]
+            return self._put_within(connection, Put((job,)))[0]
+        if self.events.tracer is not None:
+            return (await self.aapply(Put((job,))))[0]
         return (await self._batches.add(Put((job,))))[0]
 
     def put_many(self, jobs: Iterable[NewJob], *, connection: object = None) -> list[int]:
@@ -125,7 +132,7 @@ class Puts(Base):
         """
         command = Put(_batch(jobs))
         if connection is not None:
-            return self.store.put_within(connection, command)
+            return self._put_within(connection, command)
         return self.apply(command)
 
     async def aput_many(self, jobs: Iterable[NewJob], *, connection: object = None) -> list[int]:

@@ -14,9 +14,11 @@ from ..jobs.checks import MOST, name, whole
 from ..jobs.durations import Duration, duration
 from ..jobs.handler import Handler
 from ..jobs.job import Job
+from ..jobs.keyring import Keyring
 from ..jobs.retry import DEFAULT, RetryPolicy
 from ..observe.log import log
 from ..stores.contract import Store
+from ..stores.encrypted import EncryptedStore
 from ..stores.open import open as open_store
 from .async_batches import AsyncBatches
 from .by_filter import ByFilter
@@ -47,6 +49,7 @@ class JobQueue(Puts, ByReference, ByFilter, Claims):
         listeners: who is told of what happens; each is called with an event of `pywheel.events`.
         spool: the address of a file of its own, ``sqlite:///spool.db``, for puts while the store is away, also as the
             queue is made. They are forwarded once it is back; docs/jobs.md says what holds.
+        encryption: the keys with which bodies are encrypted in the store, and decrypted for who may read them.
 
     Raises:
         StoreError: the store cannot be opened.
@@ -62,11 +65,15 @@ class JobQueue(Puts, ByReference, ByFilter, Claims):
         max_body: int = MAX_BODY,
         listeners: Iterable[Listener] = (),
         spool: str | None = None,
+        encryption: Keyring | None = None,
     ) -> None:
+        if encryption is not None and not isinstance(encryption, Keyring):
+            raise BadJob(f"encryption is a Keyring, not {type(encryption).__name__}")
+        self._keyring = encryption
         self.max_body = whole(max_body, "max_body", MOST)
         self.events = Events(listeners, log)
         opener = partial(_opened, url, clock, create=create)
-        self.store = opener() if spool is None else _spooled(url, opener, spool, clock, self.events)
+        self.store = self._front(opener() if spool is None else _spooled(url, opener, spool, clock, self.events))
         self.handlers: dict[str, Handler] = {}
         self._batches = AsyncBatches(self.store, self._applied)
 
@@ -122,9 +129,13 @@ class JobQueue(Puts, ByReference, ByFilter, Claims):
         For tests of a program that has made its queue: ``shop.queue.use("memory:", clock=clock)``. To be called
         while nobody else uses the queue. Errors as when a queue is made; then it keeps its store.
         """
-        store = _opened(url, clock, create=create)
+        store = self._front(_opened(url, clock, create=create))
         self.close()
         self.store, self._batches = store, AsyncBatches(store, self._applied)
+
+    def _front(self, store: Store) -> Store:
+        """Return what the queue works on: the store, or one in front of it."""
+        return store if self._keyring is None else EncryptedStore(store, self._keyring)
 
     def close(self) -> None:
         """Close the queue and its store. Idempotent. What is under way ends; later calls raise StoreClosed."""

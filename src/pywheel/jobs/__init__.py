@@ -1,8 +1,9 @@
 """What a job is and what may happen to it: records, commands, retries. No I/O and no thread."""
 
 from .durations import Duration
-from .handler import GiveUp, Handler, RetryLater
+from .handler import GiveUp, Handler, NotNow, RetryLater
 from .job import SHARDS, Attempt, Counts, Due, Imported, Job, NewJob, Outcome, State, Topic, shard_of
+from .keyring import Keyring
 from .retry import DEFAULT, Exponential, Fixed, Ladder, RetryPolicy
 
 __all__ = [
@@ -18,8 +19,10 @@ __all__ = [
     "Handler",
     "Imported",
     "Job",
+    "Keyring",
     "Ladder",
     "NewJob",
+    "NotNow",
     "Outcome",
     "RetryLater",
     "RetryPolicy",

@@ -1,13 +1,16 @@
-"""Bodies: what a program gives, as the bytes that are stored."""
+"""Bodies: what a program gives, as the bytes that are stored; and how an encrypted one is told from a plain one."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Final
 
 from .._errors import BadJob
 
-__all__ = ["encoded"]
+__all__ = ["MAGIC", "encoded", "is_encrypted", "key_of"]
+
+MAGIC: Final = b"\x93pywheel"
+"""What each encrypted body begins with. No JSON and no other text does: UTF-8 has no character that begins so."""
 
 
 def encoded(body: Any) -> bytes:
@@ -18,3 +21,16 @@ def encoded(body: Any) -> bytes:
         return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise BadJob(f"the body cannot be written as JSON ({error}): give bytes, or plain data") from error
+
+
+def is_encrypted(body: bytes) -> bool:
+    """Whether a body is encrypted, so that nobody can tell its content without the key."""
+    return body.startswith(MAGIC)
+
+
+def key_of(body: bytes) -> str | None:
+    """Return the id of the key that a body is encrypted with, which is no secret; None if it is plain, or damaged."""
+    start = len(MAGIC) + 2  # the version, and how long the id is
+    if not is_encrypted(body) or len(body) < start or len(body) < start + body[start - 1]:
+        return None
+    return body[start : start + body[start - 1]].decode("ascii", "backslashreplace")

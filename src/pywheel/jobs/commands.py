@@ -38,6 +38,7 @@ __all__ = [
     "Reschedule",
     "Reserve",
     "Retry",
+    "Rewrite",
     "Terms",
     "Touch",
 ]
@@ -148,6 +149,18 @@ class Delete(Command[bool]):
     """Forget a job that is not running, and its history. Outcome: whether there was one."""
 
     ref: Ref
+
+
+@dataclass(slots=True)
+class Rewrite(Command[bool]):
+    """Give a job another body, whatever its state, if it still has this one. Outcome: whether it had.
+
+    For the same content written in another way, as with another key: a claim that runs goes on with what it has.
+    """
+
+    id: int
+    old: bytes
+    new: bytes
 
 
 @dataclass(slots=True)

@@ -9,11 +9,11 @@ import traceback
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from .._errors import BadBody, BadJob, PywheelError
 from .checks import whole
-from .commands import Ack, Nack, Terms
+from .commands import Ack, Nack, Release, Reschedule, Terms
 from .durations import delay_ms
 from .job import Job
 from .retry import DEFAULT, RetryPolicy, asked, checked
@@ -21,14 +21,17 @@ from .retry import DEFAULT, RetryPolicy, asked, checked
 __all__ = [
     "GiveUp",
     "Handler",
+    "NotNow",
     "RaisedElsewhere",
     "RetryLater",
+    "Verdict",
     "by_name",
     "current_job",
     "ending",
     "error_text",
     "is_async",
     "kept",
+    "moved",
     "rest_of",
     "to_the_end",
     "verdict",
@@ -38,14 +41,15 @@ current_job: Final[ContextVar[Job | None]] = ContextVar("current_job", default=N
 """The job whose handler runs in this context. A put with its topic and key takes the key over."""
 
 _ERROR_LENGTH: Final = 4_000  # characters of an error that are kept, the last ones
+_SOONEST: Final = 10  # ms for which a job that was not for now waits: one that is due at once would go round and round
 
 
 class GiveUp(PywheelError):
     """Raised by a handler: no further attempt makes sense, the job is dead now."""
 
 
-class RetryLater(PywheelError):
-    """Raised by a handler: the attempt failed, and the next one is due after `delay`, whatever the policy says."""
+class _Delayed(PywheelError):
+    """Names a delay, in ms."""
 
     def __init__(self, delay: Any, message: str = "") -> None:
         super().__init__(message or f"again in {delay}")
@@ -55,21 +59,47 @@ class RetryLater(PywheelError):
         return type(self)._unpickled, (self.args, self.__dict__)
 
     @classmethod
-    def _unpickled(cls, args: tuple[Any, ...], attributes: dict[str, Any]) -> RetryLater:
+    def _unpickled(cls, args: tuple[Any, ...], attributes: dict[str, Any]) -> _Delayed:
         error = cls.__new__(cls, *args)  # not from its message, which is no delay
         error.args = args
         error.__dict__.update(attributes)
         return error
 
 
+class RetryLater(_Delayed):
+    """Raised by a handler: the attempt failed, and the next one is due after `delay`, whatever the policy says.
+
+    With `least` the policy's own delay counts if it is longer.
+    """
+
+    def __init__(self, delay: Any, message: str = "", *, least: bool = False) -> None:
+        super().__init__(delay, message)
+        self.least = least
+
+
+class NotNow(_Delayed):
+    """Raised by a handler: it has tried nothing, the job is given back unspent, and is due again after `delay`.
+
+    For a handler whose own room for such a job is taken. The delay is 10 ms or more.
+    """
+
+
+class Verdict(NamedTuple):
+    """What becomes of a job whose handler raised something."""
+
+    final: bool = False  # dead now
+    delay: int | None = None  # ms until the next attempt; None: as the policy says
+    least: bool = False  # or as the policy says, if that is longer
+    spent: bool = True  # whether it was an attempt
+
+
 class RaisedElsewhere(PywheelError):
     """What a handler raised in a process of its own: the text of it, and what becomes of the job."""
 
-    def __init__(self, text: str, final: bool, delay: int | None) -> None:
-        super().__init__(text, final, delay)
+    def __init__(self, text: str, *verdict: Any) -> None:
+        super().__init__(text, *verdict)
         self.text = text
-        self.final = final
-        self.delay = delay
+        self.verdict = Verdict(*verdict)
 
     def __str__(self) -> str:
         return self.text
@@ -171,26 +201,42 @@ async def to_the_end(rest: Awaitable[Any] | None) -> None:
         rest = rest_of(await rest)
 
 
-def ending(handler: Handler, job: Job, error: BaseException | None) -> Ack | Nack:
+def ending(handler: Handler, job: Job, error: BaseException | None) -> Ack | Nack | Release:
     """Return the command that settles a claim, after its handler returned, or raised `error`."""
     if error is None:
         return Ack(job.id, job.claims)
+    final, delay, least, spent = verdict(error)
+    if not spent:
+        return Release(job.id, job.claims)
     text = error_text(error)
-    final, delay = verdict(error)
-    if not final and delay is None:
-        delay, wrong = asked(handler.retry, job.attempt)
+    if not final and (delay is None or least):
+        usual, wrong = asked(handler.retry, job.attempt)
+        delay = max(usual, delay or 0)
         if wrong is not None:
             text = f"{text} ({wrong:.400})"
     return Nack(job.id, job.claims, delay, kept(text))
 
 
-def verdict(error: BaseException) -> tuple[bool, int | None]:
-    """Return whether what a handler raised makes its job dead, and if not, the delay in ms that it asks for, if any."""
+def moved(job: Job, error: BaseException | None) -> Reschedule | None:
+    """Return the command that follows the Release of a job that was not for now; None if there is none.
+
+    A job whose lease was lost before has another due time by then, and keeps that.
+    """
+    if error is None:
+        return None
+    _, delay, _, spent = verdict(error)
+    return None if spent else Reschedule(job.id, delay=max(delay or 0, _SOONEST), expect=(job.due, job.claims))
+
+
+def verdict(error: BaseException) -> Verdict:
+    """Return what becomes of a job whose handler raised this."""
     if isinstance(error, RaisedElsewhere):
-        return error.final, error.delay
+        return error.verdict
     if isinstance(error, RetryLater):
-        return False, error.delay
-    return isinstance(error, GiveUp | BadBody), None
+        return Verdict(delay=error.delay, least=error.least)
+    if isinstance(error, NotNow):
+        return Verdict(delay=error.delay, spent=False)
+    return Verdict(final=isinstance(error, GiveUp | BadBody))
 
 
 def error_text(error: BaseException) -> str:

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from .._errors import BadBody
+from .._errors import BadBody, NoKey
+from .bodies import is_encrypted, key_of
 
 __all__ = ["SHARDS", "Attempt", "Counts", "Due", "Imported", "Job", "NewJob", "Outcome", "State", "Topic", "shard_of"]
 
@@ -83,10 +84,12 @@ class Job(NamedTuple):
     lost: int = 0  # what its last claim came to: lifecycle.NEVER_LOST, LOST_HELD or LOST_BEGUN
 
     def json(self) -> Any:
-        """Return what the body says as JSON. BadBody if it is none."""
+        """Return what the body says as JSON. BadBody if it is none; NoKey, which is one too, if it is encrypted."""
         try:
             return json.loads(self.body)
         except ValueError as error:  # text that is not UTF-8 too
+            if is_encrypted(self.body):
+                raise NoKey(f"the body of job {self.id} is encrypted, with key {key_of(self.body)!r:.80}") from None
             raise BadBody(f"the body of job {self.id} is no JSON: {error}") from error
 
     @property

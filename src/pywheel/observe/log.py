@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from .._errors import StoreError
 from ..events import (
+    BodiesSealed,
     ClockStepped,
     Event,
     JobEnded,
@@ -62,12 +63,20 @@ def _failed(event: StoreFailed) -> None:
 
 _LOGGED: Final[dict[type, Callable[[Any], None]]] = {
     JobEnded: _ended,
+    BodiesSealed: lambda event: _line(
+        logging.ERROR, "bodies_sealed", topic=event.topic, count=event.jobs, error_text=str(event.error)
+    ),
     LeaseLost: lambda event: _line(logging.WARNING, "lease_lost", **_about(event.job)),
     JobsForwarded: lambda event: _line(logging.INFO, "jobs_forwarded", topic=event.topic, count=event.jobs),
     JobRefused: lambda event: _line(
         logging.ERROR, "job_refused", job=event.id, topic=event.topic, key=event.key, error_text=event.error
     ),
-    JobGivenBack: lambda event: _line(logging.INFO, "job_given_back", **_about(event.job)),
+    JobGivenBack: lambda event: _line(
+        logging.INFO if event.delay is None else logging.DEBUG,  # where much is put off, it is by design
+        "job_given_back",
+        **_about(event.job),
+        delay=event.delay,
+    ),
     StoreFailed: _failed,
     StoreBack: lambda event: _line(logging.WARNING, "store_back", failures=event.failures),
     PoolStuck: lambda event: _line(logging.WARNING, "pool_stuck", topic=event.topic, count=event.jobs),

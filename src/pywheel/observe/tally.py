@@ -11,11 +11,13 @@ from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import accumulate
 from operator import attrgetter
 from typing import Any, Final
 
 from ..events import (
     BacklogSeen,
+    ClockStepped,
     Event,
     JobEnded,
     JobGivenBack,
@@ -26,6 +28,7 @@ from ..events import (
     JobsSpooled,
     JobStarted,
     LeaseLost,
+    PoolStuck,
     StoreFailed,
 )
 from ..jobs.job import Outcome, State
@@ -34,10 +37,8 @@ __all__ = ["Histogram", "Tally"]
 
 _STEPS: Final = 8  # buckets for each doubling
 _SMALLEST: Final = 1e-6  # seconds; what is below lies in the first bucket
-_BUCKETS: Final = 40 * _STEPS + 1  # up to 12 days; what is beyond lies in the last
-_EDGES: Final[list[float]] = [_SMALLEST * 2.0 ** (place / _STEPS) for place in range(_BUCKETS - 1)]
-_bucket: Final = partial(bisect_left, _EDGES)
-"""Returns in which bucket a value lies."""
+_EDGES: Final[list[float]] = [_SMALLEST * 2.0 ** (place / _STEPS) for place in range(40 * _STEPS)]
+"""Up to 12 days; what is beyond lies in the last bucket."""
 _TOGETHER: Final = 256  # values that are counted at once
 _topic: Final = attrgetter("job.topic")
 _seconds: Final = attrgetter("seconds")
@@ -48,14 +49,21 @@ class Histogram:
 
     Values wait in a queue, and are counted many at once: that takes a third of the time. Any thread may add, without a
     lock; the other methods are for one thread at a time.
+
+    Args:
+        whole: another histogram that gets the values too.
+        edges: the largest value of each bucket but the last, ascending. With others than these a percentile is as near
+            as they are.
     """
 
-    __slots__ = ("_buckets", "_count", "_largest", "_new", "_smallest", "_whole")
+    __slots__ = ("_buckets", "_count", "_largest", "_new", "_smallest", "_total", "_whole", "edges")
 
-    def __init__(self, whole: Histogram | None = None) -> None:
+    def __init__(self, whole: Histogram | None = None, edges: Sequence[float] = _EDGES) -> None:
+        self.edges = edges
         self._whole = whole
-        self._buckets = [0] * _BUCKETS
+        self._buckets = [0] * (len(edges) + 1)
         self._count = 0
+        self._total = 0.0
         self._smallest = math.inf
         self._largest = -math.inf
         self._new: deque[float] = deque()
@@ -74,16 +82,17 @@ class Histogram:
         """Count the values that wait."""
         if self._new:
             new = [self._new.popleft() for _ in range(len(self._new))]
-            counts = Counter(map(_bucket, new))
+            counts = Counter(map(partial(bisect_left, self.edges), new))
             histogram: Histogram | None = self
             while histogram is not None:
-                histogram._take(counts, min(new), max(new))
+                histogram._take(counts, min(new), max(new), sum(new))
                 histogram = histogram._whole
 
-    def _take(self, counts: Counter[int], smallest: float, largest: float) -> None:
+    def _take(self, counts: Counter[int], smallest: float, largest: float, total: float) -> None:
         for bucket, count in counts.items():
             self._buckets[bucket] += count
             self._count += count
+        self._total += total
         self._smallest = min(self._smallest, smallest)
         self._largest = max(self._largest, largest)
 
@@ -92,13 +101,18 @@ class Histogram:
         """How many values came."""
         return self._count + len(self._new)
 
+    def cumulated(self) -> tuple[list[int], float]:
+        """Return how many values lie in each bucket or below it, at last all of them; and their sum."""
+        self.settle()
+        return list(accumulate(self._buckets)), self._total
+
     def percentile(self, part: float) -> float | None:
         """Return a value that `part` (0 to 1) of all values do not exceed, at most 9 % too large; None without any."""
         self.settle()
         if self._count == 0:
             return None
         wanted, seen = min(max(part, 0.0), 1.0) * self._count, 0
-        for edge, count in zip(_EDGES, self._buckets, strict=False):
+        for edge, count in zip(self.edges, self._buckets, strict=False):
             seen += count
             if seen and seen >= wanted:
                 return max(min(edge, self._largest), self._smallest)
@@ -108,16 +122,21 @@ class Histogram:
 class Tally:
     """Counts events in memory: ``JobQueue(url, listeners=[tally])``. Any thread may call any method.
 
-    Counters: ``put``, ``claimed``, ``done``, ``retried``, ``dead``, ``released``, ``lease_lost``, ``store_error``;
-    with a spool ``spooled``, ``forwarded``, ``refused``.
+    Counters: ``put``, ``claimed``, ``done``, ``retried``, ``dead``, ``released``, ``lease_lost``, ``stuck`` (jobs that
+    a pool without progress gave back), ``store_error``, ``clock_step``; with a spool ``spooled``, ``forwarded``,
+    ``refused``.
     Histograms, in seconds: ``lateness`` (a handler's start after the due time), ``run_time``.
     Gauge: ``backlog`` (jobs that are due and not claimed, as far as a worker of this process knows).
+
+    Args:
+        edges: of the histograms' buckets, instead of those that make a percentile good to 9 %.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, edges: Sequence[float] = _EDGES) -> None:
         self._lock = threading.Lock()
+        self._edges = edges
         self.counters: Counter[tuple[str, str]] = Counter()
-        """By (name, topic); the topic of ``store_error`` is ""."""
+        """By (name, topic); the topic of ``store_error`` and ``clock_step`` is ""."""
         self._histograms: dict[tuple[str, str | None], Histogram] = {}  # None: of all topics
         self._gauges: dict[tuple[str, str], float] = {}
 
@@ -160,8 +179,8 @@ class Tally:
         histogram = self._histograms.get((name, topic))
         if histogram is None:
             with self._lock:
-                whole = self._histograms.setdefault((name, None), Histogram())
-                histogram = self._histograms.setdefault((name, topic), Histogram(whole))
+                whole = self._histograms.setdefault((name, None), Histogram(None, self._edges))
+                histogram = self._histograms.setdefault((name, topic), Histogram(whole, self._edges))
         return histogram
 
     def _settle(self, histogram: Histogram) -> None:
@@ -223,5 +242,7 @@ _COUNTS: Final[dict[type, Callable[[Tally, Any], None]]] = {
     BacklogSeen: Tally._backlog,
     JobGivenBack: lambda tally, event: tally._count("released", event.job.topic),
     LeaseLost: lambda tally, event: tally._count("lease_lost", event.job.topic),
+    PoolStuck: lambda tally, event: tally._count("stuck", event.topic, event.jobs),
     StoreFailed: lambda tally, event: tally._count("store_error", ""),  # noqa: ARG005
+    ClockStepped: lambda tally, event: tally._count("clock_step", ""),  # noqa: ARG005
 }

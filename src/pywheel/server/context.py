@@ -27,10 +27,6 @@ class Limits:
 
     request: int = 16 << 20
     """bytes of a request's body"""
-    batch: int = 10_000
-    """jobs in one put, and claims in one reserve"""
-    page: int = 1_000
-    """jobs in one answer of a search"""
     depth: int = 64
     """levels of JSON within JSON"""
     arrival: float = 30.0

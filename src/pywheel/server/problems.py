@@ -66,6 +66,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "store-failed": Kind(500, "The store has failed"),
     "not-implemented": Kind(501, "This cannot be had here"),
     "store-away": Kind(503, "The store is away"),
+    "no-key": Kind(503, "A key is missing"),
     "store-busy": Kind(503, "The store is busy"),
     "stopping": Kind(503, "The server stops"),
     "too-busy": Kind(503, "The server has too much to do"),

@@ -27,6 +27,7 @@ _KEEP_ALIVE: Final = 65  # seconds: longer than proxies keep theirs, or they wou
 _BACKLOG: Final = 2_048
 _SPARE: Final = 200  # descriptors for everything else
 _YOUNG: Final = 50_000  # objects, before the collector looks: those of a few hundred requests at once
+_MOST_CUT: Final = 200
 _TICKS: Final = 10  # of uvicorn's, between two sweeps
 
 
@@ -89,10 +90,16 @@ class _Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         if counter % _TICKS == 0:
-            now = asyncio.get_running_loop().time()
-            for connection in list(self.server_state.connections):
-                connection.sweep(now)  # type: ignore[union-attr]  # they are of our protocol
+            self._sweep(asyncio.get_running_loop().time())
         return await super().on_tick(counter)
+
+    def _sweep(self, now: float) -> None:
+        """Cut the connections that are too slow, some a second: all at once they would come back all at once."""
+        cut = 0
+        for connection in list(self.server_state.connections):
+            cut += connection.sweep(now)  # type: ignore[union-attr]  # they are of our protocol
+            if cut >= _MOST_CUT:
+                break
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._context.stopping.set()  # long polls and streams end

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from asyncio import Event, Transport
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
@@ -31,6 +32,7 @@ _ONCE: Final = frozenset(
 _MOST_KNOWN: Final = 1_000
 _LONGEST_KNOWN: Final = 2_048  # bytes
 _LONGEST_HEAD: Final = 64 << 10  # bytes
+_UPGRADE: Final = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
 
 
 # ---- heads that come again ------------------------------------------------------------------------------------------
@@ -134,6 +136,8 @@ class Protocol(HttpToolsProtocol):
             self._since, self._learns = self.loop.time(), data[:end] if 0 < end < _LONGEST_KNOWN else None
         if self._in_head:
             self._head += len(data)
+            if b"pgrade" in data:
+                data = _without_upgrade(data)
         if self.transport.is_closing():
             return
         super().data_received(data)
@@ -209,15 +213,17 @@ class Protocol(HttpToolsProtocol):
         self._stalled = None
         super().resume_writing()
 
-    def sweep(self, now: float) -> None:
-        """Cut the connection if it is too slow."""
+    def sweep(self, now: float) -> bool:
+        """Cut the connection if it is too slow; return whether it was."""
         if self._stalled is not None and now - self._stalled > STALLED:
             self.transport.abort()
-        elif self._since is not None and now - self._since > (HEAD if self._in_head else REQUEST):
-            if self._in_head and self._head == 0:
-                self.transport.close()  # it never said anything
-            else:
-                self._refuse(Problem("too-slow", "the request took too long to arrive"))
+        elif self._since is None or now - self._since <= (HEAD if self._in_head else REQUEST):
+            return False
+        elif self._in_head and self._head == 0:
+            self.transport.close()  # it never said anything
+        else:
+            self._refuse(Problem("too-slow", "the request took too long to arrive"))
+        return True
 
     def _refuse(self, problem: Problem) -> None:
         """Answer with a problem, unless an answer is under way, and close."""
@@ -235,3 +241,12 @@ class Protocol(HttpToolsProtocol):
             ]
             self.transport.write(b"".join([*head, content]))
         self.transport.close()
+
+
+def _without_upgrade(data: bytes) -> bytes:
+    """Return what has arrived of a head and what follows it without its wish for another protocol.
+
+    Java's client asks for HTTP/2 so with each request. The parser would leave out the body.
+    """
+    head, end, rest = data.partition(b"\r\n\r\n")
+    return _UPGRADE.sub(b"\r\nx-upgrade:", head) + end + rest

@@ -293,6 +293,13 @@ def _leased(command: c.Begin | c.Touch) -> None:
     _int("ttr", command.ttr)
 
 
+def _rewrite(command: c.Rewrite) -> None:
+    _ref(command.id)
+    for body in (command.old, command.new):
+        if type(body) is not bytes:
+            raise BadJob(f"body must be bytes, not {type(body).__name__}")
+
+
 def _pause(command: c.Pause) -> None:
     _text("topic", command.topic)
     if type(command.paused) is not bool:
@@ -319,6 +326,7 @@ _CHECKS: Final[dict[type, Callable[[Any], None]]] = {
     c.Reschedule: _reschedule,
     c.Retry: _when,
     c.Delete: lambda command: _ref(command.ref),
+    c.Rewrite: _rewrite,
     c.Pause: _pause,
     c.Purge: _purge,
     c.Keep: _keep,

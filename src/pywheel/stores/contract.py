@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from .._errors import BadJob, StoreError
+from .._errors import BadJob, NoKey, StoreError
 from ..clock import Clock
+from ..jobs.bodies import is_encrypted, key_of
 from ..jobs.commands import Command, Put, Ref
 from ..jobs.job import Attempt, Counts, Due, Job, Topic
 from . import pages, readings
@@ -121,6 +122,15 @@ class Store(ABC):
     def histories(self, ids: Sequence[int]) -> list[list[Attempt]]:
         """Return the histories of jobs, in the order of their ids here. A store on a server asks once for many."""
         return [self.history(id) for id in ids]
+
+    def opened(self, job: Job) -> Job:
+        """Return a claimed job as its handler gets it. NoKey, BadBody: its body cannot be read here, nobody handles it.
+
+        Whoever has claimed it gives it back, for others who may have the key.
+        """
+        if is_encrypted(job.body):
+            raise NoKey(f"job {job.id}: the body is encrypted, with key {key_of(job.body)!r:.80}: there is no keyring")
+        return job
 
     def forecast(self, edges: Sequence[int], topic: str | None = None, most: int = 10_000) -> list[int]:
         """Return how many delayed jobs are due in each [edges[i], edges[i+1]), of all topics or of one.

@@ -6,12 +6,13 @@ import asyncio
 import contextvars
 from typing import Any
 
-from .._errors import BadJob
+from .._errors import BadBody, BadJob
 from ..client.queue import JobQueue
-from ..events import JobEnded, JobStarted
+from ..events import JobEnded, JobGivenBack, JobStarted
+from ..jobs.attached import Attached, let_go
 from ..jobs.checks import MOST, whole
-from ..jobs.commands import Ack, Release, Reserve
-from ..jobs.handler import Handler, current_job, ending, rest_of, to_the_end
+from ..jobs.commands import Ack, Nack, Release, Reserve
+from ..jobs.handler import Handler, current_job, ending, moved, rest_of, to_the_end
 from ..jobs.job import Job, Outcome, State
 from ..stores.contract import Span
 from ..stores.ownership import ALL
@@ -31,6 +32,7 @@ def run_due(queue: JobQueue, limit: int | None = None) -> int:
     Raises:
         RuntimeError: a coroutine called it. There: ``await asyncio.to_thread(run_due, queue)``.
         BadJob: this is no queue, or no limit.
+        BadBody: a job's body cannot be read with the keys of this queue.
         StoreError: the store failed.
     """
     if not isinstance(queue, JobQueue):
@@ -41,20 +43,33 @@ def run_due(queue: JobQueue, limit: int | None = None) -> int:
         raise RuntimeError("run_due would block this loop: await asyncio.to_thread(run_due, queue)")
     handled = 0
     left = dict(queue.handlers)
+    attached = [handler.function for handler in left.values() if isinstance(handler.function, Attached)]
+    for topic, handler in left.items():
+        if isinstance(handler.function, Attached):
+            handler.function.attach(topic, queue.store)
     with asyncio.Runner() as runner:
-        while left and handled != limit:
-            topic = _first(queue, tuple(left))
-            if topic is None:
-                break
-            [jobs] = queue.store.apply([Reserve(topic, 1, left[topic].terms, _WORKER)])
-            if isinstance(jobs, BaseException):
-                raise jobs
-            if not jobs:  # paused
-                del left[topic]
-            for job in jobs:
-                _handle(queue, left[topic], job, runner)
-                handled += 1
+        try:
+            while left and handled != limit:
+                first = _first(queue, tuple(left))
+                if first is None:
+                    break
+                handled += _handle_one(queue, left, first, runner)
+        finally:
+            if attached:
+                runner.run(let_go(attached))
     return handled
+
+
+def _handle_one(queue: JobQueue, left: dict[str, Handler], topic: str, runner: asyncio.Runner) -> int:
+    """Handle the first job of a topic, or leave the topic out if it is paused; return how many jobs it was."""
+    [jobs] = queue.store.apply([Reserve(topic, 1, left[topic].terms, _WORKER)])
+    if isinstance(jobs, BaseException):
+        raise jobs
+    for job in jobs:
+        _handle(queue, left[topic], _opened(queue, job), runner)
+    if not jobs:
+        del left[topic]
+    return len(jobs)
 
 
 def _first(queue: JobQueue, topics: tuple[str, ...]) -> str | None:
@@ -65,14 +80,23 @@ def _first(queue: JobQueue, topics: tuple[str, ...]) -> str | None:
     return min(due)[1] if due else None
 
 
+def _opened(queue: JobQueue, job: Job) -> Job:
+    try:
+        return queue.store.opened(job)
+    except BadBody:
+        queue.store.apply([Release(job.id, job.claims)])
+        raise
+
+
 def _handle(queue: JobQueue, handler: Handler, job: Job, runner: asyncio.Runner) -> None:
     clock, tell = queue.store.clock, queue.events.tell
     tell(JobStarted(job, max(clock.wall() - job.due, 0) / 1000))
     began, error = clock.time(), None
     token = current_job.set(job)
     try:
-        if (rest := rest_of(handler.function(job))) is not None:
-            runner.run(to_the_end(rest), context=contextvars.copy_context())
+        with queue.events.handling(job):
+            if (rest := rest_of(handler.function(job))) is not None:
+                runner.run(to_the_end(rest), context=contextvars.copy_context())
     except (Exception, asyncio.CancelledError, SystemExit) as raised:  # noqa: BLE001  (as in a worker: the attempt failed)
         error = raised
     except BaseException:  # Ctrl-C, or pytest.fail: it is for whoever runs the test
@@ -81,11 +105,15 @@ def _handle(queue: JobQueue, handler: Handler, job: Job, runner: asyncio.Runner)
     finally:
         current_job.reset(token)
     command = ending(handler, job, error)
-    [outcome] = queue.store.apply([command])
+    move = None if isinstance(command, Ack | Nack) else moved(job, error)
+    outcome = queue.store.apply([command] if move is None else [command, move])[0]
     if isinstance(outcome, BaseException):
         raise outcome
     if outcome:  # else the lease was lost
-        _tell_end(queue, job, command, outcome, clock.time() - began)
+        if move is not None:
+            tell(JobGivenBack(job, (move.delay or 0) / 1000))
+        else:
+            _tell_end(queue, job, command, outcome, clock.time() - began)
 
 
 def _tell_end(queue: JobQueue, job: Job, command: Any, outcome: Any, seconds: float) -> None:

@@ -15,6 +15,7 @@ import threading
 import time
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 from typing import Any, Final
@@ -23,7 +24,8 @@ from .._errors import BadJob, StoreError
 from ..events import Event, JobEnded, JobGivenBack, JobsClaimed, JobStarted, LeaseLost
 from ..jobs.handler import error_text
 from ..jobs.job import Outcome, State
-from .loading import LOG_FORMAT, importing, load
+from ..observe import logs
+from .loading import importing, load
 from .process import STOP_NOW
 from .worker import Worker
 
@@ -166,13 +168,29 @@ def _worker(target: str, told: dict[str, Any], report: Report) -> _Supervised:
     with importing():
         program = load(target)
     if told["log"] is not None:
-        logging.basicConfig(format=LOG_FORMAT, level=told["log"])
+        logs.begin(*told["log"])
     if told["store"] is not None:
         program.use(told["store"])
     program.events.listen(report)
-    worker = _Supervised(program, **told["options"], pulse=report.pulse)
+    worker = _Supervised(program, **told["options"], pulse=_pulse(program, told["metrics"], report))
     report.about = {"store": program.store.url, "topics": sorted(told["options"].get("topics") or program.handlers)}
     return worker
+
+
+def _pulse(program: Any, metrics: tuple[int, str, int] | None, report: Report) -> Callable[..., None]:
+    """Return what hears of each turn of the worker: the supervisor, and the endpoint of the process if it has one."""
+    if metrics is None:
+        return report.pulse
+    from ..observe.endpoint import Endpoint  # few ask for it
+
+    endpoint = Endpoint(program.events, *metrics)
+    logging.getLogger("pywheel.jobs").info("metrics at %s", endpoint.url)
+
+    def pulse(*, ready: bool) -> None:
+        report.pulse(ready=ready)
+        endpoint.pulse(ready=ready)
+
+    return pulse
 
 
 if __name__ == "__main__":

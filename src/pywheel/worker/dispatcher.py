@@ -26,6 +26,7 @@ from ..jobs.handler import Handler
 from ..jobs.lifecycle import LOST_BEGUN
 from ..stores.contract import Span, Store, intact
 from ..stores.notifier import Notifier
+from .clock_steps import ClockSteps
 from .leases import Lease, Leases
 from .ownership import OVERDUE, Ownership
 from .pace import ALONE, Pace
@@ -33,6 +34,7 @@ from .pools import Outside, Pool
 from .pruning import Pruning
 from .recovery import Recovery
 from .runners import Runner
+from .sealed import Sealed
 from .settling import Settling
 from .suspects import Suspects
 from .topics import Topic
@@ -41,7 +43,6 @@ from .window import PAGE, Window, Windows
 __all__ = ["Dispatcher"]
 
 MAX_BYTES: Final = 64 << 20
-_TOLERANCE: Final = 0.05  # seconds by which the wall clock may be off what it should show; less does no harm
 _AGAIN: Final = 0.01  # seconds before jobs are claimed again that could not be claimed
 _TEND: Final = 0.1  # seconds between looks whether what is blocked still is
 _SETTLE: Final = 0.01  # seconds that an ack may wait for others while more jobs are handled
@@ -92,7 +93,8 @@ class Dispatcher:
         self._fed: set[Topic] = set()  # with jobs in their pools
         self._blocked: set[Runner] = set()  # and perhaps some that are not any more
         self._late: set[Topic] = set()  # that are behind, and perhaps some that are not
-        self._offset = self._read_offset()
+        self._clock_steps = ClockSteps(self._clock)
+        self._sealed = Sealed(store, self._settling, events)
         self.draining = False
 
     # ---- one step ---------------------------------------------------------------------------------------------------
@@ -176,7 +178,7 @@ class Dispatcher:
                 topic.behind = 0
             if not topic.behind:
                 self._late.discard(topic)
-        late = min((topic.behind for topic in self._late), default=0)
+        late = min((topic.behind for topic in self._late), default=0) or self._sealed.behind(self._clock.time())
         return late or -(not any(topic.begin for topic in self.topics.values()))
 
     def _take_back_paused(self) -> None:
@@ -244,7 +246,7 @@ class Dispatcher:
         for place, window in enumerate(windows):
             topic = self.topics[window.topic]
             room = min(topic.room(now, bytes_left), -(-most // (len(windows) - place)))
-            ids = window.take(room) if room > 0 else ()
+            ids = self._sealed.claimable(topic, window.take(room), now) if room > 0 else ()
             if ids:
                 claims.append(Claim(topic.name, ids, topic.terms, self._notifier.worker, topic.begin, trial, share))
                 most -= len(ids)
@@ -278,7 +280,9 @@ class Dispatcher:
             self._leave(topic, outcome)
         if not outcome.jobs:
             return
-        leases = [Lease(job, topic, asked, begun=number < outcome.begun) for number, job in enumerate(outcome.jobs)]
+        leases = self._sealed.leases(topic, outcome, asked, self._clock.wall())
+        if not leases:
+            return
         self._leases.add(leases)
         for lease in leases:
             job = lease.job
@@ -308,19 +312,10 @@ class Dispatcher:
 
     # ---- time -------------------------------------------------------------------------------------------------------
 
-    def _read_offset(self) -> tuple[float, float]:
-        """Return between which two values wall clock less monotonic clock lies, whatever came between the readings."""
-        before = self._clock.time()
-        wall = self._clock.wall()
-        after = self._clock.time()
-        return wall / 1000 - after, (wall + 1) / 1000 - before
-
     def _watch_clock(self) -> None:
         """Begin anew if the wall clock was stepped: what was due at its old time is not what is due at its new one."""
-        low, high = self._offset
-        self._offset = self._read_offset()
-        step = max(self._offset[0] - high, 0.0) - max(low - self._offset[1], 0.0)
-        if abs(step) > _TOLERANCE:
+        step = self._clock_steps.look()
+        if step:
             self._events.tell(ClockStepped(round(step, 3)))
             for topic in self.topics.values():
                 topic.behind = 0  # that was a time of the old clock: the others would take it for one to come

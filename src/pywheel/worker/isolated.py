@@ -10,7 +10,6 @@ import contextvars
 import fcntl
 import importlib
 import json
-import logging
 import multiprocessing.spawn
 import os
 import pickle
@@ -21,13 +20,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any, Final
 
+from ..events import Events
 from ..jobs.handler import current_job, error_text, rest_of, to_the_end, verdict
 from ..jobs.job import Job
+from ..observe import logs
 from .framing import receive, send
-from .loading import LOG_FORMAT, importing
+from .loading import importing
 
 __all__ = ["main"]
 
@@ -50,17 +51,19 @@ def main() -> None:
 def _serve(worker: socket.socket, watch: _Watch) -> None:
     setup = json.loads(receive(worker))
     try:
-        function = _function(setup)
+        function, events = _function(setup)
     except BaseException as error:  # noqa: BLE001  (sys.exit while it is imported as well)
         send(worker, json.dumps(error_text(error)).encode())
         return
     send(worker, b'""')
     with asyncio.Runner() as runner:
         while True:
-            job, seconds = pickle.loads(receive(worker))
+            job, seconds, carried = pickle.loads(receive(worker))
             watch.until = None if seconds is None else time.monotonic() + seconds + _LATE
             send(worker, b"begins")
-            raised = _handled(function, job, runner)
+            tracer = None if events is None else events.tracer
+            with nullcontext() if tracer is None else tracer.going_on(carried):
+                raised = _handled(function, job, runner)
             watch.until = None
             for stream in (sys.stdout, sys.stderr):
                 with suppress(Exception):  # what it has printed is not lost if this is killed
@@ -68,8 +71,8 @@ def _serve(worker: socket.socket, watch: _Watch) -> None:
             send(worker, json.dumps(_told(raised)).encode())
 
 
-def _function(setup: dict[str, Any]) -> Callable[[Job], Any]:
-    """Return the handler, its program on the worker's store."""
+def _function(setup: dict[str, Any]) -> tuple[Callable[[Job], Any], Events | None]:
+    """Return the handler, its program on the worker's store, and that program's events, if it is known."""
     with importing():
         multiprocessing.spawn.prepare(setup["prepare"])
         found: Any = importlib.import_module(setup["module"])
@@ -77,19 +80,18 @@ def _function(setup: dict[str, Any]) -> Callable[[Job], Any]:
             found = getattr(found, name)
         for _ in range(setup["wrappers"]):
             found = found.__wrapped__
-        if setup["program"] is not None:
-            _use(*setup["program"])
+        program = None if setup["program"] is None else _used(*setup["program"])
     if setup["log"] is not None:
-        logging.basicConfig(format=LOG_FORMAT, level=setup["log"])
-    function: Callable[[Job], Any] = found
-    return function
+        logs.begin(*setup["log"])
+    return found, getattr(program, "events", None)
 
 
-def _use(module: str, name: str, url: str) -> None:
-    """Have the program's queue work on the worker's store, as it may have been told to."""
+def _used(module: str, name: str, url: str) -> Any:
+    """Return the program's queue, at work on the worker's store, as it may have been told to."""
     program = getattr(sys.modules.get(module), name, None)
     if program is not None and program.store.secret_url != url:
         program.use(url)
+    return program
 
 
 def _handled(function: Callable[[Job], Any], job: Job, runner: asyncio.Runner) -> BaseException | None:
@@ -110,8 +112,7 @@ def _told(error: BaseException | None) -> dict[str, Any]:
     """Return an error as JSON can say it: its text, and what becomes of the job. Nobody else need know its class."""
     if error is None:
         return {}
-    final, delay = verdict(error)
-    return {"text": error_text(error).removeprefix("__mp_main__."), "final": final, "delay": delay}
+    return {"text": error_text(error).removeprefix("__mp_main__."), "verdict": verdict(error)}
 
 
 class _Watch:

@@ -7,7 +7,6 @@ one is a failed attempt.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import pickle
 import signal
@@ -16,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +23,7 @@ from typing import Any, Final
 from .._errors import BadJob, PywheelError
 from ..jobs.handler import Handler, RaisedElsewhere, by_name
 from ..jobs.job import Job
+from ..observe import logs
 from .framing import receive, send
 from .leases import Lease
 from .loading import interpreter
@@ -63,7 +63,9 @@ class IsolatedPool(ThreadPool):
         if not self._starts(lease):
             return
         try:
-            self._isolated(lease.job)
+            with self._events.handling(lease.job):
+                tracer = self._events.tracer
+                self._isolated(lease.job, {} if tracer is None else tracer.carried())
         except BaseException as raised:  # noqa: BLE001  (whatever it was, the claim must be settled)
             lease.error = raised
             lease.handled = not (self._stopped and isinstance(raised, HandlerDied))
@@ -93,14 +95,17 @@ class Isolated:
         self._all: set[_Child] = set()
         self._closed = threading.Event()
 
-    def __call__(self, job: Job) -> None:
-        """Handle a job. HandlerTimeout, HandlerDied, or RaisedElsewhere for what the handler raised."""
+    def __call__(self, job: Job, carried: Mapping[str, str] = {}) -> None:
+        """Handle a job, in the context that its tracer carried there.
+
+        HandlerTimeout, HandlerDied, or RaisedElsewhere for what the handler raised.
+        """
         seconds = None if self._ttr is None else (job.ttr or self._ttr) / 1000
         answer, tries = None, 0
         while answer is None:  # a child may have ended while it was idle
             child, tries = self._child(), tries + 1
             try:
-                answer = child.handle(job, seconds)
+                answer = child.handle(job, seconds, carried)
             except BaseException:
                 self._end(child)
                 raise
@@ -115,7 +120,7 @@ class Isolated:
         if closed:
             self._end(child)
         if answer:
-            raise RaisedElsewhere(**answer)
+            raise RaisedElsewhere(answer["text"], *answer["verdict"])
 
     def close(self) -> None:
         """End all children, those that handle a job at once. It takes half a second at most."""
@@ -166,7 +171,6 @@ class _Child:
     def __init__(self, setup: dict[str, Any]) -> None:
         ours, theirs = socket.socketpair()
         life, ends = os.pipe()
-        level = logging.getLogger().level if logging.getLogger().handlers else None
         try:
             self._process = subprocess.Popen(
                 [*interpreter(), "-c", _BOOT, str(Path(__file__).parents[2]), str(theirs.fileno()), str(life)],
@@ -187,7 +191,7 @@ class _Child:
         self._life = ends
         self._mutex = threading.Lock()
         self._ended = False
-        self._setup = {**setup, "prepare": _preparation(setup["module"]), "log": level}
+        self._setup = {**setup, "prepare": _preparation(setup["module"]), "log": logs.present()}
 
     def wait_until_ready(self) -> None:
         """Return when it can handle jobs. HandlerDied if it cannot, HandlerTimeout."""
@@ -202,12 +206,12 @@ class _Child:
         if failed:
             raise HandlerDied(f"the handler's process cannot import it: {failed}")
 
-    def handle(self, job: Job, seconds: float | None) -> dict[str, Any] | None:
+    def handle(self, job: Job, seconds: float | None, carried: Mapping[str, str]) -> dict[str, Any] | None:
         """Return what the handler raised, {} for nothing; None if the process was gone before it began."""
         self._limit = time.monotonic() + (float("inf") if seconds is None else seconds)
         began = False
         try:
-            self._send(pickle.dumps((job._replace(headers=dict(job.headers)), seconds)))
+            self._send(pickle.dumps((job._replace(headers=dict(job.headers)), seconds, dict(carried))))
             self._receive()
             began = True
             answer: dict[str, Any] = json.loads(self._receive())

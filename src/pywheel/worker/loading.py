@@ -8,15 +8,14 @@ import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from .._errors import BadJob
 from ..jobs.checks import did_you_mean, name
 from ..jobs.handler import Handler
 
-__all__ = ["LOG_FORMAT", "chosen", "importing", "interpreter", "load", "no_worker_while_importing"]
+__all__ = ["chosen", "importing", "interpreter", "load", "no_worker_while_importing"]
 
-LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(message)s"
 _importing = False
 
 

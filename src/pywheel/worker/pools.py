@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from ..clock import Clock
 from ..events import Events, JobStarted
 from ..jobs.handler import Handler, current_job, to_the_end
+from ..jobs.job import Job
 from .leases import Lease
 from .runners import Loop, Runner, Threads
 
@@ -154,13 +155,20 @@ class ThreadPool(Pool):
         self._progress = lease.started or 0.0
         current_job.set(lease.job)
         try:
-            result = self.handler.function(lease.job)
-            if result is not None:
-                self._loop.finish(result)
+            if self._events.tracer is None:
+                self._run(lease.job)
+            else:
+                with self._events.tracer.handling(lease.job):
+                    self._run(lease.job)
         except BaseException as raised:  # noqa: BLE001  (sys.exit in a handler ends the attempt, not the worker)
             lease.error = raised
         self._ended(lease)
         self._seconds += (lease.ended - self._progress - self._seconds) / 8
+
+    def _run(self, job: Job) -> None:
+        result = self.handler.function(job)
+        if result is not None:
+            self._loop.finish(result)
 
 
 class AsyncPool(Pool):
@@ -205,7 +213,11 @@ class AsyncPool(Pool):
             return
         current_job.set(lease.job)
         try:
-            await to_the_end(self.handler.function(lease.job))
+            if self._events.tracer is None:
+                await to_the_end(self.handler.function(lease.job))
+            else:
+                with self._events.tracer.handling(lease.job):
+                    await to_the_end(self.handler.function(lease.job))
         except asyncio.CancelledError as cancelled:
             lease.error = cancelled
             lease.handled = not self._stopped

@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import CancelledError
+from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
+from ..jobs.attached import let_go
 from ..jobs.handler import rest_of, to_the_end
 
 __all__ = ["Loop", "Runner", "Threads"]
@@ -127,6 +130,15 @@ class Loop(Runner):
         rest = rest_of(result)
         if rest is not None:
             asyncio.run_coroutine_threadsafe(to_the_end(rest), self._started()).result()
+
+    def let_go(self, functions: Iterable[Any], seconds: float) -> None:
+        """Have handlers close what they have opened on the loop, if it runs, within so many seconds."""
+        with self._mutex:
+            loop = self._loop if self._runs else None
+        if loop is not None:
+            closing = asyncio.run_coroutine_threadsafe(let_go(functions), loop)
+            with suppress(TimeoutError, CancelledError):
+                closing.result(seconds)
 
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._mutex:

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from .._errors import StoreError
 from ..events import Events, JobEnded, JobGivenBack, LeaseLost
-from ..jobs.commands import Ack, Command, Nack, Release
-from ..jobs.handler import ending
+from ..jobs.commands import Ack, Command, Nack, Release, Reschedule
+from ..jobs.handler import ending, moved
 from ..jobs.job import Outcome, State
 from ..stores.contract import Store
 from ..stores.notifier import Notifier
@@ -36,6 +36,7 @@ class Settling:
         self._events = events
         self._finished: deque[Lease] = deque()
         self._unsettled: list[tuple[Command[Any], Lease]] = []  # ends of claims that the store does not know yet
+        self._moves = 0  # commands for jobs that were not for now, after those that settle
         self._asleep = False
         self.alone = False
         """Whether the dispatcher has gone: then each handler's end goes to the store by itself."""
@@ -70,8 +71,9 @@ class Settling:
             self._asleep = False
 
     def _settle_alone(self, lease: Lease) -> None:
+        command = self._command(lease)
         with suppress(StoreError):
-            self._store.apply([self._command(lease)])
+            self._store.apply([command, *_moves(command, lease)])
 
     # ---- to the store -----------------------------------------------------------------------------------------------
 
@@ -86,7 +88,9 @@ class Settling:
             lease = finished.popleft()
             lease.topic.left(now)
             unsettled.append((self._command(lease), lease))
-        return [command for command, _ in unsettled]
+        moves = [move for command, lease in unsettled if type(command) is Release for move in _moves(command, lease)]
+        self._moves = len(moves)
+        return [*(command for command, _ in unsettled), *moves]
 
     def _command(self, lease: Lease) -> Command[Any]:
         if not lease.handled:
@@ -116,10 +120,12 @@ class Settling:
             elif outcome in (False, None):
                 self._events.tell(LeaseLost(job))
             elif type(command) is Release:
-                self._events.tell(JobGivenBack(job))
+                self._events.tell(JobGivenBack(job, _delay(command, lease)))
             else:
                 assert type(command) is Nack
                 self._events.tell(_failed(command, lease, outcome))
+        for _ in islice(outcomes, self._moves):  # what was given back is due later, or somebody has changed it since
+            pass
         if done:
             self._events.tell_many(done)
 
@@ -133,3 +139,15 @@ class Settling:
 def _failed(command: Nack, lease: Lease, state: State) -> JobEnded:
     seconds = lease.ended - (lease.started or lease.ended)
     return JobEnded(lease.job, Outcome.FAILED, state, seconds, command.error)
+
+
+def _moves(command: Command[Any], lease: Lease) -> list[Reschedule]:
+    """Return what is to follow the end of a claim, in the same transaction: another due time, or nothing."""
+    move = moved(lease.job, lease.error) if type(command) is Release and lease.handled else None
+    return [] if move is None else [move]
+
+
+def _delay(command: Release, lease: Lease) -> float | None:
+    """Return in how many seconds a job is due again that was not for now; None if as before."""
+    moves = _moves(command, lease)
+    return (moves[0].delay or 0) / 1000 if moves else None

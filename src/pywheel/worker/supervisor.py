@@ -24,6 +24,7 @@ from .. import _errors
 from .._errors import BadJob, PywheelError, StoreError
 from ..jobs.checks import whole
 from ..jobs.durations import Duration, duration
+from ..observe import logs
 from .loading import interpreter, no_worker_while_importing
 from .process import STOP_NOW, WorkerProcess
 
@@ -51,6 +52,8 @@ class Supervisor:
         processes: how many.
         stall: how long a dispatcher may stand still before its process is killed and replaced.
         store: the address of another store than the program's own.
+        metrics: host and port: each process exposes its own ``/metrics``, ``/healthz`` and ``/readyz`` there, on the
+            first port from that on that is free. While processes are replaced there may be twice as many.
         options: of `Worker`.
 
     Raises:
@@ -64,13 +67,18 @@ class Supervisor:
         *,
         stall: Duration = 30,
         store: str | None = None,
+        metrics: tuple[str, int] | None = None,
         **options: Any,
     ) -> None:
         no_worker_while_importing()
         if os.name == "nt":
             raise BadJob("more than one worker process needs POSIX: start several workers yourself")
-        root = logging.getLogger()
-        told = {"store": store, "options": options, "log": root.level if root.handlers else None}
+        told = {
+            "store": store,
+            "options": options,
+            "log": logs.present(),
+            "metrics": None if metrics is None else [metrics[1], metrics[0], 2 * processes],
+        }
         try:
             self._told = json.dumps(told, default=_plain).encode()
         except (TypeError, ValueError) as error:

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 from .._errors import BadJob, StoreClosed, StoreError, StoreReplaced
 from ..events import Events, WorkerDrains, WorkerStarted, WorkerStopped
+from ..jobs.attached import Attached
 from ..jobs.commands import Release
 from ..jobs.durations import Duration, duration
 from ..jobs.handler import Handler, is_async
@@ -32,6 +33,7 @@ _LOGGER: Final = logging.getLogger("pywheel.jobs")
 _HANG_UP: Final = getattr(signal, "SIGHUP", None)
 _MOST_THREADS: Final = 1_024
 _CANCELLED: Final = 1.0  # seconds that cancelled tasks have to end
+_CLOSED: Final = 2.0  # seconds that handlers have to close what they have opened
 _LOOK: Final = 0.05  # seconds between looks at what still runs
 
 
@@ -96,6 +98,9 @@ class Worker:
         except BaseException:
             self._notifier.close()
             raise
+        for topic, handler in handlers.items():
+            if isinstance(handler.function, Attached):
+                handler.function.attach(topic, self.store)
         self._thread: threading.Thread | None = None
 
     @property
@@ -231,6 +236,7 @@ class Worker:
     def _end(self) -> None:
         for topic in self.dispatcher.topics.values():
             topic.pool.stop()
+        self._loop.let_go([topic.handler.function for topic in self.dispatcher.topics.values()], _CLOSED)
         self._loop.stop()
         self._notifier.close()
         self._events.tell(WorkerStopped(self.name))

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import Any, Final
 
-from ..._errors import BadJob, PywheelError
+from ..._errors import BadBody, BadJob, PywheelError
 from ...jobs import commands
 from ...jobs.durations import delay_ms, duration
 from ...jobs.handler import kept
@@ -115,13 +115,15 @@ class _Wanted:
 
     async def _claim(self, topic: str, limit: int) -> list[Job]:
         command = commands.Reserve(topic, limit, self._terms, self._worker)
-        claim = asyncio.ensure_future(self._context.queue.aapply(command))
+        claim = asyncio.ensure_future(self._context.queue.aclaim(command))
         try:
             jobs = await asyncio.shield(claim)
         except asyncio.CancelledError:  # the server ends: what was claimed is given back
             with suppress(PywheelError):
                 await _give_back(self._context, await claim)
             raise
+        except BadBody as error:  # they stay as they are, for others who may have the key
+            raise Problem("no-key", f"{error}; no other job is due", headers={"retry-after": "60"}) from None
         waiting = self._context.waiting
         if waiting is not None:
             waiting.claimed(topic, len(jobs), more=len(jobs) == limit)

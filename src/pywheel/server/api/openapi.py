@@ -135,6 +135,7 @@ def _parameters(operation: Operation) -> list[dict[str, Any]]:
     if operation.query is not None:
         _, components = msgspec.json.schema_components([operation.query], ref_template=_REF)
         known = components[_name(operation.query)]
+        _typed(known)
         required = known.get("required", ())
         for name, kind in known["properties"].items():
             found.append({"name": name, "in": "query", "required": name in required, "schema": _simple(kind)})
@@ -196,4 +197,20 @@ def _tidy(components: dict[str, Any]) -> dict[str, Any]:
     """Return the schemas without the titles that msgspec gives, which generated clients would take for names."""
     for component in components.values():
         component.pop("title", None)
+        _typed(component)
     return components
+
+
+def _typed(kind: Any) -> None:
+    """Say what generators of clients stumble over: the type of an enum; no default where there are two types."""
+    for inner in kind.values() if isinstance(kind, dict) else kind:
+        if isinstance(inner, dict | list):
+            _typed(inner)
+    if not isinstance(kind, dict):
+        return
+    if isinstance(kind.get("enum"), list) and all(isinstance(value, str) for value in kind["enum"]):
+        kind.setdefault("type", "string")
+    if len([option for option in kind.get("anyOf", ()) if option != {"type": "null"}]) > 1:
+        default = kind.pop("default", None)
+        if default is not None:
+            kind["description"] = f"{kind.get('description', '')} {default:g} unless told.".strip()

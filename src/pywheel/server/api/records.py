@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Raw
 
+from ...jobs.bodies import is_encrypted, key_of
 from ...jobs.job import Attempt, Job
 from ..problems import Problem
 from .schema import AttemptOut, JobOut, ReservedJob
@@ -40,7 +41,8 @@ def reserved(job: Job) -> ReservedJob:
 
 
 def _fields(job: Job, *, body: bool) -> dict[str, Any]:
-    text, coded = _body_out(job.body) if body else (UNSET, None)
+    sealed = is_encrypted(job.body)
+    text, coded = _body_out(job.body) if body and not sealed else (UNSET, None)
     return {
         "id": str(job.id),
         "topic": job.topic,
@@ -49,6 +51,7 @@ def _fields(job: Job, *, body: bool) -> dict[str, Any]:
         "created": moment_out(job.created),
         "body": text,
         "body_base64": coded,
+        "encrypted": key_of(job.body) or "unknown" if sealed else None,
         "key": job.key,
         "ttr": None if job.ttr is None else job.ttr / 1000,
         "max_attempts": job.max_attempts,

@@ -51,6 +51,7 @@ LONGEST = 16_384
 Topic = Annotated[str, Meta(min_length=1, max_length=LONGEST, description="1 to 16384 characters.", examples=["mail"])]
 Key = Annotated[str, Meta(min_length=1, max_length=LONGEST, description="Unique among the live jobs of its topic.")]
 Moment = Annotated[datetime, Meta(tz=True, description="RFC 3339, with a time zone.")]
+Time = Annotated[datetime, Meta(tz=True)]
 Span = Annotated[
     float | str,
     Meta(description="Seconds, or text: a number and a unit, one or more times.", examples=["30m", 90, "1h 30m"]),
@@ -112,17 +113,20 @@ class JobOut(Struct, omit_defaults=True, kw_only=True):
     id: Id
     topic: str
     state: StateName
-    due: datetime
-    created: datetime
+    due: Time
+    created: Time
     body: Annotated[Raw | UnsetType, Meta(description="The body, if it is JSON.")] = UNSET
     body_base64: Annotated[str | None, Meta(description="The body, if it is something else than JSON.")] = None
+    encrypted: Annotated[
+        str | None, Meta(description="The id of the key that the body is encrypted with, which this server has not.")
+    ] = None
     key: str | None = None
     ttr: Annotated[float | None, Meta(description="Seconds.")] = None
     max_attempts: int | None = None
     headers: dict[str, str] = {}
     attempt: Annotated[int, Meta(description="How many attempts were spent, the present one included.")] = 0
     claims: Annotated[int, Meta(description="How often it was claimed.")] = 0
-    lease_until: Annotated[datetime | None, Meta(description="Until when its claim holds, while it runs.")] = None
+    lease_until: Annotated[Time | None, Meta(description="Until when its claim holds, while it runs.")] = None
     last_error: str | None = None
 
 
@@ -137,8 +141,8 @@ class AttemptOut(Struct, omit_defaults=True, kw_only=True):
 
     claim: int
     attempt: int
-    started: datetime | None = None
-    ended: Annotated[datetime | None, Meta(description="Absent while it runs.")] = None
+    started: Time | None = None
+    ended: Annotated[Time | None, Meta(description="Absent while it runs.")] = None
     outcome: Literal["done", "failed", "lost", "released", "cancelled"] | None = None
     worker: str | None = None
     error: str | None = None

@@ -30,6 +30,7 @@ class MemoryCommands(MemoryState):
             c.Reschedule: self._reschedule,
             c.Retry: self._retry,
             c.Delete: self._delete,
+            c.Rewrite: self._rewrite,
             c.Pause: self._pause,
             c.Purge: self._purge,
             c.Keep: self._keep,
@@ -194,6 +195,13 @@ class MemoryCommands(MemoryState):
         if entry is None or entry.run is not None:
             return False
         self._forget(entry)
+        return True
+
+    def _rewrite(self, command: c.Rewrite) -> bool:
+        entry = self._jobs.get(command.id)
+        if entry is None or entry.new.body != command.old:
+            return False
+        entry.new = entry.new._replace(body=command.new)
         return True
 
     def _pause(self, command: c.Pause) -> bool:

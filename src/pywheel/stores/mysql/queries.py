@@ -136,7 +136,7 @@ class MysqlQueries(RelationalStore):
             return list(self.known_topics(None).values()) if topic is None else [topic]
 
         def bodies(ids: Sequence[int]) -> dict[int, tuple[int, bytes]]:
-            rows = self._read("bodies", ids=list(ids), preview=preview)
+            rows = self._read("bodies_of_page", ids=list(ids), preview=preview)
             return {id: (size, bytes(body)) for id, size, body in rows}
 
         find = Finder(self._sql, self._ask, wanted, topics)

@@ -159,6 +159,14 @@ class Request:
                 self._add(_when(command.due, command.delay))
             self._learn.append(_changed)
 
+    def _rewrite(self, commands: list[c.Rewrite]) -> None:
+        for command in commands:
+            if known(command.id):
+                self._add(b"rewrite", to_id(command.id), command.old, command.new)
+                self._learn.append(_changed)
+            else:
+                self._known(False)
+
     def _pause(self, commands: list[c.Pause]) -> None:
         for command in commands:
             self._add(b"pause", command.topic.encode(), b"1" if command.paused else b"0")
@@ -352,6 +360,7 @@ _ADD: Final[dict[type, Callable[[Request, Any], None]]] = {
     c.Reschedule: Request._by_hand,
     c.Retry: Request._by_hand,
     c.Delete: Request._by_hand,
+    c.Rewrite: Request._rewrite,
     c.Pause: Request._pause,
     c.Purge: Request._purge,
     c.Keep: Request._keep,

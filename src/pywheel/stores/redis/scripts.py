@@ -27,7 +27,7 @@ class Script:
 
 _FOLDER: Final = files(__package__) / "lua"
 _WRITES = (
-    *"base once hints put states transitions settle claim find nonces note notes manage keyed".split(),
+    *"base once hints put states transitions settle claim find nonces notes manage keyed".split(),
     *"imports members announce apply".split(),
 )
 PUT: Final = Script("put_one", "base", "once", "hints", "put", "put_only")
@@ -50,12 +50,12 @@ LIST: Final = Script("base", "states", "look", "list", flags="no-writes")
 PAGE: Final = Script("base", "states", "look", "ranks", "page", flags="no-writes")
 FORECAST: Final = Script("base", "forecast", flags="no-writes")
 RECENT: Final = Script("base", "states", "ranks", "recent", flags="no-writes")
-NOTE: Final = Script("base", "note", "note_list", flags="no-writes")
+NOTE: Final = Script("base", "note", flags="no-writes")
 HISTORY: Final = Script("base", "states", "history", flags="no-writes")
 COUNTS: Final = Script("base", "states", "look", "counts", flags="no-writes")
 WINDOWS: Final = Script("base", "windows", flags="no-writes")
 FIRST_DUES: Final = Script("base", "states", "first_dues", flags="no-writes")
 
-_CHECKS: Final = "base states note verify".split()
+_CHECKS: Final = "base states verify".split()
 VERIFY: Final = Script(*_CHECKS, flags="no-writes")
 MEND: Final = Script(*_CHECKS, flags="allow-oom")

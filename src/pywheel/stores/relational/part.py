@@ -244,6 +244,14 @@ class Part(MemoryCommands):
         known = self.nonces_before
         return [(nonce, when, json.dumps(ids)) for nonce, (when, ids) in self._nonces.items() if nonce not in known]
 
+    def learn_bodies(self, bodies: Mapping[int, bytes]) -> None:
+        """Take in the bodies of jobs that were read without them."""
+        for id, body in bodies.items():
+            read = self.read.get(id)
+            if read is not None:
+                read.new = read.given = read.given._replace(body=bytes(body))
+                read.unread = False
+
     @property
     def notes(self) -> dict[str, Kept]:
         """Those named that there are now."""

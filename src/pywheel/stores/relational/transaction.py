@@ -72,6 +72,8 @@ def _decide(
     new = ids(sum(len(command.jobs) for command in commands if isinstance(command, Put | Import)))
     reading = _Reading(session, wanted, topics)
     part = reading.read(new)
+    if wanted.rewritten:
+        part.learn_bodies(session.bodies(sorted(wanted.rewritten)))
     outcomes = part.run(commands)
     unread = part.without_bodies(outcomes)
     if unread:

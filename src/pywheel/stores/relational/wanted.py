@@ -26,6 +26,7 @@ class Wanted:
         self.anywhere: set[int] = set()
         self.holders: set[Name] = set()  # the live jobs that have these keys
         self.named: set[Name] = set()  # all jobs that may be meant by them
+        self.rewritten: set[int] = set()  # among `anywhere`: their bodies matter
         self.retried: set[int] = set()  # among `anywhere`: whoever has their keys matters too
         self.topics: set[str] = set()  # whether they are paused
         self.pauses = False
@@ -62,6 +63,12 @@ class Wanted:
         self.ref(command.ref)
         if isinstance(command.ref, int):
             self.retried.add(command.ref)
+
+    def rewrite(self, command: c.Rewrite) -> None:
+        """Want a job with its body."""
+        if in_range(command.id):
+            self.anywhere.add(command.id)
+            self.rewritten.add(command.id)
 
     def pause(self, command: c.Pause) -> None:
         """Want a topic."""
@@ -103,6 +110,7 @@ _WANTS: Final[dict[type, Callable[[Wanted, Any], None]]] = {
     c.Reschedule: lambda wanted, command: wanted.ref(command.ref),
     c.Delete: lambda wanted, command: wanted.ref(command.ref),
     c.Retry: Wanted.retry,
+    c.Rewrite: Wanted.rewrite,
     c.Pause: Wanted.pause,
     c.Purge: Wanted.purge,
     c.Keep: lambda wanted, command: wanted.notes.add(command.name),

@@ -101,6 +101,10 @@ def _kept(ids: Ids, command: c.Keep) -> list[Part]:
     return [(ids.of_note(command.name), command)]
 
 
+def _rewritten(ids: Ids, command: c.Rewrite) -> list[Part]:
+    return [(ids.store(command.id), c.Rewrite(ids.inner(command.id), command.old, command.new))]
+
+
 def _ended(ids: Ids, command: Any) -> list[Part]:
     return [(ids.store(command.id), type(command)(ids.inner(command.id), command.claims))]
 
@@ -141,6 +145,7 @@ _SPLIT: Final[dict[type, Callable[[Ids, Any], list[Part]]]] = {
     c.Reschedule: _by_ref,
     c.Retry: _by_ref,
     c.Delete: _by_ref,
+    c.Rewrite: _rewritten,
     c.Keep: _kept,
     c.Claim: _claim,
     c.Begin: _leased,

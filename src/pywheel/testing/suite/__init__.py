@@ -22,6 +22,7 @@ from .model import ModelTests
 from .notes import ExpectTests, NoteTests
 from .once import OnceTests
 from .pages import PageTests
+from .rewrites import RewriteTests
 from .views import ViewTests
 from .workers import WorkerTests
 
@@ -34,6 +35,7 @@ class StoreSuite(
     NoteTests,
     ExpectTests,
     KeyTests,
+    RewriteTests,
     ClaimTests,
     HeldTests,
     LeaseTests,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from ...jobs.commands import Ack, Cancel, Claim, Claimed, Nack, Put, Release, Reserve, Terms, Touch
+from ...jobs.commands import Ack, Cancel, Claim, Claimed, Nack, Put, Release, Reschedule, Reserve, Terms, Touch
 from ...jobs.job import Counts, Due, NewJob, State
 from .base import NOW, TERMS, StoreTests
 
@@ -101,6 +101,12 @@ class ClaimTests(StoreTests):
         assert self.claim(*ids, begin=9) == Claimed([], 0, left, paused=False)
         assert self.apply(Claim("nowhere", ids, TERMS, "w", 9)) == Claimed([], 0, [], paused=False)
         assert self.claim() == Claimed([], 0, [], paused=False)
+
+    def test_large_bodies_come_whole(self) -> None:
+        bodies = [b"a" * 200_000, b"b", b"c" * 100_000]
+        ids = [self.put(body=body) for body in bodies]
+        assert [job.body for job in self.claim(*ids[:2], begin=1).jobs] == bodies[:2]
+        assert [job.body for job in self.reserve()] == bodies[2:]
 
     def test_two_claims_in_one_call_do_not_share_a_job(self) -> None:
         ids = (self.put(), self.put())
@@ -234,6 +240,17 @@ class ClaimTests(StoreTests):
         jobs = self.reserve()
         assert self.store.apply([Release(job.id, job.claims) for job in jobs]) == [True] * 30
         assert [(due.id, due.due) for due in self.window()] == [(ids[n], NOW - n) for n in reversed(range(30))]
+
+    def test_what_is_given_back_may_be_due_later_by_the_next_command_of_the_same_call(self) -> None:
+        self.put(due=NOW - 3)
+        job = self.one()
+        move = Reschedule(job.id, delay=500, expect=(job.due, job.claims))
+        assert self.store.apply([Release(job.id, job.claims), move]) == [True, True]
+        back = self.job(job.id)
+        assert (back.state, back.due, back.attempt) == (State.DELAYED, NOW + 500, 0)
+        assert self.reserve() == []
+        self.pass_time(500)
+        assert self.one().attempt == 1
 
     def test_a_touch_moves_the_end_of_the_lease(self) -> None:
         self.put()

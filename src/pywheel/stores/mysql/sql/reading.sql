@@ -1,6 +1,6 @@
 -- Readings for people.
 
--- name: bodies
+-- name: bodies_of_page
 SELECT id, length(body), IF(%(preview)s IS NULL, body, left(body, %(preview)s)) FROM {p}job WHERE id IN (%(ids)s)
 
 -- name: forecast

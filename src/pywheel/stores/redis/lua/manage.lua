@@ -129,6 +129,21 @@ function commands.delete(at)
     return 1, at + 1
 end
 
+-- ARGV[at]: id, the body that the job has, and the one that it gets.
+function commands.rewrite(at)
+    local b, old = ARGV[at], ARGV[at + 1]
+    local job = call('HGET', of_job(b), b)
+    local _, _, _, size = false, nil, nil, -1
+    if job then
+        _, _, _, size = read_job(job)
+    end
+    if size ~= #old or sub(job, #job - size + 1) ~= old then
+        return 0, at + 3
+    end
+    call('HSET', of_job(b), b, sub(job, 1, #job - size) .. ARGV[at + 2])
+    return 1, at + 3
+end
+
 function commands.pause(at)
     local topic, paused = ARGV[at], ARGV[at + 1] == '1'
     local before = call('HGET', P .. ':t', topic)

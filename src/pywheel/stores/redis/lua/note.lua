@@ -1,10 +1,21 @@
--- Notes: until when (8 bytes, infinity without an end) and the value, by name; beside them their names, in order, and those with
--- an end, by it.
-local NOTES, NOTE_NAMES, NOTES_OVER = P .. ':e', P .. ':c', P .. ':g'
-
+-- Notes by name. ARGV: now, the least name, with a [ or ( before it, the name before which they end, with a (, and how many to
+-- look at; or one name alone. Returns how many were looked at, the last of them, and names and values.
+local notes = P .. ':e'
 local function read_note(packed)
-    if packed and now < struct.unpack('>d', packed) then
-        return sub(packed, 9)
-    end
-    return false
+    return packed and now < struct.unpack('>d', packed) and sub(packed, 9)
 end
+
+if not ARGV[3] then
+    local value = read_note(call('HGET', notes, ARGV[2]))
+    return {micros, value and {value} or {}}
+end
+local names = call('ZRANGE', P .. ':c', ARGV[2], ARGV[3], 'BYLEX', 'LIMIT', 0, tonumber(ARGV[4]))
+local reply = {}
+for place, packed in ipairs(#names > 0 and call('HMGET', notes, unpack(names)) or {}) do
+    local value = read_note(packed)
+    if value then
+        reply[#reply + 1] = names[place]
+        reply[#reply + 1] = value
+    end
+end
+return {micros, #names, names[#names] or '', reply}

@@ -1,35 +1,36 @@
--- Keeping notes.
-local NOTES_FORGOTTEN = 10 -- jobs/commands.py says why
+-- Keeping notes. In :e, by name, lies until when one is kept (8 bytes, infinity without an end) and its value; in :c all names, in
+-- order; in :g the names of those with an end, by it.
 
 local function forget_notes(limit)
-    local over = call('ZRANGE', NOTES_OVER, '-inf', now, 'BYSCORE', 'LIMIT', 0, limit)
-    for _, key in ipairs({NOTES_OVER, NOTE_NAMES}) do
-        each_part('ZREM', key, over)
-    end
-    each_part('HDEL', NOTES, over)
+    local over = call('ZRANGE', P .. ':g', '-inf', now, 'BYSCORE', 'LIMIT', 0, limit)
+    each_part('ZREM', P .. ':g', over)
+    each_part('ZREM', P .. ':c', over)
+    each_part('HDEL', P .. ':e', over)
 end
 
 -- ARGV[at]: name, '1' if there must be none, ttl or '', and the value with a v before it, or '' to delete. Returns a list of
 -- what was there before: '' is a value too.
 function commands.keep(at)
     local name, ttl, value = ARGV[at], tonumber(ARGV[at + 2]), ARGV[at + 3]
-    local before = read_note(call('HGET', NOTES, name))
+    local notes, names, ends = P .. ':e', P .. ':c', P .. ':g'
+    local before = call('HGET', notes, name)
+    before = before and now < struct.unpack('>d', before) and sub(before, 9)
     if not (before and ARGV[at + 1] == '1') then
         if value ~= '' then
-            call('HSET', NOTES, name, struct.pack('>d', ttl and now + ttl or math.huge) .. sub(value, 2))
-            call('ZADD', NOTE_NAMES, 0, name)
+            call('HSET', notes, name, struct.pack('>d', ttl and now + ttl or math.huge) .. sub(value, 2))
+            call('ZADD', names, 0, name)
         else
-            call('HDEL', NOTES, name)
-            call('ZREM', NOTE_NAMES, name)
+            call('HDEL', notes, name)
+            call('ZREM', names, name)
         end
         if value ~= '' and ttl then
-            call('ZADD', NOTES_OVER, now + ttl, name)
+            call('ZADD', ends, now + ttl, name)
         else
-            call('ZREM', NOTES_OVER, name)
+            call('ZREM', ends, name)
         end
     end
     if ttl then
-        forget_notes(NOTES_FORGOTTEN)
+        forget_notes(10) -- NOTES_FORGOTTEN, jobs/commands.py
     end
     return before and {before} or {}, at + 4
 end

@@ -78,16 +78,17 @@ end
 
 -- Notes by name, wherever they stand.
 function look.e()
+    local notes, names, ends = P .. ':e', P .. ':c', P .. ':g'
     for at = 5, #ARGV do
-        local note, packed = ARGV[at], call('HGET', NOTES, ARGV[at])
+        local note, packed = ARGV[at], call('HGET', notes, ARGV[at])
         local over = packed and struct.unpack('>d', packed) or math.huge
-        local listed, ends = call('ZSCORE', NOTE_NAMES, note), tonumber(call('ZSCORE', NOTES_OVER, note)) or math.huge
-        if not packed ~= not listed or ends ~= over then
+        local listed, at_end = call('ZSCORE', names, note), tonumber(call('ZSCORE', ends, note)) or math.huge
+        if not packed ~= not listed or at_end ~= over then
             found[#found + 1] = NOTES_LISTED
             found[#found + 1] = note
             if mend then
-                call(packed and 'ZADD' or 'ZREM', NOTE_NAMES, unpack(packed and {0, note} or {note}))
-                call(over < math.huge and 'ZADD' or 'ZREM', NOTES_OVER, unpack(over < math.huge and {over, note} or {note}))
+                call(packed and 'ZADD' or 'ZREM', names, unpack(packed and {0, note} or {note}))
+                call(over < math.huge and 'ZADD' or 'ZREM', ends, unpack(over < math.huge and {over, note} or {note}))
             end
         end
     end

@@ -17,6 +17,7 @@ APPLY: Final[dict[type, Callable[[Transaction, Any], list[Any]]]] = {
     c.Cancel: manage.cancel,
     c.Reschedule: manage.reschedule,
     c.Retry: manage.retry,
+    c.Rewrite: manage.rewrite,
     c.Delete: manage.delete,
     c.Pause: manage.pause,
     c.Purge: manage.purge,

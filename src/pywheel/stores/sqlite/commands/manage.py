@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 from ...._errors import JobExists
 from ....jobs import lifecycle
-from ....jobs.commands import Cancel, Delete, Pause, Purge, Ref, Reschedule, Retry
+from ....jobs.commands import Cancel, Delete, Pause, Purge, Ref, Reschedule, Retry, Rewrite
 from ....jobs.job import State
 from ...checks import clamped, in_range
 from ..tally import CANCELLED, LIVE
 from ..transaction import FINISHED, Transaction
 from .endings import settle_all_lost, settle_lost
 
-__all__ = ["cancel", "delete", "pause", "purge", "reschedule", "retry"]
+__all__ = ["cancel", "delete", "pause", "purge", "reschedule", "retry", "rewrite"]
 
 
 class _Found(NamedTuple):
@@ -160,6 +160,14 @@ def delete(transaction: Transaction, commands: Sequence[Delete]) -> list[bool]:
         if found is not None and not found.running:
             _forget(transaction, [found.id], [found.topic], found.counted)
     return outcomes
+
+
+def rewrite(transaction: Transaction, commands: Sequence[Rewrite]) -> list[bool]:
+    """Give jobs other bodies for those that they have."""
+    return [
+        in_range(command.id) and transaction.run("rewrite", (command.new, command.id, command.old)) > 0
+        for command in commands
+    ]
 
 
 # ---- many -----------------------------------------------------------------------------------------------------------

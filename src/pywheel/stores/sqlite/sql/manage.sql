@@ -34,6 +34,9 @@ UPDATE job SET due = :due, ahead = ahead + :due - due WHERE id = :id
 UPDATE job SET state = NULL, due = :due, ahead = ahead + :due - due, forgiven = claims, lost = NULL, passed = NULL
 WHERE id = :id
 
+-- name: rewrite
+UPDATE job SET body = ? WHERE id = ? AND body = ? AND topic <> 0
+
 -- name: keep_history
 UPDATE history SET topic = NULL WHERE job = ? AND topic IS NOT NULL
 

@@ -1,0 +1,1 @@
+"""Measurements of the outlets, beside endpoints in processes of their own."""

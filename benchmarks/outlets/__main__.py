@@ -1,0 +1,102 @@
+"""What `make bench-outlets` runs: every measure of the outlets, as a page.
+
+usage: python -m benchmarks.outlets [PAGE] [--rounds N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from benchmarks.host import about, fsync_p50, wake_p99
+from benchmarks.outlets.measures import RATE, drain, lateness
+from benchmarks.report.text import number, table
+from pywheel import __version__
+
+_PAGE: Final = """# Benchmarks of the outlets
+
+Written by `make bench-outlets`; do not edit. pywheel {version}, {about}.
+
+One worker process delivers 128-byte bodies by webhook, signed, from a SQLite store with synchronous=FULL, to
+endpoints in another process on the same host, which answer at once. Every measure is taken {rounds} times, in turns
+with the others: the figure is the median, the best stands in brackets. Before each round *fsync*, the median of a 4
+KB write with fdatasync, took {fsync} ms, and a sleep of 1 ms lasted {wake} ms longer at p99 (*wake*). No delivery
+can be more punctual than both allow. The load of the machine, of {cores} processors, was {load} when it began.
+
+Late is a delivery by the time from its due time until the endpoint has the request; {rate} a second come, to 20
+endpoints of one topic unless it says otherwise. *p99* is of all of a round; *of a second* is the median over the
+seconds of each one's p99: what others do on a busy machine disturbs it less. The hanging endpoint takes requests
+and never answers; each call to it ends after 15 s. `concurrency` is 200, `per_host` 20 unless it says otherwise.
+
+{table}
+"""
+
+
+def measures() -> dict[str, tuple[str, Callable[[Path], dict[str, float]]]]:
+    """Return what is measured, with its goal."""
+    return {
+        "a backlog to one endpoint, deliveries a second": (
+            ">= 2,000",
+            lambda folder: drain(folder, 10_000),
+        ),
+        "late, one endpoint, ms": ("p99 <= 20", lambda folder: lateness(folder, healthy=1, seconds=10)),
+        "late, nothing hangs, ms": ("", lambda folder: lateness(folder)),
+        "late, 20 a second go to one that hangs, ms": ("p99 <= 20", lambda folder: lateness(folder, 20)),
+        "late, 100 a second go to one that hangs, ms": ("p99 <= 20", lambda folder: lateness(folder, 100)),
+        "the same 20 a second without shares (`per_host=None`), ms": (
+            "",
+            lambda folder: lateness(folder, 20, per_host=None),
+        ),
+    }
+
+
+def main() -> None:
+    """Measure and write the page."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.outlets", description="Measure the outlets, as a page.")
+    parser.add_argument("page", nargs="?", type=Path)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    wanted, load = measures(), os.getloadavg()[0]
+    results: dict[str, list[dict[str, float]]] = {name: [] for name in wanted}
+    floors: list[tuple[float, float]] = []
+    for _ in range(options.rounds):
+        for name, (_, measure) in wanted.items():
+            with tempfile.TemporaryDirectory(prefix="pywheel-bench-") as folder:
+                floors.append((1e3 * fsync_p50(Path(folder)), 1e3 * wake_p99()))
+                results[name].append(measure(Path(folder)))
+            print(name, results[name][-1], flush=True)
+    rows = [[name, goal, _cell(results[name])] for name, (goal, _) in wanted.items()]
+    values: dict[str, Any] = {
+        "version": __version__,
+        "about": about(),
+        "rounds": options.rounds,
+        "rate": RATE,
+        "cores": os.cpu_count(),
+        "load": number(load),
+        "fsync": number(median(fsync for fsync, _ in floors)),
+        "wake": number(median(wake for _, wake in floors)),
+        "table": table(("measure", "goal", "measured"), rows),
+    }
+    if options.page:
+        options.page.write_text(_PAGE.format(**values), encoding="utf-8")
+
+
+def _cell(rounds: list[dict[str, float]]) -> str:
+    """Return the median of each figure and the best of it."""
+    words = {"deliveries": "", "second": "of a second "}
+    parts = []
+    for name in rounds[0]:
+        values = [found[name] for found in rounds]
+        best = max(values) if name == "deliveries" else min(values)
+        parts.append(f"{words.get(name, name + ' ')}{number(median(values))} ({number(best)})")
+    return ", ".join(parts)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""``pywheel bridge``: messages of a broker that are to be delivered later become jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from ..client.queue import JobQueue
+from ..worker.loading import LOG_FORMAT
+from .options import DEFAULT_STORE, Store, opened
+from .output import note
+
+if TYPE_CHECKING:
+    from ..inlets.bridge import Source
+
+__all__ = ["bridge"]
+
+_RABBITMQ: Final = """\b
+Examples:
+  pywheel bridge rabbitmq pywheel --exchange orders.delayed --topic orders
+  PYWHEEL_BROKER=amqp://shop:secret@mq/shop pywheel bridge rabbitmq pywheel --topic orders
+
+A message says when by a header: x-delay (ms, as for the delayed-message plugin), pywheel-delay (seconds, or 30m), or
+pywheel-at (ISO 8601 with a time zone). It is acknowledged after its job is durable. One that makes no sense is rejected
+without requeueing: the queue's dead-letter exchange gets it, if there is one.
+"""
+_KAFKA: Final = """\b
+Examples:
+  pywheel bridge kafka delayed --servers kafka-1:9092,kafka-2:9092 --topic orders --to orders
+
+A record says when by the same headers, as text; a delay counts from the record's time. Offsets are committed after the
+jobs are durable.
+"""
+_NAME: Final = "The topic of the jobs."
+
+bridge = typer.Typer(
+    help="Take messages with a delay from a broker, and put them as jobs.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+@bridge.command(epilog=_RABBITMQ)
+def rabbitmq(
+    queue: Annotated[str, typer.Argument(help="The queue of RabbitMQ.")],
+    topic: Annotated[str, typer.Option("--topic", "-t", help=_NAME)],
+    broker: Annotated[
+        str, typer.Option(envvar="PYWHEEL_BROKER", help="Address; with a password rather by the variable.")
+    ] = "amqp://localhost",
+    exchange: Annotated[
+        str | None, typer.Option(help="Declare this fanout exchange and the queue, durable, and bind them.")
+    ] = None,
+    prefetch: Annotated[int, typer.Option(min=1, max=65_535, help="So many messages at once.")] = 1_000,
+    store: Store = DEFAULT_STORE,
+) -> None:
+    """Take the messages of a queue of RabbitMQ, until SIGTERM or Ctrl-C."""
+    from ..inlets.rabbitmq import RabbitMQSource
+
+    with opened(store) as jobs:
+        _run(jobs, RabbitMQSource(jobs, topic, broker, queue, exchange=exchange, prefetch=prefetch))
+
+
+@bridge.command(epilog=_KAFKA)
+def kafka(
+    source: Annotated[str, typer.Argument(help="The topic of Kafka.")],
+    topic: Annotated[str, typer.Option("--topic", "-t", help=_NAME)],
+    servers: Annotated[str, typer.Option(envvar="PYWHEEL_BROKER", help="host:port,host:port")] = "localhost:9092",
+    group: Annotated[str, typer.Option(help="The consumer group.")] = "pywheel",
+    to: Annotated[str | None, typer.Option(help="Where an outlet delivers the jobs.")] = None,
+    refused: Annotated[str | None, typer.Option(help="The topic that gets records that make no sense.")] = None,
+    store: Store = DEFAULT_STORE,
+) -> None:
+    """Take the records of a topic of Kafka, until SIGTERM or Ctrl-C."""
+    from ..inlets.kafka import KafkaSource
+
+    with opened(store) as jobs:
+        _run(jobs, KafkaSource(jobs, topic, servers, source, group=group, to=to, refused=refused))
+
+
+def _run(jobs: JobQueue, source: Source) -> None:
+    from ..inlets.bridge import Bridge  # the other commands need not wait for it
+
+    async def work() -> Bridge:
+        bridge = Bridge(jobs, source)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, bridge.stop)
+        await bridge.run()
+        return bridge
+
+    logging.basicConfig(format=LOG_FORMAT, level=logging.INFO)
+    logging.getLogger("aiormq").setLevel(logging.ERROR)  # the bridge says what happens, and tries again
+    note(f"pywheel: from {source.name} into {jobs.store.url}")
+    done = asyncio.run(work())
+    note(f"pywheel: {done.taken:,} taken, {done.refused:,} refused")

@@ -1,0 +1,82 @@
+"""Commands about the keys of encrypted bodies: a new one, and encrypting anew."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from ..client.rekey import Rekeyed
+from ..client.rekey import rekey as encrypt_anew
+from ..jobs.keyring import Keyring, new_key
+from .options import DEFAULT_STORE, NO, AsJson, Store, existing
+from .output import emit, note, progress
+
+__all__ = ["EXAMPLES", "NEW", "new", "rekey"]
+
+NEW: Final = """\b
+Examples:
+  pywheel new-key > keys                         # id:base64, the id is today
+  pywheel new-key 2026-12 | cat - keys > keys.new && mv keys.new keys    # the first one encrypts, all decrypt
+  PYWHEEL_KEYS="$(cat keys)" pywheel put mail '{"to": 5}'
+"""
+EXAMPLES: Final = """\b
+Examples:
+  pywheel rekey --keys-file keys --store sqlite:///jobs.db
+
+Before it, give the new key to everybody who reads: see docs/encryption.md. Jobs that cannot be read, as their key is
+not in the file, stay as they are, and are counted.
+
+Exit codes: 0 all is encrypted with the first key; 1 some could not be read; 3 the store failed, the rest is left to do.
+"""
+
+KeysFile = Annotated[
+    Path | None,
+    typer.Option("--keys-file", help="The keys, id:base64 each, the first one encrypts; else PYWHEEL_KEYS."),
+]
+
+
+def new(
+    id: Annotated[str | None, typer.Argument(help="What the key is called: no secret. Today unless told.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print a new key for encrypted bodies: 32 random bytes, as id:base64."""
+    key = new_key(id or datetime.now(UTC).strftime("%Y-%m-%d"))
+    emit({"key": key}, as_json=as_json, text=key)
+
+
+def rekey(
+    store: Store = DEFAULT_STORE,
+    keys_file: KeysFile = None,
+    after: Annotated[int, typer.Option(help="Go on behind this job's id.", min=0)] = 0,
+    as_json: AsJson = False,
+) -> int:
+    """Encrypt the bodies of all jobs with the first key, also those that are plain; others work on meanwhile.
+
+    It may be ended and begun again: what is done is not done again.
+    """
+    keys = Keyring.from_env() if keys_file is None else Keyring.from_file(keys_file)
+    said = Rekeyed(after)
+    with existing(store) as queue:
+        total = sum(map(sum, queue.counts().values()))
+        with progress("encrypting", total) as bar:
+
+            def show(found: Rekeyed) -> None:
+                nonlocal said
+                said = found
+                bar(found.rewritten + found.current + found.unreadable + found.changed)
+
+            try:
+                done = encrypt_anew(queue.store, keys, after=after, progress=show)
+            except BaseException:
+                note(f"pywheel: {said.rewritten:,} were encrypted; --after {said.last} goes on")
+                raise
+    text = f"{done.rewritten:,} encrypted with {keys.current}, {done.current:,} were"
+    if done.unreadable:
+        text += f"; {done.unreadable:,} could not be read"
+    if done.changed:
+        text += f"; {done.changed:,} were changed meanwhile: run it again"
+    emit(done._asdict(), as_json=as_json, text=text)
+    return NO if done.unreadable or done.changed else 0

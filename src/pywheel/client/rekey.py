@@ -1,0 +1,85 @@
+"""Encrypting anew what a store has: with the key that encrypts now, or for the first time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from .._errors import BadBody
+from ..jobs.bodies import is_encrypted
+from ..jobs.commands import Rewrite
+from ..jobs.job import Job
+from ..jobs.keyring import Keyring
+from ..stores.contract import Filter, Store, intact
+from ..stores.encrypted import EncryptedStore
+from .copy_note import TOPIC as COPIES
+from .spool import TOPIC as SPOOLED
+
+__all__ = ["Rekeyed", "rekey"]
+
+_PAGE: Final = 100  # jobs in one transaction
+_OURS: Final = frozenset({COPIES, SPOOLED})  # topics of our own notes, which whoever reads them reads plain
+_TRIES: Final = 3
+
+
+class Rekeyed(NamedTuple):
+    """How far it has come."""
+
+    last: int = 0  # the id of the last job looked at: to go on from there, give it as `after`
+    rewritten: int = 0
+    current: int = 0  # that had the key already
+    unreadable: int = 0  # left as they are: their key is not in the keyring, or they were changed
+    changed: int = 0  # left as they are: others changed them at the same time, again and again
+
+
+def rekey(
+    store: Store, keyring: Keyring, *, after: int = 0, progress: Callable[[Rekeyed], object] = lambda _: None
+) -> Rekeyed:
+    """Encrypt the bodies of all jobs, live and finished, with the keyring's current key; plain ones too.
+
+    Job by job, each only if it is still the same; what works on the store goes on meanwhile. It may be ended at any
+    moment and begun again: what is done is not done again. O(jobs), and it reads every body.
+
+    Raises:
+        StoreError: the store failed; what was told to `progress` is done.
+        NoKey: the current key is not here.
+    """
+    keyring.key(keyring.current)
+    if isinstance(store, EncryptedStore):
+        store = store.behind
+    found = Rekeyed(after)
+    while jobs := store.jobs(Filter(), found.last, _PAGE):
+        found = _page(store, keyring, found._replace(last=jobs[-1].id), jobs)
+        progress(found)
+    return found
+
+
+def _page(store: Store, keyring: Keyring, found: Rekeyed, jobs: list[Job]) -> Rekeyed:
+    for _ in range(_TRIES):
+        rewrites, current, unreadable = [], 0, 0
+        for job in jobs:
+            if job.topic in _OURS:
+                continue
+            if keyring.is_current(job.body):
+                current += 1
+                continue
+            try:
+                rewrites.append(_anew(keyring, job))
+            except BadBody:
+                unreadable += 1
+        done = intact(store.apply(rewrites)) if rewrites else []
+        found = found._replace(
+            rewritten=found.rewritten + sum(done),
+            current=found.current + current,
+            unreadable=found.unreadable + unreadable,
+        )
+        again = [store.get(rewrite.id) for rewrite, it_was in zip(rewrites, done, strict=True) if not it_was]
+        jobs = [job for job in again if job is not None]
+        if not jobs:
+            return found
+    return found._replace(changed=found.changed + len(jobs))
+
+
+def _anew(keyring: Keyring, job: Job) -> Rewrite:
+    body = keyring.open(job.topic, job.key, job.body) if is_encrypted(job.body) else job.body
+    return Rewrite(job.id, job.body, keyring.seal(job.topic, job.key, body))

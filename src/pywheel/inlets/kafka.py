@@ -1,0 +1,206 @@
+"""From a topic of Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from .._errors import BadJob
+from ..client.queue import JobQueue
+from ..jobs.address import TO
+from ..outlets.broker import CONTENT_TYPE, MESSAGE_ID, is_own
+from ..outlets.contract import needed
+from ..outlets.kafka import HEADERS, KEY, KEY_BASE64
+from .bridge import Source, SourceAway
+from .received import OWN_PREFIX, X_DELAY, Received, nonce_of, when
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Producer
+
+__all__ = ["KafkaSource"]
+
+_LOGGER: Final = logging.getLogger("pywheel.bridge")
+_MOST: Final = 1_000  # records in a batch
+_WAIT: Final = 0.2  # seconds until a batch that is empty is looked for again
+_FLUSH: Final = 15.0
+_TO: Final = "pywheel-to"
+_TEXTS: Final = {MESSAGE_ID, CONTENT_TYPE}  # headers of an outlet's own that a record may bring
+
+
+class KafkaSource(Source):
+    """Takes the records of a topic as one of a consumer group, and settles them by committing its offsets.
+
+    Each becomes a job whose headers have all that the record had, and its key. It is known by its topic, partition,
+    offset and time, and put once, however often it comes. A delay counts from the record's own time.
+
+    Args:
+        jobs: where its records will be put.
+        topic: of the jobs.
+        servers: ``host:port,host:port``.
+        source: the topic of Kafka.
+        group: the consumer group.
+        to: what the jobs say in `to`, unless the record has a header `pywheel-to`.
+        refused: a topic that gets the records that cannot be jobs; without one they are only said in the log.
+        options: of librdkafka.
+
+    Raises:
+        BadJob: an argument makes no sense.
+        OutletMissing: confluent-kafka is not installed.
+    """
+
+    def __init__(
+        self,
+        jobs: JobQueue,
+        topic: str,
+        servers: str,
+        source: str,
+        *,
+        group: str = "pywheel",
+        to: str | None = None,
+        refused: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._jobs = jobs
+        self._topic = topic
+        jobs.job(topic, to=to)  # BadJob
+        self._source = source
+        self._to = to
+        self._refused = refused
+        self._kafka = needed("confluent_kafka", "kafka")
+        self._options = {**(options or {}), "bootstrap.servers": servers}
+        self._group = {
+            "group.id": group,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "earliest",
+        }
+        self.name = f"topic {source!r} of {servers}"
+        self._consumer: Consumer | None = None
+        self._producer: Producer | None = None
+
+    async def open(self) -> None:
+        """Join the group."""
+        try:
+            self._consumer = self._kafka.Consumer({**self._options, **self._group}, logger=_LOGGER)
+            self._consumer.subscribe([self._source])
+        except (self._kafka.KafkaException, TypeError, ValueError) as error:
+            raise BadJob(f"librdkafka does not take these options: {error}") from error
+
+    async def batch(self, stopped: asyncio.Event) -> list[Received]:
+        """Wait for records; return all that have come."""
+        assert self._consumer is not None
+        while not stopped.is_set():
+            try:
+                found = await asyncio.to_thread(self._consumer.consume, _MOST, _WAIT)
+            except self._kafka.KafkaException as error:
+                raise SourceAway(str(error.args[0])) from error
+            for wrong in filter(None, (message.error() for message in found)):
+                if wrong.fatal():
+                    raise SourceAway(wrong.str())
+                _LOGGER.warning("%s: %s", self.name, wrong.str())
+            records = [self._as_job(message) for message in found if message.error() is None]
+            if records:
+                return records
+        return []
+
+    async def settle(self, taken: Sequence[Received], refused: Sequence[Received]) -> None:
+        """Commit the offsets, up to the first record of a partition that is in neither."""
+        try:
+            if refused and self._refused:
+                await asyncio.to_thread(self._send_on, [message.token for message in refused])
+            await asyncio.to_thread(self._commit, [message.token for message in (*taken, *refused)])
+        except self._kafka.KafkaException as error:
+            raise SourceAway(str(error.args[0])) from error
+
+    def _send_on(self, messages: list[Any]) -> None:
+        assert self._refused is not None
+        if self._producer is None:
+            self._producer = self._kafka.Producer({"enable.idempotence": True, **self._options}, logger=_LOGGER)
+        failed: list[Any] = []
+        for message in messages:
+            self._producer.produce(
+                self._refused,
+                message.value(),
+                message.key(),
+                headers=message.headers(),
+                on_delivery=lambda error, _: failed.append(error) if error else None,
+            )
+        if self._producer.flush(_FLUSH) or failed:
+            raise SourceAway(f"{self._refused} does not take what was refused: {failed[:1] or 'no answer'}")
+
+    def _commit(self, messages: list[Any]) -> None:
+        assert self._consumer is not None
+        ends: dict[int, int] = {}
+        for message in messages:
+            partition, offset = message.partition(), message.offset()
+            ends[partition] = max(ends.get(partition, 0), offset + 1)
+        offsets = [self._kafka.TopicPartition(self._source, partition, end) for partition, end in ends.items()]
+        if offsets:
+            self._consumer.commit(offsets=offsets, asynchronous=False)
+
+    async def close(self) -> None:
+        """Leave the group."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            with suppress(self._kafka.KafkaException, RuntimeError):
+                await asyncio.to_thread(consumer.close)
+
+    # ---- from a record to a job -------------------------------------------------------------------------------------
+
+    def _as_job(self, record: Any) -> Received:
+        place = f"partition {record.partition()}, offset {record.offset()}"
+        kind, time = record.timestamp()
+        given = _texts(record.headers() or [])
+        try:
+            due, delay = when(given, time if kind != self._kafka.TIMESTAMP_NOT_AVAILABLE else None)
+            headers = _headers(record, given)
+            to = given.get(_TO, self._to)
+            if isinstance(to, str):
+                headers[TO] = to
+            job = self._jobs.job(self._topic, record.value() or b"", headers=headers)._replace(due=due, delay=delay)
+        except BadJob as error:
+            return Received(record, None, error=f"{error} ({place})")
+        parts = (self._source, self._topic, str((record.partition(), record.offset(), time)))
+        return Received(record, job, nonce_of(*parts))
+
+
+def _texts(headers: Sequence[tuple[str, bytes | None]]) -> dict[str, str | bytes]:
+    """Return headers by name, the last of each, as text where they are some."""
+    found: dict[str, str | bytes] = {}
+    for name, value in headers:
+        try:
+            found[name] = (value or b"").decode()
+        except UnicodeDecodeError:
+            found[name] = value or b""
+    return found
+
+
+def _headers(record: Any, given: Mapping[str, str | bytes]) -> dict[str, str]:
+    """Return a job's headers that say what a record's headers and key do."""
+    headers: dict[str, str] = {}
+    others: dict[str, str] = {}
+    for name, value in given.items():
+        if name == X_DELAY or name.startswith(OWN_PREFIX):
+            continue
+        if isinstance(value, str) and (not is_own(name) or name in _TEXTS):
+            headers[name] = value
+        else:
+            others[name] = _base64(value.encode() if isinstance(value, str) else value)
+    if others:
+        headers[HEADERS] = json.dumps(others, separators=(",", ":"))
+    key = record.key()
+    if key is not None:
+        try:
+            headers[KEY] = key.decode()
+        except UnicodeDecodeError:
+            headers[KEY_BASE64] = _base64(key)
+    return headers
+
+
+def _base64(value: bytes) -> str:
+    return b64encode(value).decode()

@@ -1,0 +1,198 @@
+"""From a queue of RabbitMQ."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from .._errors import BadJob
+from ..client.queue import JobQueue
+from ..jobs.address import TO
+from ..jobs.checks import whole
+from ..outlets.broker import MESSAGE_ID, is_own
+from ..outlets.contract import needed
+from ..outlets.rabbitmq import HEADERS, PRIORITY, TEXTS, TIMESTAMP, checked_url
+from .bridge import Source, SourceAway
+from .received import OWN_PREFIX, Received, nonce_of, when
+
+if TYPE_CHECKING:
+    from aiormq.abc import DeliveredMessage
+    from aiormq.channel import Channel
+    from aiormq.connection import Connection
+
+__all__ = ["RabbitMQSource"]
+
+_SENT: Final = "timestamp_in_ms"  # RabbitMQ's own interceptor sets it when a message comes in
+_TO: Final = "pywheel-to"
+_CONNECT: Final = 15.0  # seconds
+
+
+class RabbitMQSource(Source):
+    """Takes the messages of a queue, and settles them by their acknowledgement.
+
+    Each becomes a job whose headers have all that the message had: its headers and properties, and as `to` the routing
+    key, or what a header `pywheel-to` says. With a message id it is put once, however often it comes.
+
+    Args:
+        jobs: where its messages will be put.
+        topic: of the jobs.
+        url: ``amqp://user:password@host:5672/vhost``, or amqps.
+        queue: the name of the queue.
+        exchange: a fanout exchange: it and the queue are declared, durable, and bound. Else the queue must be there.
+        prefetch: how many messages may be taken and not settled.
+
+    Raises:
+        BadJob: an argument makes no sense.
+        OutletMissing: aiormq is not installed.
+    """
+
+    def __init__(
+        self, jobs: JobQueue, topic: str, url: str, queue: str, *, exchange: str | None = None, prefetch: int = 1_000
+    ) -> None:
+        self._jobs = jobs
+        self._topic = topic
+        jobs.job(topic)  # BadJob
+        self._url = checked_url(url)
+        self._queue = queue
+        self._exchange = exchange
+        self._prefetch = whole(prefetch, "prefetch", 65_535)
+        self.name = f"queue {queue!r} of {urlsplit(self._url).hostname}"
+        self._amqp = needed("aiormq", "rabbitmq")
+        self._connection: Connection | None = None
+
+    async def open(self) -> None:
+        """Connect, and consume."""
+        received: asyncio.Queue[DeliveredMessage | None] = asyncio.Queue()
+        self._received = received
+        self._settled = 0  # the tag up to which all is
+        try:
+            async with asyncio.timeout(_CONNECT):
+                self._connection = self._amqp.connection.Connection(self._url)
+                await self._connection.connect()
+                channel: Any = await self._connection.channel(publisher_confirms=False)
+                await self._declare(channel)
+                await channel.basic_qos(prefetch_count=self._prefetch)
+                await channel.basic_consume(self._queue, self._take)
+        except (self._amqp.exceptions.AMQPError, RuntimeError, OSError) as error:
+            raise SourceAway(str(error) or type(error).__name__) from error
+
+        def lost(_: object) -> None:
+            received.put_nowait(None)
+
+        channel.closing.add_done_callback(lost)
+        with suppress(AttributeError):  # older versions of aiormq do not say that a queue was deleted
+            channel.on_consumer_cancel_callbacks.add(lost)
+        self._channel: Channel = channel
+
+    async def _declare(self, channel: Channel) -> None:
+        if self._exchange is None:
+            await channel.queue_declare(self._queue, passive=True)
+            return
+        await channel.exchange_declare(self._exchange, exchange_type="fanout", durable=True)
+        await channel.queue_declare(self._queue, durable=True)
+        await channel.queue_bind(self._queue, self._exchange)
+
+    async def _take(self, message: DeliveredMessage) -> None:
+        self._received.put_nowait(message)
+
+    async def batch(self, stopped: asyncio.Event) -> list[Received]:
+        """Wait for messages; return all that have come."""
+        first = await _either(self._received, stopped)
+        messages = [] if first is _STOPPED else [first]
+        while messages and len(messages) < self._prefetch and not self._received.empty():
+            messages.append(self._received.get_nowait())
+        if None in messages:
+            raise SourceAway("the connection, the channel or the queue was closed")
+        return [self._as_job(message) for message in messages]
+
+    async def settle(self, taken: Sequence[Received], refused: Sequence[Received]) -> None:
+        """Acknowledge, and reject without requeueing: a dead-letter exchange of the queue gets those."""
+        try:
+            for message in refused:
+                await self._channel.basic_reject(message.token, requeue=False, wait=False)
+            tags = sorted(message.token for message in (*taken, *refused))
+            if taken and tags == list(range(self._settled + 1, self._settled + 1 + len(tags))):
+                await self._channel.basic_ack(max(message.token for message in taken), multiple=True)
+            else:  # some were left, as the store did not take them
+                for message in taken:
+                    await self._channel.basic_ack(message.token, wait=False)
+            self._settled = tags[-1] if tags else self._settled
+        except (self._amqp.exceptions.AMQPError, RuntimeError, OSError) as error:  # RuntimeError: it is closed
+            raise SourceAway(str(error) or type(error).__name__) from error
+
+    async def close(self) -> None:
+        """Disconnect."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(TimeoutError, self._amqp.exceptions.AMQPError, OSError):
+                async with asyncio.timeout(1):
+                    await connection.close()
+
+    # ---- from a message to a job ------------------------------------------------------------------------------------
+
+    def _as_job(self, message: DeliveredMessage) -> Received:
+        tag, key = message.delivery.delivery_tag, message.delivery.routing_key or ""  # type: ignore[union-attr]
+        properties = message.header.properties
+        given: Mapping[str, Any] = properties.headers or {}
+        try:
+            sent = given.get(_SENT)
+            due, delay = when(given, sent if isinstance(sent, int) else None)
+            headers = _headers(properties, given)
+            headers[TO] = str(given.get(_TO, key))
+            job = self._jobs.job(self._topic, message.body, headers=headers)._replace(due=due, delay=delay)
+        except BadJob as error:
+            return Received(tag, None, error=f"{error} (message id {properties.message_id!r:.80})")
+        if not properties.message_id:
+            return Received(tag, job)
+        parts = (self._queue, self._topic, properties.message_id, key, str((due, delay)), message.body)
+        return Received(tag, job, nonce_of(*parts))
+
+
+_STOPPED: Final[Any] = object()
+
+
+async def _either(queue: asyncio.Queue[Any], stopped: asyncio.Event) -> Any:
+    """Return what comes next, or _STOPPED."""
+    with suppress(asyncio.QueueEmpty):
+        return queue.get_nowait()
+    loop = asyncio.get_running_loop()
+    tasks = [loop.create_task(queue.get()), loop.create_task(stopped.wait())]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return tasks[0].result() if tasks[0].done() else _STOPPED
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def _headers(properties: Any, given: Mapping[str, Any]) -> dict[str, str]:
+    """Return a job's headers that say what a message's headers and properties do."""
+    headers = _properties(properties)
+    table: dict[str, Any] = {}
+    for name, value in given.items():  # x-delay too: whoever consumes sees it as with the plugin
+        if name.startswith(OWN_PREFIX):
+            continue
+        if isinstance(value, str) and not is_own(name):
+            headers[name] = value
+        else:
+            table[name] = value
+    if table:
+        headers[HEADERS] = json.dumps(table, default=_text, ensure_ascii=False, separators=(",", ":"))
+    return headers
+
+
+def _properties(properties: Any) -> dict[str, str]:
+    words = {**TEXTS, "message_id": MESSAGE_ID, "priority": PRIORITY}
+    headers = {header: str(getattr(properties, word)) for word, header in words.items() if getattr(properties, word)}
+    if properties.timestamp:
+        headers[TIMESTAMP] = str(int(properties.timestamp.timestamp()))
+    return headers
+
+
+def _text(value: Any) -> str:
+    """Return as text what JSON has no word for: times, decimals, bytes."""
+    return value.decode(errors="replace") if isinstance(value, bytes | bytearray) else str(value)

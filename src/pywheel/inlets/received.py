@@ -1,0 +1,87 @@
+"""From a message that says when it is to be delivered to a new job."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from .._errors import BadJob
+from ..jobs.durations import LONGEST, delay_ms, moment
+from ..jobs.job import NewJob
+
+__all__ = ["AT", "DELAY", "OWN_PREFIX", "X_DELAY", "Received", "nonce_of", "when"]
+
+X_DELAY: Final = "x-delay"
+"""The header of the delayed-message plugin of RabbitMQ: whole ms."""
+DELAY: Final = "pywheel-delay"
+"""Our own: seconds as a number, or text such as ``30m``."""
+AT: Final = "pywheel-at"
+"""Our own: ISO 8601 with a time zone."""
+OWN_PREFIX: Final = "pywheel-"
+
+
+class Received(NamedTuple):
+    """A message that came, and what becomes of it."""
+
+    token: Any  # by which its source settles it
+    job: NewJob | None  # None: it cannot be one
+    nonce: str | None = None  # the same whenever the same message comes; None: it has no id
+    error: str = ""  # why it cannot be a job
+
+
+def when(headers: Mapping[str, Any], sent: int | None) -> tuple[int, int | None]:
+    """Return a message's due time and delay in ms, as NewJob has them; without a header it is due at once.
+
+    A delay counts from when the message was `sent`, if that is known, else from when the job is stored.
+
+    Raises:
+        BadJob: a header makes no sense, or there are several.
+    """
+    given = [name for name in (X_DELAY, DELAY, AT) if headers.get(name) is not None]
+    if len(given) > 1:
+        raise BadJob(f"the message has {' and '.join(given)}: give one of them")
+    if not given:
+        return 0, 0
+    name, value = given[0], headers[given[0]]
+    if name == AT:
+        return _moment(value), None
+    delay = _milliseconds(value) if name == X_DELAY else delay_ms(_number(value), DELAY)
+    return (0, delay) if sent is None else (sent + delay, None)
+
+
+def _milliseconds(value: Any) -> int:
+    """Return what x-delay says, as the plugin takes it: a number, or text that is a whole one; below zero is none."""
+    try:
+        found = int(value) if not isinstance(value, bool) else None
+    except (TypeError, ValueError, OverflowError):
+        found = None
+    if found is None or found > LONGEST:
+        raise BadJob(f"{X_DELAY} must be whole ms, at most {LONGEST}, not {value!r:.60}")
+    return max(found, 0)
+
+
+def _number(value: Any) -> Any:
+    """Return a number that is written as text as one; Kafka's headers have nothing else."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def _moment(value: Any) -> int:
+    try:
+        return moment(datetime.fromisoformat(value) if isinstance(value, str) else value, AT)
+    except ValueError as error:  # BadJob too
+        raise BadJob(f"{AT} {value!r:.60}: {error}") from None
+
+
+def nonce_of(*parts: str | bytes) -> str:
+    """Return a nonce for a put: the same for the same parts."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        digest.update(b"%d:" % len(data))
+        digest.update(data)
+    return f"bridge:{digest.hexdigest()}"

@@ -1,0 +1,50 @@
+"""Handlers that are objects with something to open and to close, such as connections."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Protocol
+
+from .commands import Command
+from .job import Job
+
+__all__ = ["Attached", "Notes", "let_go"]
+
+_LOGGER: Final = logging.getLogger("pywheel.jobs")
+
+
+class Notes(Protocol):
+    """What an outlet may ask of a store. Blocking calls, for threads."""
+
+    def notes(self, prefix: str, after: str = "", limit: int = 1_000) -> list[tuple[str, bytes]]:
+        """Return notes whose names begin with `prefix` and come after `after`, by name. StoreError."""
+
+    def apply(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        """Apply commands, as a store does. StoreError."""
+
+
+class Attached(ABC):
+    """A handler that a worker tells where it is, and when to let go."""
+
+    @abstractmethod
+    async def __call__(self, job: Job) -> None:
+        """Handle a job."""
+
+    @abstractmethod
+    def attach(self, topic: str, notes: Notes) -> None:
+        """Take in a topic that it handles, and the notes of its store. Called before the first job."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Close what it has opened on the running loop. Called on the loop of its jobs, after the last of them."""
+
+
+async def let_go(functions: Iterable[Any]) -> None:
+    """Close what handlers have opened on the running loop. Never raises an Exception: each is logged."""
+    for function in dict.fromkeys(function for function in functions if isinstance(function, Attached)):
+        try:
+            await function.aclose()
+        except Exception:  # the others are closed all the same
+            _LOGGER.exception("a handler could not be closed: %r", function)

@@ -1,0 +1,234 @@
+"""The keys that bodies are encrypted with, and how: AES-256-GCM, with a key of its own for each body.
+
+An encrypted body is
+
+    magic (8) | version (1) | size of the key id (1) | key id | envelope id (16) | nonce (12) | ciphertext | tag (16)
+
+The envelope id is random, and the body's own key is HMAC-SHA256 of it under the key that the id names. So two bodies
+share key and nonce only if 224 random bits are the same: a key may encrypt as many bodies as anybody can store, where
+one that all share would be used up after 2**32 with random nonces. The tag is also over all that comes before the
+ciphertext, and over topic and key of the job: so a body that was changed, or moved to another topic or key, does not
+open. It may stand in another job of the same topic and key; a job's id is not known when it is put.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, NoReturn, Self
+
+from .._errors import BadBody, BadJob, NoKey
+from .bodies import MAGIC, is_encrypted, key_of
+
+__all__ = ["Keyring", "new_key"]
+
+Find = Callable[[str], bytes | None]
+
+_VERSION: Final = 1
+_SIZE: Final = 32  # bytes of a key
+_ENVELOPE, _NONCE, _TAG = 16, 12, 16
+_PURPOSE: Final = b"pywheel body 1"
+_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_MISSED: Final = 30.0  # seconds for which a key that was not found is not asked for again
+
+
+class Keyring:
+    """Keys by id: the first encrypts, all decrypt. Any thread may use it.
+
+    ::
+
+        Keyring({"2026-11": new, "2026-01": old})
+        Keyring.from_env("PYWHEEL_KEYS")
+        Keyring.from_file("/run/secrets/pywheel-keys")
+        Keyring(find=kms.fetch, current="2026-11")
+
+    Args:
+        keys: 32 bytes by id, or pairs of both. An id is no secret: 1 to 63 letters, digits, dots, dashes, underscores.
+        find: is called with an id that is not among `keys`, once, and returns its 32 bytes, or None: for keys that
+            a service keeps.
+        current: the id of the key that encrypts, instead of the first one.
+        plain: whether bodies that are not encrypted are read too, as they are while a store is being encrypted. Whoever
+            can write to the store can put such bodies.
+
+    Raises:
+        BadJob: there is no key, one is no 32 bytes, an id is there twice or is none; or `cryptography` is missing.
+    """
+
+    def __init__(
+        self,
+        keys: Mapping[str, bytes] | Iterable[tuple[str, bytes]] = (),
+        *,
+        find: Find | None = None,
+        current: str | None = None,
+        plain: bool = True,
+    ) -> None:
+        self._aes: Any = _aes_gcm()
+        self.plain = plain
+        self._find = find
+        self._missed: dict[str, float] = {}
+        self._keys: dict[str, bytes] = {}
+        for id, key in _pairs(keys):
+            if _checked_id(id) in self._keys:
+                raise BadJob(f"there are two keys with the id {id!r}")
+            self._keys[id] = _checked(id, key)
+        if find is not None and not callable(find):
+            raise BadJob("find is a function that returns the key of an id")
+        if current is None and not self._keys:
+            raise BadJob("a keyring needs a key: {id: 32 bytes}" if find is None else "current: which key encrypts?")
+        self.current = next(iter(self._keys)) if current is None else _checked_id(current)
+        """The id of the key that encrypts."""
+        if find is None and self.current not in self._keys:
+            raise BadJob(f"the keyring has no key {self.current!r}, which is to encrypt")
+
+    @classmethod
+    def from_env(cls, name: str = "PYWHEEL_KEYS", *, plain: bool = True) -> Self:
+        """Return the keys of an environment variable, as `from_text` reads them. BadJob if it is not set."""
+        text = os.environ.get(name)
+        if text is None:
+            raise BadJob(f"the environment has no {name}, where the keys of encrypted bodies are")
+        return cls.from_text(text, plain=plain, where=name)
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str], *, plain: bool = True) -> Self:
+        """Return the keys of a file, as `from_text` reads them. BadJob if it cannot be read."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise BadJob(f"the keys cannot be read: {error if isinstance(error, OSError) else 'no text'}") from None
+        return cls.from_text(text, plain=plain, where=str(path))
+
+    @classmethod
+    def from_text(cls, text: str, *, plain: bool = True, where: str = "the text") -> Self:
+        """Return keys written as ``id:base64``, between spaces, commas or line ends; # begins a comment."""
+        lines = (line.partition("#")[0] for line in text.splitlines())
+        words = [word for line in lines for word in line.replace(",", " ").split()]
+        pairs = []
+        for place, word in enumerate(words, 1):
+            id, colon, encoded = word.partition(":")
+            try:
+                key = base64.b64decode(encoded.replace("-", "+").replace("_", "/"), validate=True)
+            except ValueError:
+                key = b""
+            if not colon or len(key) != _SIZE:  # nothing of it is shown: it may be a key
+                raise BadJob(f"key {place} of {where} must be written as id:base64 of {_SIZE} bytes")
+            pairs.append((id, key))
+        return cls(pairs, plain=plain)
+
+    def __repr__(self) -> str:
+        return f"<Keyring: {self.current!r} encrypts, {', '.join(map(repr, self._keys))} decrypt>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a keyring is not pickled: its keys would lie wherever that goes")
+
+    def key(self, id: str) -> bytes:
+        """Return a key. NoKey if it is not here."""
+        found = self._keys.get(id)
+        return self._found(id) if found is None else found
+
+    def _found(self, id: str) -> bytes:
+        """Return a key that is asked for the first time."""
+        why = ""
+        if self._find is not None and self._missed.get(id, 0.0) <= time.monotonic():
+            try:
+                found = self._find(id)
+            except Exception as error:  # noqa: BLE001  (whatever a service may raise)
+                found, why = None, f" ({type(error).__name__})"
+            if found is not None:
+                self._keys[id] = _checked(id, found)
+                return found
+            self._missed[id] = time.monotonic() + _MISSED
+        raise NoKey(f"there is no key {id!r:.80} here{why}")
+
+    # ---- bodies -----------------------------------------------------------------------------------------------------
+
+    def seal(self, topic: str, key: str | None, body: bytes) -> bytes:
+        """Return the body of a job, encrypted. Some microseconds, and what AES takes. NoKey, BadJob."""
+        if is_encrypted(body):
+            raise BadJob("the body is encrypted already")
+        secret = self.key(self.current)
+        random = secrets.token_bytes(_ENVELOPE + _NONCE)
+        head = b"%b%c%c%b%b" % (MAGIC, _VERSION, len(self.current), self.current.encode(), random)
+        cipher = self._aes(_own_key(secret, random[:_ENVELOPE]))
+        sealed: bytes = cipher.encrypt(random[_ENVELOPE:], body, head + _named(topic, key))
+        return head + sealed
+
+    def open(self, topic: str, key: str | None, body: bytes) -> bytes:
+        """Return what was encrypted for a job of this topic and key; a plain body as it is.
+
+        Raises:
+            NoKey: the key that it was encrypted with is not here.
+            BadBody: it was changed, or is another job's, or `plain` is False and it is not encrypted.
+        """
+        if not is_encrypted(body):
+            if self.plain:
+                return body
+            raise BadBody("the body is not encrypted, and this keyring reads no others")
+        id = key_of(body)
+        at = len(MAGIC) + 2 + (0 if id is None else body[len(MAGIC) + 1]) + _ENVELOPE
+        if id is None or body[len(MAGIC)] != _VERSION or len(body) < at + _NONCE + _TAG:
+            raise BadBody("the body is encrypted in a way that is not known here, or was cut")
+        cipher = self._aes(_own_key(self.key(id), body[at - _ENVELOPE : at]))
+        start = at + _NONCE
+        try:
+            opened: bytes = cipher.decrypt(body[at:start], body[start:], body[:start] + _named(topic, key))
+        except Exception:  # noqa: BLE001  (InvalidTag: its class is the library's)
+            raise BadBody(
+                f"the body does not open with key {id!r}: it was changed, or moved here from another topic or key, "
+                "or this is another key of that name"
+            ) from None
+        return opened
+
+    def is_current(self, body: bytes) -> bool:
+        """Whether a body is encrypted with the key that encrypts new ones."""
+        return key_of(body) == self.current
+
+
+def new_key(id: str) -> str:
+    """Return a new key as `Keyring.from_text` reads it. BadJob if that is no id."""
+    return f"{_checked_id(id)}:{base64.b64encode(secrets.token_bytes(_SIZE)).decode()}"
+
+
+def _own_key(secret: bytes, envelope: bytes) -> bytes:
+    """Return the key of one body."""
+    return hmac.digest(secret, _PURPOSE + envelope, "sha256")
+
+
+def _named(topic: str, key: str | None) -> bytes:
+    """Return topic and key in such a way that no two pairs are the same."""
+    name = topic.encode()
+    return len(name).to_bytes(4, "big") + name + (b"" if key is None else b"k" + key.encode())
+
+
+def _aes_gcm() -> Any:
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    except ImportError as error:
+        raise BadJob(f"encrypted bodies need cryptography ({error}): pip install 'pywheel-timer[crypto]'") from error
+    return AESGCM
+
+
+def _pairs(keys: Any) -> list[tuple[Any, Any]]:
+    try:
+        pairs = [(id, key) for id, key in (keys.items() if isinstance(keys, Mapping) else keys)]
+    except (TypeError, ValueError):
+        raise BadJob("keys are given as {id: 32 bytes}, or as pairs of both") from None
+    return pairs
+
+
+def _checked_id(id: Any) -> str:
+    if not isinstance(id, str) or not _ID.fullmatch(id):
+        raise BadJob("the id of a key has 1 to 63 letters, digits, dots, dashes and underscores")
+    return id
+
+
+def _checked(id: str, key: Any) -> bytes:
+    if not isinstance(key, bytes | bytearray) or len(key) != _SIZE:
+        size = f"{len(key)} bytes" if isinstance(key, bytes | bytearray) else type(key).__name__
+        raise BadJob(f"key {id!r} must have {_SIZE} bytes, not {size}")
+    return bytes(key)

@@ -1,0 +1,175 @@
+"""Prometheus: what happens in a process, as counters and histograms. Needs the extra ``telemetry``.
+
+    queue = JobQueue(url, listeners=[metrics := PrometheusMetrics()])
+
+What the store holds, its gauges, is `pywheel.server.metrics`: it is read by one exporter, not by each worker.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from ..events import Event, StoreBack, StoreFailed, WorkerDrains, WorkerStarted, WorkerStopped
+from .extra import needed
+from .labels import TOPICS, Labels
+from .tally import Tally
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.metrics_core import Metric
+
+__all__ = ["BUCKETS", "COUNTERS", "HISTOGRAMS", "PrometheusMetrics", "exposed"]
+
+V = TypeVar("V")
+BUCKETS: Final = (
+    *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
+    *(1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0),
+)
+"""The largest values of the histograms' buckets, in seconds."""
+
+# Tally's word: the metric, and what it says.
+COUNTERS: Final = {
+    "put": ("pywheel_jobs_put", "Jobs put, durably."),
+    "claimed": ("pywheel_jobs_claimed", "Jobs claimed by workers."),
+    "done": ("pywheel_jobs_done", "Attempts that ended well."),
+    "retried": ("pywheel_jobs_retried", "Attempts that failed, of jobs that are tried again."),
+    "dead": ("pywheel_jobs_dead", "Jobs that failed and have no attempt left."),
+    "released": ("pywheel_jobs_given_back", "Claims given back, unspent."),
+    "stuck": ("pywheel_jobs_stuck", "Jobs given back as the handlers of their topic made no progress."),
+    "lease_lost": ("pywheel_leases_lost", "Claims that were over before they were settled: delivered again."),
+    "spooled": ("pywheel_jobs_spooled", "Jobs put into the spool, as the store was away."),
+    "forwarded": ("pywheel_jobs_forwarded", "Jobs forwarded from the spool to the store."),
+    "refused": ("pywheel_jobs_refused", "Jobs of the spool that the store refused."),
+}
+_OF_WORKERS: Final = ("done", "retried", "dead", "lease_lost")
+_ALONE: Final = {
+    "store_error": ("pywheel_store_errors", "Times that the store could not do what it was asked."),
+    "clock_step": ("pywheel_clock_steps", "Steps of the store's wall clock."),
+}
+HISTOGRAMS: Final = {
+    "lateness": ("pywheel_job_lateness_seconds", "From the due time to the start of the handler."),
+    "run_time": ("pywheel_job_run_seconds", "How long handlers ran."),
+}
+
+
+class PrometheusMetrics(Tally):
+    """A listener that is a collector: ``pywheel_jobs_put_total``, ``pywheel_job_lateness_seconds`` and their like.
+
+    A job costs three additions, whoever scrapes and however often. The only label is the topic: never an id or a key.
+
+    Args:
+        registry: where it registers itself; one of its own unless told.
+        topics: how many topics are labels; those that come later share the label ``_others``.
+        buckets: the largest values of the histograms' buckets, in seconds.
+
+    Raises:
+        TelemetryMissing: prometheus-client is not installed.
+        ValueError: the registry has one already.
+    """
+
+    def __init__(
+        self, registry: CollectorRegistry | None = None, *, topics: int = TOPICS, buckets: Sequence[float] = BUCKETS
+    ) -> None:
+        super().__init__(edges=sorted(float(edge) for edge in buckets))
+        self._core = needed("prometheus_client.core")
+        self._client = needed("prometheus_client")
+        self._labels = Labels(topics)
+        self._store_up = 1
+        self._working = 0
+        self._draining = 0
+        self.registry: CollectorRegistry = self._client.CollectorRegistry() if registry is None else registry
+        self.registry.register(self)
+
+    def __call__(self, event: Event) -> None:
+        """Count an event."""
+        super().__call__(event)
+        match event:
+            case StoreFailed():
+                self._store_up = 0
+            case StoreBack():
+                self._store_up = 1
+            case WorkerStarted():
+                self._working += 1
+            case WorkerDrains():
+                self._draining += 1
+            case WorkerStopped():
+                self._working, self._draining = max(self._working - 1, 0), max(self._draining - 1, 0)
+            case _:
+                pass
+
+    @property
+    def draining(self) -> bool:
+        """Whether all workers of this process claim nothing more."""
+        return 0 < self._working <= self._draining
+
+    def describe(self) -> Iterable[Metric]:
+        """Return what there will be, without samples: so a registry refuses a second one."""
+        return [*self._families().values(), *self._gauges_here()]
+
+    def collect(self) -> Iterable[Metric]:
+        """Return all metrics as they are now. O(topics)."""
+        families = self._families()
+        with self._lock:
+            counts = _by_word(self.counters.items())
+            gauges = _by_word(self._gauges.items())
+            filled = _by_word((key, histogram.cumulated()) for key, histogram in self._histograms.items())
+        for word in _OF_WORKERS:  # from nothing on: else the first one of a kind is no increase
+            counts[word] += [(topic, 0) for topic, _ in counts["claimed"]]
+        for word in COUNTERS:
+            for label, count in self._labels.summed(counts[word]).items():
+                families[word].add_metric([label], count)
+        for word in _ALONE:
+            families[word].add_metric([], sum(count for _, count in counts[word]))
+        for word in HISTOGRAMS:
+            self._add_histograms(families[word], filled[word])
+        for label, jobs in self._labels.summed(gauges["backlog"]).items():
+            families["backlog"].add_metric([label], jobs)
+        return [*families.values(), *self._gauges_here()]
+
+    def exposition(self, accept: str = "") -> tuple[str, bytes]:
+        """Return the registry's content type and text: OpenMetrics if the scraper's Accept says so."""
+        return exposed(self.registry, accept)
+
+    def _families(self) -> dict[str, Any]:
+        counter, histogram = self._core.CounterMetricFamily, self._core.HistogramMetricFamily
+        return {
+            **{word: counter(name, text, labels=["topic"]) for word, (name, text) in COUNTERS.items()},
+            **{word: counter(name, text, labels=[]) for word, (name, text) in _ALONE.items()},
+            **{word: histogram(name, text, labels=["topic"]) for word, (name, text) in HISTOGRAMS.items()},
+            "backlog": self._core.GaugeMetricFamily(
+                "pywheel_backlog_jobs", "Due jobs that workers here know and have not claimed.", labels=["topic"]
+            ),
+        }
+
+    def _gauges_here(self) -> Iterator[Metric]:
+        gauge = self._core.GaugeMetricFamily
+        yield gauge("pywheel_store_up", "Whether the store did what it was last asked.", self._store_up)
+        yield gauge("pywheel_workers_here", "Workers in this process.", self._working)
+        yield gauge("pywheel_workers_draining", "Those of them that claim nothing more.", self._draining)
+
+    def _add_histograms(self, family: Any, found: Iterable[tuple[str, tuple[list[int], float]]]) -> None:
+        sums: dict[str, tuple[list[int], float]] = {}
+        for topic, (counts, total) in found:
+            label = self._labels(topic)
+            others, before = sums.get(label, ([0] * len(counts), 0.0))
+            sums[label] = [a + b for a, b in zip(counts, others, strict=True)], total + before
+        edges = [*map(self._client.utils.floatToGoString, self._edges), "+Inf"]
+        for label, (counts, total) in sums.items():
+            family.add_metric([label], list(zip(edges, counts, strict=True)), total)
+
+
+def _by_word(items: Iterable[tuple[tuple[str, str | None], V]]) -> defaultdict[str, list[tuple[str, V]]]:
+    """Return topics and their values by `Tally`'s word; without what is of all topics."""
+    found: defaultdict[str, list[tuple[str, V]]] = defaultdict(list)
+    for (word, topic), value in items:
+        if topic is not None:
+            found[word].append((topic, value))
+    return found
+
+
+def exposed(registry: Any, accept: str = "") -> tuple[str, bytes]:
+    """Return the content type and text of a registry, or a collector in its place, as an Accept header asks."""
+    encode, content_type = needed("prometheus_client.exposition").choose_encoder(accept)
+    return content_type, encode(registry)

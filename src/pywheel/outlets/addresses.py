@@ -1,0 +1,130 @@
+"""Where a delivery may go: not to the host itself, not into its networks, not to a cloud's metadata.
+
+An address is judged twice: as the resolver finds it, and as the socket to it is made. What was judged is what is
+connected to, whatever a name leads to a moment later.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Any, Final
+
+from .._errors import BadJob
+
+__all__ = ["AddressPolicy", "AddressRefused"]
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+# Lists of our own: what Python calls global has changed from version to version, and had some of these in it.
+_INNER_V4: Final = tuple(
+    map(
+        IPv4Network,
+        """
+        0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24
+        192.31.196.0/24 192.52.193.0/24 192.88.99.0/24 192.168.0.0/16 192.175.48.0/24 198.18.0.0/15 198.51.100.0/24
+        203.0.113.0/24 224.0.0.0/4 240.0.0.0/4 168.63.129.16/32
+        """.split(),
+    )
+)
+"""This network, private, carriers' NAT, loopback, link-local with the metadata of clouds, protocols, documentation,
+anycast relays, benchmarks, multicast, reserved, and an address by which one cloud serves its own machines."""
+_OUTER_V6: Final = IPv6Network("2000::/3")
+"""What has been given out; loopback, link-local, unique local, mapped, NAT64 and multicast lie beyond it."""
+_INNER_V6: Final = tuple(map(IPv6Network, "2001::/23 2001:db8::/32 2002::/16 2620:4f:8000::/48 3fff::/20".split()))
+"""Protocols and Teredo, documentation, 6to4 (an IPv4 address in disguise), anycast, documentation."""
+_INNER_NAMES: Final = ("localhost", "local", "internal", "intranet", "lan", "home.arpa", "localdomain", "corp")
+_NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_WEB_PORTS: Final = (80, 443)
+
+
+class AddressRefused(OSError):
+    """An address to which nothing is delivered."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)  # one argument: no errno is made of it
+
+
+class AddressPolicy:
+    """Says where a delivery may go.
+
+    Args:
+        allow: networks (``10.1.0.0/16``), addresses and names (``hooks.internal``) that may be reached all the same.
+        ports: those that may be used; None for any.
+
+    Raises:
+        BadJob: something of this makes no sense.
+    """
+
+    def __init__(self, allow: Iterable[str] = (), ports: Iterable[int] | None = _WEB_PORTS) -> None:
+        if isinstance(allow, str):
+            raise BadJob(f"allow is a list of networks and names, not {allow!r:.60}")
+        self._networks: list[Network] = []
+        self._names: set[str] = set()
+        for entry in allow:
+            self._allow(entry)
+        self._ports = None if ports is None else frozenset(ports)
+
+    def _allow(self, entry: Any) -> None:
+        if not isinstance(entry, str) or not entry:
+            raise BadJob(f"allow: {entry!r:.60} is no network and no name")
+        try:
+            self._networks.append(ip_network(entry))
+        except ValueError as error:
+            if "/" in entry or ":" in entry or _plain(entry).replace(".", "").isdigit():
+                raise BadJob(f"allow: {entry[:60]!r} is no network: {error}") from None
+            self._names.add(_plain(entry))
+
+    def allows_name(self, host: str) -> bool:
+        """Whether a name may lead to any address."""
+        return _plain(host) in self._names
+
+    def check_url(self, host: str, port: int) -> None:
+        """Judge what stands in a URL, before anything is looked up. AddressRefused says why not."""
+        if self._ports is not None and port not in self._ports:
+            raise AddressRefused(f"port {port} is not one of {', '.join(map(str, sorted(self._ports)))}")
+        literal = _literal(host)
+        if literal is not None:
+            self.check(literal)
+        elif not self.allows_name(host):
+            plain = _plain(host)
+            if "." not in plain or any(plain == name or plain.endswith(f".{name}") for name in _INNER_NAMES):
+                raise AddressRefused(f"{host[:80]!r} is the name of something within this network")
+
+    def check(self, address: str) -> None:
+        """Judge an address. AddressRefused if nothing is to be delivered to it."""
+        try:
+            found = ip_address(address)
+        except ValueError:
+            raise AddressRefused(f"{address[:80]!r} is no address") from None
+        if isinstance(found, IPv6Address) and found.scope_id is not None:
+            raise AddressRefused(f"{address[:80]} is an address of one link")
+        if is_inner(found) and not any(found in network for network in self._networks):
+            raise AddressRefused(f"{found} is an inner address")
+
+
+def is_inner(address: Address) -> bool:
+    """Whether an address is not one of the public internet."""
+    if isinstance(address, IPv4Address):
+        return any(address in network for network in _INNER_V4)
+    return address not in _OUTER_V6 or any(address in network for network in _INNER_V6)
+
+
+def _plain(host: str) -> str:
+    return host.lower().rstrip(".")
+
+
+def _literal(host: str) -> str | None:
+    """Return the address that stands in a URL; None for a name. AddressRefused for one that is disguised."""
+    if ":" in host or "%" in host:
+        return host
+    if not _NUMBER.fullmatch(_plain(host).rpartition(".")[2]):
+        return None
+    try:  # decimal, octal, hexadecimal and short forms lead to addresses on some systems, each in its own way
+        if str(IPv4Address(host)) == host:
+            return host
+    except ValueError:
+        pass
+    raise AddressRefused(f"{host[:80]!r} is an address in disguise")

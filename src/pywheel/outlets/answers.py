@@ -1,0 +1,194 @@
+"""What the targets of an outlet answered last, and which of them are disabled: kept in notes of the store."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from .._errors import StoreError
+from ..jobs.attached import Notes
+from ..jobs.commands import Keep
+from ..jobs.handler import error_text
+
+__all__ = ["PREFIX", "Answer", "Answers", "enable", "known", "shown"]
+
+PREFIX: Final = "outlet:"
+"""Of the notes' names: ``outlet:NAME`` has the last answer, ``outlet:NAME:DIGEST`` a target that is disabled."""
+_LOGGER: Final = logging.getLogger("pywheel.jobs")
+_LONGEST: Final = 500  # characters of an error
+_LOOK: Final = 2.0  # seconds after which it is looked which targets are disabled, while there are deliveries
+_KEEP: Final = 5.0  # seconds after which a new last answer is kept
+_PAGE: Final = 1_000
+
+
+class Answer(NamedTuple):
+    """What is known of an outlet, or of one target of it. Times are wall clock, in ms."""
+
+    name: str
+    kind: str
+    target: str
+    at: int | None = None  # of the last answer, or failure
+    status: str | None = None  # what was answered, such as ``200``; None if the delivery failed
+    error: str | None = None  # why it failed; None if it did not
+    disabled: int | None = None  # since when
+
+    def encoded(self) -> bytes:
+        """Return it as JSON."""
+        return json.dumps(self._asdict(), separators=(",", ":")).encode()
+
+    @classmethod
+    def decoded(cls, value: bytes) -> Answer:
+        """Return what `encoded` gave; words of a later version are left out. ValueError if it is none."""
+        found = json.loads(value)
+        return cls(**{word: found.get(word) for word in cls._fields})
+
+
+def shown(target: str) -> str:
+    """Return a target for people: of a URL without its query, which may hold a secret."""
+    scheme, colon, rest = target.partition("://")
+    if not colon:
+        return target
+    host, slash, path = rest.partition("?")[0].partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path.partition('#')[0]}"
+
+
+class Answers:
+    """The last answer of an outlet, and its disabled targets. For the loops of its workers."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._name = ""
+        self._notes: Notes | None = None
+        self._last: tuple[str, int, str | None, BaseException | None] | None = None
+        self._kept = True  # whether the store knows the last one, or will soon
+        self._disabled: dict[str, Answer] = {}
+        self._looked = 0.0  # when it was last looked for them
+        self._looking: asyncio.Task[None] | None = None
+
+    def keep_in(self, notes: Notes, name: str) -> None:
+        """Keep what is known in a store, under the outlet's name."""
+        if notes is not self._notes:
+            self._disabled, self._looked = {}, 0.0
+        self._notes, self._name = notes, name
+
+    # ---- the last answer --------------------------------------------------------------------------------------------
+
+    @property
+    def last(self) -> Answer | None:
+        """Of the last delivery, whatever its target."""
+        if self._last is None:
+            return None
+        target, at, status, error = self._last
+        said = None if error is None else error_text(error)[:_LONGEST]
+        return Answer(self._name, self._kind, shown(target), at, status, said)
+
+    def delivered(self, target: str, status: str | None) -> None:
+        """Note that a delivery succeeded."""
+        self._note(target, status, None)
+
+    def failed(self, target: str, error: BaseException) -> None:
+        """Note that a delivery failed."""
+        self._note(target, None, error)
+
+    def _note(self, target: str, status: str | None, error: BaseException | None) -> None:
+        self._last = target, _now(), status, error
+        if self._kept and self._notes is not None:
+            self._kept = False
+            asyncio.get_running_loop().call_later(_KEEP, self._keep_soon)
+
+    def _keep_soon(self) -> None:
+        if not self._kept:
+            keeping = asyncio.get_running_loop().create_task(self.flush())
+            _background.add(keeping)
+            keeping.add_done_callback(_background.discard)
+
+    async def flush(self) -> None:
+        """Have the store keep the last answer, if it does not know it."""
+        last = self.last
+        if self._kept or last is None:
+            return
+        self._kept = True
+        await self._apply(Keep(PREFIX + self._name, last.encoded()))
+
+    # ---- disabled targets -------------------------------------------------------------------------------------------
+
+    async def disabled(self, target: str) -> Answer | None:
+        """Return since when and why a target is disabled, or None. What others did is known some seconds later."""
+        if self._notes is not None and time.monotonic() - self._looked > _LOOK:
+            first = not self._looked
+            self._looked = time.monotonic()
+            self._looking = asyncio.get_running_loop().create_task(self._look(self._notes))
+            if first:
+                await self._looking
+        return self._disabled.get(_digest(target)) if self._disabled else None
+
+    async def disable(self, target: str, why: str) -> None:
+        """Deliver nothing more to a target, on any worker, until somebody enables it."""
+        now = _now()
+        answer = Answer(self._name, self._kind, shown(target), now, None, why[:_LONGEST], now)
+        self._disabled[_digest(target)] = answer
+        self._looked = time.monotonic()  # not before the store knows it
+        await self._apply(Keep(f"{PREFIX}{self._name}:{_digest(target)}", answer.encoded()))
+
+    def look_again(self) -> None:
+        """Look which targets are disabled before the next delivery."""
+        self._looked = 0.0
+
+    async def _look(self, notes: Notes) -> None:
+        try:
+            found = await asyncio.to_thread(lambda: dict(known(notes, f"{PREFIX}{self._name}:")))
+        except StoreError as error:
+            _LOGGER.warning("it is not known which targets of outlet %s are disabled: %s", self._name, error)
+        else:
+            self._disabled = {name.rpartition(":")[2]: answer for name, answer in found.items()}
+
+    async def _apply(self, command: Keep) -> None:
+        if self._notes is None:
+            return
+        try:
+            await asyncio.to_thread(self._notes.apply, [command])
+        except StoreError as error:
+            _LOGGER.warning("the answers of outlet %s are not kept: %s", self._name, error)
+
+
+# ---- for people -----------------------------------------------------------------------------------------------------
+
+
+def known(notes: Notes, prefix: str = PREFIX) -> Iterator[tuple[str, Answer]]:
+    """Yield what is known of outlets and of their disabled targets, with the names of the notes. StoreError."""
+    after = ""
+    while page := notes.notes(prefix, after, _PAGE):
+        for name, value in page:
+            try:
+                yield name, Answer.decoded(value)
+            except (ValueError, TypeError, AttributeError):  # somebody else's
+                continue
+        after = page[-1][0]
+
+
+def enable(notes: Notes, name: str, target: str | None = None) -> list[Answer]:
+    """Deliver to the disabled targets of an outlet again, or to one of them, as shown; return what was disabled."""
+    found = [
+        (note, answer)
+        for note, answer in known(notes, f"{PREFIX}{name}:")
+        if target is None or shown(target) == answer.target
+    ]
+    for note, _ in found:
+        notes.apply([Keep(note, None)])
+    return [answer for _, answer in found]
+
+
+def _digest(target: str) -> str:
+    return hashlib.sha256(target.encode()).hexdigest()[:24]
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+_background: Final[set[asyncio.Task[None]]] = set()  # a loop holds its tasks weakly

@@ -1,0 +1,177 @@
+"""What every outlet is: a handler that delivers its jobs elsewhere, at least once, and notes what came of it.
+
+An outlet is registered like any handler, ``queue.handler("shop.notify", concurrency=200)(Webhook(...))``. It returns
+when whoever it delivers to has confirmed. All that it raises is a failed attempt: GiveUp makes the job dead, RetryLater
+names the delay, and NotNow gives the job back unspent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Final, Generic, Self, TypeVar
+from weakref import WeakKeyDictionary
+
+from .._errors import BadJob, PywheelError
+from ..jobs.address import TO
+from ..jobs.attached import Attached, Notes
+from ..jobs.job import Job
+from .answers import Answers, shown
+from .settings import Settings
+
+__all__ = ["Outlet", "OutletMissing", "delivery_id", "needed"]
+
+C = TypeVar("C")
+_LONGEST_NAME: Final = 100
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+def _short(name: str) -> str:
+    """Return a name that a note's may begin with."""
+    return (name or "outlet")[:_LONGEST_NAME].replace(":", ".")
+
+
+class OutletMissing(PywheelError, ImportError):
+    """A package that an outlet needs is not installed."""
+
+
+def needed(module: str, extra: str) -> Any:
+    """Return a module of an extra. OutletMissing if it is not installed."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise OutletMissing(f"{module} is not installed: pip install 'pywheel-timer[{extra}]'") from error
+
+
+def delivery_id(job: Job) -> str:
+    """Return what names a delivery, for whoever drops repeats: the same at each attempt, on each worker.
+
+    It is made of the job's id and of when it was put, as two stores may have given out the same id. It has letters,
+    digits and underscores only.
+    """
+    number, text = job.created, ""
+    while number > 0:
+        number, digit = divmod(number, 36)
+        text = _DIGITS[digit] + text
+    return f"job_{job.id}_{text or '0'}"
+
+
+class Outlet(Attached, ABC, Generic[C]):
+    """Opens a connection on the loop of its jobs when the first comes, and closes it with the worker.
+
+    A subclass says how to `open`, to `deliver` and to `close`. One object may serve several topics, and several workers
+    of a process: each loop has a connection of its own.
+
+    Args:
+        name: for people, and for `pywheel outlets`; the first topic that it handles unless told.
+    """
+
+    kind: ClassVar[str]
+    """What it delivers to: ``webhook``, ``rabbitmq``."""
+    open_timeout: float = 15.0
+    """Seconds in which it must be opened."""
+    longest: float | None = None
+    """Seconds that a delivery may take, if that is bounded: its handler's ttr is longer."""
+
+    def __init__(self, name: str | None = None) -> None:
+        if name is not None and _short(name) != name:
+            raise BadJob(f"the name of an outlet has 1 to {_LONGEST_NAME} characters and no colon, not {name[:60]!r}")
+        self.name = name
+        self.answers = Answers(self.kind)
+        self._connections: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[C]] = WeakKeyDictionary()
+
+    @property
+    def target(self) -> str:
+        """Where it delivers what does not say `to`, without secrets, for people. Empty if each job must say."""
+        return ""
+
+    @property
+    def target_shown(self) -> str:
+        """The same, of a URL without its query."""
+        return shown(self.target)
+
+    # ---- what a kind says -------------------------------------------------------------------------------------------
+
+    @classmethod
+    @abstractmethod
+    def configured(cls, name: str, settings: Settings) -> Self:
+        """Return one from a table of a config file. ConfigError if it makes no sense."""
+
+    @abstractmethod
+    async def open(self) -> C:
+        """Return a connection on the running loop. What it raises is a failed attempt of the jobs that wait for it."""
+
+    @abstractmethod
+    async def deliver(self, connection: C, job: Job) -> str | None:
+        """Deliver a job; return once it is confirmed. Return what to note of the answer, such as ``200``, or None."""
+
+    @abstractmethod
+    async def close(self, connection: C) -> None:
+        """Close a connection, within a second or so."""
+
+    # ---- a handler --------------------------------------------------------------------------------------------------
+
+    async def __call__(self, job: Job) -> None:
+        """Deliver a job."""
+        where = job.headers.get(TO) or self.target
+        try:
+            status = await self.deliver(await self._connection(), job)
+        except Exception as error:
+            self.answers.failed(where, error)
+            raise
+        self.answers.delivered(where, status)
+
+    def attach(self, topic: str, notes: Notes) -> None:
+        """Take the topic for a name, if it has none, and keep answers in these notes."""
+        self.name = self.name or _short(topic)
+        self.answers.keep_in(notes, self.name)
+
+    async def aclose(self) -> None:
+        """Close the running loop's connection, if there is one, and keep the last answers. It may be used again."""
+        opening = self._connections.pop(asyncio.get_running_loop(), None)
+        try:
+            if opening is not None:
+                await self._close(opening)
+        finally:
+            await self.answers.flush()
+            self.answers.look_again()
+
+    def drop(self, connection: C) -> None:
+        """Have the next job open another connection, and close this one meanwhile: it is broken."""
+        loop = asyncio.get_running_loop()
+        opening = self._connections.get(loop)
+        if opening is not None and opening.done() and not opening.cancelled() and opening.exception() is None:
+            if opening.result() is not connection:
+                return
+            del self._connections[loop]
+            closing = loop.create_task(self._close(opening))
+            _background.add(closing)
+            closing.add_done_callback(_background.discard)
+
+    async def _connection(self) -> C:
+        loop = asyncio.get_running_loop()
+        opening = self._connections.get(loop)
+        if opening is None:
+            opening = self._connections[loop] = loop.create_task(self._opened(loop))
+        if opening.done():
+            return opening.result()
+        return await asyncio.shield(opening)  # a job that is cancelled takes no other's connection with it
+
+    async def _opened(self, loop: asyncio.AbstractEventLoop) -> C:
+        try:
+            async with asyncio.timeout(self.open_timeout):
+                return await self.open()
+        except BaseException:
+            self._connections.pop(loop, None)  # the next job tries again
+            raise
+
+    async def _close(self, opening: asyncio.Task[C]) -> None:
+        if not opening.done():
+            opening.cancel()
+        [connection] = await asyncio.gather(opening, return_exceptions=True)
+        if not isinstance(connection, BaseException):
+            await self.close(connection)
+
+
+_background: Final[set[asyncio.Task[None]]] = set()  # a loop holds its tasks weakly

@@ -1,0 +1,246 @@
+"""One POST by aiohttp, to an address that was judged, with an answer of bounded length in bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+import ssl
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from time import monotonic
+from typing import Final, NamedTuple
+from weakref import WeakSet
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
+
+from ..jobs.address import checked_to
+from .addresses import AddressPolicy, AddressRefused
+
+__all__ = ["Answered", "HttpClient", "Unanswered"]
+
+MOST_ANSWER: Final = 20_000  # bytes of an answer that are read
+_BODY: Final = 1.0  # seconds for the rest of an answer, once its status is known
+_LOOKUPS: Final = 32  # names that are looked up at once: a slow name server holds up no other names
+_KNOWN: Final = 10  # seconds for which a name's addresses are kept
+_IDLE: Final = 15.0  # seconds for which an idle connection is kept
+_KEPT: Final = 1_000  # open connections beyond which none is kept idle, or half of what the process may open
+_URLS: Final = 4_096
+_connecting: Final[ContextVar[_Connecting]] = ContextVar("connecting")
+
+
+class _Connecting:
+    """What a call lets its connections do, and what they have done."""
+
+    __slots__ = ("anywhere", "connected")
+
+    def __init__(self, anywhere: bool) -> None:
+        self.anywhere = anywhere  # whether its name is one of those that may lead to any address
+        self.connected = False  # whether it made a connection of its own
+
+
+class Unanswered(Exception):
+    """There was no answer. `refused` if nobody was asked, as the address is none to deliver to."""
+
+    def __init__(self, message: str, *, refused: bool = False) -> None:
+        super().__init__(message)
+        self.refused = refused
+
+
+class Answered(NamedTuple):
+    """An answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes  # its beginning
+
+
+class HttpClient:
+    """Connections to many hosts, on the running loop. Close it.
+
+    Args:
+        policy: where connections may go.
+        timeout: seconds for a call in all.
+        connect_timeout: seconds for a connection, its name's lookup and TLS.
+        tls: the context for https; the system's certificates unless told.
+        proxy: an HTTP proxy; then it resolves names, and it says where connections may go.
+    """
+
+    def __init__(
+        self,
+        policy: AddressPolicy,
+        timeout: float,
+        connect_timeout: float,
+        tls: ssl.SSLContext | None = None,
+        proxy: str | None = None,
+    ) -> None:
+        self._policy = policy
+        self._proxy = proxy
+        self._timeout = timeout
+        self._times = aiohttp.ClientTimeout(total=timeout, connect=connect_timeout)
+        self._urls: dict[str, URL] = {}
+        self._sockets: WeakSet[socket.socket] = WeakSet()
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self._most_kept = _KEPT if files == resource.RLIM_INFINITY else min(_KEPT, files // 2)
+        self._lookups = ThreadPoolExecutor(_LOOKUPS, "pywheel-lookup")
+        connector = aiohttp.TCPConnector(
+            limit=0,  # the shares say how many
+            resolver=_Resolver(policy, self._lookups),
+            socket_factory=self._socket,
+            ttl_dns_cache=_KNOWN,
+            keepalive_timeout=_IDLE,
+            ssl=True if tls is None else tls,
+        )
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,  # a small answer stays small
+            skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
+            trust_env=False,
+            read_bufsize=MOST_ANSWER,
+        )
+
+    def url(self, text: str) -> URL:
+        """Return a URL. AddressRefused if nothing is to be delivered there, ValueError if it is none."""
+        found = self._urls.get(text)
+        if found is None:
+            found = URL(checked_to(text))
+            if found.raw_host is None or found.port is None:
+                raise ValueError("it must begin with https:// or http://")
+            self._policy.check_url(found.raw_host, found.port)
+            if len(self._urls) >= _URLS:
+                self._urls.clear()
+            self._urls[text] = found
+        return found
+
+    async def post(self, url: URL, body: bytes, headers: Mapping[str, str], most: float | None = None) -> Answered:
+        """Send a request and return the answer, whatever its status. Unanswered says why there is none.
+
+        `most` are the seconds that it may take, if they are fewer than the client's.
+        """
+        seconds = self._timeout if most is None else min(most, self._timeout)
+        connecting = _Connecting(self._proxy is not None or self._policy.allows_name(url.raw_host or ""))
+        _connecting.set(connecting)
+        began = monotonic()
+        try:
+            try:
+                response = await self._sent(url, body, headers, seconds)
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+                left = seconds - (monotonic() - began)
+                if connecting.connected or isinstance(error, aiohttp.ClientConnectorError) or left <= 0:
+                    raise
+                # A connection that was idle had ended. The request has its id: it may come twice, as any may.
+                response = await self._sent(url, body, headers, left)
+        except TimeoutError as error:
+            what = "connection" if isinstance(error, aiohttp.ConnectionTimeoutError) else "answer"
+            raise Unanswered(f"no {what} within the time, {seconds:g} s in all") from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            refused = _refusal(error)
+            raise Unanswered(str(refused or _said(error)), refused=refused is not None) from error
+        return Answered(response.status, response.headers, await self._beginning(response))
+
+    async def _sent(self, url: URL, body: bytes, headers: Mapping[str, str], seconds: float) -> aiohttp.ClientResponse:
+        if len(self._sockets) >= self._most_kept:
+            headers = {**headers, "connection": "close"}
+        times = self._times
+        if seconds != self._timeout:
+            times = aiohttp.ClientTimeout(total=seconds, connect=times.connect)
+        return await self._session.post(
+            url, data=body, headers=headers, allow_redirects=False, proxy=self._proxy, timeout=times
+        )
+
+    async def _beginning(self, response: aiohttp.ClientResponse) -> bytes:
+        """Read the beginning of an answer, and let the connection go: for the next call if that was all."""
+        parts: list[bytes] = []
+        left = MOST_ANSWER
+        try:
+            async with asyncio.timeout(_BODY):
+                while left > 0:
+                    part = await response.content.read(left)
+                    if not part:
+                        break
+                    parts.append(part)
+                    left -= len(part)
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
+            response.close()  # the status says what became of it
+        finally:
+            if response.content.at_eof():
+                response.release()
+            else:
+                response.close()
+        return b"".join(parts)
+
+    def _socket(self, info: aiohttp.AddrInfoType) -> socket.socket:
+        """Return a socket to an address: whoever it was found by, it is judged here."""
+        family, kind, protocol, _, address = info
+        connecting = _connecting.get()
+        connecting.connected = True
+        if not connecting.anywhere:
+            self._policy.check(str(address[0]))
+        made = socket.socket(family, kind, protocol)
+        self._sockets.add(made)
+        return made
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._session.close()
+        self._lookups.shutdown(wait=False, cancel_futures=True)
+
+
+class _Resolver(AbstractResolver):
+    """Looks names up on threads of its own, and leaves out addresses to which nothing is to be delivered."""
+
+    def __init__(self, policy: AddressPolicy, threads: ThreadPoolExecutor) -> None:
+        self._policy = policy
+        self._threads = threads
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        loop = asyncio.get_running_loop()
+        found = await loop.run_in_executor(self._threads, _looked_up, host, port, family)
+        refused: AddressRefused | None = None
+        kept: list[ResolveResult] = []
+        for kind, protocol, address in found:
+            try:
+                if not self._policy.allows_name(host):
+                    self._policy.check(address)
+            except AddressRefused as error:
+                refused = error
+                continue
+            kept.append(
+                {
+                    "hostname": host,
+                    "host": address,
+                    "port": port,
+                    "family": kind,
+                    "proto": protocol,
+                    "flags": socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+                }
+            )
+        if not kept:
+            raise refused or OSError(f"{host[:80]} has no address")
+        return kept
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+def _looked_up(host: str, port: int, family: int) -> list[tuple[int, int, str]]:
+    """Return families, protocols and addresses of a name. Blocks."""
+    found = socket.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+    return [(family, protocol, str(address[0])) for family, _, protocol, _, address in found]
+
+
+def _refusal(error: BaseException | None) -> AddressRefused | None:
+    """Return the refusal that an error comes from, if any."""
+    while error is not None and not isinstance(error, AddressRefused):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

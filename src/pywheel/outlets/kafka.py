@@ -1,0 +1,205 @@
+"""Into Kafka: each job becomes a record, sent by an idempotent producer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import threading
+from base64 import b64decode
+from collections import deque
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+
+from .._errors import BadJob
+from ..jobs.durations import Duration
+from ..jobs.handler import GiveUp
+from ..jobs.job import Job
+from .broker import CONTENT_TYPE, MESSAGE_ID, BrokerOutlet, NotConfirmed, common, message_id, passed
+from .contract import needed
+from .settings import Settings
+
+if TYPE_CHECKING:
+    from confluent_kafka import Producer
+
+__all__ = ["HEADERS", "KEY", "KEY_BASE64", "Kafka"]
+
+KEY: Final = "kafka-key"
+"""The job's header that is the record's key, instead of the job's own key."""
+KEY_BASE64: Final = "kafka-key-base64"
+"""The same, for a key that is no text."""
+HEADERS: Final = "kafka-headers"
+"""The job's header that holds those of the record that are no text: JSON, an object of base64 by name."""
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_POLL: Final = 0.5  # seconds after which the thread looks whether it is to end
+_FLUSH: Final = 1.0  # seconds for what is under way
+_LOGGER: Final = logging.getLogger("pywheel.kafka")
+_Told: TypeAlias = "tuple[asyncio.Future[Any], Any]"  # who waits, and the error of the record, or None
+
+
+class Kafka(BrokerOutlet["Link"]):
+    """Sends each job to a topic; the attempt has succeeded once all in-sync replicas have the record.
+
+    The value is the body. The key is the job's header `kafka-key`, or else the job's key: records with one key keep
+    their order within a partition. The headers are `message-id`, the same at each attempt, by which whoever consumes
+    drops repeats, `content-type`, and all other headers of the job. The producer's own retries repeat nothing.
+
+    Args:
+        servers: ``host:port,host:port``.
+        topic: of jobs that name none in `to`; empty if each must.
+        allow: patterns of topics that jobs may name in `to`; any unless told.
+        options: of librdkafka, such as ``{"security.protocol": "SASL_SSL", "sasl.password": ...}``.
+        timeout: how long a record may wait for its confirmation: less than the handler's ttr.
+        name: for people; the topic of jobs that it handles unless told.
+
+    Raises:
+        BadJob: an argument makes no sense.
+        OutletMissing: confluent-kafka is not installed.
+    """
+
+    kind = "kafka"
+    places = "topic"
+
+    def __init__(
+        self,
+        servers: str,
+        topic: str = "",
+        *,
+        allow: Iterable[str] = ("*",),
+        options: Mapping[str, Any] | None = None,
+        timeout: Duration = 15,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(topic, allow=allow, timeout=timeout, name=name)
+        if not servers or type(servers) is not str:
+            raise BadJob(f"servers are written like 'host:9092,host:9092', not {servers!r:.60}")
+        self._kafka = needed("confluent_kafka", "kafka")
+        self._options = {
+            "linger.ms": 1,
+            "enable.idempotence": True,
+            **(options or {}),
+            "bootstrap.servers": servers,
+            "message.timeout.ms": round(self.timeout * 1000),
+        }
+
+    @classmethod
+    def configured(cls, name: str, settings: Settings) -> Self:
+        """Return one from a table of a config file; `options_env` and `options_file` have lines such as ``a.b=c``."""
+        options = {}
+        for text in settings.secrets("options"):
+            for line in filter(None, map(str.strip, text.splitlines())):
+                option, _, value = line.partition("=")
+                options[option.strip()] = value.strip()
+        words = common(name, settings)
+        return cls(settings.text("servers"), settings.text("kafka_topic", ""), options=options, **words)
+
+    async def open(self) -> Link:
+        """Make a producer; it connects by itself, and goes on doing so."""
+        try:
+            producer = self._kafka.Producer(self._options, logger=_LOGGER)
+        except (self._kafka.KafkaException, TypeError, ValueError) as error:
+            raise BadJob(f"librdkafka does not take these options: {error}") from error
+        return Link(producer, asyncio.get_running_loop())
+
+    async def close(self, connection: Link) -> None:
+        """Let what is under way go on for a second, then end the producer."""
+        await asyncio.to_thread(connection.close)
+
+    async def deliver(self, connection: Link, job: Job) -> str | None:
+        """Send a job; return once it is confirmed."""
+        topic = self.place_of(job)
+        if not _TOPIC.fullmatch(topic):
+            raise GiveUp(f"{topic[:80]!r} is no name of a topic of Kafka")
+        headers: dict[str, str] = {MESSAGE_ID: message_id(job), **passed(job)}
+        if CONTENT_TYPE in job.headers:
+            headers[CONTENT_TYPE] = job.headers[CONTENT_TYPE]
+        try:
+            error = await connection.send(topic, _key(job), job.body, {**headers, **_bytes(job)})
+        except BufferError:
+            raise NotConfirmed("too many records wait for Kafka: queue.buffering.max.messages") from None
+        except self._kafka.KafkaException as refused:
+            error = refused.args[0]
+        if error is None:
+            return "confirmed"
+        if error.fatal():
+            self.drop(connection)
+        if error.code() == self._kafka.KafkaError.MSG_SIZE_TOO_LARGE:
+            raise GiveUp(f"Kafka takes no record of that size: {error.str()}")
+        raise NotConfirmed(f"Kafka did not confirm within {self.timeout:g} s: {error.str()}")
+
+
+class Link:
+    """A producer, and the one thread that hears for all records what became of them."""
+
+    def __init__(self, producer: Producer, loop: asyncio.AbstractEventLoop) -> None:
+        self._producer = producer
+        self._loop = loop
+        self._told: deque[_Told] = deque()
+        self._ended = False
+        self._thread = threading.Thread(target=self._hear, name="pywheel-kafka", daemon=True)
+        self._thread.start()
+
+    async def send(self, topic: str, key: str | bytes | None, value: bytes, headers: Mapping[str, str | bytes]) -> Any:
+        """Send a record; return the error that it ended with, or None. BufferError: too many wait."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+
+        def told(error: Any, _: Any) -> None:  # in the thread, within `poll`
+            self._told.append((future, error))
+
+        self._producer.produce(topic, value, key, headers=list(headers.items()), on_delivery=told)
+        return await future
+
+    def _hear(self) -> None:
+        while not self._ended:
+            self._producer.poll(_POLL)
+            self._tell()
+
+    def _tell(self) -> None:
+        told = []
+        while self._told:
+            told.append(self._told.popleft())
+        if told:
+            with suppress(RuntimeError):  # the loop was closed meanwhile
+                self._loop.call_soon_threadsafe(_settle, told)
+
+    def close(self) -> None:
+        """End it, within about two seconds. Blocks."""
+        self._producer.flush(_FLUSH)
+        self._ended = True
+        self._producer.purge()
+        self._thread.join(_FLUSH)
+        self._producer.poll(0)
+        self._tell()
+
+
+def _settle(told: list[_Told]) -> None:
+    for future, error in told:
+        if not future.done():
+            future.set_result(error)
+
+
+def _key(job: Job) -> str | bytes | None:
+    if KEY_BASE64 in job.headers:
+        return _decoded(KEY_BASE64, job.headers[KEY_BASE64])
+    return job.headers.get(KEY, job.key)
+
+
+def _bytes(job: Job) -> dict[str, bytes]:
+    """Return the headers that are no text."""
+    text = job.headers.get(HEADERS)
+    if text is None:
+        return {}
+    try:
+        found = json.loads(text)
+        return {name: _decoded(HEADERS, value) for name, value in found.items()}
+    except (ValueError, AttributeError) as error:
+        raise GiveUp(f"{HEADERS} must be a JSON object of base64 by name: {error}") from None
+
+
+def _decoded(header: str, text: Any) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except (ValueError, TypeError) as error:
+        raise GiveUp(f"{header} is no base64: {error}") from None

@@ -1,0 +1,174 @@
+"""Into NATS: each job becomes a message of a JetStream, published with its acknowledgement."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from .._errors import BadJob
+from ..jobs.durations import Duration
+from ..jobs.handler import GiveUp
+from ..jobs.job import Job
+from .broker import CONTENT_TYPE, BrokerOutlet, NotConfirmed, address, common, message_id, passed, patient
+from .contract import needed
+from .settings import Settings
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+
+__all__ = ["Nats"]
+
+_SUBJECT: Final = re.compile(r"[^\s.*>$][^\s.*>]*(\.[^\s.*>]+)*")
+_HEADER: Final = re.compile(r"[!-9;-~]+")  # of RFC 9110, as far as the client goes: no colon, no space, no line break
+
+
+class Nats(BrokerOutlet["Link"]):
+    """Publishes each job to a subject; the attempt has succeeded once a stream has acknowledged it.
+
+    The payload is the body. `Nats-Msg-Id` is the job's header `message-id`, or an id that is the same at each attempt:
+    the stream drops repeats itself, within its duplicate window. `Content-Type` and all other headers of the job are
+    the message's. A subject that no stream takes is a failed attempt.
+
+    Args:
+        url: ``nats://user:password@host:4222``, or tls; several with commas between them.
+        subject: of jobs that name none in `to`; empty if each must.
+        stream: the stream that must take it; any unless told.
+        allow: patterns of subjects that jobs may name in `to`; any unless told. One with a `$` is the server's own.
+        timeout: how long NATS may take to be reached, and then to acknowledge: together less than the handler's ttr.
+        name: for people; the topic that it handles unless told.
+
+    Raises:
+        BadJob: an argument makes no sense.
+        OutletMissing: nats-py is not installed.
+    """
+
+    kind = "nats"
+    places = "subject"
+
+    def __init__(
+        self,
+        url: str,
+        subject: str = "",
+        *,
+        stream: str | None = None,
+        allow: Iterable[str] = ("*",),
+        timeout: Duration = 15,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(subject, allow=allow, timeout=timeout, name=name)
+        if not url or type(url) is not str:
+            raise BadJob("the address of a NATS is written like nats://user:password@host:4222")
+        self._servers = [part.strip() for part in url.split(",")]
+        self._stream = stream
+        self._nats = needed("nats.aio.client", "nats")
+        self._errors: Any = needed("nats.errors", "nats")
+        self._jetstream: Any = needed("nats.js.errors", "nats")
+
+    @classmethod
+    def configured(cls, name: str, settings: Settings) -> Self:
+        """Return one from a table of a config file: the words are those of the class."""
+        subject, stream = settings.text("subject", ""), settings.text("stream", None)
+        return cls(address(settings), subject, stream=stream, **common(name, settings))
+
+    async def open(self) -> Link:
+        """Connect; servers that are away are waited for."""
+        return await patient(self._connect, self.timeout, self._errors.Error)
+
+    async def _connect(self) -> Link:
+        link = Link(self._nats.Client())
+        try:
+            await link.client.connect(
+                self._servers,
+                connect_timeout=max(1, round(self.timeout)),
+                allow_reconnect=False,  # what is under way would be lost all the same: the next job connects
+                error_cb=_silent,
+                closed_cb=link.lose,
+            )
+        except BaseException:
+            await self.close(link)
+            raise
+        return link
+
+    async def close(self, connection: Link) -> None:
+        """Close the connection, within a second."""
+        with suppress(TimeoutError, self._errors.Error):
+            async with asyncio.timeout(1):
+                await connection.client.close()
+
+    async def deliver(self, connection: Link, job: Job) -> str | None:
+        """Publish a job; return the stream and the number that it has there."""
+        subject = self.place_of(job)
+        if not _SUBJECT.fullmatch(subject):
+            raise GiveUp(f"{subject[:80]!r} is no subject to publish to")
+        headers = {"Nats-Msg-Id": message_id(job), **_headers(job)}
+        if not connection.client.is_connected:
+            self.drop(connection)
+            connection = await self._connection()
+        began = connection.acknowledged
+        try:
+            async with connection.limit(self.timeout):
+                ack = await connection.client.jetstream().publish(
+                    subject, job.body, timeout=2 * self.timeout, stream=self._stream, headers=headers
+                )
+        except self._jetstream.NoStreamResponseError:
+            raise NotConfirmed(f"no stream takes the subject {subject!r}") from None
+        except self._errors.MaxPayloadError:
+            most = connection.client.max_payload
+            raise GiveUp(f"the body has {len(job.body)} bytes, NATS takes {most}") from None
+        except TimeoutError:
+            if connection.acknowledged == began:  # it may well be dead, and nobody has noticed
+                self.drop(connection)
+            why = "the connection broke" if connection.lost else f"no answer within {self.timeout:g} s"
+            raise NotConfirmed(f"NATS did not acknowledge: {why}") from None
+        except (self._errors.Error, OSError) as error:
+            raise NotConfirmed(f"NATS did not acknowledge: {str(error) or type(error).__name__}") from error
+        connection.acknowledged += 1
+        return f"{ack.stream} {ack.seq}"
+
+
+class Link:
+    """A connection, and the time limits of those who wait for its answers."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.lost = False
+        """Whether the connection broke, or was closed."""
+        self.acknowledged = 0
+        """How many messages were."""
+        self._limits: set[asyncio.Timeout] = set()
+
+    @asynccontextmanager
+    async def limit(self, seconds: float) -> AsyncIterator[None]:
+        """Raise TimeoutError after so long, and at once when the connection is lost: the client would not say so."""
+        async with asyncio.timeout(seconds) as limit:
+            self._limits.add(limit)
+            try:
+                yield
+            finally:
+                self._limits.discard(limit)
+
+    async def lose(self) -> None:
+        """End what is under way. Called by the client when it is closed."""
+        self.lost = True
+        for limit in self._limits:
+            limit.reschedule(0)
+
+
+def _headers(job: Job) -> dict[str, str]:
+    """Return a job's headers as NATS has them: lines of text. GiveUp for one that would be two."""
+    headers = passed(job)
+    if CONTENT_TYPE in job.headers:
+        headers["Content-Type"] = job.headers[CONTENT_TYPE]
+    for name, value in headers.items():
+        if not _HEADER.fullmatch(name) or "\r" in value or "\n" in value:
+            raise GiveUp(f"the header {name[:60]!r} cannot be one of NATS: a colon, a space or a line break is in it")
+        if name.lower().startswith("nats-"):
+            raise GiveUp(f"the header {name[:60]!r} is one of NATS's own")
+    return headers
+
+
+async def _silent(*_: object) -> None:
+    """Say nothing: the jobs' errors do."""

@@ -1,0 +1,211 @@
+"""Into Redis Streams: each job becomes an entry, added once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+from urllib.parse import urlsplit
+
+from .._errors import BadJob
+from ..jobs.checks import whole
+from ..jobs.durations import Duration, duration
+from ..jobs.handler import GiveUp
+from ..jobs.job import Job
+from .broker import BrokerOutlet, NotConfirmed, address, common, message_id, passed, patient
+from .contract import needed
+from .settings import Settings
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+__all__ = ["RedisStreams"]
+
+# The entry and the key that says that it is there are written together, or neither.
+_ADD: Final = """
+local before = redis.call('GET', KEYS[2])
+if before then return before end
+local entry
+if ARGV[2] == '' then
+    entry = redis.call('XADD', KEYS[1], '*', unpack(ARGV, 3))
+else
+    entry = redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[2], '*', unpack(ARGV, 3))
+end
+redis.call('SET', KEYS[2], entry, 'PX', ARGV[1])
+return entry
+"""
+_MOST: Final = 500  # jobs in one round trip
+_SCHEMES: Final = ("redis", "rediss", "unix")
+_LONGEST: Final = 1_024  # characters of a stream's name
+_Wish: TypeAlias = "tuple[list[str], list[Any], asyncio.Future[str]]"
+
+
+class RedisStreams(BrokerOutlet["Link"]):
+    """Adds each job to a stream; the attempt has succeeded once Redis has answered.
+
+    An entry has the fields `id`, which is the job's header `message-id` or an id that is the same at each attempt,
+    `topic`, `body`, `key` if the job has one, and `headers` as JSON if it has any. A script adds it together with a key
+    that remembers the id: a second attempt within `remember` adds nothing. All jobs share one connection, and what
+    comes while Redis answers goes to it together. What survives a crash of Redis is as its appendonly settings say.
+
+    Args:
+        url: ``redis://user:password@host:6379/0``, rediss or ``unix:///run/redis.sock``.
+        stream: of jobs that name none in `to`; empty if each must.
+        maxlen: about how many entries the stream keeps; all unless told.
+        remember: how long an id is known, as a key beside the stream.
+        allow: patterns of streams that jobs may name in `to`; any unless told.
+        timeout: how long Redis may take to be reached, and then to answer: together less than the handler's ttr.
+        name: for people; the topic that it handles unless told.
+
+    Raises:
+        BadJob: an argument makes no sense.
+        OutletMissing: redis is not installed.
+    """
+
+    kind = "redis"
+    places = "stream"
+
+    def __init__(
+        self,
+        url: str,
+        stream: str = "",
+        *,
+        maxlen: int | None = None,
+        remember: Duration = "1d",
+        allow: Iterable[str] = ("*",),
+        timeout: Duration = 15,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(stream, allow=allow, timeout=timeout, name=name)
+        parts = urlsplit(str(url))
+        if parts.scheme not in _SCHEMES or not (parts.hostname or parts.path):
+            raise BadJob("the address of a Redis is written like redis://user:password@host:6379/0")
+        self._url = url
+        self._maxlen = "" if maxlen is None else str(whole(maxlen, "maxlen", 2**53))
+        self._remember = str(duration(remember, "remember", 1))
+        self._redis = needed("redis.asyncio", "redis")
+
+    @classmethod
+    def configured(cls, name: str, settings: Settings) -> Self:
+        """Return one from a table of a config file: the words are those of the class."""
+        maxlen = settings.whole("maxlen", 0, least=0, most=2**53)
+        return cls(
+            address(settings),
+            settings.text("stream", ""),
+            maxlen=maxlen or None,
+            remember=settings.seconds("remember", 86_400.0),
+            **common(name, settings),
+        )
+
+    async def open(self) -> Link:
+        """Connect; a Redis that is away is waited for."""
+        return await patient(self._connect, self.timeout, self._redis.RedisError)
+
+    async def _connect(self) -> Link:
+        client = self._redis.Redis.from_url(self._url, socket_timeout=self.timeout, decode_responses=True)
+        link = Link(client, self._redis.ResponseError)
+        try:
+            await link.load()
+        except BaseException:
+            await client.aclose()
+            raise
+        return link
+
+    async def close(self, connection: Link) -> None:
+        """Close the connection."""
+        await connection.close()
+
+    async def deliver(self, connection: Link, job: Job) -> str | None:
+        """Add a job to its stream; return the entry's id."""
+        stream = self.place_of(job)
+        if len(stream) > _LONGEST:
+            raise GiveUp(f"the name of the stream has {len(stream)} characters, at most {_LONGEST} make sense")
+        known = message_id(job)
+        fields: list[Any] = ["id", known, "topic", job.topic, "body", job.body]
+        if job.key is not None:
+            fields += ["key", job.key]
+        if headers := passed(job):
+            fields += ["headers", json.dumps(headers, ensure_ascii=False, separators=(",", ":"))]
+        keys = [stream, f"pywheel:{{{_tag(stream)}}}:{known}"]
+        try:
+            async with asyncio.timeout(self.timeout):
+                return await connection.add(keys, [self._remember, self._maxlen, *fields])
+        except TimeoutError:
+            self.drop(connection)
+            raise NotConfirmed(f"Redis did not answer within {self.timeout:g} s") from None
+        except self._redis.ResponseError as error:
+            raise NotConfirmed(f"Redis refused the entry: {error}") from error
+        except (self._redis.RedisError, OSError) as error:
+            self.drop(connection)
+            raise NotConfirmed(f"Redis did not answer: {error}") from error
+
+
+class Link:
+    """One connection. What is asked for while it waits for answers goes along with the next round trip."""
+
+    def __init__(self, client: Redis, refusal: type[Exception]) -> None:
+        self._client = client
+        self._refusal = refusal
+        self._sha = ""
+        self._waiting: list[_Wish] = []
+        self._asked: list[_Wish] = []
+        self._carrier: asyncio.Task[None] | None = None
+
+    async def load(self) -> None:
+        """Have Redis know the script."""
+        self._sha = await self._client.script_load(_ADD)
+
+    async def add(self, keys: list[str], arguments: list[Any]) -> str:
+        """Run the script; return the entry's id, or raise Redis's error."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[str] = loop.create_future()
+        self._waiting.append((keys, arguments, future))
+        if self._carrier is None or self._carrier.done():
+            self._carrier = loop.create_task(self._carry())
+        return await future
+
+    async def _carry(self) -> None:
+        while self._waiting:
+            wishes, self._waiting = self._waiting[:_MOST], self._waiting[_MOST:]
+            wishes = self._asked = [wish for wish in wishes if not wish[2].done()]  # some wait no more
+            answers: list[Any]
+            try:
+                answers = await self._ask(wishes)
+                if any(isinstance(answer, self._refusal) and "script" in str(answer) for answer in answers):
+                    await self.load()  # somebody flushed Redis's scripts: the same once more, which adds nothing twice
+                    answers = await self._ask(wishes)
+            except Exception as error:  # noqa: BLE001  (it goes to those who asked)
+                answers = [error] * len(wishes)
+            for (_, _, future), answer in zip(wishes, answers, strict=True):
+                if future.done():
+                    continue
+                if isinstance(answer, BaseException):
+                    future.set_exception(answer)
+                else:
+                    future.set_result(str(answer))
+
+    async def _ask(self, wishes: list[_Wish]) -> list[Any]:
+        pipeline = self._client.pipeline(transaction=False)
+        for keys, arguments, _ in wishes:
+            pipeline.evalsha(self._sha, len(keys), *keys, *arguments)
+        return await pipeline.execute(raise_on_error=False)
+
+    async def close(self) -> None:
+        """Close it, within a second; who still waits gets an error."""
+        if self._carrier is not None and not self._carrier.done():
+            self._carrier.cancel()
+        for _, _, future in (*self._asked, *self._waiting):
+            if not future.done():
+                future.set_exception(ConnectionError("the connection was closed"))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(1):
+                await self._client.aclose()
+
+
+def _tag(stream: str) -> str:
+    """Return what Redis Cluster goes by: the id's key lies in the slot of the stream."""
+    begin = stream.find("{")
+    end = stream.find("}", begin + 1)
+    return stream[begin + 1 : end] if 0 <= begin < end - 1 else stream

@@ -1,0 +1,300 @@
+"""Deliveries by HTTP POST, signed as Standard Webhooks says: https://www.standardwebhooks.com."""
+
+from __future__ import annotations
+
+import json
+import re
+import ssl
+import time
+from collections.abc import Callable, Iterable, Mapping
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
+
+from .._errors import BadJob, PywheelError
+from ..jobs.address import TO, checked_to
+from ..jobs.checks import whole
+from ..jobs.durations import Duration, duration
+from ..jobs.handler import GiveUp, RetryLater
+from ..jobs.job import Job
+from .addresses import AddressPolicy, AddressRefused
+from .answers import shown
+from .contract import Outlet, delivery_id, needed
+from .settings import Settings
+from .shares import Call, Shares
+from .signatures import Secrets, decoded, signature
+
+if TYPE_CHECKING:
+    from .http import Answered, HttpClient
+
+__all__ = ["DeliveryFailed", "Webhook"]
+
+_SAID: Final = 1_000  # characters of an answer that go into the job's error
+_LATEST: Final = 86_400  # seconds that an endpoint may ask for
+_WHOLE_JSON: Final = 1 << 16  # bytes of a body that are looked at to the end
+_THROTTLES: Final = frozenset({429, 502, 503, 504})
+_AWAY: Final = frozenset({502, 503, 504})  # what stands before the endpoint says that it is away
+_GONE: Final = 410
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
+_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]{0,8000}")
+_OURS: Final = frozenset(
+    "host connection content-length transfer-encoding te trailer upgrade expect keep-alive proxy-authorization"
+    " webhook-id webhook-timestamp webhook-signature".split()
+)
+_TRACE: Final = ("traceparent", "tracestate")
+
+
+class DeliveryFailed(PywheelError):
+    """An endpoint did not take a job. `status` is what it answered; None if there was no answer."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class _Open(NamedTuple):
+    """What is open on a loop."""
+
+    client: HttpClient
+    shares: Shares
+
+
+class Webhook(Outlet[Any]):
+    """Delivers jobs by POST: to the URL that a job names by ``to``, or to `url`.
+
+    Only an answer 2xx is success. 410 disables the endpoint: its jobs are dead at once until somebody enables it. 429,
+    502, 503 and 504 may say by Retry-After how long to wait, a day at most. Redirects are not followed.
+    `handler(..., concurrency=)` says how many deliveries are under way in all.
+
+    Args:
+        url: where jobs go that do not say.
+        secrets: of signatures: ``whsec_`` and base64; several during a rotation; or a function of the job.
+        name: for people, and for `pywheel outlets`; the topic unless told.
+        timeout: how long a delivery may take in all: less than the handler's ttr. A job's own ttr bounds it, too.
+        connect_timeout: how long a connection may take.
+        headers: sent with each delivery.
+        pass_headers: names of headers of the job that are sent too. Trace context is, always.
+        allow: networks, addresses and names that are within one's own network and may be reached all the same.
+        ports: those that may be used; None for any.
+        per_host: how many deliveries to one host are under way at most; None: as many as the handler may.
+        tls: the context for https, such as one with a certificate authority of one's own.
+        proxy: an HTTP proxy, which then says where connections may go. That of the environment is not used.
+
+    Raises:
+        BadJob: an argument makes no sense.
+    """
+
+    kind: ClassVar[str] = "webhook"
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        secrets: Secrets = None,
+        name: str | None = None,
+        timeout: Duration = 15,
+        connect_timeout: Duration = 5,
+        headers: Mapping[str, str] | None = None,
+        pass_headers: Iterable[str] = (),
+        allow: Iterable[str] = (),
+        ports: Iterable[int] | None = (80, 443),
+        per_host: int | None = 20,
+        tls: ssl.SSLContext | None = None,
+        proxy: str | None = None,
+    ) -> None:
+        super().__init__(name)
+        needed("aiohttp", "webhook")
+        self._url = None if url is None else _checked_url(url)
+        self._keys = _keys(secrets)
+        self.longest = self._timeout = duration(timeout, "timeout", 1) / 1000
+        self._connect_timeout = duration(connect_timeout, "connect_timeout", 1) / 1000
+        self._headers = {_header(name): _value(name, value) for name, value in (headers or {}).items()}
+        self._passed = tuple(map(_header, pass_headers))
+        self._policy = AddressPolicy(allow, ports)
+        self._per_host = whole(per_host, "per_host", 10_000) if per_host is not None else 10_000
+        self._tls = tls
+        self._proxy = proxy
+
+    @classmethod
+    def configured(cls, name: str, settings: Settings) -> Self:
+        """Return one from a table of a config file. ConfigError if it makes no sense."""
+        ports = settings.wholes("ports", (80, 443), most=65_535)
+        ca_file = settings.path("ca_file")
+        try:
+            return cls(
+                settings.text("url", None),
+                secrets=settings.secrets("secret"),
+                name=name,
+                timeout=settings.seconds("timeout", 15),
+                connect_timeout=settings.seconds("connect_timeout", 5),
+                headers=settings.headers("headers"),
+                pass_headers=settings.texts("pass_headers"),
+                allow=settings.texts("allow"),
+                ports=ports or None,
+                per_host=settings.whole("per_host", 20),
+                tls=None if ca_file is None else ssl.create_default_context(cafile=str(ca_file)),
+                proxy=settings.text("proxy", None),
+            )
+        except (BadJob, ssl.SSLError) as error:
+            raise settings.error(None, str(error)) from error
+
+    @property
+    def target(self) -> str:
+        """The URL of jobs that do not say."""
+        return self._url or ""
+
+    # ---- a connection -----------------------------------------------------------------------------------------------
+
+    async def open(self) -> _Open:
+        """Return a client, which connects when it must."""
+        from .http import HttpClient  # aiohttp takes a while to import
+
+        client = HttpClient(self._policy, self._timeout, self._connect_timeout, self._tls, self._proxy)
+        return _Open(client, Shares(self._per_host))
+
+    async def close(self, connection: _Open) -> None:
+        """Close all connections."""
+        await connection.client.close()
+
+    # ---- deliveries -------------------------------------------------------------------------------------------------
+
+    async def deliver(self, connection: _Open, job: Job) -> str:
+        """Deliver a job; return the status."""
+        from .http import Unanswered
+
+        where = self._where(job)
+        disabled = await self.answers.disabled(where)
+        if disabled is not None:
+            raise GiveUp(f"{shown(where)} is disabled: {disabled.error}; pywheel outlets enable {self.name}")
+        try:
+            url = connection.client.url(where)
+        except (AddressRefused, ValueError) as error:  # BadJob is one
+            raise GiveUp(f"{shown(where)[:200]}: {error}") from error
+        headers = self._request(job)
+        call = await connection.shares.enter(f"{url.raw_host}:{url.port}", job)
+        try:
+            most = None if job.ttr is None else job.ttr / 1000
+            answer = await connection.client.post(url, job.body, headers, most)
+        except Unanswered as error:
+            call.ended() if error.refused else call.failed()
+            raise DeliveryFailed(f"{shown(where)}: {error}") from error
+        except BaseException:
+            call.ended()
+            raise
+        return await self._judged(call, where, answer)
+
+    def _where(self, job: Job) -> str:
+        """Return the URL that a job goes to, as it says. GiveUp if there is none."""
+        where = job.headers.get(TO) or self._url
+        if where is None:
+            raise GiveUp("the job does not say where it goes (to=), and the outlet has no url")
+        return where
+
+    def _request(self, job: Job) -> dict[str, str]:
+        """Return the headers of a job's delivery. GiveUp if one cannot be sent."""
+        id, now = delivery_id(job), int(time.time())
+        headers = {
+            "content-type": job.headers.get("content-type") or _content_type(job.body),
+            "user-agent": "pywheel",
+            **self._headers,
+            "webhook-id": id,
+            "webhook-timestamp": str(now),
+        }
+        for name in (*_TRACE, *self._passed):
+            value = job.headers.get(name)
+            if value is not None:
+                headers[name] = value
+        for name, value in headers.items():
+            if not _VALUE.fullmatch(value):
+                raise GiveUp(f"the header {name} has characters that HTTP does not send")
+        keys = self._keys(job)
+        if keys:
+            headers["webhook-signature"] = signature(keys, id, now, job.body)
+        return headers
+
+    async def _judged(self, call: Call, where: str, answer: Answered) -> str:
+        """Return the status of a delivery that succeeded. Raises what became of the others."""
+        status = answer.status
+        if status in _AWAY:
+            call.failed()
+        else:
+            call.answered()
+        if 200 <= status < 300:
+            return str(status)
+        message = f"{shown(where)} answered {status}{_text(answer)}"
+        if status == _GONE:
+            await self.answers.disable(where, f"it answered {status}")
+            raise GiveUp(f"{message}; the endpoint is disabled: pywheel outlets enable {self.name}")
+        if status in _THROTTLES:
+            delay = retry_after(answer.headers.get("retry-after"), time.time())
+            if delay is not None:
+                raise RetryLater(delay, message, least=True)
+        raise DeliveryFailed(message, status)
+
+
+def retry_after(value: str | None, now: float) -> float | None:
+    """Return how many seconds an answer asks to wait, from 0 to a day; None if it does not say so in a known way."""
+    if value is None:
+        return None
+    value = value.strip()
+    if value.isascii() and value.isdigit():
+        return float(min(int(value[:10]), _LATEST))
+    try:
+        return min(max(parsedate_to_datetime(value[:100]).timestamp() - now, 0.0), float(_LATEST))
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None
+
+
+def _checked_url(value: str) -> str:
+    url = checked_to(value)
+    if "://" not in url:
+        raise BadJob(f"{url[:60]!r} is no URL: it must begin with https:// or http://")
+    return url
+
+
+def _keys(secrets: Secrets) -> Callable[[Job], list[bytes]]:
+    """Return what gives the keys of a job's signatures."""
+    if callable(secrets):
+        of_job = secrets
+        return lambda job: [decoded(secret) for secret in _many(of_job(job))]
+    keys = [decoded(secret) for secret in _many(secrets)]
+    return lambda _: keys
+
+
+def _many(secrets: str | Iterable[str] | None) -> Iterable[str]:
+    return () if secrets is None else (secrets,) if isinstance(secrets, str) else secrets
+
+
+def _header(name: Any) -> str:
+    """Return the name of a header that may be sent. BadJob if it may not."""
+    if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+        raise BadJob(f"{name!r:.60} is no name of a header")
+    if name.lower() in _OURS:
+        raise BadJob(f"the header {name} is not yours to say")
+    return name.lower()
+
+
+def _value(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not _VALUE.fullmatch(value):
+        raise BadJob(f"the header {name[:60]} must be a text, without line breaks")
+    return value
+
+
+def _content_type(body: bytes) -> str:
+    """Return what a body is. Of a long one only the ends are looked at."""
+    if len(body) > _WHOLE_JSON:
+        known = body[:1] + body[-1:] in (b"{}", b"[]", b'""')
+    else:
+        try:
+            json.loads(body)
+            known = True
+        except (ValueError, RecursionError):
+            known = False
+    return "application/json" if known else "application/octet-stream"
+
+
+def _text(answer: Answered) -> str:
+    """Return the beginning of what an answer says, in characters that can be printed."""
+    text = answer.body[: 4 * _SAID].decode("utf-8", "replace")[:_SAID]
+    text = "".join(char if char.isprintable() else " " for char in text).strip()
+    location = answer.headers.get("location", "")[:200] if 300 <= answer.status < 400 else ""
+    return (f", and redirects to {location!r} are not followed" if location else "") + (f": {text}" if text else "")

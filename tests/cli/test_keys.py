@@ -1,0 +1,121 @@
+"""Keys of encrypted bodies on the command line."""
+
+import base64
+import json
+
+import pytest
+
+from pywheel import JobQueue, Keyring
+from pywheel.jobs.bodies import key_of
+
+ONE, TWO = bytes(range(32)), bytes(range(1, 33))
+
+
+def text(**keys):
+    return "\n".join(f"{id}:{base64.b64encode(key).decode()}" for id, key in keys.items())
+
+
+def test_a_new_key_is_one_line_that_a_keyring_reads(call):
+    code, out, err = call("new-key", "2026-11")
+    assert (code, err) == (0, "")
+    assert out.count("\n") == 1
+    assert Keyring.from_text(out).current == "2026-11"
+    _, other, _ = call("new-key")
+    assert other.partition(":")[2] != out.partition(":")[2]
+    assert len(other.partition(":")[0]) == len("2026-11-22")
+
+
+def test_an_id_that_is_none_is_refused(call):
+    assert call("new-key", "a b")[0] == 2
+
+
+def test_put_encrypts_and_show_decrypts_with_keys_in_the_environment(says, url, monkeypatch):
+    monkeypatch.setenv("PYWHEEL_KEYS", text(a=ONE))
+    id = says("put", "t", '{"card": "hush"}')["id"]
+    assert says("show", id)["body"] == '{"card": "hush"}'
+    assert says("list")[0]["body"] == '{"card": "hush"}'
+    with JobQueue(url) as queue:
+        assert key_of(queue.get(id).body) == "a"
+
+
+def test_without_the_key_show_and_list_say_which_it_is(says, call, url, monkeypatch):
+    with JobQueue(url, encryption=Keyring({"a": ONE})) as queue:
+        id = queue.put("t", {"card": "hush"})
+    shown = says("show", id)
+    assert shown["encrypted"] == "a"
+    assert "body" not in shown
+    assert "body_base64" not in shown
+    assert "encrypted with a" in call("list")[1]
+    assert says("list")[0]["encrypted"] == "a"
+    monkeypatch.setenv("PYWHEEL_KEYS", text(b=TWO))
+    assert says("show", id)["encrypted"] == "a"
+
+
+def test_keys_that_are_none_are_refused_and_not_shown(call, monkeypatch):
+    monkeypatch.setenv("PYWHEEL_KEYS", "a:hush")
+    code, out, err = call("put", "t", "{}")
+    assert (code, out) == (2, "")
+    assert "PYWHEEL_KEYS" in err
+    assert "hush" not in err
+
+
+@pytest.fixture
+def keys(tmp_path):
+    file = tmp_path / "keys"
+    file.write_text(text(b=TWO, a=ONE))
+    return file
+
+
+def test_rekey_encrypts_what_is_there(says, call, url, keys):
+    with JobQueue(url, encryption=Keyring({"a": ONE})) as queue:
+        ids = queue.put_many(queue.job("t", n) for n in range(3))
+    with JobQueue(url) as queue:
+        ids.append(queue.put("t", 3))
+    assert says("rekey", "--keys-file", keys) == {
+        "last": ids[-1],
+        "rewritten": 4,
+        "current": 0,
+        "unreadable": 0,
+        "changed": 0,
+    }
+    assert call("rekey", "--keys-file", keys) == (0, "0 encrypted with b, 4 were\n", "")
+    with JobQueue(url, encryption=Keyring({"b": TWO})) as queue:
+        assert [queue.get(id).json() for id in ids] == [0, 1, 2, 3]
+
+
+def test_rekey_takes_keys_from_the_environment_and_goes_on_behind_a_job(says, queue, monkeypatch):
+    ids = queue.put_many(queue.job("t", n) for n in range(3))
+    monkeypatch.setenv("PYWHEEL_KEYS", text(b=TWO))
+    assert says("rekey", "--after", ids[1])["rewritten"] == 1
+    assert [key_of(queue.get(id).body) for id in ids] == [None, None, "b"]
+
+
+def test_rekey_says_what_it_could_not_read(call, url, tmp_path):
+    with JobQueue(url, encryption=Keyring({"a": ONE})) as queue:
+        queue.put("t", 1)
+    (tmp_path / "keys").write_text(text(b=TWO))
+    code, out, _ = call("rekey", "--keys-file", tmp_path / "keys", "--json")
+    assert code == 1
+    assert json.loads(out)["unreadable"] == 1
+
+
+def test_rekey_says_where_to_go_on(call, queue, keys, monkeypatch):
+    monkeypatch.setattr("pywheel.client.rekey._PAGE", 2)
+    ids = queue.put_many(queue.job("t", n) for n in range(5))
+    seal, sealed = Keyring.seal, []
+
+    def sealing(*arguments):
+        sealed.append(arguments)
+        if len(sealed) > 4:
+            raise KeyboardInterrupt
+        return seal(*arguments)
+
+    monkeypatch.setattr(Keyring, "seal", sealing)
+    code, _, err = call("rekey", "--keys-file", keys)
+    assert code == 130
+    assert f"4 were encrypted; --after {ids[3]} goes on" in err
+
+
+def test_rekey_without_keys_is_refused(call, queue, tmp_path):
+    assert call("rekey")[0] == 2
+    assert call("rekey", "--keys-file", tmp_path / "none")[0] == 2

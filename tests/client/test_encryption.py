@@ -1,0 +1,361 @@
+"""A queue with a keyring: bodies lie encrypted wherever they lie, and who has the key sees nothing of that."""
+
+import asyncio
+import logging
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from pywheel import BadBody, BadJob, JobQueue, Keyring, NoKey, StoreAway
+from pywheel.client.copier import Copier
+from pywheel.client.rekey import rekey
+from pywheel.jobs import Job, NewJob, State
+from pywheel.jobs.bodies import is_encrypted, key_of
+from pywheel.jobs.commands import Import, Put, Rewrite
+from pywheel.jobs.job import Imported
+from pywheel.stores import open as open_store
+from pywheel.stores.contract import Filter
+from pywheel.testing import run_due
+from tests.jobs.waiting import until
+
+ONE, TWO = bytes(range(32)), bytes(range(1, 33))
+SECRET = {"card": "hush-4111-1111"}
+
+
+@pytest.fixture
+def store(any_url):
+    with open_store(any_url) as store:
+        yield store
+
+
+@pytest.fixture
+def queue(store):
+    return JobQueue(store, encryption=Keyring({"a": ONE}))
+
+
+def bodies(store):
+    """The bodies as the store has them."""
+    return [job.body for job in store.jobs(Filter(), 0, 1_000)]
+
+
+def plain(store):
+    return [body for body in bodies(store) if not is_encrypted(body)]
+
+
+def test_every_way_to_put_encrypts_and_every_way_to_read_decrypts(queue, store):
+    async def put():
+        one = await queue.aput("t", SECRET)
+        return one, *(await queue.aput_many([queue.job("t", SECRET), queue.job("t", SECRET, key="m")]))
+
+    ids = [queue.put("t", SECRET), *queue.put_many(queue.job("t", SECRET) for _ in range(2)), *asyncio.run(put())]
+    queue.put("t", SECRET, key="m", replace=True, delay="1h")
+    assert len(bodies(store)) == 6
+    assert plain(store) == []
+    assert all(key_of(body) == "a" for body in bodies(store))
+    assert [queue.get(id).json() for id in ids] == [SECRET] * 6
+    assert [job.json() for job in queue.list()] == [SECRET] * 6
+    assert [job.json() for job in asyncio.run(queue.alist())] == [SECRET] * 6
+    assert queue.get(("t", "m")).json() == SECRET
+    assert [job.json() for job in queue.reserve("t", 3)] == [SECRET] * 3
+    assert [job.json() for job in asyncio.run(queue.areserve("t", 9))] == [SECRET] * 2
+
+
+def test_bytes_come_back_as_they_were(queue):
+    for body in (b"", b"\0", b"x" * 100_000, bytes(range(256))):
+        assert queue.get(queue.put("t", body)).body == body
+
+
+def test_the_limit_is_on_what_the_program_gives(store):
+    queue = JobQueue(store, encryption=Keyring({"a": ONE}), max_body=10)
+    queue.put("t", b"x" * 10)
+    with pytest.raises(BadJob):
+        queue.put("t", b"x" * 11)
+
+
+def test_a_handler_gets_the_plain_body_and_its_successor_is_encrypted(queue, store):
+    seen = []
+
+    @queue.handler("t")
+    def handle(job):
+        seen.append(job.json())
+        if len(seen) == 1:
+            queue.put("t", SECRET, key="k")
+
+    queue.put("t", SECRET, key="k")
+    assert run_due(queue) == 2
+    assert seen == [SECRET] * 2
+    assert plain(store) == []
+
+
+def test_plain_bodies_are_read_beside_encrypted_ones(queue, store):
+    id = JobQueue(store).put("t", SECRET)
+    assert queue.get(id).json() == SECRET
+    assert queue.reserve("t")[0].json() == SECRET
+
+
+def test_plain_bodies_are_refused_if_that_is_asked_for(store):
+    strict = JobQueue(store, encryption=Keyring({"a": ONE}, plain=False))
+    id = JobQueue(store).put("t", SECRET)
+    with pytest.raises(BadBody, match=f"job {id}: the body is not encrypted"):
+        strict.reserve("t")
+    job = strict.get(id)
+    assert (job.state, job.attempt) == ("delayed", 0)
+
+
+def test_without_a_keyring_a_body_is_seen_to_be_encrypted(queue, store):
+    id = queue.put("t", SECRET)
+    other = JobQueue(store)
+    assert is_encrypted(other.get(id).body)
+    assert is_encrypted(other.list()[0].body)
+    with pytest.raises(NoKey, match=f"job {id} is encrypted, with key 'a'"):
+        other.get(id).json()
+
+
+@pytest.mark.parametrize("keyring", [None, Keyring({"b": TWO}), Keyring({"a": TWO})], ids=["none", "other", "wrong"])
+def test_a_reserve_without_the_key_raises_and_leaves_the_job_as_it_was(queue, store, keyring):
+    id = queue.put("t", SECRET, max_attempts=1)
+    other = JobQueue(store, encryption=keyring)
+    for _ in range(3):
+        with pytest.raises(BadBody, match=f"job {id}: "):
+            other.reserve("t", 5)
+        with pytest.raises(BadBody):
+            asyncio.run(other.areserve("t", 5))
+    job = queue.get(id)
+    assert (job.state, job.attempt, job.last_error) == ("delayed", 0, None)
+    assert queue.reserve("t")[0].json() == SECRET
+
+
+def test_a_reserve_looks_past_what_it_cannot_read(queue, store):
+    sealed = queue.put_many(queue.job("t", SECRET) for _ in range(5))
+    other = JobQueue(store)
+    ids = other.put_many(other.job("t", n) for n in range(3))
+    assert [job.id for job in other.reserve("t", 2)] == ids[:2]
+    assert [job.id for job in asyncio.run(other.areserve("t", 2))] == ids[2:]
+    assert [queue.get(id).state for id in sealed] == ["delayed"] * 5
+
+
+def test_a_cancelled_reserve_gives_back_what_it_looked_past(queue, store):
+    ids = queue.put_many(queue.job("t", SECRET) for _ in range(3))
+    other = JobQueue(store)
+    ids += [other.put("t", 1)]
+
+    async def cancelled():
+        task = asyncio.create_task(other.areserve("t", 2))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    assert [queue.get(id).state for id in ids] == ["delayed"] * 4
+
+
+def test_a_body_moved_to_another_job_is_refused_there(queue, store):
+    mine, other = queue.put("t", {"to": "me"}, key="mine"), queue.put("t", {"to": "you"}, key="other")
+    stolen, old = store.get(other).body, store.get(mine).body
+    assert store.apply([Rewrite(mine, old, stolen)]) == [True]
+    with pytest.raises(BadBody, match="moved here from another topic or key"):
+        queue.store.opened(store.get(mine))
+
+
+def test_a_put_within_a_transaction_encrypts(tmp_path):
+    queue = JobQueue(f"sqlite:///{tmp_path}/jobs.db", encryption=Keyring({"a": ONE}))
+    connection = sqlite3.connect(tmp_path / "jobs.db")
+    with connection:
+        connection.execute("BEGIN")
+        id = queue.put("t", SECRET, connection=connection)
+        ids = queue.put_many([queue.job("t", SECRET)], connection=connection)
+    connection.close()
+    assert [queue.get(one).json() for one in (id, *ids)] == [SECRET] * 2
+    assert plain(queue.store.behind) == []
+    queue.close()
+
+
+def test_what_cannot_be_encrypted_is_refused_and_the_rest_is_put(queue, store):
+    sealed = Keyring({"a": ONE}).seal("t", None, b"x")
+    with pytest.raises(BadJob, match="encrypted already"):
+        queue.put("t", sealed)
+    commands = [Put((NewJob("t", body, 0),)) for body in (b"1", sealed, b"2")]
+    first, refused, last = queue.store.apply(commands)
+    assert isinstance(refused, BadJob)
+    assert [queue.get(id).body for [id] in (first, last)] == [b"1", b"2"]
+    assert queue.store.apply([commands[1]])[0].args == refused.args
+    assert queue.store.apply([]) == []
+
+
+def test_a_key_service_that_is_away_refuses_the_put(store):
+    queue = JobQueue(store, encryption=Keyring(find=lambda id: None, current="a"))
+    with pytest.raises(NoKey):
+        queue.put("t", SECRET)
+    assert store.counts() == {}
+
+
+def test_encryption_is_a_keyring():
+    with pytest.raises(BadJob, match="encryption is a Keyring"):
+        JobQueue("memory:", encryption={"a": ONE})
+
+
+def test_a_queue_that_goes_over_to_another_store_encrypts_there_too(tmp_path):
+    queue = JobQueue("memory:", encryption=Keyring({"a": ONE}))
+    queue.use(f"sqlite:///{tmp_path}/jobs.db")
+    id = queue.put("t", SECRET)
+    assert queue.get(id).json() == SECRET
+    assert len(plain(queue.store.behind)) == 0
+    queue.close()
+
+
+# ---- where bytes lie ------------------------------------------------------------------------------------------------
+
+
+def files(folder):
+    return {file.name: file.read_bytes() for file in Path(folder).iterdir() if file.is_file()}
+
+
+def test_no_file_of_a_store_holds_anything_of_a_body(tmp_path):
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    with JobQueue(url, encryption=Keyring({"a": ONE})) as queue:
+        for size in (1, 50, 5_000):
+            queue.put_many(queue.job("t", {"text": "hush-4111" * size}, key=f"{size}-{n}") for n in range(20))
+        queue.put("t", SECRET, key="1-1", replace=True)
+        [job] = queue.reserve("t")
+        queue.nack(job, 0, error="it failed")
+        found = files(tmp_path)
+        assert found["jobs.db-wal"]
+        assert [name for name, content in found.items() if b"hush" in content or b"4111" in content] == []
+    assert [name for name, content in files(tmp_path).items() if b"hush" in content] == []
+
+
+def test_a_spool_holds_ciphertext_and_forwards_it(tmp_path):
+    keyring = Keyring({"a": ONE})
+    away = "postgresql://nobody@127.0.0.1:1/none?connect_timeout=1"
+    queue = JobQueue(away, encryption=keyring, spool=f"sqlite:///{tmp_path}/spool.db")
+    id = queue.put("t", SECRET, key="k")
+    assert id < 0
+    assert queue.get(id).json() == SECRET
+    with pytest.raises(StoreAway):
+        queue.get(1)
+    assert [name for name, content in files(tmp_path).items() if b"hush" in content] == []
+    queue.close()
+    with JobQueue(f"sqlite:///{tmp_path}/jobs.db", encryption=keyring, spool=f"sqlite:///{tmp_path}/spool.db") as queue:
+        until(lambda: queue.counts().get("t"))
+        [job] = queue.list("t")
+        assert (job.key, job.json()) == ("k", SECRET)
+    assert [name for name, content in files(tmp_path).items() if b"hush" in content] == []
+
+
+def test_nothing_of_a_body_is_logged(queue, store, caplog):
+    caplog.set_level(logging.DEBUG)
+    queue.put("t", SECRET)
+    with pytest.raises(NoKey):
+        JobQueue(store).reserve("t")
+    assert "hush" not in caplog.text
+
+
+# ---- other stores, other keys ---------------------------------------------------------------------------------------
+
+
+def test_a_copy_of_a_store_has_the_same_ciphertext(shared_url):
+    keyring = Keyring({"a": ONE})
+    with JobQueue(shared_url, encryption=keyring) as queue, open_store("memory:") as target:
+        id = queue.put("t", SECRET, key="k", delay="1h")
+        source = queue.store.behind
+        Copier(source, target).carry()
+        assert target.get(("t", "k")).body == source.get(id).body
+        assert JobQueue(target, encryption=keyring).get(("t", "k")).json() == SECRET
+
+
+def test_an_import_encrypts_what_is_plain_and_keeps_what_is_not(queue, store):
+    sealed = Keyring({"old": TWO}).seal("t", None, b"sealed")
+    jobs = [Imported(Job(1, "t", body, 5, 5, State.DELAYED)) for body in (b"plain", sealed)]
+    [[first, second]] = queue.store.apply([Import(tuple(jobs))])
+    assert key_of(store.get(first).body) == "a"
+    assert queue.get(first).body == b"plain"
+    assert store.get(second).body == sealed
+
+
+def test_rekey_encrypts_all_with_the_new_key(queue, store):
+    ids = queue.put_many(queue.job("t", {"n": n}, key=f"{n}") for n in range(5))
+    ids += [JobQueue(store).put("t", {"n": 5})]
+    queue.cancel(ids[0])
+    [running] = queue.reserve("t")
+    both = Keyring({"b": TWO, "a": ONE})
+    before = [job._replace(body=b"") for job in queue.list()]
+    told = []
+    found = rekey(store, both, progress=told.append)
+    assert (found.rewritten, found.current, found.unreadable, found.changed) == (6, 0, 0, 0)
+    assert told == [found]
+    assert {key_of(body) for body in bodies(store)} == {"b"}
+    new = JobQueue(store, encryption=Keyring({"b": TWO}))
+    assert [new.get(id).json() for id in ids] == [{"n": n} for n in range(6)]
+    assert [job._replace(body=b"") for job in new.list()] == before
+    assert new.ack(running)
+    assert rekey(queue.store, both)._replace(last=0) == (0, 0, 6, 0, 0)
+
+
+def test_rekey_goes_on_where_it_was(queue, store, monkeypatch):
+    monkeypatch.setattr("pywheel.client.rekey._PAGE", 2)
+    queue.put_many(queue.job("t", n) for n in range(7))
+    both = Keyring({"b": TWO, "a": ONE})
+    said = []
+
+    def stop(found):
+        said.append(found)
+        if len(said) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        rekey(store, both, progress=stop)
+    assert [key_of(body) for body in bodies(store)] == ["b"] * 4 + ["a"] * 3
+    assert rekey(store, both, after=said[-1].last).rewritten == 3
+    assert {key_of(body) for body in bodies(store)} == {"b"}
+
+
+def test_rekey_leaves_what_it_cannot_read(queue, store):
+    queue.put("t", SECRET)
+    before = bodies(store)
+    assert rekey(store, Keyring({"b": TWO})).unreadable == 1
+    assert bodies(store) == before
+    with pytest.raises(NoKey):
+        rekey(store, Keyring(find=lambda id: None, current="c"))
+
+
+def test_rekey_does_not_undo_what_is_put_meanwhile(queue, store, monkeypatch):
+    id = queue.put("t", {"version": 1}, key="k", delay="1h")
+    both = Keyring({"b": TWO, "a": ONE})
+    seal = both.seal
+
+    def sealing(topic, key, body):
+        if b'"version":1' in body:
+            queue.put("t", {"version": 2}, key="k", replace=True, delay="1h")
+        return seal(topic, key, body)
+
+    monkeypatch.setattr(both, "seal", sealing)
+    found = rekey(store, both)
+    assert (found.rewritten, found.changed) == (1, 0)
+    assert key_of(store.get(id).body) == "b"
+    assert JobQueue(store, encryption=both).get(id).json() == {"version": 2}
+
+
+def test_rekey_gives_up_on_what_never_stays_the_same(queue, store, monkeypatch):
+    queue.put("t", 0, key="k", delay="1h")
+    both = Keyring({"b": TWO, "a": ONE})
+    seal = both.seal
+
+    def sealing(topic, key, body):
+        queue.put("t", 0, key="k", replace=True, delay="1h")
+        return seal(topic, key, body)
+
+    monkeypatch.setattr(both, "seal", sealing)
+    assert rekey(store, both).changed == 1
+
+
+def test_rekey_leaves_the_notes_of_a_copy_alone(shared_url):
+    keyring = Keyring({"a": ONE})
+    with JobQueue(shared_url) as queue, open_store("memory:") as target:
+        queue.put("t", SECRET, delay="1h")
+        copier = Copier(queue.store, target)
+        copier.carry()
+        assert rekey(target, keyring).rewritten == 1
+        assert copier.state() == "carrying"
+        assert copier.carry().total == 1

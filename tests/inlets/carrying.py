@@ -1,0 +1,26 @@
+"""A bridge at work beside a test."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+from pywheel.inlets.bridge import Bridge
+
+__all__ = ["carrying", "until"]
+
+
+@asynccontextmanager
+async def carrying(jobs, source):
+    bridge = Bridge(jobs, source)
+    task = asyncio.create_task(bridge.run())
+    try:
+        yield bridge
+    finally:
+        bridge.stop()
+        await task
+
+
+async def until(fact):
+    """Wait until a fact holds; fail if it does not within a minute."""
+    async with asyncio.timeout(40):
+        while not fact():
+            await asyncio.sleep(0.01)

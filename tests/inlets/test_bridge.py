@@ -1,0 +1,165 @@
+"""The bridge itself, with a broker that does what a test wants."""
+
+import asyncio
+import logging
+
+import pytest
+
+from pywheel import JobQueue
+from pywheel._errors import StoreAway, StoreClosed
+from pywheel.events import JobsPut
+from pywheel.inlets.bridge import Bridge, Source, SourceAway
+from pywheel.inlets.received import Received
+from tests.outlets.loops import on_a_loop
+
+
+class Broker(Source):
+    """Gives messages out again until they are settled."""
+
+    name = "a broker"
+
+    def __init__(self, *messages):
+        self.left = list(messages)
+        self.taken, self.refused = [], []
+        self.away, self.lost = 0, 0
+        self.opened, self.closed = 0, 0
+        self.bridge = None
+
+    async def open(self):
+        self.opened += 1
+        if self.away:
+            self.away -= 1
+            raise SourceAway("nobody there")
+
+    async def batch(self, stopped):
+        if self.left:
+            return list(self.left)
+        self.bridge.stop()
+        return []
+
+    async def settle(self, taken, refused):
+        if self.lost:
+            self.lost -= 1
+            raise SourceAway("it broke")
+        self.taken += [message.token for message in taken]
+        self.refused += [message.token for message in refused]
+        settled = {message.token for message in (*taken, *refused)}
+        self.left = [message for message in self.left if message.token not in settled]
+
+    async def close(self):
+        self.closed += 1
+
+
+async def carried(jobs, broker):
+    broker.bridge = Bridge(jobs, broker)
+    async with asyncio.timeout(60):
+        await broker.bridge.run()
+    return broker.bridge
+
+
+def message(jobs, token, body=b"x", nonce=None):
+    return Received(token, jobs.job("t", body, delay=60), nonce)
+
+
+@on_a_loop
+async def test_what_came_is_put_and_settled_together(jobs):
+    told = []
+    jobs.events.listen(told.append)
+    broker = Broker(*(message(jobs, number) for number in range(10)))
+    bridge = await carried(jobs, broker)
+    assert broker.taken == list(range(10))
+    assert jobs.counts()["t"].delayed == bridge.taken == 10
+    assert [event.jobs for event in told if isinstance(event, JobsPut)] == [10]
+    assert (broker.opened, broker.closed) == (1, 1)
+
+
+@on_a_loop
+async def test_what_cannot_be_a_job_is_refused_and_said(jobs, caplog):
+    broker = Broker(message(jobs, 1), Received(2, None, error="x-delay must be whole ms"))
+    bridge = await carried(jobs, broker)
+    assert (broker.taken, broker.refused, bridge.refused) == ([1], [2], 1)
+    assert "refused a message of a broker: x-delay must be whole ms" in caplog.text
+
+
+@on_a_loop
+async def test_what_could_not_be_settled_comes_again_and_is_put_once_if_it_has_an_id(jobs):
+    broker = Broker(message(jobs, 1, nonce="one"), message(jobs, 2, nonce="two"), message(jobs, 3))
+    broker.lost = 2
+    await carried(jobs, broker)
+    assert broker.taken == [1, 2, 3]
+    assert jobs.counts()["t"].delayed == 2 + 3
+
+
+@on_a_loop
+async def test_a_broker_that_is_away_is_tried_again(jobs, caplog):
+    broker = Broker(message(jobs, 1))
+    broker.away = 2
+    await carried(jobs, broker)
+    assert broker.taken == [1]
+    assert "a broker is away, again in 0.1 s: nobody there" in caplog.text
+
+
+@on_a_loop
+async def test_while_the_store_is_away_messages_wait_unsettled(jobs, monkeypatch, caplog):
+    broker = Broker(message(jobs, 1), message(jobs, 2))
+    apply, away = jobs.store.apply, [StoreAway("no answer")] * 2
+
+    def applied(commands):
+        assert broker.taken == []
+        if away:
+            raise away.pop()
+        return apply(commands)
+
+    monkeypatch.setattr(jobs.store, "apply", applied)
+    await carried(jobs, broker)
+    assert broker.taken == [1, 2]
+    assert "2 messages wait for the store: no answer" in caplog.text
+
+
+@on_a_loop
+async def test_of_several_stores_that_of_one_message_may_be_away_alone(jobs, monkeypatch):
+    broker = Broker(message(jobs, 1), message(jobs, 2))
+    apply, away = jobs.store.apply, [1]
+
+    def first_away(commands):
+        if not away:
+            return apply(commands)
+        away.clear()
+        return [StoreAway("one of two"), *apply(commands[1:])]
+
+    monkeypatch.setattr(jobs.store, "apply", first_away)
+    await carried(jobs, broker)
+    assert sorted(broker.taken) == [1, 2]
+    assert jobs.counts()["t"].delayed == 2
+
+
+@on_a_loop
+async def test_stopped_while_the_store_is_away_it_leaves_messages_to_the_broker(jobs, monkeypatch):
+    broker = Broker(message(jobs, 1))
+
+    def away(commands):
+        broker.bridge._stopped.set()
+        raise StoreAway("no answer")
+
+    monkeypatch.setattr(jobs.store, "apply", away)
+    bridge = await carried(jobs, broker)
+    assert (broker.taken, bridge.taken, broker.closed) == ([], 0, 1)
+
+
+@on_a_loop
+async def test_a_closed_store_ends_it(jobs):
+    broker = Broker(message(jobs, 1))
+    jobs.close()
+    with pytest.raises(StoreClosed):
+        await carried(jobs, broker)
+    assert (broker.taken, broker.closed) == ([], 1)
+
+
+def test_a_put_that_is_refused_is_a_message_that_is_refused(caplog):
+    with JobQueue("memory:") as jobs:
+        taken = jobs.job("t", b"x", key="k")
+        broker = Broker(Received(1, taken), Received(2, taken))
+        with caplog.at_level(logging.WARNING):
+            asyncio.run(carried(jobs, broker))
+    assert (broker.taken, broker.refused) == ([1], [2])
+    assert "has the key" in caplog.text

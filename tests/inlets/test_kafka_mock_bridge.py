@@ -1,0 +1,124 @@
+"""The bridge from Kafka, on librdkafka's mock cluster."""
+
+import asyncio
+import json
+from base64 import b64encode
+
+import pytest
+
+from pywheel import BadJob
+from pywheel._errors import StoreAway
+from pywheel.inlets.kafka import KafkaSource
+from pywheel.outlets import Kafka
+from tests.inlets.carrying import carrying, until
+from tests.jobs.waiting import working
+from tests.outlets.kafka_mock import Mock
+from tests.outlets.loops import on_a_loop
+
+SENT = 1_900_000_000_000
+
+
+@pytest.fixture(scope="module")
+def mock():
+    return Mock()
+
+
+def all_jobs(jobs):
+    return sorted(jobs.list("t", limit=10_000), key=lambda job: job.id)
+
+
+@on_a_loop
+async def test_a_record_becomes_a_job_that_counts_from_its_time_on_a_mock_cluster(mock, jobs, stream):
+    raw = [("x-delay", b"5000"), ("tenant", b"acme"), ("content-type", b"text/plain"), ("to", b"x"), ("raw", b"\xff")]
+    mock.produce(stream, b"body", b"order-7", raw, timestamp=SENT)
+    mock.produce(stream, b"", b"\xff", [("pywheel-delay", b"1h"), ("pywheel-to", b"there")], timestamp=SENT)
+    async with carrying(jobs, KafkaSource(jobs, "t", mock.servers, stream, group=stream, to="orders")) as bridge:
+        await until(lambda: bridge.taken == 2)
+    first, second = sorted(all_jobs(jobs), key=lambda job: job.due)
+    assert (first.body, first.due) == (b"body", SENT + 5_000)
+    assert first.headers == {
+        "to": "orders",
+        "tenant": "acme",
+        "content-type": "text/plain",
+        "kafka-key": "order-7",
+        "kafka-headers": json.dumps(
+            {"to": b64encode(b"x").decode(), "raw": b64encode(b"\xff").decode()}, separators=(",", ":")
+        ),
+    }
+    assert (second.body, second.due) == (b"", SENT + 3_600_000)
+    assert second.headers == {"to": "there", "kafka-key-base64": b64encode(b"\xff").decode()}
+
+
+@on_a_loop
+async def test_a_record_comes_out_as_it_went_in_on_a_mock_cluster(mock, jobs, stream):
+    jobs.handler("t", concurrency=50)(Kafka(mock.servers))
+    headers = [("raw", b"\xff"), ("tenant", b"acme")]
+    with working(jobs):
+        async with carrying(jobs, KafkaSource(jobs, "t", mock.servers, stream, group=stream, to=f"{stream}-out")):
+            mock.produce(stream, b"body", b"\xfe", [*headers, ("x-delay", b"50"), ("message-id", b"m-1")])
+            [record] = await asyncio.to_thread(mock.records, f"{stream}-out", 1)
+    assert (record.key(), record.value()) == (b"\xfe", b"body")
+    assert dict(record.headers()) == {**dict(headers), "message-id": b"m-1"}
+
+
+# The mock cluster lets nobody join a group that has become empty, as a real one does: so nobody joins one again here.
+
+
+@on_a_loop
+async def test_offsets_are_committed_after_the_put_on_a_mock_cluster(mock, jobs, stream):
+    for number in range(10):
+        mock.produce(stream, b"%d" % number, partition=number % 2)
+    async with carrying(jobs, KafkaSource(jobs, "t", mock.servers, stream, group=stream)) as bridge:
+        await until(lambda: bridge.taken == 10)
+    assert mock.committed(stream, group=stream)[:2] == [5, 5]
+
+
+@on_a_loop
+async def test_nothing_is_committed_while_the_store_is_away_on_a_mock_cluster(mock, jobs, stream, monkeypatch):
+    mock.produce(stream, b"1", partition=0)
+    asked = []
+
+    def away(commands):
+        asked.append(commands)
+        raise StoreAway("no answer")
+
+    monkeypatch.setattr(jobs.store, "apply", away)
+    async with carrying(jobs, KafkaSource(jobs, "t", mock.servers, stream, group=stream)):
+        await until(lambda: len(asked) > 1)
+    assert mock.committed(stream, group=stream)[0] < 0
+
+
+@on_a_loop
+async def test_a_record_that_comes_again_is_put_once_on_a_mock_cluster(mock, jobs, stream):
+    for number in range(10):
+        mock.produce(stream, b"%d" % number)
+    for group in ("a", "b"):
+        async with carrying(jobs, KafkaSource(jobs, "t", mock.servers, stream, group=stream + group)) as bridge:
+            await until(lambda bridge=bridge: bridge.taken == 10)
+    assert len(all_jobs(jobs)) == 10
+
+
+@on_a_loop
+async def test_what_makes_no_sense_goes_to_the_topic_for_that_on_a_mock_cluster(mock, jobs, stream):
+    mock.produce(stream, b"bad", b"k", [("x-delay", b"soon")])
+    mock.produce(stream, b"good")
+    async with carrying(
+        jobs, KafkaSource(jobs, "t", mock.servers, stream, group=stream, refused=f"{stream}-bad")
+    ) as bridge:
+        await until(lambda: bridge.taken + bridge.refused == 2)
+    [record] = await asyncio.to_thread(mock.records, f"{stream}-bad", 1)
+    assert (record.value(), record.key(), record.headers()) == (b"bad", b"k", [("x-delay", b"soon")])
+
+
+@on_a_loop
+async def test_what_makes_no_sense_is_said_with_its_place_on_a_mock_cluster(mock, jobs, stream, caplog):
+    mock.produce(stream, b"bad", b"k", [("x-delay", b"soon")])
+    async with carrying(jobs, KafkaSource(jobs, "t", mock.servers, stream, group=stream)) as bridge:
+        await until(lambda: bridge.refused)
+    assert "x-delay must be whole ms" in caplog.text
+    assert "offset 0" in caplog.text
+
+
+def test_arguments_that_make_no_sense_are_refused(jobs):
+    with pytest.raises(BadJob, match="topic"):
+        KafkaSource(jobs, "", "localhost:9092", "t")

@@ -1,0 +1,192 @@
+"""The bridge from RabbitMQ, on a real one, and back into it by the outlet."""
+
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+
+from pywheel import BadJob
+from pywheel.inlets.rabbitmq import RabbitMQSource
+from pywheel.outlets import RabbitMQ
+from tests.inlets.carrying import carrying, until
+from tests.jobs.waiting import working
+from tests.outlets.amqp import amqp
+from tests.outlets.loops import on_a_loop
+from tests.stores.network import Proxy
+
+
+def all_jobs(jobs):
+    return sorted(jobs.list("t", limit=10_000), key=lambda job: job.id)
+
+
+@on_a_loop
+async def test_a_message_becomes_a_job_with_all_that_it_said(rabbitmq_server, jobs, stream):
+    async with amqp(rabbitmq_server) as broker:
+        queue = await broker.queue(stream, kind="fanout")
+        async with carrying(jobs, RabbitMQSource(jobs, "t", rabbitmq_server.url(), queue)) as bridge:
+            await broker.publish(
+                b"body",
+                "order.closed",
+                stream,
+                message_id="m-1",
+                content_type="text/plain",
+                priority=4,
+                expiration="60000",
+                correlation_id="c",
+                reply_to="r",
+                message_type="closed",
+                app_id="shop",
+                timestamp=datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC),
+                headers={"x-delay": 60_000, "tenant": "acme", "n": 5, "to": "elsewhere", "price": Decimal("1.5")},
+            )
+            await until(lambda: bridge.taken)
+        assert await broker.count(queue) == 0
+    [job] = all_jobs(jobs)
+    assert job.body == b"body"
+    assert job.due - job.created == 60_000
+    assert job.headers == {
+        "to": "order.closed",
+        "message-id": "m-1",
+        "content-type": "text/plain",
+        "tenant": "acme",
+        "amqp-priority": "4",
+        "amqp-expiration": "60000",
+        "amqp-correlation-id": "c",
+        "amqp-reply-to": "r",
+        "amqp-type": "closed",
+        "amqp-app-id": "shop",
+        "amqp-timestamp": "1700000000",
+        "amqp-headers": job.headers["amqp-headers"],
+    }
+    assert json.loads(job.headers["amqp-headers"]) == {"x-delay": 60_000, "n": 5, "to": "elsewhere", "price": "1.5"}
+
+
+@on_a_loop
+async def test_a_delayed_message_comes_out_of_the_real_exchange_as_it_went_in(rabbitmq_server, jobs, stream):
+    jobs.handler("t", concurrency=50)(RabbitMQ(rabbitmq_server.url(), exchange=stream))
+    async with amqp(rabbitmq_server) as broker:
+        queue = await broker.queue(stream, kind="topic", key="order.*")
+        delayed = await broker.queue(f"{stream}.delayed", kind="fanout")
+        with working(jobs):
+            async with carrying(jobs, RabbitMQSource(jobs, "t", rabbitmq_server.url(), delayed)):
+                headers = {"x-delay": 300, "tenant": "acme", "n": 5}
+                await broker.publish(b"late", "order.7", f"{stream}.delayed", message_id="m-1", headers=headers)
+                await broker.publish(b"now", "order.8", f"{stream}.delayed", priority=3)
+                first, second = await broker.take(queue), await broker.take(queue)
+    assert (first.body, first.delivery.routing_key, first.header.properties.priority) == (b"now", "order.8", 3)
+    assert (second.body, second.delivery.routing_key) == (b"late", "order.7")
+    properties = second.header.properties
+    assert (properties.message_id, properties.delivery_mode) == ("m-1", 2)
+    assert properties.headers == {"x-delay": 300, "tenant": "acme", "n": 5}
+
+
+@on_a_loop
+async def test_the_time_that_the_broker_wrote_is_what_a_delay_counts_from(rabbitmq_server, jobs):
+    async with amqp(rabbitmq_server) as broker:
+        queue = await broker.queue()
+        await broker.publish(b"", queue, headers={"x-delay": 5_000, "timestamp_in_ms": 1_900_000_000_000})
+        async with carrying(jobs, RabbitMQSource(jobs, "t", rabbitmq_server.url(), queue)) as bridge:
+            await until(lambda: bridge.taken)
+    assert [job.due for job in all_jobs(jobs)] == [1_900_000_005_000]
+
+
+@on_a_loop
+async def test_what_makes_no_sense_goes_to_the_dead_letter_exchange(rabbitmq_server, jobs, stream):
+    async with amqp(rabbitmq_server) as broker:
+        dead = await broker.queue(stream, kind="fanout")
+        queue = await broker.queue(**{"x-dead-letter-exchange": stream})
+        await broker.publish(b"bad", queue, headers={"x-delay": "soon"})
+        await broker.publish(b"x" * (jobs.max_body + 1), queue)
+        await broker.publish(b"good", queue)
+        async with carrying(jobs, RabbitMQSource(jobs, "t", rabbitmq_server.url(), queue)) as bridge:
+            await until(lambda: bridge.taken + bridge.refused == 3)
+        assert (bridge.taken, bridge.refused) == (1, 2)
+        assert (await broker.take(dead)).body == b"bad"
+        assert await broker.count(queue) == 0
+
+
+@on_a_loop
+async def test_a_message_that_comes_again_is_put_once(rabbitmq_server, jobs):
+    async with amqp(rabbitmq_server) as broker:
+        queue = await broker.queue()
+        with Proxy(rabbitmq_server, tcp=True) as proxy:
+            source = RabbitMQSource(jobs, "t", rabbitmq_server.url(via=proxy), queue)
+            async with carrying(jobs, source) as bridge:
+                await until(lambda: proxy.links)
+                await broker.publish(b"first", queue)
+                await until(lambda: bridge.taken)
+                settle, lost = source.settle, []
+
+                async def cut(taken, refused):
+                    if not lost:
+                        lost.append(len(taken))
+                        proxy.cut_once()
+                    await settle(taken, refused)
+
+                source.settle = cut
+                for number in range(100):
+                    await broker.publish(b"%d" % number, queue, message_id=f"m-{number}", headers={"x-delay": 60_000})
+                await until(lambda: len(all_jobs(jobs)) > 100 and bridge.taken > 100)
+        assert await broker.count(queue) == 0
+    bodies = [job.body for job in all_jobs(jobs)]
+    assert lost
+    assert sorted(set(bodies)) == sorted([b"first", *(b"%d" % number for number in range(100))])
+    assert len(bodies) == 101
+
+
+@on_a_loop
+async def test_one_id_with_two_bodies_is_two_messages(rabbitmq_server, jobs):
+    async with amqp(rabbitmq_server) as broker:
+        queue = await broker.queue()
+        for body in (b"1", b"2", b"2"):
+            await broker.publish(body, queue, message_id="always the same")
+        async with carrying(jobs, RabbitMQSource(jobs, "t", rabbitmq_server.url(), queue)) as bridge:
+            await until(lambda: bridge.taken == 3)
+    assert [job.body for job in all_jobs(jobs)] == [b"1", b"2"]
+
+
+@on_a_loop
+async def test_a_queue_that_is_deleted_and_made_again_is_taken_up_again(rabbitmq_server, jobs, caplog):
+    async with amqp(rabbitmq_server) as broker:
+        queue = await broker.queue()
+        async with carrying(jobs, RabbitMQSource(jobs, "t", rabbitmq_server.url(), queue)) as bridge:
+            await broker.publish(b"1", queue)
+            await until(lambda: bridge.taken == 1)
+            await broker.channel.queue_delete(queue)
+            await until(lambda: "is away, again in" in caplog.text)
+            await broker.channel.queue_declare(queue, durable=True)
+            await broker.publish(b"2", queue)
+            await until(lambda: bridge.taken == 2)
+
+
+@on_a_loop
+async def test_it_declares_the_exchange_and_the_queue_if_told(rabbitmq_server, jobs, stream):
+    source = RabbitMQSource(jobs, "t", rabbitmq_server.url(), f"{stream}.queue", exchange=f"{stream}.delayed")
+    async with amqp(rabbitmq_server) as broker, carrying(jobs, source) as bridge:
+        await until(lambda: source._connection is not None and hasattr(source, "_channel"))
+        await broker.publish(b"1", "any", f"{stream}.delayed")
+        await until(lambda: bridge.taken == 1)
+    assert all_jobs(jobs)[0].headers["to"] == "any"
+
+
+@on_a_loop
+async def test_a_header_says_where_the_job_goes(rabbitmq_server, jobs):
+    async with amqp(rabbitmq_server) as broker:
+        queue = await broker.queue()
+        await broker.publish(b"1", queue, headers={"pywheel-to": "there", "pywheel-delay": "1h"})
+        async with carrying(jobs, RabbitMQSource(jobs, "t", rabbitmq_server.url(), queue)) as bridge:
+            await until(lambda: bridge.taken == 1)
+    [job] = all_jobs(jobs)
+    assert set(job.headers) == {"to", "message-id"}
+    assert job.headers["to"] == "there"
+    assert job.due - job.created == 3_600_000
+
+
+def test_arguments_that_make_no_sense_are_refused(jobs):
+    with pytest.raises(BadJob, match="topic"):
+        RabbitMQSource(jobs, "", "amqp://localhost", "q")
+    with pytest.raises(BadJob, match="no address of RabbitMQ"):
+        RabbitMQSource(jobs, "t", "localhost", "q")
+    with pytest.raises(BadJob, match="prefetch"):
+        RabbitMQSource(jobs, "t", "amqp://localhost", "q", prefetch=0)

@@ -1,0 +1,301 @@
+"""A keyring: what it seals it opens, for the same topic and key, unchanged; and it shows no key."""
+
+import base64
+import json
+import pickle
+import subprocess
+import sys
+import traceback
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pywheel import BadBody, BadJob, Keyring, NoKey
+from pywheel.jobs import keyring as module
+from pywheel.jobs.bodies import MAGIC, encoded, is_encrypted, key_of
+from pywheel.jobs.keyring import new_key
+
+ONE, TWO = bytes(range(32)), bytes(range(1, 33))
+TEXT = base64.b64encode(ONE).decode()
+names = st.text(min_size=1, max_size=30)
+keys = st.none() | names
+
+
+@given(names, keys, st.binary(max_size=300), st.binary(min_size=32, max_size=32))
+def test_what_was_sealed_opens(topic, key, body, secret):
+    if is_encrypted(body):
+        return
+    keyring = Keyring({"a": secret})
+    sealed = keyring.seal(topic, key, body)
+    assert is_encrypted(sealed)
+    assert key_of(sealed) == "a"
+    assert len(sealed) == len(body) + 55
+    assert keyring.open(topic, key, sealed) == body
+
+
+@given(names, keys, names, keys)
+def test_it_opens_for_no_other_topic_or_key(topic, key, other_topic, other_key):
+    keyring = Keyring({"a": ONE})
+    sealed = keyring.seal(topic, key, b"body")
+    if (topic, key) == (other_topic, other_key):
+        assert keyring.open(other_topic, other_key, sealed) == b"body"
+    else:
+        with pytest.raises(BadBody, match="moved here from another topic or key"):
+            keyring.open(other_topic, other_key, sealed)
+
+
+def test_topic_and_key_are_not_one_text():
+    keyring = Keyring({"a": ONE})
+    for (topic, key), (other, another) in [
+        (("tk", None), ("t", "")),
+        (("a", "kb"), ("ak", "b")),
+        (("t", None), ("t", "")),
+    ]:
+        with pytest.raises(BadBody):
+            keyring.open(other, another, keyring.seal(topic, key, b"body"))
+
+
+def test_no_byte_can_be_changed():
+    keyring = Keyring({"a": ONE, "b": ONE}, plain=False)
+    sealed = keyring.seal("t", "k", b"the body")
+    for place in range(len(sealed)):
+        for flipped in (1, 0x80, 0xFF):
+            changed = bytearray(sealed)
+            changed[place] ^= flipped
+            with pytest.raises(BadBody):
+                keyring.open("t", "k", bytes(changed))
+
+
+def test_no_byte_can_be_left_out_or_added():
+    keyring = Keyring({"a": ONE}, plain=False)
+    sealed = keyring.seal("t", "k", b"the body")
+    for changed in [*(sealed[:size] for size in range(len(sealed))), sealed + b"\0", sealed[:30] + b"\0" + sealed[30:]]:
+        with pytest.raises(BadBody):
+            keyring.open("t", "k", changed)
+
+
+def test_no_two_are_the_same():
+    """Key and nonce of a body follow from 28 random bytes, which the envelope holds."""
+    keyring = Keyring({"a": ONE})
+    random = {keyring.seal("t", None, b"body")[11:39] for _ in range(2_000)}
+    assert len(random) == 2_000
+    assert len({part[:16] for part in random}) == len({part[16:] for part in random}) == 2_000
+
+
+def test_the_format_is_what_is_documented():
+    """Another program can read it: this one, by the description alone."""
+    import hashlib
+    import hmac
+
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    sealed = Keyring({"2026-11": ONE}).seal("shop.close", "order-7", b"body")
+    assert sealed[:8] == b"\x93pywheel" == MAGIC
+    assert (sealed[8], sealed[9], sealed[10:17]) == (1, 7, b"2026-11")
+    envelope, nonce, rest = sealed[17:33], sealed[33:45], sealed[45:]
+    own = hmac.new(ONE, b"pywheel body 1" + envelope, hashlib.sha256).digest()
+    named = (10).to_bytes(4, "big") + b"shop.close" + b"k" + b"order-7"
+    assert AESGCM(own).decrypt(nonce, rest, sealed[:45] + named) == b"body"
+
+
+def test_a_body_of_an_older_day_opens():
+    sealed = base64.b64decode("k3B5d2hlZWwBAWHx8fHx8fHx8fHx8fHx8fHx4uLi4uLi4uLi4uLitNZRps/2Jlre08+S2Bmr2KxMBN4=")
+    assert Keyring({"a": ONE}).open("t", "k", sealed) == b"body"
+
+
+@given(st.recursive(st.none() | st.booleans() | st.text() | st.integers(), lambda inner: st.lists(inner, max_size=3)))
+def test_no_json_looks_encrypted(value):
+    assert not is_encrypted(encoded(value))
+
+
+@given(st.text())
+def test_no_text_looks_encrypted(text):
+    assert not is_encrypted(text.encode())
+
+
+def test_the_first_key_encrypts_and_all_decrypt():
+    old, new = Keyring({"old": ONE}), Keyring({"new": TWO, "old": ONE})
+    assert new.current == "new"
+    assert new.open("t", None, old.seal("t", None, b"1")) == b"1"
+    assert key_of(new.seal("t", None, b"2")) == "new"
+    assert Keyring([("old", ONE), ("new", TWO)], current="new").current == "new"
+
+
+def test_a_missing_key_is_named():
+    sealed = Keyring({"2026-01": ONE}).seal("t", None, b"body")
+    with pytest.raises(NoKey, match="there is no key '2026-01' here"):
+        Keyring({"2026-11": TWO}).open("t", None, sealed)
+
+
+def test_another_key_of_that_name_does_not_open():
+    sealed = Keyring({"a": ONE}).seal("t", None, b"body")
+    with pytest.raises(BadBody, match="another key of that name") as caught:
+        Keyring({"a": TWO}).open("t", None, sealed)
+    assert not isinstance(caught.value, NoKey)
+
+
+def test_plain_bodies_are_read_unless_they_are_not_to_be():
+    assert Keyring({"a": ONE}).open("t", None, b"{}") == b"{}"
+    with pytest.raises(BadBody, match="is not encrypted"):
+        Keyring({"a": ONE}, plain=False).open("t", None, b"{}")
+
+
+def test_what_is_encrypted_is_not_encrypted_again():
+    keyring = Keyring({"a": ONE})
+    with pytest.raises(BadJob, match="already"):
+        keyring.seal("t", None, keyring.seal("t", None, b"body"))
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        [],
+        {"a": b""},
+        {"a": ONE[:16]},
+        {"a": ONE + b"\0"},
+        {"a": "x" * 32},
+        {"a": None},
+        {"": ONE},
+        {"a b": ONE},
+        {"ä": ONE},
+        {"a" * 64: ONE},
+        {5: ONE},
+        [("a", ONE), ("a", TWO)],
+        [ONE],
+        5,
+        None,
+    ],
+)
+def test_what_cannot_be_a_keyring_is_refused(keys):
+    with pytest.raises(BadJob):
+        Keyring(keys)
+
+
+@pytest.mark.parametrize("words", [{"current": "b"}, {"current": 5}, {"find": 5}, {"find": 5, "current": "b"}])
+def test_what_cannot_encrypt_is_refused(words):
+    with pytest.raises(BadJob):
+        Keyring({"a": ONE} if words != {"find": 5} else {}, **words)
+
+
+def test_a_service_is_asked_once_for_a_key():
+    asked = []
+
+    def find(id):
+        asked.append(id)
+        return {"a": ONE}.get(id)
+
+    keyring = Keyring(find=find, current="a")
+    sealed = [keyring.seal("t", None, b"body") for _ in range(3)]
+    assert [keyring.open("t", None, one) for one in sealed] == [b"body"] * 3
+    assert asked == ["a"]
+    other = Keyring({"b": TWO}).seal("t", None, b"body")
+    for _ in range(3):
+        with pytest.raises(NoKey):
+            keyring.open("t", None, other)
+    assert asked == ["a", "b"]
+
+
+def test_a_key_that_a_service_did_not_have_is_asked_for_again(monkeypatch):
+    monkeypatch.setattr(module, "_MISSED", -1.0)
+    there = {}
+    keyring = Keyring(find=there.get, current="a")
+    with pytest.raises(NoKey):
+        keyring.seal("t", None, b"body")
+    there["a"] = ONE
+    assert key_of(keyring.seal("t", None, b"body")) == "a"
+
+
+def test_a_service_that_fails_is_a_missing_key_and_its_words_stay_out():
+    def find(id):
+        raise ConnectionError("token=hush")
+
+    with pytest.raises(NoKey, match="ConnectionError") as caught:
+        Keyring(find=find, current="a").seal("t", None, b"body")
+    assert "hush" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_service_that_gives_no_key_is_refused():
+    with pytest.raises(BadJob, match="32 bytes"):
+        Keyring(find=lambda id: b"short", current="a").seal("t", None, b"body")
+
+
+def test_keys_are_read_from_the_environment(monkeypatch):
+    monkeypatch.setenv("PYWHEEL_KEYS", f"new:{base64.b64encode(TWO).decode()},old:{TEXT}")
+    keyring = Keyring.from_env()
+    assert keyring.current == "new"
+    assert keyring.open("t", None, Keyring({"old": ONE}).seal("t", None, b"body")) == b"body"
+    monkeypatch.delenv("PYWHEEL_KEYS")
+    with pytest.raises(BadJob, match="PYWHEEL_KEYS"):
+        Keyring.from_env()
+
+
+def test_keys_are_read_from_a_file(tmp_path):
+    file = tmp_path / "keys"
+    urlsafe = base64.urlsafe_b64encode(b"\xff" * 32).decode()
+    file.write_text(f"# the keys\nnew:{urlsafe}  # since November\n\nold:{TEXT}\n")
+    keyring = Keyring.from_file(file)
+    assert (keyring.current, keyring.key("new"), keyring.key("old")) == ("new", b"\xff" * 32, ONE)
+    for wrong in (tmp_path / "none", tmp_path):
+        with pytest.raises(BadJob):
+            Keyring.from_file(wrong)
+    file.write_bytes(b"\xff")
+    with pytest.raises(BadJob):
+        Keyring.from_file(file)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "# none", "a", f"{TEXT}", f"a:{TEXT[:-4]}", f"a={TEXT}", f"a:{TEXT}é", f"a:{TEXT} a:{TEXT}"]
+)
+def test_a_text_that_holds_no_keys_is_refused_without_showing_it(text):
+    with pytest.raises(BadJob) as caught:
+        Keyring.from_text(text)
+    assert TEXT[:10] not in "".join(traceback.format_exception(caught.value)).replace(text, "") or not text
+    assert TEXT[:10] not in str(caught.value)
+
+
+def test_a_new_key_is_read_back_and_is_no_other():
+    one, two = new_key("a"), new_key("a")
+    assert one != two
+    assert Keyring.from_text(one).current == "a"
+    with pytest.raises(BadJob):
+        new_key("a b")
+
+
+def test_a_keyring_shows_no_key():
+    keyring = Keyring({"new": TWO, "old": ONE})
+    assert repr(keyring) == "<Keyring: 'new' encrypts, 'new', 'old' decrypt>"
+    with pytest.raises(TypeError, match="not pickled"):
+        pickle.dumps(keyring)
+
+
+def test_an_error_shows_nothing_of_a_body_or_a_key():
+    keyring = Keyring({"a": ONE}, plain=False)
+    changed = keyring.seal("t", "k", b"hush " * 20)[:-1] + b"\0"
+    for body in (changed, b"hush " * 20, changed[:40]):
+        with pytest.raises(BadBody) as caught:
+            keyring.open("t", "k", body)
+        shown = "".join(traceback.format_exception(caught.value)).split("caught:")[-1]
+        assert caught.value.__cause__ is None
+        assert "hush" not in str(caught.value)
+        assert repr(ONE)[2:20] not in shown
+
+
+def test_without_the_library_a_keyring_says_what_to_install():
+    code = """
+import sys
+sys.modules["cryptography"] = None
+from pywheel import BadJob, Keyring
+try:
+    Keyring({"a": bytes(32)})
+except BadJob as error:
+    print(error)
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "pip install 'pywheel-timer[crypto]'" in said
+
+
+def test_the_client_does_not_load_the_library():
+    code = "import sys, json, pywheel.client, pywheel.worker; print(json.dumps('cryptography' in sys.modules))"
+    assert json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout) is False

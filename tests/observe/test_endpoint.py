@@ -1,0 +1,128 @@
+"""A worker's own HTTP server."""
+
+import http.client
+import socket
+import threading
+
+import pytest
+
+from pywheel import BadJob, JobQueue, Worker
+from pywheel.events import Events, JobsPut, WorkerDrains, WorkerStarted
+from pywheel.observe import endpoint as module
+from pywheel.observe.endpoint import Endpoint
+from tests.jobs.waiting import finished, until
+
+
+@pytest.fixture
+def events():
+    return Events()
+
+
+@pytest.fixture
+def endpoint(events):
+    endpoint = Endpoint(events, 0)
+    yield endpoint
+    endpoint.close()
+
+
+def ask(endpoint, path, method="GET", **headers):
+    connection = http.client.HTTPConnection(*endpoint.address, timeout=30)
+    try:
+        connection.request(method, path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.headers["Content-Type"], answer.read()
+    finally:
+        connection.close()
+
+
+def test_metrics_are_those_of_the_queue(events, endpoint):
+    events.tell(JobsPut("t", 3))
+    status, content_type, text = ask(endpoint, "/metrics")
+    assert (status, content_type.partition(";")[0]) == (200, "text/plain")
+    assert b'pywheel_jobs_put_total{topic="t"} 3.0' in text
+    assert endpoint.url == f"http://127.0.0.1:{endpoint.address[1]}/metrics"
+    accepted = ask(endpoint, "/metrics?x=y", Accept="application/openmetrics-text; version=1.0.0")
+    assert accepted[1].startswith("application/openmetrics-text")
+
+
+def test_it_is_alive_until_its_dispatcher_stands_still(endpoint, monkeypatch):
+    assert ask(endpoint, "/healthz")[0] == 200
+    endpoint.pulse(ready=True)
+    assert ask(endpoint, "/healthz")[0] == 200
+    monkeypatch.setattr(module, "_STALL", 0.0)
+    assert ask(endpoint, "/healthz") == (503, "text/plain", b"the dispatcher stands still\n")
+    assert ask(endpoint, "/readyz")[0] == 503
+
+
+def test_it_is_ready_once_it_takes_jobs_and_until_it_drains(events, endpoint):
+    assert ask(endpoint, "/readyz")[0] == 503
+    events.tell(WorkerStarted("w", "memory:"))
+    endpoint.pulse(ready=True)
+    assert ask(endpoint, "/readyz") == (200, "text/plain", b"ready\n")
+    events.tell(WorkerDrains("w", 30.0))
+    assert ask(endpoint, "/readyz")[0] == 503
+
+
+def test_a_real_worker_is_ready():
+    with JobQueue("memory:") as queue:
+        queue.handler("t")(lambda job: None)
+        endpoint = Endpoint(queue.events, 0)
+        worker = Worker(queue, pulse=endpoint.pulse)
+        worker.start()
+        try:
+            until(lambda: ask(endpoint, "/readyz")[0] == 200)
+            finished(queue, queue.put("t"))
+            until(lambda: b'pywheel_jobs_done_total{topic="t"} 1.0' in ask(endpoint, "/metrics")[2])
+        finally:
+            worker.stop()
+            worker.join(60)
+            endpoint.close()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/", 404), ("GET", "/metrics/", 404), ("HEAD", "/metrics", 200), ("POST", "/metrics", 501)],
+)
+def test_what_it_has_not_is_said(endpoint, method, path, status):
+    answer = ask(endpoint, path, method)
+    assert answer[0] == status
+    assert method != "HEAD" or answer[2] == b""
+
+
+def test_each_process_takes_the_first_port_that_is_free(events):
+    first = Endpoint(Events(), 0)
+    port = first.address[1]
+    second = Endpoint(Events(), port, ports=50)
+    try:
+        assert port < second.address[1] < port + 50
+        with pytest.raises(BadJob, match=f"no metrics on 127.0.0.1 port {port}: .*in use"):
+            Endpoint(events, port)
+        assert events.listeners == ()
+    finally:
+        first.close()
+        second.close()
+
+
+@pytest.mark.parametrize(("host", "port"), [("192.0.2.1", 0), ("127.0.0.1", 70_000)])
+def test_a_place_where_it_cannot_listen_is_a_named_error(events, host, port):
+    with pytest.raises(BadJob, match="no metrics on"):
+        Endpoint(events, port, host)
+
+
+def test_clients_that_say_nothing_hold_up_nobody_for_long(endpoint, monkeypatch):
+    monkeypatch.setattr(module._Request, "timeout", 0.05)
+    silent = [socket.create_connection(endpoint.address) for _ in range(40)]
+    try:
+        until(lambda: ok(endpoint))
+        until(lambda: sum("process_request" in thread.name for thread in threading.enumerate()) == 0)
+    finally:
+        for client in silent:
+            client.close()
+
+
+def ok(endpoint):
+    """Whether it answers: while there are too many it hangs up."""
+    try:
+        return ask(endpoint, "/metrics")[0] == 200
+    except (OSError, http.client.HTTPException):
+        return False

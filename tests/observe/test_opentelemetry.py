@@ -1,0 +1,366 @@
+"""Spans and metrics of a real queue and a real worker."""
+
+import asyncio
+import functools
+import sqlite3
+
+import pytest
+from opentelemetry import baggage, context, trace
+from opentelemetry.sdk.trace import SpanProcessor
+from opentelemetry.trace import SpanKind, StatusCode
+
+from pywheel import BadJob, Fixed, JobExists, JobQueue, NoSuchJob, RetryLater
+from pywheel.events import LeaseLost
+from pywheel.jobs.commands import Keep, Put
+from pywheel.observe.opentelemetry import OpenTelemetry
+from pywheel.testing import run_due
+from tests.jobs.waiting import finished, until, working
+from tests.observe.traces import Traces
+
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+@pytest.fixture
+def traces():
+    return Traces()
+
+
+@pytest.fixture
+def queue(traces):
+    with JobQueue("memory:", listeners=[traces.listener]) as queue:
+        yield queue
+
+
+def handled(queue, *jobs):
+    """Work until these jobs have ended and their ends were told."""
+    with working(queue):
+        for id in jobs:
+            finished(queue, id)
+
+
+def test_a_job_is_a_send_span_a_process_span_and_a_settle_span(queue, traces):
+    seen = []
+    queue.handler("mail")(lambda job: seen.append(trace.get_current_span().get_span_context()))
+    id = queue.put("mail", b"body")
+    handled(queue, id)
+    send, process, settle = (traces.span(f"{word} mail") for word in ("send", "process", "ack"))
+    assert (send.kind, process.kind, settle.kind) == (SpanKind.PRODUCER, SpanKind.CONSUMER, SpanKind.CLIENT)
+    assert [span.attributes["messaging.operation.type"] for span in (send, process, settle)] == [
+        "send",
+        "process",
+        "settle",
+    ]
+    for span in (send, process, settle):
+        assert span.attributes["messaging.system"] == "pywheel"
+        assert span.attributes["messaging.destination.name"] == "mail"
+        assert span.attributes["messaging.message.id"] == str(id)
+        assert span.status.status_code is StatusCode.UNSET
+    assert dict(process.attributes) == {
+        "messaging.system": "pywheel",
+        "messaging.operation.name": "process",
+        "messaging.operation.type": "process",
+        "messaging.destination.name": "mail",
+        "messaging.message.id": str(id),
+        "messaging.message.body.size": 4,
+        "pywheel.job.attempt": 1,
+    }
+    assert seen == [process.context]
+    assert (settle.parent, settle.context.trace_id) == (process.context, process.context.trace_id)
+    assert process.end_time == settle.start_time <= settle.end_time
+
+
+def test_a_handler_is_linked_to_its_put_and_begins_a_trace_of_its_own(queue, traces):
+    queue.handler("mail")(lambda job: None)
+    id = queue.put("mail")
+    send = traces.span("send mail")
+    assert queue.get(id).traceparent[:-3] == f"00-{send.context.trace_id:032x}-{send.context.span_id:016x}"
+    with traces.tracer.start_as_current_span("somebody who runs a worker"):
+        handled(queue, id)
+    process = traces.span("process mail")
+    assert process.parent is None
+    assert process.context.trace_id != send.context.trace_id
+    assert [(link.context.trace_id, link.context.span_id) for link in process.links] == [
+        (send.context.trace_id, send.context.span_id)
+    ]
+
+
+def test_a_handler_is_a_child_of_its_put_if_that_is_wanted():
+    traces = Traces(parent=True)
+    with JobQueue("memory:", listeners=[traces.listener]) as queue:
+        queue.handler("mail")(lambda job: None)
+        with traces.tracer.start_as_current_span("request") as request:
+            id = queue.put("mail")
+        handled(queue, id)
+    send, process = traces.span("send mail"), traces.span("process mail")
+    assert send.parent == request.get_span_context()
+    assert (process.parent.span_id, process.context.trace_id) == (send.context.span_id, send.context.trace_id)
+    assert process.links == ()
+
+
+def test_a_trace_that_the_caller_names_stays_the_jobs_own(queue, traces):
+    queue.handler("mail")(lambda job: None)
+    id = queue.put("mail", traceparent=TRACE, headers={"a": "b"})
+    assert dict(queue.get(id).headers) == {"a": "b", "traceparent": TRACE}
+    handled(queue, id)
+    [link] = traces.span("process mail").links
+    assert f"{link.context.trace_id:032x}" == TRACE[3:35]
+
+
+def test_headers_stay_beside_the_context_and_baggage_comes_along(queue):
+    seen = []
+    queue.handler("mail")(lambda job: seen.append((baggage.get_baggage("shop"), job.headers["a"])))
+    token = context.attach(baggage.set_baggage("shop", "7"))
+    try:
+        id = queue.put("mail", headers={"a": "b"})
+    finally:
+        context.detach(token)
+    handled(queue, id)
+    assert seen == [("7", "b")]
+
+
+def test_many_jobs_are_one_send_span_to_which_all_are_linked(queue, traces):
+    queue.handler("mail")(lambda job: None)
+    queue.handler("sms")(lambda job: None)
+    ids = queue.put_many([queue.job("mail"), queue.job("sms"), queue.job("mail")])
+    handled(queue, *ids)
+    send = traces.span("send")
+    assert send.attributes["messaging.batch.message_count"] == 3
+    assert "messaging.message.id" not in send.attributes
+    links = [span.links[0].context.span_id for span in traces.spans() if span.name.startswith("process")]
+    assert links == [send.context.span_id] * 3
+    sent = {point.attributes["messaging.destination.name"]: point.value for point in traces.points(SENT)}
+    assert sent == {"mail": 2, "sms": 1}
+
+
+SENT = "messaging.client.sent.messages"
+
+
+def test_puts_of_tasks_are_traced_each_in_its_own_context(queue, traces):
+    async def put(name):
+        with traces.tracer.start_as_current_span(name):
+            await queue.aput(name)
+            await queue.aput_many([queue.job(name)])
+            assert trace.get_current_span().name == name
+
+    async def main():
+        await asyncio.gather(*(put(f"t{n}") for n in range(5)))
+
+    asyncio.run(main())
+    for n in range(5):
+        request = traces.span(f"t{n}")
+        assert [span.parent.span_id for span in traces.spans(f"send t{n}")] == [request.context.span_id] * 2
+
+
+def test_a_put_among_other_commands_is_traced_and_a_refused_one_is_an_error(queue, traces):
+    commands = [Keep("note", b"x"), Put((queue.job("t", key="k", delay=60),)), Put((queue.job("u", key="k"),))]
+    _, [id], _ = queue.apply_all(commands)
+    assert traces.span("send t").attributes["messaging.message.id"] == str(id)
+    assert queue.get(id).trace_id == f"{traces.span('send t').context.trace_id:032x}"
+    *_, refused = asyncio.run(queue.aapply_all(commands[:2]))
+    assert isinstance(refused, JobExists)
+    first, second = traces.spans("send t")
+    assert [span.status.status_code for span in (first, second)] == [StatusCode.UNSET, StatusCode.ERROR]
+    assert second.attributes["error.type"] == "pywheel._errors.JobExists"
+    assert not trace.get_current_span().get_span_context().is_valid
+
+
+def test_a_put_in_the_callers_own_transaction_is_traced(tmp_path, traces):
+    path = tmp_path / "jobs.db"
+    with JobQueue(f"sqlite:///{path}", listeners=[traces.listener]) as queue:
+        connection = sqlite3.connect(path, isolation_level=None)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            id = queue.put("t", connection=connection)
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
+        assert queue.get(id).trace_id == f"{traces.span('send t').context.trace_id:032x}"
+    assert traces.span("send t").attributes["messaging.message.id"] == str(id)
+
+
+def plain(spans):
+    return lambda job: spans.append(trace.get_current_span().get_span_context())
+
+
+def coroutine(spans):
+    async def handle(job):
+        await asyncio.sleep(0)
+        spans.append(trace.get_current_span().get_span_context())
+
+    return handle
+
+
+def wrapped(spans):
+    return lambda job: coroutine(spans)(job)
+
+
+@pytest.mark.parametrize("kind", [plain, coroutine, wrapped, lambda spans: functools.partial(coroutine(spans))])
+def test_a_handler_of_every_kind_runs_inside_its_span(queue, traces, kind):
+    spans = []
+    queue.handler("t", concurrency=4)(kind(spans))
+    ids = [queue.put("t") for _ in range(20)]
+    handled(queue, *ids)
+    assert sorted(spans, key=str) == sorted((span.context for span in traces.spans("process t")), key=str)
+    assert len({span.span_id for span in spans}) == 20
+
+
+def test_what_a_handler_puts_is_a_child_of_its_span(queue, traces):
+    queue.handler("first")(lambda job: queue.put("second"))
+    handled(queue, queue.put("first"))
+    assert traces.span("send second").parent == traces.span("process first").context
+
+
+def test_a_handler_that_fails_is_an_error_with_its_class_and_the_job_is_nacked(queue, traces):
+    @queue.handler("t", retry=Fixed("1ms", attempts=2))
+    def fail(job):
+        raise NoSuchJob("no order 7") if job.attempt == 1 else RetryLater("1h")
+
+    id = queue.put("t")
+    with working(queue):
+        until(lambda: len(traces.spans("nack t")) == 2)
+    first, second = traces.spans("process t")
+    assert (first.status.status_code, first.status.description) == (StatusCode.ERROR, "no order 7")
+    assert first.attributes["error.type"] == "pywheel._errors.NoSuchJob"
+    assert [event.name for event in first.events] == ["exception"]
+    assert second.attributes["pywheel.job.attempt"] == 2
+    assert [span.attributes["pywheel.job.state"] for span in traces.spans("nack t")] == ["delayed", "dead"]
+    assert [span.status.status_code for span in traces.spans("nack t")] == [StatusCode.UNSET] * 2
+    assert str(id) == first.attributes["messaging.message.id"]
+
+
+def test_a_put_that_is_refused_is_an_error(queue, traces):
+    queue.put("t", key="k", delay=60)
+    with pytest.raises(JobExists):
+        queue.put("t", key="k")
+    _, refused = traces.spans("send t")
+    assert (refused.status.status_code, refused.attributes["error.type"]) == (
+        StatusCode.ERROR,
+        "pywheel._errors.JobExists",
+    )
+    assert {point.attributes.get("error.type") for point in traces.points(SENT)} == {
+        None,
+        "pywheel._errors.JobExists",
+    }
+
+
+def test_a_lost_lease_is_a_settlement_that_failed(queue, traces):
+    queue.handler("t")(lambda job: None)
+    queue.put("t")
+    [job] = queue.reserve("t")
+    with traces.listener.handling(job):
+        pass
+    queue.events.tell(LeaseLost(job))
+    settle = traces.span("ack t")
+    assert (settle.status.status_code, settle.attributes["error.type"]) == (StatusCode.ERROR, "lease_lost")
+
+
+def test_claims_that_nobody_settles_do_not_grow_in_memory(queue, traces, monkeypatch):
+    monkeypatch.setattr("pywheel.observe.opentelemetry._UNSETTLED", 10)
+    queue.put("t")
+    [job] = queue.reserve("t")
+    for claim in range(100):
+        with traces.listener.handling(job._replace(claims=claim)):
+            pass
+    assert len(traces.listener._ended) == 10
+
+
+def test_metrics_have_the_names_of_the_conventions_and_bounded_topics():
+    traces = Traces(topics=2)
+    with JobQueue("memory:", listeners=[traces.listener]) as queue:
+        for n in range(4):
+            queue.handler(f"t{n}")(lambda job: None)
+        handled(queue, *[queue.put(f"t{n}") for n in range(4)])
+
+    def by_topic(name, field, **wanted):
+        points = [point for point in traces.points(name) if wanted.items() <= point.attributes.items()]
+        return {point.attributes["messaging.destination.name"]: getattr(point, field) for point in points}
+
+    assert by_topic(SENT, "value") == {"t0": 1, "t1": 1, "_others": 2}
+    assert by_topic("messaging.client.consumed.messages", "value") == {"t0": 1, "t1": 1, "_others": 2}
+    assert by_topic("messaging.process.duration", "count") == {"t0": 1, "t1": 1, "_others": 2}
+    assert by_topic("pywheel.job.lateness", "count") == {"t0": 1, "t1": 1, "_others": 2}
+    duration = functools.partial(by_topic, "messaging.client.operation.duration", "count")
+    for operation in ("send", "ack"):
+        assert duration(**{"messaging.operation.name": operation}) == {"t0": 1, "t1": 1, "_others": 2}
+    for name in (SENT, "messaging.process.duration", "messaging.client.operation.duration"):
+        assert not any("messaging.message.id" in point.attributes for point in traces.points(name))
+
+
+class Fails(SpanProcessor):
+    def on_start(self, span, parent_context=None):
+        raise ValueError("the processor is broken")
+
+    def on_end(self, span):
+        raise ValueError("the processor is broken")
+
+
+def test_a_processor_that_fails_costs_no_job(caplog):
+    traces = Traces([Fails()])
+    with JobQueue("memory:", listeners=[traces.listener]) as queue:
+        seen = []
+        queue.handler("t")(seen.append)
+        handled(queue, queue.put("t"))
+    assert len(seen) == 1
+    assert "the processor is broken" in caplog.text
+
+
+def test_without_an_sdk_jobs_are_as_they_were():
+    with JobQueue("memory:", listeners=[OpenTelemetry()]) as queue:
+        seen = []
+        queue.handler("t")(seen.append)
+        id = queue.put("t")
+        assert queue.get(id).headers == {}
+        handled(queue, id)
+    assert len(seen) == 1
+
+
+def test_a_queue_has_one_tracer(queue, traces):
+    with pytest.raises(BadJob, match="one tracer"):
+        queue.events.listen(Traces().listener)
+
+
+def test_run_due_traces_as_a_worker_does(queue, traces):
+    seen = []
+    queue.handler("t")(coroutine(seen))
+    queue.put("t")
+    run_due(queue)
+    assert seen == [traces.span("process t").context]
+    assert traces.span("ack t").parent == traces.span("process t").context
+
+
+# ---- handlers in processes of their own -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shop(tmp_path, monkeypatch):
+    from tests.observe import traced_shop
+
+    monkeypatch.setenv("SHOP_STORE", url := f"sqlite:///{tmp_path}/jobs.db")
+    traced_shop.queue.use(url)
+    traced_shop.traces.exporter.clear()
+    yield traced_shop
+    traced_shop.queue.use("memory:")
+
+
+def test_an_isolated_handler_runs_in_the_context_of_its_span(shop, tmp_path):
+    token = context.attach(baggage.set_baggage("shop", "7"))
+    try:
+        id = shop.queue.put("isolated", {"deed": "note", "file": str(tmp_path / "seen")})
+    finally:
+        context.detach(token)
+    handled(shop.queue, id)
+    process = shop.traces.span("process isolated")
+    assert (tmp_path / "seen").read_text() == f"{process.context.trace_id} {process.context.span_id} 7"
+
+
+def test_an_isolated_handler_that_fails_or_is_killed_has_a_span_that_says_so(shop):
+    for deed, error, said in (
+        ("fail", "KeyError", "no such order"),
+        ("hang", "pywheel.worker.isolation.HandlerTimeout", "killed after its ttr"),
+    ):
+        shop.traces.exporter.clear()
+        handled(shop.queue, shop.queue.put("isolated", {"deed": deed}))
+        process = shop.traces.span("process isolated")
+        assert process.attributes["error.type"] == error
+        assert said in process.status.description
+        assert shop.traces.span("nack isolated").parent == process.context

@@ -1,0 +1,256 @@
+"""No way to an inner address: by no way of writing it, by no name, by no answer of a name server."""
+
+import ipaddress
+import socket
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pywheel import GiveUp
+from pywheel.outlets import Webhook, http
+from pywheel.outlets.addresses import AddressPolicy, AddressRefused, is_inner
+from pywheel.outlets.webhook import DeliveryFailed
+from tests.outlets.conftest import a_job, deliver
+from tests.outlets.endpoint import Endpoint
+
+INNER = """
+0.0.0.0 0.1.2.3 10.0.0.1 10.255.255.255 100.64.0.1 100.100.100.200 100.127.255.255 127.0.0.1 127.255.255.254 169.254.0.1
+169.254.169.254 172.16.0.1 172.31.255.255 192.0.0.1 192.0.0.192 192.0.2.1 192.88.99.1 192.168.0.1 198.18.0.1
+198.19.255.255 198.51.100.1 203.0.113.1 224.0.0.1 239.255.255.255 240.0.0.1 255.255.255.255 168.63.129.16
+:: ::1 ::7f00:1 ::ffff:127.0.0.1 ::ffff:8.8.8.8 ::ffff:0:127.0.0.1 64:ff9b::7f00:1 64:ff9b::a9fe:a9fe 64:ff9b:1::1
+100::1 2001::1 2001:db8::1 2002:7f00:1:: 2002:a9fe:a9fe:: 2002:808:808:: 3fff::1 5f00::1 fc00::1 fd00:ec2::254 fe80::1
+fec0::1 ff02::1 ff0e::1 2001:0:4136:e378:8000:63bf:3fff:fdd2
+""".split()
+OUTER = """
+1.1.1.1 8.8.8.8 9.255.255.255 11.0.0.0 100.63.255.255 100.128.0.0 126.255.255.255 128.0.0.0 169.253.255.255
+172.15.255.255 172.32.0.0 192.167.255.255 192.169.0.0 198.17.255.255 198.20.0.0 223.255.255.255
+2606:4700:4700::1111 2a00:1450:4001::1 2001:4860:4860::8888 2003::1
+""".split()
+
+
+@pytest.mark.parametrize("address", INNER)
+def test_inner_addresses_are_refused(address):
+    with pytest.raises(AddressRefused):
+        AddressPolicy().check(address)
+
+
+@pytest.mark.parametrize("address", OUTER)
+def test_public_addresses_are_not(address):
+    AddressPolicy().check(address)
+
+
+@given(st.ip_addresses(v=4))
+def test_what_python_calls_private_or_special_is_inner(address):
+    if not address.is_global or address.is_multicast or address.is_reserved:
+        assert is_inner(address)
+
+
+@given(st.ip_addresses(v=6))
+def test_what_python_calls_private_or_special_is_inner_in_ipv6_too(address):
+    if not address.is_global or address.is_multicast or address.is_reserved or address.is_link_local:
+        assert is_inner(address)
+
+
+WAYS = [
+    "::{}", "::ffff:{}", "::ffff:0:{}", "64:ff9b::{}", "64:ff9b:1::{}", "2002:{hex}::", "2002:{hex}::1",
+    "fe80::5efe:{}", "2001:0:{hex}::",
+]  # fmt: skip
+
+
+@given(st.ip_addresses(v=4), st.sampled_from(WAYS))
+def test_an_ipv4_address_within_an_ipv6_one_is_never_reached(address, way):
+    digits = f"{int(address):08x}"
+    assert is_inner(ipaddress.IPv6Address(way.format(address, hex=f"{digits[:4]}:{digits[4:]}")))
+
+
+@given(st.ip_addresses())
+def test_everything_is_either_refused_or_public(address):
+    refused = is_inner(address)
+    assert refused or address.is_global
+    try:
+        AddressPolicy().check(str(address))
+    except AddressRefused:
+        assert refused
+    else:
+        assert not refused
+
+
+def ways_to_write(number):
+    """Yield how an IPv4 address may be written so that a system understands it."""
+    a, b, c, d = number.to_bytes(4, "big")
+    yield str(number)
+    yield hex(number)
+    yield oct(number).replace("o", "")
+    for form in ("{}", "0x{:x}", "0{:o}", "{:03}"):
+        yield ".".join(form.format(part) for part in (a, b, c, d))
+        yield ".".join(form.format(part) for part in (a, b, (c << 8) + d))
+        yield ".".join(form.format(part) for part in (a, (b << 16) + (c << 8) + d))
+
+
+@given(st.ip_addresses(v=4, network="127.0.0.0/8") | st.ip_addresses(v=4, network="169.254.0.0/16"))
+def test_an_inner_address_is_refused_however_it_is_written(address):
+    for text in ways_to_write(int(address)):
+        for dot in ("", "."):
+            with pytest.raises(AddressRefused):
+                AddressPolicy().check_url(text + dot, 80)
+
+
+@given(st.text("0123456789abcdefx.:%[]", min_size=1, max_size=40))
+def test_nothing_that_a_system_takes_for_an_inner_address_passes(text):
+    """What passes is either a name, which is judged when it is looked up, or a public address."""
+    try:
+        AddressPolicy().check_url(text, 80)
+    except AddressRefused:
+        return
+    try:
+        packed = socket.inet_aton(text)
+    except (OSError, ValueError):
+        return
+    assert not is_inner(ipaddress.IPv4Address(packed))
+
+
+NAMES = """
+localhost LOCALHOST localhost. a.localhost printer.local printer.local. metadata.google.internal db router.lan
+x.home.arpa localhost.localdomain
+""".split()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_inner_things_are_refused(name):
+    with pytest.raises(AddressRefused):
+        AddressPolicy().check_url(name, 80)
+
+
+@pytest.mark.parametrize("port", [22, 25, 6379, 8080])
+def test_other_ports_are_refused_unless_told(port):
+    with pytest.raises(AddressRefused, match=f"port {port}"):
+        AddressPolicy().check_url("shop.example", port)
+    AddressPolicy(ports=[port]).check_url("shop.example", port)
+    AddressPolicy(ports=None).check_url("shop.example", port)
+
+
+def test_what_is_allowed_is_allowed_and_nothing_beside_it():
+    policy = AddressPolicy(["10.1.0.0/16", "fd00:7::/32", "192.168.7.7", "Hooks.internal"])
+    for address in ("10.1.2.3", "fd00:7::1", "192.168.7.7"):
+        policy.check(address)
+    for address in ("10.2.0.1", "fd00:8::1", "192.168.7.8", "169.254.169.254", "::ffff:10.1.2.3"):
+        with pytest.raises(AddressRefused):
+            policy.check(address)
+    policy.check_url("hooks.internal.", 80)
+    assert policy.allows_name("HOOKS.internal")
+    for name in ("other.internal", "x.hooks.internal"):
+        with pytest.raises(AddressRefused):
+            policy.check_url(name, 80)
+
+
+# ---- by whole deliveries --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def inner():
+    """An endpoint on all addresses of this host: it must hear nothing."""
+    with Endpoint(host="0.0.0.0") as endpoint:
+        yield endpoint
+        assert endpoint.connections == 0
+
+
+HOSTS = [
+    "127.0.0.1", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "0x7f.1", "127.0.0.1.", "0.0.0.0", "0", "localhost",
+    "[::1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[fe80::1%25lo]",
+    "[::1%25lo]", "LOCALHOST", "localhost.", "127.0.1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_an_inner_host_is_not_reached_and_its_job_is_dead(inner, scheme, host):
+    error = deliver(Webhook(ports=None, timeout=5), a_job(headers={"to": f"{scheme}://{host}:{inner.port}/"}))[0]
+    assert isinstance(error, GiveUp)
+
+
+def looked_up(monkeypatch, *answers):
+    """Have names lead to these addresses, one after the other, the last for ever; return what was asked."""
+    left, asked = list(answers), []
+
+    def found(host, port, family):
+        asked.append(host)
+        addresses = left.pop(0) if len(left) > 1 else left[0]
+        return [
+            (socket.AF_INET6 if ":" in address else socket.AF_INET, socket.IPPROTO_TCP, address)
+            for address in addresses
+        ]
+
+    monkeypatch.setattr(http, "_looked_up", found)
+    return asked
+
+
+INNER_ANSWERS = ["127.0.0.1", "0.0.0.0", "::1", "::ffff:127.0.0.1", "10.0.0.1 127.0.0.1 fe80::1%lo", "64:ff9b::7f00:1"]
+
+
+@pytest.mark.parametrize("addresses", INNER_ANSWERS)
+def test_a_name_that_leads_to_inner_addresses_is_not_reached(inner, monkeypatch, addresses):
+    looked_up(monkeypatch, addresses.split())
+    error = deliver(Webhook(f"http://evil.example:{inner.port}/", ports=None, timeout=5))
+    assert isinstance(error, DeliveryFailed)
+    assert "inner address" in str(error) or "one link" in str(error)
+
+
+def test_of_several_addresses_the_inner_ones_are_left_out(monkeypatch):
+    with Endpoint() as allowed, Endpoint(host="127.0.0.2", port=allowed.port) as other:
+        looked_up(monkeypatch, ["127.0.0.2", "127.0.0.1", "169.254.169.254"])
+        outlet = Webhook(f"http://shop.example:{allowed.port}/", allow=["127.0.0.1"], ports=None)
+        assert deliver(outlet) is None
+        assert (allowed.connections, other.connections) == (1, 0)
+
+
+def test_a_name_that_leads_elsewhere_a_moment_later_is_not_followed_there(monkeypatch):
+    """DNS rebinding: what was judged is what is connected to, and each new look is judged anew."""
+    monkeypatch.setattr(http, "_KNOWN", 0)
+    with Endpoint() as allowed, Endpoint(host="127.0.0.2", port=allowed.port) as other:
+        asked = looked_up(monkeypatch, ["127.0.0.1"], ["127.0.0.2"])
+        allowed.answers["/"] = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+        outlet = Webhook(f"http://rebound.example:{allowed.port}/", allow=["127.0.0.1"], ports=None)
+        first, second = deliver(outlet, a_job(), a_job())
+        assert first is None
+        assert isinstance(second, DeliveryFailed)
+        assert asked == ["rebound.example"] * 2
+        assert (allowed.connections, other.connections) == (1, 0)
+
+
+def test_a_socket_is_judged_by_itself_whoever_found_its_address(inner, monkeypatch):
+    async def careless(self, host, port=0, family=socket.AF_INET):
+        return [{"hostname": host, "host": "127.0.0.1", "port": port, "family": family, "proto": 0, "flags": 0}]
+
+    monkeypatch.setattr(http._Resolver, "resolve", careless)
+    error = deliver(Webhook(f"http://evil.example:{inner.port}/", ports=None))
+    assert isinstance(error, DeliveryFailed)
+    assert "inner address" in str(error)
+
+
+def test_a_literal_that_passed_the_url_is_still_judged_as_its_socket_is_made(inner, monkeypatch):
+    monkeypatch.setattr(AddressPolicy, "check_url", lambda self, host, port: None)
+    error = deliver(Webhook(f"http://127.0.0.1:{inner.port}/", ports=None))
+    assert isinstance(error, DeliveryFailed)
+    assert "inner address" in str(error)
+
+
+def test_a_name_that_is_allowed_may_lead_to_any_address_and_no_other_name_may(monkeypatch):
+    with Endpoint() as endpoint:
+        looked_up(monkeypatch, ["127.0.0.1"])
+        outlet = Webhook(allow=["hooks.internal"], ports=None)
+        urls = [endpoint.url(host=host) for host in ("hooks.internal", "evil.example", "hooks.internal")]
+        first, second, third = deliver(outlet, *(a_job(headers={"to": url}) for url in urls))
+        assert (first, third) == (None, None)
+        assert isinstance(second, DeliveryFailed)
+        assert len(endpoint.requests) == 2
+
+
+def test_a_name_without_an_address_is_a_failed_attempt(monkeypatch):
+    def unknown(host, port, family):
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(http, "_looked_up", unknown)
+    error = deliver(Webhook("https://nowhere.example/"))
+    assert isinstance(error, DeliveryFailed)
+    assert "nowhere.example" in str(error)

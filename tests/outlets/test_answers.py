@@ -1,0 +1,139 @@
+"""Last answers and disabled targets, in the notes of a store."""
+
+import asyncio
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pywheel import BadJob, JobQueue, StoreAway
+from pywheel.jobs.commands import Keep
+from pywheel.outlets import answers as module
+from pywheel.outlets.answers import PREFIX, Answer, Answers, enable, known, shown
+from pywheel.outlets.contract import delivery_id
+from pywheel.outlets.webhook import retry_after
+from tests.outlets.conftest import a_job, deliver, inside
+
+HOOK = "https://a.example/hook?key=x"
+
+
+@pytest.fixture
+def answers(queue):
+    found = Answers("webhook")
+    found.keep_in(queue.store, "shop")
+    return found
+
+
+def notes(queue):
+    return dict(known(queue.store))
+
+
+def test_the_last_answer_is_kept_when_it_is_closed(queue, answers):
+    async def program():
+        answers.delivered(HOOK, "200")
+        answers.failed(HOOK, ValueError("no"))
+        await answers.flush()
+
+    asyncio.run(program())
+    [(name, answer)] = notes(queue).items()
+    assert (name, answer) == ("outlet:shop", answers.last)
+    assert (answer.target, answer.status, answer.error) == ("https://a.example/hook", None, "ValueError: no")
+
+
+def test_while_there_are_deliveries_it_is_kept_from_time_to_time(queue, answers, monkeypatch):
+    monkeypatch.setattr(module, "_KEEP", 0.01)
+
+    async def program():
+        answers.delivered(HOOK, "200")
+        while not notes(queue):
+            await asyncio.sleep(0.01)
+        answers.delivered(HOOK, "204")
+        while notes(queue)["outlet:shop"].status != "204":
+            await asyncio.sleep(0.01)
+
+    asyncio.run(program())
+
+
+def test_disabled_targets_are_known_to_others_with_the_same_name(queue, answers):
+    other, stranger = Answers("webhook"), Answers("webhook")
+    other.keep_in(queue.store, "shop")
+    stranger.keep_in(queue.store, "shop2")
+
+    async def program():
+        await answers.disable(HOOK, "it answered 410")
+        assert (await other.disabled(HOOK)).error == "it answered 410"
+        assert await other.disabled("https://a.example/hook") is None  # the query counts
+        assert await stranger.disabled(HOOK) is None
+
+    asyncio.run(program())
+
+
+def test_more_disabled_targets_than_a_page_are_known_and_enabled(queue, answers, monkeypatch):
+    monkeypatch.setattr(module, "_PAGE", 7)
+    urls = [f"https://a.example/{number}" for number in range(30)]
+
+    async def program():
+        for url in urls:
+            await answers.disable(url, "gone")
+
+    asyncio.run(program())
+    assert {answer.target for answer in notes(queue).values()} == set(urls)
+    assert [answer.target for answer in enable(queue.store, "shop", urls[3])] == [urls[3]]
+    assert len(enable(queue.store, "shop")) == 29
+    assert notes(queue) == {}
+
+
+@pytest.mark.parametrize("value", [b"", b"\xff", b"[]", b"5", b"null", b'"x"'])
+def test_a_note_of_somebody_else_is_left_out(queue, value):
+    queue.store.apply([Keep(f"{PREFIX}x", value), Keep(f"{PREFIX}y", Answer("y", "k", "t").encoded())])
+    assert list(notes(queue)) == [f"{PREFIX}y"]
+
+
+def test_a_store_that_is_away_holds_up_no_delivery(endpoint, caplog):
+    class Away:
+        def notes(self, prefix, after="", limit=1_000):
+            raise StoreAway("it is away")
+
+        def apply(self, commands):
+            raise StoreAway("it is away")
+
+    outlet = inside(endpoint.url())
+    outlet.attach("t", Away())
+    with caplog.at_level(logging.WARNING, "pywheel.jobs"):
+        assert deliver(outlet, a_job(), a_job()) == [None, None]
+    assert {record.levelname for record in caplog.records} == {"WARNING"}
+    assert len(caplog.records) == 2
+
+
+@pytest.mark.parametrize("name", ["", "a:b", "x" * 101])
+def test_a_name_that_no_note_can_have_is_refused(name):
+    with pytest.raises(BadJob, match="name of an outlet"):
+        inside(name=name)
+
+
+@pytest.mark.parametrize("topic", ["a:b", "x" * 16_000, "täglich"])
+def test_any_topic_gives_a_name(endpoint, topic):
+    with JobQueue("memory:") as queue:
+        outlet = inside(endpoint.url())
+        outlet.attach(topic, queue.store)
+        assert deliver(outlet) is None
+        assert len(notes(queue)) == 1
+
+
+@given(st.text(max_size=60))
+def test_anything_can_be_shown(text):
+    assert "?" not in shown("https://" + text)
+
+
+@given(
+    st.text(max_size=60) | st.from_regex(r"[A-Z][a-z]{2}, \d{1,3} [A-Z][a-z]{2} \d{2,6} \d\d:\d\d:\d\d [A-Z+0-9]{1,6}")
+)
+def test_whatever_an_endpoint_says_for_retry_after_is_a_time_within_a_day_or_nothing(text):
+    delay = retry_after(text, 1_700_000_000)
+    assert delay is None or 0 <= delay <= 86_400
+
+
+@given(st.integers(0, 2**63 - 1), st.integers(0, 2**45))
+def test_an_id_of_a_delivery_can_be_signed(id, created):
+    assert "." not in delivery_id(a_job(id=id)._replace(created=created))

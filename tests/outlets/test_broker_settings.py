@@ -1,0 +1,69 @@
+"""What the outlets into brokers share: what they are told by a program or by a config file."""
+
+import sys
+
+import pytest
+
+from pywheel import BadJob
+from pywheel.outlets import KINDS, kind
+from pywheel.outlets.contract import OutletMissing
+from pywheel.outlets.settings import ConfigError, Place, Settings
+
+BROKERS = {
+    "kafka": ({"servers": "localhost:9092"}, "confluent_kafka"),
+    "nats": ({"url": "nats://localhost"}, "nats.aio.client"),
+    "rabbitmq": ({"url": "amqp://localhost"}, "aiormq"),
+    "redis": ({"url": "redis://localhost"}, "redis.asyncio"),
+}
+
+
+def made(name, tmp_path, **table):
+    settings = Settings(table, Place(tmp_path / "outlets.toml", "", "outlets.x"))
+    outlet = kind(name).configured("x", settings)
+    settings.done()
+    return outlet
+
+
+def test_every_broker_is_a_kind_of_outlet():
+    assert set(BROKERS) <= set(KINDS)
+
+
+@pytest.mark.parametrize("name", BROKERS)
+def test_a_config_file_says_where_what_is_allowed_and_how_long(name, tmp_path):
+    outlet = made(name, tmp_path, **BROKERS[name][0], allow=["orders.*"], timeout="3s")
+    assert (outlet.name, outlet.allow, outlet.timeout) == ("x", ("orders.*",), 3.0)
+
+
+@pytest.mark.parametrize("name", BROKERS)
+def test_a_word_that_is_not_known_is_said(name, tmp_path):
+    with pytest.raises(ConfigError, match=r"\[outlets\.x\] alow: is not known here, did you mean allow"):
+        made(name, tmp_path, **BROKERS[name][0], alow=["orders.*"])
+
+
+@pytest.mark.parametrize("name", ["nats", "rabbitmq", "redis"])
+def test_a_password_stands_in_a_variable(name, tmp_path, monkeypatch):
+    url = BROKERS[name][0]["url"].replace("//", "//user:secret@")
+    with pytest.raises(ConfigError, match="a password does not stand here") as raised:
+        made(name, tmp_path, url=url)
+    assert "secret@" not in str(raised.value)
+    monkeypatch.setenv("BROKER", url)
+    assert "secret" not in made(name, tmp_path, url_env="BROKER").target
+    with pytest.raises(ConfigError, match="give one address"):
+        made(name, tmp_path)
+    with pytest.raises(ConfigError, match="give one address"):
+        made(name, tmp_path, url_env="BROKER", **BROKERS[name][0])
+
+
+@pytest.mark.parametrize("name", BROKERS)
+def test_a_package_that_is_missing_is_said_when_the_outlet_is_made(name, tmp_path, monkeypatch):
+    words, module = BROKERS[name]
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(OutletMissing, match=rf"pip install 'pywheel-timer\[{name}\]'"):
+        made(name, tmp_path, **words)
+
+
+@pytest.mark.parametrize("name", BROKERS)
+@pytest.mark.parametrize("wrong", [{"allow": "orders.*"}, {"allow": [5]}, {"timeout": 0}, {"timeout": "soon"}])
+def test_arguments_that_make_no_sense_are_refused(name, wrong):
+    with pytest.raises(BadJob):
+        kind(name)(*BROKERS[name][0].values(), **wrong)

@@ -1,0 +1,133 @@
+"""The config file of `pywheel deliver`: what it says, and what is wrong with it, by line and word."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pywheel.outlets.config import load
+from pywheel.outlets.settings import ConfigError
+from tests.outlets.certificates import authority
+from tests.outlets.conftest import SECRET
+
+WHOLE = """
+[outlets.shop]
+kind = "webhook"
+topics = ["shop.notify", "shop.refund"]
+secret_env = ["NEW_SECRET", "OLD_SECRET"]
+concurrency = 200
+ttr = "30s"
+retry = ["5s", "30s", "5m"]
+jitter = 0
+pass_headers = ["tenant"]
+
+[outlets."ledger.eu"]
+kind = "webhook"
+url = "https://ledger.internal:8443/jobs?key=x"
+secret_file = "ledger.secret"
+timeout = 20
+connect_timeout = "500ms"
+allow = "ledger.internal"
+ports = []
+per_host = 5
+headers = { authorization_env = "TOKEN", x-plain = "1" }
+proxy = "http://proxy.example:3128"
+"""
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    for name in ("NEW_SECRET", "OLD_SECRET"):
+        monkeypatch.setenv(name, SECRET)
+    monkeypatch.setenv("TOKEN", "Bearer x")
+    (tmp_path / "ledger.secret").write_text(SECRET + "\n")
+
+    def write(text):
+        path = tmp_path / "outlets.toml"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return write
+
+
+def test_all_that_can_be_said(write):
+    shop, ledger = load(write(WHOLE))
+    assert (shop.name, shop.topics, shop.concurrency, shop.ttr) == ("shop", ("shop.notify", "shop.refund"), 200, 30)
+    assert (shop.retry.delays, shop.retry.jitter) == ((5_000, 30_000, 300_000), 0)
+    assert shop.outlet.kind == "webhook"
+    assert (ledger.name, ledger.topics, ledger.concurrency, ledger.ttr) == ("ledger.eu", ("ledger.eu",), 100, 60)
+    assert ledger.outlet.target_shown == "https://ledger.internal:8443/jobs"
+    assert ledger.retry.max_attempts == 10
+
+
+ONE = '[outlets.shop]\nkind = "webhook"\n'
+WRONG = {
+    "nothing": ("", r"there is no outlet: write \[outlets.shop\]"),
+    "no table": ("outlets = 5", "there is no outlet"),
+    "a value instead of a table": ("[outlets]\nshop = 5", r"write \[outlets.shop\]"),
+    "another table": (ONE + "[outlet.b]", "outlet is not known, did you mean outlets"),
+    "broken TOML": (ONE + "url = https", r"line 3"),
+    "no UTF-8": (b"\xff\xfe", "utf-8"),
+    "no kind": ("\n[outlets.shop]\n", r":2: \[outlets.shop\]: kind is missing"),
+    "a kind that is none": ('[outlets.shop]\nkind = "webhok"', r":2: .*did you mean webhook"),
+    "a kind that is no text": ("[outlets.shop]\nkind = 5", r":2: \[outlets.shop\] kind: must be a text"),
+    "a word that is none": (ONE + "concurency = 5", r":3: .*did you mean concurrency"),
+    "a word of nobody": (ONE + "zzzzzz = 5", r":3: .*there are .*per_host"),
+    "a flag for a number": (ONE + "concurrency = true", ":3: .*whole number"),
+    "a number out of range": (ONE + "concurrency = 0", ":3: .*from 1 to 10000, not 0"),
+    "no duration": (ONE + 'timeout = "soon"', ":3: .*not understood"),
+    "a timeout of nothing": (ONE + "timeout = 0", ":3: .*1 ms or more"),
+    "a ttr that is shorter than a delivery": (ONE + "timeout = 30\nttr = 30", ":4: .*longer than .* 30 s"),
+    "a step that is none": (ONE + 'retry = ["5s", "x"]', ":3: .*a step of the ladder"),
+    "jitter": (ONE + "jitter = 2", ":3: .*from 0 to 1"),
+    "a topic that is none": (ONE + 'topics = [""]', ":3: .*none of them empty"),
+    "a topic twice": (ONE + '[outlets.a]\nkind = "webhook"\ntopics = ["shop"]', r":5: .*outlets.shop\] already"),
+    "a secret in the file": (ONE + f'secret = "{SECRET}"', ":3: .*secret_env"),
+    "no such variable": (ONE + 'secret_env = "NO_SUCH"', ":3: .*NO_SUCH is not set"),
+    "no such file": (ONE + 'secret_file = "no.such"', ":3: .*no.such cannot be read"),
+    "no such authority": (ONE + 'ca_file = "no.such"', ":3: .*no.such cannot be read"),
+    "a secret that is none": (ONE + 'secret_env = "TOKEN"', r":1: .*written as whsec_ and base64"),
+    "a URL that is none": (ONE + 'url = "shop.example"', ":1: .*https://"),
+    "a port that is none": (ONE + "ports = [70000]", ":3: .*65535"),
+    "a network that is none": (ONE + 'allow = ["10.0.0.0/99"]', ":1: .*no network"),
+    "a header that is ours": (ONE + 'headers = { Host = "x" }', ":1: .*not yours"),
+    "a header that is no text": (ONE + "headers = { a = 5 }", ":3: .*must be a text"),
+    "a header without its variable": (ONE + 'headers = { a_env = "NO_SUCH" }', "NO_SUCH is not set"),
+    "a long name": (f'[outlets.{"x" * 101}]\nkind = "webhook"', "1 to 100 characters"),
+    "a name with a colon": ('[outlets."a:b"]\nkind = "webhook"', "no colon"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_is_wrong_is_said_with_its_place(write, wrong):
+    text, said = WRONG[wrong]
+    path = write(text)
+    with pytest.raises(ConfigError) as refused:
+        load(path)
+    message = str(refused.value)
+    assert message.startswith(str(path))
+    assert re.search(said, message), message
+    assert SECRET not in message
+    assert "\n" not in message
+
+
+def test_a_file_that_is_not_there_or_is_a_folder(tmp_path):
+    for path in (tmp_path / "no.toml", tmp_path):
+        with pytest.raises(ConfigError, match="cannot be read"):
+            load(path)
+
+
+def test_the_example_of_the_guide_is_read(write, tmp_path, monkeypatch):
+    text = (Path(__file__).parents[2] / "docs" / "outlets.md").read_text(encoding="utf-8")
+    [example] = re.findall(r"^```toml\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    for name in ("SHOP_SECRET", "SHOP_SECRET_BEFORE", "LEDGER_AUTHORIZATION"):
+        monkeypatch.setenv(name, SECRET)
+    path, _ = authority(tmp_path, "our-ca")
+    assert path.name == "our-ca.pem"
+    assert [configured.name for configured in load(write(example))] == ["shop", "ledger"]
+
+
+def test_an_authority_that_is_no_certificate_is_refused(write, tmp_path):
+    (tmp_path / "ca.pem").write_text("nonsense")
+    with pytest.raises(ConfigError, match=r"outlets.shop"):
+        load(write(ONE + 'ca_file = "ca.pem"'))

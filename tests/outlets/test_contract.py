@@ -1,0 +1,193 @@
+"""What every outlet shares: one connection a loop, opened with the first job and closed with the worker."""
+
+import asyncio
+import re
+
+import pytest
+
+from pywheel import GiveUp, JobQueue
+from pywheel.jobs import Job, State
+from pywheel.outlets.contract import Outlet, OutletMissing, delivery_id, needed
+from pywheel.testing import run_due
+from tests.jobs.waiting import finished, working
+
+JOB = Job(id=7, topic="t", body=b"x", due=5, created=1_700_000_000_000, state=State.RUNNING, claims=3)
+
+
+class Recorded(Outlet):
+    """Delivers into a list."""
+
+    kind = "recorded"
+
+    def __init__(self, name=None):
+        super().__init__(name)
+        self.opened, self.closed, self.delivered = [], [], []
+        self.failing = []
+
+    @classmethod
+    def configured(cls, name, settings):
+        return cls(name)
+
+    async def open(self):
+        await asyncio.sleep(0)
+        if self.failing:
+            raise self.failing.pop()
+        self.opened.append(object())
+        return self.opened[-1]
+
+    async def deliver(self, connection, job):
+        if job.body == b"bad":
+            raise GiveUp("bad")
+        self.delivered.append((connection, job.id))
+        return "ok"
+
+    async def close(self, connection):
+        self.closed.append(connection)
+
+
+@pytest.fixture
+def queue():
+    with JobQueue("memory:") as queue:
+        yield queue
+
+
+def test_jobs_that_come_at_once_share_one_connection(queue):
+    outlet = Recorded()
+
+    async def program():
+        await asyncio.gather(*(outlet(JOB) for _ in range(10)))
+        assert outlet.closed == []
+        await outlet.aclose()
+
+    asyncio.run(program())
+    assert len(outlet.opened) == 1
+    assert outlet.closed == outlet.opened
+    assert len(outlet.delivered) == 10
+
+
+def test_a_worker_opens_it_once_and_closes_it(queue):
+    outlet = Recorded()
+    queue.handler("t", concurrency=5)(outlet)
+    with working(queue):
+        for id in queue.put_many(queue.job("t", n) for n in range(20)):
+            assert finished(queue, id).state is State.DONE
+    assert len(outlet.opened) == 1
+    assert outlet.closed == outlet.opened
+    assert outlet.name == "t"
+
+
+def test_two_workers_of_a_process_have_a_connection_each(queue):
+    outlet = Recorded()
+    queue.handler("t", concurrency=5)(outlet)
+    for _ in range(2):
+        with working(queue):
+            finished(queue, queue.put("t"))
+    assert len(outlet.opened) == 2
+    assert outlet.closed == outlet.opened
+
+
+def test_run_due_opens_and_closes_it_too(queue):
+    outlet = Recorded()
+    queue.handler("t")(outlet)
+    queue.put("t")
+    assert run_due(queue) == 1
+    assert outlet.closed == outlet.opened != []
+
+
+def test_a_connection_that_cannot_be_opened_fails_those_that_wait_and_the_next_job_tries_again():
+    outlet = Recorded()
+    outlet.failing = [OSError("away")]
+
+    async def program():
+        answers = await asyncio.gather(*(outlet(JOB) for _ in range(3)), return_exceptions=True)
+        assert {str(answer) for answer in answers} == {"away"}
+        await outlet(JOB)
+        await outlet.aclose()
+
+    asyncio.run(program())
+    assert len(outlet.opened) == 1
+
+
+def test_one_that_cannot_be_opened_in_time_is_a_failed_attempt():
+    class Hanging(Recorded):
+        open_timeout = 0.01
+
+        async def open(self):
+            await asyncio.sleep(60)
+
+    async def program():
+        with pytest.raises(TimeoutError):
+            await Hanging()(JOB)
+
+    asyncio.run(program())
+
+
+def test_a_job_that_is_cancelled_leaves_the_connection_to_the_others():
+    outlet = Recorded()
+
+    async def program():
+        first, second = asyncio.create_task(outlet(JOB)), asyncio.create_task(outlet(JOB))
+        await asyncio.sleep(0)
+        first.cancel()
+        await second
+        await outlet.aclose()
+
+    asyncio.run(program())
+    assert len(outlet.opened) == len(outlet.delivered) == 1
+
+
+def test_a_connection_that_was_dropped_is_closed_and_another_one_opened():
+    outlet = Recorded()
+
+    async def program():
+        await outlet(JOB)
+        outlet.drop(outlet.opened[0])
+        outlet.drop(outlet.opened[0])
+        await outlet(JOB)
+        outlet.drop(outlet.opened[0])  # not the one that is open
+        await outlet(JOB)
+        await outlet.aclose()
+
+    asyncio.run(program())
+    assert len(outlet.opened) == 2
+    assert sorted(map(id, outlet.closed)) == sorted(map(id, outlet.opened))
+
+
+@pytest.mark.parametrize("wrong", [OSError("no"), None])
+def test_one_that_cannot_be_closed_holds_up_no_worker(queue, caplog, wrong):
+    class Stubborn(Recorded):
+        async def close(self, connection):
+            if wrong is None:
+                await asyncio.Event().wait()
+            raise wrong
+
+    queue.handler("t")(Stubborn())
+    with working(queue):
+        finished(queue, queue.put("t"))
+    assert ("could not be closed" in caplog.text) == (wrong is not None)
+
+
+def test_the_last_answer_is_kept():
+    outlet = Recorded("mine")
+
+    async def program():
+        await outlet(JOB)
+        assert (outlet.answers.last.status, outlet.answers.last.error) == ("ok", None)
+        with pytest.raises(GiveUp):
+            await outlet(JOB._replace(body=b"bad"))
+        assert outlet.answers.last.error == "pywheel.jobs.handler.GiveUp: bad"
+        await outlet.aclose()
+
+    asyncio.run(program())
+
+
+def test_a_deliverys_id_is_that_of_its_job_at_every_attempt():
+    ids = {delivery_id(JOB._replace(claims=n, attempt=n, due=n, lost=n % 3)) for n in range(5)}
+    assert len(ids) == 1
+    assert re.fullmatch(r"job_7_[0-9a-z]+", ids.pop())
+    assert delivery_id(JOB._replace(id=8)) != delivery_id(JOB) != delivery_id(JOB._replace(created=JOB.created + 1))
+
+
+def test_a_package_that_is_missing_is_a_named_error_that_says_what_to_install():
+    with pytest.raises(OutletMissing, match=r"pip install 'pywheel-timer\[webhook\]'"):
+        needed("no_such_module_of_ours", "webhook")

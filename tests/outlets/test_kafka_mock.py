@@ -1,0 +1,111 @@
+"""The outlet into Kafka, on librdkafka's mock cluster: what a real one does beyond that is not shown here."""
+
+import asyncio
+import json
+from base64 import b64encode
+from contextlib import asynccontextmanager
+
+import pytest
+
+from pywheel import BadJob, GiveUp
+from pywheel.outlets import Kafka
+from pywheel.outlets.broker import NotConfirmed
+from pywheel.outlets.contract import delivery_id
+from tests.outlets.jobs import a_job
+from tests.outlets.kafka_mock import Mock
+from tests.outlets.loops import on_a_loop
+
+
+@pytest.fixture(scope="module")
+def mock():
+    return Mock()
+
+
+@asynccontextmanager
+async def outlet(servers, topic="", **options):
+    made = Kafka(servers, topic, **options)
+    try:
+        yield made
+    finally:
+        await made.aclose()
+
+
+@on_a_loop
+async def test_a_job_becomes_a_record_of_a_mock_cluster(mock, stream):
+    job = a_job(b"x", key="order-7", tenant="acme", content_type="text/plain", amqp_priority="3")
+    async with outlet(mock.servers, stream) as deliver:
+        await deliver(job)
+    [record] = mock.records(stream, 1)
+    assert (record.key(), record.value()) == (b"order-7", b"x")
+    assert dict(record.headers()) == {
+        "message-id": delivery_id(job).encode(),
+        "tenant": b"acme",
+        "content-type": b"text/plain",
+    }
+
+
+@on_a_loop
+async def test_key_and_headers_that_are_no_text_come_from_base64_on_a_mock_cluster(mock, stream):
+    raw = b64encode(b"\xff\0").decode()
+    job = a_job(key="other", kafka_key_base64=raw, kafka_headers=json.dumps({"raw": raw}))
+    async with outlet(mock.servers, stream) as deliver:
+        await deliver(job)
+        await deliver(a_job(key="other", kafka_key="mine"))
+    first, second = sorted(mock.records(stream, 2), key=lambda record: record.key())[::-1]
+    assert first.key() == b"\xff\0"
+    assert dict(first.headers())["raw"] == b"\xff\0"
+    assert second.key() == b"mine"
+
+
+@on_a_loop
+async def test_many_records_are_under_way_in_their_order_on_a_mock_cluster(mock, stream):
+    async with outlet(mock.servers) as deliver:
+        await asyncio.gather(*(deliver(a_job(b"%d" % n, key="one", to=stream)) for n in range(2_000)))
+    assert [int(record.value()) for record in mock.records(stream, 2_000)] == list(range(2_000))
+
+
+@on_a_loop
+async def test_a_job_without_a_topic_or_with_none_that_can_be_is_dead(mock):
+    async with outlet(mock.servers) as deliver:
+        with pytest.raises(GiveUp, match="does not say in `to` to which topic"):
+            await deliver(a_job())
+        with pytest.raises(GiveUp, match="no name of a topic"):
+            await deliver(a_job(to="a b"))
+        with pytest.raises(GiveUp, match="no base64"):
+            await deliver(a_job(to="a", kafka_key_base64="%"))
+
+
+@on_a_loop
+async def test_a_record_that_is_too_large_is_dead(mock, stream):
+    async with outlet(mock.servers, stream, options={"message.max.bytes": 1_000}) as deliver:
+        with pytest.raises(GiveUp, match="no record of that size"):
+            await deliver(a_job(b"x" * 2_000))
+
+
+@on_a_loop
+async def test_a_kafka_that_is_away_is_a_failed_attempt_within_the_timeout():
+    async with outlet("127.0.0.1:1", "t", timeout=0.3) as deliver:
+        ends = await asyncio.gather(*(deliver(a_job()) for _ in range(5)), return_exceptions=True)
+    assert all(isinstance(end, NotConfirmed) and "did not confirm within 0.3 s" in str(end) for end in ends), ends
+
+
+@on_a_loop
+async def test_closing_ends_what_is_under_way_and_the_thread():
+    async with outlet("127.0.0.1:1", "t", timeout=60) as deliver:
+        under_way = asyncio.create_task(deliver(a_job()))
+        await asyncio.sleep(0.01)
+    with pytest.raises(NotConfirmed):
+        await under_way
+
+
+@on_a_loop
+async def test_options_that_librdkafka_does_not_know_are_said(mock):
+    async with outlet(mock.servers, "t", options={"no.such": 1}) as deliver:
+        with pytest.raises(BadJob, match=r"No such configuration property.*no\.such"):
+            await deliver(a_job())
+
+
+@pytest.mark.parametrize("servers", ["", None, 5])
+def test_servers_that_are_none_are_refused(servers):
+    with pytest.raises(BadJob, match="servers are written like"):
+        Kafka(servers)

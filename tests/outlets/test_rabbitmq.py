@@ -1,0 +1,278 @@
+"""The outlet into RabbitMQ, on a real one."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+
+from pywheel import BadJob, GiveUp
+from pywheel.outlets import RabbitMQ, rabbitmq
+from pywheel.outlets.broker import NotConfirmed
+from pywheel.outlets.contract import delivery_id
+from tests.outlets.amqp import amqp
+from tests.outlets.brokers import RabbitMQ as Server
+from tests.outlets.jobs import a_job
+from tests.outlets.loops import on_a_loop
+from tests.stores.network import Proxy
+from tests.stores.servers import started
+
+
+@pytest.fixture
+def own_rabbitmq_server():
+    """One of a test's own: to be killed."""
+    yield from started(Server)
+
+
+@asynccontextmanager
+async def outlet(server, *, via=None, **options):
+    made = RabbitMQ(server.url(via=via), **options)
+    try:
+        yield made
+    finally:
+        await made.aclose()
+
+
+@on_a_loop
+async def test_a_job_becomes_a_persistent_message_with_an_id(rabbitmq_server):
+    async with amqp(rabbitmq_server) as broker, outlet(rabbitmq_server) as deliver:
+        queue = await broker.queue()
+        job = a_job(b'{"order": 7}', to=queue, tenant="acme", content_type="application/json")
+        await deliver(job)
+        message = await broker.take(queue)
+    properties = message.header.properties
+    assert message.body == b'{"order": 7}'
+    assert properties.delivery_mode == 2
+    assert properties.message_id == delivery_id(job)
+    assert properties.content_type == "application/json"
+    assert properties.headers == {"tenant": "acme"}
+    assert deliver.answers.last.status == "confirmed"
+
+
+@on_a_loop
+async def test_the_message_id_is_the_same_at_each_attempt(rabbitmq_server):
+    async with amqp(rabbitmq_server) as broker, outlet(rabbitmq_server) as deliver:
+        queue = await broker.queue()
+        for attempt in (1, 2):
+            await deliver(a_job(id=5, to=queue)._replace(attempt=attempt, claims=attempt))
+        first, second = await broker.all(queue)
+    assert first.header.properties.message_id == second.header.properties.message_id
+
+
+@on_a_loop
+async def test_all_that_a_message_can_say_comes_from_headers(rabbitmq_server):
+    job = a_job(
+        message_id="order-7",
+        content_encoding="utf-8",
+        amqp_correlation_id="c",
+        amqp_reply_to="r",
+        amqp_type="closed",
+        amqp_app_id="shop",
+        amqp_content_encoding="gzip",
+        amqp_priority="3",
+        amqp_expiration="60000",
+        amqp_timestamp="1700000000",
+        amqp_headers=json.dumps({"number": 5, "deep": {"a": [1, None, True]}}),
+        kafka_key="none of RabbitMQ's business",
+    )
+    async with amqp(rabbitmq_server) as broker:
+        queue = await broker.queue(**{"x-max-priority": 5})
+        async with outlet(rabbitmq_server, routing_key=queue) as deliver:
+            await deliver(job)
+        properties = (await broker.take(queue)).header.properties
+    assert properties.message_id == "order-7"
+    assert (properties.correlation_id, properties.reply_to, properties.message_type) == ("c", "r", "closed")
+    assert (properties.app_id, properties.content_encoding) == ("shop", "gzip")
+    assert (properties.priority, properties.expiration) == (3, "60000")
+    assert properties.timestamp.timestamp() == 1_700_000_000
+    assert properties.headers == {"content-encoding": "utf-8", "number": 5, "deep": {"a": [1, None, True]}}
+
+
+@on_a_loop
+async def test_exchange_and_routing_key_come_from_the_outlet_or_from_the_job(rabbitmq_server):
+    async with amqp(rabbitmq_server) as broker:
+        ours = await broker.queue("ours", key="a.b")
+        theirs = await broker.queue("theirs", key="c")
+        async with outlet(rabbitmq_server, exchange="ours", routing_key="a.b", exchanges=["th*"]) as deliver:
+            await deliver(a_job(b"1"))
+            await deliver(a_job(b"2", exchange="theirs", to="c"))
+            with pytest.raises(GiveUp, match=r"does not let a job choose the exchange 'amq\.topic'"):
+                await deliver(a_job(exchange="amq.topic"))
+        assert (await broker.take(ours)).body == b"1"
+        assert (await broker.take(theirs)).body == b"2"
+
+
+@on_a_loop
+async def test_a_job_may_only_say_what_is_allowed(rabbitmq_server):
+    async with outlet(rabbitmq_server, exchange="amq.topic", allow=["orders.*"]) as deliver:
+        with pytest.raises(GiveUp, match=r"does not let a job choose the routing key 'users\.all'"):
+            await deliver(a_job(to="users.all"))
+
+
+@on_a_loop
+async def test_a_message_that_no_queue_takes_is_a_failed_attempt_that_says_so(rabbitmq_server):
+    async with amqp(rabbitmq_server) as broker, outlet(rabbitmq_server) as deliver:
+        with pytest.raises(NotConfirmed, match=r"no queue takes the message: NO_ROUTE.*routing key 'nowhere'"):
+            await deliver(a_job(to="nowhere"))
+        queue = await broker.queue()
+        await deliver(a_job(to=queue))  # the channel is as good as before
+
+
+@on_a_loop
+async def test_not_mandatory_it_is_lost_and_the_attempt_has_succeeded(rabbitmq_server):
+    async with outlet(rabbitmq_server, mandatory=False) as deliver:
+        await deliver(a_job(to="nowhere"))
+
+
+@on_a_loop
+async def test_an_exchange_that_is_not_there_harms_no_other(rabbitmq_server):
+    async with amqp(rabbitmq_server) as broker:
+        queue = await broker.queue("there")
+        async with outlet(rabbitmq_server, exchange="there", exchanges=["*"]) as deliver:
+            jobs = [a_job(exchange="missing") if number % 2 else a_job() for number in range(100)]
+            ends = await asyncio.gather(*map(deliver, jobs), return_exceptions=True)
+        assert all(isinstance(end, NotConfirmed) and "no exchange 'missing'" in str(end) for end in ends[1::2])
+        assert ends[::2] == [None] * 50
+        assert await broker.count(queue) == 50
+
+
+@on_a_loop
+async def test_there_are_never_very_many_channels(rabbitmq_server, monkeypatch):
+    monkeypatch.setattr(rabbitmq, "_MOST_LANES", 3)
+    async with amqp(rabbitmq_server) as broker, outlet(rabbitmq_server, exchanges=["many*"]) as deliver:
+        queues = [await broker.queue(f"many{number}") for number in range(10)]
+        for _ in range(2):
+            for number in range(10):
+                await deliver(a_job(exchange=f"many{number}", to=""))
+            with pytest.raises(NotConfirmed, match="no exchange"):
+                await deliver(a_job(exchange="many-more"))
+        assert [await broker.count(queue) for queue in queues] == [2] * 10
+        link = await deliver._connection()
+        assert len(link._lanes) <= 3
+
+
+@on_a_loop
+async def test_many_jobs_are_under_way_on_one_connection_in_their_order(rabbitmq_server):
+    async with amqp(rabbitmq_server) as broker:
+        queue = await broker.queue()
+        with Proxy(rabbitmq_server, tcp=True) as proxy:
+            async with outlet(rabbitmq_server, via=proxy, routing_key=queue) as deliver:
+                await asyncio.gather(*(deliver(a_job(b"%d" % number)) for number in range(500)))
+                assert proxy.links == 1
+        assert [int(message.body) for message in await broker.all(queue)] == list(range(500))
+
+
+@pytest.mark.parametrize(
+    ("headers", "said"),
+    [
+        ({"to": "k" * 256}, "to has 256 bytes"),
+        ({"message_id": "ü" * 128}, "message-id has 256 bytes"),
+        ({"amqp_priority": "high"}, "amqp-priority must be a whole number from 0 to 255, not 'high'"),
+        ({"amqp_expiration": "-1"}, "amqp-expiration must be a whole number"),
+        ({"amqp_expiration": "9" * 5000}, "amqp-expiration"),
+        ({"amqp_headers": "{"}, "amqp-headers is no JSON"),
+        ({"amqp_headers": "[]"}, "amqp-headers must be a JSON object"),
+        ({"amqp_headers": json.dumps({"n": 2**70})}, "no way to say it"),
+        ({"h" * 129: "x"}, "the name of a header has 129 bytes, RabbitMQ takes 128"),
+        ({"amqp_timestamp": str(2**38)}, "amqp-timestamp must be"),
+    ],
+)
+@on_a_loop
+async def test_what_no_attempt_can_publish_makes_the_job_dead(rabbitmq_server, headers, said):
+    async with outlet(rabbitmq_server, routing_key="q") as deliver:
+        with pytest.raises(GiveUp, match=said):
+            await deliver(a_job(**headers))
+
+
+@on_a_loop
+async def test_while_the_broker_blocks_publishers_attempts_fail_and_say_so(rabbitmq_server):
+    async with amqp(rabbitmq_server) as broker:
+        queue = await broker.queue()
+        async with outlet(rabbitmq_server, routing_key=queue, timeout=2) as deliver:
+            await deliver(a_job(b"before"))
+            rabbitmq_server.control("set_vm_memory_high_watermark", "0.0001")
+            try:
+                ends = await asyncio.gather(*(deliver(a_job()) for _ in range(3)), return_exceptions=True)
+            finally:
+                rabbitmq_server.control("set_vm_memory_high_watermark", "0.4")
+            assert {str(end) for end in ends} == {
+                "RabbitMQ did not confirm within 2 s (it blocks publishers: memory or disk alarm)"
+            }
+            deliver.timeout = 30
+            await deliver(a_job(b"after"))
+
+
+@on_a_loop
+async def test_a_network_that_loses_all_is_a_failed_attempt_and_then_another_connection(rabbitmq_server):
+    async with amqp(rabbitmq_server) as broker:
+        queue = await broker.queue()
+        with Proxy(rabbitmq_server, tcp=True) as proxy:
+            async with outlet(rabbitmq_server, via=proxy, routing_key=queue, timeout=0.5) as deliver:
+                await deliver(a_job(b"1"))
+                proxy.stall()
+                with pytest.raises(NotConfirmed, match=r"did not confirm within 0\.5 s \(no answer\)"):
+                    await deliver(a_job(b"2"))
+                proxy.cut_once()
+                proxy.heal()
+                deliver.timeout = 30
+                await deliver(a_job(b"3"))
+        assert {message.body for message in await broker.all(queue)} >= {b"1", b"3"}
+
+
+@on_a_loop
+async def test_a_connection_that_breaks_fails_what_was_under_way_and_the_next_job_connects(rabbitmq_server):
+    async with amqp(rabbitmq_server) as broker:
+        queue = await broker.queue()
+        with Proxy(rabbitmq_server, tcp=True) as proxy:
+            async with outlet(rabbitmq_server, via=proxy, routing_key=queue) as deliver:
+                await deliver(a_job())
+                proxy.stall(requests=False)
+                under_way = [asyncio.create_task(deliver(a_job())) for _ in range(10)]
+                while await broker.count(queue) < 11:
+                    await asyncio.sleep(0.01)
+                proxy.cut_once()
+                ends = await asyncio.gather(*under_way, return_exceptions=True)
+                assert all(isinstance(end, NotConfirmed) for end in ends), ends
+                proxy.heal()
+                await deliver(a_job())
+
+
+@on_a_loop
+async def test_a_broker_that_restarts_costs_the_jobs_that_wait_no_attempt_nor_their_order(own_rabbitmq_server):
+    async with amqp(own_rabbitmq_server) as broker:
+        queue = await broker.queue()
+    own_rabbitmq_server.kill()
+    async with outlet(own_rabbitmq_server, routing_key=queue, timeout=60) as deliver:
+        waiting = [asyncio.create_task(deliver(a_job(b"%d" % number))) for number in range(20)]
+        await asyncio.to_thread(own_rabbitmq_server.start)
+        await asyncio.gather(*waiting)
+    async with amqp(own_rabbitmq_server) as broker:
+        assert [int(message.body) for message in await broker.all(queue)] == list(range(20))
+
+
+@on_a_loop
+async def test_a_broker_that_stays_away_is_a_failed_attempt_within_the_timeout():
+    deliver = RabbitMQ("amqp://127.0.0.1:1", timeout=0.2)
+    with pytest.raises(NotConfirmed, match="the broker cannot be reached"):
+        await deliver(a_job())
+
+
+@on_a_loop
+async def test_a_wrong_password_is_a_failed_attempt_that_says_so(rabbitmq_server):
+    url = rabbitmq_server.url().replace("amqp://", "amqp://guest:wrong@")
+    deliver = RabbitMQ(url, timeout=0.5)
+    with pytest.raises(NotConfirmed, match="ACCESS_REFUSED"):
+        await deliver(a_job())
+
+
+@pytest.mark.parametrize("url", ["http://x", "amqp://", 5, "amqp//localhost", ""])
+def test_an_address_that_is_none_is_refused(url):
+    with pytest.raises(BadJob, match="no address of RabbitMQ"):
+        RabbitMQ(url)
+
+
+def test_a_password_is_in_no_message_and_no_target():
+    with pytest.raises(BadJob) as raised:
+        RabbitMQ("http://guest:secret@host")
+    assert "secret" not in str(raised.value)
+    assert "secret" not in RabbitMQ("amqp://guest:secret@host", exchange="e").target

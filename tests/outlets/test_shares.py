@@ -1,0 +1,286 @@
+"""Fair shares: a slow or hanging target holds a part of the room, and no more; a failing one is left alone."""
+
+import asyncio
+import itertools
+from contextlib import ExitStack, suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pywheel import Fixed, NotNow, RetryLater
+from pywheel.jobs import Outcome, State
+from pywheel.outlets.shares import Shares
+from tests.jobs.waiting import finished, until, working
+from tests.outlets.conftest import a_job, inside
+from tests.outlets.endpoint import Endpoint, answer, hang
+
+JOB = a_job()
+
+
+class Clock:
+    def __init__(self):
+        self.now = 1_000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def run(program):
+    return asyncio.run(program)
+
+
+def test_a_target_has_so_many_calls_and_no_more(clock):
+    async def program():
+        shares = Shares(3, clock=clock)
+        calls = [await shares.enter("a", JOB) for _ in range(3)]
+        clock.now += 5  # they hang
+        with pytest.raises(NotNow, match="3 deliveries to a are under way"):
+            await shares.enter("a", JOB)
+        await shares.enter("b", JOB)
+        calls[0].answered()
+        await shares.enter("a", JOB)
+
+    run(program())
+
+
+def test_those_that_are_given_back_have_their_turns_one_after_the_other(clock):
+    """At the rate at which the target takes them: they do not come all at once, nor again and again."""
+
+    async def program():
+        shares = Shares(2, clock=clock)
+        for _ in range(2):
+            await shares.enter("a", JOB)
+        clock.now += 10
+        delays = []
+        for _ in range(100):
+            with pytest.raises(NotNow) as later:
+                await shares.enter("a", JOB)
+            delays.append(later.value.delay / 1000)
+        assert delays[0] < 1
+        assert 300 <= max(delays) <= 331  # not for ever: it may be quick again
+        assert all(later > sooner for sooner, later in itertools.pairwise(delays[:40:5]))
+        assert delays[40] > 35 * 5
+
+    run(program())
+
+
+def test_a_job_waits_here_for_a_target_that_is_quick(clock):
+    async def program():
+        shares = Shares(2, clock=clock)
+        for _ in range(8):
+            call = await shares.enter("a", JOB)
+            clock.now += 0.001
+            call.answered()
+        first, second = [await shares.enter("a", JOB) for _ in range(2)]
+        waiting = [asyncio.create_task(shares.enter("a", JOB)) for _ in range(3)]
+        await asyncio.sleep(0)
+        first.answered()
+        third = await waiting[0]
+        second.ended()
+        third.answered()
+        for call in [await waiting[1], await waiting[2]]:
+            call.answered()
+        [target] = shares._targets.values()
+        assert target.idle
+
+    run(program())
+
+
+def test_who_waited_in_vain_says_so_to_the_others(clock):
+    async def program():
+        shares = Shares(1, clock=clock)
+        call = await shares.enter("a", JOB)
+        with pytest.raises(NotNow):  # after a moment
+            await shares.enter("a", JOB)
+        [target] = shares._targets.values()
+        assert target.stalled
+        with pytest.raises(NotNow):  # at once
+            await shares.enter("a", JOB)
+        call.answered()
+        (await shares.enter("a", JOB)).answered()
+        assert target.idle
+
+    run(program())
+
+
+@pytest.mark.parametrize("moment", ["waits", "was given a place"])
+def test_a_job_that_is_cancelled_while_it_waits_leaves_its_place_to_the_next(clock, moment):
+    async def program():
+        shares = Shares(1, clock=clock)
+        call = await shares.enter("a", JOB)
+        first, second = [asyncio.create_task(shares.enter("a", JOB)) for _ in range(2)]
+        await asyncio.sleep(0)
+        if moment == "waits":
+            first.cancel()
+            await asyncio.sleep(0)
+            call.answered()
+        else:
+            call.answered()
+            first.cancel()
+        (await second).answered()
+        [target] = shares._targets.values()
+        assert target.idle
+
+    run(program())
+
+
+def test_a_target_that_failed_again_and_again_is_left_alone_and_then_tried_once(clock):
+    async def program():
+        shares = Shares(10, trips=3, clock=clock)
+        for _ in range(3):
+            (await shares.enter("a", JOB)).failed()
+        with pytest.raises(NotNow, match="failed 3 times in a row"):
+            await shares.enter("a", JOB)
+        (await shares.enter("b", JOB)).answered()
+        clock.now += 1.2
+        probe = await shares.enter("a", JOB)
+        with pytest.raises(NotNow):  # one at a time
+            await shares.enter("a", JOB)
+        probe.failed()
+        clock.now += 1.2
+        with pytest.raises(NotNow):  # for longer than before
+            await shares.enter("a", JOB)
+        clock.now += 1.2
+        (await shares.enter("a", JOB)).answered()
+        for _ in range(5):
+            await shares.enter("a", JOB)
+
+    run(program())
+
+
+def test_it_is_never_left_alone_for_long(clock):
+    async def program():
+        shares = Shares(10, trips=3, clock=clock)
+        for _ in range(30):
+            (await shares.enter("a", JOB)).failed()
+            clock.now += 70
+
+    run(program())
+
+
+def test_one_that_answers_now_and_then_is_not_left_alone(clock):
+    async def program():
+        shares = Shares(10, trips=3, clock=clock)
+        for _ in range(10):
+            (await shares.enter("a", JOB)).failed()
+            (await shares.enter("a", JOB)).failed()
+            (await shares.enter("a", JOB)).answered()
+
+    run(program())
+
+
+def test_a_job_is_not_given_back_for_ever_in_the_end_it_has_failed_too(clock):
+    async def program():
+        shares = Shares(10, trips=1, clock=clock)
+        (await shares.enter("a", JOB)).failed()
+        with pytest.raises(NotNow):
+            await shares.enter("a", a_job(claims=9, attempt=2))
+        with pytest.raises(RetryLater) as later:
+            await shares.enter("a", a_job(claims=10, attempt=2))
+        assert later.value.least
+
+    run(program())
+
+
+def test_what_is_remembered_is_bounded_and_what_is_under_way_is_not_forgotten(clock):
+    async def program():
+        shares = Shares(1, clock=clock)
+        await shares.enter("held", JOB)
+        for number in range(25_000):
+            (await shares.enter(f"t{number}", JOB)).answered()
+        assert len(shares._targets) <= 10_001
+        clock.now += 5
+        with pytest.raises(NotNow):
+            await shares.enter("held", JOB)
+
+    run(program())
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["enter", "answered", "failed", "ended", "pass"]))))
+def test_no_place_is_lost_and_none_is_given_twice(steps):
+    clock = Clock()
+
+    async def step(shares, held, name, what):
+        if what == "pass":
+            clock.now += 7
+        elif what == "enter":
+            clock.now += 1  # too long for anybody to wait
+            with suppress(NotNow):
+                held.append(await shares.enter(name, JOB))
+        elif held:
+            getattr(held.pop(0), what)()
+        assert len(held) <= 2
+
+    async def program():
+        shares, calls = Shares(2, trips=3, clock=clock), {name: [] for name in "abc"}
+        for name, what in steps:
+            await step(shares, calls[name], name, what)
+        for call in [call for held in calls.values() for call in held]:
+            call.answered()
+        for name in {name for name, what in steps if what == "enter"}:
+            clock.now += 1_000
+            (await shares.enter(name, JOB)).answered()
+            for _ in range(2):
+                await shares.enter(name, JOB)
+
+    run(program())
+
+
+# ---- by workers -----------------------------------------------------------------------------------------------------
+
+
+def test_jobs_for_others_are_delivered_while_one_endpoint_hangs(queue):
+    with ExitStack() as stack:
+        hanging, healthy = [stack.enter_context(Endpoint()) for _ in range(2)]
+        hanging.answers["/"] = hang
+        queue.handler("t", concurrency=8)(inside(per_host=3, timeout=60))
+        lost = queue.put_many(queue.job("t", to=hanging.url()) for _ in range(50))
+        stack.enter_context(working(queue))
+        until(lambda: len(hanging.requests) == 3)
+        others = queue.put_many(queue.job("t", to=healthy.url()) for _ in range(100))
+        for id in others:
+            assert finished(queue, id).state is State.DONE
+        assert len(hanging.requests) == 3
+        for id in lost:
+            queue.cancel(id)
+        hanging.close()
+
+
+def test_jobs_beyond_a_share_keep_their_attempts_and_are_all_delivered(queue):
+    with Endpoint() as endpoint:
+        open = asyncio.Event()
+
+        async def wait(request, reader, writer):
+            await open.wait()
+            writer.write(answer(200, b"", b"Connection: close"))
+            await writer.drain()
+
+        endpoint.answers["/"] = wait
+        queue.handler("t", concurrency=20)(inside(per_host=2, timeout=60))
+        ids = queue.put_many(queue.job("t", to=endpoint.url(), max_attempts=1) for _ in range(10))
+        with working(queue):
+            until(lambda: sum(queue.get(id).claims > queue.get(id).attempt for id in ids) == 8)
+            endpoint._loop.call_soon_threadsafe(open.set)
+            assert {finished(queue, id).state for id in ids} == {State.DONE}
+        assert {queue.get(id).attempt for id in ids} == {1}
+        assert len(endpoint.requests) == 10
+
+
+def test_an_endpoint_that_is_away_is_left_alone_after_some_failures_and_gets_all_when_it_is_back(queue):
+    with Endpoint() as endpoint:
+        endpoint.answers["/"] = answer(503)
+        queue.handler("t", concurrency=1, retry=Fixed("100ms", attempts=1_000))(inside(endpoint.url()))
+        ids = queue.put_many(queue.job("t") for _ in range(20))
+        with working(queue):
+            until(lambda: any(Outcome.RELEASED in {a.outcome for a in queue.history(id)} for id in ids))
+            asked = len(endpoint.requests)
+            assert asked < 15
+            del endpoint.answers["/"]
+            assert {finished(queue, id).state for id in ids} == {State.DONE}
+        assert len(endpoint.requests) - asked >= 20

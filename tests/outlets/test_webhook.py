@@ -1,0 +1,247 @@
+"""Deliveries by HTTP: what is sent, and what becomes of each answer."""
+
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+import standardwebhooks
+
+from pywheel import BadJob, GiveUp, RetryLater
+from pywheel.jobs import State
+from pywheel.outlets import Webhook
+from pywheel.outlets.contract import delivery_id
+from pywheel.outlets.signatures import decoded, signature
+from pywheel.outlets.webhook import DeliveryFailed, retry_after
+from pywheel.testing import run_due
+from tests.jobs.waiting import finished, working
+from tests.outlets.conftest import SECRET, a_job, deliver, inside
+from tests.outlets.endpoint import answer
+
+OTHER = "whsec_" + "QUJD" * 8
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+# ---- what is sent ---------------------------------------------------------------------------------------------------
+
+
+def test_a_job_goes_where_it_says(endpoint, queue):
+    queue.handler("t")(inside())
+    id = queue.put("t", {"n": 1}, to=endpoint.url("/hook?x=1"))
+    with working(queue):
+        assert finished(queue, id).state is State.DONE
+    [request] = endpoint.requests
+    assert (request.method, request.path, request.body) == ("POST", "/hook?x=1", b'{"n":1}')
+    assert request.headers["host"] == f"127.0.0.1:{endpoint.port}"
+    assert request.headers["content-type"] == "application/json"
+    assert "webhook-signature" not in request.headers
+
+
+def test_a_job_that_does_not_say_goes_to_the_outlets_url(endpoint, queue):
+    queue.handler("t")(inside(endpoint.url("/mine")))
+    queue.put("t")
+    queue.put("t", to=endpoint.url("/its"))
+    assert run_due(queue) == 2
+    assert sorted(endpoint.paths()) == ["/its", "/mine"]
+
+
+def test_a_job_without_a_url_is_dead_and_says_what_is_missing(endpoint):
+    error = deliver(inside())
+    assert isinstance(error, GiveUp)
+    assert "to=" in str(error)
+
+
+def test_the_vector_of_the_specification():
+    signed = signature([decoded(SECRET)], "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}')
+    assert signed == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+def test_a_signature_is_what_standard_webhooks_verify(endpoint):
+    job = a_job('{"text": "täglich"}'.encode())
+    assert deliver(inside(endpoint.url(), secrets=SECRET), job) == [None]
+    [request] = endpoint.requests
+    assert standardwebhooks.Webhook(SECRET).verify(request.body, request.headers) == {"text": "täglich"}
+    assert request.headers["webhook-id"] == delivery_id(job)
+    assert abs(int(request.headers["webhook-timestamp"]) - time.time()) < 300
+    with pytest.raises(standardwebhooks.WebhookVerificationError):
+        standardwebhooks.Webhook(OTHER).verify(request.body, request.headers)
+
+
+def test_during_a_rotation_each_secret_verifies(endpoint):
+    deliver(inside(endpoint.url(), secrets=[SECRET, OTHER]))
+    [request] = endpoint.requests
+    for secret in (SECRET, OTHER):
+        standardwebhooks.Webhook(secret).verify(request.body, request.headers)
+    assert request.headers["webhook-signature"].count("v1,") == 2
+
+
+def test_each_job_may_have_secrets_of_its_own(endpoint):
+    secrets = {"a": SECRET, "b": [OTHER]}
+    outlet = inside(endpoint.url(), secrets=lambda job: secrets[job.headers["tenant"]])
+    assert deliver(outlet, *(a_job(headers={"tenant": tenant}) for tenant in "ab")) == [None, None]
+    for secret, request in zip((SECRET, OTHER), endpoint.requests, strict=True):
+        standardwebhooks.Webhook(secret).verify(request.body, request.headers)
+
+
+def test_the_id_stays_and_the_timestamp_goes_on_over_attempts(endpoint, queue):
+    endpoint.answers["/"] = answer(500)
+    outlet = inside(endpoint.url(), secrets=SECRET)
+    deliver(outlet, a_job(), a_job(claims=2, attempt=2))
+    assert len({request.headers["webhook-id"] for request in endpoint.requests}) == 1
+
+
+def test_a_body_that_is_no_json_and_one_that_says_what_it_is(endpoint):
+    bodies = [b"\x00\x01", b"", b"[1]", b"7", b'{"n": 1}' + b" " * 70_000, b"{" + b" " * 70_000 + b"}"]
+    deliver(inside(endpoint.url()), *map(a_job, bodies), a_job(b"a,b", headers={"content-type": "text/csv"}))
+    kinds = [request.headers["content-type"].removeprefix("application/") for request in endpoint.requests]
+    assert kinds == ["octet-stream", "octet-stream", "json", "json", "octet-stream", "json", "text/csv"]
+    assert [request.body for request in endpoint.requests] == [*bodies, b"a,b"]
+
+
+def test_headers_of_a_job_are_sent_that_are_named_and_no_others(endpoint):
+    outlet = inside(endpoint.url(), headers={"Authorization": "Bearer x"}, pass_headers=["X-Tenant"])
+    headers = {"x-tenant": "7", "secret": "s", "to": endpoint.url("/its"), "traceparent": TRACE, "tracestate": "a=1"}
+    assert deliver(outlet, a_job(headers=headers)) == [None]
+    [request] = endpoint.requests
+    sent = {line.partition(b":")[0].lower().decode() for line in request.lines}
+    assert sent == {
+        "host", "content-length", "content-type", "user-agent", "webhook-id", "webhook-timestamp", "x-tenant",
+        "authorization", "traceparent", "tracestate",
+    }  # fmt: skip
+    assert (request.headers["traceparent"], request.headers["authorization"]) == (TRACE, "Bearer x")
+
+
+@pytest.mark.parametrize("value", ["a\r\nx-evil: 1", "a\nb", "a\0b", "☃", "x" * 9_000])
+@pytest.mark.parametrize("name", ["tenant", "content-type", "traceparent"])
+def test_a_header_that_http_does_not_send_makes_its_job_dead(endpoint, name, value):
+    error = deliver(inside(endpoint.url(), pass_headers=["tenant"]), a_job(headers={name: value}))[0]
+    assert isinstance(error, GiveUp)
+    assert name in str(error)
+    assert endpoint.requests == []
+
+
+def test_one_connection_carries_many_deliveries(endpoint):
+    assert deliver(inside(endpoint.url()), *[a_job()] * 20) == [None] * 20
+    assert (len(endpoint.requests), endpoint.connections) == (20, 1)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"url": "shop.example"},
+        {"url": "ftp://shop.example/"},
+        {"url": "https://u:p@shop.example/"},
+        {"secrets": "whsec_short"},
+        {"secrets": "whsec_" + "!" * 40},
+        {"secrets": ["whsec_QUJD"]},
+        {"secrets": [7]},
+        {"timeout": 0},
+        {"connect_timeout": -1},
+        {"headers": {"a b": "c"}},
+        {"headers": {"a": "b\r\nc: d"}},
+        {"headers": {"Host": "x"}},
+        {"headers": {"webhook-id": "x"}},
+        {"pass_headers": ["content-length"]},
+        {"allow": ["10.0.0.0/99"]},
+        {"allow": ["10.0.0.1/8"]},
+        {"allow": ["10.0.0"]},
+        {"allow": "10.0.0.0/8"},
+        {"allow": [""]},
+        {"per_host": 0},
+    ],
+)
+def test_an_outlet_that_makes_no_sense_is_refused(options):
+    with pytest.raises(BadJob) as refused:
+        Webhook(**options)
+    assert "short" not in str(refused.value)  # a secret
+
+
+# ---- answers --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
+def test_only_2xx_is_success(endpoint, status):
+    endpoint.answers["/"] = b"HTTP/1.1 %d X\r\n\r\n" % status if status == 204 else answer(status, b"fine")
+    outlet = inside(endpoint.url())
+    assert deliver(outlet) is None
+    assert (outlet.answers.last.status, outlet.answers.last.error) == (str(status), None)
+
+
+@pytest.mark.parametrize("status", [300, 304, 400, 401, 403, 404, 418, 500, 502, 503, 599])
+def test_the_rest_is_a_failed_attempt_that_says_what_was_answered(endpoint, status):
+    endpoint.answers["/"] = answer(status, b"" if status == 304 else b"<b>no\x1b[31m\r\n\0 room</b>")
+    error = deliver(inside(endpoint.url("/?token=secret")))
+    assert isinstance(error, DeliveryFailed)
+    assert error.status == status
+    assert f"answered {status}" in str(error)
+    assert "secret" not in str(error)
+    if status != 304:
+        assert "room</b>" in str(error)
+        assert str(error).isprintable()
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("location", ["http://127.0.0.1:1/", "/other", "http://169.254.169.254/latest"])
+def test_a_redirect_is_not_followed(endpoint, status, location):
+    endpoint.answers["/"] = answer(status, b"", b"Location: " + location.encode())
+    error = deliver(inside(endpoint.url()))
+    assert "redirects" in str(error)
+    assert endpoint.paths() == ["/"]
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+@pytest.mark.parametrize(
+    ("said", "delay"),
+    [("7", 7_000), (" 7 ", 7_000), ("0", 0), ("999999999999999999999", 86_400_000), ("86401", 86_400_000)],
+)
+def test_an_endpoint_may_say_when_to_come_again(endpoint, status, said, delay):
+    endpoint.answers["/"] = answer(status, b"busy", b"Retry-After: " + said.encode())
+    error = deliver(inside(endpoint.url()))
+    assert isinstance(error, RetryLater)
+    assert (error.delay, error.least) == (delay, True)
+    assert "busy" in str(error)
+
+
+def test_a_date_says_it_too():
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+    assert retry_after(format_datetime(now + timedelta(seconds=90), usegmt=True), now.timestamp()) == 90
+    assert retry_after(format_datetime(now - timedelta(days=9), usegmt=True), now.timestamp()) == 0
+    assert retry_after(format_datetime(now + timedelta(days=9), usegmt=True), now.timestamp()) == 86_400
+
+
+@pytest.mark.parametrize(
+    "said", ["", "soon", "-5", "1.5", "1e9", "٣", "\u00b2", "0x10", "Mon, 99 Foo 9999", "x" * 8_000]
+)
+def test_what_is_not_understood_is_left_to_the_ladder(endpoint, said):
+    assert retry_after(said, 0.0) is None
+    endpoint.answers["/"] = answer(503, b"", b"Retry-After: " + said.encode())
+    assert isinstance(deliver(inside(endpoint.url())), DeliveryFailed)
+
+
+@pytest.mark.parametrize("status", [200, 400, 500])
+def test_who_is_not_asked_to_does_not_throttle(endpoint, status):
+    endpoint.answers["/"] = answer(status, b"", b"Retry-After: 7")
+    assert not isinstance(deliver(inside(endpoint.url())), RetryLater)
+
+
+def test_an_endpoint_that_is_gone_is_disabled_and_its_jobs_are_dead_at_once(endpoint):
+    endpoint.answers["/gone"] = answer(410)
+    outlet = inside(name="shop")
+    gone, other = a_job(headers={"to": endpoint.url("/gone")}), a_job(headers={"to": endpoint.url("/other")})
+    first, second, third = deliver(outlet, gone, gone, other)
+    assert isinstance(first, GiveUp)
+    assert isinstance(second, GiveUp)
+    assert "pywheel outlets enable shop" in str(second)
+    assert third is None
+    assert endpoint.paths() == ["/gone", "/other"]
+
+
+def test_a_jobs_error_says_what_the_endpoint_answered(endpoint, queue):
+    queue.handler("t")(inside(endpoint.url()))
+    endpoint.answers["/"] = answer(422, json.dumps({"why": "no such order"}).encode())
+    id = queue.put("t", max_attempts=1)
+    run_due(queue)
+    job = queue.get(id)
+    assert job.state is State.DEAD
+    assert job.last_error.endswith('answered 422: {"why": "no such order"}')

@@ -1,0 +1,141 @@
+"""The gauges of a store, as Prometheus reads them."""
+
+import gc
+import time
+import weakref
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from prometheus_client.parser import text_string_to_metric_families as plain
+
+from pywheel import JobQueue, StoreAway
+from pywheel.observe.prometheus import PrometheusMetrics
+from pywheel.server import metrics as module
+from pywheel.server.metrics import exposition
+from pywheel.testing import ManualClock
+from tests.jobs.waiting import until, working
+
+
+@pytest.fixture
+def clock():
+    return ManualClock(wall=1_700_000_000_000)
+
+
+@pytest.fixture
+def queue(any_url, clock, monkeypatch):
+    monkeypatch.setattr(module, "_FRESH", 0.0)
+    options = {"clock": clock} if any_url.startswith(("memory:", "sqlite:")) else {}
+    with JobQueue(any_url, **options) as queue:
+        yield queue
+
+
+def samples(queue, accept=""):
+    content_type, text = exposition(queue, accept)
+    parse = openmetrics if content_type.startswith("application/openmetrics-text") else plain
+    families = list(parse(text.decode()))
+    return {
+        (sample.name, *sorted(sample.labels.values())): sample.value for family in families for sample in family.samples
+    }
+
+
+def test_a_store_is_told_by_topic_and_state(queue):
+    queue.put_many([queue.job("a", delay=60), queue.job("a", delay=60), queue.job("b")])
+    [job] = queue.reserve("b")
+    queue.nack(job, None)
+    queue.pause("a")
+    found = samples(queue)
+    assert found["pywheel_jobs", "a", "delayed"] == 2
+    assert found["pywheel_jobs", "b", "dead"] == 1
+    assert found["pywheel_jobs", "b", "running"] == found["pywheel_jobs", "b", "delayed"] == 0
+    assert (found["pywheel_topic_paused", "a"], found["pywheel_topic_paused", "b"]) == (1, 0)
+    assert found["pywheel_workers",] == 0
+    assert found["pywheel_store_up",] == 1
+    assert found["pywheel_store_info", *sorted((queue.store.url, queue.store.durability))] == 1
+
+
+@pytest.mark.parametrize("any_url", ["memory", "sqlite"], indirect=True)
+def test_what_is_due_says_for_how_long_and_that_nobody_handles_it(queue, clock):
+    queue.put("late", delay=1)
+    queue.put("later", delay=60)
+    queue.put("paused", delay=1)
+    queue.pause("paused")
+    clock.advance(31)
+    found = samples(queue)
+    assert found["pywheel_oldest_due_seconds", "late"] == 30
+    assert found["pywheel_oldest_due_seconds", "later"] == 0
+    assert [found["pywheel_topic_without_worker", topic] for topic in ("late", "later", "paused")] == [1, 0, 0]
+
+
+def test_a_worker_is_counted_for_its_topics(queue):
+    queue.handler("a")(lambda job: None)
+    queue.put("b")
+    with working(queue):
+        until(lambda: samples(queue)["pywheel_workers",] == 1)
+        queue.put("a", delay=600)
+        found = samples(queue)
+        assert (found["pywheel_topic_workers", "a"], found["pywheel_topic_workers", "b"]) == (1, 0)
+
+
+@pytest.mark.parametrize("any_url", ["sqlite"], indirect=True)
+def test_the_size_of_a_file_is_told(queue):
+    queue.put("a")
+    assert samples(queue)["pywheel_store_bytes", "file"] > 0
+
+
+@pytest.fixture
+def one():
+    with JobQueue("memory:") as queue:
+        yield queue
+
+
+def test_openmetrics_says_the_same(one):
+    one.put("a")
+    accept = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3"
+    assert samples(one, accept).keys() == samples(one).keys()
+
+
+def test_scrapers_that_come_together_share_one_reading(one, monkeypatch):
+    counts, calls = one.store.counts, []
+    monkeypatch.setattr(one.store, "counts", lambda: calls.append(1) or counts())
+    monkeypatch.setattr(module, "_FRESH", 60.0)
+    for _ in range(5):
+        exposition(one)
+    assert len(calls) == 1
+    module._collectors[one]._until = time.monotonic() - 1
+    exposition(one)
+    assert len(calls) == 2
+
+
+def test_a_store_that_is_away_is_told_and_no_error(one, monkeypatch):
+    def away():
+        raise StoreAway("the server does not answer")
+
+    one.put("a")
+    monkeypatch.setattr(one.store, "counts", away)
+    assert samples(one) == {("pywheel_store_up",): 0}
+
+
+def test_what_the_queue_itself_counted_is_there_too(monkeypatch):
+    with JobQueue("memory:", listeners=[PrometheusMetrics()]) as queue:
+        queue.put("a")
+        found = samples(queue)
+    assert (found["pywheel_jobs_put_total", "a"], found["pywheel_jobs", "a", "delayed"]) == (1, 1)
+    assert found["pywheel_store_up",] == 1
+
+
+def test_topics_beyond_the_bound_are_summed_up(one, monkeypatch):
+    monkeypatch.setattr(module.Labels, "__init__", lambda labels: vars(labels).update(_most=2, _known={}))
+    one.put_many([one.job(f"t{n}") for n in range(5)])
+    found = samples(one)
+    assert {key[1] for key in found if key[0] == "pywheel_topic_paused"} == {"t0", "t1", "_others"}
+    assert found["pywheel_jobs", "_others", "delayed"] == 3
+
+
+def test_a_queue_that_nobody_uses_any_more_is_not_kept():
+    queue = JobQueue("memory:")
+    exposition(queue)
+    queue.close()
+    gone = weakref.ref(queue)
+    del queue
+    gc.collect()
+    assert gone() is None

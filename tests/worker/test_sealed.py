@@ -1,0 +1,196 @@
+"""Workers without the key: they leave jobs as they are, say so, and others take them."""
+
+import base64
+import logging
+import os
+import sys
+
+import pytest
+
+from pywheel import JobQueue, Keyring, NoKey
+from pywheel.events import BodiesSealed, JobEnded, JobGivenBack
+from pywheel.jobs import Counts, State
+from pywheel.jobs.commands import Rewrite
+from pywheel.stores import open as open_store
+from pywheel.testing import run_due
+from pywheel.worker import sealed as module
+from tests.jobs.waiting import finished, until, working
+
+ONE, TWO = bytes(range(32)), bytes(range(1, 33))
+KEYRINGS = [None, Keyring({"b": TWO}), Keyring({"a": TWO})]
+
+
+@pytest.fixture
+def store(any_url):
+    with open_store(any_url) as store:
+        yield store
+
+
+@pytest.fixture
+def queue(store):
+    """The queue of those who have the key."""
+    return JobQueue(store, encryption=Keyring({"a": ONE}))
+
+
+def without(store, keyring=None):
+    """Return a queue without the key, what its handler sees, and what it tells."""
+    told = []
+    other = JobQueue(store, encryption=keyring, listeners=[told.append])
+    seen = []
+    other.handler("t")(seen.append)
+    return other, seen, told
+
+
+@pytest.mark.parametrize("keyring", KEYRINGS, ids=["none", "other", "wrong"])
+def test_a_worker_without_the_key_leaves_jobs_as_they_are(queue, store, keyring):
+    ids = queue.put_many(queue.job("t", {"n": n}, max_attempts=1) for n in range(30))
+    before = [queue.get(id) for id in ids]
+    other, seen, told = without(store, keyring)
+    with working(other):
+        until(lambda: any(isinstance(event, BodiesSealed) for event in told))
+        until(lambda: store.counts()["t"] == Counts(delayed=30) and all(store.get(id).claims for id in ids))
+    after = [queue.get(id) for id in ids]
+    assert [job._replace(claims=0) for job in after] == before
+    assert seen == []
+    assert not any(isinstance(event, JobEnded) for event in told)
+    queue.handler("t")(seen.append)
+    assert run_due(queue) == 30
+    assert sorted(job.json()["n"] for job in seen) == list(range(30))
+
+
+def test_it_says_which_key_is_missing(queue, store, caplog):
+    id = queue.put("t", {"card": "hush"})
+    other, _, told = without(store)
+    with caplog.at_level(logging.DEBUG), working(other):
+        until(lambda: any(isinstance(event, BodiesSealed) for event in told))
+    [event] = [event for event in told if isinstance(event, BodiesSealed)]
+    assert (event.topic, event.jobs) == ("t", 1)
+    assert isinstance(event.error, NoKey)
+    assert str(event.error) == f"job {id}: the body is encrypted, with key 'a': there is no keyring"
+    assert f'bodies_sealed topic=t count=1 error_text="job {id}: the body is encrypted' in caplog.text
+    assert "hush" not in caplog.text
+
+
+def test_it_claims_such_a_job_once_and_looks_at_it_from_then_on(queue, store, monkeypatch):
+    """A job that nobody can read gets no longer history by the minute."""
+    monkeypatch.setattr(module, "_AGAIN", 0.05)
+    monkeypatch.setattr(module, "_RESTS", (0.01, 0.02))
+    monkeypatch.setattr("pywheel.worker.window.RESCAN", 100)
+    id = queue.put("t")
+    looks = []
+    get = store.get
+    monkeypatch.setattr(store, "get", lambda ref: looks.append(ref) or get(ref))
+    other, _, _ = without(store)
+    with working(other):
+        until(lambda: looks.count(id) >= 3)
+        assert get(id).claims == 1
+        assert len(store.history(id)) == 1
+
+
+def test_it_handles_the_job_once_the_key_is_there(queue, store, monkeypatch):
+    monkeypatch.setattr(module, "_AGAIN", 0.05)
+    monkeypatch.setattr("pywheel.jobs.keyring._MISSED", 0.0)
+    monkeypatch.setattr("pywheel.worker.window.RESCAN", 100)
+    keys = {}
+    other, seen, told = without(store, Keyring(find=keys.get, current="b"))
+    id = queue.put("t", {"n": 1}, max_attempts=1)
+    with working(other):
+        until(lambda: told and any(isinstance(event, BodiesSealed) for event in told))
+        keys["a"] = ONE
+        assert finished(other, id).state is State.DONE
+    assert [job.json() for job in seen] == [{"n": 1}]
+    assert seen[0].attempt == 1
+
+
+def test_it_handles_what_it_can_read_beside_what_it_cannot(queue, store):
+    other, seen, _ = without(store)
+    sealed = queue.put_many(queue.job("t", n) for n in range(100))
+    plain = other.put_many(other.job("t", n) for n in range(20))
+    with working(other):
+        until(lambda: len(seen) == 20)
+        later = other.put("t", "later")
+        until(lambda: len(seen) == 21)
+    assert sorted(job.id for job in seen) == [*plain, later]
+    assert {queue.get(id).state for id in sealed} == {State.DELAYED}
+
+
+def test_workers_with_the_key_take_them(shared_url):
+    """Also those that lie in the shards of the worker that has none."""
+    with JobQueue(shared_url) as other, JobQueue(shared_url, encryption=Keyring({"a": ONE})) as queue:
+        told, seen = [], []
+        other.events.listen(told.append)
+        other.handler("t")(lambda job: told.append(job))
+        queue.handler("t")(seen.append)
+        with working(other), working(queue):
+            until(lambda: len(queue.store.workers()) == 2)
+            ids = queue.put_many(queue.job("t", n, max_attempts=1) for n in range(64))
+            until(lambda: len(seen) == 64)
+            assert {finished(queue, id).state for id in ids} == {State.DONE}
+    assert sorted(job.json() for job in seen) == list(range(64))
+    assert not any(isinstance(event, JobEnded) for event in told)
+
+
+def test_a_body_that_was_changed_is_left_and_named(queue, store):
+    id = queue.put("t", {"n": 1})
+    body = store.get(id).body
+    store.apply([Rewrite(id, body, body[:-1] + bytes([body[-1] ^ 1]))])
+    told, seen = [], []
+    queue.events.listen(told.append)
+    queue.handler("t")(seen.append)
+    with working(queue):
+        until(lambda: any(isinstance(event, BodiesSealed) for event in told))
+        until(lambda: queue.get(id).state is State.DELAYED)
+    [event] = [event for event in told if isinstance(event, BodiesSealed)]
+    assert "does not open with key 'a'" in str(event.error)
+    assert seen == []
+    assert (queue.get(id).attempt, queue.get(id).last_error) == (0, None)
+
+
+def test_run_due_gives_back_what_it_cannot_read(queue, store):
+    id = queue.put("t")
+    other, _, _ = without(store)
+    with pytest.raises(NoKey):
+        run_due(other)
+    assert (queue.get(id).state, queue.get(id).attempt) == (State.DELAYED, 0)
+
+
+SHOP = """
+import os
+from pywheel import JobQueue, Keyring
+queue = JobQueue(os.environ["SHOP_STORE"], encryption=Keyring.from_env("SHOP_KEYS"))
+
+@queue.handler("t", isolate=True)
+def handle(job):
+    queue.put("seen", [job.json(), queue.get(job.id).json()], key=f"{job.id}")
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="processes of POSIX")
+def test_isolated_handlers_get_plain_bodies_and_encrypt_what_they_put(tmp_path, monkeypatch):
+    (tmp_path / "sealed_shop.py").write_text(SHOP)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("SHOP_STORE", f"sqlite:///{tmp_path}/jobs.db")
+    monkeypatch.setenv("SHOP_KEYS", f"a:{base64.b64encode(ONE).decode()}")
+    import sealed_shop
+
+    queue = sealed_shop.queue
+    try:
+        with working(queue):
+            id = queue.put("t", {"card": "hush"})
+            assert finished(queue, id).state is State.DONE
+        assert queue.get(("seen", f"{id}")).json() == [{"card": "hush"}] * 2
+        assert [file.name for file in tmp_path.iterdir() if file.is_file() and b"hush" in file.read_bytes()] == []
+    finally:
+        queue.close()
+        sys.modules.pop("sealed_shop")
+
+
+def test_a_topic_of_which_nothing_can_be_read_rests(queue, store, monkeypatch):
+    monkeypatch.setattr(module, "_ROW", 20)
+    monkeypatch.setattr(module, "_RESTS", (1_000.0, 2_000.0))
+    queue.put_many(queue.job("t", n) for n in range(200))
+    other, _, told = without(store)
+    with working(other):
+        until(lambda: sum(isinstance(event, JobGivenBack) for event in told) >= 20)
+    assert 20 <= sum(isinstance(event, JobGivenBack) for event in told) < 40
+    assert store.counts()["t"] == Counts(delayed=200)
