@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ..client.queue import JobQueue
-from ..worker.loading import LOG_FORMAT
+from ..observe import logs
 from .options import DEFAULT_STORE, Store, opened
 from .output import note
 
@@ -90,7 +90,7 @@ def _run(jobs: JobQueue, source: Source) -> None:
         await bridge.run()
         return bridge
 
-    logging.basicConfig(format=LOG_FORMAT, level=logging.INFO)
+    logs.begin()
     logging.getLogger("aiormq").setLevel(logging.ERROR)  # the bridge says what happens, and tries again
     note(f"pywheel: from {source.name} into {jobs.store.url}")
     done = asyncio.run(work())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from contextlib import ExitStack
 from typing import Annotated, Any
@@ -11,7 +10,8 @@ import typer
 
 from .._errors import BadJob, PywheelError
 from ..client.queue import JobQueue
-from ..worker.loading import LOG_FORMAT, load
+from ..observe import logs
+from ..worker.loading import load
 from .options import DEFAULT_STORE, absolute, keyring, opened
 from .output import note
 
@@ -47,6 +47,7 @@ def serve(
         str | None, typer.Option(help="Addresses of proxies whose X-Forwarded-For is believed, with commas.")
     ] = None,
     work: Annotated[bool, typer.Option("--work", help="Run the queue's handlers too, in this process.")] = False,
+    log_format: Annotated[str, typer.Option(help="text, or json: an object a line.")] = "text",
 ) -> None:
     """Serve the HTTP API, the page and the metrics of a store, until SIGTERM or Ctrl-C.
 
@@ -63,7 +64,7 @@ def serve(
         raise BadJob(f"--open is for this host only, and --host {host[:60]} is not: use tokens, or --host 127.0.0.1")
     if work and target is None:
         raise BadJob("--work runs the handlers of a queue: name it, like shop.jobs:queue")
-    logging.basicConfig(format=LOG_FORMAT, level=logging.INFO)
+    logs.begin(log_format)
     with ExitStack() as stack:
         queue = stack.enter_context(_queue(target, store))
         access: Mode = "open" if open_ else "tokens"

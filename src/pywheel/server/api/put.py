@@ -73,6 +73,7 @@ def _new(call: Call, wish: NewJob, place: str | int, trace: dict[str, str] | Non
             wish.ttr,
             wish.max_attempts,
             headers,
+            wish.to,
             None,
         )
     except BadJob as error:

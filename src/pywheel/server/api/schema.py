@@ -82,6 +82,7 @@ class NewJob(In, gc=False):
     ttr: Annotated[float | str | None, Meta(description="How long a handler may run: the lease.")] = None
     max_attempts: ATTEMPTS | None = None
     headers: Annotated[dict[str, str] | None, Meta(description="Text by name, for the handler.")] = None
+    to: Annotated[str | None, Meta(description="Where an outlet delivers it: a URL, or a name.")] = None
 
 
 class NewJobs(In):
