@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -66,7 +66,6 @@ class Live:
 
     def __init__(self, store: Callable[[], Store], *, every: float = 1.0) -> None:
         self.every = every
-        self.closed = False
         self._reader = Reader(store)
         self._latest: Snapshot | None = None
         self._taken = float("-inf")
@@ -75,6 +74,7 @@ class Live:
         self._wanted: dict[str | None, int] = {}
         self._next: asyncio.Future[Snapshot | None] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._turn: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
     @property
     def viewers(self) -> int:
@@ -84,12 +84,16 @@ class Live:
     async def now(self, topics: Iterable[str | None] = ()) -> Snapshot:
         """Return a snapshot that is not older than the time between two, and has what is coming of these topics."""
         wanted = set(topics)
-        latest = self._latest
-        if latest is None or time.monotonic() - self._taken >= self.every or not wanted <= latest.coming.keys():
-            latest = await self._look(wanted)
-        return latest
+        loop = asyncio.get_running_loop()
+        if self._turn is None or self._turn[0] is not loop:
+            self._turn = loop, asyncio.Lock()
+        async with self._turn[1]:  # who comes while somebody looks takes what that one has seen
+            latest = self._latest
+            if latest is None or time.monotonic() - self._taken >= self.every or not wanted <= latest.coming.keys():
+                latest = await self._look(wanted)
+            return latest
 
-    async def watch(self, topics: Iterable[str | None] = ()) -> AsyncIterator[Snapshot]:
+    async def watch(self, topics: Iterable[str | None] = ()) -> AsyncGenerator[Snapshot, None]:
         """Yield each snapshot from now on, and what is coming of these topics; one who is slow misses some."""
         wanted = tuple(topics)
         self._viewers += 1
@@ -106,16 +110,7 @@ class Live:
                 if not self._wanted[topic]:
                     del self._wanted[topic]
 
-    def close(self) -> None:
-        """End every watch. Idempotent; on the loop's thread."""
-        self.closed = True
-        self._tell(None)
-        if self._task is not None:
-            self._task.cancel()
-
     async def _coming_next(self) -> Snapshot | None:
-        if self.closed:
-            return None
         loop = asyncio.get_running_loop()
         if self._next is None or self._next.get_loop() is not loop:
             self._next = loop.create_future()
@@ -124,10 +119,13 @@ class Live:
         return await asyncio.shield(self._next)
 
     async def _run(self) -> None:
-        while self._viewers or time.monotonic() - self._left < _LINGER:
-            began = time.monotonic()
-            self._tell(await self._look(set()))
-            await asyncio.sleep(max(self.every - (time.monotonic() - began), self.every / 4))
+        try:
+            while self._viewers or time.monotonic() - self._left < _LINGER:
+                began = time.monotonic()
+                self._tell(await self._look(set()))
+                await asyncio.sleep(max(self.every - (time.monotonic() - began), self.every / 4))
+        finally:
+            self._tell(None)  # it failed: whoever looks asks anew
 
     async def _look(self, wanted: set[str | None]) -> Snapshot:
         self._latest = await asyncio.to_thread(self._reader.look, wanted | set(islice(self._wanted, _AHEAD)))

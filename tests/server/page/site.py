@@ -66,7 +66,6 @@ class Site:
         async def serve():
             self.loop = asyncio.get_running_loop()
             await self.server.serve()
-            self.context.live.close()
 
         asyncio.run(serve())
 

@@ -351,6 +351,16 @@ def test_somebody_signs_in_looks_and_signs_out(shop, browser, guarded):
     person.wait_for_url("**/sign-in?next=/")
 
 
+def test_a_token_that_ends_leads_an_open_page_to_the_form(shop, browser, guarded, monkeypatch):
+    monkeypatch.setattr("pywheel.server.page.feed._TRUSTED", 0.0)
+    monkeypatch.setattr("pywheel.server.access._FRESH", 0.0)
+    person = browser.person(guarded, token="viewer")
+    person.goto(guarded.url)
+    is_live(person)
+    guarded.tokens.pop("viewer")
+    person.wait_for_url("**/sign-in?next=/", timeout=20_000)
+
+
 def test_without_a_script_all_can_be_read_and_done(shop, browser, guarded):
     person = browser.person(guarded, script=False)
     person.goto(guarded.url)

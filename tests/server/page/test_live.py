@@ -17,7 +17,7 @@ from pywheel.jobs.commands import Nack
 from pywheel.jobs.job import Attempt, Job, Outcome, State
 from pywheel.server import app
 from pywheel.server.coming import HORIZONS, Forecaster, Part
-from pywheel.server.live import Reader
+from pywheel.server.live import Live, Reader
 from pywheel.server.page import feed
 from pywheel.server.page.drawings import histogram, timeline, trend
 from pywheel.server.page.words import NOTHING, ago, error_group, first_line, late, length, number, size, stamp
@@ -232,6 +232,32 @@ def test_however_many_look_the_store_is_read_once_a_snapshot(queue, sites):
     for stream in streams:
         stream.close()
     assert after[1] - before[1] <= after[0] - before[0] + 1
+
+
+def test_first_views_at_once_are_one_look(queue, sites):
+    queue.put("mail", b"", delay=600)
+    counted = Counted(queue.store)
+    queue.store = counted
+    live = Live(lambda: counted)
+
+    async def main():
+        return await asyncio.gather(*(live.now([None]) for _ in range(20)))
+
+    assert len(set(map(id, asyncio.run(main())))) == 1
+    assert counted.reads == 1
+
+
+def test_a_reader_that_fails_ends_the_streams_so_that_they_ask_anew(queue, sites, monkeypatch, caplog):
+    site = sites(queue)
+    site.context.live.every = 0.05
+    stream = events(site)
+    next(stream)
+    monkeypatch.setattr(site.context.live._reader, "look", lambda wanted: 1 / 0)
+    assert len(list(stream)) < 10
+    monkeypatch.undo()
+    again = events(site)
+    assert "#topics" in next(again)
+    again.close()
 
 
 def test_when_nobody_looks_nothing_is_read(queue, sites, monkeypatch):

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from pywheel.jobs.bodies import MAGIC
 from pywheel.jobs.commands import Keep, Nack
 from pywheel.server import Limits
 from pywheel.server.access import Access
@@ -134,6 +135,12 @@ def test_a_search_stands_in_the_address(queue, client):
         assert found(client.get("/jobs", params=query).text) == expected, query
 
 
+def test_a_job_is_found_by_its_id(queue, client):
+    id = queue.put("mail", b"", delay=60)
+    assert client.get(f"/jobs?id=+{id}").headers["location"] == f"/jobs/{id}"
+    assert client.get("/jobs?id=//evil.example").headers["location"] == "/jobs/%2F%2Fevil.example"
+
+
 def test_pages_of_a_search_follow_each_other(queue, client):
     ids = queue.put_many([queue.job("mail", b"", delay=60) for _ in range(120)])
     seen, path = [], "/jobs?topic=mail"
@@ -162,6 +169,7 @@ def test_a_search_that_makes_no_sense_says_why(client, query):
         (b"plain words", "text", ">plain words<"),
         (bytes(range(20)), "bytes", "00000010  10 11 12 13"),
         (b"", "empty", "Empty."),
+        (MAGIC + b"\x01\x01k" + bytes(40), "encrypted", "Encrypted: this server has no key to it."),
     ],
 )
 def test_a_body_is_shown_as_what_it_is(queue, client, body, kind, shown):
@@ -169,7 +177,8 @@ def test_a_body_is_shown_as_what_it_is(queue, client, body, kind, shown):
     text = client.get(f"/jobs/{id}").text
     assert f"{kind}, " in text
     assert shown in text
-    assert client.get(f"/jobs/{id}/body").content == body
+    download = client.get(f"/jobs/{id}/body")
+    assert download.status_code == 403 if kind == "encrypted" else download.content == body
 
 
 def test_a_body_is_kept_and_never_shown_by_the_browser(queue, client):

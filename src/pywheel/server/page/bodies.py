@@ -6,12 +6,12 @@ import contextlib
 import json
 from typing import Final, NamedTuple
 
+from ...jobs.bodies import is_encrypted
 from ...jobs.job import Job
 from .words import size
 
-__all__ = ["Body", "encrypted", "preview", "shown"]
+__all__ = ["Body", "preview", "shown"]
 
-_SEALED: Final = b"\x93pywheel"  # what each encrypted body begins with
 MOST: Final = 64 << 10  # bytes that are shown
 _HEX: Final = 4 << 10
 _JSON: Final = 1 << 20  # bytes up to which a body is read as JSON
@@ -49,7 +49,7 @@ def _looked_at(job: Job) -> tuple[str, tuple[str, ...], str]:
     data = job.body
     if not data:
         return "empty", (), ""
-    if encrypted(job):
+    if is_encrypted(job.body):
         return "encrypted", (), ""
     if len(data) <= _JSON:
         with contextlib.suppress(ValueError, RecursionError):
@@ -78,15 +78,10 @@ def preview(job: Job) -> str:
     """Return the beginning of a body in one line."""
     if not job.body:
         return ""
-    if encrypted(job):
+    if is_encrypted(job.body):
         return "encrypted"
     text = job.body[:96].decode("utf-8", "replace").replace("\n", " ")
     return text if text.isprintable() else job.body[:24].hex(" ")
-
-
-def encrypted(job: Job) -> bool:
-    """Whether the body can be read by none without its key."""
-    return job.body.startswith(_SEALED)
 
 
 def _dump(data: bytes) -> str:

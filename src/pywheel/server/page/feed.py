@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from ..._errors import StoreError
 from ..live import Live, Snapshot
 from .answers import HEADERS, Ask
 from .overview import fragments_of
@@ -131,9 +132,9 @@ class _Stream(Response):
             ended, *_ = await asyncio.gather(*ends, return_exceptions=True)
         if isinstance(ended, TimeoutError):
             _LOGGER.info("a reader of the page took nothing for %g s: its stream is cut", _SLOW)
-        elif isinstance(ended, Exception):
+        elif isinstance(ended, Exception) and not isinstance(ended, StoreError):
             raise ended
-        else:  # the server stops, or may tell no more, or nobody is there
+        else:  # the server stops, or may tell no more, or cannot know whether it may, or nobody is there
             with contextlib.suppress(TimeoutError):
                 await _within(send, b"", more=False)
 
@@ -141,22 +142,23 @@ class _Stream(Response):
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         if self._packed:
             await _within(send, _GZIP_HEAD)
-        view, last = self._view, None
+        view = self._view
         snapshot = await self._feed.live.now(view.topics)
         frame = self._feed.frame(view, snapshot)
         await _within(send, frame.whole[self._packed])
         last = frame.number
         asked = time.monotonic()
-        async for snapshot in self._feed.live.watch(view.topics):
-            if snapshot.number <= last:
-                continue
-            if time.monotonic() - asked > _TRUSTED:
-                if await visitor_of(self._request, self._context) != view.visitor:
-                    return  # the token was removed, or allows something else by now
-                asked = time.monotonic()
-            frame = self._feed.frame(view, snapshot)
-            await _within(send, (frame.news if frame.number == last + 1 else frame.whole)[self._packed])
-            last = frame.number
+        async with contextlib.aclosing(self._feed.live.watch(view.topics)) as snapshots:
+            async for snapshot in snapshots:
+                if snapshot.number <= last:
+                    continue
+                if time.monotonic() - asked > _TRUSTED:
+                    if await visitor_of(self._request, self._context) != view.visitor:
+                        return  # the token was removed, or allows something else by now
+                    asked = time.monotonic()
+                frame = self._feed.frame(view, snapshot)
+                await _within(send, (frame.news if frame.number == last + 1 else frame.whole)[self._packed])
+                last = frame.number
 
 
 async def _within(send: Send, content: bytes, *, more: bool = True) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -36,6 +36,8 @@ class Jobs:
     async def search(self, ask: Ask) -> Response:
         """Show a page of jobs. Its cost is bounded, however many there are."""
         query = ask.request.query_params
+        if id := query.get("id", "").strip():
+            return back(ask.request, f"/jobs/{quote(id, safe='')}")
         asked, after, trouble = Asked.of(query), query.get("after", ""), ""
         jobs: list[Job] = []
         following: str | None = None

@@ -6,12 +6,13 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from ..._errors import BadJob, NoSuchJob
+from ...jobs.bodies import is_encrypted
 from ...jobs.commands import Command, Reschedule
 from ...jobs.durations import delay_ms
 from ...jobs.job import Attempt, Job, State
 from ...stores.contract import Store
 from .answers import HEADERS, Ask, back
-from .bodies import encrypted, shown
+from .bodies import shown
 from .bulk import ACTIONS
 from .drawings import timeline
 from .filters import utc
@@ -46,7 +47,7 @@ class OneJob:
         """All of the body, as a file to be kept: a browser shows nothing of it."""
         job, _ = await ask.context.read(_read, ask.context.queue.store, _id(ask))
         ask.allow("read", job.topic)
-        if encrypted(job):
+        if is_encrypted(job.body):
             raise HTTPException(403, "the body is encrypted, and this server has no key")
         headers = HEADERS | {"Content-Disposition": f'attachment; filename="job-{job.id}.body"'}
         return Response(job.body, headers=headers, media_type="application/octet-stream")

@@ -95,4 +95,5 @@ def _outlet(key: str, value: bytes) -> dict[str, Any]:
     shown = {field: known.get(field) for field in ("kind", "target", "at", "status", "error", "disabled")}
     for field in ("at", "disabled"):
         shown[field] = shown[field] if isinstance(shown[field], int) else None
-    return {"name": key.removeprefix(_OUTLETS), **shown}
+    name = known.get("name")  # a target that is disabled has a note of its own, of another key
+    return {"name": name if isinstance(name, str) else key.removeprefix(_OUTLETS), **shown}

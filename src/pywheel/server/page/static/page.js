@@ -66,6 +66,9 @@
   };
   document.addEventListener("htmx:sse:after:message", () => { live(true); clock(); });
   for (const name of ["htmx:sse:error", "htmx:sse:close"]) document.addEventListener(name, () => live(false));
+  document.addEventListener("htmx:sse:error", (event) => {
+    if (event.detail.status === 401) location.reload(); // the token is over: to the form
+  });
   document.addEventListener("htmx:sse:before:connection", (event) => {
     if (event.detail.connection.attempt > 0) live(false);
   });
