@@ -284,6 +284,20 @@ def test_signing_in_leads_nowhere_else(guarded, target):
         assert answer.headers["location"] == "/"
 
 
+def test_strangers_do_not_learn_where_the_store_is(queue, guarded):
+    with guarded.client() as client:
+        assert queue.store.url not in client.get("/sign-in").text
+        refused = client.post("/sign-in", data={"token": "viewer"}, headers={"origin": "https://elsewhere.example"})
+        assert refused.status_code == 403
+        assert queue.store.url not in refused.text
+
+
+def test_who_is_in_keeps_the_way_on_at_an_error(client):
+    answer = client.get("/jobs/77")
+    assert answer.status_code == 404
+    assert 'href="/workers"' in answer.text
+
+
 def test_a_token_of_the_store_lets_in_until_it_is_removed(queue, guarded, monkeypatch):
     monkeypatch.setattr("pywheel.server.access._FRESH", 0.0)
     monkeypatch.setattr("pywheel.server.tokens._FRESH", 0.0)

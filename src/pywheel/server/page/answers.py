@@ -96,6 +96,7 @@ def guarded(handler: Handler, *, context: Context) -> Callable[[Request], Awaita
     """Return an endpoint that lets in who may look, keeps forms of other sites out, and says errors as pages."""
 
     async def endpoint(request: Request) -> Response:
+        visitor: Visitor | None = None
         try:
             _refuse_foreign(request)
             visitor = await visitor_of(request, context)
@@ -103,15 +104,15 @@ def guarded(handler: Handler, *, context: Context) -> Callable[[Request], Awaita
                 return _sign_in_first(request)
             return await handler(Ask(request, context, visitor))
         except HTTPException as error:
-            return _error(request, context, error.status_code, str(error.detail))
+            return _error(request, context, visitor, error.status_code, str(error.detail))
         except NoSuchJob as error:
-            return _error(request, context, 404, str(error))
+            return _error(request, context, visitor, 404, str(error))
         except BadJob as error:
-            return _error(request, context, 400, str(error))
+            return _error(request, context, visitor, 400, str(error))
         except StoreError as error:
-            return _error(request, context, 503, f"{type(error).__name__}: {error}")
+            return _error(request, context, visitor, 503, f"{type(error).__name__}: {error}")
         except PywheelError as error:
-            return _error(request, context, 409, str(error))
+            return _error(request, context, visitor, 409, str(error))
 
     return endpoint
 
@@ -176,5 +177,5 @@ def _sign_in_first(request: Request) -> Response:
     return RedirectResponse(f"{root_of(request)}/sign-in?next={quote(here + query, safe='/')}", 303, HEADERS)
 
 
-def _error(request: Request, context: Context, status: int, detail: str) -> Response:
-    return html(request, context, "error.html", status, visitor=None, code=status, detail=detail)
+def _error(request: Request, context: Context, visitor: Visitor | None, status: int, detail: str) -> Response:
+    return html(request, context, "error.html", status, visitor=visitor, code=status, detail=detail)
