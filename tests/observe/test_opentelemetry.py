@@ -9,7 +9,7 @@ from opentelemetry import baggage, context, trace
 from opentelemetry.sdk.trace import SpanProcessor
 from opentelemetry.trace import SpanKind, StatusCode
 
-from pywheel import BadJob, Fixed, JobExists, JobQueue, NoSuchJob, RetryLater
+from pywheel import BadJob, Fixed, JobExists, JobQueue, NoSuchJob, NotNow, RetryLater
 from pywheel.events import LeaseLost
 from pywheel.jobs.commands import Keep, Put
 from pywheel.observe.opentelemetry import OpenTelemetry
@@ -226,6 +226,18 @@ def test_a_handler_that_fails_is_an_error_with_its_class_and_the_job_is_nacked(q
     assert [span.attributes["pywheel.job.state"] for span in traces.spans("nack t")] == ["delayed", "dead"]
     assert [span.status.status_code for span in traces.spans("nack t")] == [StatusCode.UNSET] * 2
     assert str(id) == first.attributes["messaging.message.id"]
+
+
+def test_a_handler_to_which_it_is_not_for_now_has_not_failed(queue, traces):
+    @queue.handler("t")
+    def later(job):
+        raise NotNow("1h")
+
+    queue.put("t")
+    run_due(queue)
+    process = traces.span("process t")
+    assert (process.status.status_code, process.events) == (StatusCode.UNSET, ())
+    assert "error.type" not in process.attributes
 
 
 def test_a_put_that_is_refused_is_an_error(queue, traces):

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ..events import Event, JobEnded, JobGivenBack, JobStarted, LeaseLost, Sending, Tracer
-from ..jobs.handler import RaisedElsewhere
+from ..jobs.handler import NotNow, RaisedElsewhere
 from ..jobs.job import Job, NewJob, Outcome
 from .extra import needed
 from .labels import TOPICS, Labels
@@ -271,6 +271,8 @@ class _Process(_Around):
     ) -> None:
         with _harmless("process"):
             now = time.time_ns()
+            if isinstance(error, NotNow):  # it has tried nothing, and nothing went wrong
+                error = None
             self._end(error, now)
             known = attributes("process", self._of.labels(self._job.topic))
             if error is not None:
