@@ -1,5 +1,6 @@
 """One contract, one test body: the fixtures run it on every implementation."""
 
+import gc
 import itertools
 import os
 import signal
@@ -27,6 +28,12 @@ NOTHING = SimpleNamespace(params={})
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun in the background by a shell
     signal.signal(signal.SIGINT, signal.default_int_handler)  # for the children that are to be interrupted
+
+
+def pytest_collection_finish(session):
+    """Leave what is there before the first test out of every collection: many tests collect, and would walk it all."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_configure(config):

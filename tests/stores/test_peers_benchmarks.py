@@ -28,7 +28,10 @@ def turns(*values):
     return [{"part": 1, "load": 0.5, "fsync": 1e-4, "stolen": 0, "values": value} for value in values]
 
 
-@pytest.mark.parametrize("peer", ["pywheel", "pywheel-postgres", "pywheel-mariadb", "pywheel-redis"])
+ON_SERVERS = [pytest.param(f"pywheel-{name}", marks=pytest.mark.servers) for name in ("postgres", "mariadb", "redis")]
+
+
+@pytest.mark.parametrize("peer", ["pywheel", *ON_SERVERS])
 def test_each_of_our_stores_is_measured_as_a_queue(monkeypatch, tmp_path, peer):
     one = next(one for one in PEERS if one.name == peer)
     if program.installed(one) is None:
