@@ -85,6 +85,10 @@ class SpooledStore(Front):
         """The store's; the spool's until it was opened."""
         return self._spool.file.durability if self._link.store is None else self._link.store.durability
 
+    def opened(self, job: Job) -> Job:
+        """Return a claimed job as its handler gets it, also while the store is away."""
+        return super().opened(job) if self._link.store is None else self._link.store.opened(job)
+
     # ---- changes ----------------------------------------------------------------------------------------------------
 
     def apply(self, commands: Sequence[Command[Any]]) -> list[Any]:

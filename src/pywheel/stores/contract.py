@@ -126,7 +126,8 @@ class Store(ABC):
     def opened(self, job: Job) -> Job:
         """Return a claimed job as its handler gets it. NoKey, BadBody: its body cannot be read here, nobody handles it.
 
-        Whoever has claimed it gives it back, for others who may have the key.
+        Whoever has claimed it gives it back, for others who may have the key. It asks no server, and never raises
+        StoreError: the store may have gone away since the claim.
         """
         if is_encrypted(job.body):
             raise NoKey(f"job {job.id}: the body is encrypted, with key {key_of(job.body)!r:.80}: there is no keyring")

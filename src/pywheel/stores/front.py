@@ -56,10 +56,6 @@ class Front(Store):
         """Return the histories of jobs."""
         return self._there().histories(ids)
 
-    def opened(self, job: Job) -> Job:
-        """Return a claimed job as its handler gets it."""
-        return self._there().opened(job)
-
     def forecast(self, edges: Sequence[int], topic: str | None = None, most: int = 10_000) -> list[int]:
         """Return how many delayed jobs are due between edges."""
         return self._there().forecast(edges, topic, most)

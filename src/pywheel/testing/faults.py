@@ -7,6 +7,7 @@ from typing import Any
 
 from .._errors import StoreAway
 from ..jobs.commands import Command
+from ..jobs.job import Job
 from ..stores.contract import Store
 from ..stores.front import Front
 
@@ -17,7 +18,7 @@ class FaultyStore(Front):
     """Asks `fault(when, commands)` before and after each call of `apply`; what that raises, the call raises.
 
     `when` is ``"before"``: nothing has happened, or ``"after"``: everything has, durably, and the caller does not learn
-    of it. The fault may also kill the process. While `away` is set, every method but `close` raises StoreAway.
+    of it. The fault may also kill the process. While `away` is set, all but `close` and `opened` raise StoreAway.
     """
 
     def __init__(self, store: Store, fault: Callable[[str, Sequence[Command[Any]]], None] | None = None) -> None:
@@ -27,6 +28,10 @@ class FaultyStore(Front):
         self.clock = store.clock
         self.fault = fault
         self.away = False
+
+    def opened(self, job: Job) -> Job:
+        """Return a claimed job as its handler gets it: that asks nobody."""
+        return self.inner.opened(job)
 
     def apply(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Apply commands, or fail before or after it."""
