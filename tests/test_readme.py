@@ -1,4 +1,4 @@
-"""What the README and the guide show works as shown."""
+"""What the README and the guides show works as shown."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from pywheel import JobQueue
+
 ROOT = Path(__file__).parents[1]
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
-# Their examples run in tests/jobs or tests/inlets, in a folder of its own, or need a server.
-ELSEWHERE = ("docs/coming-from", "docs/jobs", "docs/outlets", "docs/stores")
+# Their examples run in tests/inlets, or need a server.
+ELSEWHERE = ("docs/coming-from", "docs/outlets-brokers", "docs/stores-")
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -26,9 +28,14 @@ def examples() -> list[object]:
 
 
 @pytest.mark.parametrize(("code", "name", "line"), examples())
-def test_the_example_runs(code: str, name: str, line: int) -> None:
+def test_the_example_runs(code: str, name: str, line: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     source = "\n" * line + code  # so that a failure names the line in the document
-    exec(compile(source, str(ROOT / name), "exec"), {"__name__": "example"})
+    names: dict[str, object] = {"__name__": "example"}
+    exec(compile(source, str(ROOT / name), "exec"), names)
+    for value in names.values():
+        if isinstance(value, JobQueue):
+            value.close()
 
 
 def test_the_readme_begins_with_an_example_of_ten_lines() -> None:
