@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
+import shlex
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -149,10 +150,12 @@ def demand(grant: Granted, scope: str, topic: str | None = None) -> None:
     """Raise the Problem of a grant that does not allow something."""
     if grant.may(scope, topic):
         return
-    where = "" if topic is None or not grant.may(scope) else f" for topic {topic[:80]!r}"
+    where, topics = "", ""
+    if topic is not None and grant.may(scope):
+        where, topics = f" for topic {topic[:80]!r}", f" --topics {shlex.quote(topic[:80])}"
     raise Problem(
         "scope-missing",
-        f"this needs a token with the scope {scope!r}{where}: `pywheel token add --scope {scope}` makes one",
+        f"this needs a token with the scope {scope!r}{where}: `pywheel token add --scope {scope}{topics}` makes one",
         headers={"www-authenticate": f'{_REALM}, error="insufficient_scope", scope="{scope}"'},
         more={"scope": scope},
     )
