@@ -15,6 +15,7 @@ from ..jobs.durations import Duration, duration
 from ..jobs.handler import Handler
 from ..jobs.job import Job
 from ..jobs.keyring import Keyring
+from ..jobs.middleware import Middleware
 from ..jobs.providers import Providers
 from ..jobs.retry import DEFAULT, RetryPolicy
 from ..observe.log import log
@@ -77,6 +78,7 @@ class JobQueue(Puts, ByReference, ByFilter, Claims, Tasks):
         opener = partial(_opened, url, clock, create=create)
         self.store = self._front(opener() if spool is None else _spooled(url, opener, spool, clock, self.events))
         self.handlers: dict[str, Handler] = {}
+        self.middleware = Middleware()
         self._providers = Providers()
         self._batches = AsyncBatches(self.store, self._applied)
 

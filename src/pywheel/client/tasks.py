@@ -9,6 +9,7 @@ from .._errors import BadJob
 from ..jobs.checks import did_you_mean, name
 from ..jobs.durations import Duration
 from ..jobs.job import Job
+from ..jobs.middleware import After, Before, Dead, Middleware
 from ..jobs.providers import Providers
 from ..jobs.retry import RetryPolicy
 from ..jobs.signature import Signature
@@ -24,6 +25,9 @@ P = ParamSpec("P")
 K = ParamSpec("K")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
+B = TypeVar("B", bound=Before)
+A = TypeVar("A", bound=After)
+D = TypeVar("D", bound=Dead)
 
 _OF_ONE_PUT: Final = {"at", "connection", "key", "traceparent"}
 
@@ -55,6 +59,7 @@ class Decorator(Protocol[K]):
 class Tasks:
     """How a program says what its tasks are."""
 
+    middleware: Middleware
     _providers: Providers
 
     @overload
@@ -112,4 +117,42 @@ class Tasks:
             BadJob: it is no generator function, or its name is taken.
         """
         self._providers.add(function)
+        return function
+
+    # ---- around all handlers ----------------------------------------------------------------------------------------
+
+    def before(self, function: B) -> B:
+        """Call a function with the Job before each handler of this queue, where the handler runs; return the function.
+
+        In the order in which they were given. What one raises is what the handler would have raised: a failed attempt,
+        or GiveUp, RetryLater, NotNow; the handler is not called then. Context variables that it sets are the handler's.
+
+        Raises:
+            BadJob: it is no function, or a coroutine function.
+        """
+        self.middleware.add(self.middleware.before, function, "before")
+        return function
+
+    def after(self, function: A) -> A:
+        """Call a function with the Job and what was raised, or None, after each handler; return the function.
+
+        The last given is called first, each of them whatever has happened. What one raises is logged, and changes
+        nothing: the handler has done what it did. Not called after a process that was killed.
+
+        Raises:
+            BadJob: it is no function, or a coroutine function.
+        """
+        self.middleware.add(self.middleware.after, function, "after")
+        return function
+
+    def on_dead(self, function: D) -> D:
+        """Call a function, or a coroutine function, with each Job whose last attempt has failed; return the function.
+
+        Its `last_error` says why. It is called in the worker, in a thread of its own, once the store knows, and once at
+        most: not if the process ends first, nor for a job whose last lease was lost. What it raises is logged.
+
+        Raises:
+            BadJob: it is no function.
+        """
+        self.middleware.add(self.middleware.dead, function, "on_dead")
         return function

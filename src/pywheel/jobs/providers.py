@@ -110,14 +110,14 @@ class Providers:
         self._by_name[provider.name] = provider
 
     def wanted(self, name: str, annotation: Any) -> Provider | None:
-        """Return what provides a parameter, by its name, or else by its type. BadJob if two could by type."""
-        if name in self._by_name:
-            return self._by_name[name]
+        """Return what provides a parameter: what yields its type, or else has its name. BadJob if two yield it."""
         found = [one for one in self._by_name.values() if annotation is one.type is not None]
-        if len(found) > 1:
+        if len(found) == 1:
+            return found[0]
+        if found and name not in self._by_name:
             names = " and ".join(provider.name for provider in found)
             raise BadJob(f"{names} both provide a {annotation.__qualname__}: name the parameter after one of them")
-        return found[0] if found else None
+        return self._by_name.get(name)
 
 
 def hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
