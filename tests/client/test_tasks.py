@@ -115,7 +115,7 @@ def test_the_topic_is_module_and_name_unless_told(queue):
         ((), {}, "argument 'order_id' of t is missing: int"),
         ((7,), {"order_id": 7}, "argument 'order_id' of t is given twice"),
         ((7, "x", 1), {}, "t takes 2 arguments by their places, 3 were given"),
-        ((7,), {"orderid": 8}, "t takes no argument 'orderid' from a put: it takes order_id, note"),
+        ((7,), {"orderid": 8}, "t takes no argument 'orderid': it takes order_id, note"),
         ((7,), {"note": object()}, "argument 'note' of t must be str"),
         ((7,), {"note": None}, "argument 'note' of t must be str"),
     ],
@@ -540,7 +540,7 @@ def test_a_put_cannot_give_what_is_provided(queue):
     @queue.task("t")
     def close(order_id: int, session: Session = provided) -> None: ...
 
-    with pytest.raises(BadArguments, match="takes no argument 'session' from a put"):
+    with pytest.raises(BadArguments, match="'session' of t comes from the queue"):
         close.put(7, session=Session())
 
 

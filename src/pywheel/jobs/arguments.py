@@ -7,7 +7,7 @@ does it where it is installed, for every type that it knows; without it json doe
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from .._errors import BadArguments
@@ -48,13 +48,19 @@ class Codec(Protocol):
 class Arguments:
     """What the function of a task takes from the body, by parameter name.
 
+    Args:
+        task: its topic.
+        fields: the parameters.
+        others: the names of those that are not in the body.
+
     Raises:
         BadArguments: a parameter is of a type that no JSON can be made into.
     """
 
-    def __init__(self, task: str, fields: Mapping[str, Field]) -> None:
+    def __init__(self, task: str, fields: Mapping[str, Field], others: Collection[str] = ()) -> None:
         self.task = task
         self.fields = dict(fields)
+        self._others = others
         self._by_place = tuple(name for name, field in fields.items() if field.positional)
         self._codec = _codec(self)
 
@@ -108,9 +114,11 @@ class Arguments:
         if name is None:
             return BadArguments(f"the arguments of {self.task} do not fit: {what:.1000}")
         field = self.fields.get(name)
+        if name in self._others:
+            return BadArguments(f"{name!r} of {self.task} comes from the queue, and not from a put")
         if field is None:
             known = ", ".join(self.fields) or "none"
-            return BadArguments(f"{self.task} takes no argument {name!r:.80} from a put: it takes {known:.400}")
+            return BadArguments(f"{self.task} takes no argument {name!r:.80}: it takes {known:.400}")
         if what == "missing":
             return BadArguments(f"argument {name!r} of {self.task} is missing: {type_name(field.type)}")
         return BadArguments(f"argument {name!r} of {self.task} must be {type_name(field.type)}: {what:.1000}")

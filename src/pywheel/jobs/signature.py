@@ -68,4 +68,5 @@ class Signature:
             else:
                 by_place = parameter.kind is parameter.POSITIONAL_OR_KEYWORD
                 fields[name] = Field(annotation, parameter.default is _EMPTY, by_place)
-        return Asked(Arguments(self.task, fields), tuple(jobs), tuple(given))
+        others = {*jobs, *(name for name, _ in given)}
+        return Asked(Arguments(self.task, fields, others), tuple(jobs), tuple(given))
