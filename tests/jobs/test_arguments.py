@@ -1,5 +1,6 @@
 """Arguments of tasks, in JSON and back: by msgspec, and by the standard library for plain types."""
 
+import asyncio
 import datetime
 import enum
 import math
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pywheel import BadArguments, BadBody
-from pywheel.jobs.arguments import Arguments, Field, Misfit
+from pywheel.jobs.arguments import Arguments, Field, Misfit, encoded_result
 from pywheel.jobs.arguments_plain import PlainCodec
 from pywheel.jobs.arguments_typed import TypedCodec
 from tests.isolated.child import run_well
@@ -199,6 +200,15 @@ def test_a_type_that_no_json_can_be_made_into_is_refused_at_once():
         Arguments("t", fields(n=Address | int))
     with pytest.raises(BadArguments, match=r"argument 'n' of t is datetime, which needs msgspec: .*\[tasks\]"):
         PlainCodec("t", fields(n=datetime.datetime))
+
+
+def test_what_a_function_returns_becomes_bytes_of_every_type():
+    async def later():
+        return Line("a")
+
+    assert encoded_result(Line("a", 2)) == b'{"sku":"a","count":2}'
+    assert asyncio.run(encoded_result(later())) == b'{"sku":"a","count":1}'
+    assert (encoded_result(None), encoded_result(b"x")) == (None, b"x")
 
 
 def test_tasks_of_plain_types_do_without_msgspec():

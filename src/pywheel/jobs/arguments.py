@@ -7,7 +7,8 @@ does it where it is installed, for every type that it knows; without it json doe
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping
+import inspect
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from .._errors import BadArguments
@@ -134,11 +135,20 @@ def type_name(annotation: Any) -> str:
 
 
 def encoded_result(value: Any) -> Any:
-    """Return what a task's function returned as bytes, if msgspec is there to write it; None and bytes as they are."""
+    """Return what a task's function returned as bytes, if msgspec is there to write it; None and bytes as they are.
+
+    Of something to be awaited: what returns that of its result. Whatever is raised for what cannot be written.
+    """
     if value is None or isinstance(value, bytes):
         return value
+    if inspect.isawaitable(value):
+        return _encoded_later(value)
     write = _writer()
     return value if write is None else write(value)
+
+
+async def _encoded_later(value: Awaitable[Any]) -> Any:
+    return encoded_result(await value)
 
 
 def _codec(arguments: Arguments) -> Codec:
