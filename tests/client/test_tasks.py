@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from pywheel import BadArguments, BadBody, BadJob, Fixed, Job, JobExists, JobQueue, Task, provided
+from pywheel import BadArguments, BadBody, BadJob, Fixed, Job, JobExists, JobQueue, Keyring, NoKey, Task, provided
 from pywheel.client.puts import Puts
 from pywheel.client.task import PutOptions
 from pywheel.client.tasks import TaskOptions
@@ -352,12 +352,45 @@ def test_functions_that_cannot_be_tasks_are_refused(queue):
     assert queue.handlers == {}
 
 
-def test_an_annotation_that_leads_nowhere_says_so(queue):
+def test_an_argument_whose_type_leads_nowhere_says_so(queue):
     def close(order: "Missing") -> None: ...  # noqa: F821
 
     task = queue.task("t")(close)
-    with pytest.raises(BadJob, match="annotations of t cannot be read"):
+    with pytest.raises(BadJob, match="the type of argument 'order' of t cannot be found"):
         task.put(7)
+
+
+def test_a_type_that_is_not_needed_may_lead_nowhere(queue, calls):
+    @queue.provide
+    def session() -> "Iterator[Missing]":  # noqa: F821
+        yield 1
+
+    @queue.task("t")
+    def close(job: "Missing", order_id: int, session: "Missing") -> "Missing":  # noqa: F821
+        calls(job=type(job), order_id=order_id, session=session)
+
+    assert tried(queue, close, 7).state is State.DONE
+    assert calls == [{"job": Job, "order_id": 7, "session": 1}]
+
+
+def test_an_isolated_task_must_be_found_by_name(queue):
+    with pytest.raises(BadJob, match="a lambda or a local function"):
+        queue.task("t", isolate=True)(lambda: None)
+
+
+def test_arguments_that_are_encrypted_are_not_bad_ones(tmp_path):
+    pytest.importorskip("cryptography")
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    keyring = Keyring({"a": bytes(32)})
+    with JobQueue(url, encryption=keyring) as queue, JobQueue(url) as blind:
+        task, same = (one.task("t")(typed) for one in (queue, blind))
+        id = task.put(7)
+        assert task.arguments(queue.get(id)) == {"n": 7}
+        with pytest.raises(NoKey):
+            same.arguments(blind.get(id))
+
+
+def typed(n: int) -> None: ...
 
 
 # ---- what is provided -----------------------------------------------------------------------------------------------

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -65,7 +67,9 @@ class Task(Generic[P, K, C, R]):
         key: Callable[..., str] | None,
         options: dict[str, Any],
     ) -> None:
-        functools.update_wrapper(self, handler)  # so `__wrapped__` is the handler, which another process looks for
+        functools.update_wrapper(
+            self, handler, updated=()
+        )  # so `__wrapped__` is the handler, which another process looks for
         self.topic = signature.task
         self._queue = queue
         self._handler = handler
@@ -89,7 +93,9 @@ class Task(Generic[P, K, C, R]):
         """
         for name in options.keys() - OPTIONS:
             raise BadJob(f"{name[:80]!r} is no option of a put{did_you_mean(name, OPTIONS)}")
-        return Task(self._queue, self._handler, self._signature, self._key, merged(self._options, options))
+        other = copy.copy(self)
+        other._options = merged(self._options, options)
+        return other
 
     # ---- new jobs ---------------------------------------------------------------------------------------------------
 
@@ -300,8 +306,6 @@ def _key_names(key: Callable[..., str] | None, signature: Signature) -> tuple[st
     """Return of which arguments a key is made. BadJob if they are not arguments of the task."""
     if key is None:
         return ()
-    import inspect
-
     if not callable(key):
         raise BadJob(f"key is a str, or a function of the task's arguments that returns one, not {key!r:.40}")
     names = tuple(inspect.signature(key).parameters)

@@ -85,7 +85,7 @@ class Tasks:
         Raises:
             BadJob: the topic has a handler, or an argument makes no sense, such as a function with ``*args``.
         """
-        if topic is not None and not isinstance(topic, str):
+        if callable(topic):
             raise BadJob("write @queue.task(), with parentheses, or a topic in them")
         queue: JobQueue = self  # type: ignore[assignment]  # which is one
         known = frozenset(queue.handler.__kwdefaults__ or ())

@@ -11,7 +11,8 @@ import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from .._errors import BadArguments
+from .._errors import BadArguments, BadBody, NoKey
+from .bodies import is_encrypted, key_of
 
 __all__ = ["Arguments", "Codec", "Field", "Misfit", "encoded_result", "type_name"]
 
@@ -92,7 +93,7 @@ class Arguments:
 
         Raises:
             BadArguments: they do not fit.
-            BadBody: it is no JSON.
+            BadBody: it is no JSON; NoKey, which is one too, if it is encrypted.
         """
         if body in (b"null", b""):  # put without a body, and so without arguments
             body = b"{}"
@@ -100,6 +101,10 @@ class Arguments:
             return self._codec.decode(body)
         except Misfit as misfit:
             raise self._refusal(misfit) from None
+        except BadBody:
+            if is_encrypted(body):
+                raise NoKey(f"arguments of {self.task} are encrypted, with key {key_of(body)!r:.80}") from None
+            raise
 
     def _unwritable(self, arguments: dict[str, Any], error: Exception) -> Misfit:
         """Return which of them cannot be written."""

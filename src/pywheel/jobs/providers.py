@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from .._errors import BadJob
@@ -61,7 +62,7 @@ class Provider:
     @property
     def type(self) -> Any:
         """What it yields, by its annotation; None if it has none that names a class of the program's."""
-        returned = hints(self.function, self.name).get("return")
+        returned = hints(self.function).get("return")
         if get_origin(returned) not in _ITERATORS:
             return None
         yielded = get_args(returned)[0]
@@ -120,11 +121,17 @@ class Providers:
         return self._by_name.get(name)
 
 
-def hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
-    """Return the annotations of a function. BadJob for one that leads nowhere when it is needed."""
-    try:
-        return get_type_hints(inspect.unwrap(function), include_extras=True)
-    except NameError as error:
-        raise BadJob(
-            f"the annotations of {name} cannot be read ({error}): define it in the module, outside of TYPE_CHECKING"
-        ) from error
+def hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the annotations of a function; for one that leads nowhere here, the error that says so.
+
+    What is imported under TYPE_CHECKING alone leads nowhere. That matters where the type is needed.
+    """
+    function = inspect.unwrap(function)
+    found: dict[str, Any] = {}
+    for name, annotation in function.__annotations__.items():
+        alone = SimpleNamespace(__annotations__={name: annotation})
+        try:
+            found |= get_type_hints(alone, getattr(function, "__globals__", {}), include_extras=True)
+        except (NameError, AttributeError, SyntaxError, TypeError) as error:
+            found[name] = error
+    return found

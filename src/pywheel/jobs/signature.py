@@ -54,17 +54,23 @@ class Signature:
         return self._asked
 
     def _read(self) -> Asked:
-        types = hints(self._function, self.task)
+        types = hints(self._function)
         jobs: list[str] = []
         given: list[tuple[str, Provider | None]] = []
         fields: dict[str, Field] = {}
         for name, parameter in self.parameters.items():
             annotation = types.get(name, Any)
             provider = self._providers.wanted(name, annotation)
-            if annotation is Job or (name == "job" and parameter.annotation is _EMPTY):
+            unknown = parameter.annotation is _EMPTY or isinstance(annotation, Exception)
+            if annotation is Job or (name == "job" and unknown):
                 jobs.append(name)
             elif provider is not None or parameter.default is provided:
                 given.append((name, provider))
+            elif isinstance(annotation, Exception):
+                raise BadJob(
+                    f"the type of argument {name!r} of {self.task} cannot be found ({annotation}): "
+                    "have it in the module of the task, and not only under TYPE_CHECKING"
+                )
             else:
                 by_place = parameter.kind is parameter.POSITIONAL_OR_KEYWORD
                 fields[name] = Field(annotation, parameter.default is _EMPTY, by_place)
