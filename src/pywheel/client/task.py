@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import inspect
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypedDict, Typ
 from .._errors import BadArguments, BadJob
 from ..jobs.checks import did_you_mean
 from ..jobs.durations import Duration
+from ..jobs.hints import parameters
 from ..jobs.job import Job, NewJob
 from ..jobs.signature import Signature
 from ..jobs.task_handler import TaskHandler
@@ -308,7 +308,7 @@ def _key_names(key: Callable[..., str] | None, signature: Signature) -> tuple[st
         return ()
     if not callable(key):
         raise BadJob(f"key is a str, or a function of the task's arguments that returns one, not {key!r:.40}")
-    names = tuple(inspect.signature(key).parameters)
+    names = tuple(parameters(key))
     for name in names:
         if name not in signature.parameters:
             raise BadJob(f"the key of {signature.task} is made of {name!r:.80}, which is no argument of it")

@@ -7,13 +7,13 @@ import inspect
 from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from functools import partial
-from types import SimpleNamespace
-from typing import Any, Final, get_args, get_origin, get_type_hints
+from typing import Any, Final, get_args, get_origin
 
 from .._errors import BadJob
+from .hints import hints, parameters
 from .job import Job
 
-__all__ = ["Provider", "Providers", "hints", "provided"]
+__all__ = ["Provider", "Providers", "provided"]
 
 _ITERATORS: Final = {
     collections.abc.Iterator,
@@ -54,8 +54,9 @@ class Provider:
             )
         self.name: str = function.__name__
         self.function = function
-        self._takes_job = bool(inspect.signature(function).parameters)
-        if len(inspect.signature(function).parameters) > 1:
+        takes = len(parameters(function))
+        self._takes_job = takes == 1
+        if takes > 1:
             raise BadJob(f"{self.name} provides with nothing but the job: it has more parameters than one")
         self._manager: Callable[..., Any] = (asynccontextmanager if self.is_async else contextmanager)(function)
 
@@ -119,19 +120,3 @@ class Providers:
             names = " and ".join(provider.name for provider in found)
             raise BadJob(f"{names} both provide a {annotation.__qualname__}: name the parameter after one of them")
         return self._by_name.get(name)
-
-
-def hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of a function; for one that leads nowhere here, the error that says so.
-
-    What is imported under TYPE_CHECKING alone leads nowhere. That matters where the type is needed.
-    """
-    function = inspect.unwrap(function)
-    found: dict[str, Any] = {}
-    for name, annotation in function.__annotations__.items():
-        alone = SimpleNamespace(__annotations__={name: annotation})
-        try:
-            found |= get_type_hints(alone, getattr(function, "__globals__", {}), include_extras=True)
-        except (NameError, AttributeError, SyntaxError, TypeError) as error:
-            found[name] = error
-    return found

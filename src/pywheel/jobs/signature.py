@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 from .._errors import BadJob
 from .arguments import Arguments, Field
+from .hints import hints, parameters
 from .job import Job
-from .providers import Provider, Providers, hints, provided
+from .providers import Provider, Providers, provided
 
 __all__ = ["Asked", "Signature"]
 
@@ -33,7 +34,7 @@ class Signature:
 
     def __init__(self, function: Callable[..., Any], task: str, providers: Providers) -> None:
         self.task = task
-        self.parameters = inspect.signature(function).parameters
+        self.parameters = parameters(function)
         self._function = function
         self._providers = providers
         self._asked: Asked
