@@ -3,6 +3,7 @@
 import asyncio
 import datetime
 import enum
+import inspect
 import math
 import uuid
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from pywheel import BadArguments, BadBody
 from pywheel.jobs.arguments import Arguments, Field, Misfit, encoded_result
 from pywheel.jobs.arguments_plain import PlainCodec
 from pywheel.jobs.arguments_typed import TypedCodec
+from pywheel.jobs.providers import Providers
+from pywheel.jobs.signature import Signature
 from tests.isolated.child import run_well
 
 CODECS = [PlainCodec, TypedCodec]
@@ -114,6 +117,21 @@ def test_plain_arguments_come_back_whoever_wrote_them_and_whoever_reads_them(arg
 @given(values(TYPED))
 def test_arguments_of_all_types_come_back(arguments):
     assert TYPES.decode(TYPES.encode(arguments)) == arguments
+
+
+def function(a: int, b: int = 2, *, c: int, d: int = 4) -> None: ...
+
+
+@given(st.lists(INTS, max_size=3), st.dictionaries(st.sampled_from("abcde"), INTS))
+def test_arguments_are_bound_as_python_binds_them(args, kwargs):
+    arguments = Signature(function, "t", Providers()).asked().arguments
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs).arguments
+    except TypeError:
+        with pytest.raises(BadArguments):
+            arguments.encoded(arguments.named(tuple(args), kwargs))
+    else:
+        assert arguments.decoded(arguments.encoded(arguments.named(tuple(args), kwargs))) == bound
 
 
 @pytest.fixture(params=CODECS)

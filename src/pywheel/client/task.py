@@ -55,8 +55,8 @@ class Task(Generic[P, K, C, R]):
     provides. The names of `PutOptions` may stand among them, as in ``put(order_id=7, delay="30m")``, unless a parameter
     has that name: then, and for type checkers that are to see the arguments, ``options(delay="30m").put(order_id=7)``.
 
-    For type checkers it is a ``Task[P, K, C, R]``: what a put takes, what its key is made of, what a plain call takes, and
-    what that returns.
+    For type checkers it is a ``Task[P, K, C, R]``: what a put takes, what its key is made of, what a plain call takes,
+    and what that returns.
     """
 
     topic: str
