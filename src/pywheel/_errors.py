@@ -47,12 +47,12 @@ class NoKey(BadBody):
 
 
 class JobExists(PywheelError):
-    """A live job of the topic has the key already; nothing was stored."""
+    """A live job of the topic has the key already, or one had it that ended lately; nothing was stored."""
 
     def __init__(self, message: str, id: int) -> None:
         super().__init__(message)
         self.id = id
-        """The job that has the key."""
+        """The job that has the key, or had it."""
 
     def __reduce__(self) -> tuple[type["JobExists"], tuple[str, int], dict[str, object]]:
         return type(self), (str(self), self.id), self.__dict__  # pickled by itself it would forget the id

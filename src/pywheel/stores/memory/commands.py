@@ -12,7 +12,7 @@ from ...jobs import commands as c
 from ...jobs import lifecycle
 from ...jobs.job import Attempt, Due, Imported, Job, NewJob, Outcome, State
 from ...jobs.lifecycle import Run
-from ..checks import sound, storable
+from ..checks import lately, sound, storable
 from .state import Entry, Kept, MemoryState
 
 __all__ = ["MemoryCommands"]
@@ -97,6 +97,10 @@ class MemoryCommands(MemoryState):
             holder = self._holder(name, now)
             if holder is not None and not self._yields(holder, job):
                 raise JobExists(f"job {holder.id} has the key {job.key[:80]!r} already and is live", holder.id)
+            if holder is None and job.dedupe_for is not None:
+                ended = self._lately(name, now - job.dedupe_for)
+                if ended is not None:
+                    raise lately(ended.id, job.key, now - ended.ended, job.dedupe_for)
 
     def _holder(self, name: tuple[str, str], now: int) -> Entry | None:
         """Return the live job that has a key."""
@@ -182,6 +186,8 @@ class MemoryCommands(MemoryState):
                 raise JobExists(f"job {holder.id} has this key now and is live", holder.id)
             self._keys[entry.name] = entry.id
         self._unfinish(entry)
+        if entry.history and entry.history[-1].result is not None:
+            entry.history[-1] = entry.history[-1]._replace(result=None)
         self._count(entry, State.DELAYED)
         entry.forgiven = entry.claims
         entry.lost = lifecycle.NEVER_LOST
@@ -300,6 +306,8 @@ class MemoryCommands(MemoryState):
         if entry is None or entry.run is None:
             return False
         self._end(entry, lifecycle.DONE, Outcome.DONE, None, now)
+        if command.result is not None:
+            entry.history[-1] = entry.history[-1]._replace(result=command.result)
         return True
 
     def _nack(self, command: c.Nack) -> State | None:

@@ -121,8 +121,8 @@ class Reader:
             return []
         ended, running = self.at_one_time(lambda rows: (rows("history", (id,)), rows("running_attempt", (id,))))
         attempts = [
-            Attempt(claim, attempt, started, ended, OUTCOMES[outcome], worker, error)
-            for claim, attempt, started, ended, outcome, worker, error in ended
+            Attempt(claim, attempt, started, ended, OUTCOMES[outcome], worker, error, result)
+            for claim, attempt, started, ended, outcome, worker, error, result in ended
         ]
         for claim, attempt, started, lease, worker in running:
             over = now >= lease

@@ -38,7 +38,7 @@ WHERE id = :id
 UPDATE job SET body = ? WHERE id = ? AND body = ? AND topic <> 0
 
 -- name: keep_history
-UPDATE history SET topic = NULL WHERE job = ? AND topic IS NOT NULL
+UPDATE history SET topic = NULL, result = NULL WHERE job = ? AND topic IS NOT NULL
 
 -- name: pause
 UPDATE topic SET paused = :paused WHERE id = :topic AND paused <> :paused

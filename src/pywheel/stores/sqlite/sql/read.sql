@@ -21,7 +21,7 @@ UNION ALL
 SELECT topic, begun, 1, attempt >= max_attempts AS spent, count(*) FROM run WHERE lease <= :now GROUP BY topic, begun, spent
 
 -- name: history
-SELECT h.claim, h.attempt, h.started, h.ended, h.outcome, w.name, h.error
+SELECT h.claim, h.attempt, h.started, h.ended, h.outcome, w.name, h.error, h.result
 FROM history h LEFT JOIN worker w ON w.id = h.worker WHERE h.job = ? ORDER BY h.claim
 
 -- name: running_attempt
