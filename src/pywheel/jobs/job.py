@@ -141,6 +141,11 @@ class Imported(NamedTuple):
         """The last error of its history."""
         return next((attempt.error for attempt in reversed(self.history) if attempt.error is not None), None)
 
+    @property
+    def result(self) -> bytes | None:
+        """The result of its last attempt."""
+        return self.history[-1].result if self.history else None
+
 
 class Counts(NamedTuple):
     """How many jobs of a topic are in each state."""

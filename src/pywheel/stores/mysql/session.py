@@ -257,10 +257,14 @@ class MysqlSession(Session):
             trip.many(f"insert_{_PLACES[place]}", new)
         for place, new in changes.updated.items():
             trip.many(f"update_{_PLACES[place]}", sorted(new, key=itemgetter(0, 1)))
+        for topic, id, result in changes.results:
+            trip.add("", "keep_result", topic=topic, id=id, result=result)
         trip.many("insert_history", changes.attempts)
         for topic, keys in _by_first(changes.freed):
             trip.add("", "delete_key", topic=topic, hashes=in_json(hashes(keys)))
         trip.many("insert_key", sorted((topic, hashed(key), job) for topic, key, job in changes.taken))
+        for topic, key, job, since in changes.deduped:
+            trip.add("", "insert_deduped", topic=topic, hash=hashed(key), job=job, since=since)
         trip.many("insert_count", changes.counts)
         trip.many("insert_nonce", sorted((hashed(nonce), nonce, at, ids) for nonce, at, ids in changes.nonces))
         if self._old:

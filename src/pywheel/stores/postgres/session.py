@@ -195,9 +195,11 @@ class PostgresSession(Session):
             many(f"insert_{_PLACES[place]}", rows)
         for place, rows in changes.updated.items():
             many(f"update_{_PLACES[place]}", rows)
+        many("insert_result", changes.results)
         many("insert_history", changes.attempts)
         many("delete_key", changes.freed)
         many("insert_key", changes.taken)
+        many("insert_deduped", changes.deduped)
         many("insert_count", changes.counts)
         many("pause", changes.paused)
         many("insert_nonce", changes.nonces)

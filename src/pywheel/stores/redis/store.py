@@ -16,7 +16,7 @@ from typing import Any, Final
 from ..._errors import NotAStore, StoreAway, StoreClosed, StoreError
 from ...clock import Clock
 from ...jobs import commands as c
-from ...jobs.job import Attempt, Counts, Due, Job, Topic
+from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
 from ..checks import clamped, sound
 from ..contract import Durability, Ended, Filter, Page, Span
 from ..group_commit import Commit, GroupCommit
@@ -42,7 +42,7 @@ __all__ = ["FORMAT", "SEVERAL", "RedisStore"]
 
 FORMAT: Final = re.compile(rb"pywheel ([0-9]+) ?([0-9]*)")
 SEVERAL: Final = b"pywheel 1 in "
-_SCHEMA: Final = Schema(1, 1)
+_SCHEMA: Final = Schema(2, 1)
 _KNOWN: Final = 1.5  # seconds for which the first lease is known, after an answer that said so
 _AGAIN: Final = 0.05  # seconds between tries to learn what became of a request
 _LOOK: Final = (0.005, 0.05)  # seconds between looks at who is quiet: the first, the longest
@@ -271,6 +271,10 @@ class RedisStore(Inner):
     def histories(self, ids: Sequence[int]) -> list[list[Attempt]]:
         """Return the histories of jobs."""
         return queries.histories(self, ids)
+
+    def states(self, ids: Sequence[int]) -> list[State | None]:
+        """Return the states of jobs."""
+        return queries.states(self, ids)
 
     def forecast(self, edges: Sequence[int], topic: str | None = None, most: int = 10_000) -> list[int]:
         """Return how many delayed jobs are due between edges."""

@@ -114,6 +114,7 @@ class Part(MemoryCommands):
         self.forgets_notes = 0  # so many, if they are over
         self.leases: list[tuple[int, int]] = []  # job and lease, of the first that are not over
         self.locked: set[int] = set()  # delayed jobs to be claimed that another transaction is at
+        self.free_since: dict[tuple[str, str], int] = {}  # keys with which no job has ended since then
         self._ids = ids
         self._last = MOST
 
@@ -202,6 +203,12 @@ class Part(MemoryCommands):
     def _forget_notes(self, now: int, limit: int) -> None:  # noqa: ARG002
         """Leave that to the database."""
         self.forgets_notes += limit
+
+    def _lately(self, name: tuple[str, str], since: int) -> Entry | None:
+        ended = super()._lately(name, since)
+        if ended is None:
+            self.free_since[name] = since
+        return ended
 
     def _claim(self, command: c.Claim) -> c.Claimed:
         outcome = super()._claim(command)

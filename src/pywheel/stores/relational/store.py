@@ -234,7 +234,7 @@ class RelationalStore(Store):
             for job in command.jobs:
                 if job.topic not in numbers:
                     return None
-                if job.key is not None and (len(command.jobs) > 1 or job.replace or job.parent is not None):
+                if job.key is not None and (len(command.jobs) > 1 or _looks(job)):
                     return None
             jobs += command.jobs
         return jobs or None
@@ -372,3 +372,8 @@ def _after_fork_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def _looks(job: NewJob) -> bool:
+    """Whether what becomes of a job depends on those that have its key, or had it."""
+    return job.replace or job.parent is not None or job.dedupe_for is not None

@@ -105,6 +105,10 @@ def _rewritten(ids: Ids, command: c.Rewrite) -> list[Part]:
     return [(ids.store(command.id), c.Rewrite(ids.inner(command.id), command.old, command.new))]
 
 
+def _acked(ids: Ids, command: c.Ack) -> list[Part]:
+    return [(ids.store(command.id), c.Ack(ids.inner(command.id), command.claims, command.result))]
+
+
 def _ended(ids: Ids, command: Any) -> list[Part]:
     return [(ids.store(command.id), type(command)(ids.inner(command.id), command.claims))]
 
@@ -149,7 +153,7 @@ _SPLIT: Final[dict[type, Callable[[Ids, Any], list[Part]]]] = {
     c.Keep: _kept,
     c.Claim: _claim,
     c.Begin: _leased,
-    c.Ack: _ended,
+    c.Ack: _acked,
     c.Nack: _nacked,
     c.Release: _ended,
     c.Touch: _leased,

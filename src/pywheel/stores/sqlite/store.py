@@ -20,7 +20,7 @@ from ..._errors import BadJob, StoreClosed, StoreError
 from ...clock import Clock, MonotonicClock
 from ...jobs import commands as o
 from ...jobs.checks import an_id, whole
-from ...jobs.job import Attempt, Counts, Due, Job, Topic
+from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
 from ..checks import a_prefix, clamped, note_name, sound
 from ..contract import Durability, Ended, Filter, Page, Span, Store
 from ..group_commit import Commit, GroupCommit
@@ -198,6 +198,10 @@ class SqliteStore(Store):
     def history(self, id: int) -> list[Attempt]:
         """Return what was tried with a job."""
         return self._read(Reader.history, an_id(id), self.clock.wall())
+
+    def states(self, ids: Sequence[int]) -> list[State | None]:
+        """Return the states of jobs, by one statement."""
+        return self._read(Reader.states, [an_id(id) for id in ids], self.clock.wall())
 
     def forecast(self, edges: Sequence[int], topic: str | None = None, most: int = 10_000) -> list[int]:
         """Return how many delayed jobs are due between edges."""

@@ -74,6 +74,13 @@ local function holder_of(topic, key)
     return b or nil
 end
 
+local function forget_result(b, state)
+    if state[RESULT] then
+        call('HDEL', results_of(b), b)
+        state[RESULT] = false
+    end
+end
+
 function commands.retry(at)
     local b, state, topic, key = settled(ARGV[at])
     if not state or state[STATE] < DONE then
@@ -89,6 +96,7 @@ function commands.retry(at)
     end
     call('ZREM', finished_of(state[STATE], topic), b)
     state[STATE], state[FORGIVEN], state[LOST] = DELAYED, state[CLAIMS], NEVER_LOST
+    forget_result(b, state)
     keep(b, state)
     local due = due_at(ARGV[at + 1])
     call('ZADD', delayed_of(topic), due, b)
@@ -109,6 +117,7 @@ local function forget(b, state, topic, key)
     if state then
         call('HDEL', of_state(b), b)
         call('DEL', history_of(b))
+        forget_result(b, state)
     end
     states[b], changed[b] = false, nil
     call('HDEL', of_job(b), b)
