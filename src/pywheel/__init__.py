@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ._errors import (
     BadBody,
     BadJob,
+    BadResult,
     JobExists,
     NoKey,
     NoSuchJob,
@@ -21,6 +22,7 @@ from ._errors import (
     StoreReplaced,
     StoreTooNew,
     TimersStopped,
+    WaitTimeout,
     WheelFull,
 )
 from .clock import Clock, ManualClock, MonotonicClock
@@ -36,7 +38,7 @@ from .timers import (
 
 if TYPE_CHECKING:
     from .client import JobQueue
-    from .jobs import Exponential, Fixed, GiveUp, Job, Keyring, Ladder, NotNow, RetryLater, State
+    from .jobs import Exponential, Fixed, GiveUp, Job, Keyring, Ladder, NotNow, Result, RetryLater, State
     from .observe import Tally
     from .timers import AsyncDelayQueue, AsyncTimers, EventLoop, QueueShutDown, timeout, timeout_at
     from .worker import Supervisor, Worker
@@ -46,6 +48,7 @@ __all__ = [
     "AsyncTimers",
     "BadBody",
     "BadJob",
+    "BadResult",
     "Clock",
     "DelayQueue",
     "EventLoop",
@@ -66,6 +69,7 @@ __all__ = [
     "NotNow",
     "PywheelError",
     "QueueShutDown",
+    "Result",
     "RetryLater",
     "ShutDown",
     "State",
@@ -86,6 +90,7 @@ __all__ = [
     "Timers",
     "TimersStopped",
     "TimingWheel",
+    "WaitTimeout",
     "WheelFull",
     "Worker",
     "__version__",
@@ -103,7 +108,8 @@ _LATER: Final = {
     ),
     "JobQueue": ".client",
     **dict.fromkeys(
-        ("Exponential", "Fixed", "GiveUp", "Job", "Keyring", "Ladder", "NotNow", "RetryLater", "State"), ".jobs"
+        ("Exponential", "Fixed", "GiveUp", "Job", "Keyring", "Ladder", "NotNow", "Result", "RetryLater", "State"),
+        ".jobs",
     ),
     "Tally": ".observe",
     **dict.fromkeys(("Supervisor", "Worker"), ".worker"),

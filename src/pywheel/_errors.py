@@ -3,6 +3,7 @@
 __all__ = [
     "BadBody",
     "BadJob",
+    "BadResult",
     "JobExists",
     "NoKey",
     "NoSuchJob",
@@ -18,6 +19,7 @@ __all__ = [
     "StoreReplaced",
     "StoreTooNew",
     "TimersStopped",
+    "WaitTimeout",
     "WheelFull",
 ]
 
@@ -42,6 +44,10 @@ class BadBody(PywheelError, ValueError):
     """The body of a job is not what was asked for, such as JSON."""
 
 
+class BadResult(PywheelError, ValueError):
+    """What a handler returned cannot be kept as its job's result: it is no JSON, or too long."""
+
+
 class NoKey(BadBody):
     """A body is encrypted with a key that is not here; the job stays as it was."""
 
@@ -60,6 +66,10 @@ class JobExists(PywheelError):
 
 class NoSuchJob(PywheelError, LookupError):
     """No job has this id, or this topic and key."""
+
+
+class WaitTimeout(PywheelError, TimeoutError):
+    """The job had not ended when the time was over for which somebody waited. It goes on."""
 
 
 class StoreError(PywheelError):

@@ -4,6 +4,7 @@ from .durations import Duration
 from .handler import GiveUp, Handler, NotNow, RetryLater
 from .job import SHARDS, Attempt, Counts, Due, Imported, Job, NewJob, Outcome, State, Topic, shard_of
 from .keyring import Keyring
+from .results import Result
 from .retry import DEFAULT, Exponential, Fixed, Ladder, RetryPolicy
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "NewJob",
     "NotNow",
     "Outcome",
+    "Result",
     "RetryLater",
     "RetryPolicy",
     "State",

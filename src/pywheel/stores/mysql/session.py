@@ -260,11 +260,7 @@ class MysqlSession(Session):
         for topic, id, result in changes.results:
             trip.add("", "keep_result", topic=topic, id=id, result=result)
         trip.many("insert_history", changes.attempts)
-        for topic, keys in _by_first(changes.freed):
-            trip.add("", "delete_key", topic=topic, hashes=in_json(hashes(keys)))
-        trip.many("insert_key", sorted((topic, hashed(key), job) for topic, key, job in changes.taken))
-        for topic, key, job, since in changes.deduped:
-            trip.add("", "insert_deduped", topic=topic, hash=hashed(key), job=job, since=since)
+        _write_keys(trip, changes)
         trip.many("insert_count", changes.counts)
         trip.many("insert_nonce", sorted((hashed(nonce), nonce, at, ids) for nonce, at, ids in changes.nonces))
         if self._old:
@@ -305,6 +301,14 @@ def _write_jobs(trip: Trip, changes: Changes) -> None:
     trip.many("insert_name", sorted((keys[row[3]], row[1], row[0]) for row in jobs if row[3] is not None))
     for id, ttr, max_attempts, headers, body in changes.replaced:
         trip.add("", "replace_job", id=id, ttr=ttr, max_attempts=max_attempts, headers=headers, body=body)
+
+
+def _write_keys(trip: Trip, changes: Changes) -> None:
+    for topic, keys in _by_first(changes.freed):
+        trip.add("", "delete_key", topic=topic, hashes=in_json(hashes(keys)))
+    trip.many("insert_key", sorted((topic, hashed(key), job) for topic, key, job in changes.taken))
+    for topic, key, job, since in changes.deduped:
+        trip.add("", "insert_deduped", topic=topic, hash=hashed(key), job=job, since=since)
 
 
 def _write_of_topics_and_workers(trip: Trip, changes: Changes) -> None:

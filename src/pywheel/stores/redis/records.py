@@ -250,5 +250,7 @@ def attempts(rows: Sequence[Sequence[Any]]) -> list[Attempt]:
     for claim, attempt, started, ended, outcome, worker, error, *result in rows:
         who = None if worker is None else worker.decode()
         why = None if error is None else error.decode()
-        found.append(Attempt(claim, attempt, started, ended, _OUTCOMES[outcome], who, why, result[0] if result else None))
+        found.append(
+            Attempt(claim, attempt, started, ended, _OUTCOMES[outcome], who, why, result[0] if result else None)
+        )
     return found

@@ -20,7 +20,7 @@ from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
 from ..checks import clamped, sound
 from ..contract import Durability, Ended, Filter, Page, Span
 from ..group_commit import Commit, GroupCommit
-from ..notifier import Member, Notifier
+from ..notifier import Member, Notifier, workers
 from ..pages import asked
 from ..readings import edges_of, most_of
 from ..schema import Schema
@@ -333,7 +333,7 @@ class RedisStore(Inner):
 
     def workers(self) -> list[Member]:
         """Return all workers that have announced topics, by name."""
-        return list(self.roster().members())
+        return workers(self.roster().members())
 
     def quiet(self, topic: str, seconds: float) -> bool:
         """Return once nothing starts any more that was claimed before the pause; False after so long, or if resumed."""

@@ -31,7 +31,9 @@ class Changes:
         self.inserted: dict[Place, list[tuple[Any, ...]]] = {place: [] for place in Place}  # topic first
         self.updated: dict[Place, list[tuple[Any, ...]]] = {place: [] for place in Place}  # topic first
         self.attempts: list[tuple[Any, ...]] = []  # job, claim, attempt, started, ended, outcome, worker, error
-        self.results: list[tuple[int, int, bytes]] = []  # topic and id of jobs that are done now, what their handlers gave
+        self.results: list[
+            tuple[int, int, bytes]
+        ] = []  # topic and id of jobs that are done now, what their handlers gave
         self.freed: list[tuple[int, str]] = []  # topic, key
         self.taken: list[tuple[int, str, int]] = []  # topic, key, job
         self.deduped: list[tuple[int, str, int, int]] = []  # topic, key, job; if another ended since then: a conflict

@@ -55,8 +55,10 @@ def attempts(
     now: int,
     earlier: Iterable[Sequence[Any]],
 ) -> list[list[Attempt]]:
-    """Return what was tried with jobs, as far as they are in the rows; `earlier` are the rows of their histories, and
-    of claim 0 their results."""
+    """Return what was tried with jobs, as far as they are in the rows.
+
+    `earlier` are the rows of their histories, and of claim 0 their results.
+    """
     told: dict[int, list[Attempt]] = {id: [] for id in ids}
     results: dict[int, bytes] = {}
     for id, claim, attempt, started, ended, outcome, worker, error, result in earlier:

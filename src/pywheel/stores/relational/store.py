@@ -19,7 +19,7 @@ from ...jobs.job import NewJob
 from ..checks import sound
 from ..contract import Durability, Store
 from ..group_commit import Commit, GroupCommit
-from ..notifier import Member, Notifier
+from ..notifier import Member, Notifier, workers
 from ..server_clock import ServerClock
 from ..within import CommitWatch
 from .connections import CLOSED
@@ -314,7 +314,7 @@ class RelationalStore(Store):
         """Return all workers that have announced topics, by name. One query."""
         self._open()
         self._presence.stale = True
-        return list(self._presence.members())
+        return workers(self._presence.members())
 
     def quiet(self, topic: str, seconds: float) -> bool:
         """Return once nothing starts any more that was claimed before the pause; False after so long, or if resumed."""

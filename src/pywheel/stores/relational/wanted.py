@@ -51,7 +51,8 @@ class Wanted:
     def put(self, command: c.Put) -> None:
         """Want those whose keys are wanted, and those that had them where that matters."""
         self.holders.update([(job.topic, job.key) for job in command.jobs if job.key is not None])
-        self.named.update([(job.topic, job.key) for job in command.jobs if job.key is not None and job.dedupe_for is not None])
+        looking = (job for job in command.jobs if job.dedupe_for is not None)
+        self.named.update([(job.topic, job.key) for job in looking if job.key is not None])
         if command.nonce is not None:
             self.nonces.add(command.nonce)
 

@@ -24,7 +24,7 @@ from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
 from ..checks import a_prefix, clamped, note_name, sound
 from ..contract import Durability, Ended, Filter, Page, Span, Store
 from ..group_commit import Commit, GroupCommit
-from ..notifier import Member, Notifier
+from ..notifier import Member, Notifier, workers
 from ..pages import asked
 from ..readings import edges_of, most_of
 from ..verify import Finding
@@ -292,7 +292,7 @@ class SqliteStore(Store):
         """Return all workers that have announced topics."""
         self._open()
         self._presence.look(at_once=True)
-        return self._presence.members()
+        return workers(self._presence.members())
 
     def quiet(self, topic: str, seconds: float) -> bool:
         """Return once nothing starts any more that was claimed before the pause; False after so long, or if resumed."""

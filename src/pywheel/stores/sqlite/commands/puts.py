@@ -125,7 +125,7 @@ def _put(transaction: Transaction, commands: Sequence[Put]) -> list[Any]:
 
 
 def _put_one(transaction: Transaction, job: NewJob) -> list[int] | None:
-    """Store a single job whose key is free; None if it is not, or if more is to be known. The short way for the commonest put with a key."""
+    """Store a single job whose key is free; None if more is to be known. The short way for most puts with a key."""
     name, body, due, key, ttr, limit, headers, _, delay, _, dedupe_for = job
     topic, now = transaction.topic(name), transaction.now
     if dedupe_for is not None or transaction.row("key_holder", (topic, key)) is not None:
