@@ -161,11 +161,13 @@ class Rewrite(Command[bool]):
     """Give a job another body, whatever its state, if it still has this one. Outcome: whether it had.
 
     For the same content written in another way, as with another key: a claim that runs goes on with what it has.
+    With a `claim` it is the result of that claim that is rewritten, if it made the job done.
     """
 
     id: int
     old: bytes
     new: bytes
+    claim: int | None = None
 
 
 @dataclass(slots=True)

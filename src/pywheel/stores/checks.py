@@ -332,6 +332,9 @@ def _rewrite(command: c.Rewrite) -> None:
     for body in (command.old, command.new):
         if type(body) is not bytes:
             raise BadJob(f"body must be bytes, not {type(body).__name__}")
+    if command.claim is not None:
+        _receipt(command.id, command.claim)
+        _result(command.new)
 
 
 def _pause(command: c.Pause) -> None:

@@ -205,9 +205,18 @@ class MemoryCommands(MemoryState):
 
     def _rewrite(self, command: c.Rewrite) -> bool:
         entry = self._jobs.get(command.id)
+        if entry is not None and command.claim is not None:
+            return self._rewrite_result(entry, command)
         if entry is None or entry.new.body != command.old:
             return False
         entry.new = entry.new._replace(body=command.new)
+        return True
+
+    def _rewrite_result(self, entry: Entry, command: c.Rewrite) -> bool:
+        last = entry.history[-1] if entry.history else None
+        if last is None or last.claim != command.claim or last.result is None or last.result != command.old:
+            return False
+        entry.history[-1] = last._replace(result=command.new)
         return True
 
     def _pause(self, command: c.Pause) -> bool:

@@ -196,6 +196,12 @@ class MysqlSession(Session):
         trip.add("bodies", "bodies", ids=sorted(ids))
         return dict(self._send(trip)["bodies"])
 
+    def results(self, ids: Sequence[int]) -> Mapping[int, bytes]:
+        """Return the results of jobs."""
+        trip = self._trip()
+        trip.add("results", "results", ids=sorted(ids))
+        return dict(self._send(trip)["results"])
+
     def numbers(self, names: Sequence[str] | None, *, add: bool = False) -> Mapping[str, int]:
         """Return the numbers of topics."""
         trip = self._trip()

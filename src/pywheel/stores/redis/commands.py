@@ -165,11 +165,15 @@ class Request:
 
     def _rewrite(self, commands: list[c.Rewrite]) -> None:
         for command in commands:
-            if known(command.id):
-                self._add(b"rewrite", to_id(command.id), command.old, command.new)
-                self._learn.append(_changed)
-            else:
+            if not known(command.id):
                 self._known(False)
+                continue
+            if command.claim is None:
+                self._add(b"rewrite", to_id(command.id), command.old, command.new)
+            else:
+                claim = number(command.claim)
+                self._add(b"rewrite_result", to_id(command.id), claim, command.old, command.new)
+            self._learn.append(_changed)
 
     def _pause(self, commands: list[c.Pause]) -> None:
         for command in commands:

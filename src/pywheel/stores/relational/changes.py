@@ -55,6 +55,7 @@ class Changes:
             self._compare(id, read, entry)
             if read is None and entry is not None and entry.new.dedupe_for is not None:
                 self._dedupe(part, entry)
+        self.results += [(numbers[topic], id, result) for id, (topic, result) in part.rewritten.items()]
         self._keys(part)
         for name, states in part.tally.items():
             counts = tuple(states[state] for state in _COUNTED)
@@ -69,6 +70,7 @@ class Changes:
             or self.replaced
             or self.gone
             or self.attempts
+            or self.results
             or self.freed
             or self.taken
             or self.counts

@@ -27,6 +27,7 @@ class Wanted:
         self.holders: set[Name] = set()  # the live jobs that have these keys
         self.named: set[Name] = set()  # all jobs that may be meant by them
         self.rewritten: set[int] = set()  # among `anywhere`: their bodies matter
+        self.results: set[int] = set()  # among `anywhere`: their results matter
         self.retried: set[int] = set()  # among `anywhere`: whoever has their keys matters too
         self.topics: set[str] = set()  # whether they are paused
         self.pauses = False
@@ -70,7 +71,7 @@ class Wanted:
         """Want a job with its body."""
         if in_range(command.id):
             self.anywhere.add(command.id)
-            self.rewritten.add(command.id)
+            (self.rewritten if command.claim is None else self.results).add(command.id)
 
     def pause(self, command: c.Pause) -> None:
         """Want a topic."""

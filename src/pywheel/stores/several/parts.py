@@ -102,7 +102,7 @@ def _kept(ids: Ids, command: c.Keep) -> list[Part]:
 
 
 def _rewritten(ids: Ids, command: c.Rewrite) -> list[Part]:
-    return [(ids.store(command.id), c.Rewrite(ids.inner(command.id), command.old, command.new))]
+    return [(ids.store(command.id), c.Rewrite(ids.inner(command.id), command.old, command.new, command.claim))]
 
 
 def _acked(ids: Ids, command: c.Ack) -> list[Part]:

@@ -6,7 +6,7 @@ from threading import Barrier, Thread
 from typing import Any
 
 from ..._errors import BadJob, JobExists
-from ...jobs.commands import RESULT_MOST, Ack, Cancel, Delete, Import, Nack, Purge, Put, Retry
+from ...jobs.commands import RESULT_MOST, Ack, Cancel, Delete, Import, Nack, Purge, Put, Retry, Rewrite
 from ...jobs.job import Attempt, Counts, Imported, Job, NewJob, Outcome, State
 from .base import FAR, NOW, StoreTests
 
@@ -93,6 +93,21 @@ class ResultTests(StoreTests):
         job = Job(0, "t", b"b", NOW, NOW - 10, State.DONE, claims=1, attempt=1)
         [id] = self.apply(Import((Imported(job, past),)))
         assert self.store.history(id) == list(past)
+
+    def test_a_result_is_rewritten_if_it_is_still_the_same(self) -> None:
+        id, other = self.done(b"old"), self.done(None)
+        for wrong in (Rewrite(id, b"not", b"new", 1), Rewrite(id, b"old", b"new", 2), Rewrite(other, b"", b"new", 1)):
+            assert self.apply(wrong) is False
+        assert self.apply(Rewrite(10**12, b"old", b"new", 1)) is False
+        assert self.apply(Rewrite(id, b"old", b"new", 1)) is True
+        assert [self.last(one).result for one in (id, other)] == [b"new", None]
+        assert self.job(id).body == b"b"
+        assert self.store.apply([Rewrite(id, b"new", b"3", 1), Retry(id, NOW), Rewrite(id, b"3", b"4", 1)]) == [
+            True,
+            True,
+            False,
+        ]
+        assert self.last(id).result is None
 
     def test_what_cannot_be_a_result_is_refused(self) -> None:
         id = self.put()

@@ -138,6 +138,18 @@ function commands.delete(at)
     return 1, at + 1
 end
 
+-- ARGV[at]: id, the claim, the result that it has, and the one that it gets.
+function commands.rewrite_result(at)
+    local b = ARGV[at]
+    local state = state_of(b)
+    local has = state and state[STATE] == DONE and state[RESULT] and state[CLAIM] == tonumber(ARGV[at + 1])
+    if not has or call('HGET', results_of(b), b) ~= ARGV[at + 2] then
+        return 0, at + 4
+    end
+    call('HSET', results_of(b), b, ARGV[at + 3])
+    return 1, at + 4
+end
+
 -- ARGV[at]: id, the body that the job has, and the one that it gets.
 function commands.rewrite(at)
     local b, old = ARGV[at], ARGV[at + 1]

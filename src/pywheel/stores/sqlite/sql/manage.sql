@@ -37,6 +37,9 @@ WHERE id = :id
 -- name: rewrite
 UPDATE job SET body = ? WHERE id = ? AND body = ? AND topic <> 0
 
+-- name: rewrite_result
+UPDATE history SET result = ? WHERE job = ? AND claim = ? AND result = ?
+
 -- name: keep_history
 UPDATE history SET topic = NULL, result = NULL WHERE job = ? AND topic IS NOT NULL
 
