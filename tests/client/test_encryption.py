@@ -420,7 +420,7 @@ def test_a_copy_keeps_results(shared_url):
     with JobQueue(shared_url, encryption=keyring) as queue, open_store("memory:") as target:
         id = done(queue, SECRET, key="k")
         source = queue.store.behind
-        Copier(source, target).carry(finished=True)
+        Copier(source, target).carry()
         copied = target.get(("t", "k")).id
         assert stored(target, copied) == stored(source, id)
         assert JobQueue(target, encryption=keyring).result(copied).json() == SECRET

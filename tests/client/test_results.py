@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from pywheel import BadBody, BadJob, JobQueue, NoSuchJob, Result, RetryLater, State, StoreClosed, WaitTimeout
+from pywheel import BadBody, BadJob, JobQueue, NoSuchJob, Result, RetryLater, State, StoreAway, StoreClosed, WaitTimeout
 from pywheel.jobs import Fixed
 from pywheel.jobs.commands import RESULT_MOST
 from pywheel.testing import run_due
@@ -216,6 +216,53 @@ def test_whoever_waits_as_the_queue_is_closed_is_told(tmp_path):
     assert len(errors) == 3
     with pytest.raises(StoreClosed):
         queue.wait(id)
+
+
+def test_a_wait_outlasts_a_store_that_is_away(queue, monkeypatch):
+    id = queue.put("t", delay="1h")
+    failures = []
+    states = queue.store.states
+
+    def away(ids):
+        if len(failures) < 3:
+            failures.append(ids)
+            raise StoreAway("it does not answer")
+        return states(ids)
+
+    monkeypatch.setattr(queue.store, "states", away)
+    found = []
+    waiting = threading.Thread(target=lambda: found.append(queue.wait(id)))
+    waiting.start()
+    until(lambda: len(failures) == 3)
+    queue.cancel(id)
+    waiting.join(60)
+    assert found == [Result(id, State.CANCELLED)]
+
+
+@pytest.mark.parametrize("url", ["memory:", "sqlite", "postgres", "mariadb", "redis"])
+def test_a_worker_rings_who_waits_in_another_process(request, url, tmp_path, monkeypatch):
+    monkeypatch.setattr("pywheel.client.waits._LOOKS", (600, 600))  # whoever looks without a ring comes too late
+    if url == "sqlite":
+        url = f"sqlite:///{tmp_path}/jobs.db"
+    elif url != "memory:":
+        url = request.getfixturevalue(f"{url}_server").url()
+    with JobQueue(url) as queue, JobQueue(queue.store if url == "memory:" else url) as other:
+        queue.handler("t", results=True)(lambda job: job.json() + 1)
+        queue.handler("dies", retry=Fixed(0, attempts=1))(refused)
+        with working(queue) as worker:
+            ids = other.put_many([other.job(topic, 41, delay="1h") for topic in ("t", "dies")])
+            found = {}
+            threads = [threading.Thread(target=lambda id=id: found.update({id: other.wait(id)})) for id in ids]
+            for thread in threads:
+                thread.start()
+            until(lambda: worker.dispatcher._settling.waiters.keys() == {"t", "dies"})
+            for id in ids:
+                other.reschedule(id, 0)
+            for thread in threads:
+                thread.join(60)
+        assert found[ids[0]].json() == 42
+        assert found[ids[1]].state is State.DEAD
+        assert queue.store.verify() == []
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

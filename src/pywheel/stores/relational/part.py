@@ -212,7 +212,7 @@ class Part(MemoryCommands):
         return ended
 
     def _rewrite_result(self, entry: Entry, command: c.Rewrite) -> bool:
-        if not isinstance(entry, Read) or entry.history:
+        if not isinstance(entry, Read) or entry.state is not State.DONE:
             return False
         last = entry.last
         if last is None or last.claim != command.claim or last.result is None or last.result != command.old:
