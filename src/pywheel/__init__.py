@@ -7,6 +7,7 @@ from ._errors import (
     BadArguments,
     BadBody,
     BadJob,
+    BadResult,
     JobExists,
     NoKey,
     NoSuchJob,
@@ -22,6 +23,7 @@ from ._errors import (
     StoreReplaced,
     StoreTooNew,
     TimersStopped,
+    WaitTimeout,
     WheelFull,
 )
 from .clock import Clock, ManualClock, MonotonicClock
@@ -37,7 +39,7 @@ from .timers import (
 
 if TYPE_CHECKING:
     from .client import JobQueue, Task
-    from .jobs import Exponential, Fixed, GiveUp, Job, Keyring, Ladder, NotNow, RetryLater, State, provided
+    from .jobs import Exponential, Fixed, GiveUp, Job, Keyring, Ladder, NotNow, Result, RetryLater, State, provided
     from .observe import Tally
     from .timers import AsyncDelayQueue, AsyncTimers, EventLoop, QueueShutDown, timeout, timeout_at
     from .worker import Supervisor, Worker
@@ -48,6 +50,7 @@ __all__ = [
     "BadArguments",
     "BadBody",
     "BadJob",
+    "BadResult",
     "Clock",
     "DelayQueue",
     "EventLoop",
@@ -68,6 +71,7 @@ __all__ = [
     "NotNow",
     "PywheelError",
     "QueueShutDown",
+    "Result",
     "RetryLater",
     "ShutDown",
     "State",
@@ -89,6 +93,7 @@ __all__ = [
     "Timers",
     "TimersStopped",
     "TimingWheel",
+    "WaitTimeout",
     "WheelFull",
     "Worker",
     "__version__",
@@ -107,7 +112,7 @@ _LATER: Final = {
     ),
     **dict.fromkeys(("JobQueue", "Task"), ".client"),
     **dict.fromkeys(
-        ("Exponential", "Fixed", "GiveUp", "Job", "Keyring", "Ladder", "NotNow", "RetryLater", "State", "provided"),
+        "Exponential Fixed GiveUp Job Keyring Ladder NotNow Result RetryLater State provided".split(),
         ".jobs",
     ),
     "Tally": ".observe",

@@ -4,6 +4,7 @@ __all__ = [
     "BadArguments",
     "BadBody",
     "BadJob",
+    "BadResult",
     "JobExists",
     "NoKey",
     "NoSuchJob",
@@ -19,6 +20,7 @@ __all__ = [
     "StoreReplaced",
     "StoreTooNew",
     "TimersStopped",
+    "WaitTimeout",
     "WheelFull",
 ]
 
@@ -50,17 +52,21 @@ class BadBody(PywheelError, ValueError):
     """The body of a job is not what was asked for, such as JSON."""
 
 
+class BadResult(PywheelError, ValueError):
+    """What a handler returned cannot be kept as its job's result: it is no JSON, or too long."""
+
+
 class NoKey(BadBody):
     """A body is encrypted with a key that is not here; the job stays as it was."""
 
 
 class JobExists(PywheelError):
-    """A live job of the topic has the key already; nothing was stored."""
+    """A live job of the topic has the key already, or one had it that ended lately; nothing was stored."""
 
     def __init__(self, message: str, id: int) -> None:
         super().__init__(message)
         self.id = id
-        """The job that has the key."""
+        """The job that has the key, or had it."""
 
     def __reduce__(self) -> tuple[type["JobExists"], tuple[str, int], dict[str, object]]:
         return type(self), (str(self), self.id), self.__dict__  # pickled by itself it would forget the id
@@ -68,6 +74,10 @@ class JobExists(PywheelError):
 
 class NoSuchJob(PywheelError, LookupError):
     """No job has this id, or this topic and key."""
+
+
+class WaitTimeout(PywheelError, TimeoutError):
+    """The job had not ended when the time was over for which somebody waited. It goes on."""
 
 
 class StoreError(PywheelError):

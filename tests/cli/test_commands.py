@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from pywheel.client.queue import MAX_BODY
+from pywheel.jobs.commands import Ack
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
@@ -159,6 +160,25 @@ def test_list_counts_and_history(says, call, queue):
     assert "[red]boom[/]" in call("history", ids[0])[1]
     assert "delayed" in call("list")[1]
     assert "delayed" in call("counts")[1]
+
+
+def test_a_history_shows_results(says, call, queue):
+    id = says("put", "t")["id"]
+    [job] = queue.reserve("t")
+    queue.store.apply([Ack(id, job.claims, b'{"a": "[red]"}')])
+    [attempt] = says("history", id)
+    assert (attempt["outcome"], attempt["result"]) == ("done", '{"a": "[red]"}')
+    assert '{"a": "[red]"}' in call("history", id)[1]
+
+
+def test_a_key_stays_taken_for_as_long_as_a_put_says(says, call):
+    id = says("put", "t", "-k", "k")["id"]
+    says("cancel", id)
+    code, _, error = call("put", "t", "-k", "k", "--dedupe-for", "10m")
+    assert code == 1
+    assert f"job {id} had the key 'k' and ended" in error
+    assert "it is taken for 600 s" in error
+    assert says("put", "t", "-k", "k")["id"] != id
 
 
 def test_delete_forgets_one_job(says, call, queue):

@@ -12,8 +12,8 @@ from pywheel.client.copier import Copier
 from pywheel.client.rekey import rekey
 from pywheel.jobs import Job, NewJob, State
 from pywheel.jobs.bodies import is_encrypted, key_of
-from pywheel.jobs.commands import Import, Put, Rewrite
-from pywheel.jobs.job import Imported
+from pywheel.jobs.commands import Ack, Import, Put, Rewrite
+from pywheel.jobs.job import Attempt, Imported, Outcome
 from pywheel.stores import open as open_store
 from pywheel.stores.contract import Filter
 from pywheel.testing import run_due
@@ -359,3 +359,76 @@ def test_rekey_leaves_the_notes_of_a_copy_alone(shared_url):
         assert rekey(target, keyring).rewritten == 1
         assert copier.state() == "carrying"
         assert copier.carry().total == 1
+
+
+# ---- results --------------------------------------------------------------------------------------------------------
+
+
+def done(queue, result, key=None):
+    """Put a job and have it done with a result; return its id."""
+    queue.handlers.clear()
+    queue.handler("t", results=True)(lambda job: result)
+    id = queue.put("t", "b", key=key)
+    assert run_due(queue) == 1
+    return id
+
+
+def stored(store, id):
+    """The result of a job as the store has it."""
+    return store.history(id)[-1].result
+
+
+def test_a_result_lies_encrypted_and_is_read_plain(queue, store):
+    id = done(queue, SECRET, key="k")
+    assert key_of(stored(store, id)) == "a"
+    assert queue.result(id).json() == SECRET
+    assert queue.history(id)[-1].result == queue.result(id).result
+    with pytest.raises(NoKey, match=r"the result of job \d+ is encrypted, with key 'a'"):
+        JobQueue(store).result(id).json()
+
+
+def test_an_ack_by_hand_encrypts_its_result_too(queue, store):
+    queue.put("t")
+    [job] = queue.reserve("t")
+    assert queue.store.apply([Ack(job.id, job.claims, b"plain")]) == [True]
+    assert key_of(stored(store, job.id)) == "a"
+    assert queue.result(job.id).result == b"plain"
+
+
+def test_a_result_cannot_stand_for_a_body_nor_for_another_jobs_result(queue, store):
+    id, other = done(queue, SECRET, key="k"), done(queue, SECRET, key="l")
+    one, two = stored(store, id), stored(store, other)
+    assert store.apply([Rewrite(other, two, one, 1)]) == [True]
+    assert queue.result(other).result == one  # as it is
+    body = store.get(id).body
+    assert store.apply([Rewrite(id, body, one)]) == [True]
+    assert queue.get(id).body == one
+
+
+def test_rekey_encrypts_results_with_the_new_key(queue, store):
+    ids = [done(queue, SECRET), done(JobQueue(store), SECRET)]
+    both = Keyring({"b": TWO, "a": ONE})
+    assert rekey(store, both)._replace(last=0) == (0, 4, 0, 0, 0)
+    assert [key_of(stored(store, id)) for id in ids] == ["b", "b"]
+    new = JobQueue(store, encryption=Keyring({"b": TWO}))
+    assert [new.result(id).json() for id in ids] == [SECRET, SECRET]
+    assert rekey(store, both)._replace(last=0) == (0, 0, 4, 0, 0)
+
+
+def test_a_copy_keeps_results(shared_url):
+    keyring = Keyring({"a": ONE})
+    with JobQueue(shared_url, encryption=keyring) as queue, open_store("memory:") as target:
+        id = done(queue, SECRET, key="k")
+        source = queue.store.behind
+        Copier(source, target).carry()
+        copied = target.get(("t", "k")).id
+        assert stored(target, copied) == stored(source, id)
+        assert JobQueue(target, encryption=keyring).result(copied).json() == SECRET
+
+
+def test_an_import_encrypts_a_plain_result(queue, store):
+    past = (Attempt(1, 1, 5, 6, Outcome.DONE, "w", None, b"plain"),)
+    job = Job(1, "t", b"b", 5, 5, State.DONE, claims=1, attempt=1)
+    [[id]] = queue.store.apply([Import((Imported(job, past),))])
+    assert key_of(stored(store, id)) == "a"
+    assert queue.result(id).result == b"plain"

@@ -5,6 +5,7 @@ import pytest
 from pywheel import JobQueue, Keyring
 from pywheel.jobs.bodies import is_encrypted
 from pywheel.stores import open as open_store
+from pywheel.testing import run_due
 from tests.server.client import Api
 
 KEYRING = Keyring({"a": bytes(range(32))})
@@ -59,3 +60,14 @@ def test_without_the_key_they_see_that_it_is_encrypted_and_get_no_claim(store, s
     assert job["body"] == 5
     job = store.get(id)
     assert (job.state, job.attempt) == ("delayed", 0)
+
+
+def test_a_result_is_plain_with_the_key_and_said_to_be_encrypted_without_it(store, service):
+    queue = JobQueue(store, encryption=KEYRING)
+    queue.handler("t", results=True)(lambda job: {"card": "hush"})
+    id = queue.put("t")
+    run_due(queue)
+    for keyring, said in ((KEYRING, {"result": {"card": "hush"}}), (None, {"encrypted": "a"})):
+        [attempt] = service(keyring)("GET", f"/v1/jobs/{id}/history").json()["attempts"]
+        assert said.items() <= attempt.items()
+        assert len(attempt.keys() & {"result", "result_base64", "encrypted"}) == 1

@@ -2,6 +2,7 @@
 
 import pytest
 
+from pywheel.jobs.commands import Ack
 from tests.server.client import problem
 
 BY_KEY = "/v1/jobs/by-key{}?topic=mail&key=k"
@@ -67,6 +68,18 @@ def test_a_history_has_a_row_an_attempt(api, path, clock):
     api("POST", f"/v1/claims/{job['receipt']}/nack", json={"error": "502"})
     [attempt] = api("GET", path("/history")).json()["attempts"]
     assert (attempt["outcome"], attempt["error"], attempt["worker"]) == ("failed", "502", "node-7")
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [(None, {}), (b'{"a":1}', {"result": {"a": 1}}), (b"null", {"result": None}), (b"\xff", {"result_base64": "/w=="})],
+)
+def test_a_history_has_the_result_of_a_job_that_is_done(api, path, clock, result, said):
+    clock.advance(7_200)
+    [job] = api.queue.reserve("mail")
+    api.queue.store.apply([Ack(job.id, job.claims, result)])
+    [attempt] = api("GET", path("/history")).json()["attempts"]
+    assert {name: value for name, value in attempt.items() if name in ("result", "result_base64", "encrypted")} == said
 
 
 @pytest.mark.parametrize("id", ["0", "7", "x", "1.0", "+1", "1_0", "9" * 19, "9" * 30, "%C3%A9", " 1"])

@@ -19,6 +19,15 @@ def test_a_put_answers_with_its_id_as_text_and_where_it_is(api):
     assert api.queue.get(int(id)).json() == {"to": 5}
 
 
+def test_a_key_stays_taken_for_as_long_as_a_put_says(api):
+    id = api.put("mail", key="k", delay="30m")
+    api("POST", f"/v1/jobs/{id}/cancel")
+    refused = api("POST", "/v1/jobs", json={"topic": "mail", "key": "k", "dedupe_for": "10m"})
+    assert (problem(refused), refused.json()["id"]) == ("job-exists", id)
+    assert problem(api("POST", "/v1/jobs", json={"topic": "mail", "dedupe_for": "10m"})) == "bad-body"
+    assert api("POST", "/v1/jobs", json={"topic": "mail", "key": "k"}).status_code == 201
+
+
 def test_what_a_put_says_is_what_the_job_has(api):
     id = api.put("mail", delay="30m", key="k", ttr="2m", max_attempts=3, headers={"a": "b"})
     job = api.queue.get(int(id))

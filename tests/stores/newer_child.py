@@ -33,7 +33,8 @@ def upgrade(least):
     ]
     scripts = mysql_statements.scripts()
     mysql_statements.scripts = mysql_migrate.scripts = lambda: [*scripts, script]
-    redis_store._SCHEMA = Schema(2, int(least or 2))
+    known_redis = redis_store._SCHEMA.version + 1
+    redis_store._SCHEMA = Schema(known_redis, int(least or known_redis))
 
 
 def main(url, least):

@@ -62,7 +62,7 @@ def list_jobs(
 
 def _row(job: Job) -> tuple[Any, ...]:
     error = job.last_error or ""
-    return job.id, job.topic, job.key or "", job.state, due_time(job.due), job.attempt, body_text(job), error
+    return job.id, job.topic, job.key or "", job.state, due_time(job.due), job.attempt, body_text(job.body), error
 
 
 # ---- changes of many ------------------------------------------------------------------------------------------------

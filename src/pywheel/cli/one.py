@@ -11,6 +11,7 @@ import typer
 
 from .._errors import BadJob
 from ..client.queue import MAX_BODY
+from ..jobs.job import Attempt
 from .options import (
     DEFAULT_STORE,
     AsJson,
@@ -28,7 +29,7 @@ from .options import (
     span,
     span_or_none,
 )
-from .output import attempt_record, emit, emit_pairs, emit_rows, job_record, when
+from .output import attempt_record, body_text, emit, emit_pairs, emit_rows, job_record, when
 
 __all__ = ["cancel", "delete", "history", "put", "reschedule", "retry", "show"]
 
@@ -52,6 +53,9 @@ def put(
     max_attempts: Annotated[int | None, typer.Option(help="How often it is tried in all.")] = None,
     traceparent: Annotated[str | None, typer.Option(help="W3C trace context.", envvar="TRACEPARENT")] = None,
     as_json: AsJson = False,
+    dedupe_for: Annotated[
+        str | None, typer.Option(help="Refuse it also if a job with its key ended less than so long ago.")
+    ] = None,
 ) -> None:
     """Put a job; print its id. It is durable then."""
     content, due = _content(body, file, text=text), moment(at)
@@ -66,6 +70,7 @@ def put(
             ttr=span_or_none(ttr),
             max_attempts=max_attempts,
             traceparent=traceparent,
+            dedupe_for=span_or_none(dedupe_for),
         )
     emit({"id": id}, as_json=as_json, text=str(id))
 
@@ -171,11 +176,15 @@ def delete(job: Ref, store: Store = DEFAULT_STORE, topic: OfTopic = None, as_jso
 def history(job: Ref, store: Store = DEFAULT_STORE, topic: OfTopic = None, as_json: AsJson = False) -> None:
     """Show what was tried with a job."""
     ref = reference(job, topic)
-    with existing(store) as queue:
+    with existing(store, encryption=keyring()) as queue:
         attempts = queue.history(ref)
     rows = [
-        (a.attempt, when(a.started), when(a.ended), a.outcome or "running", a.worker or "", a.error or "")
+        (a.attempt, when(a.started), when(a.ended), a.outcome or "running", a.worker or "", a.error or "", _result(a))
         for a in attempts
     ]
-    titles = ("attempt", "started", "ended", "outcome", "worker", "error")
+    titles = ("attempt", "started", "ended", "outcome", "worker", "error", "result")
     emit_rows(titles, rows, [attempt_record(attempt) for attempt in attempts], as_json=as_json)
+
+
+def _result(attempt: Attempt) -> str:
+    return "" if attempt.result is None else body_text(attempt.result)

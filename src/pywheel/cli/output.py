@@ -230,27 +230,29 @@ def job_record(job: Job) -> dict[str, Any]:
     """Return a job as JSON can say it; a body that is no UTF-8 goes as base64, of an encrypted one the key's id."""
     record: dict[str, Any] = job._asdict()
     del record["body"]
-    try:
-        if is_encrypted(job.body):
-            record["encrypted"] = key_of(job.body)
-        else:
-            record["body"] = job.body.decode()
-    except UnicodeDecodeError:
-        record["body_base64"] = base64.b64encode(job.body).decode()
-    return {**record, "trace_id": job.trace_id}
+    return {**record, **_content("body", job.body), "trace_id": job.trace_id}
 
 
 def attempt_record(attempt: Attempt) -> dict[str, Any]:
-    """Return an attempt as JSON can say it."""
-    return attempt._asdict()
+    """Return an attempt as JSON can say it; a result as the body of a job."""
+    record: dict[str, Any] = attempt._asdict()
+    del record["result"]
+    return record if attempt.result is None else {**record, **_content("result", attempt.result)}
 
 
-def body_text(job: Job) -> str:
-    """Return a body as text; for a terminal, its beginning."""
-    if is_encrypted(job.body):
-        return f"encrypted with {key_of(job.body) or 'an unknown key'}"
-    body = job.body[: 4 * _CUT] if on_terminal() else job.body
-    text = body.decode("utf-8", "replace")
+def _content(name: str, content: bytes) -> dict[str, Any]:
+    try:
+        return {"encrypted": key_of(content)} if is_encrypted(content) else {name: content.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(content).decode()}
+
+
+def body_text(content: bytes) -> str:
+    """Return a body or a result as text; for a terminal, its beginning."""
+    if is_encrypted(content):
+        return f"encrypted with {key_of(content) or 'an unknown key'}"
+    shown = content[: 4 * _CUT] if on_terminal() else content
+    text = shown.decode("utf-8", "replace")
     return text[:_CUT] if on_terminal() else text
 
 

@@ -85,7 +85,7 @@ def show(spool: SpoolOption = DEFAULT_SPOOL, limit: Limit = 100, as_json: AsJson
 
 def _line(word: str, job: Job) -> tuple[Any, ...]:
     put, due = due_time(job.created), due_time(job.due)
-    return job.id, word, job.topic, job.key or "", put, due, job.last_error or "", body_text(job)
+    return job.id, word, job.topic, job.key or "", put, due, job.last_error or "", body_text(job.body)
 
 
 @spool.command(epilog=_DRAIN)

@@ -35,6 +35,7 @@ def new_job(
     headers: Mapping[str, str] | None,
     to: str | None,
     traceparent: str | None,
+    dedupe_for: Duration | None = None,
 ) -> NewJob:
     """Return the record; `put` says what the arguments mean. BadJob for those that make no sense."""
     due, wait, parent = 0, None, None
@@ -65,8 +66,15 @@ def new_job(
         replace,
         wait,
         parent,
+        None if dedupe_for is None else _dedupe(dedupe_for, key),
     )
     return tuple.__new__(NewJob, fields)  # without the function that a named tuple's own is
+
+
+def _dedupe(dedupe_for: Duration, key: str | None) -> int:
+    if key is None:
+        raise BadJob("dedupe_for says how long a key stays taken: give the key too")
+    return duration(dedupe_for, "dedupe_for", 1)
 
 
 def _headers(headers: Mapping[str, str] | None, to: Any, traceparent: Any) -> dict[str, str]:

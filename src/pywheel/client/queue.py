@@ -24,10 +24,11 @@ from ..stores.encrypted import EncryptedStore
 from ..stores.open import open as open_store
 from .async_batches import AsyncBatches
 from .by_filter import ByFilter
-from .by_reference import ByReference
 from .claims import Claims
 from .puts import Puts
+from .results import Results
 from .tasks import Tasks
+from .waits import Waits
 
 __all__ = ["JobQueue"]
 
@@ -35,7 +36,7 @@ MAX_BODY: Final = 1 << 20
 F = TypeVar("F", bound=Callable[[Job], Any])
 
 
-class JobQueue(Puts, ByReference, ByFilter, Claims, Tasks):
+class JobQueue(Puts, Results, ByFilter, Claims, Tasks):
     """Durable delayed jobs in a store: ``sqlite:///jobs.db``, ``memory:``.
 
     Any thread may call any method. Each has a twin with an ``a`` before its name, a coroutine: ``await
@@ -81,6 +82,7 @@ class JobQueue(Puts, ByReference, ByFilter, Claims, Tasks):
         self.middleware = Middleware()
         self._providers = Providers()
         self._batches = AsyncBatches(self.store, self._applied)
+        self._waits = Waits(self.store)
 
     def __repr__(self) -> str:
         return f"<JobQueue {self.store.url}>"
@@ -96,6 +98,7 @@ class JobQueue(Puts, ByReference, ByFilter, Claims, Tasks):
         retry: RetryPolicy = DEFAULT,
         keep_lease: bool = False,
         isolate: bool = False,
+        results: bool = False,
     ) -> Callable[[F], F]:
         """Return a decorator that registers a topic's handler: a function or coroutine function that takes the Job.
 
@@ -110,6 +113,8 @@ class JobQueue(Puts, ByReference, ByFilter, Claims, Tasks):
             keep_lease: renew the lease for as long as the handler runs and its process lives.
             isolate: run each job in a child process. It is killed at the ttr, unless the lease is kept; a job that
                 crashes it has failed, and no other one notices. The child imports the handler's module.
+            results: keep what it returns, for `result` and `wait`: bytes as they are, anything else as JSON, up to
+                64 KiB. With a value that cannot be kept the job is dead at once: its work would only be done again.
 
         Raises:
             BadJob: the topic has a handler, or an argument makes no sense, such as a generator function, or
@@ -121,7 +126,7 @@ class JobQueue(Puts, ByReference, ByFilter, Claims, Tasks):
         lease = duration(ttr, "ttr", 1)
 
         def register(function: F) -> F:
-            self.handlers[named] = Handler(named, function, concurrency, lease, retry, keep_lease, isolate)
+            self.handlers[named] = Handler(named, function, concurrency, lease, retry, keep_lease, isolate, results)
             return function
 
         return register
@@ -136,7 +141,7 @@ class JobQueue(Puts, ByReference, ByFilter, Claims, Tasks):
         """
         store = self._front(_opened(url, clock, create=create))
         self.close()
-        self.store, self._batches = store, AsyncBatches(store, self._applied)
+        self.store, self._batches, self._waits = store, AsyncBatches(store, self._applied), Waits(store)
 
     def _front(self, store: Store) -> Store:
         """Return what the queue works on: the store, or one in front of it."""
@@ -144,6 +149,7 @@ class JobQueue(Puts, ByReference, ByFilter, Claims, Tasks):
 
     def close(self) -> None:
         """Close the queue and its store. Idempotent. What is under way ends; later calls raise StoreClosed."""
+        self._waits.close()
         self._batches.close()
         self.store.close()
 

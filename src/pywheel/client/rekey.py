@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 from .._errors import BadBody
 from ..jobs.bodies import is_encrypted
 from ..jobs.commands import Rewrite
-from ..jobs.job import Job
+from ..jobs.job import Job, State
 from ..jobs.keyring import Keyring
 from ..stores.contract import Filter, Store, intact
-from ..stores.encrypted import EncryptedStore
+from ..stores.encrypted import EncryptedStore, result_name
 from .copy_note import TOPIC as COPIES
 from .spool import TOPIC as SPOOLED
 
@@ -23,7 +23,7 @@ _TRIES: Final = 3
 
 
 class Rekeyed(NamedTuple):
-    """How far it has come."""
+    """How far it has come, in bodies and results."""
 
     last: int = 0  # the id of the last job looked at: to go on from there, give it as `after`
     rewritten: int = 0
@@ -35,7 +35,7 @@ class Rekeyed(NamedTuple):
 def rekey(
     store: Store, keyring: Keyring, *, after: int = 0, progress: Callable[[Rekeyed], object] = lambda _: None
 ) -> Rekeyed:
-    """Encrypt the bodies of all jobs, live and finished, with the keyring's current key; plain ones too.
+    """Encrypt bodies and results of all jobs, live and finished, with the keyring's current key; plain ones too.
 
     Job by job, each only if it is still the same; what works on the store goes on meanwhile. It may be ended at any
     moment and begun again: what is done is not done again. O(jobs), and it reads every body.
@@ -50,6 +50,7 @@ def rekey(
     found = Rekeyed(after)
     while jobs := store.jobs(Filter(), found.last, _PAGE):
         found = _page(store, keyring, found._replace(last=jobs[-1].id), jobs)
+        found = _results(store, keyring, found, [job for job in jobs if job.state is State.DONE])
         progress(found)
     return found
 
@@ -78,6 +79,30 @@ def _page(store: Store, keyring: Keyring, found: Rekeyed, jobs: list[Job]) -> Re
         if not jobs:
             return found
     return found._replace(changed=found.changed + len(jobs))
+
+
+def _results(store: Store, keyring: Keyring, found: Rekeyed, jobs: list[Job]) -> Rekeyed:
+    """Encrypt results anew. One that is another one by now has the key."""
+    rewrites, current, unreadable = [], 0, 0
+    for job, attempts in zip(jobs, store.histories([job.id for job in jobs]), strict=True):
+        result = attempts[-1].result if attempts else None
+        if result is None or job.topic in _OURS:
+            continue
+        if keyring.is_current(result):
+            current += 1
+            continue
+        name = result_name(job.topic)
+        try:
+            plain = keyring.open(name, job.key, result) if is_encrypted(result) else result
+            rewrites.append(Rewrite(job.id, result, keyring.seal(name, job.key, plain), attempts[-1].claim))
+        except BadBody:
+            unreadable += 1
+    done = intact(store.apply(rewrites)) if rewrites else []
+    return found._replace(
+        rewritten=found.rewritten + sum(done),
+        current=found.current + current,
+        unreadable=found.unreadable + unreadable,
+    )
 
 
 def _anew(keyring: Keyring, job: Job) -> Rewrite:

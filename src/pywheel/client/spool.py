@@ -269,7 +269,8 @@ def _new_job(row: Job, told: Any) -> NewJob:
     """Return a job as it was put."""
     parent = told["parent"] and tuple(told["parent"])
     names = ("topic", "due", "key", "ttr", "max_attempts", "headers", "replace")
-    return NewJob(body=row.body, parent=parent, **{name: told[name] for name in names})
+    dedupe_for = told.get("dedupe_for")  # not in what an older pywheel kept
+    return NewJob(body=row.body, parent=parent, dedupe_for=dedupe_for, **{name: told[name] for name in names})
 
 
 def _text(error: BaseException) -> str:

@@ -5,6 +5,7 @@ from .handler import GiveUp, Handler, NotNow, RetryLater
 from .job import SHARDS, Attempt, Counts, Due, Imported, Job, NewJob, Outcome, State, Topic, shard_of
 from .keyring import Keyring
 from .providers import provided
+from .results import Result
 from .retry import DEFAULT, Exponential, Fixed, Ladder, RetryPolicy
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "NewJob",
     "NotNow",
     "Outcome",
+    "Result",
     "RetryLater",
     "RetryPolicy",
     "State",

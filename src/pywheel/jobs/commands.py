@@ -17,6 +17,7 @@ __all__ = [
     "NONCES_FORGOTTEN",
     "NONCES_KEPT",
     "NOTES_FORGOTTEN",
+    "RESULT_MOST",
     "Ack",
     "Announce",
     "Begin",
@@ -52,6 +53,8 @@ NONCES_FORGOTTEN: Final = 10
 """A put with a nonce forgets up to so many that are older: more than come, so that what is kept stays bounded."""
 NOTES_FORGOTTEN: Final = 10
 """A note that is kept with a ttl forgets up to so many that are over: more than come, for the same reason."""
+RESULT_MOST: Final = 65_536
+"""The longest result of a job, in bytes, as its handler gave it."""
 
 
 class Terms(NamedTuple):
@@ -81,7 +84,9 @@ class Put(Command[list[int]]):
 
     JobExists if a key is taken by a live job. With `replace`, a delayed job with that key takes the new body, due time,
     ttr, max_attempts and headers instead, and keeps its id and its attempts. A job whose `parent` is the receipt of the
-    running job that has the key takes the key over.
+    running job that has the key takes the key over. A job with `dedupe_for` is refused by JobExists also if no live job
+    has its key, and one of the last 20 with it ended less than so many ms ago: done, dead or cancelled. Of two such
+    puts at the same time the second sees the first.
 
     A put with a `nonce`, a text of 1 to 200 characters, happens once: if this store has applied one with the same nonce
     before, whatever its jobs were, nothing changes, and the outcome is the ids of then. A put that was refused leaves
@@ -156,11 +161,13 @@ class Rewrite(Command[bool]):
     """Give a job another body, whatever its state, if it still has this one. Outcome: whether it had.
 
     For the same content written in another way, as with another key: a claim that runs goes on with what it has.
+    With a `claim` it is the result of that claim that is rewritten, if it made the job done.
     """
 
     id: int
     old: bytes
     new: bytes
+    claim: int | None = None
 
 
 @dataclass(slots=True)
@@ -267,10 +274,15 @@ class Begin(Command[bool]):
 
 @dataclass(slots=True)
 class Ack(Command[bool]):
-    """Make a running job done, begun or held. Outcome: whether this very claim held it; False changes nothing."""
+    """Make a running job done, begun or held. Outcome: whether this very claim held it; False changes nothing.
+
+    A `result`, up to RESULT_MOST bytes, is kept with the attempt that this ends, until the job is retried by hand or
+    forgotten.
+    """
 
     id: int
     claims: int
+    result: bytes | None = None
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from .._errors import BadBody, BadJob, PywheelError
+from .._errors import BadBody, BadJob, BadResult, PywheelError
 from .checks import whole
 from .commands import Ack, Nack, Release, Reschedule, Terms
 from .durations import delay_ms
@@ -107,7 +107,7 @@ class RaisedElsewhere(PywheelError):
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A topic's handler. `function` takes the Job; what it returns is ignored, what it raises is a failed attempt.
+    """A topic's handler. `function` takes the Job; what it raises is a failed attempt.
 
     Raises:
         BadJob: it cannot be one, such as a generator function, which nobody would run.
@@ -120,6 +120,7 @@ class Handler:
     retry: RetryPolicy
     keep_lease: bool
     isolate: bool = False  # whether each job runs in a process that is killed at its ttr
+    results: bool = False  # whether what it returns is kept
 
     def __post_init__(self) -> None:
         whole(self.concurrency, "concurrency", 10_000)
@@ -195,16 +196,21 @@ def rest_of(result: Any) -> Awaitable[Any] | None:
     return result if inspect.isawaitable(result) else None
 
 
-async def to_the_end(rest: Awaitable[Any] | None) -> None:
-    """Await what is left, and what that leaves, until the handler has ended. Raises what it raises."""
+async def to_the_end(rest: Awaitable[Any] | None) -> Any:
+    """Await what is left, and what that leaves, until the handler has ended; return what it returned, or raise that."""
+    result = None
     while rest is not None:
-        rest = rest_of(await rest)
+        result = await rest
+        rest = rest_of(result)
+    return result
 
 
-def ending(handler: Handler, job: Job, error: BaseException | None) -> Ack | Nack | Release:
-    """Return the command that settles a claim, after its handler returned, or raised `error`."""
+def ending(
+    handler: Handler, job: Job, error: BaseException | None, result: bytes | None = None
+) -> Ack | Nack | Release:
+    """Return the command that settles a claim, after its handler returned `result`, or raised `error`."""
     if error is None:
-        return Ack(job.id, job.claims)
+        return Ack(job.id, job.claims, result)
     final, delay, least, spent = verdict(error)
     if not spent:
         return Release(job.id, job.claims)
@@ -236,7 +242,7 @@ def verdict(error: BaseException) -> Verdict:
         return Verdict(delay=error.delay, least=error.least)
     if isinstance(error, NotNow):
         return Verdict(delay=error.delay, spent=False)
-    return Verdict(final=isinstance(error, GiveUp | BadBody))
+    return Verdict(final=isinstance(error, GiveUp | BadBody | BadResult))
 
 
 def error_text(error: BaseException) -> str:

@@ -62,6 +62,7 @@ class NewJob(NamedTuple):
     replace: bool = False  # whether a delayed job with this key takes these values, instead of refusing the put
     delay: int | None = None  # due so long after the store's clock when it is stored
     parent: tuple[int, int] | None = None  # the receipt of the running job that puts it, and whose key it may take over
+    dedupe_for: int | None = None  # for so long after a job with its key has ended this one is refused
 
 
 class Job(NamedTuple):
@@ -114,6 +115,7 @@ class Attempt(NamedTuple):
     outcome: Outcome | None
     worker: str | None
     error: str | None
+    result: bytes | None = None  # of the attempt that made the job done, if its handler's results are kept
 
 
 class Imported(NamedTuple):
@@ -138,6 +140,11 @@ class Imported(NamedTuple):
     def last_error(self) -> str | None:
         """The last error of its history."""
         return next((attempt.error for attempt in reversed(self.history) if attempt.error is not None), None)
+
+    @property
+    def result(self) -> bytes | None:
+        """The result of its last attempt."""
+        return self.history[-1].result if self.history else None
 
 
 class Counts(NamedTuple):

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from .._errors import BadJob, PywheelError
+from .._errors import BadJob, JobExists, PywheelError
 from ..jobs import commands as c
 from ..jobs.checks import number
 from ..jobs.job import Attempt, Job, Outcome, State
 from ..jobs.lifecycle import ENDINGS
 
-__all__ = ["FURTHEST", "a_prefix", "clamped", "in_range", "note_name", "sound", "storable"]
+__all__ = ["FURTHEST", "a_prefix", "clamped", "in_range", "lately", "note_name", "sound", "storable"]
 
 FURTHEST: Final = 2**62
 """Times and durations lie within this: two of them can be added in 64 bits."""
@@ -24,6 +24,7 @@ _NONCE: Final = 200  # characters
 _CLAIMS: Final = 2**31 - 1
 _NOTE_NAME: Final = 200  # characters
 _NOTE: Final = 65_536  # bytes
+_SEALED: Final = 1_024  # bytes by which an encrypted result may be longer
 
 
 def sound(commands: Sequence[c.Command[Any]], apply: Callable[[Sequence[c.Command[Any]]], list[Any]]) -> list[Any]:
@@ -89,6 +90,12 @@ def storable(error: str | None) -> str | None:
     return error if error.isascii() else error.encode("utf-8", "backslashreplace").decode()
 
 
+def lately(id: int, key: str | None, ago: int, dedupe_for: int | None) -> JobExists:
+    """Return the refusal of a put whose key a job had that ended so many ms ago."""
+    kept = (dedupe_for or 0) / 1000
+    return JobExists(f"job {id} had the key {key!r:.82} and ended {ago / 1000:g} s ago: it is taken for {kept:g} s", id)
+
+
 # ---- single values --------------------------------------------------------------------------------------------------
 
 
@@ -138,7 +145,7 @@ def _nonce(nonce: Any) -> None:
 def _put(put: c.Put) -> None:
     _nonce(put.nonce)
     checked: object = put  # the topic that was found to be one, at first none
-    for topic, body, due, key, ttr, attempts, headers, _, delay, parent in put.jobs:
+    for topic, body, due, key, ttr, attempts, headers, _, delay, parent, dedupe_for in put.jobs:
         if type(due) is not int or not -FURTHEST < due < FURTHEST:
             raise _bad("due", due)
         if delay is not None and (type(delay) is not int or not -FURTHEST < delay < FURTHEST):
@@ -150,6 +157,8 @@ def _put(put: c.Put) -> None:
             checked = topic
         if key is not None or ttr is not None or attempts is not None or headers is not None or parent is not None:
             _more(key, ttr, attempts, headers, parent)
+        if dedupe_for is not None:
+            _dedupe(key, dedupe_for)
 
 
 def _more(key: Any, ttr: Any, attempts: Any, headers: Any, parent: Any) -> None:
@@ -164,6 +173,21 @@ def _more(key: Any, ttr: Any, attempts: Any, headers: Any, parent: Any) -> None:
             _text("a header", value)
     if parent is not None:
         _receipt(*parent)
+
+
+def _dedupe(key: Any, dedupe_for: Any) -> None:
+    _int("dedupe_for", dedupe_for)
+    if dedupe_for <= 0:
+        raise BadJob(f"dedupe_for must be more than 0 ms, not {dedupe_for}")
+    if key is None:
+        raise BadJob("dedupe_for is for how long a key stays taken: give the key too")
+
+
+def _result(result: Any) -> None:
+    if type(result) is not bytes:
+        raise BadJob(f"a result must be bytes, not {type(result).__name__}")
+    if len(result) > c.RESULT_MOST + _SEALED:
+        raise BadJob(f"a result has up to {c.RESULT_MOST} bytes, not {len(result)}")
 
 
 def _import(command: c.Import) -> None:
@@ -205,6 +229,10 @@ def _attempt(attempt: Attempt) -> None:
         _text("worker", attempt.worker)
     if attempt.error is not None and type(attempt.error) is not str:
         raise BadJob(f"error must be a str, not {type(attempt.error).__name__}")
+    if attempt.result is not None:
+        _result(attempt.result)
+        if attempt.outcome is not Outcome.DONE:
+            raise BadJob(f"an attempt that was {attempt.outcome} has no result")
 
 
 def _cancel(command: c.Cancel) -> None:
@@ -281,6 +309,12 @@ def _ended(command: c.Ack | c.Release) -> None:
         _receipt(command.id, command.claims)
 
 
+def _ack(command: c.Ack) -> None:
+    _ended(command)
+    if command.result is not None:
+        _result(command.result)
+
+
 def _nack(command: c.Nack) -> None:
     _receipt(command.id, command.claims)
     _some_int("delay", command.delay)
@@ -298,6 +332,9 @@ def _rewrite(command: c.Rewrite) -> None:
     for body in (command.old, command.new):
         if type(body) is not bytes:
             raise BadJob(f"body must be bytes, not {type(body).__name__}")
+    if command.claim is not None:
+        _receipt(command.id, command.claim)
+        _result(command.new)
 
 
 def _pause(command: c.Pause) -> None:
@@ -333,7 +370,7 @@ _CHECKS: Final[dict[type, Callable[[Any], None]]] = {
     c.Reserve: _reserve,
     c.Claim: _claim,
     c.Begin: _leased,
-    c.Ack: _ended,
+    c.Ack: _ack,
     c.Nack: _nack,
     c.Release: _ended,
     c.Touch: _leased,

@@ -11,7 +11,7 @@ from .._errors import BadJob, NoKey, StoreError
 from ..clock import Clock
 from ..jobs.bodies import is_encrypted, key_of
 from ..jobs.commands import Command, Put, Ref
-from ..jobs.job import Attempt, Counts, Due, Job, Topic
+from ..jobs.job import Attempt, Counts, Due, Job, State, Topic
 from . import pages, readings
 from .address import Address
 from .filters import Filter, Span
@@ -123,6 +123,13 @@ class Store(ABC):
         """Return the histories of jobs, in the order of their ids here. A store on a server asks once for many."""
         return [self.history(id) for id in ids]
 
+    def states(self, ids: Sequence[int]) -> list[State | None]:
+        """Return the states of jobs, in the order of their ids here; None where there is no job. O(log jobs) each.
+
+        A store on a server asks once for many, and reads no bodies.
+        """
+        return [None if (job := self.get(id)) is None else job.state for id in ids]
+
     def opened(self, job: Job) -> Job:
         """Return a claimed job as its handler gets it. NoKey, BadBody: its body cannot be read here, nobody handles it.
 
@@ -132,6 +139,10 @@ class Store(ABC):
         if is_encrypted(job.body):
             raise NoKey(f"job {job.id}: the body is encrypted, with key {key_of(job.body)!r:.80}: there is no keyring")
         return job
+
+    def sealed(self, job: Job, result: bytes) -> bytes:  # noqa: ARG002
+        """Return the result of a job as it is stored: encrypted if bodies are. NoKey, BadJob. It asks no server."""
+        return result
 
     def forecast(self, edges: Sequence[int], topic: str | None = None, most: int = 10_000) -> list[int]:
         """Return how many delayed jobs are due in each [edges[i], edges[i+1]), of all topics or of one.
@@ -198,7 +209,7 @@ class Store(ABC):
 
     @abstractmethod
     def workers(self) -> list[Member]:
-        """Return all workers that have announced topics, by name; for people, who need no notifier. O(workers)."""
+        """Return all workers that have announced topics of jobs, by name: for people. O(workers)."""
 
     @abstractmethod
     def quiet(self, topic: str, seconds: float) -> bool:

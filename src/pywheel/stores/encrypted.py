@@ -1,24 +1,30 @@
-"""A store in front of another, in which bodies lie encrypted: who asks this one puts and looks at plain ones."""
+"""A store in front of another, in which bodies and results lie encrypted: who asks this one has plain ones."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from .._errors import BadBody, PywheelError
 from ..clock import Clock
 from ..jobs.bodies import is_encrypted
-from ..jobs.commands import Command, Import, Put, Ref
-from ..jobs.job import Imported, Job, NewJob
+from ..jobs.commands import Ack, Command, Import, Put, Ref
+from ..jobs.job import Attempt, Imported, Job, NewJob
 from ..jobs.keyring import Keyring
 from .address import Address
 from .contract import Durability, Filter, Page, Store
 from .front import Front
 
-__all__ = ["EncryptedStore"]
+__all__ = ["EncryptedStore", "result_name"]
 
 _new: Final = tuple.__new__  # of a named tuple: without the function that its own is
 _BODY: Final = Job._fields.index("body")
+
+
+def result_name(topic: str) -> str:
+    """Return the topic for which results are encrypted: so none can stand for a body, nor a body for a result."""
+    return f"result of {topic}"
 
 
 class EncryptedStore(Front):
@@ -81,7 +87,7 @@ class EncryptedStore(Front):
         """Apply commands; see the contract. What is wrong with a key is the outcome of the put that needs it."""
         sealed: list[Command[Any] | PywheelError] = list(commands)
         for place, command in enumerate(commands):
-            if isinstance(command, Put | Import):
+            if isinstance(command, Put | Import) or (isinstance(command, Ack) and command.result is not None):
                 try:
                     sealed[place] = self._sealed(command)
                 except PywheelError as error:
@@ -95,7 +101,9 @@ class EncryptedStore(Front):
         return self._store.put_within(connection, self._sealed(put))
 
     def _sealed(self, command: Any) -> Any:
-        """Return a put or an import with encrypted bodies."""
+        """Return a put, an import or an ack with encrypted bodies and results."""
+        if isinstance(command, Ack):
+            return self._sealed_ack(command)
         if isinstance(command, Import):
             return Import(tuple(map(self._sealed_import, command.jobs)), command.nonce)
         return Put(tuple(map(self._sealed_job, command.jobs)), command.nonce)
@@ -107,9 +115,24 @@ class EncryptedStore(Front):
 
     def _sealed_import(self, one: Imported) -> Imported:
         job = one.job
+        if one.result is not None and not is_encrypted(one.result):
+            last = one.history[-1]._replace(result=self.sealed(job, one.result))
+            one = one._replace(history=(*one.history[:-1], last))
         if is_encrypted(job.body):
             return one
         return one._replace(job=job._replace(body=self._keyring.seal(job.topic, job.key, job.body)))
+
+    def _sealed_ack(self, ack: Ack) -> Ack:
+        """Return an ack with its result encrypted, as that of a worker is: else its job is to be asked for first."""
+        result = ack.result
+        if type(result) is not bytes or is_encrypted(result):
+            return ack
+        job = self._store.get(ack.id)
+        return ack if job is None else replace(ack, result=self.sealed(job, result))
+
+    def sealed(self, job: Job, result: bytes) -> bytes:
+        """Return the result of a job as it is stored."""
+        return self._keyring.seal(result_name(job.topic), job.key, result)
 
     # ---- looking ----------------------------------------------------------------------------------------------------
 
@@ -148,6 +171,28 @@ class EncryptedStore(Front):
         if preview is not None:
             jobs = [job._replace(body=job.body[:preview]) if len(job.body) > preview else job for job in jobs]
         return page._replace(jobs=jobs, sizes=sizes)
+
+    def history(self, id: int) -> list[Attempt]:
+        """Return what was tried with a job."""
+        return self._opened_result(id, self._store.history(id))
+
+    def histories(self, ids: Sequence[int]) -> list[list[Attempt]]:
+        """Return the histories of jobs."""
+        return [self._opened_result(id, rows) for id, rows in zip(ids, self._store.histories(ids), strict=True)]
+
+    def _opened_result(self, id: int, attempts: list[Attempt]) -> list[Attempt]:
+        """Return a history with a plain result, if it can be decrypted here."""
+        result = attempts[-1].result if attempts else None
+        if result is None or not is_encrypted(result):
+            return attempts
+        job = self._store.get(id)
+        if job is None:
+            return attempts
+        try:
+            result = self._keyring.open(result_name(job.topic), job.key, result)
+        except BadBody:
+            return attempts
+        return [*attempts[:-1], attempts[-1]._replace(result=result)]
 
     # ---- life -------------------------------------------------------------------------------------------------------
 

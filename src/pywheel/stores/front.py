@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..jobs.commands import Put, Ref
-from ..jobs.job import Attempt, Counts, Due, Job, Topic
+from ..jobs.job import Attempt, Counts, Due, Job, State, Topic
 from .contract import Ended, Filter, Page, Span, Store
 from .notifier import Member, Notifier
 from .verify import Finding
@@ -55,6 +55,10 @@ class Front(Store):
     def histories(self, ids: Sequence[int]) -> list[list[Attempt]]:
         """Return the histories of jobs."""
         return self._there().histories(ids)
+
+    def states(self, ids: Sequence[int]) -> list[State | None]:
+        """Return the states of jobs."""
+        return self._there().states(ids)
 
     def forecast(self, edges: Sequence[int], topic: str | None = None, most: int = 10_000) -> list[int]:
         """Return how many delayed jobs are due between edges."""

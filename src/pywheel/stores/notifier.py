@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from ..jobs.job import Due
 
-__all__ = ["SILENT", "Hints", "Member", "Notifier"]
+__all__ = ["ENDS_OF", "SILENT", "Hints", "Member", "Notifier", "waiters", "workers"]
 
 SILENT: Final = 0.6
 """`Notifier.silent` where a beat costs nothing."""
+ENDS_OF: Final = "ends of "
+"""What a member that waits for the ends of a topic's jobs has announced: this, and the topic."""
 _NAMED: Final = re.compile(r"(?P<host>.*):(?P<process>[0-9]+)(?![0-9])")
 
 
@@ -45,6 +48,21 @@ class Member(NamedTuple):
         """The number of its process there; None if its id does not say."""
         named = _NAMED.match(self.worker)
         return named and int(named["process"])
+
+
+def workers(members: Iterable[Member]) -> list[Member]:
+    """Return the members that handle jobs: without those that wait for ends alone."""
+    return [one for one in members if not all(topic.startswith(ENDS_OF) for topic in one.topics)]
+
+
+def waiters(members: Iterable[Member]) -> dict[str, list[str]]:
+    """Return by topic who is to be rung when a job of it has ended; {} as long as nobody waits."""
+    found: dict[str, list[str]] = {}
+    for one in members:
+        for topic in one.topics:
+            if topic.startswith(ENDS_OF):
+                found.setdefault(topic[len(ENDS_OF) :], []).append(one.worker)
+    return found
 
 
 class Notifier(ABC):

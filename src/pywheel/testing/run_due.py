@@ -14,6 +14,7 @@ from ..jobs.checks import MOST, whole
 from ..jobs.commands import Ack, Nack, Release, Reserve
 from ..jobs.handler import Handler, current_job, ending, moved, rest_of, to_the_end
 from ..jobs.job import Job, Outcome, State
+from ..jobs.results import result_of
 from ..stores.contract import Span
 from ..stores.ownership import ALL
 
@@ -92,12 +93,15 @@ def _opened(queue: JobQueue, job: Job) -> Job:
 def _handle(queue: JobQueue, handler: Handler, job: Job, runner: asyncio.Runner) -> None:
     clock, tell = queue.store.clock, queue.events.tell
     tell(JobStarted(job, max(clock.wall() - job.due, 0) / 1000))
-    began, error = clock.time(), None
+    began, error, result = clock.time(), None, None
     token = current_job.set(job)
     try:
         with queue.events.handling(job):
-            if (rest := rest_of(handler.function(job))) is not None:
-                runner.run(to_the_end(rest), context=contextvars.copy_context())
+            returned = handler.function(job)
+            if (rest := rest_of(returned)) is not None:
+                returned = runner.run(to_the_end(rest), context=contextvars.copy_context())
+            if handler.results:
+                result = queue.store.sealed(job, result_of(returned))
     except (Exception, asyncio.CancelledError, SystemExit) as raised:  # noqa: BLE001  (as in a worker: the attempt failed)
         error = raised
     except BaseException:  # Ctrl-C, or pytest.fail: it is for whoever runs the test
@@ -105,7 +109,7 @@ def _handle(queue: JobQueue, handler: Handler, job: Job, runner: asyncio.Runner)
         raise
     finally:
         current_job.reset(token)
-    command = ending(handler, job, error)
+    command = ending(handler, job, error, result)
     move = None if isinstance(command, Ack | Nack) else moved(job, error)
     outcome = queue.store.apply([command] if move is None else [command, move])[0]
     if isinstance(outcome, BaseException):

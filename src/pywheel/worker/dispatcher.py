@@ -159,6 +159,7 @@ class Dispatcher:
     def _look_round(self, now: int, monotonic: float) -> None:
         """See who else is there, which leases end, and which jobs of others are overdue."""
         changed = self._ownership.look(monotonic, self._behind())
+        self._settling.waiters = self._ownership.waiters
         self._recovery.look()
         if self.draining:
             return
@@ -219,6 +220,7 @@ class Dispatcher:
         self._renewed(renewals, outcomes, asked)
         for _ in expire:
             self._recovery.learn(next(outcomes))
+            self._settling.expired()
         for purge in purges:
             self._pruning.learn(now, purge, next(outcomes))
         for claim in claims:

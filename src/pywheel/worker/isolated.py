@@ -19,6 +19,7 @@ import socket
 import sys
 import threading
 import time
+from base64 import b64encode
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from typing import Any, Final
@@ -26,6 +27,7 @@ from typing import Any, Final
 from ..events import Events
 from ..jobs.handler import current_job, error_text, rest_of, to_the_end, verdict
 from ..jobs.job import Job
+from ..jobs.results import result_of
 from ..observe import logs
 from .framing import receive, send
 from .loading import importing
@@ -63,12 +65,12 @@ def _serve(worker: socket.socket, watch: _Watch) -> None:
             send(worker, b"begins")
             tracer = None if events is None else events.tracer
             with nullcontext() if tracer is None else tracer.going_on(carried):
-                raised = _handled(function, job, runner)
+                raised, result = _handled(function, job, runner, results=setup["results"])
             watch.until = None
             for stream in (sys.stdout, sys.stderr):
                 with suppress(Exception):  # what it has printed is not lost if this is killed
                     stream.flush()
-            send(worker, json.dumps(_told(raised)).encode())
+            send(worker, json.dumps(_told(raised, result)).encode())
 
 
 def _function(setup: dict[str, Any]) -> tuple[Callable[[Job], Any], Events | None]:
@@ -97,24 +99,27 @@ def _used(module: str, name: str, url: str) -> Any:
     return program
 
 
-def _handled(function: Callable[[Job], Any], job: Job, runner: asyncio.Runner) -> BaseException | None:
-    """Return what the handler raised. Coroutines of all jobs run on one loop."""
+def _handled(
+    function: Callable[[Job], Any], job: Job, runner: asyncio.Runner, *, results: bool
+) -> tuple[BaseException | None, bytes | None]:
+    """Return what the handler raised, and what is kept of what it returned. Coroutines of all jobs run on one loop."""
     token = current_job.set(job)
     try:
-        rest = rest_of(function(job))
+        result = function(job)
+        rest = rest_of(result)
         if rest is not None:
-            runner.run(to_the_end(rest), context=contextvars.copy_context())
+            result = runner.run(to_the_end(rest), context=contextvars.copy_context())
+        return None, result_of(result) if results else None
     except BaseException as error:  # noqa: BLE001  (sys.exit in a handler ends the attempt, not the child)
-        return error
+        return error, None
     finally:
         current_job.reset(token)
-    return None
 
 
-def _told(error: BaseException | None) -> dict[str, Any]:
+def _told(error: BaseException | None, result: bytes | None) -> dict[str, Any]:
     """Return an error as JSON can say it: its text, and what becomes of the job. Nobody else need know its class."""
     if error is None:
-        return {}
+        return {} if result is None else {"result": b64encode(result).decode()}
     return {"text": error_text(error).removeprefix("__mp_main__."), "verdict": verdict(error)}
 
 

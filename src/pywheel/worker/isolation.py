@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+from base64 import b64decode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -65,7 +66,7 @@ class IsolatedPool(ThreadPool):
         try:
             with self._events.handling(lease.job):
                 tracer = self._events.tracer
-                self._isolated(lease.job, {} if tracer is None else tracer.carried())
+                lease.result = self._isolated(lease.job, {} if tracer is None else tracer.carried())
         except BaseException as raised:  # noqa: BLE001  (whatever it was, the claim must be settled)
             lease.error = raised
             lease.handled = not (self._stopped and isinstance(raised, HandlerDied))
@@ -89,14 +90,15 @@ class Isolated:
             "name": name,
             "wrappers": _wrappers(handler.function, module, name),
             "program": _place(program),
+            "results": handler.results,
         }
         self._mutex = threading.Lock()
         self._idle: list[_Child] = []
         self._all: set[_Child] = set()
         self._closed = threading.Event()
 
-    def __call__(self, job: Job, carried: Mapping[str, str] = {}) -> None:
-        """Handle a job, in the context that its tracer carried there.
+    def __call__(self, job: Job, carried: Mapping[str, str] = {}) -> bytes | None:
+        """Handle a job, in the context that its tracer carried there; return what is kept of what it returned.
 
         HandlerTimeout, HandlerDied, or RaisedElsewhere for what the handler raised.
         """
@@ -119,8 +121,9 @@ class Isolated:
                 self._idle.append(child)
         if closed:
             self._end(child)
-        if answer:
+        if "text" in answer:
             raise RaisedElsewhere(answer["text"], *answer["verdict"])
+        return b64decode(answer["result"]) if "result" in answer else None
 
     def close(self) -> None:
         """End all children, those that handle a job at once. It takes half a second at most."""
@@ -207,7 +210,7 @@ class _Child:
             raise HandlerDied(f"the handler's process cannot import it: {failed}")
 
     def handle(self, job: Job, seconds: float | None, carried: Mapping[str, str]) -> dict[str, Any] | None:
-        """Return what the handler raised, {} for nothing; None if the process was gone before it began."""
+        """Return what the handler raised, or what is kept of what it returned; None if the process had gone before."""
         self._limit = time.monotonic() + (float("inf") if seconds is None else seconds)
         began = False
         try:

@@ -36,7 +36,19 @@ def slack(ttr: int) -> int:
 class Lease:
     """One claim, from the store's answer until it is settled. Times are those of the monotonic clock, in seconds."""
 
-    __slots__ = ("begun", "claimed", "ended", "error", "handled", "job", "start_by", "started", "topic", "until")
+    __slots__ = (
+        "begun",
+        "claimed",
+        "ended",
+        "error",
+        "handled",
+        "job",
+        "result",
+        "start_by",
+        "started",
+        "topic",
+        "until",
+    )
 
     def __init__(self, job: Job, topic: Topic, claimed: float, *, begun: bool) -> None:
         self.job = job
@@ -48,6 +60,7 @@ class Lease:
         self.started: float | None = None
         self.ended = 0.0
         self.error: BaseException | None = None
+        self.result: bytes | None = None  # what is to be kept of what the handler returned
         self.handled = True  # False: it came too late to start
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from ..stores.notifier import Member, Notifier
+from ..stores.notifier import Member, Notifier, waiters, workers
 from ..stores.ownership import ALL, owners, shards_of
 
 __all__ = ["FORLORN", "OVERDUE", "Ownership"]
@@ -28,12 +28,16 @@ class Ownership:
         self._topics = frozenset(topics)
         self.look_at = 0.0
         self._members: tuple[Member, ...] = ()
+        self.waiters: dict[str, list[str]] = {}
+        """By topic, who waits for the ends of its jobs."""
         self._there: dict[str, frozenset[str]] = {}  # the topics of those that are not gone, this worker among them
 
     def look(self, now: float, behind: int) -> bool:
         """Show that this worker works, and see who else does; return whether that has changed."""
         self._notifier.beat(behind)
-        self._members = self._notifier.members()
+        members = self._notifier.members()
+        self._members = tuple(workers(members))
+        self.waiters = waiters(members) if len(members) > len(self._members) else {}
         me = self._notifier.worker
         longest = _GONE * self._notifier.silent
         there = {m.worker: m.topics for m in self._members if m.silent <= longest or m.worker == me}

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from ..clock import Clock
 from ..events import Events, JobStarted
 from ..jobs.handler import Handler, current_job, to_the_end
-from ..jobs.job import Job
+from ..jobs.results import result_of
 from .leases import Lease
 from .runners import Loop, Runner, Threads
 
@@ -156,19 +156,21 @@ class ThreadPool(Pool):
         current_job.set(lease.job)
         try:
             if self._events.tracer is None:
-                self._run(lease.job)
+                self._run(lease)
             else:
                 with self._events.tracer.handling(lease.job):
-                    self._run(lease.job)
+                    self._run(lease)
         except BaseException as raised:  # noqa: BLE001  (sys.exit in a handler ends the attempt, not the worker)
             lease.error = raised
         self._ended(lease)
         self._seconds += (lease.ended - self._progress - self._seconds) / 8
 
-    def _run(self, job: Job) -> None:
-        result = self.handler.function(job)
+    def _run(self, lease: Lease) -> None:
+        result = self.handler.function(lease.job)
         if result is not None:
-            self._loop.finish(result)
+            result = self._loop.finish(result)
+        if self.handler.results:
+            lease.result = result_of(result)
 
 
 class AsyncPool(Pool):
@@ -214,13 +216,18 @@ class AsyncPool(Pool):
         current_job.set(lease.job)
         try:
             if self._events.tracer is None:
-                await to_the_end(self.handler.function(lease.job))
+                await self._run(lease)
             else:
                 with self._events.tracer.handling(lease.job):
-                    await to_the_end(self.handler.function(lease.job))
+                    await self._run(lease)
         except asyncio.CancelledError as cancelled:
             lease.error = cancelled
             lease.handled = not self._stopped
         except BaseException as raised:  # noqa: BLE001  (an exit ends the attempt, not the worker)
             lease.error = raised
         self._ended(lease)
+
+    async def _run(self, lease: Lease) -> None:
+        result = await to_the_end(self.handler.function(lease.job))
+        if self.handler.results:
+            lease.result = result_of(result)

@@ -125,11 +125,12 @@ class Loop(Runner):
         """Call a function on the loop, soon; if it gets no thread now, when it does."""
         self._started().call_soon_threadsafe(function, *arguments)
 
-    def finish(self, result: Any) -> None:
-        """Await what a plain function returned, if it is to be awaited, on the loop. TypeError for a generator."""
+    def finish(self, result: Any) -> Any:
+        """Return what a plain function returned, awaited on the loop if it is to be. TypeError for a generator."""
         rest = rest_of(result)
-        if rest is not None:
-            asyncio.run_coroutine_threadsafe(to_the_end(rest), self._started()).result()
+        if rest is None:
+            return result
+        return asyncio.run_coroutine_threadsafe(to_the_end(rest), self._started()).result()
 
     def let_go(self, functions: Iterable[Any], seconds: float) -> None:
         """Have handlers close what they have opened on the loop, if it runs, within so many seconds."""

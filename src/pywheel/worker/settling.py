@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Any, Final
 
-from .._errors import StoreError
+from .._errors import PywheelError, StoreError
 from ..events import Events, JobEnded, JobGivenBack, LeaseLost
 from ..jobs.commands import Ack, Command, Nack, Release, Reschedule
 from ..jobs.handler import ending, moved
@@ -52,6 +52,8 @@ class Settling:
         self._asleep = False
         self.alone = False
         """Whether the dispatcher has gone: then each handler's end goes to the store by itself."""
+        self.waiters: Mapping[str, Sequence[str]] = {}
+        """By topic, who waits for the ends of its jobs: mostly nobody."""
 
     def __len__(self) -> int:
         return len(self._unsettled) + len(self._finished)
@@ -86,6 +88,7 @@ class Settling:
         command = self._command(lease)
         with suppress(StoreError):
             self._store.apply([command, *_moves(command, lease)])
+            self._ring([lease.job.topic])
 
     # ---- to the store -----------------------------------------------------------------------------------------------
 
@@ -107,9 +110,14 @@ class Settling:
     def _command(self, lease: Lease) -> Command[Any]:
         if not lease.handled:
             return Release(lease.job.id, lease.job.claims)
-        if lease.error is None:
+        if lease.error is not None:
+            return ending(lease.topic.handler, lease.job, lease.error)
+        if lease.result is None:
             return Ack(lease.job.id, lease.job.claims)
-        return ending(lease.topic.handler, lease.job, lease.error)
+        try:
+            return Ack(lease.job.id, lease.job.claims, self._store.sealed(lease.job, lease.result))
+        except PywheelError as error:  # a key is missing
+            return ending(lease.topic.handler, lease.job, error)
 
     def learn(self, outcomes: Iterator[Any]) -> None:
         """Take in how claims ended; most of them well."""
@@ -117,7 +125,9 @@ class Settling:
         telling = bool(self._events.listeners)
         settled = self._leases.settled
         done: list[JobEnded] = []
-        for (command, lease), outcome in zip(unsettled, islice(outcomes, len(unsettled)), strict=True):
+        found = list(islice(outcomes, len(unsettled)))
+        self._ring(_over(unsettled, found))
+        for (command, lease), outcome in zip(unsettled, found, strict=True):
             if isinstance(outcome, StoreError):  # of several stores one is away: it will hear it
                 self._unsettled.append((command, lease))
                 continue
@@ -147,11 +157,28 @@ class Settling:
         if state is State.DEAD and self._dead is not None:
             self._dead(lease.job, command.error)
 
+    def expired(self) -> None:
+        """Tell who waits for ends, of any topic: leases that were over may have ended jobs."""
+        self._ring(self.waiters)
+
+    def _ring(self, topics: Iterable[str]) -> None:
+        """Tell who waits for ends of jobs of these topics, once the store knows of them: they look which ended."""
+        if self.waiters:
+            for name in {name for topic in topics for name in self.waiters.get(topic, ())}:
+                self._notifier.ring(name)
+
     def lost(self, lease: Lease) -> None:
         """Forget a claim that is over: somebody else has the job, or will."""
         self._leases.settled(lease)
         self._suspects.cleared((lease.job.id, lease.job.claims))
         self._events.tell(LeaseLost(lease.job))
+
+
+def _over(settled: Sequence[tuple[Command[Any], Lease]], outcomes: Sequence[Any]) -> Iterator[str]:
+    """Yield the topics of the jobs that have ended."""
+    for (command, lease), outcome in zip(settled, outcomes, strict=True):
+        if outcome is State.DEAD or (outcome is True and type(command) is Ack):
+            yield lease.job.topic
 
 
 def _moves(command: Command[Any], lease: Lease) -> list[Reschedule]:

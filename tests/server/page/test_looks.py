@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from pywheel.jobs.bodies import MAGIC
-from pywheel.jobs.commands import Keep, Nack
+from pywheel.jobs.commands import Ack, Keep, Nack
 from pywheel.server import Limits
 from pywheel.server.access import Access
 from pywheel.server.page.assets import VERSION
@@ -187,6 +187,26 @@ def test_a_body_is_kept_and_never_shown_by_the_browser(queue, client):
     assert answer.headers["content-disposition"].startswith("attachment")
     assert answer.headers["content-type"] == "application/octet-stream"
     assert answer.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    ("result", "shown"),
+    [(b'{"a":1}', "&#34;a&#34;: 1"), (b"<b>text", "&lt;b&gt;text"), (b"\xff\x01", "ff 01"), (b"", "empty, 0 bytes")],
+)
+def test_a_result_is_shown_with_the_attempt_that_it_is_of(queue, client, result, shown):
+    id = queue.put("mail", b"")
+    [job] = queue.reserve("mail")
+    queue.store.apply([Ack(id, job.claims, result)])
+    text = client.get(f"/jobs/{id}").text
+    assert 'aria-label="Result"' in text
+    assert shown in text
+
+
+def test_a_result_that_is_encrypted_is_said_to_be(queue, client):
+    id = queue.put("mail", b"")
+    [job] = queue.reserve("mail")
+    queue.store.apply([Ack(id, job.claims, MAGIC + b"?")])
+    assert "The result is encrypted: this server has no key to it." in client.get(f"/jobs/{id}").text
 
 
 HARD = [b"[" * 950 + b"]" * 950, b"[" * 5_000 + b"]" * 5_000, "ä".encode() * 60_000, b"\xff" * 9]

@@ -79,6 +79,7 @@ def new_record(context: Context, wish: NewJob, place: str | int, trace: dict[str
             headers,
             wish.to,
             None,
+            wish.dedupe_for,
         )
     except BadJob as error:
         if len(content) > queue.max_body:

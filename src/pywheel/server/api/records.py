@@ -65,6 +65,7 @@ def _fields(job: Job, *, body: bool) -> dict[str, Any]:
 
 def attempt_out(attempt: Attempt) -> AttemptOut:
     """Return what was tried once."""
+    result, coded, key = _result_out(attempt.result)
     return AttemptOut(
         claim=attempt.claim,
         attempt=attempt.attempt,
@@ -73,7 +74,19 @@ def attempt_out(attempt: Attempt) -> AttemptOut:
         outcome=None if attempt.outcome is None else attempt.outcome.value,
         worker=attempt.worker,
         error=attempt.error,
+        result=result,
+        result_base64=coded,
+        encrypted=key,
     )
+
+
+def _result_out(result: bytes | None) -> tuple[Any, str | None, str | None]:
+    """Return a result as JSON, else as base64, else the key that it is encrypted with."""
+    if result is None:
+        return UNSET, None, None
+    if is_encrypted(result):
+        return UNSET, None, key_of(result) or "unknown"
+    return *_body_out(result), None
 
 
 # ---- bodies ---------------------------------------------------------------------------------------------------------

@@ -83,6 +83,12 @@ class NewJob(In, gc=False):
     max_attempts: ATTEMPTS | None = None
     headers: Annotated[dict[str, str] | None, Meta(description="Text by name, for the handler.")] = None
     to: Annotated[str | None, Meta(description="Where an outlet delivers it: a URL, or a name.")] = None
+    dedupe_for: Annotated[
+        float | str | None,
+        Meta(
+            description="Refuse it also if a job with its key ended less than so long ago: seconds, or text like 10m."
+        ),
+    ] = None
 
 
 class NewJobs(In):
@@ -147,6 +153,13 @@ class AttemptOut(Struct, omit_defaults=True, kw_only=True):
     outcome: Literal["done", "failed", "lost", "released", "cancelled"] | None = None
     worker: str | None = None
     error: str | None = None
+    result: Annotated[Raw | UnsetType, Meta(description="What the handler returned, if that is kept and is JSON.")] = (
+        UNSET
+    )
+    result_base64: Annotated[str | None, Meta(description="The same, if it is something else than JSON.")] = None
+    encrypted: Annotated[
+        str | None, Meta(description="The id of the key that the result is encrypted with, which this server has not.")
+    ] = None
 
 
 class History(Struct):

@@ -21,7 +21,7 @@ from typing import Final
 from ..._errors import StoreClosed, StoreError, StoreReplaced
 from ...jobs.commands import Announce, Expire
 from ...stores.contract import Span, Store, intact
-from ...stores.notifier import Notifier
+from ...stores.notifier import Notifier, workers
 from ...stores.ownership import ALL, shards_of
 
 __all__ = ["Waiter", "Waiting"]
@@ -312,7 +312,11 @@ class _Listener:
         if all(member.worker != me for member in members):
             intact(self._store.apply([Announce(me, self._topics)]))
             members = self._notifier.members()
-        there = [member for member in members if member.worker == me or member.silent <= 1.25 * self._notifier.silent]
+        there = [
+            member
+            for member in workers(members)
+            if member.worker == me or member.silent <= 1.25 * self._notifier.silent
+        ]
         self._handling = {
             topic: [member.worker for member in there if topic in member.topics] for topic in self._topics
         }

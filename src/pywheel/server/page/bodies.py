@@ -29,27 +29,29 @@ class Body(NamedTuple):
     cut: bool  # whether it is longer
 
 
-def shown(job: Job, wanted: str = "") -> Body:
-    """Return a body as JSON, text or hexadecimal, as wanted or else as it is. O(what is shown), O(body) for JSON."""
-    kind, views, pretty = _looked_at(job)
+def shown(data: bytes, wanted: str = "") -> Body:
+    """Return a body, or a result, as JSON, text or hexadecimal, as wanted or else as it is. O(what is shown).
+
+    O(body) for JSON.
+    """
+    kind, views, pretty = _looked_at(data)
     view = wanted if wanted in views else (views[0] if views else "none")
     text, room = "", MOST
     if view == "json":
         text = pretty
     elif view == "text":
-        text = job.body[: MOST + 1].decode("utf-8", "replace")
+        text = data[: MOST + 1].decode("utf-8", "replace")
     elif view == "hex":
-        text, room = _dump(job.body[:_HEX]), _HEX
-    cut = len(text) > MOST or (view != "json" and len(job.body) > room)
-    return Body(kind, view, views, text[:MOST], size(len(job.body)), cut)
+        text, room = _dump(data[:_HEX]), _HEX
+    cut = len(text) > MOST or (view != "json" and len(data) > room)
+    return Body(kind, view, views, text[:MOST], size(len(data)), cut)
 
 
-def _looked_at(job: Job) -> tuple[str, tuple[str, ...], str]:
+def _looked_at(data: bytes) -> tuple[str, tuple[str, ...], str]:
     """Return what a body is, how it can be shown, and if it is JSON, as that."""
-    data = job.body
     if not data:
         return "empty", (), ""
-    if is_encrypted(job.body):
+    if is_encrypted(data):
         return "encrypted", (), ""
     if len(data) <= _JSON:
         with contextlib.suppress(ValueError, RecursionError):

@@ -12,7 +12,7 @@ from ...jobs.durations import delay_ms
 from ...jobs.job import Attempt, Job, State
 from ...stores.contract import Store
 from .answers import HEADERS, Ask, back
-from .bodies import shown
+from .bodies import Body, shown
 from .bulk import ACTIONS
 from .drawings import timeline
 from .filters import utc
@@ -34,7 +34,8 @@ class OneJob:
             job=job,
             history=history,
             segments=timeline(job, history, now),
-            body=shown(job, ask.request.query_params.get("as", "")),
+            body=shown(job.body, ask.request.query_params.get("as", "")),
+            result=_result(history),
             actions=[
                 action.name
                 for action in ACTIONS.values()
@@ -93,6 +94,12 @@ def _id(ask: Ask) -> int:
         return int(ask.request.path_params["id"])
     except ValueError:
         raise HTTPException(404, "the id of a job is a number") from None
+
+
+def _result(history: list[Attempt]) -> Body | None:
+    """Return what to show of the result of the last attempt, if it is kept."""
+    result = history[-1].result if history else None
+    return None if result is None else shown(result)
 
 
 def _read(store: Store, id: int) -> tuple[Job, list[Attempt]]:

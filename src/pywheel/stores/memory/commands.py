@@ -12,7 +12,7 @@ from ...jobs import commands as c
 from ...jobs import lifecycle
 from ...jobs.job import Attempt, Due, Imported, Job, NewJob, Outcome, State
 from ...jobs.lifecycle import Run
-from ..checks import sound, storable
+from ..checks import lately, sound, storable
 from .state import Entry, Kept, MemoryState
 
 __all__ = ["MemoryCommands"]
@@ -97,6 +97,10 @@ class MemoryCommands(MemoryState):
             holder = self._holder(name, now)
             if holder is not None and not self._yields(holder, job):
                 raise JobExists(f"job {holder.id} has the key {job.key[:80]!r} already and is live", holder.id)
+            if holder is None and job.dedupe_for is not None:
+                ended = self._lately(name, now - job.dedupe_for)
+                if ended is not None:
+                    raise lately(ended.id, job.key, now - ended.ended, job.dedupe_for)
 
     def _holder(self, name: tuple[str, str], now: int) -> Entry | None:
         """Return the live job that has a key."""
@@ -182,6 +186,8 @@ class MemoryCommands(MemoryState):
                 raise JobExists(f"job {holder.id} has this key now and is live", holder.id)
             self._keys[entry.name] = entry.id
         self._unfinish(entry)
+        if entry.history and entry.history[-1].result is not None:
+            entry.history[-1] = entry.history[-1]._replace(result=None)
         self._count(entry, State.DELAYED)
         entry.forgiven = entry.claims
         entry.lost = lifecycle.NEVER_LOST
@@ -199,9 +205,18 @@ class MemoryCommands(MemoryState):
 
     def _rewrite(self, command: c.Rewrite) -> bool:
         entry = self._jobs.get(command.id)
+        if entry is not None and command.claim is not None:
+            return self._rewrite_result(entry, command)
         if entry is None or entry.new.body != command.old:
             return False
         entry.new = entry.new._replace(body=command.new)
+        return True
+
+    def _rewrite_result(self, entry: Entry, command: c.Rewrite) -> bool:
+        last = entry.history[-1] if entry.history else None
+        if last is None or last.claim != command.claim or last.result is None or last.result != command.old:
+            return False
+        entry.history[-1] = last._replace(result=command.new)
         return True
 
     def _pause(self, command: c.Pause) -> bool:
@@ -300,6 +315,8 @@ class MemoryCommands(MemoryState):
         if entry is None or entry.run is None:
             return False
         self._end(entry, lifecycle.DONE, Outcome.DONE, None, now)
+        if command.result is not None:
+            entry.history[-1] = entry.history[-1]._replace(result=command.result)
         return True
 
     def _nack(self, command: c.Nack) -> State | None:

@@ -22,6 +22,7 @@ from .notifier import MemoryNotifier, Presence
 __all__ = ["Entry", "Kept", "MemoryState"]
 
 _CLOSED = "this store is closed: open another one"
+_LAST = 20  # jobs with a key that are looked at, as a reference by key does in every store
 
 
 @dataclass(slots=True)
@@ -171,6 +172,11 @@ class MemoryState:
         """Make a job claimable at its due time."""
         insort(self._due[entry.new.topic], (entry.due, entry.id))
         self._presence.changed(entry.id, entry.new.topic, entry.due)
+
+    def _lately(self, name: tuple[str, str], since: int) -> Entry | None:
+        """Return a job with a key that ended after `since`, among the last ones with it."""
+        last = [self._jobs[id] for id in self._named.get(name, ())[-_LAST:]]
+        return next((one for one in last if not one.state.live and one.run is None and one.ended > since), None)
 
     def _exit(self, entry: Entry) -> None:
         due = self._due[entry.new.topic]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...clock import Clock, MonotonicClock
 from ..contract import Store
-from ..notifier import Member, Notifier
+from ..notifier import Member, Notifier, workers
 from ..verify import Finding
 from .commands import MemoryCommands
 from .queries import MemoryQueries
@@ -31,7 +31,7 @@ class MemoryStore(MemoryCommands, MemoryQueries, Store):
         """Return all workers that have announced topics."""
         with self.lock:
             self._open()
-            return self._presence.members()
+            return workers(self._presence.members())
 
     def quiet(self, topic: str, seconds: float) -> bool:
         """Return once nothing starts any more that was claimed before the pause; False after so long."""

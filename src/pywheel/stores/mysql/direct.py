@@ -36,6 +36,7 @@ class Step:
         self._leases: list[int] = []
         self._now = 0
         self._acked: list[int] = []
+        self._results: list[tuple[int, int, bytes]] = []  # topic, id, what its handler gave
         self._keyed: list[int] = []
         self._counts: Counter[int] = Counter()
         self._renewed: dict[tuple[bool, int], list[int]] = defaultdict(list)
@@ -83,6 +84,8 @@ class Step:
                 self._counts[topic] += 1
                 if keyed:
                     self._keyed.append(command.id)
+                if command.result is not None:
+                    self._results.append((topic, command.id, command.result))
             else:
                 self._renewed[isinstance(command, Begin), command.ttr].append(command.id)
                 self._leases.append(self._now + command.ttr)
@@ -122,6 +125,8 @@ class Step:
         if self._acked:
             acked = sorted(self._acked)
             trip.add("", "finish", ids=acked)
+            for topic, id, result in self._results:
+                trip.add("", "keep_result", topic=topic, id=id, result=result)
             if self._keyed:
                 trip.add("", "free_keys", ids=sorted(self._keyed))
             trip.add("", "delete_run", ids=acked)

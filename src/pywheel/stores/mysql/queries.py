@@ -179,6 +179,12 @@ class MysqlQueries(RelationalStore):
         _, _, found, earlier, _ = self._ask(texts)
         return reading.attempts(ids, found.rows, self._names(found.rows), self._moment(), earlier.rows)
 
+    def states(self, ids: Sequence[int]) -> list[State | None]:
+        """Return the states of jobs, by one statement."""
+        self._open()
+        there = sorted({id for id in ids if in_range(an_id(id))})
+        return reading.states(ids, self._read("states", ids=there) if there else (), self._moment())
+
     def forecast(self, edges: Sequence[int], topic: str | None = None, most: int = 10_000) -> list[int]:
         """Return how many delayed jobs are due between edges."""
         edges = edges_of(edges, most)

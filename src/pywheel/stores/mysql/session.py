@@ -196,6 +196,12 @@ class MysqlSession(Session):
         trip.add("bodies", "bodies", ids=sorted(ids))
         return dict(self._send(trip)["bodies"])
 
+    def results(self, ids: Sequence[int]) -> Mapping[int, bytes]:
+        """Return the results of jobs."""
+        trip = self._trip()
+        trip.add("results", "results", ids=sorted(ids))
+        return dict(self._send(trip)["results"])
+
     def numbers(self, names: Sequence[str] | None, *, add: bool = False) -> Mapping[str, int]:
         """Return the numbers of topics."""
         trip = self._trip()
@@ -257,10 +263,10 @@ class MysqlSession(Session):
             trip.many(f"insert_{_PLACES[place]}", new)
         for place, new in changes.updated.items():
             trip.many(f"update_{_PLACES[place]}", sorted(new, key=itemgetter(0, 1)))
+        for topic, id, result in changes.results:
+            trip.add("", "keep_result", topic=topic, id=id, result=result)
         trip.many("insert_history", changes.attempts)
-        for topic, keys in _by_first(changes.freed):
-            trip.add("", "delete_key", topic=topic, hashes=in_json(hashes(keys)))
-        trip.many("insert_key", sorted((topic, hashed(key), job) for topic, key, job in changes.taken))
+        _write_keys(trip, changes)
         trip.many("insert_count", changes.counts)
         trip.many("insert_nonce", sorted((hashed(nonce), nonce, at, ids) for nonce, at, ids in changes.nonces))
         if self._old:
@@ -301,6 +307,14 @@ def _write_jobs(trip: Trip, changes: Changes) -> None:
     trip.many("insert_name", sorted((keys[row[3]], row[1], row[0]) for row in jobs if row[3] is not None))
     for id, ttr, max_attempts, headers, body in changes.replaced:
         trip.add("", "replace_job", id=id, ttr=ttr, max_attempts=max_attempts, headers=headers, body=body)
+
+
+def _write_keys(trip: Trip, changes: Changes) -> None:
+    for topic, keys in _by_first(changes.freed):
+        trip.add("", "delete_key", topic=topic, hashes=in_json(hashes(keys)))
+    trip.many("insert_key", sorted((topic, hashed(key), job) for topic, key, job in changes.taken))
+    for topic, key, job, since in changes.deduped:
+        trip.add("", "insert_deduped", topic=topic, hash=hashed(key), job=job, since=since)
 
 
 def _write_of_topics_and_workers(trip: Trip, changes: Changes) -> None:

@@ -6,6 +6,7 @@ A claim is a statement that takes all that is asked for and due, or nothing.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -31,8 +32,12 @@ class Step:
         self._settled: list[tuple[type, Any]] = []
         for kind, name in _SETTLING.items():
             some: list[Any] = [command for command in self._commands if type(command) is kind]
+            if kind is Ack and (kept := [ack for ack in some if ack.result is not None]):
+                some = [ack for ack in some if ack.result is None]
+                results = [ack.result for ack in kept]
+                self._settled.append((kind, run("ack_kept", **_receipts(kept), results=results)))
             if some:
-                values = {"ids": numbers(one.id for one in some), "claims": numbers(one.claims for one in some)}
+                values = _receipts(some)
                 if kind is not Ack:
                     values["ttrs"] = numbers(one.ttr for one in some)
                 self._settled.append((kind, run(name, **values)))
@@ -59,11 +64,11 @@ class Step:
 
     def outcomes(self, now: int) -> Direct:
         """Return what became of each command."""
-        settled: dict[type, set[int]] = {}
+        settled: defaultdict[type, set[int]] = defaultdict(set)
         leases: list[int] = []
         for kind, cursor in self._settled:
             rows = cursor.fetchall()
-            settled[kind] = set(rows[0][0] or ()) if kind is Ack else {id for [id] in rows}
+            settled[kind].update((rows[0][0] or ()) if kind is Ack else (id for [id] in rows))
         claimed = iter(self._claimed)
         found: list[Any] = []
         rest: dict[int, Command[Any]] = {}
@@ -80,6 +85,10 @@ class Step:
             if not isinstance(command, Ack):
                 leases.append(now + command.ttr)
         return Direct(now, found, rest, leases, sum(map(bool, settled.values())))
+
+
+def _receipts(some: Sequence[Any]) -> dict[str, Any]:
+    return {"ids": numbers(one.id for one in some), "claims": numbers(one.claims for one in some)}
 
 
 def _jobs(topic: str, rows: Sequence[Sequence[Any]]) -> list[Job]:

@@ -150,6 +150,11 @@ class PostgresSession(Session):
         with self._store.translated():
             return {id: bytes(body) for id, body in self._run("bodies", ids=numbers(ids)).fetchall()}
 
+    def results(self, ids: Sequence[int]) -> Mapping[int, bytes]:
+        """Return the results of jobs."""
+        with self._store.translated():
+            return {id: bytes(result) for id, result in self._run("results", ids=numbers(ids)).fetchall()}
+
     def numbers(self, names: Sequence[str] | None, *, add: bool = False) -> Mapping[str, int]:
         """Return the numbers of topics."""
         connection = self._connection or self._store.writing(self._until)
@@ -195,9 +200,11 @@ class PostgresSession(Session):
             many(f"insert_{_PLACES[place]}", rows)
         for place, rows in changes.updated.items():
             many(f"update_{_PLACES[place]}", rows)
+        many("insert_result", changes.results)
         many("insert_history", changes.attempts)
         many("delete_key", changes.freed)
         many("insert_key", changes.taken)
+        many("insert_deduped", changes.deduped)
         many("insert_count", changes.counts)
         many("pause", changes.paused)
         many("insert_nonce", changes.nonces)

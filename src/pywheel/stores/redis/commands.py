@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -11,7 +12,7 @@ from typing import Any, Final
 from ..._errors import JobExists
 from ...jobs import commands as c
 from ...jobs.job import Due, NewJob, State
-from ..checks import note_name, storable
+from ..checks import lately, note_name, storable
 from .connection import encoded
 from .records import (
     STATES,
@@ -34,7 +35,8 @@ __all__ = ["Request"]
 
 _EXISTS: Final = -1
 _TWICE: Final = -2
-_REFUSALS: Final = (_EXISTS, _TWICE)  # no ids, which several stores note as less than these
+_LATELY: Final = -3
+_REFUSALS: Final = (_EXISTS, _TWICE, _LATELY)  # no ids, which several stores note as less than these
 _MOST: Final = 2**31 - 1
 _TOPIC: Final = itemgetter(0)
 
@@ -111,7 +113,7 @@ class Request:
             self._add(topic.encode(), b"%d" % len(same))
             start = plain_start(topic)
             for job in same:
-                _, body, due, _, ttr, most, headers, _, delay, _ = job
+                _, body, due, _, ttr, most, headers, _, delay, _, _ = job
                 when = b"%d" % due if delay is None else b"d%d" % delay
                 if ttr is not None or most is not None or headers:
                     pieces.append(encoded((when, packed_job(job))))
@@ -128,6 +130,8 @@ class Request:
             key = b"" if job.key is None else b"k" + job.key.encode()
             parent = receipt(*job.parent) if job.parent else None
             how = (b"r" if job.replace else b"n") + (parent or b"")
+            if job.dedupe_for is not None:
+                how = how[:1].upper() + struct.pack(">d", job.dedupe_for) + how[1:]
             self._add(job.topic.encode(), _when(job.due, job.delay), packed_job(job), key, how)
         self._learn.append(_ids_of(jobs))
 
@@ -141,7 +145,7 @@ class Request:
                 key = b"" if new.key is None else b"k" + new.key.encode()
                 how = b"l" if one.holds_key else b""
                 stored = packed_created(one.job.created) + packed_job(new)
-                self._add(new.topic.encode(), b"%d" % new.due, stored, key, how, packed_past(one))
+                self._add(new.topic.encode(), b"%d" % new.due, stored, key, how, packed_past(one), _result(one.result))
             self._learn.append(_ids_of(jobs))
 
     # ---- by hand ----------------------------------------------------------------------------------------------------
@@ -161,11 +165,15 @@ class Request:
 
     def _rewrite(self, commands: list[c.Rewrite]) -> None:
         for command in commands:
-            if known(command.id):
-                self._add(b"rewrite", to_id(command.id), command.old, command.new)
-                self._learn.append(_changed)
-            else:
+            if not known(command.id):
                 self._known(False)
+                continue
+            if command.claim is None:
+                self._add(b"rewrite", to_id(command.id), command.old, command.new)
+            else:
+                claim = number(command.claim)
+                self._add(b"rewrite_result", to_id(command.id), claim, command.old, command.new)
+            self._learn.append(_changed)
 
     def _pause(self, commands: list[c.Pause]) -> None:
         for command in commands:
@@ -229,7 +237,11 @@ class Request:
         some = [(packed, command) for packed, command in zip(receipts, commands, strict=True) if packed is not None]
         if some:
             packed = b"".join(packed for packed, _ in some)
-            self._add(kind.__name__.lower().encode(), number(len(some)), packed)
+            kept = kind is c.Ack and any(command.result is not None for _, command in some)
+            self._add(b"ack_kept" if kept else kind.__name__.lower().encode(), number(len(some)), packed)
+            if kept:
+                self.script = APPLY
+                self._add(*(_result(command.result) for _, command in some))
             if kind is c.Nack:
                 for _, command in some:
                     error = storable(command.error)
@@ -277,6 +289,10 @@ def _nonce(command: c.Put | c.Import) -> bytes:
     return b"" if command.nonce is None else b"n" + command.nonce.encode()
 
 
+def _result(result: bytes | None) -> bytes:
+    return b"" if result is None else b"r" + result
+
+
 def _ids_of(jobs: Sequence[NewJob]) -> Learn:
     """Return what takes in the ids of jobs, or why there are none."""
 
@@ -287,8 +303,10 @@ def _ids_of(jobs: Sequence[NewJob]) -> Learn:
     return learn
 
 
-def _taken(jobs: Sequence[NewJob], code: int, holder: int, place: int) -> JobExists:
+def _taken(jobs: Sequence[NewJob], code: int, holder: int, place: int, ago: int = 0) -> JobExists:
     key = jobs[place].key or ""
+    if code == _LATELY:
+        return lately(holder, key, ago, jobs[place].dedupe_for)
     if code == _TWICE:
         return JobExists(f"two of the jobs put have the key {key[:80]!r}", 0)
     return JobExists(f"job {holder} has the key {key[:80]!r} already and is live", holder)

@@ -7,17 +7,29 @@ from typing import TYPE_CHECKING, Final
 
 from ...jobs.checks import an_id
 from ...jobs.commands import Ref
-from ...jobs.job import Attempt, Counts, Due, Job, Topic
+from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
 from ..checks import a_prefix, clamped, note_name
 from ..contract import Filter, Span
 from . import records
 from .records import LAST, STATES, from_id, known, number, reference, score, to_id
-from .scripts import COUNTS, FIRST_DUES, GET, HISTORY, LIST, NOTE, TOPICS, WINDOWS
+from .scripts import COUNTS, FIRST_DUES, GET, HISTORY, LIST, NOTE, SEEN, TOPICS, WINDOWS
 
 if TYPE_CHECKING:
     from .store import RedisStore
 
-__all__ = ["answered", "counts", "first_dues", "get", "histories", "jobs", "note", "notes", "topics", "windows"]
+__all__ = [
+    "answered",
+    "counts",
+    "first_dues",
+    "get",
+    "histories",
+    "jobs",
+    "note",
+    "notes",
+    "states",
+    "topics",
+    "windows",
+]
 
 _PAGE: Final = 500  # jobs asked for at once
 _NOTES: Final = 128  # of up to 64 KiB, asked for at once
@@ -75,6 +87,15 @@ def histories(store: RedisStore, ids: Sequence[int]) -> list[list[Attempt]]:
     for first in range(0, len(ids), _PAGE):
         asked = [to_id(id if known(an_id(id)) else 0) for id in ids[first : first + _PAGE]]
         found += map(records.attempts, store.run(HISTORY, asked)[1])
+    return found
+
+
+def states(store: RedisStore, ids: Sequence[int]) -> list[State | None]:
+    """Return the states of jobs, of some hundreds by one script."""
+    found: list[State | None] = []
+    for first in range(0, len(ids), _PAGE):
+        asked = [to_id(id if known(an_id(id)) else 0) for id in ids[first : first + _PAGE]]
+        found += (None if state < 0 else STATES[state] for state in store.run(SEEN, asked)[1])
     return found
 
 

@@ -131,7 +131,7 @@ def packed_past(one: Imported) -> bytes:
         return b""
     rows = [
         (claim, attempt, started, ended, _OUTCOMES.index(outcome), worker, storable(error))
-        for claim, attempt, started, ended, outcome, worker, error in one.history
+        for claim, attempt, started, ended, outcome, worker, error, _ in one.history
     ]
     state = STATES.index(job.state)
     past = (state, job.claims, job.claims - job.attempt, job.lost, storable(one.last_error), rows)
@@ -247,8 +247,10 @@ def score(value: Any) -> int:
 def attempts(rows: Sequence[Sequence[Any]]) -> list[Attempt]:
     """Return the rows of a history."""
     found = []
-    for claim, attempt, started, ended, outcome, worker, error in rows:
+    for claim, attempt, started, ended, outcome, worker, error, *result in rows:
         who = None if worker is None else worker.decode()
         why = None if error is None else error.decode()
-        found.append(Attempt(claim, attempt, started, ended, _OUTCOMES[outcome], who, why))
+        found.append(
+            Attempt(claim, attempt, started, ended, _OUTCOMES[outcome], who, why, result[0] if result else None)
+        )
     return found

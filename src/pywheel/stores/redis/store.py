@@ -16,11 +16,11 @@ from typing import Any, Final
 from ..._errors import NotAStore, StoreAway, StoreClosed, StoreError
 from ...clock import Clock
 from ...jobs import commands as c
-from ...jobs.job import Attempt, Counts, Due, Job, Topic
+from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
 from ..checks import clamped, sound
 from ..contract import Durability, Ended, Filter, Page, Span
 from ..group_commit import Commit, GroupCommit
-from ..notifier import Member, Notifier
+from ..notifier import Member, Notifier, workers
 from ..pages import asked
 from ..readings import edges_of, most_of
 from ..schema import Schema
@@ -42,7 +42,7 @@ __all__ = ["FORMAT", "SEVERAL", "RedisStore"]
 
 FORMAT: Final = re.compile(rb"pywheel ([0-9]+) ?([0-9]*)")
 SEVERAL: Final = b"pywheel 1 in "
-_SCHEMA: Final = Schema(1, 1)
+_SCHEMA: Final = Schema(2, 1)
 _KNOWN: Final = 1.5  # seconds for which the first lease is known, after an answer that said so
 _AGAIN: Final = 0.05  # seconds between tries to learn what became of a request
 _LOOK: Final = (0.005, 0.05)  # seconds between looks at who is quiet: the first, the longest
@@ -272,6 +272,10 @@ class RedisStore(Inner):
         """Return the histories of jobs."""
         return queries.histories(self, ids)
 
+    def states(self, ids: Sequence[int]) -> list[State | None]:
+        """Return the states of jobs."""
+        return queries.states(self, ids)
+
     def forecast(self, edges: Sequence[int], topic: str | None = None, most: int = 10_000) -> list[int]:
         """Return how many delayed jobs are due between edges."""
         return readings.forecast(self, edges_of(edges, most), topic, most)
@@ -329,7 +333,7 @@ class RedisStore(Inner):
 
     def workers(self) -> list[Member]:
         """Return all workers that have announced topics, by name."""
-        return list(self.roster().members())
+        return workers(self.roster().members())
 
     def quiet(self, topic: str, seconds: float) -> bool:
         """Return once nothing starts any more that was claimed before the pause; False after so long, or if resumed."""

@@ -31,8 +31,12 @@ class Changes:
         self.inserted: dict[Place, list[tuple[Any, ...]]] = {place: [] for place in Place}  # topic first
         self.updated: dict[Place, list[tuple[Any, ...]]] = {place: [] for place in Place}  # topic first
         self.attempts: list[tuple[Any, ...]] = []  # job, claim, attempt, started, ended, outcome, worker, error
+        self.results: list[
+            tuple[int, int, bytes]
+        ] = []  # topic and id of jobs that are done now, what their handlers gave
         self.freed: list[tuple[int, str]] = []  # topic, key
         self.taken: list[tuple[int, str, int]] = []  # topic, key, job
+        self.deduped: list[tuple[int, str, int, int]] = []  # topic, key, job; if another ended since then: a conflict
         self.counts: list[tuple[int, ...]] = []  # topic, and by how many more are delayed, done, dead, cancelled
         self.paused = [
             (numbers[name], paused)
@@ -49,6 +53,9 @@ class Changes:
         self._notes(part)
         for id, read, entry in part.entries():
             self._compare(id, read, entry)
+            if read is None and entry is not None and entry.new.dedupe_for is not None:
+                self._dedupe(part, entry)
+        self.results += [(numbers[topic], id, result) for id, (topic, result) in part.rewritten.items()]
         self._keys(part)
         for name, states in part.tally.items():
             counts = tuple(states[state] for state in _COUNTED)
@@ -63,6 +70,7 @@ class Changes:
             or self.replaced
             or self.gone
             or self.attempts
+            or self.results
             or self.freed
             or self.taken
             or self.counts
@@ -105,6 +113,8 @@ class Changes:
             if not history:
                 return  # as it was
             history, last = history[:-1], history[-1]
+            if last.result is not None:
+                self.results.append((number, entry.id, last.result))
             row = finished_row(entry, last)
         if before is Place.FINISHED and read is not None and read.last is not None:
             history = [read.last, *history]
@@ -115,6 +125,12 @@ class Changes:
             self.inserted[place].append((number, *row))
         elif read is not None and row != read.row:
             self.updated[place].append((number, *row))
+
+    def _dedupe(self, part: Part, entry: Entry) -> None:
+        """Have it looked at once more whether a job with the key has ended: one may have come and gone meanwhile."""
+        if entry.name in part.free_since and part.keys.get(entry.name) == entry.id:
+            topic, key = entry.name
+            self.deduped.append((self._numbers[topic], key, entry.id, part.free_since[entry.name]))
 
     def _delete(self, read: Read) -> None:
         self.deleted[read.place].append((self._numbers[read.given.topic], read.id, read.finished))
@@ -149,7 +165,7 @@ def _payload(id: int, new: NewJob) -> tuple[Any, ...]:
 
 def _attempt(job: int, attempt: Attempt) -> tuple[Any, ...]:
     assert attempt.outcome is not None
-    claim, number, started, ended, outcome, worker, error = attempt
+    claim, number, started, ended, outcome, worker, error, _ = attempt
     return job, claim, number, started, ended, OUTCOMES.index(outcome), worker, error
 
 

@@ -114,6 +114,8 @@ class Part(MemoryCommands):
         self.forgets_notes = 0  # so many, if they are over
         self.leases: list[tuple[int, int]] = []  # job and lease, of the first that are not over
         self.locked: set[int] = set()  # delayed jobs to be claimed that another transaction is at
+        self.free_since: dict[tuple[str, str], int] = {}  # keys with which no job has ended since then
+        self.rewritten: dict[int, tuple[str, bytes]] = {}  # topic and new result of jobs that are done
         self._ids = ids
         self._last = MOST
 
@@ -203,6 +205,22 @@ class Part(MemoryCommands):
         """Leave that to the database."""
         self.forgets_notes += limit
 
+    def _lately(self, name: tuple[str, str], since: int) -> Entry | None:
+        ended = super()._lately(name, since)
+        if ended is None:
+            self.free_since[name] = since
+        return ended
+
+    def _rewrite_result(self, entry: Entry, command: c.Rewrite) -> bool:
+        if not isinstance(entry, Read) or entry.state is not State.DONE:
+            return False
+        last = entry.last
+        if last is None or last.claim != command.claim or last.result is None or last.result != command.old:
+            return False
+        entry.last = last._replace(result=command.new)
+        self.rewritten[entry.id] = entry.new.topic, command.new
+        return True
+
     def _claim(self, command: c.Claim) -> c.Claimed:
         outcome = super()._claim(command)
         locked = [] if outcome.paused else self.locked.intersection(command.ids)
@@ -251,6 +269,13 @@ class Part(MemoryCommands):
             if read is not None:
                 read.new = read.given = read.given._replace(body=bytes(body))
                 read.unread = False
+
+    def learn_results(self, results: Mapping[int, bytes]) -> None:
+        """Take in the results of jobs that are done."""
+        for id, result in results.items():
+            read = self.read.get(id)
+            if read is not None and read.last is not None:
+                read.last = read.last._replace(result=bytes(result))
 
     @property
     def notes(self) -> dict[str, Kept]:

@@ -12,9 +12,9 @@ from ...jobs.job import Attempt, Counts, Job, Outcome, State, shard_of
 from ...jobs.lifecycle import Run
 from ..checks import clamped
 from ..contract import Filter, Span
-from .part import OUTCOMES, Part, Place
+from .part import FINISHED, OUTCOMES, Part, Place
 
-__all__ = ["attempts", "counted", "found", "listed", "records", "with_lost"]
+__all__ = ["attempts", "counted", "found", "listed", "records", "states", "with_lost"]
 
 _PAGE: Final = 20  # jobs read at once, at least
 _LOOSE: Final = 200  # the same where most of them may not fit
@@ -55,10 +55,17 @@ def attempts(
     now: int,
     earlier: Iterable[Sequence[Any]],
 ) -> list[list[Attempt]]:
-    """Return what was tried with jobs, as far as they are in the rows; `earlier` are the rows of their histories."""
+    """Return what was tried with jobs, as far as they are in the rows.
+
+    `earlier` are the rows of their histories, and of claim 0 their results.
+    """
     told: dict[int, list[Attempt]] = {id: [] for id in ids}
-    for id, claim, attempt, started, ended, outcome, worker, error in earlier:
-        told[id].append(Attempt(claim, attempt, started, ended, OUTCOMES[outcome], worker, error))
+    results: dict[int, bytes] = {}
+    for id, claim, attempt, started, ended, outcome, worker, error, result in earlier:
+        if claim:
+            told[id].append(Attempt(claim, attempt, started, ended, OUTCOMES[outcome], worker, error))
+        else:
+            results[id] = bytes(result)
     for job in part_of(rows, names, now).read.values():
         run = job.run
         if run is not None:
@@ -67,8 +74,19 @@ def attempts(
             ended = run.lease if over else None
             told[job.id].append(Attempt(run.claim, run.attempt, job.started, ended, lost, job.worker, None))
         elif job.last is not None:
-            told[job.id].append(job.last)
+            told[job.id].append(job.last._replace(result=results.get(job.id)))
     return [told[id] for id in ids]
+
+
+def states(ids: Sequence[int], rows: Iterable[Sequence[Any]], now: int) -> list[State | None]:
+    """Return the states of jobs. A row: id, the place, attempt, begun, lease, max_attempts, the number if finished."""
+    found: dict[int, State] = {}
+    for id, place, attempt, begun, lease, most, finished in rows:
+        if place == Place.RUN:
+            found[id] = lifecycle.seen(Run(0, attempt, bool(begun), lease, most, 0), now)
+        else:
+            found[id] = State.DELAYED if place == Place.DUE else FINISHED[finished]
+    return [found.get(id) for id in ids]
 
 
 def listed(page: Callable[[State | None, int, int], list[Job]], filter: Filter, after: int, limit: int) -> list[Job]:

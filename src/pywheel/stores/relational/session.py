@@ -86,6 +86,10 @@ class Session(ABC):
         """Return the bodies of jobs."""
 
     @abstractmethod
+    def results(self, ids: Sequence[int]) -> Mapping[int, bytes]:
+        """Return the results of those jobs that are done and have one."""
+
+    @abstractmethod
     def numbers(self, names: Sequence[str] | None, *, add: bool = False) -> Mapping[str, int]:
         """Return the numbers of topics, of all for None; those that are new are stored if `add` says so."""
 

@@ -19,7 +19,7 @@ from ...jobs.job import NewJob
 from ..checks import sound
 from ..contract import Durability, Store
 from ..group_commit import Commit, GroupCommit
-from ..notifier import Member, Notifier
+from ..notifier import Member, Notifier, workers
 from ..server_clock import ServerClock
 from ..within import CommitWatch
 from .connections import CLOSED
@@ -234,7 +234,7 @@ class RelationalStore(Store):
             for job in command.jobs:
                 if job.topic not in numbers:
                     return None
-                if job.key is not None and (len(command.jobs) > 1 or job.replace or job.parent is not None):
+                if job.key is not None and (len(command.jobs) > 1 or _looks(job)):
                     return None
             jobs += command.jobs
         return jobs or None
@@ -314,7 +314,7 @@ class RelationalStore(Store):
         """Return all workers that have announced topics, by name. One query."""
         self._open()
         self._presence.stale = True
-        return list(self._presence.members())
+        return workers(self._presence.members())
 
     def quiet(self, topic: str, seconds: float) -> bool:
         """Return once nothing starts any more that was claimed before the pause; False after so long, or if resumed."""
@@ -372,3 +372,8 @@ def _after_fork_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def _looks(job: NewJob) -> bool:
+    """Whether what becomes of a job depends on those that have its key, or had it."""
+    return job.replace or job.parent is not None or job.dedupe_for is not None

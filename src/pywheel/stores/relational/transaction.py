@@ -74,6 +74,8 @@ def _decide(
     part = reading.read(new)
     if wanted.rewritten:
         part.learn_bodies(session.bodies(sorted(wanted.rewritten)))
+    if wanted.results:
+        part.learn_results(session.results(sorted(wanted.results)))
     outcomes = part.run(commands)
     unread = part.without_bodies(outcomes)
     if unread:

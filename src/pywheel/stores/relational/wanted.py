@@ -27,6 +27,7 @@ class Wanted:
         self.holders: set[Name] = set()  # the live jobs that have these keys
         self.named: set[Name] = set()  # all jobs that may be meant by them
         self.rewritten: set[int] = set()  # among `anywhere`: their bodies matter
+        self.results: set[int] = set()  # among `anywhere`: their results matter
         self.retried: set[int] = set()  # among `anywhere`: whoever has their keys matters too
         self.topics: set[str] = set()  # whether they are paused
         self.pauses = False
@@ -49,8 +50,10 @@ class Wanted:
             self.anywhere.add(ref)
 
     def put(self, command: c.Put) -> None:
-        """Want those whose keys are wanted."""
+        """Want those whose keys are wanted, and those that had them where that matters."""
         self.holders.update([(job.topic, job.key) for job in command.jobs if job.key is not None])
+        looking = (job for job in command.jobs if job.dedupe_for is not None)
+        self.named.update([(job.topic, job.key) for job in looking if job.key is not None])
         if command.nonce is not None:
             self.nonces.add(command.nonce)
 
@@ -68,7 +71,7 @@ class Wanted:
         """Want a job with its body."""
         if in_range(command.id):
             self.anywhere.add(command.id)
-            self.rewritten.add(command.id)
+            (self.rewritten if command.claim is None else self.results).add(command.id)
 
     def pause(self, command: c.Pause) -> None:
         """Want a topic."""

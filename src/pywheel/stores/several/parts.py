@@ -102,7 +102,11 @@ def _kept(ids: Ids, command: c.Keep) -> list[Part]:
 
 
 def _rewritten(ids: Ids, command: c.Rewrite) -> list[Part]:
-    return [(ids.store(command.id), c.Rewrite(ids.inner(command.id), command.old, command.new))]
+    return [(ids.store(command.id), c.Rewrite(ids.inner(command.id), command.old, command.new, command.claim))]
+
+
+def _acked(ids: Ids, command: c.Ack) -> list[Part]:
+    return [(ids.store(command.id), c.Ack(ids.inner(command.id), command.claims, command.result))]
 
 
 def _ended(ids: Ids, command: Any) -> list[Part]:
@@ -149,7 +153,7 @@ _SPLIT: Final[dict[type, Callable[[Ids, Any], list[Part]]]] = {
     c.Keep: _kept,
     c.Claim: _claim,
     c.Begin: _leased,
-    c.Ack: _ended,
+    c.Ack: _acked,
     c.Nack: _nacked,
     c.Release: _ended,
     c.Touch: _leased,

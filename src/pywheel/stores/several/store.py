@@ -19,7 +19,7 @@ from ..._errors import PywheelError, StoreError
 from ...clock import Clock
 from ...jobs import commands as c
 from ...jobs.checks import an_id
-from ...jobs.job import Attempt, Counts, Due, Job, Topic
+from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
 from ..checks import clamped, note_name, sound
 from ..contract import Durability, Ended, Filter, Page, Span, Store
 from ..notifier import Member
@@ -221,13 +221,21 @@ class SeveralStore(Store):
 
     def histories(self, ids: Sequence[int]) -> list[list[Attempt]]:
         """Return the histories of jobs. Each store is asked once."""
+        return self._of_each(ids, lambda store, some: store.histories(some))
+
+    def states(self, ids: Sequence[int]) -> list[State | None]:
+        """Return the states of jobs. Each store is asked once."""
+        return self._of_each(ids, lambda store, some: store.states(some))
+
+    def _of_each(self, ids: Sequence[int], ask: Callable[[Store, list[int]], list[R]]) -> list[R]:
+        """Return what each store says of its jobs, in the order of the ids."""
         of = [self.ids.store(an_id(id)) for id in ids]
         inner = {
             place: [self.ids.inner(id) for id, store in zip(ids, of, strict=True) if store == place]
             for place in dict.fromkeys(of)
         }
-        calls = [partial(self.stores[place].histories, some) for place, some in inner.items()]
-        found = {place: iter(histories) for place, histories in zip(inner, self._all(calls), strict=True)}
+        calls = [partial(ask, self.stores[place], some) for place, some in inner.items()]
+        found = {place: iter(answers) for place, answers in zip(inner, self._all(calls), strict=True)}
         return [next(found[place]) for place in of]
 
     def note(self, name: str) -> bytes | None:

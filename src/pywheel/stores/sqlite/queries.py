@@ -121,14 +121,26 @@ class Reader:
             return []
         ended, running = self.at_one_time(lambda rows: (rows("history", (id,)), rows("running_attempt", (id,))))
         attempts = [
-            Attempt(claim, attempt, started, ended, OUTCOMES[outcome], worker, error)
-            for claim, attempt, started, ended, outcome, worker, error in ended
+            Attempt(claim, attempt, started, ended, OUTCOMES[outcome], worker, error, result)
+            for claim, attempt, started, ended, outcome, worker, error, result in ended
         ]
         for claim, attempt, started, lease, worker in running:
             over = now >= lease
             lost = Outcome.LOST if over else None
             attempts.append(Attempt(claim, attempt, started, lease if over else None, lost, worker, None))
         return attempts
+
+    def states(self, ids: Sequence[int], now: int) -> list[State | None]:
+        """Return the states of jobs."""
+        found: dict[int, State] = {}
+        [(rows,)] = self.rows("states", (json.dumps([id for id in ids if in_range(id)]),))
+        for id, finished, claim, attempt, begun, lease, most in json.loads(rows):
+            if finished is not None:
+                found[id] = FINISHED[finished]
+            else:
+                run = None if claim is None else Run(claim, attempt, bool(begun), lease, most, 0)
+                found[id] = State.DELAYED if run is None else lifecycle.seen(run, now)
+        return [found.get(id) for id in ids]
 
     # ---- numbers --------------------------------------------------------------------------------------------------
 

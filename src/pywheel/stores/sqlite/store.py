@@ -20,11 +20,11 @@ from ..._errors import BadJob, StoreClosed, StoreError
 from ...clock import Clock, MonotonicClock
 from ...jobs import commands as o
 from ...jobs.checks import an_id, whole
-from ...jobs.job import Attempt, Counts, Due, Job, Topic
+from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
 from ..checks import a_prefix, clamped, note_name, sound
 from ..contract import Durability, Ended, Filter, Page, Span, Store
 from ..group_commit import Commit, GroupCommit
-from ..notifier import Member, Notifier
+from ..notifier import Member, Notifier, workers
 from ..pages import asked
 from ..readings import edges_of, most_of
 from ..verify import Finding
@@ -199,6 +199,10 @@ class SqliteStore(Store):
         """Return what was tried with a job."""
         return self._read(Reader.history, an_id(id), self.clock.wall())
 
+    def states(self, ids: Sequence[int]) -> list[State | None]:
+        """Return the states of jobs, by one statement."""
+        return self._read(Reader.states, [an_id(id) for id in ids], self.clock.wall())
+
     def forecast(self, edges: Sequence[int], topic: str | None = None, most: int = 10_000) -> list[int]:
         """Return how many delayed jobs are due between edges."""
         return self._read(readings.forecast, edges_of(edges, most), topic, most)
@@ -288,7 +292,7 @@ class SqliteStore(Store):
         """Return all workers that have announced topics."""
         self._open()
         self._presence.look(at_once=True)
-        return self._presence.members()
+        return workers(self._presence.members())
 
     def quiet(self, topic: str, seconds: float) -> bool:
         """Return once nothing starts any more that was claimed before the pause; False after so long, or if resumed."""

@@ -22,6 +22,7 @@ from .model import ModelTests
 from .notes import ExpectTests, NoteTests
 from .once import OnceTests
 from .pages import PageTests
+from .results import DedupeTests, ResultTests
 from .rewrites import RewriteTests
 from .views import ViewTests
 from .workers import WorkerTests
@@ -36,6 +37,8 @@ class StoreSuite(
     ExpectTests,
     KeyTests,
     RewriteTests,
+    ResultTests,
+    DedupeTests,
     ClaimTests,
     HeldTests,
     LeaseTests,

@@ -17,6 +17,9 @@ INSERT INTO {p}finished (topic, id, due, claims, forgiven, passed, error, attemp
 SELECT r.topic, r.id, r.due, r.claims, r.forgiven, r.passed, r.error, nullif(r.attempt, 0), r.started, r.worker, 0, 0, {now}
 FROM {ids} STRAIGHT_JOIN {p}run r FORCE INDEX (PRIMARY) ON r.id = w.id
 
+-- name: keep_result
+UPDATE {p}finished SET result = %(result)s WHERE topic = %(topic)s AND state = 0 AND id = %(id)s
+
 -- name: free_keys
 DELETE k FROM {ids} STRAIGHT_JOIN {p}job j FORCE INDEX (PRIMARY) ON j.id = w.id
 STRAIGHT_JOIN {p}live_key k FORCE INDEX (PRIMARY) ON k.topic = j.topic AND k.hash = j.hash WHERE k.job = j.id

@@ -60,6 +60,10 @@ ORDER BY f.ended LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 -- name: bodies
 SELECT id, body FROM {p}job WHERE id IN (%(ids)s)
 
+-- name: results
+SELECT f.id, f.result FROM {p}job j STRAIGHT_JOIN {p}finished f FORCE INDEX (PRIMARY)
+ON f.topic = j.topic AND f.state = 0 AND f.id = j.id WHERE j.id IN (%(ids)s) AND f.result IS NOT NULL
+
 -- name: topic_add
 INSERT INTO {p}topic (hash, name) VALUES %(rows)s ON DUPLICATE KEY UPDATE id = id
 

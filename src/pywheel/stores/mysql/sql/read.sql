@@ -55,8 +55,21 @@ UNION ALL SELECT 2, topic, begun, lease <= %(moment)s AS over_, attempt >= max_a
 SELECT name, paused FROM {p}topic
 
 -- name: history
-SELECT job, claim, attempt, started, ended, outcome, worker, error FROM {p}history
-WHERE job IN (%(ids)s) ORDER BY job, claim
+SELECT job, claim, attempt, started, ended, outcome, worker, error, NULL FROM {p}history
+WHERE job IN (%(ids)s)
+UNION ALL SELECT f.id, 0, 0, NULL, 0, 0, NULL, NULL, f.result
+FROM {p}job j STRAIGHT_JOIN {p}finished f FORCE INDEX (PRIMARY) ON f.topic = j.topic AND f.state = 0 AND f.id = j.id
+WHERE j.id IN (%(ids)s) AND f.result IS NOT NULL ORDER BY 1, 2
+
+-- name: states
+SELECT j.id, CASE WHEN d.id IS NOT NULL THEN 0 WHEN r.id IS NOT NULL THEN 1 ELSE 2 END,
+    r.attempt, r.begun, r.lease, r.max_attempts, f.state
+FROM {p}job j
+LEFT JOIN {p}due d FORCE INDEX (PRIMARY) ON d.topic = j.topic AND d.id = j.id
+LEFT JOIN {p}run r FORCE INDEX (PRIMARY) ON r.id = j.id
+LEFT JOIN ((SELECT 0 AS state UNION ALL SELECT 1 UNION ALL SELECT 2) s
+    STRAIGHT_JOIN {p}finished f FORCE INDEX (PRIMARY)) ON f.topic = j.topic AND f.state = s.state AND f.id = j.id
+WHERE j.id IN (%(ids)s)
 
 -- Two ranges, as MySQL reads (due, id) > (a, b) from the first due on, however many are due then.
 -- name: window

@@ -82,6 +82,15 @@ INSERT INTO {p}history (job, claim, attempt, started, ended, outcome, worker, er
 -- name: delete_key
 DELETE k FROM {hashes} STRAIGHT_JOIN {p}live_key k FORCE INDEX (PRIMARY) ON k.topic = %(topic)s AND k.hash = w.hash
 
+-- After the key was taken: it is taken a second time, which is a conflict, if one that had it ended since a moment.
+-- name: insert_deduped
+INSERT INTO {p}live_key (topic, hash, job)
+SELECT %(topic)s, %(hash)s, %(job)s FROM (
+    SELECT id FROM {p}name WHERE hash = %(hash)s AND topic = %(topic)s ORDER BY id DESC LIMIT 21
+) n STRAIGHT_JOIN (SELECT 0 AS state UNION ALL SELECT 1 UNION ALL SELECT 2) s
+STRAIGHT_JOIN {p}finished f FORCE INDEX (PRIMARY) ON f.topic = %(topic)s AND f.state = s.state AND f.id = n.id
+WHERE f.ended > %(since)s LIMIT 1
+
 -- name: insert_key
 INSERT INTO {p}live_key (topic, hash, job) VALUES %(rows)s
 

@@ -17,6 +17,25 @@ k AS (
 c AS (INSERT INTO {p}count (topic, live, done) SELECT topic, -count(*), count(*) FROM g GROUP BY topic)
 SELECT array_agg(id) FROM g
 
+-- The same with results.
+-- name: ack_kept
+WITH t AS MATERIALIZED (SELECT {now} AS now),
+g AS (
+    DELETE FROM {p}run r USING unnest(%(ids)s::bigint[], %(claims)s::bigint[], %(results)b::bytea[]) AS w (id, claims, result)
+    WHERE r.id = w.id AND r.claims = w.claims AND r.lease > (SELECT now FROM t)
+    RETURNING r.*, w.result
+),
+f AS (
+    INSERT INTO {p}finished (topic, id, due, claims, forgiven, passed, error, attempt, started, worker, state, outcome, ended,
+        result)
+    SELECT topic, id, due, claims, forgiven, passed, error, nullif(attempt, 0), started, worker, 0, 0, (SELECT now FROM t), result FROM g
+),
+k AS (
+    DELETE FROM {p}live_key k USING g JOIN {p}job j ON j.id = g.id WHERE k.topic = j.topic AND k.key = j.key AND k.job = j.id
+),
+c AS (INSERT INTO {p}count (topic, live, done) SELECT topic, -count(*), count(*) FROM g GROUP BY topic)
+SELECT array_agg(id) FROM g
+
 -- name: begin_held
 UPDATE {p}run r SET begun = true, lease = {now} + w.ttr
 FROM unnest(%(ids)s::bigint[], %(claims)s::bigint[], %(ttrs)s::bigint[]) AS w (id, claims, ttr)

@@ -60,6 +60,19 @@ SELECT * FROM unnest(%s::bigint[], %s::int[], %s::int[], %s::bigint[], %s::bigin
 -- name: delete_key
 DELETE FROM {p}live_key k USING unnest(%s::int[], %s::text[]) AS w (topic, key) WHERE k.topic = w.topic AND k.key = w.key
 
+-- name: insert_result
+UPDATE {p}finished f SET result = w.result FROM unnest(%s::int[], %s::bigint[], %s::bytea[]) AS w (topic, id, result)
+WHERE f.topic = w.topic AND f.state = 0 AND f.id = w.id
+
+-- After the key was taken: it is taken a second time, which is a conflict, if one that had it ended since a moment.
+-- name: insert_deduped
+INSERT INTO {p}live_key (topic, key, job)
+SELECT w.topic, w.key, w.job FROM unnest(%s::int[], %s::text[], %s::bigint[], %s::bigint[]) AS w (topic, key, job, since)
+WHERE EXISTS (
+    SELECT FROM (SELECT id FROM {p}job WHERE key = w.key AND topic = w.topic ORDER BY id DESC LIMIT 21) j
+    JOIN {p}finished f ON f.topic = w.topic AND f.state IN (0, 1, 2) AND f.id = j.id WHERE f.ended > w.since
+)
+
 -- name: insert_key
 INSERT INTO {p}live_key (topic, key, job) SELECT * FROM unnest(%s::int[], %s::text[], %s::bigint[])
 

@@ -1,5 +1,5 @@
 -- Finding a job by a reference: 'i' and its id, or 'k', the size of the topic in 3 bytes, topic and key.
-local EXISTS, KEY_TAKEN_TWICE = -1, -2
+local EXISTS, KEY_TAKEN_TWICE, ENDED_LATELY = -1, -2, -3
 
 local function is_live(b)
     local state = state_of(b)

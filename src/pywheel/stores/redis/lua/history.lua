@@ -13,7 +13,7 @@ local function history(b)
             state[WORKER], false}
     elseif state[ATTEMPT] then
         rows[#rows + 1] = {state[CLAIM], state[ATTEMPT], state[STARTED], state[ENDED], state[OUTCOME], state[WORKER],
-            state[WHY]}
+            state[WHY], state[RESULT] and call('HGET', results_of(b), b)}
     end
     return rows
 end

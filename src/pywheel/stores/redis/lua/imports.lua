@@ -1,5 +1,6 @@
 -- Jobs as another store has them. ARGV[at]: the nonce with an n before it or '', how many; for each: topic, when it is due,
--- what lies in the store, its key with a k before it or '', l if it is the live job with its key, and its past as JSON.
+-- what lies in the store, its key with a k before it or '', l if it is the live job with its key, its past as JSON, and the
+-- result of its last attempt with an r before it or ''.
 local function refused_import(at, count)
     local seen = {}
     for place = 1, count do
@@ -12,7 +13,7 @@ local function refused_import(at, count)
             end
             seen[name] = true
         end
-        at = at + 6
+        at = at + 7
     end
     return nil
 end
@@ -42,13 +43,17 @@ local function keep_past(b, topic, key, due, past)
     return state
 end
 
-local function import(topic, due, job, key, holds, past)
+local function import(topic, due, job, key, holds, past, result)
     local id = call('INCR', P .. ':n')
     local b = bid(id)
     note_chunk(id, b)
     call('HSET', of_job(b), b, job)
     call('HSETNX', P .. ':t', topic, '')
     local state = past and keep_past(b, topic, key, due, past)
+    if state and result ~= '' then
+        state[RESULT] = true
+        call('HSET', results_of(b), b, sub(result, 2))
+    end
     if key and holds then
         call('HSET', holders_of(topic), key, b)
     elseif key then
@@ -68,18 +73,18 @@ commands['import'] = function(at)
     at = at + 2
     local known = nonce ~= '' and call('HGET', NONCES, nonce)
     if known then
-        return cmsgpack.unpack(known), at + 6 * count
+        return cmsgpack.unpack(known), at + 7 * count
     end
     local refused = refused_import(at, count)
     if refused then
-        return refused, at + 6 * count
+        return refused, at + 7 * count
     end
     local ids = {}
     for place = 1, count do
         local key, past = ARGV[at + 3], ARGV[at + 5]
         ids[place] = import(ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2], key ~= '' and sub(key, 2) or nil,
-            ARGV[at + 4] == 'l', past ~= '' and cjson.decode(past))
-        at = at + 6
+            ARGV[at + 4] == 'l', past ~= '' and cjson.decode(past), ARGV[at + 6])
+        at = at + 7
     end
     note_nonce(nonce, ids)
     return ids, at

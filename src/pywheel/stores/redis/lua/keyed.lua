@@ -1,5 +1,6 @@
 -- Puts of jobs with keys, or with a nonce. ARGV[at]: the nonce with an n before it or '', how many; for each: topic, when, what, its key with a k before it or '', and how:
--- r to replace or n, then the receipt of its parent, if any, in 10 bytes. All are stored, or none.
+-- r to replace or n, then the receipt of its parent, if any, in 10 bytes; or R or N, and in 8 bytes before that for how long
+-- a key stays taken whose job has ended. All are stored, or none.
 local function yields(holder, how)
     local state = state_of(holder)
     if not state or state[STATE] ~= RUNNING then
@@ -8,12 +9,35 @@ local function yields(holder, how)
     return #how == 11 and sub(how, 2, 7) == holder and struct.unpack('>I4', how, 8) == state[CLAIMS]
 end
 
+-- Returns how without that time, and the time or nil.
+local function terms_of(how)
+    local kind = sub(how, 1, 1)
+    if kind == 'n' or kind == 'r' then
+        return how, nil
+    end
+    return string.lower(kind) .. sub(how, 10), (struct.unpack('>d', how, 2))
+end
+
+-- Returns one of the last jobs that had a key, and when it ended, if that was after a time.
+local function ended_lately(topic, key, since)
+    local last = call('ZREVRANGE', former_of(topic, key), 0, 19)
+    states_of(last)
+    for _, b in ipairs(last) do
+        local state = state_of(b)
+        if state and state[STATE] >= DONE and state[ENDED] > since then
+            return b, state[ENDED]
+        end
+    end
+    return nil
+end
+
 -- Returns the refusal of a put, or nil: what is wrong, the job that has the key, and the place of the job put.
 local function refusal(at, count)
     local seen = {}
     for place = 1, count do
-        local topic, key, how = ARGV[at], ARGV[at + 3], ARGV[at + 4]
+        local topic, key = ARGV[at], ARGV[at + 3]
         if key ~= '' then
+            local how, dedupe = terms_of(ARGV[at + 4])
             local name = #topic .. ':' .. topic .. key
             if seen[name] then
                 if sub(how, 1, 1) ~= 'r' then
@@ -24,6 +48,12 @@ local function refusal(at, count)
                 local holder = holder_of(topic, sub(key, 2))
                 if holder and not yields(holder, how) then
                     return {EXISTS, number(holder), place - 1}
+                end
+                if dedupe and not holder then
+                    local last, ended = ended_lately(topic, sub(key, 2), now - dedupe)
+                    if last then
+                        return {ENDED_LATELY, number(last), place - 1, now - ended}
+                    end
                 end
             end
         end

@@ -74,6 +74,13 @@ local function holder_of(topic, key)
     return b or nil
 end
 
+local function forget_result(b, state)
+    if state[RESULT] then
+        call('HDEL', results_of(b), b)
+        state[RESULT] = false
+    end
+end
+
 function commands.retry(at)
     local b, state, topic, key = settled(ARGV[at])
     if not state or state[STATE] < DONE then
@@ -89,6 +96,7 @@ function commands.retry(at)
     end
     call('ZREM', finished_of(state[STATE], topic), b)
     state[STATE], state[FORGIVEN], state[LOST] = DELAYED, state[CLAIMS], NEVER_LOST
+    forget_result(b, state)
     keep(b, state)
     local due = due_at(ARGV[at + 1])
     call('ZADD', delayed_of(topic), due, b)
@@ -109,6 +117,7 @@ local function forget(b, state, topic, key)
     if state then
         call('HDEL', of_state(b), b)
         call('DEL', history_of(b))
+        forget_result(b, state)
     end
     states[b], changed[b] = false, nil
     call('HDEL', of_job(b), b)
@@ -127,6 +136,18 @@ function commands.delete(at)
     end
     forget(b, state, topic, key)
     return 1, at + 1
+end
+
+-- ARGV[at]: id, the claim, the result that it has, and the one that it gets.
+function commands.rewrite_result(at)
+    local b = ARGV[at]
+    local state = state_of(b)
+    local has = state and state[STATE] == DONE and state[RESULT] and state[CLAIM] == tonumber(ARGV[at + 1])
+    if not has or call('HGET', results_of(b), b) ~= ARGV[at + 2] then
+        return 0, at + 4
+    end
+    call('HSET', results_of(b), b, ARGV[at + 3])
+    return 1, at + 4
 end
 
 -- ARGV[at]: id, the body that the job has, and the one that it gets.

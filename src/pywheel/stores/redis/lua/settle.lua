@@ -30,6 +30,20 @@ function commands.ack(at)
     return outcome, at + 2
 end
 
+-- Then for each its result with an r before it, or ''.
+function commands.ack_kept(at)
+    local outcome = commands.ack(at)
+    local ids = receipts(at)
+    for place, b in ipairs(ids) do
+        local result = ARGV[at + 1 + place]
+        if outcome[place] == 1 and result ~= '' then
+            states[b][RESULT] = true
+            call('HSET', results_of(b), b, sub(result, 2))
+        end
+    end
+    return outcome, at + 2 + #ids
+end
+
 function commands.release(at)
     local ids, claims = receipts(at)
     local outcome = {}

@@ -3,6 +3,7 @@ local DELAYED, RUNNING, DONE, DEAD, CANCELLED = 0, 1, 2, 3, 4
 local STATE, TOPIC, KEY, DUE, CLAIMS, FORGIVEN, LOST, ERROR = 1, 2, 3, 4, 5, 6, 7, 8
 local ATTEMPT, BEGUN, LEASE, MOST, BACKOFF, STARTED, WORKER = 9, 10, 11, 12, 13, 14, 15 -- while it is running
 local OUTCOME, ENDED, WHY, CLAIM = 10, 11, 12, 13 -- of the last attempt, while it is not
+local RESULT = 16 -- whether there is one, while it is done
 local NEVER_LOST, LOST_HELD, LOST_BEGUN = 0, 1, 2
 local WAS_DONE, WAS_FAILED, WAS_LOST, WAS_RELEASED, WAS_CANCELLED = 1, 2, 3, 4, 5
 
@@ -10,12 +11,12 @@ local LEASES = P .. ':l'
 
 -- A state as it lies in the store: what has a size of its own comes first, then the texts. cmsgpack takes three times as long.
 local FORMAT = '>BBBBI4I4I4dddddI4I4I4I4I4'
-local HAS_KEY, HAS_ERROR, HAS_ATTEMPT, HAS_WHY, HAS_STARTED, HAS_WORKER = 1, 2, 4, 8, 16, 32
+local HAS_KEY, HAS_ERROR, HAS_ATTEMPT, HAS_WHY, HAS_STARTED, HAS_WORKER, HAS_RESULT = 1, 2, 4, 8, 16, 32, 64
 
 local function pack_state(state)
     local topic, key, why, err, worker = state[TOPIC], state[KEY], state[WHY], state[ERROR], state[WORKER]
     local most, flags = 0, (key and HAS_KEY or 0) + (err and HAS_ERROR or 0) + (state[ATTEMPT] and HAS_ATTEMPT or 0)
-        + (state[STARTED] and HAS_STARTED or 0) + (worker and HAS_WORKER or 0)
+        + (state[STARTED] and HAS_STARTED or 0) + (worker and HAS_WORKER or 0) + (state[RESULT] and HAS_RESULT or 0)
     if state[STATE] == RUNNING then
         most, why = state[MOST], false
     end
@@ -39,7 +40,7 @@ local function unpack_state(packed)
         state, sub(packed, at, topic_end - 1), band(flags, HAS_KEY) ~= 0 and sub(packed, topic_end, key_end - 1),
         due, claims, forgiven, lost, band(flags, HAS_ERROR) ~= 0 and sub(packed, key_end, err_end - 1),
         band(flags, HAS_ATTEMPT) ~= 0 and attempt or nil, outcome, ended, state == RUNNING and most or why, claim,
-        band(flags, HAS_STARTED) ~= 0 and started, band(flags, HAS_WORKER) ~= 0 and sub(packed, why_end),
+        band(flags, HAS_STARTED) ~= 0 and started, band(flags, HAS_WORKER) ~= 0 and sub(packed, why_end), band(flags, HAS_RESULT) ~= 0,
     }
 end
 
@@ -68,6 +69,11 @@ local function states_of(ids)
             states[missing[place]] = packed and unpack_state(packed)
         end
     end
+end
+
+-- Beside the states, which are read often: what handlers returned.
+local function results_of(b)
+    return P .. ':r:' .. sub(b, 1, 5)
 end
 
 local function history_of(b)

@@ -12,6 +12,7 @@ from ....jobs.commands import Ack, Begin, Expire, Expired, Nack, Release, Touch
 from ....jobs.job import Outcome, State
 from ....jobs.lifecycle import Ending, Run
 from ...checks import clamped, in_range, storable
+from ..statements import SQL
 from ..tally import DEAD, DONE, LIVE
 from ..transaction import FINISHED, OUTCOMES, Transaction
 
@@ -79,16 +80,21 @@ def ack(transaction: Transaction, commands: Sequence[Ack]) -> list[bool]:
     topic_of = dict(zip(jobs, topics, strict=True))
     outcomes: list[bool] = []
     done: list[int] = []
+    kept: list[tuple[bytes, int, int]] = []
     for command in commands:
         outcomes.append(there.get(command.id) == command.claims)
         if outcomes[-1]:
             del there[command.id]  # a second ack of the same claim comes too late
             done.append(command.id)
+            if command.result is not None:
+                kept.append((command.result, command.id, command.claims))
     if done:
         for topic, count in Counter(map(topic_of.__getitem__, done)).items():
             transaction.tally.moved(topic, LIVE, DONE, count)
         ids = json.dumps(done)
         transaction.run("record_done", (transaction.now, ids))
+        if kept:
+            transaction.connection.executemany(SQL["keep_result"], kept)
         transaction.run("finish_done", (ids,))
         transaction.run("end_runs", (ids,))
     return outcomes

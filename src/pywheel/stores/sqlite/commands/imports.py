@@ -90,3 +90,5 @@ def _store_history(transaction: Transaction, id: int, one: Imported, topic: int 
         for attempt in one.history
     ]
     transaction.connection.executemany(SQL["import_attempt"], rows)
+    if last.result is not None:
+        transaction.run("keep_result", (last.result, id, last.claim))

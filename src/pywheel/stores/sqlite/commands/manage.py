@@ -164,10 +164,14 @@ def delete(transaction: Transaction, commands: Sequence[Delete]) -> list[bool]:
 
 def rewrite(transaction: Transaction, commands: Sequence[Rewrite]) -> list[bool]:
     """Give jobs other bodies for those that they have."""
-    return [
-        in_range(command.id) and transaction.run("rewrite", (command.new, command.id, command.old)) > 0
-        for command in commands
-    ]
+    return [in_range(command.id) and _rewrite(transaction, command) > 0 for command in commands]
+
+
+def _rewrite(transaction: Transaction, command: Rewrite) -> int:
+    if command.claim is None:
+        return transaction.run("rewrite", (command.new, command.id, command.old))
+    claim = clamped(command.claim)
+    return transaction.run("rewrite_result", (command.new, command.id, claim, command.old))
 
 
 # ---- many -----------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from ...._errors import JobExists
 from ....jobs import lifecycle
 from ....jobs.commands import NONCES_FORGOTTEN, Command, Put
 from ....jobs.job import NewJob
+from ...checks import lately
 from ..statements import SQL
 from ..tally import TAIL, Tally
 from ..transaction import Names, Transaction
@@ -75,7 +76,7 @@ def _plain_rows(commands: Sequence[Command[Any]], now: int, topics: Names) -> tu
     for command in commands:
         if type(command) is not Put or len(command.jobs) > _SOME or command.nonce is not None:
             return None
-        for name, body, due, key, ttr, limit, headers, _, delay, _ in command.jobs:
+        for name, body, due, key, ttr, limit, headers, _, delay, _, _ in command.jobs:
             topic = topics.known(name)
             if topic is None or key is not None or ttr is not None or limit is not None or headers is not None:
                 return None
@@ -124,10 +125,10 @@ def _put(transaction: Transaction, commands: Sequence[Put]) -> list[Any]:
 
 
 def _put_one(transaction: Transaction, job: NewJob) -> list[int] | None:
-    """Store a single job whose key is free; None if it is not. The short way for the commonest put with a key."""
-    name, body, due, key, ttr, limit, headers, _, delay, _ = job
+    """Store a single job whose key is free; None if more is to be known. The short way for most puts with a key."""
+    name, body, due, key, ttr, limit, headers, _, delay, _, dedupe_for = job
     topic, now = transaction.topic(name), transaction.now
-    if transaction.row("key_holder", (topic, key)) is not None:
+    if dedupe_for is not None or transaction.row("key_holder", (topic, key)) is not None:
         return None
     due = lifecycle.due(now, due, delay)
     values = (topic, due, due - now, ttr, limit, key, headers and headers_text(headers), body)
@@ -246,7 +247,20 @@ class Keyed:
             holder = self._holders.get(name)
             if holder is not None and not _yields(holder, job):
                 return JobExists(f"job {holder.id} has the key {job.key[:80]!r} already and is live", holder.id)
+            if holder is None and job.dedupe_for is not None:
+                ended = self._ended_lately(name, job.dedupe_for)
+                if ended is not None:
+                    return ended
         return None
+
+    def _ended_lately(self, name: _Name, dedupe_for: int) -> JobExists | None:
+        """Return why a job cannot be stored whose key one had that ended less than so many ms ago."""
+        if name[0] not in self._topics:
+            return None
+        now = self._transaction.now
+        values = {"topic": self._topics[name[0]], "key": name[1], "since": now - dedupe_for}
+        row = self._transaction.row("ended_lately", values)
+        return None if row is None else lately(row[0], name[1], now - row[1], dedupe_for)
 
     def _store(self, jobs: Sequence[NewJob]) -> list[int]:
         """Store a caller's jobs, or have them wait for `_flush`; return their ids, which are there after it."""
@@ -314,7 +328,7 @@ def _insert(transaction: Transaction, jobs: Sequence[NewJob]) -> Sequence[int]:
         return ()
     now, execute = transaction.now, transaction.connection.execute
     plain, dues = True, []
-    for _, _, due, key, ttr, limit, headers, _, delay, _ in jobs:
+    for _, _, due, key, ttr, limit, headers, _, delay, _, _ in jobs:
         dues.append(due if delay is None else now + delay)
         if key is not None or ttr is not None or limit is not None or headers is not None:
             plain = False

@@ -37,8 +37,11 @@ WHERE id = :id
 -- name: rewrite
 UPDATE job SET body = ? WHERE id = ? AND body = ? AND topic <> 0
 
+-- name: rewrite_result
+UPDATE history SET result = ? WHERE job = ? AND claim = ? AND result = ?
+
 -- name: keep_history
-UPDATE history SET topic = NULL WHERE job = ? AND topic IS NOT NULL
+UPDATE history SET topic = NULL, result = NULL WHERE job = ? AND topic IS NOT NULL
 
 -- name: pause
 UPDATE topic SET paused = :paused WHERE id = :topic AND paused <> :paused

@@ -27,6 +27,14 @@ WHERE j.key IS NOT NULL AND j.state IS NULL AND j.passed IS NULL
 SELECT j.id FROM job j INDEXED BY job_live_key
 WHERE j.topic = ? AND j.key = ? AND j.key IS NOT NULL AND j.state IS NULL AND j.passed IS NULL
 
+-- One of the last that had a key, if it ended after a time.
+-- name: ended_lately
+SELECT h.job, h.ended FROM (
+    SELECT id, claims FROM job INDEXED BY job_old_key
+    WHERE topic = :topic AND key = :key AND key IS NOT NULL AND (state IS NOT NULL OR passed IS NOT NULL) AND state IS NOT NULL
+    ORDER BY id DESC LIMIT 20
+) j CROSS JOIN history h ON h.job = j.id AND h.claim = j.claims WHERE h.ended > :since LIMIT 1
+
 -- name: pass_key
 UPDATE job SET passed = 1 WHERE id = ?
 

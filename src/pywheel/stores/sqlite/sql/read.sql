@@ -21,11 +21,15 @@ UNION ALL
 SELECT topic, begun, 1, attempt >= max_attempts AS spent, count(*) FROM run WHERE lease <= :now GROUP BY topic, begun, spent
 
 -- name: history
-SELECT h.claim, h.attempt, h.started, h.ended, h.outcome, w.name, h.error
+SELECT h.claim, h.attempt, h.started, h.ended, h.outcome, w.name, h.error, h.result
 FROM history h LEFT JOIN worker w ON w.id = h.worker WHERE h.job = ? ORDER BY h.claim
 
 -- name: running_attempt
 SELECT r.claim, r.attempt, r.started, r.lease, w.name FROM run r LEFT JOIN worker w ON w.id = r.worker WHERE r.job = ?
+
+-- name: states
+SELECT json_group_array(json_array(j.id, j.state, r.claim, r.attempt, r.begun, r.lease, r.max_attempts))
+FROM json_each(?) e CROSS JOIN job j ON j.id = e.value AND j.topic <> 0 LEFT JOIN run r ON r.job = j.id
 
 -- As one row: between two rows of a result, busy handlers would take the interpreter for milliseconds. A span: topic,
 -- shards, due and id after which, due until which, place. Without an ORDER BY the rows come as the loops find them, and

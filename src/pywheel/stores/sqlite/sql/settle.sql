@@ -21,6 +21,9 @@ FROM json_each(?) e CROSS JOIN run r ON r.job = e.value WHERE r.lease > ?
 INSERT INTO history (job, claim, attempt, started, ended, outcome, worker, topic)
 SELECT r.job, r.claim, r.attempt, r.started, ?, 0, r.worker, r.topic FROM json_each(?) e CROSS JOIN run r ON r.job = e.value
 
+-- name: keep_result
+UPDATE history SET result = ? WHERE job = ? AND claim = ?
+
 -- name: finish_done
 UPDATE job SET state = 0, claims = r.claim, lost = NULL
 FROM json_each(?) e CROSS JOIN run r ON r.job = e.value WHERE job.id = r.job

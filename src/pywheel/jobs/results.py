@@ -1,0 +1,63 @@
+"""Results: what a handler returned, as it is kept, and what became of a job."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from .._errors import BadBody, BadJob, BadResult, NoKey
+from .bodies import encoded, is_encrypted, key_of
+from .commands import RESULT_MOST
+from .job import State
+
+__all__ = ["Result", "result_of"]
+
+
+class Result(NamedTuple):
+    """What has become of a job by now."""
+
+    id: int
+    state: State
+    result: bytes | None = None  # of its last attempt, if its handler's results are kept
+    error: str | None = None  # the last error of its attempts
+
+    @property
+    def ended(self) -> bool:
+        """Whether the job is done, dead or cancelled."""
+        return not self.state.live
+
+    def json(self) -> Any:
+        """Return what the result says as JSON.
+
+        Raises:
+            BadBody: there is no result, or it is no JSON. NoKey, which is one too: it is encrypted.
+        """
+        if self.result is None:
+            raise BadBody(f"job {self.id} is {self.state} and has no result: results are kept by handler(results=True)")
+        try:
+            return json.loads(self.result)
+        except ValueError as error:  # text that is not UTF-8 too
+            if is_encrypted(self.result):
+                raise NoKey(f"the result of job {self.id} is encrypted, with key {key_of(self.result)!r:.80}") from None
+            raise BadBody(f"the result of job {self.id} is no JSON: {error}") from error
+
+
+def result_of(value: Any) -> bytes:
+    """Return what is kept of a value that a handler returned: bytes as they are, anything else as JSON.
+
+    Raises:
+        BadResult: JSON cannot say it, or it is longer than RESULT_MOST. A handler whose job has ended so is not tried
+            again: what it did is done, and it would return the same.
+    """
+    try:
+        result = encoded(value)
+    except BadJob as error:
+        raise BadResult(
+            f"the handler returned {type(value).__name__}, which cannot be written as JSON ({error.__cause__}): "
+            "return bytes or plain data, or register it without results=True"
+        ) from None
+    if len(result) > RESULT_MOST:
+        raise BadResult(
+            f"the handler returned {len(result)} bytes, and {RESULT_MOST} are kept: store them elsewhere, return where"
+        )
+    return result

@@ -1,0 +1,314 @@
+"""Results of handlers, and waiting for them."""
+
+import asyncio
+import multiprocessing
+import os
+import threading
+
+import pytest
+
+from pywheel import BadBody, BadJob, JobQueue, NoSuchJob, Result, RetryLater, State, StoreAway, StoreClosed, WaitTimeout
+from pywheel.jobs import Fixed
+from pywheel.jobs.commands import RESULT_MOST
+from pywheel.testing import run_due
+from tests.jobs.waiting import until, working
+
+
+@pytest.fixture(params=["memory:", "sqlite"])
+def queue(request, tmp_path):
+    url = f"sqlite:///{tmp_path}/jobs.db" if request.param == "sqlite" else request.param
+    with JobQueue(url) as queue:
+        yield queue
+
+
+def refused(value):
+    raise ValueError(f"not {value}")
+
+
+# ---- what is kept ---------------------------------------------------------------------------------------------------
+
+
+def test_what_a_handler_returns_is_kept_if_it_is_asked_for(queue):
+    values = {"json": {"a": [1, None]}, "text": "é", "nothing": None, "bytes": b"\0\xff"}
+    queue.handler("kept", results=True)(lambda job: values[job.json()])
+    queue.handler("dropped")(lambda job: values[job.json()])
+    ids = {name: queue.put("kept", name) for name in values}
+    dropped = queue.put("dropped", "json")
+    assert run_due(queue) == 5
+    for name in ("json", "text", "nothing"):
+        assert queue.result(ids[name]).json() == values[name]
+    assert queue.result(ids["bytes"]) == Result(ids["bytes"], State.DONE, b"\0\xff")
+    assert queue.result(dropped) == Result(dropped, State.DONE)
+    assert queue.history(ids["text"])[-1].result == '"é"'.encode()
+
+
+def test_a_worker_keeps_results_of_threads_and_of_coroutines(queue):
+    @queue.handler("plain", results=True)
+    def plain(job):
+        return job.json() + 1
+
+    @queue.handler("coroutine", results=True)
+    async def coroutine(job):
+        await asyncio.sleep(0)
+        return job.json() + 2
+
+    queue.handler("returned", results=True)(lambda job: coroutine(job))
+    ids = [queue.put(topic, 40) for topic in ("plain", "coroutine", "returned")]
+    with working(queue):
+        assert [queue.wait(id, 60).json() for id in ids] == [41, 42, 42]
+
+
+def test_what_cannot_be_kept_makes_the_job_dead_at_once(queue):
+    values = [object(), float("nan"), b"x" * (RESULT_MOST + 1)]
+    queue.handler("t", results=True, retry=Fixed(0, attempts=5))(lambda job: values[job.json()])
+    for number, said in enumerate(["which cannot be written as JSON", "cannot be written as JSON", "65536 are kept"]):
+        id = queue.put("t", number)
+        run_due(queue)
+        found = queue.result(id)
+        assert (found.state, found.result) == (State.DEAD, None)
+        assert "BadResult: the handler returned" in found.error
+        assert said in found.error
+        assert len(queue.history(id)) == 1
+
+
+def test_the_longest_result_is_kept(queue):
+    queue.handler("t", results=True)(lambda job: b"x" * RESULT_MOST)
+    id = queue.put("t")
+    run_due(queue)
+    assert len(queue.result(id).result) == RESULT_MOST
+
+
+def test_a_result_says_what_it_is_not(queue):
+    queue.handler("t", results=True)(lambda job: b"\xff")
+    id, other = queue.put("t"), queue.put("t", delay="1h")
+    run_due(queue)
+    with pytest.raises(BadBody, match=f"the result of job {id} is no JSON"):
+        queue.result(id).json()
+    with pytest.raises(BadBody, match=rf"job {other} is delayed and has no result: .*handler\(results=True\)"):
+        queue.result(other).json()
+    assert not queue.result(other).ended
+    with pytest.raises(NoSuchJob):
+        queue.result(10**9)
+
+
+# ---- waiting --------------------------------------------------------------------------------------------------------
+
+
+def test_a_wait_gives_state_result_and_last_error(queue):
+    @queue.handler("t", results=True, retry=Fixed(0, attempts=3))
+    def handle(job):
+        if job.attempt == 1:
+            raise RetryLater(0, "first no")
+        return job.json()
+
+    queue.handler("dies", retry=Fixed(0, attempts=1))(lambda job: refused(job.json()))
+    with working(queue):
+        id, dead = queue.put("t", "yes"), queue.put("dies", "yes", key="k")
+        assert queue.wait(id, "60s") == Result(id, State.DONE, b'"yes"', "pywheel.jobs.handler.RetryLater: first no")
+        assert queue.wait(("dies", "k"), 60) == Result(dead, State.DEAD, None, "ValueError: not yes")
+    assert queue.wait(id) == queue.result(id)  # it has ended already
+
+
+def test_a_wait_hears_of_a_cancel_and_of_a_delete(queue):
+    cancelled, deleted = (queue.put("t", delay="1h") for _ in range(2))
+    found = []
+
+    def wait(id):
+        try:
+            found.append(queue.wait(id))
+        except NoSuchJob as error:
+            found.append(error)
+
+    threads = [threading.Thread(target=wait, args=(id,)) for id in (cancelled, deleted)]
+    for thread in threads:
+        thread.start()
+    until(lambda: len(queue._waits) == 2)
+    queue.cancel(cancelled)
+    threads[0].join(60)
+    assert found == [Result(cancelled, State.CANCELLED)]
+    queue.delete(deleted)
+    threads[1].join(60)
+    assert isinstance(found[1], NoSuchJob)
+
+
+def test_a_wait_ends_at_its_timeout_and_leaves_nothing(queue):
+    id = queue.put("t", delay="1h")
+    with pytest.raises(WaitTimeout, match=f"job {id} of topic 't' has not ended within 0.01 s") as caught:
+        queue.wait(id, 0.01)
+    assert isinstance(caught.value, TimeoutError)
+    with pytest.raises(WaitTimeout):
+        asyncio.run(queue.await_(id, 0.01))
+    assert len(queue._waits) == 0
+    with pytest.raises(BadJob, match="timeout must not be negative"):
+        queue.wait(id, -1)
+    with pytest.raises(NoSuchJob):
+        queue.wait(10**9)
+
+
+def test_a_task_that_is_cancelled_leaves_nothing(queue):
+    id = queue.put("t", delay="1h")
+
+    async def main():
+        task = asyncio.create_task(queue.await_(id))
+        while not len(queue._waits):
+            await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert len(queue._waits) == 0
+
+
+def test_many_wait_by_one_thread_and_get_each_its_own(queue, monkeypatch):
+    queue.handler("t", results=True)(lambda job: job.json())
+    monkeypatch.setattr("pywheel.client.waits._LINGER", 0.0)
+
+    async def main():
+        ids = await queue.aput_many([queue.job("t", number, delay=0.2) for number in range(500)])
+        waits = [asyncio.create_task(queue.await_(id)) for id in ids]
+        while len(queue._waits) < 500:
+            await asyncio.sleep(0.001)
+        assert len(_listening()) == 1
+        with working(queue):
+            return [found.json() for found in await asyncio.gather(*waits)]
+
+    assert asyncio.run(main()) == list(range(500))
+    assert len(queue._waits) == 0
+    until(lambda: not _listening())
+
+
+def _listening():
+    return [thread for thread in threading.enumerate() if thread.name == "pywheel-waits"]
+
+
+def test_two_who_wait_for_one_job_are_told_both(queue):
+    id = queue.put("t", delay="1h")
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(queue.wait(id))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    until(lambda: queue._waits._waiting and len(queue._waits._waiting[id][1]) == 2)
+    queue.cancel(id)
+    for thread in threads:
+        thread.join(60)
+    assert found == [Result(id, State.CANCELLED)] * 2
+
+
+def test_whoever_waits_as_the_queue_is_closed_is_told(tmp_path):
+    queue = JobQueue(f"sqlite:///{tmp_path}/jobs.db")
+    id = queue.put("t", delay="1h")
+    errors = []
+
+    def wait():
+        try:
+            queue.wait(id)
+        except StoreClosed as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=wait) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    until(lambda: queue._waits._waiting and len(queue._waits._waiting[id][1]) == 3)
+    queue.close()
+    for thread in threads:
+        thread.join(60)
+    assert len(errors) == 3
+    with pytest.raises(StoreClosed):
+        queue.wait(id)
+
+
+def test_a_wait_outlasts_a_store_that_is_away(queue, monkeypatch):
+    id = queue.put("t", delay="1h")
+    failures = []
+    states = queue.store.states
+
+    def away(ids):
+        if len(failures) < 3:
+            failures.append(ids)
+            raise StoreAway("it does not answer")
+        return states(ids)
+
+    monkeypatch.setattr(queue.store, "states", away)
+    found = []
+    waiting = threading.Thread(target=lambda: found.append(queue.wait(id)))
+    waiting.start()
+    until(lambda: len(failures) == 3)
+    queue.cancel(id)
+    waiting.join(60)
+    assert found == [Result(id, State.CANCELLED)]
+
+
+@pytest.mark.parametrize("url", ["memory:", "sqlite", "postgres", "mariadb", "redis"])
+def test_a_worker_rings_who_waits_in_another_process(request, url, tmp_path, monkeypatch):
+    monkeypatch.setattr("pywheel.client.waits._LOOKS", (600, 600))  # whoever looks without a ring comes too late
+    if url == "sqlite":
+        url = f"sqlite:///{tmp_path}/jobs.db"
+    elif url != "memory:":
+        url = request.getfixturevalue(f"{url}_server").url()
+    with JobQueue(url) as queue, JobQueue(queue.store if url == "memory:" else url) as other:
+        queue.handler("t", results=True)(lambda job: job.json() + 1)
+        queue.handler("dies", retry=Fixed(0, attempts=1))(refused)
+        with working(queue) as worker:
+            ids = other.put_many([other.job(topic, 41, delay="1h") for topic in ("t", "dies")])
+            found = {}
+            threads = [threading.Thread(target=lambda id=id: found.update({id: other.wait(id)})) for id in ids]
+            for thread in threads:
+                thread.start()
+            until(lambda: worker.dispatcher._settling.waiters.keys() == {"t", "dies"})
+            for id in ids:
+                other.reschedule(id, 0)
+            for thread in threads:
+                thread.join(60)
+        assert found[ids[0]].json() == 42
+        assert found[ids[1]].state is State.DEAD
+        assert queue.store.verify() == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_waits_by_a_thread_of_its_own(tmp_path):
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    with JobQueue(url) as queue:
+        id = queue.put("t", delay="1h")
+        waiting = threading.Thread(target=lambda: queue.wait(id))
+        waiting.start()
+        until(lambda: len(queue._waits))
+
+        def child():
+            assert len(queue._waits) == 0
+            with JobQueue(url) as own:
+                assert own.wait(id, 60).state is State.CANCELLED
+
+        process = multiprocessing.get_context("fork").Process(target=child)
+        process.start()
+        until(lambda: any(one.worker.startswith("wait:") for one in _members(queue)))
+        queue.cancel(id)
+        process.join(60)
+        assert process.exitcode == 0
+        waiting.join(60)
+
+
+def _members(queue):
+    notifier = queue.store.notifier("looking")
+    try:
+        return notifier.members()
+    finally:
+        notifier.close()
+
+
+def test_who_waits_is_no_worker_for_people_and_none_that_owns_jobs(queue):
+    handled = []
+    queue.handler("t")(handled.append)
+    id = queue.put("t", delay="1h")
+    waiting = threading.Thread(target=lambda: queue.wait(id))
+    waiting.start()
+    until(lambda: any(one.worker.startswith("wait:") for one in _members(queue)))
+    assert queue.store.workers() == []
+    with working(queue):
+        ids = queue.put_many([queue.job("t") for _ in range(40)])  # of all shards
+        until(lambda: len(handled) == len(ids))
+        assert len(queue.store.workers()) == 1
+        queue.reschedule(id, 0)
+        waiting.join(60)
+    assert not waiting.is_alive()

@@ -1,0 +1,46 @@
+"""Puts with `dedupe_for` on databases: what others do between a transaction's reading and its commit."""
+
+import pytest
+
+from pywheel import JobExists
+from pywheel.jobs import NewJob
+from pywheel.jobs import commands as ops
+from pywheel.stores import open
+from pywheel.stores.relational import transaction
+
+pytestmark = pytest.mark.servers
+
+
+@pytest.fixture(params=["postgres", "mariadb"])
+def stores(request):
+    url = request.getfixturevalue(f"{request.param}_server").url()
+    with open(url) as one, open(url) as other:
+        yield one, other
+
+
+def put(store, dedupe_for=3_600_000):
+    [outcome] = store.apply([ops.Put((NewJob("t", b"", 0, "k", dedupe_for=dedupe_for),))])
+    return outcome
+
+
+def test_a_job_that_came_and_went_since_the_transaction_looked_is_seen(stores, monkeypatch):
+    one, other = stores
+    put(one, None)
+    one.apply([ops.Delete(("t", "k"))])
+    went = []
+
+    class Interrupted(transaction.Changes):
+        def __init__(self, *arguments):
+            if not went:
+                went.append(None)
+                [id] = put(other)
+                assert other.apply([ops.Cancel(id)]) == [True]
+                went[0] = id
+            super().__init__(*arguments)
+
+    monkeypatch.setattr(transaction, "Changes", Interrupted)
+    refused = put(one)
+    assert isinstance(refused, JobExists)
+    assert refused.id == went[0]
+    assert one.counts()["t"].cancelled == 1
+    assert one.counts()["t"].delayed == 0
