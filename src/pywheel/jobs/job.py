@@ -62,6 +62,7 @@ class NewJob(NamedTuple):
     replace: bool = False  # whether a delayed job with this key takes these values, instead of refusing the put
     delay: int | None = None  # due so long after the store's clock when it is stored
     parent: tuple[int, int] | None = None  # the receipt of the running job that puts it, and whose key it may take over
+    priority: int = 0  # among what is due of a topic the highest comes first, from -9 to 9
 
 
 class Job(NamedTuple):
@@ -82,6 +83,7 @@ class Job(NamedTuple):
     lease_until: int | None = None  # only while running
     last_error: str | None = None
     lost: int = 0  # what its last claim came to: lifecycle.NEVER_LOST, LOST_HELD or LOST_BEGUN
+    priority: int = 0  # among what is due of the topic the highest comes first
 
     def json(self) -> Any:
         """Return what the body says as JSON. BadBody if it is none; NoKey, which is one too, if it is encrypted."""
@@ -127,7 +129,8 @@ class Imported(NamedTuple):
     def new(self) -> NewJob:
         """What of it a new job has too."""
         job = self.job
-        return NewJob(job.topic, job.body, job.due, job.key, job.ttr, job.max_attempts, job.headers)
+        what = (job.topic, job.body, job.due, job.key, job.ttr, job.max_attempts, job.headers)
+        return NewJob(*what, priority=job.priority)
 
     @property
     def holds_key(self) -> bool:
@@ -155,6 +158,7 @@ class Topic(NamedTuple):
 
     name: str
     paused: bool
+    priorities: tuple[int, ...] = ()  # those that its jobs ever had, but for 0, the highest first
 
 
 class Due(NamedTuple):
@@ -163,3 +167,4 @@ class Due(NamedTuple):
     due: int
     id: int
     topic: str
+    priority: int = 0
