@@ -253,9 +253,10 @@ class MemoryCommands(MemoryState):
     def _reserve(self, command: c.Reserve) -> list[Job]:
         now = self.clock.wall()
         self._settle_all(now)
-        if self._paused.get(command.topic):
+        limit = max(command.limit, 0)
+        if self._paused.get(command.topic) or not limit:
             return []
-        gate, limit = self._gate(command.topic, command.terms.limits, now), max(command.limit, 0)
+        gate = self._gate(command.topic, command.terms.limits, now)
         if gate is None:
             entries = self._in_order(command.topic, now, limit)
         else:

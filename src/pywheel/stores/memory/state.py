@@ -237,7 +237,7 @@ class MemoryState:
 
     def _gate(self, topic: str, limits: Limits | None, now: int) -> Gate | None:
         """Return what the limits of a topic let through now; `_shut` is to follow."""
-        if limits is None:
+        if limits is None or topic not in self._paused:
             return None
         note = self._notes.get(note_of(topic))
         return Gate(limits, self._keys_running(topic, now), None if note is None else note.value, now)

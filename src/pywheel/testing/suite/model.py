@@ -175,17 +175,18 @@ class Pair:
 
     def settle(self) -> c.Command[Any]:
         random = self.random
+        receipt = random.choice(self.receipts[-12:])
         kind, more = random.choice(
             [
                 (c.Ack, ()),
-                (c.Nack, (random.choice((None, 0, 15)), random.choice((None, "e1", "e2")))),
+                (c.Nack, (random.choice((None, 0, 15)), random.choice(("e1", "e2")) if receipt[0] % 3 else None)),
                 (c.Release, ()),
                 (c.Touch, (25,)),
                 (c.Begin, (35,)),
             ]
         )
         make: Any = kind
-        command: c.Command[Any] = make(*random.choice(self.receipts[-12:]), *more)
+        command: c.Command[Any] = make(*receipt, *more)
         return command
 
     def expire(self) -> c.Command[Any]:
