@@ -47,6 +47,7 @@ local function import(topic, due, job, key, holds, past)
     local b = bid(id)
     note_chunk(id, b)
     call('HSET', of_job(b), b, job)
+    set_priority(topic, b, job)
     call('HSETNX', P .. ':t', topic, '')
     local state = past and keep_past(b, topic, key, due, past)
     if key and holds then
@@ -57,7 +58,7 @@ local function import(topic, due, job, key, holds, past)
     if state and state[STATE] >= DONE then
         add(finished_of(state[STATE], topic), state[ENDED], b)
     else
-        call('ZADD', delayed_of(topic), due, b)
+        put_delayed(topic, b, due)
         tell(topic, b, due)
     end
     return id
