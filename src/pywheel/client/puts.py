@@ -34,13 +34,14 @@ class Puts(Base):
         headers: Mapping[str, str] | None = None,
         to: str | None = None,
         traceparent: str | None = None,
+        priority: int = 0,
     ) -> NewJob:
         """Return a new job for `put_many`; nothing is stored yet. `put` says what the arguments mean.
 
         Raises:
             BadJob: an argument makes no sense.
         """
-        return new_job(self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, to, traceparent)
+        return new_job(self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, to, traceparent, priority)
 
     def put(
         self,
@@ -58,6 +59,7 @@ class Puts(Base):
         to: str | None = None,
         traceparent: str | None = None,
         connection: object = None,
+        priority: int = 0,
     ) -> int:
         """Store a job; return its id. When this returns, the job is durable. O(log jobs), and one commit.
 
@@ -80,13 +82,14 @@ class Puts(Base):
             traceparent: W3C trace context of the caller, for the handler.
             connection: yours to the store's own database, with a transaction open: the job exists exactly if that
                 commits. The driver's, or SQLAlchemy's connection or session, or Django's.
+            priority: from -9 to 9: of what is due of the topic the highest comes first.
 
         Raises:
             BadJob: an argument makes no sense.
             JobExists: a live job has the key, and is not to be replaced, or is running.
             StoreError: the store cannot do it. In each case nothing was stored.
         """
-        job = new_job(self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, to, traceparent)
+        job = new_job(self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, to, traceparent, priority)
         if connection is not None:
             return self._put_within(connection, Put((job,)))[0]
         return self.apply(Put((job,)))[0]
@@ -107,12 +110,13 @@ class Puts(Base):
         to: str | None = None,
         traceparent: str | None = None,
         connection: object = None,
+        priority: int = 0,
     ) -> int:
         """`put`, for asyncio. A task that is cancelled meanwhile may or may not have put the job.
 
         With a `connection` of a driver that blocks, as those of `put` do, it blocks the loop too.
         """
-        job = new_job(self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, to, traceparent)
+        job = new_job(self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, to, traceparent, priority)
         if connection is not None:
             return self._put_within(connection, Put((job,)))[0]
         if self.events.tracer is not None:

@@ -15,6 +15,7 @@ from ..jobs.durations import Duration, duration
 from ..jobs.handler import Handler
 from ..jobs.job import Job
 from ..jobs.keyring import Keyring
+from ..jobs.limits import Limit, Rate, limits_of
 from ..jobs.retry import DEFAULT, RetryPolicy
 from ..observe.log import log
 from ..stores.contract import Store
@@ -91,6 +92,8 @@ class JobQueue(Puts, ByReference, ByFilter, Claims):
         retry: RetryPolicy = DEFAULT,
         keep_lease: bool = False,
         isolate: bool = False,
+        limit: int | Limit | None = None,
+        rate: str | Rate | None = None,
     ) -> Callable[[F], F]:
         """Return a decorator that registers a topic's handler: a function or coroutine function that takes the Job.
 
@@ -105,6 +108,9 @@ class JobQueue(Puts, ByReference, ByFilter, Claims):
             keep_lease: renew the lease for as long as the handler runs and its process lives.
             isolate: run each job in a child process. It is killed at the ttr, unless the lease is kept; a job that
                 crashes it has failed, and no other one notices. The child imports the handler's module.
+            limit: how many may run at once in the whole store: at most 1 000 000. ``Limit(3, per=":")``: how many of
+                those whose keys are the same up to the first ":". Each worker of the topic is to say the same.
+            rate: how many may begin in a time, in the whole store, such as "100/m" or "5/s", or a `Rate`.
 
         Raises:
             BadJob: the topic has a handler, or an argument makes no sense, such as a generator function, or
@@ -113,10 +119,10 @@ class JobQueue(Puts, ByReference, ByFilter, Claims):
         named = name(topic, "topic")
         if named in self.handlers:
             raise BadJob(f"topic {named[:80]!r} has a handler already")
-        lease = duration(ttr, "ttr", 1)
+        lease, limits = duration(ttr, "ttr", 1), limits_of(limit, rate)
 
         def register(function: F) -> F:
-            self.handlers[named] = Handler(named, function, concurrency, lease, retry, keep_lease, isolate)
+            self.handlers[named] = Handler(named, function, concurrency, lease, retry, keep_lease, isolate, limits)
             return function
 
         return register

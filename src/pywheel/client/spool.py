@@ -240,6 +240,7 @@ def spooled_job(row: Job) -> Job:
         told["max_attempts"],
         told["headers"] or {},
         last_error=row.last_error,
+        priority=told.get("priority", 0),
     )
 
 
@@ -269,7 +270,8 @@ def _new_job(row: Job, told: Any) -> NewJob:
     """Return a job as it was put."""
     parent = told["parent"] and tuple(told["parent"])
     names = ("topic", "due", "key", "ttr", "max_attempts", "headers", "replace")
-    return NewJob(body=row.body, parent=parent, **{name: told[name] for name in names})
+    some = {name: told[name] for name in names}
+    return NewJob(body=row.body, parent=parent, priority=told.get("priority", 0), **some)  # an older file has none
 
 
 def _text(error: BaseException) -> str:

@@ -37,7 +37,7 @@ NONE: Final = 1 << PRIORITIES
 """The bit of priority 0, which is not kept."""
 LOOKED_PAST: Final = 1_000
 """Due jobs among which a `Reserve` looks for some that a limit by key lets through."""
-_POLL: Final = 50  # ms after which a job that waits for a place is asked for again: another worker may have freed one
+_POLL: Final = 80  # ms after which a job that waits for a place is asked for again: another worker may have freed one
 _MOST: Final = 1_000_000
 _SMOOTH: Final = 100_000  # us within which a rate makes up for starts that came late, unless a burst is given
 _RATE: Final = re.compile(r"\s*([0-9]{1,9})\s*/\s*(.*\S)\s*", re.DOTALL)
@@ -130,6 +130,7 @@ class Gate:
         self._limits = limits
         self._now = now * 1000
         self._groups = Counter(map(self._group, running))
+        self._before = value
         self._due = int(value or 0)
         self._again: int | None = None
 
@@ -153,6 +154,11 @@ class Gate:
     def again(self) -> int | None:
         """When to ask again for what was held back, in ms; None if nothing was."""
         return None if self._again is None else -(-self._again // 1000)
+
+    @property
+    def changed(self) -> bool:
+        """Whether the note is to be written."""
+        return self.value != self._before
 
     @property
     def value(self) -> bytes:

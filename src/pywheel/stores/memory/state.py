@@ -248,7 +248,8 @@ class MemoryState:
 
     def _shut(self, topic: str, gate: Gate) -> None:
         """Keep what a gate has let through."""
-        self._note(note_of(topic), Kept(gate.value, None))
+        if gate.changed:
+            self._note(note_of(topic), Kept(gate.value, None))
 
     def _forget_notes(self, now: int, limit: int) -> None:
         """Drop up to so many notes that are over."""

@@ -13,11 +13,6 @@ from .base import ALL, FAR, NOW, START, TERMS, StoreTests
 __all__ = ["LimitTests", "PriorityTests"]
 
 
-def limited(limit: int | Limit | None = None, rate: str | Rate | None = None) -> Terms:
-    """Return terms with limits."""
-    return TERMS._replace(limits=limits_of(limit, rate))
-
-
 class PriorityTests(StoreTests):
     """What is due of a topic comes by priority."""
 
@@ -140,62 +135,61 @@ class PriorityTests(StoreTests):
 class LimitTests(StoreTests):
     """How many run, and how many begin in a span of time."""
 
-    def setup_method(self) -> None:
-        """Prepare for a test; skip it where limits are refused."""
-        super().setup_method()
+    def limited(self, limit: int | Limit | None = None, rate: str | Rate | None = None) -> Terms:
+        """Return terms with limits. The test is skipped where they are refused."""
         if not self.store.keeps_limits:
-            self.teardown_method()
             raise SkipTest("this store keeps no limits")
+        return TERMS._replace(limits=limits_of(limit, rate))
 
     def test_no_more_than_the_limit_run(self) -> None:
         ids = [self.put(due=NOW - 9 + n) for n in range(5)]
-        claimed = self.claim(*ids, begin=4, terms=limited(2))
+        claimed = self.claim(*ids, begin=4, terms=self.limited(2))
         assert [job.id for job in claimed.jobs] == ids[:2]
         assert claimed.begun == 2
         assert [due.id for due in claimed.left] == ids[2:]
         assert claimed.again is not None
         assert claimed.again > NOW
-        assert self.claim(*ids[2:], begin=4, terms=limited(2)).jobs == []
-        assert self.reserve(terms=limited(2)) == []
+        assert self.claim(*ids[2:], begin=4, terms=self.limited(2)).jobs == []
+        assert self.reserve(terms=self.limited(2)) == []
         self.apply(Ack(ids[0], claimed.jobs[0].claims))
-        assert [job.id for job in self.reserve(terms=limited(2))] == [ids[2]]
+        assert [job.id for job in self.reserve(terms=self.limited(2))] == [ids[2]]
 
     def test_what_a_limit_lets_through_says_no_more(self) -> None:
         ids = [self.put() for _ in range(2)]
-        claimed = self.claim(*ids, begin=2, terms=limited(2, "100/s"))
+        claimed = self.claim(*ids, begin=2, terms=self.limited(2, "100/s"))
         assert (len(claimed.jobs), claimed.begun, claimed.left, claimed.again) == (2, 2, [], None)
 
     def test_a_slot_is_free_in_the_transaction_that_ends_its_job(self) -> None:
         ids = [self.put(due=NOW - 2 + n) for n in range(3)]
-        job = self.one(limit=1, terms=limited(1))
-        ack, claimed = self.store.apply([Ack(job.id, job.claims), Claim("t", tuple(ids[1:]), limited(1), "w", 2)])
+        job = self.one(limit=1, terms=self.limited(1))
+        ack, claimed = self.store.apply([Ack(job.id, job.claims), Claim("t", tuple(ids[1:]), self.limited(1), "w", 2)])
         assert (ack, [job.id for job in claimed.jobs]) == (True, [ids[1]])
 
     def test_a_slot_is_free_when_its_lease_is_over(self) -> None:
         self.put()
         id = self.put()
-        self.one(limit=1, terms=limited(1)._replace(backoff=(60_000,)))
-        assert self.reserve(terms=limited(1)) == []
+        self.one(limit=1, terms=self.limited(1)._replace(backoff=(60_000,)))
+        assert self.reserve(terms=self.limited(1)) == []
         self.pass_time(1_000)
-        assert self.one(terms=limited(1)).id == id
+        assert self.one(terms=self.limited(1)).id == id
 
     def test_nothing_is_held_under_a_limit(self) -> None:
         ids = [self.put(due=NOW - 5 + n) for n in range(4)]
-        claimed = self.claim(*ids, begin=1, terms=limited(3))
+        claimed = self.claim(*ids, begin=1, terms=self.limited(3))
         assert ([job.id for job in claimed.jobs], claimed.begun) == (ids[:1], 1)
         assert [due.id for due in claimed.left] == ids[1:]
         assert claimed.again is None
 
     def test_a_limit_counts_one_topic(self) -> None:
         self.put("other")
-        self.one(topic="other", terms=limited(1))
+        self.one(topic="other", terms=self.limited(1))
         self.put()
-        assert self.one(terms=limited(1)).topic == "t"
+        assert self.one(terms=self.limited(1)).topic == "t"
 
     def test_a_limit_by_key_counts_each_group(self) -> None:
         keys = ["a:1", "a:2", "a:3", "b:1", "c", None, None]
         ids = [self.put(due=NOW - 9 + n, key=key) for n, key in enumerate(keys)]
-        terms = limited(Limit(1, per=":"))
+        terms = self.limited(Limit(1, per=":"))
         claimed = self.claim(*ids, begin=9, terms=terms)
         assert [job.key for job in claimed.jobs] == ["a:1", "b:1", "c", None, None]
         assert [due.id for due in claimed.left] == ids[1:3]
@@ -205,13 +199,13 @@ class LimitTests(StoreTests):
     def test_a_reserve_looks_past_what_a_group_holds_back(self) -> None:
         self.apply(Put(tuple(NewJob("t", b"", NOW - 9, f"a:{n}") for n in range(30))))
         id = self.put(key="b:1")
-        terms = limited(Limit(2, per=":"))
+        terms = self.limited(Limit(2, per=":"))
         assert [job.key for job in self.reserve(3, terms=terms)] == ["a:0", "a:1", "b:1"]
         assert self.job(id).state == "running"
 
     def test_a_rate_spaces_what_begins(self) -> None:
         ids = [self.put(due=NOW - 9 + n) for n in range(3)]
-        terms = limited(rate=Rate(10, "1s", burst=1))
+        terms = self.limited(rate=Rate(10, "1s", burst=1))
         claimed = self.claim(*ids, begin=3, terms=terms)
         assert ([job.id for job in claimed.jobs], claimed.again) == (ids[:1], NOW + 100)
         self.pass_time(99)
@@ -223,7 +217,7 @@ class LimitTests(StoreTests):
 
     def test_a_burst_begins_at_once_and_then_the_rate_holds(self) -> None:
         self.apply(Put(tuple(NewJob("t", b"", NOW) for _ in range(20))))
-        terms = limited(rate=Rate(10, "1s", burst=3))
+        terms = self.limited(rate=Rate(10, "1s", burst=3))
         begun = []
         for _ in range(10):
             begun.append(len(self.reserve(terms=terms)))
@@ -232,7 +226,7 @@ class LimitTests(StoreTests):
 
     def test_a_rate_counts_what_was_given_back(self) -> None:
         self.put()
-        terms = limited(rate="1/s")
+        terms = self.limited(rate="1/s")
         job = self.one(terms=terms)
         self.apply(Release(job.id, job.claims))
         assert self.reserve(terms=terms) == []
@@ -240,9 +234,9 @@ class LimitTests(StoreTests):
     def test_a_limit_goes_with_priorities(self) -> None:
         self.put()
         id = self.put(priority=1)
-        assert [job.id for job in self.reserve(terms=limited(1))] == [id]
+        assert [job.id for job in self.reserve(terms=self.limited(1))] == [id]
 
     def test_limits_that_are_off_cost_no_claim(self) -> None:
         assert limits_of(None, None) is None
         self.put()
-        assert len(self.reserve(terms=TERMS._replace(limits=Limits()))) == 1
+        assert len(self.reserve(terms=self.limited(1)._replace(limits=Limits()))) == 1

@@ -1,5 +1,5 @@
 -- Limits: as jobs/limits.py has them. What runs of a topic with limits stands in :u:<topic>, by the end of its lease.
-local POLL = 50000 -- us
+local POLL = 80000 -- us
 
 local function running_of(topic)
     return P .. ':u:' .. topic
@@ -45,6 +45,7 @@ local function gate_of(topic, limits)
     local gate = {most = most, per = per, every = every, burst = burst, name = name, groups = {}, again = false}
     local note = call('HGET', P .. ':e', name)
     gate.due = note and tonumber(sub(note, 9)) or 0
+    gate.before = note and gate.due
     if most then
         count_running(topic)
         local running = call('ZRANGE', running_of(topic), '(' .. string.format('%.17g', now), '+inf', 'BYSCORE')
@@ -90,7 +91,9 @@ local function shut(gate)
     if not gate then
         return ''
     end
-    call('HSET', P .. ':e', gate.name, struct.pack('>d', math.huge) .. string.format('%.0f', gate.due))
-    call('ZADD', P .. ':c', 0, gate.name)
+    if gate.due ~= gate.before then
+        call('HSET', P .. ':e', gate.name, struct.pack('>d', math.huge) .. string.format('%.0f', gate.due))
+        call('ZADD', P .. ':c', 0, gate.name)
+    end
     return gate.again and string.format('%.0f', math.ceil(gate.again / 1000)) or ''
 end

@@ -71,7 +71,8 @@ def _gate(transaction: Transaction, topic: int, command: Reserve | Claim) -> Gat
 
 def _shut(transaction: Transaction, topic: str, gate: Gate) -> None:
     """Keep what a gate has let through."""
-    transaction.run("note_set", (note_of(topic).encode(), None, gate.value))
+    if gate.changed:
+        transaction.run("note_set", (note_of(topic).encode(), None, gate.value))
 
 
 def claim(transaction: Transaction, commands: Sequence[Claim]) -> list[Claimed]:
