@@ -36,7 +36,7 @@ from .timers import (
 
 if TYPE_CHECKING:
     from .client import JobQueue
-    from .jobs import Exponential, Fixed, GiveUp, Job, Keyring, Ladder, NotNow, RetryLater, State
+    from .jobs import Exponential, Fixed, GiveUp, Job, Keyring, Ladder, Limit, NotNow, Rate, RetryLater, State
     from .observe import Tally
     from .timers import AsyncDelayQueue, AsyncTimers, EventLoop, QueueShutDown, timeout, timeout_at
     from .worker import Supervisor, Worker
@@ -58,6 +58,7 @@ __all__ = [
     "KeyWheel",
     "Keyring",
     "Ladder",
+    "Limit",
     "ManualClock",
     "MonotonicClock",
     "NoKey",
@@ -66,6 +67,7 @@ __all__ = [
     "NotNow",
     "PywheelError",
     "QueueShutDown",
+    "Rate",
     "RetryLater",
     "ShutDown",
     "State",
@@ -103,7 +105,8 @@ _LATER: Final = {
     ),
     "JobQueue": ".client",
     **dict.fromkeys(
-        ("Exponential", "Fixed", "GiveUp", "Job", "Keyring", "Ladder", "NotNow", "RetryLater", "State"), ".jobs"
+        ("Exponential", "Fixed", "GiveUp", "Job", "Keyring", "Ladder", "Limit", "NotNow", "Rate", "RetryLater", "State"),
+        ".jobs",
     ),
     "Tally": ".observe",
     **dict.fromkeys(("Supervisor", "Worker"), ".worker"),

@@ -51,6 +51,7 @@ def put(
     ttr: Annotated[str | None, typer.Option(help="How long a handler may run.")] = None,
     max_attempts: Annotated[int | None, typer.Option(help="How often it is tried in all.")] = None,
     traceparent: Annotated[str | None, typer.Option(help="W3C trace context.", envvar="TRACEPARENT")] = None,
+    priority: Annotated[int, typer.Option(help="From -9 to 9: of what is due the highest comes first.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Put a job; print its id. It is durable then."""
@@ -66,6 +67,7 @@ def put(
             ttr=span_or_none(ttr),
             max_attempts=max_attempts,
             traceparent=traceparent,
+            priority=priority,
         )
     emit({"id": id}, as_json=as_json, text=str(id))
 

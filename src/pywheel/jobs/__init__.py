@@ -4,6 +4,7 @@ from .durations import Duration
 from .handler import GiveUp, Handler, NotNow, RetryLater
 from .job import SHARDS, Attempt, Counts, Due, Imported, Job, NewJob, Outcome, State, Topic, shard_of
 from .keyring import Keyring
+from .limits import Limit, Rate
 from .retry import DEFAULT, Exponential, Fixed, Ladder, RetryPolicy
 
 __all__ = [
@@ -21,9 +22,11 @@ __all__ = [
     "Job",
     "Keyring",
     "Ladder",
+    "Limit",
     "NewJob",
     "NotNow",
     "Outcome",
+    "Rate",
     "RetryLater",
     "RetryPolicy",
     "State",

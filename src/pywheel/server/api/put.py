@@ -75,6 +75,7 @@ def _new(call: Call, wish: NewJob, place: str | int, trace: dict[str, str] | Non
             headers,
             wish.to,
             None,
+            wish.priority,
         )
     except BadJob as error:
         if len(content) > queue.max_body:

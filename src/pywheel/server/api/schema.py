@@ -58,6 +58,7 @@ Span = Annotated[
 ]
 Id = Annotated[str, Meta(description="The job's id.", examples=["1234567"])]
 Receipt = Annotated[str, Meta(description="Names the claim; opaque. It is the proof that the job is yours.")]
+PRIORITY = Annotated[int, Meta(ge=-9, le=9, description="Of what is due of the topic the highest comes first.")]
 ATTEMPTS = Annotated[int, Meta(ge=1, le=1_000_000, description="How often it is tried in all.")]
 DryRun = Annotated[bool, Meta(description="Count what it would be, and change nothing.")]
 
@@ -83,6 +84,7 @@ class NewJob(In, gc=False):
     max_attempts: ATTEMPTS | None = None
     headers: Annotated[dict[str, str] | None, Meta(description="Text by name, for the handler.")] = None
     to: Annotated[str | None, Meta(description="Where an outlet delivers it: a URL, or a name.")] = None
+    priority: PRIORITY = 0
 
 
 class NewJobs(In):
@@ -129,6 +131,7 @@ class JobOut(Struct, omit_defaults=True, kw_only=True):
     claims: Annotated[int, Meta(description="How often it was claimed.")] = 0
     lease_until: Annotated[Time | None, Meta(description="Until when its claim holds, while it runs.")] = None
     last_error: str | None = None
+    priority: PRIORITY = 0
 
 
 class ReservedJob(JobOut, kw_only=True):

@@ -18,6 +18,7 @@ __all__ = [
     "inner_put",
     "new_jobs",
     "noted",
+    "order",
     "outer_dues",
     "outer_error",
     "outer_ids",
@@ -39,6 +40,12 @@ _suspects: Final = count()  # whose turn it is to try a suspect
 def turn(job: Job) -> tuple[int, int, int]:
     """Return what due jobs are ordered by."""
     return -job.priority, job.due, job.id
+
+
+def order(due: Due, now: int) -> tuple[bool, int, Due]:
+    """Return what delayed jobs are ordered by: those that are due as they are claimed, then the others."""
+    early = due.due > now
+    return early, 0 if early else -due.priority, due
 
 
 class Round:
@@ -252,5 +259,5 @@ def _claimed(ids: Ids, command: Any, found: Sequence[tuple[int, Any]], now: int)
     if len(found) > 1:
         begun.sort(key=turn)
         held.sort(key=turn)
-        left.sort(key=lambda due: (due.due > now, -due.priority if due.due <= now else 0, due))
+        left.sort(key=lambda due: order(due, now))
     return c.Claimed(begun + held, len(begun), left, paused and not (begun or held))

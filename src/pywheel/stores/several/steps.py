@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ..._errors import BadJob, JobExists, PywheelError, StoreError
 from ...jobs import commands as c
-from ...jobs.job import Due, Imported, Job, NewJob, State
+from ...jobs.job import Imported, Job, NewJob, State
 from ..contract import Span
 from ..ownership import ALL
-from .parts import inner_put, new_jobs, noted, outer_error, outer_ids, outer_job, part_of, turn
+from .parts import inner_put, new_jobs, noted, order, outer_error, outer_ids, outer_job, part_of, turn
 
 if TYPE_CHECKING:
     from .store import SeveralStore
@@ -32,10 +32,9 @@ def _reserve(store: SeveralStore, command: c.Reserve) -> list[Job]:
     if command.terms.limits is not None:
         _limited(store, command)
     known = next((topic.priorities for topic in store.topics() if topic.name == command.topic), ())
-    first: list[Due] = []
-    for priority in sorted((*known, 0), reverse=True):
-        span = Span(command.topic, ALL, (-1, 0), now + _AHEAD, priority)
-        first += store.windows([span], command.limit - len(first))
+    spans = [Span(command.topic, ALL, (-1, 0), now + _AHEAD, priority) for priority in (*known, 0)]
+    found = [due for span in spans for due in store.windows([span], command.limit)]
+    first = sorted(found, key=lambda due: order(due, now))[: max(command.limit, 0)]
     shares = Counter(store.ids.store(due.id) for due in first)
     answers = store.ask(
         {place: [c.Reserve(command.topic, share, command.terms, command.worker)] for place, share in shares.items()}
