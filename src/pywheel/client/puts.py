@@ -41,7 +41,9 @@ class Puts(Base):
         Raises:
             BadJob: an argument makes no sense.
         """
-        return new_job(self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, to, traceparent, priority)
+        return new_job(
+            self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, to, traceparent, priority
+        )
 
     def put(
         self,
@@ -89,7 +91,9 @@ class Puts(Base):
             JobExists: a live job has the key, and is not to be replaced, or is running.
             StoreError: the store cannot do it. In each case nothing was stored.
         """
-        job = new_job(self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, to, traceparent, priority)
+        job = new_job(
+            self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, to, traceparent, priority
+        )
         if connection is not None:
             return self._put_within(connection, Put((job,)))[0]
         return self.apply(Put((job,)))[0]
@@ -116,7 +120,9 @@ class Puts(Base):
 
         With a `connection` of a driver that blocks, as those of `put` do, it blocks the loop too.
         """
-        job = new_job(self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, to, traceparent, priority)
+        job = new_job(
+            self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, to, traceparent, priority
+        )
         if connection is not None:
             return self._put_within(connection, Put((job,)))[0]
         if self.events.tracer is not None:

@@ -67,7 +67,7 @@ class Terms(NamedTuple):
     jitter: float = 0.0  # the part of the backoff that is drawn by lot, for each job by itself
     slack: int = 0  # for the way from the store to the handler and back
     hold: int = 1_000  # a claim that has not begun is leased until now + hold
-    limits: Limits | None = None  # how many may run or begin: then nothing is held, what begins is claimed and no more
+    limits: Limits | None = None  # how many may run or begin: with any, what does not begin is not claimed
 
 
 class Command(Generic[R]):
@@ -84,8 +84,8 @@ class Put(Command[list[int]]):
     """Store new jobs, all or none. Outcome: their ids, in order. O(log jobs) each.
 
     JobExists if a key is taken by a live job. With `replace`, a delayed job with that key takes the new body, due time,
-    ttr, max_attempts, headers and priority instead, and keeps its id and its attempts. A job whose `parent` is the receipt of the
-    running job that has the key takes the key over.
+    ttr, max_attempts, headers and priority instead, and keeps its id and its attempts. A job whose `parent` is the
+    receipt of the running job that has the key takes the key over.
 
     A put with a `nonce`, a text of 1 to 200 characters, happens once: if this store has applied one with the same nonce
     before, whatever its jobs were, nothing changes, and the outcome is the ids of then. A put that was refused leaves
@@ -245,11 +245,12 @@ class Claim(Command[Claimed]):
     """Claim these jobs of a topic, for a worker that knows them from a window. Outcome: Claimed.
 
     By priority, then (due, id), each that is delayed and due by now is claimed and its claims grow by one. The first
-    `begin` of them begin at once: they are leased for their ttr and have spent an attempt. The others are held for a short time, until
-    `Begin`. A job whose last claim was lost (`Job.lost`) is not held: it begins at once or is left. Of those that may
-    have killed their process (`Job.lost` is 2) at most `suspects` are claimed. Of the bodies `bytes` are claimed at
-    most: with the first that exceeds them all the rest are left, but one is claimed whatever its size. With
-    `Terms.limits` nothing is held: of those that they let through the first `begin` are claimed, and the rest are left.
+    `begin` of them begin at once: they are leased for their ttr and have spent an attempt. The others are held for a
+    short time, until `Begin`. A job whose last claim was lost (`Job.lost`) is not held: it begins at once or is left.
+    Of those that may have killed their process (`Job.lost` is 2) at most `suspects` are claimed. Of the bodies `bytes`
+    are claimed at most: with the first that exceeds them all the rest are left, but one is claimed whatever its size.
+    With `Terms.limits` nothing is held: of those that they let through the first `begin` are claimed, and the rest are
+    left.
     Neither unknown, running and finished jobs nor those of other topics are claimed or left.
     """
 

@@ -65,10 +65,10 @@ class Limit(NamedTuple):
 class Rate(NamedTuple):
     """At most so many jobs of a topic begin, on the average of each `period`."""
 
-    count: int
+    jobs: int
     period: Duration
     burst: int | None = None
-    """How many may begin at once after a pause. In no period more than count + burst - 1 begin. None: a tenth of a
+    """How many may begin at once after a pause. In no period more than jobs + burst - 1 begin. None: a tenth of a
     second's worth, and 1 at least."""
 
 
@@ -88,10 +88,15 @@ def limits_of(limit: int | Limit | None, rate: str | Rate | None) -> Limits | No
     most, per = (None, None) if limit is None else limit if isinstance(limit, Limit) else (limit, None)
     if most is not None:
         whole(most, "limit", _MOST)
-    if per is not None and (not isinstance(per, str) or not 0 < len(per) <= 100):
-        raise BadJob(f"per= of a Limit is the text behind the name of a group, such as ':', not {per!r:.40}")
+    if per is not None:
+        _separator(per)
     every, burst = (0, 1) if rate is None else _cells(_rate(rate))
     return Limits(most, per, every, burst)
+
+
+def _separator(per: Any) -> None:
+    if not isinstance(per, str) or not 0 < len(per) <= 100:
+        raise BadJob(f"per= of a Limit is the text behind the name of a group, such as ':', not {per!r:.40}")
 
 
 def _rate(rate: Any) -> Rate:
@@ -106,9 +111,9 @@ def _rate(rate: Any) -> Rate:
 
 def _cells(rate: Rate) -> tuple[int, int]:
     """Return the us from one start to the next, rounded up, and the burst."""
-    count = whole(rate.count, "the number of a rate", _MOST)
+    jobs = whole(rate.jobs, "the number of a rate", _MOST)
     period = duration(rate.period, "the period of a rate", 1)
-    every = -(-period * 1000 // count)
+    every = -(-period * 1000 // jobs)
     if rate.burst is None:
         return every, max(_SMOOTH // every, 1)
     return every, whole(rate.burst, "the burst of a rate", _MOST)

@@ -175,8 +175,9 @@ class Store(ABC):
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
         """Return up to `limit` delayed jobs of topics that are not paused, span by span, within a span by (due, id).
 
-        A span has the jobs of one priority. If `limit` came back, the last span may have more, and the spans after it were not read. O(spans x log jobs +
-        what comes back), other owners' shards apart. May leave out a job that is being changed: its change is hinted.
+        A span has the jobs of one priority. If `limit` came back, the last span may have more, and the spans after it
+        were not read. O(spans x log jobs + what comes back), other owners' shards apart. May leave out a job that is
+        being changed: its change is hinted.
         """
 
     @abstractmethod

@@ -2,9 +2,11 @@
 
 The *horizon* is what this worker tells others: of changes up to there it wants hints. It is published before the store
 is read, so that a job put meanwhile is either read or hinted. Each topic has a window of its own, bounded: what is
-beyond it waits in the store and is read when there is room. Each priority that jobs of a topic have is a *lane*: a window
-beside the topic's own, so that no backlog of others hides one that comes first. A topic with nothing near sleeps until shortly before its
+beyond it waits in the store and is read when there is room. A topic with nothing near sleeps until shortly before its
 first job; once in a while each is read from the beginning, in case a hint was lost.
+
+Each priority that jobs of a topic have is a *lane*: a window beside the topic's own. So no backlog hides what comes
+first.
 
 What is known and not yet due lies before the window's *cursor*, and of what lies before it all is known: so a window
 has room again as time goes by, and reads on before it runs dry. A hint of what lies beyond is left to that reading.
@@ -100,12 +102,12 @@ class Window:
     @property
     def waiting(self) -> int:
         """How many are ready in all lanes."""
-        return sum([len(lane.ready) for lane in self.lanes])
+        return sum(len(lane.ready) for lane in self.lanes)
 
     @property
     def more(self) -> bool:
         """Whether the store has more than was read, in any lane."""
-        return any([lane.full for lane in self.lanes])
+        return any(lane.full for lane in self.lanes)
 
     def take(self, most: int) -> tuple[int, ...]:
         """Return ids that are due, no longer ready; they stay known until `settled` or `put_back`."""

@@ -188,8 +188,8 @@ class MemoryNotifier(Notifier):
             self._missed, self._read = False, self._presence.stirred
             ids, self._log = self._log, {}
             known = (due for id in ids if (due := self._due_now(id)) is not None)
-            due = [due for due in known if self._presence.owner(due.id, due.topic) == self.worker]
-            return Hints(due, reload)
+            mine = [due for due in known if self._presence.owner(due.id, due.topic) == self.worker]
+            return Hints(mine, reload)
 
     def wait(self, seconds: float) -> bool:
         """Return when rung or woken."""

@@ -47,7 +47,9 @@ class MysqlNotifier(RelationalNotifier):
         self._seen = [_NO_RING]  # rings whose hints are still there
         self._look = _LOOKS[0]
         self._came = 0.0  # when a hint came last
-        self._told: dict[int, tuple[int, int, str, int]] = {}  # due time, id, topic and priority of jobs, as read with their hints
+        self._told: dict[
+            int, tuple[int, int, str, int]
+        ] = {}  # due time, id, topic and priority of jobs, as read with their hints
         self._notes = 0  # of this process: what was read before one may be old
 
     def _sql(self, statement: str, /, **values: object) -> str:

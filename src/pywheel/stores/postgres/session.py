@@ -103,7 +103,9 @@ class PostgresSession(Session):
     def _ask(self, asked: Asked) -> Callable[[], Answer]:
         """Send what reads and locks; return what returns the answer once it is there."""
         run = self._run
-        notes = [asked.limits and run("lock_notes", names=list(asked.limits))]  # first: what runs does not change meanwhile
+        notes = [
+            asked.limits and run("lock_notes", names=list(asked.limits))
+        ]  # first: what runs does not change meanwhile
         topics = asked.topics and run("topics_to_pause" if asked.pausing else "topics_of", names=list(asked.topics))
         ids = [
             asked.holders and run("holders", **self._names(asked.holders)),
@@ -201,10 +203,7 @@ class PostgresSession(Session):
             many(f"insert_{_PLACES[place]}", rows)
         for place, rows in changes.updated.items():
             many(f"update_{_PLACES[place]}", rows)
-        many("insert_priority", changes.priorities)
-        many("set_lane", changes.lanes)
-        if changes.laneless:
-            self._run("delete_lane", ids=numbers(changes.laneless))
+        self._write_lanes(changes)
         many("insert_history", changes.attempts)
         many("delete_key", changes.freed)
         many("insert_key", changes.taken)
@@ -221,6 +220,12 @@ class PostgresSession(Session):
             self._run("forget_notes", limit=changes.forgets_notes)
         for worker, topics in changes.announced.items():
             self._run("announce", worker=worker, topics=_json(topics))
+
+    def _write_lanes(self, changes: Changes) -> None:
+        self._many("insert_priority", changes.priorities)
+        self._many("set_lane", changes.lanes)
+        if changes.laneless:
+            self._run("delete_lane", ids=numbers(changes.laneless))
 
     def _happened(self, changes: Changes) -> bool:
         """Whether the commit, in which the connection broke, took place. Unknown if that cannot be learned."""

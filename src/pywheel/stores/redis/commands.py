@@ -273,7 +273,9 @@ def _limits(topic: str, limits: Limits) -> bytes:
 
 def _plain(commands: Sequence[Any]) -> bool:
     """Whether these puts have no nonce, and their jobs neither keys nor priorities."""
-    return all(command.nonce is None and all(job[3] is None and not job[10] for job in command.jobs) for command in commands)
+    return all(
+        command.nonce is None and all(job[3] is None and not job[10] for job in command.jobs) for command in commands
+    )
 
 
 def _when(due: int, delay: int | None) -> bytes:

@@ -217,7 +217,7 @@ class RedisNotifier(Notifier):
                 id = self._ids.outer(store, from_id(packed))
                 name, table = names[topic]
                 if score(was) <= self._horizon and table and table[shard_of(id)] == self.worker:
-                    mine[id] = Due(score(due), id, name, priority)
+                    mine[id] = Due(score(due), id, name, score(priority))
                 else:
                     self._wasted += 1
         return list(mine.values())

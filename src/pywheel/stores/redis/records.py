@@ -1,7 +1,8 @@
 """How jobs lie in the store, and how they are read: what the scripts know as well stands in ``lua/states.lua``.
 
-A job: created (6 bytes), flags, size of the topic (3) and topic, then as the flags say ttr (8), max_attempts (8), priority
-(1, and 128), size of the key (3) and key, size of the headers (4) and these as JSON; the rest is the body. An id is 6 bytes.
+A job: created (6 bytes), flags, size of the topic (3) and topic, then as the flags say ttr (8), max_attempts (8),
+priority (1, more by 128), size of the key (3) and key, size of the headers (4) and these as JSON; the rest is the body.
+An id is 6 bytes.
 """
 
 from __future__ import annotations
@@ -221,8 +222,8 @@ def job_of(id: bytes, job: bytes, due: Any, state: Sequence[Any] | None, now: in
     topic, body, created, key, ttr, most, headers, priority = _read(job)
     number, when = from_id(id), score(due)
     if state is None:
-        fields = (number, topic, body, when, created, State.DELAYED, key, ttr, most, headers)
-        return Job(*fields, priority=priority)
+        plain = (key, ttr, most, headers)
+        return Job(number, topic, body, when, created, State.DELAYED, *plain, priority=priority)
     kind, claims, forgiven, lost, error, attempt, begun, lease, limit, backoff = state
     seen, tried, until = STATES[kind], lifecycle.attempts(claims, forgiven), None
     if seen is State.RUNNING:
@@ -235,8 +236,8 @@ def job_of(id: bytes, job: bytes, due: Any, state: Sequence[Any] | None, now: in
             when = when if ending.due is None else ending.due
             tried -= not ending.spent
     last = None if error is None else error.decode()
-    fields = (number, topic, body, when, created, seen, key, ttr, most, headers, claims, tried, until, last, lost)
-    return Job(*fields, priority)
+    ends = (claims, tried, until, last, lost)
+    return Job(number, topic, body, when, created, seen, key, ttr, most, headers, *ends, priority)
 
 
 def listed(values: Sequence[Any], now: int) -> list[Job]:

@@ -109,7 +109,9 @@ class Changes:
         """Note the row of a job with a priority: when it is due stands there as long as it waits."""
         waits = entry.state is State.DELAYED and entry.run is None
         after = (entry.new.priority, entry.due if waits else None)
-        before = (0, None) if read is None else (read.given.priority, read.given.due if read.place is Place.DUE else None)
+        before = (
+            (0, None) if read is None else (read.given.priority, read.given.due if read.place is Place.DUE else None)
+        )
         if after[0] and after != before:
             self.lanes.append((entry.id, number, *after))
         elif before[0] and not after[0]:

@@ -194,8 +194,8 @@ class _Reading:
         wanted, asked = self._wanted.reserved, []
         for name in wanted.keys() & part.lanes_before.keys() - self._laned:
             self._laned.add(name)
-            for priority in (*part.lanes_before[name], 0):
-                asked.append((self._topics.numbers[name], wanted[name], priority))
+            number = self._topics.numbers[name]
+            asked += [(number, wanted[name], priority) for priority in (*part.lanes_before[name], 0)]
         return sorted(asked)
 
     def _load(self, part: Part, answer: Answer) -> None:

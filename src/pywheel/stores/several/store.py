@@ -303,9 +303,7 @@ class SeveralStore(Store):
         return merged[: bisect_right(merged, key(last) if key else last, key=key)], True
 
     def _inner(self, store: int, spans: Sequence[Span]) -> list[Span]:
-        return [
-            span._replace(after=(span.after[0], self.ids.after(store, span.after[1]))) for span in spans
-        ]
+        return [span._replace(after=(span.after[0], self.ids.after(store, span.after[1]))) for span in spans]
 
     def first_dues(self, spans: Sequence[Span]) -> list[int | None]:
         """Return the earliest due time beyond each span."""

@@ -175,7 +175,9 @@ class Reader:
         """Return delayed jobs, span by span, by (due, id): those with a priority by an index of their own."""
         found: list[Due] = []
         for lane, some in groupby(spans, lambda span: span.priority != 0):
-            found += self._windows(list(some), max(clamped(limit), 0) - len(found), "windows_of_lane" if lane else "windows")
+            found += self._windows(
+                list(some), max(clamped(limit), 0) - len(found), "windows_of_lane" if lane else "windows"
+            )
         return found
 
     def _windows(self, spans: Sequence[Span], most: int, statement: str) -> list[Due]:
@@ -217,7 +219,24 @@ def _plus(counts: Counts, state: State, jobs: int) -> Counts:
 
 def job_of(row: Sequence[Any], now: int) -> Job:
     """Return the record, with a lease that is over taken as expired."""
-    id, topic, body, due, created, finished, key, ttr, limit, headers, claims, forgiven, lost, *claim, error, priority = row
+    (
+        id,
+        topic,
+        body,
+        due,
+        created,
+        finished,
+        key,
+        ttr,
+        limit,
+        headers,
+        claims,
+        forgiven,
+        lost,
+        *claim,
+        error,
+        priority,
+    ) = row
     state = State.DELAYED if finished is None else FINISHED[finished]
     claims, forgiven, lost, lease = claims or 0, forgiven or 0, lost or 0, None
     if claim[0] is not None:

@@ -20,7 +20,7 @@ def _all() -> dict[str, str]:
     found: dict[str, str] = {}
     for name in ("put", "claim", "settle", "manage", "read", "list", "reading", "note", "notify", "verify"):
         found |= _named((_FOLDER / f"{name}.sql").read_text("utf-8"))
-    # Jobs with a priority stand in an index of their own. Where there are none in a topic, no row is looked at for that.
+    # Jobs with a priority stand in an index of their own. Where a topic has none, no row is looked at for that.
     windows, due = found["windows"], found["due_of_topic"]
     none = {"{index}": "job_due ON j.topic = t.id", "{lane}": "(t.lanes = 0 OR j.priority IS NULL)"}
     lane = {"{index}": "job_lane ON j.topic = t.id AND j.priority = s.value ->> 6", "{lane}": "j.priority IS NOT NULL"}

@@ -78,7 +78,14 @@ def _plain_rows(commands: Sequence[Command[Any]], now: int, topics: Names) -> tu
             return None
         for name, body, due, key, ttr, limit, headers, _, delay, _, priority in command.jobs:
             topic = topics.known(name)
-            if topic is None or priority or key is not None or ttr is not None or limit is not None or headers is not None:
+            if (
+                topic is None
+                or priority
+                or key is not None
+                or ttr is not None
+                or limit is not None
+                or headers is not None
+            ):
                 return None
             if delay is not None:
                 due = now + delay
