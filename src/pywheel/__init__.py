@@ -39,7 +39,21 @@ from .timers import (
 
 if TYPE_CHECKING:
     from .client import JobQueue, Task
-    from .jobs import Exponential, Fixed, GiveUp, Job, Keyring, Ladder, NotNow, Result, RetryLater, State, provided
+    from .jobs import (
+        Exponential,
+        Fixed,
+        GiveUp,
+        Job,
+        Keyring,
+        Ladder,
+        Limit,
+        NotNow,
+        Rate,
+        Result,
+        RetryLater,
+        State,
+        provided,
+    )
     from .observe import Tally
     from .timers import AsyncDelayQueue, AsyncTimers, EventLoop, QueueShutDown, timeout, timeout_at
     from .worker import Supervisor, Worker
@@ -63,6 +77,7 @@ __all__ = [
     "KeyWheel",
     "Keyring",
     "Ladder",
+    "Limit",
     "ManualClock",
     "MonotonicClock",
     "NoKey",
@@ -71,6 +86,7 @@ __all__ = [
     "NotNow",
     "PywheelError",
     "QueueShutDown",
+    "Rate",
     "Result",
     "RetryLater",
     "ShutDown",
@@ -112,7 +128,7 @@ _LATER: Final = {
     ),
     **dict.fromkeys(("JobQueue", "Task"), ".client"),
     **dict.fromkeys(
-        "Exponential Fixed GiveUp Job Keyring Ladder NotNow Result RetryLater State provided".split(),
+        "Exponential Fixed GiveUp Job Keyring Ladder Limit NotNow Rate Result RetryLater State provided".split(),
         ".jobs",
     ),
     "Tally": ".observe",

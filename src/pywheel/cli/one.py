@@ -52,6 +52,7 @@ def put(
     ttr: Annotated[str | None, typer.Option(help="How long a handler may run.")] = None,
     max_attempts: Annotated[int | None, typer.Option(help="How often it is tried in all.")] = None,
     traceparent: Annotated[str | None, typer.Option(help="W3C trace context.", envvar="TRACEPARENT")] = None,
+    priority: Annotated[int, typer.Option(help="From -9 to 9: of what is due the highest comes first.")] = 0,
     as_json: AsJson = False,
     dedupe_for: Annotated[
         str | None, typer.Option(help="Refuse it also if a job with its key ended less than so long ago.")
@@ -71,6 +72,7 @@ def put(
             max_attempts=max_attempts,
             traceparent=traceparent,
             dedupe_for=span_or_none(dedupe_for),
+            priority=priority,
         )
     emit({"id": id}, as_json=as_json, text=str(id))
 

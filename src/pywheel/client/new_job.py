@@ -14,6 +14,7 @@ from ..jobs.checks import name, whole
 from ..jobs.durations import Duration, delay_ms, duration, moment
 from ..jobs.handler import current_job
 from ..jobs.job import NewJob
+from ..jobs.limits import PRIORITIES
 
 __all__ = ["new_job"]
 
@@ -36,6 +37,7 @@ def new_job(
     to: str | None,
     traceparent: str | None,
     dedupe_for: Duration | None = None,
+    priority: int = 0,
 ) -> NewJob:
     """Return the record; `put` says what the arguments mean. BadJob for those that make no sense."""
     due, wait, parent = 0, None, None
@@ -67,6 +69,7 @@ def new_job(
         wait,
         parent,
         None if dedupe_for is None else _dedupe(dedupe_for, key),
+        priority if priority == 0 else whole(priority, "priority", PRIORITIES, -PRIORITIES),
     )
     return tuple.__new__(NewJob, fields)  # without the function that a named tuple's own is
 

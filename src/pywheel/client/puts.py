@@ -35,6 +35,7 @@ class Puts(Base):
         to: str | None = None,
         traceparent: str | None = None,
         dedupe_for: Duration | None = None,
+        priority: int = 0,
     ) -> NewJob:
         """Return a new job for `put_many`; nothing is stored yet. `put` says what the arguments mean.
 
@@ -42,7 +43,20 @@ class Puts(Base):
             BadJob: an argument makes no sense.
         """
         return new_job(
-            self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, to, traceparent, dedupe_for
+            self.max_body,
+            topic,
+            body,
+            delay,
+            at,
+            key,
+            replace,
+            ttr,
+            max_attempts,
+            headers,
+            to,
+            traceparent,
+            dedupe_for,
+            priority,
         )
 
     def put(
@@ -62,6 +76,7 @@ class Puts(Base):
         traceparent: str | None = None,
         connection: object = None,
         dedupe_for: Duration | None = None,
+        priority: int = 0,
     ) -> int:
         """Store a job; return its id. When this returns, the job is durable. O(log jobs), and one commit.
 
@@ -86,6 +101,7 @@ class Puts(Base):
                 commits. The driver's, or SQLAlchemy's connection or session, or Django's.
             dedupe_for: refuse the job also if one with its key ended less than so long ago, however it ended. It is
                 asked of the finished jobs that are there still: not of those that were pruned or deleted.
+            priority: from -9 to 9: of what is due of the topic the highest comes first.
 
         Raises:
             BadJob: an argument makes no sense.
@@ -94,7 +110,20 @@ class Puts(Base):
             StoreError: the store cannot do it. In each case nothing was stored.
         """
         job = new_job(
-            self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, to, traceparent, dedupe_for
+            self.max_body,
+            topic,
+            body,
+            delay,
+            at,
+            key,
+            replace,
+            ttr,
+            max_attempts,
+            headers,
+            to,
+            traceparent,
+            dedupe_for,
+            priority,
         )
         if connection is not None:
             return self._put_within(connection, Put((job,)))[0]
@@ -117,13 +146,27 @@ class Puts(Base):
         traceparent: str | None = None,
         connection: object = None,
         dedupe_for: Duration | None = None,
+        priority: int = 0,
     ) -> int:
         """`put`, for asyncio. A task that is cancelled meanwhile may or may not have put the job.
 
         With a `connection` of a driver that blocks, as those of `put` do, it blocks the loop too.
         """
         job = new_job(
-            self.max_body, topic, body, delay, at, key, replace, ttr, max_attempts, headers, to, traceparent, dedupe_for
+            self.max_body,
+            topic,
+            body,
+            delay,
+            at,
+            key,
+            replace,
+            ttr,
+            max_attempts,
+            headers,
+            to,
+            traceparent,
+            dedupe_for,
+            priority,
         )
         if connection is not None:
             return self._put_within(connection, Put((job,)))[0]

@@ -15,6 +15,7 @@ from ..jobs.durations import Duration, duration
 from ..jobs.handler import Handler
 from ..jobs.job import Job
 from ..jobs.keyring import Keyring
+from ..jobs.limits import Limit, Rate, limits_of
 from ..jobs.middleware import Middleware
 from ..jobs.providers import Providers
 from ..jobs.retry import DEFAULT, RetryPolicy
@@ -99,6 +100,8 @@ class JobQueue(Puts, Results, ByFilter, Claims, Tasks):
         keep_lease: bool = False,
         isolate: bool = False,
         results: bool = False,
+        limit: int | Limit | None = None,
+        rate: str | Rate | None = None,
     ) -> Callable[[F], F]:
         """Return a decorator that registers a topic's handler: a function or coroutine function that takes the Job.
 
@@ -115,6 +118,9 @@ class JobQueue(Puts, Results, ByFilter, Claims, Tasks):
                 crashes it has failed, and no other one notices. The child imports the handler's module.
             results: keep what it returns, for `result` and `wait`: bytes as they are, anything else as JSON, up to
                 64 KiB. With a value that cannot be kept the job is dead at once: its work would only be done again.
+            limit: how many may run at once in the whole store: at most 1 000 000. ``Limit(3, per=":")``: how many of
+                those whose keys are the same up to the first ":". Each worker of the topic is to say the same.
+            rate: how many may begin in a time, in the whole store, such as "100/m" or "5/s", or a `Rate`.
 
         Raises:
             BadJob: the topic has a handler, or an argument makes no sense, such as a generator function, or
@@ -123,10 +129,12 @@ class JobQueue(Puts, Results, ByFilter, Claims, Tasks):
         named = name(topic, "topic")
         if named in self.handlers:
             raise BadJob(f"topic {named[:80]!r} has a handler already")
-        lease = duration(ttr, "ttr", 1)
+        lease, limits = duration(ttr, "ttr", 1), limits_of(limit, rate)
 
         def register(function: F) -> F:
-            self.handlers[named] = Handler(named, function, concurrency, lease, retry, keep_lease, isolate, results)
+            self.handlers[named] = Handler(
+                named, function, concurrency, lease, retry, keep_lease, isolate, results, limits
+            )
             return function
 
         return register

@@ -240,6 +240,7 @@ def spooled_job(row: Job) -> Job:
         told["max_attempts"],
         told["headers"] or {},
         last_error=row.last_error,
+        priority=told.get("priority", 0),
     )
 
 
@@ -269,8 +270,11 @@ def _new_job(row: Job, told: Any) -> NewJob:
     """Return a job as it was put."""
     parent = told["parent"] and tuple(told["parent"])
     names = ("topic", "due", "key", "ttr", "max_attempts", "headers", "replace")
-    dedupe_for = told.get("dedupe_for")  # not in what an older pywheel kept
-    return NewJob(body=row.body, parent=parent, dedupe_for=dedupe_for, **{name: told[name] for name in names})
+    some = {name: told[name] for name in names}
+    # An older file has neither.
+    return NewJob(
+        body=row.body, parent=parent, dedupe_for=told.get("dedupe_for"), priority=told.get("priority", 0), **some
+    )
 
 
 def _text(error: BaseException) -> str:

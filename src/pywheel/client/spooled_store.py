@@ -85,6 +85,11 @@ class SpooledStore(Front):
         """The store's; the spool's until it was opened."""
         return self._spool.file.durability if self._link.store is None else self._link.store.durability
 
+    @property
+    def keeps_limits(self) -> bool:  # type: ignore[override]
+        """Whether the store does; one that was not opened yet may."""
+        return self._link.store is None or self._link.store.keeps_limits
+
     def opened(self, job: Job) -> Job:
         """Return a claimed job as its handler gets it, also while the store is away."""
         return super().opened(job) if self._link.store is None else self._link.store.opened(job)

@@ -44,6 +44,8 @@ class PutOptions(TypedDict, total=False):
     to: str | None
     traceparent: str | None
     connection: object
+    dedupe_for: Duration | None
+    priority: int
 
 
 class Task(Generic[P, K, C, R]):

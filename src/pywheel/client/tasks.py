@@ -9,6 +9,7 @@ from .._errors import BadJob
 from ..jobs.checks import did_you_mean, name
 from ..jobs.durations import Duration
 from ..jobs.job import Job
+from ..jobs.limits import Limit, Rate
 from ..jobs.middleware import After, Before, Dead, Middleware
 from ..jobs.providers import Providers
 from ..jobs.retry import RetryPolicy
@@ -40,11 +41,16 @@ class TaskOptions(TypedDict, total=False):
     retry: RetryPolicy
     keep_lease: bool
     isolate: bool
+    results: bool
+    limit: int | Limit
+    rate: str | Rate
     delay: Duration
     replace: bool
     max_attempts: int
     headers: dict[str, str]
     to: str
+    dedupe_for: Duration
+    priority: int
 
 
 class Decorator(Protocol[K]):

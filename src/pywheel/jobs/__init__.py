@@ -4,6 +4,7 @@ from .durations import Duration
 from .handler import GiveUp, Handler, NotNow, RetryLater
 from .job import SHARDS, Attempt, Counts, Due, Imported, Job, NewJob, Outcome, State, Topic, shard_of
 from .keyring import Keyring
+from .limits import Limit, Rate
 from .providers import provided
 from .results import Result
 from .retry import DEFAULT, Exponential, Fixed, Ladder, RetryPolicy
@@ -23,9 +24,11 @@ __all__ = [
     "Job",
     "Keyring",
     "Ladder",
+    "Limit",
     "NewJob",
     "NotNow",
     "Outcome",
+    "Rate",
     "Result",
     "RetryLater",
     "RetryPolicy",

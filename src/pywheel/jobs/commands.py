@@ -9,9 +9,12 @@ What becomes of a job is decided in `lifecycle`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from .job import Due, Imported, Job, NewJob, State
+
+if TYPE_CHECKING:  # which looks at numbers as `checks` does, and that knows the commands
+    from .limits import Limits
 
 __all__ = [
     "NONCES_FORGOTTEN",
@@ -67,6 +70,7 @@ class Terms(NamedTuple):
     jitter: float = 0.0  # the part of the backoff that is drawn by lot, for each job by itself
     slack: int = 0  # for the way from the store to the handler and back
     hold: int = 1_000  # a claim that has not begun is leased until now + hold
+    limits: Limits | None = None  # how many may run or begin: with any, what does not begin is not claimed
 
 
 class Command(Generic[R]):
@@ -83,10 +87,10 @@ class Put(Command[list[int]]):
     """Store new jobs, all or none. Outcome: their ids, in order. O(log jobs) each.
 
     JobExists if a key is taken by a live job. With `replace`, a delayed job with that key takes the new body, due time,
-    ttr, max_attempts and headers instead, and keeps its id and its attempts. A job whose `parent` is the receipt of the
-    running job that has the key takes the key over. A job with `dedupe_for` is refused by JobExists also if no live job
-    has its key, and one of the last 20 with it ended less than so many ms ago: done, dead or cancelled. Of two such
-    puts at the same time the second sees the first.
+    ttr, max_attempts, headers and priority instead, and keeps its id and its attempts. A job whose `parent` is the
+    receipt of the running job that has the key takes the key over. A job with `dedupe_for` is refused by JobExists also
+    if no live job has its key, and one of the last 20 with it ended less than so many ms ago: done, dead or cancelled.
+    Of two such puts at the same time the second sees the first.
 
     A put with a `nonce`, a text of 1 to 200 characters, happens once: if this store has applied one with the same nonce
     before, whatever its jobs were, nothing changes, and the outcome is the ids of then. A put that was refused leaves
@@ -218,7 +222,10 @@ class Keep(Command[bytes | None]):
 
 @dataclass(slots=True)
 class Reserve(Command[list[Job]]):
-    """Claim up to `limit` due jobs of a topic, ordered by (due, id), and begin them. Outcome: the jobs, running.
+    """Claim up to `limit` due jobs of a topic, and begin them. Outcome: the jobs, running.
+
+    Those of the highest priority come first, within one by (due, id). Of what `Terms.limits` hold back none is claimed;
+    a limit by key looks for others among the first 1 000 that are due.
 
     A claim is exclusive: of several who try, one gets the job. Jobs whose lease is over are expired first. A paused
     topic gives none.
@@ -233,21 +240,24 @@ class Reserve(Command[list[Job]]):
 class Claimed(NamedTuple):
     """Outcome of Claim."""
 
-    jobs: list[Job]  # running, by (due, id)
+    jobs: list[Job]  # running, those of the highest priority first, within one by (due, id)
     begun: int  # so many of them, the first, have begun; the others are held until Begin
     left: list[Due]  # delayed jobs of this topic that were asked for and not claimed, with when to ask for them again
     paused: bool  # whether the topic is: then nothing was claimed, and `left` is empty
+    again: int | None = None  # limits hold back some of `left`: when to ask again, ms
 
 
 @dataclass(slots=True)
 class Claim(Command[Claimed]):
     """Claim these jobs of a topic, for a worker that knows them from a window. Outcome: Claimed.
 
-    By (due, id), each that is delayed and due by now is claimed and its claims grow by one. The first `begin` of them
-    begin at once: they are leased for their ttr and have spent an attempt. The others are held for a short time, until
-    `Begin`. A job whose last claim was lost (`Job.lost`) is not held: it begins at once or is left. Of those that may
-    have killed their process (`Job.lost` is 2) at most `suspects` are claimed. Of the bodies `bytes` are claimed at
-    most: with the first that exceeds them all the rest are left, but one is claimed whatever its size.
+    By priority, then (due, id), each that is delayed and due by now is claimed and its claims grow by one. The first
+    `begin` of them begin at once: they are leased for their ttr and have spent an attempt. The others are held for a
+    short time, until `Begin`. A job whose last claim was lost (`Job.lost`) is not held: it begins at once or is left.
+    Of those that may have killed their process (`Job.lost` is 2) at most `suspects` are claimed. Of the bodies `bytes`
+    are claimed at most: with the first that exceeds them all the rest are left, but one is claimed whatever its size.
+    With `Terms.limits` nothing is held: of those that they let through the first `begin` are claimed, and the rest are
+    left.
     Neither unknown, running and finished jobs nor those of other topics are claimed or left.
     """
 

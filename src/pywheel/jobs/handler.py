@@ -16,6 +16,7 @@ from .checks import whole
 from .commands import Ack, Nack, Release, Reschedule, Terms
 from .durations import delay_ms
 from .job import Job
+from .limits import Limits
 from .retry import DEFAULT, RetryPolicy, asked, checked
 
 __all__ = [
@@ -121,6 +122,7 @@ class Handler:
     keep_lease: bool
     isolate: bool = False  # whether each job runs in a process that is killed at its ttr
     results: bool = False  # whether what it returns is kept
+    limits: Limits | None = None  # how many run and begin in the whole store
 
     def __post_init__(self) -> None:
         whole(self.concurrency, "concurrency", 10_000)
@@ -146,7 +148,8 @@ class Handler:
         needed = len(delays)
         while needed > 1 and delays[needed - 1] == delays[needed - 2]:
             needed -= 1  # the last one counts for all that follow
-        return Terms(self.ttr, policy.max_attempts, delays[:needed], getattr(policy, "jitter", 0.0))
+        jitter = getattr(policy, "jitter", 0.0)
+        return Terms(self.ttr, policy.max_attempts, delays[:needed], jitter, limits=self.limits)
 
 
 def is_async(function: Callable[..., Any]) -> bool:

@@ -63,6 +63,7 @@ class NewJob(NamedTuple):
     delay: int | None = None  # due so long after the store's clock when it is stored
     parent: tuple[int, int] | None = None  # the receipt of the running job that puts it, and whose key it may take over
     dedupe_for: int | None = None  # for so long after a job with its key has ended this one is refused
+    priority: int = 0  # among what is due of a topic the highest comes first, from -9 to 9
 
 
 class Job(NamedTuple):
@@ -83,6 +84,7 @@ class Job(NamedTuple):
     lease_until: int | None = None  # only while running
     last_error: str | None = None
     lost: int = 0  # what its last claim came to: lifecycle.NEVER_LOST, LOST_HELD or LOST_BEGUN
+    priority: int = 0  # among what is due of the topic the highest comes first
 
     def json(self) -> Any:
         """Return what the body says as JSON. BadBody if it is none; NoKey, which is one too, if it is encrypted."""
@@ -129,7 +131,8 @@ class Imported(NamedTuple):
     def new(self) -> NewJob:
         """What of it a new job has too."""
         job = self.job
-        return NewJob(job.topic, job.body, job.due, job.key, job.ttr, job.max_attempts, job.headers)
+        what = (job.topic, job.body, job.due, job.key, job.ttr, job.max_attempts, job.headers)
+        return NewJob(*what, priority=job.priority)
 
     @property
     def holds_key(self) -> bool:
@@ -162,6 +165,7 @@ class Topic(NamedTuple):
 
     name: str
     paused: bool
+    priorities: tuple[int, ...] = ()  # those that its jobs ever had, but for 0, the highest first
 
 
 class Due(NamedTuple):
@@ -170,3 +174,4 @@ class Due(NamedTuple):
     due: int
     id: int
     topic: str
+    priority: int = 0

@@ -10,7 +10,7 @@ A claim is *held* from its beginning and has *begun* once its handler runs. Only
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from .job import Outcome, State
@@ -87,23 +87,34 @@ def due(now: int, due: int, delay: int | None) -> int:
     return due if delay is None else now + delay
 
 
-def choose(lost: Sequence[int], sizes: Sequence[int], begin: int, suspects: int, most: int) -> Choice:
+def choose(
+    lost: Sequence[int],
+    sizes: Sequence[int],
+    begin: int,
+    suspects: int,
+    most: int,
+    admits: Callable[[int], bool] | None = None,
+) -> Choice:
     """Choose from due jobs, in their order, what is claimed, by what their last claims came to: `Claim` says how.
 
-    `sizes` are those of the bodies, of which `most` bytes are claimed.
+    `sizes` are those of the bodies, of which `most` bytes are claimed. `admits` says whether limits let the job at a
+    place through: with them what does not begin is left.
     """
     begin, suspects = max(begin, 0), max(suspects, 0)
-    if not any(lost) and sum(sizes) <= most:  # as it usually is
+    if admits is None and not any(lost) and sum(sizes) <= most:  # as it usually is
         return Choice(list(range(len(lost))), min(begin, len(lost)), [])
     taken: list[int] = []
     left: list[int] = []
     begun = 0
     for place, (last, size) in enumerate(zip(lost, sizes, strict=True)):
-        if last and (begun == begin or (last == LOST_BEGUN and suspects == 0)):
+        if (last or admits) and (begun == begin or (last == LOST_BEGUN and suspects == 0)):
             left.append(place)
             continue
         if size > most and taken:
             return Choice(taken, begun, left + list(range(place, len(lost))))
+        if admits is not None and not admits(place):
+            left.append(place)
+            continue
         taken.append(place)
         most -= size
         begun += begun < begin

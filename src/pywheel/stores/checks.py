@@ -11,9 +11,10 @@ from typing import Any, Final
 
 from .._errors import BadJob, JobExists, PywheelError
 from ..jobs import commands as c
-from ..jobs.checks import number
+from ..jobs.checks import number, whole
 from ..jobs.job import Attempt, Job, Outcome, State
 from ..jobs.lifecycle import ENDINGS
+from ..jobs.limits import PRIORITIES, Limits
 
 __all__ = ["FURTHEST", "a_prefix", "clamped", "in_range", "lately", "note_name", "sound", "storable"]
 
@@ -145,7 +146,7 @@ def _nonce(nonce: Any) -> None:
 def _put(put: c.Put) -> None:
     _nonce(put.nonce)
     checked: object = put  # the topic that was found to be one, at first none
-    for topic, body, due, key, ttr, attempts, headers, _, delay, parent, dedupe_for in put.jobs:
+    for topic, body, due, key, ttr, attempts, headers, _, delay, parent, dedupe_for, priority in put.jobs:
         if type(due) is not int or not -FURTHEST < due < FURTHEST:
             raise _bad("due", due)
         if delay is not None and (type(delay) is not int or not -FURTHEST < delay < FURTHEST):
@@ -159,6 +160,8 @@ def _put(put: c.Put) -> None:
             _more(key, ttr, attempts, headers, parent)
         if dedupe_for is not None:
             _dedupe(key, dedupe_for)
+        if priority != 0:
+            whole(priority, "priority", PRIORITIES, -PRIORITIES)
 
 
 def _more(key: Any, ttr: Any, attempts: Any, headers: Any, parent: Any) -> None:
@@ -284,6 +287,16 @@ def _terms(terms: c.Terms) -> None:
     for delay in terms.backoff:
         _int("a backoff", delay)
     number(terms.jitter, "jitter", 0, 1)
+    if terms.limits is not None:
+        _limits(terms.limits)
+
+
+def _limits(limits: Limits) -> None:
+    most, per, every, burst = limits
+    for name, value in (("most", most), ("every", every), ("burst", burst)):
+        _some_int(name, value)
+    if per is not None:
+        _text("per", per)
 
 
 def _reserve(command: c.Reserve) -> None:

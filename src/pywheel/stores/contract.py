@@ -50,6 +50,8 @@ class Store(ABC):
     """The store's clock: it judges what is due and which lease is over. A server's store takes its server's time."""
     durability: Durability
     """What `apply` promises when it returns."""
+    keeps_limits: bool = True
+    """Whether it keeps `Terms.limits`. Several stores do not: each would count its own jobs."""
     ids_grow: bool = True
     """Whether a job that is put after another was put has a larger id. Not so where several stores give them out."""
 
@@ -184,8 +186,9 @@ class Store(ABC):
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
         """Return up to `limit` delayed jobs of topics that are not paused, span by span, within a span by (due, id).
 
-        If `limit` came back, the last span may have more, and the spans after it were not read. O(spans x log jobs +
-        what comes back), other owners' shards apart. May leave out a job that is being changed: its change is hinted.
+        A span has the jobs of one priority. If `limit` came back, the last span may have more, and the spans after it
+        were not read. O(spans x log jobs + what comes back), other owners' shards apart. May leave out a job that is
+        being changed: its change is hinted.
         """
 
     @abstractmethod

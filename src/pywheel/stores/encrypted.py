@@ -81,6 +81,11 @@ class EncryptedStore(Front):
         """Whether the ids of the store behind do."""
         return self._store.ids_grow
 
+    @property
+    def keeps_limits(self) -> bool:  # type: ignore[override]
+        """Whether the store behind does."""
+        return self._store.keeps_limits
+
     # ---- changes ----------------------------------------------------------------------------------------------------
 
     def apply(self, commands: Sequence[Command[Any]]) -> list[Any]:

@@ -38,3 +38,4 @@ class Span(NamedTuple):
     shards: int  # mask
     after: tuple[int, int]  # (due, id); (-1, 0) is the beginning
     until: int  # due at or before
+    priority: int = 0  # only jobs with this one

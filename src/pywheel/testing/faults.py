@@ -25,6 +25,7 @@ class FaultyStore(Front):
         self.inner = store
         self.url, self.address = store.url, store.address
         self.durability, self.ids_grow = store.durability, store.ids_grow
+        self.keeps_limits = store.keeps_limits
         self.clock = store.clock
         self.fault = fault
         self.away = False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
 from .._errors import StoreClosed, StoreError, StoreReplaced
@@ -24,7 +25,7 @@ from ..events import (
 from ..jobs.commands import Announce, Claim, Claimed, Command
 from ..jobs.handler import Handler
 from ..jobs.lifecycle import LOST_BEGUN
-from ..stores.contract import Span, Store, intact
+from ..stores.contract import Store, intact
 from ..stores.notifier import Notifier
 from .clock_steps import ClockSteps
 from .leases import Lease, Leases
@@ -43,6 +44,7 @@ from .window import PAGE, Window, Windows
 __all__ = ["Dispatcher"]
 
 MAX_BYTES: Final = 64 << 20
+_SOON: Final = 0.001  # seconds before a limit is asked again, at least
 _AGAIN: Final = 0.01  # seconds before jobs are claimed again that could not be claimed
 _TEND: Final = 0.1  # seconds between looks whether what is blocked still is
 _SETTLE: Final = 0.01  # seconds that an ack may wait for others while more jobs are handled
@@ -171,13 +173,13 @@ class Dispatcher:
         spare = (name for name, topic in self.topics.items() if not topic.behind and topic.begin)
         rescues = self._ownership.rescues(spare, now)
         if rescues:
-            spans = [Span(name, shards, (-1, 0), now - OVERDUE) for name, shards in rescues.items()]
-            self._windows.also(self._store.windows(spans, PAGE))
+            spans = [self._windows.rescued(name, shards, now - OVERDUE) for name, shards in rescues.items()]
+            self._windows.also(self._store.windows([*chain.from_iterable(spans)], PAGE))
 
     def _behind(self) -> int:
         """Return since when jobs are due here that are not claimed; -1 if no more could be; else 0."""
         for topic in list(self._late):
-            if not topic.window.ready and not topic.window.full:
+            if not topic.window.waiting and not topic.window.more:
                 topic.behind = 0
             if not topic.behind:
                 self._late.discard(topic)
@@ -249,6 +251,9 @@ class Dispatcher:
             windows.sort(key=_waiting)
         for place, window in enumerate(windows):
             topic = self.topics[window.topic]
+            if topic.freed:
+                topic.freed = False
+                self._windows.restore(window)
             room = min(topic.room(now, bytes_left), -(-most // (len(windows) - place)))
             ids = self._sealed.claimable(topic, window.take(room), now) if room > 0 else ()
             if ids:
@@ -261,15 +266,16 @@ class Dispatcher:
     def _backlog(self, topic: Topic) -> None:
         """Note since when jobs are due that are not claimed."""
         window = topic.window
-        if not window.ready:
+        waiting = window.waiting
+        if not waiting:
             del self._windows.ready[window]
-        if window.ready or window.full:
+        if waiting or window.more:
             topic.behind = topic.behind or self._clock.wall()
             self._late.add(topic)
         else:
             topic.behind = 0
         if self._events.listeners:
-            self._events.tell(BacklogSeen(topic.name, len(window.ready)))
+            self._events.tell(BacklogSeen(topic.name, waiting))
 
     def _claimed(self, claim: Claim, outcome: Claimed | StoreError, asked: float) -> None:
         topic = self.topics[claim.topic]
@@ -280,8 +286,10 @@ class Dispatcher:
             self._windows.drop(topic.window)
             return
         self._windows.claimed(topic.window, claim.ids, outcome.left)
-        if outcome.left:
+        if outcome.left and topic.limits is None:
             self._leave(topic, outcome)
+        elif outcome.left:
+            self._hold_back(topic, claim.begin, outcome)
         if not outcome.jobs:
             return
         leases = self._sealed.leases(topic, outcome, asked, self._clock.wall())
@@ -303,6 +311,24 @@ class Dispatcher:
         if not outcome.jobs:
             topic.waits = True
             topic.retry_at = self._clock.time() + _AGAIN
+
+    def _hold_back(self, topic: Topic, begin: int, outcome: Claimed) -> None:
+        """Wait for a place under a limit: one that a job of this worker frees is taken in the step that settles it.
+
+        Behind what the limit of its group holds back others may be that can begin.
+        """
+        window, now = topic.window, self._clock.wall()
+        self._windows.put_back(window, [due for due in outcome.left if due.due > now])
+        held = [due.id for due in outcome.left if due.due <= now]
+        if topic.limits is not None and topic.limits.per is not None and len(outcome.jobs) < begin:
+            self._windows.set_aside(window, held)
+            if window.waiting:
+                return
+            self._windows.restore(window)
+        else:
+            self._windows.return_ids(window, held)
+        if outcome.again is not None:
+            topic.retry_at = self._clock.time() + max(self._clock.until(outcome.again), _SOON)
 
     def _renewed(self, renewals: list[Lease], outcomes: Iterator[Any], asked: float) -> None:
         for lease in renewals:
@@ -390,7 +416,7 @@ class Dispatcher:
 
 
 def _waiting(window: Window) -> int:
-    return len(window.ready)
+    return window.waiting
 
 
 def _room(handler: Handler) -> int:

@@ -7,7 +7,7 @@ from typing import Final
 from ..jobs.handler import Handler
 from .leases import HOLD, Lease, slack
 from .pools import Pool
-from .window import Window
+from .window import PAGE, Window
 
 __all__ = ["Topic"]
 
@@ -27,6 +27,8 @@ class Topic:
         self.pool = pool
         self.window = window
         self.terms = handler.terms._replace(slack=slack(handler.ttr), hold=HOLD)
+        self.limits = self.terms.limits
+        self.freed = False  # whether a place under a limit is free again
         self.inside = 0  # jobs in the pool, running or waiting
         self.waits = False  # for a place to begin at once: what is ready may not be held
         self.retry_at = 0.0  # when to claim again what could not be claimed
@@ -46,9 +48,15 @@ class Topic:
             return 0
         if now < self.retry_at or (not begin and (self.waits or self.pool.waiting > self._buffer // 2)):
             return 0  # enough for now; larger claims are cheaper
+        if self.limits is not None and (not begin or bytes_left > 0):  # nothing is held that counts as running
+            return begin if self.limits.per is None or not begin else max(begin, PAGE)
         if bytes_left <= 0:
             return int(self.inside == 0)  # no other topic's large bodies hold up this one
-        return begin if self.waits else self.handler.concurrency + self._buffer - self.inside
+        if self.waits:
+            return begin
+        # What is claimed comes before all that is put later, whatever its priority.
+        buffer = self._buffer if len(self.window.lanes) == 1 else min(self._buffer, self.handler.concurrency)
+        return self.handler.concurrency + buffer - self.inside
 
     def feed(self, leases: list[Lease], now: float) -> None:
         """Give claimed jobs to the pool."""
@@ -60,6 +68,8 @@ class Topic:
         """Count a job that left the pool; when the pool runs dry, let it hold more if it was quick, less if slow."""
         self.inside -= 1
         self.waits = False
+        if self.limits is not None and self.limits.most is not None:
+            self.freed, self.retry_at = True, 0.0
         if self.inside == 0 and self._fed_at:
             took = now - self._fed_at
             self._fed_at = 0.0

@@ -5,6 +5,9 @@ is read, so that a job put meanwhile is either read or hinted. Each topic has a 
 beyond it waits in the store and is read when there is room. A topic with nothing near sleeps until shortly before its
 first job; once in a while each is read from the beginning, in case a hint was lost.
 
+Each priority that jobs of a topic have is a *lane*: a window beside the topic's own. So no backlog hides what comes
+first.
+
 What is known and not yet due lies before the window's *cursor*, and of what lies before it all is known: so a window
 has room again as time goes by, and reads on before it runs dry. A hint of what lies beyond is left to that reading.
 """
@@ -33,13 +36,32 @@ _LAST_ID: Final = 2**63 - 1
 
 
 class Window:
-    """What is known of one topic. `room` is how many jobs it may know."""
+    """What is known of one topic's jobs with one priority. `room` is how many jobs it may know."""
 
-    __slots__ = ("_cursor", "full", "known", "queued", "read_at", "ready", "rescan_at", "room", "shards", "topic")
+    __slots__ = (
+        "_cursor",
+        "aside",
+        "full",
+        "known",
+        "lanes",
+        "main",
+        "priority",
+        "queued",
+        "read_at",
+        "ready",
+        "rescan_at",
+        "room",
+        "shards",
+        "topic",
+    )
 
-    def __init__(self, topic: str, room: int) -> None:
+    def __init__(self, topic: str, room: int, main: Window | None = None, priority: int = 0) -> None:
         self.topic = topic
         self.room = room
+        self.priority = priority
+        self.main = main or self  # the topic's own
+        self.lanes: list[Window] = [self]  # of the topic's own: all of them, the highest priority first
+        self.aside: list[int] = []  # ids that are due and not ready, as a limit of their group holds them back
         self.shards = 0
         self.known: dict[int, int] = {}  # id: handle in the wheel, or 0 once it is due
         self.ready: deque[int] = deque()  # ids that are due and not claimed, in order, and perhaps some that are not
@@ -62,7 +84,7 @@ class Window:
 
     def span(self, until: int) -> Span:
         """Return what is to be read next."""
-        return Span(self.topic, self.shards, self._cursor, until)
+        return Span(self.topic, self.shards, self._cursor, until, self.priority)
 
     def has_read(self, last: Due | None, until: int) -> None:
         """Note how far it was read: up to a job, after which there may be more, or all."""
@@ -77,14 +99,34 @@ class Window:
         """Whether a job lies in what was read; otherwise it will be read."""
         return (job.due, job.id) <= self._cursor
 
+    @property
+    def waiting(self) -> int:
+        """How many are ready in all lanes."""
+        return sum(len(lane.ready) for lane in self.lanes)
+
+    @property
+    def more(self) -> bool:
+        """Whether the store has more than was read, in any lane."""
+        return any(lane.full for lane in self.lanes)
+
     def take(self, most: int) -> tuple[int, ...]:
         """Return ids that are due, no longer ready; they stay known until `settled` or `put_back`."""
         ids: list[int] = []
-        while self.ready and len(ids) < most:
-            id = self.ready.popleft()
-            if self.known.get(id) == 0:  # not claimed, cancelled or moved meanwhile
-                ids.append(id)
+        for lane in self.lanes:
+            ready, known = lane.ready, lane.known
+            while ready and len(ids) < most:
+                id = ready.popleft()
+                if known.get(id) == 0:  # not claimed, cancelled or moved meanwhile
+                    ids.append(id)
         return tuple(ids)
+
+    def lane_of(self, id: int) -> Window:
+        """Return the lane that knows a job; the topic's own if none does."""
+        if len(self.lanes) > 1:
+            for lane in self.lanes:
+                if id in lane.known:
+                    return lane
+        return self
 
     def settled(self, id: int) -> None:
         """Forget a job: it has been claimed, or is no longer to be had."""
@@ -98,8 +140,11 @@ class Windows:
         self._store = store
         self._notifier = notifier
         self.by_topic = {window.topic: window for window in windows}
+        self._all = list(self.by_topic.values())
+        self._lanes = {(window.topic, 0): window for window in self._all}
+        self._lanes_at = 0  # when to see which priorities there are
         self.ready: dict[Window, None] = {}
-        """The windows with jobs that are due."""
+        """The windows of topics with jobs that are due."""
         self._span = min(max(SPAN, _A_TOPIC * len(self.by_topic)), RESCAN)
         self._to_read: deque[Window] = deque()
         self._told = 0  # hints since `_told_at`
@@ -115,24 +160,58 @@ class Windows:
         self._topic_of: dict[int, Window] = {}
         self.ready.clear()
         self._next_read = 0
-        for window in self.by_topic.values():
+        for window in self._all:
             window.known.clear()
             window.ready.clear()
+            window.aside.clear()
+        self._again_all()
+
+    def _again_all(self) -> None:
+        self._lanes_at = 0
+        for window in self.by_topic.values():
             self.again(window)
 
     def again(self, window: Window) -> None:
-        """Read a window from the beginning, soon."""
+        """Read the windows of a topic from the beginning, soon."""
+        for lane in window.lanes:
+            self._again(lane)
+
+    def _again(self, window: Window) -> None:
         self._forget_all(window)
         window.again()
         self._queue(window)
 
     def own(self, window: Window, shards: int) -> None:
         """Own these shards of a topic from now on: read those that are new, forget those that went."""
-        gained, window.shards = shards & ~window.shards, shards
-        for id in [id for id, handle in window.known.items() if handle and not shards >> shard_of(id) & 1]:
-            self._forget(window, id)
-        if gained:
-            self.again(window)
+        for lane in window.lanes:
+            gained, lane.shards = shards & ~lane.shards, shards
+            for id in [id for id, handle in lane.known.items() if handle and not shards >> shard_of(id) & 1]:
+                self._forget(lane, id)
+            if gained:
+                self._again(lane)
+
+    # ---- lanes ------------------------------------------------------------------------------------------------------
+
+    def _lane(self, topic: str, priority: int) -> Window:
+        """Return the window of a topic's jobs with a priority; a new one is read soon."""
+        found = self._lanes.get((topic, priority))
+        if found is None:
+            main = self.by_topic[topic]
+            found = self._lanes[topic, priority] = Window(topic, main.room, main, priority)
+            found.shards = main.shards
+            main.lanes = sorted([*main.lanes, found], key=lambda lane: -lane.priority)
+            self._all.append(found)
+            self._again(found)
+        return found
+
+    def _look_for_lanes(self, now: int) -> None:
+        """See which priorities there are: one query a minute. Of new ones a hint tells at once."""
+        if now >= self._lanes_at:
+            for topic in self._store.topics():
+                if topic.name in self.by_topic:
+                    for priority in topic.priorities:
+                        self._lane(topic.name, priority)
+            self._lanes_at = now + RESCAN
 
     def __len__(self) -> int:
         return len(self._topic_of)
@@ -146,7 +225,7 @@ class Windows:
             window = self._topic_of.pop(id)
             window.known[id] = 0
             window.ready.append(id)
-            self.ready[window] = None
+            self.ready[window.main] = None
 
     def next_deadline(self) -> int | None:
         """Return when something becomes due, or is to be read."""
@@ -158,54 +237,71 @@ class Windows:
 
     def claimed(self, window: Window, ids: Iterable[int], left: Iterable[Due]) -> None:
         """Forget the jobs that were asked for, but for those that were left; read on if few are known now."""
-        known, stay = window.known, {job.id for job in left}
+        stay = {job.id for job in left}
         for id in ids:
             if id not in stay:
-                known.pop(id, None)
-        if window.hungry:
-            self._queue(window)
+                window.lane_of(id).known.pop(id, None)
+        for lane in window.lanes:
+            if lane.hungry:
+                self._queue(lane)
 
     def put_back(self, window: Window, left: Iterable[Due]) -> None:
         """Wait again for jobs that were taken and not claimed.
 
         Those that are due may not be claimed together with others, and come after all that can be.
         """
-        back = []
         for job in left:
+            lane = window.lane_of(job.id)
             if job.due > self._now:
-                window.settled(job.id)
-                self._wait_for(window, job)
-            elif window.known.get(job.id) == 0:
-                back.append(job.id)
-        window.ready.extend(back)
-        if window.ready:
+                lane.settled(job.id)
+                self._wait_for(lane, job)
+            elif lane.known.get(job.id) == 0:
+                lane.ready.append(job.id)
+        if window.waiting:
             self.ready[window] = None
 
     def return_ids(self, window: Window, ids: Iterable[int]) -> None:
         """Make ids ready again, before all others."""
-        window.ready.extendleft(reversed(list(ids)))
-        if window.ready:
+        for id in reversed(list(ids)):
+            window.lane_of(id).ready.appendleft(id)
+        if window.waiting:
             self.ready[window] = None
+
+    def set_aside(self, window: Window, ids: Iterable[int]) -> None:
+        """Look past these ids, until `restore`."""
+        window.aside += ids
+
+    def restore(self, window: Window) -> None:
+        """Make ready again what was set aside."""
+        if window.aside:
+            ids, window.aside = window.aside, []
+            self.return_ids(window, ids)
 
     def drop(self, window: Window) -> None:
         """Forget all of a topic: it is paused. It is read again when a hint or a rescan says so."""
-        self._forget_all(window)
-        window.known.clear()
-        window.ready.clear()
+        for lane in window.lanes:
+            self._forget_all(lane)
+            lane.known.clear()
+            lane.ready.clear()
+            lane.aside.clear()
+            lane.has_read(None, self._now)
         self.ready.pop(window, None)
-        window.has_read(None, self._now)
+
+    def rescued(self, topic: str, shards: int, until: int) -> list[Span]:
+        """Return what to read of a topic's jobs that are overdue with others."""
+        return [Span(topic, shards, _START, until, lane.priority) for lane in self.by_topic[topic].lanes]
 
     def also(self, jobs: Iterable[Due]) -> None:
         """Take in jobs that are overdue with others."""
         for job in jobs:
-            window = self.by_topic[job.topic]
+            window = self._lane(job.topic, job.priority)
             if job.id not in window.known:
                 self._ready(window, job.id)
 
     def _ready(self, window: Window, id: int) -> None:
         window.known[id] = 0
         window.ready.append(id)
-        self.ready[window] = None
+        self.ready[window.main] = None
 
     # ---- feeding ----------------------------------------------------------------------------------------------------
 
@@ -213,15 +309,17 @@ class Windows:
         """Take in what others changed; return whether topics were paused or resumed, or hints are missing."""
         hints = self._notifier.hints()
         if hints.reload:
-            for window in self.by_topic.values():
-                self.again(window)
+            self._again_all()
         self._count(len(hints.due))
         for job in hints.due:
-            known = self.by_topic.get(job.topic)
-            if known is not None:
+            if job.topic in self.by_topic:
+                known = self._lane(job.topic, job.priority)
+                before = known.main.lane_of(job.id)
+                if before is not known:  # a put that replaced it gave it another priority
+                    self._forget(before, job.id)
                 self._wait_for(known, job)
                 if len(known.known) > 2 * known.room:
-                    self.again(known)
+                    self._again(known)
                 elif known.hungry:
                     self._queue(known)
         return hints.reload
@@ -233,6 +331,7 @@ class Windows:
         if not self._to_read:
             return
         self._notifier.publish(now + RESCAN + self._span)
+        self._look_for_lanes(now)
         until = now + self._span
         windows = [self._to_read.popleft() for _ in range(min(len(self._to_read), TOPICS))]
         for window in windows:
@@ -253,7 +352,7 @@ class Windows:
 
     def _queue_due(self, now: int) -> None:
         """Queue the windows whose time to be read has come. O(topics), a few times a second at most."""
-        for window in self.by_topic.values():
+        for window in self._all:
             if now >= window.read_at:
                 self._queue(window)
         if not self._to_read:
@@ -261,11 +360,11 @@ class Windows:
 
     def _read(self, windows: list[Window], now: int, until: int) -> None:
         page = self._store.windows([window.span(until) for window in windows], PAGE)
-        near = {job.topic for job in page}
-        cut = page[-1].topic if len(page) == PAGE else None
+        near = {(job.topic, job.priority) for job in page}
+        cut = self._lanes[page[-1].topic, page[-1].priority] if len(page) == PAGE else None
         idle = []
         for number, window in enumerate(windows):
-            if window.topic == cut:
+            if window is cut:
                 window.has_read(page[-1], until)
                 window.read_at = until
                 for other in windows[number + 1 :]:
@@ -273,16 +372,16 @@ class Windows:
                 break
             window.has_read(None, until)
             window.read_at = now + self._span // 2
-            if window.topic not in near:
+            if (window.topic, window.priority) not in near:
                 idle.append(window)
         for job in page:
-            window = self.by_topic[job.topic]
+            window = self._lanes[job.topic, job.priority]
             if job.due <= self._now and job.id not in window.known:  # a backlog: it need not go through the wheel
                 self._ready(window, job.id)
             else:
                 self._wait_for(window, job)
-        if cut is not None and self.by_topic[cut].hungry:
-            self._queue(self.by_topic[cut])
+        if cut is not None and cut.hungry:
+            self._queue(cut)
         self._rest(idle, now, until)
 
     def _rest(self, idle: list[Window], now: int, until: int) -> None:
@@ -298,8 +397,9 @@ class Windows:
     def feed(self) -> None:
         """Read more of the windows that run low."""
         for window in list(self.ready):
-            if window.hungry:
-                self._queue(window)
+            for lane in window.lanes:
+                if lane.hungry:
+                    self._queue(lane)
 
     def _queue(self, window: Window) -> None:
         if not window.queued:
@@ -308,11 +408,11 @@ class Windows:
 
     def _earliest(self) -> int:
         """Return when to read next; with many topics a little later, for several of them at once."""
-        first = min((window.read_at for window in self.by_topic.values()), default=2**62)
-        return first + len(self.by_topic) // 20
+        first = min((window.read_at for window in self._all), default=2**62)
+        return first + len(self._all) // 20
 
     def _latest(self) -> int:
-        return max((window.read_at for window in self.by_topic.values()), default=0)
+        return max((window.read_at for window in self._all), default=0)
 
     def _count(self, hints: int) -> None:
         """Note how much one is told; if that is much, read often and publish a near horizon for a while."""
@@ -321,7 +421,7 @@ class Windows:
             if self._told > _BUSY:
                 self._often = self._now + RESCAN // 2
                 self._next_read = 0
-                for window in self.by_topic.values():
+                for window in self._all:
                     window.read_at = min(window.read_at, self._now + self._span // 2)
             self._told, self._told_at = 0, self._now
 
@@ -331,7 +431,7 @@ class Windows:
             self._forget(window, id)
 
     def _forget(self, window: Window, id: int) -> None:
-        handle = window.known.pop(id)
+        handle = window.known.pop(id, 0)
         if handle:
             self._wheel.cancel(handle)
             del self._topic_of[id]

@@ -85,6 +85,9 @@ class Worker:
         self._pulse = pulse or _silent
         self.store = program.store
         handlers = chosen(program.handlers, topics)
+        limited = [topic for topic, handler in handlers.items() if handler.limits is not None]
+        if limited and not self.store.keeps_limits:
+            raise BadJob(f"limit= and rate= of {limited[0][:80]!r} want one store, and {self.store.url} is several")
         self._grace = duration(grace, "grace") / 1000
         kept = None if keep is None else duration(keep, "keep")
         self._events = program.events

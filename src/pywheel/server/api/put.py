@@ -80,6 +80,7 @@ def new_record(context: Context, wish: NewJob, place: str | int, trace: dict[str
             wish.to,
             None,
             wish.dedupe_for,
+            wish.priority,
         )
     except BadJob as error:
         if len(content) > queue.max_body:

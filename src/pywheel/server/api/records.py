@@ -60,6 +60,7 @@ def _fields(job: Job, *, body: bool) -> dict[str, Any]:
         "claims": job.claims,
         "lease_until": None if job.lease_until is None else moment_out(job.lease_until),
         "last_error": job.last_error,
+        "priority": job.priority,
     }
 
 

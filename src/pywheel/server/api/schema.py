@@ -58,6 +58,7 @@ Span = Annotated[
 ]
 Id = Annotated[str, Meta(description="The job's id.", examples=["1234567"])]
 Receipt = Annotated[str, Meta(description="Names the claim; opaque. It is the proof that the job is yours.")]
+PRIORITY = Annotated[int, Meta(ge=-9, le=9, description="Of what is due of the topic the highest comes first.")]
 ATTEMPTS = Annotated[int, Meta(ge=1, le=1_000_000, description="How often it is tried in all.")]
 DryRun = Annotated[bool, Meta(description="Count what it would be, and change nothing.")]
 
@@ -89,6 +90,7 @@ class NewJob(In, gc=False):
             description="Refuse it also if a job with its key ended less than so long ago: seconds, or text like 10m."
         ),
     ] = None
+    priority: PRIORITY = 0
 
 
 class NewJobs(In):
@@ -135,6 +137,7 @@ class JobOut(Struct, omit_defaults=True, kw_only=True):
     claims: Annotated[int, Meta(description="How often it was claimed.")] = 0
     lease_until: Annotated[Time | None, Meta(description="Until when its claim holds, while it runs.")] = None
     last_error: str | None = None
+    priority: PRIORITY = 0
 
 
 class ReservedJob(JobOut, kw_only=True):

@@ -11,7 +11,7 @@ __all__ = ["counts", "pause", "resume", "topics"]
 async def topics(call: Call) -> Answer:
     """Return the topics that the token may see."""
     found = await call.context.read(call.context.queue.topics)
-    seen = [schema.TopicOut(name, paused) for name, paused in found if call.grant.may("read", name)]
+    seen = [schema.TopicOut(name, paused) for name, paused, _ in found if call.grant.may("read", name)]
     return json_answer(schema.Topics(seen))
 
 

@@ -20,6 +20,7 @@ from typing import Final
 
 from ..._errors import StoreClosed, StoreError, StoreReplaced
 from ...jobs.commands import Announce, Expire
+from ...jobs.job import Due
 from ...stores.contract import Span, Store, intact
 from ...stores.notifier import Notifier, workers
 from ...stores.ownership import ALL, shards_of
@@ -235,7 +236,7 @@ class Waiting:
             unseen = set(names)
         counted: dict[str, int] = {}
         with self._mutex:
-            for due, _, name in hints or ():
+            for due, _, name, _ in hints or ():
                 topic = self._topics.get(name)
                 if topic is not None:
                     counted[name] = counted.get(name, 0) + 1
@@ -333,7 +334,7 @@ class _Listener:
             lease = expired.next_lease
         self._lease = None if lease is None else lease + later
 
-    def hints(self) -> Iterable[tuple[int, int, str]] | None:
+    def hints(self) -> Iterable[Due] | None:
         """Return what was put or rescheduled since; None if all is to be read again."""
         if not self._rung:
             return ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 from ..._errors import JobExists, PywheelError
@@ -12,8 +13,9 @@ from ...jobs import commands as c
 from ...jobs import lifecycle
 from ...jobs.job import Attempt, Due, Imported, Job, NewJob, Outcome, State
 from ...jobs.lifecycle import Run
+from ...jobs.limits import LOOKED_PAST
 from ..checks import lately, sound, storable
-from .state import Entry, Kept, MemoryState
+from .state import Entry, Kept, MemoryState, turn
 
 __all__ = ["MemoryCommands"]
 
@@ -120,6 +122,7 @@ class MemoryCommands(MemoryState):
         due = lifecycle.due(now, new.due, new.delay)
         name = None if new.key is None else (new.topic, new.key)
         holder = None if name is None else self._holder(name, now)
+        self._know_priority(new)
         if holder is not None and holder.run is None:
             holder.new = new
             self._move(holder, due)
@@ -131,6 +134,10 @@ class MemoryCommands(MemoryState):
             self._keys[name] = entry.id
         self._enter(entry)
         return entry.id
+
+    def _know_priority(self, new: NewJob) -> None:
+        if new.priority:
+            self._lanes.setdefault(new.topic, set()).add(new.priority)
 
     def _new_entry(self, new: NewJob, due: int, created: int) -> Entry:
         """Return a job of a new id, that stands nowhere yet."""
@@ -144,6 +151,7 @@ class MemoryCommands(MemoryState):
     def _take_in(self, one: Imported) -> int:
         job = one.job
         self._paused.setdefault(job.topic, False)
+        self._know_priority(one.new)
         entry = self._new_entry(one.new, job.due, job.created)
         entry.claims, entry.forgiven, entry.lost = job.claims, job.claims - job.attempt, job.lost
         entry.passed, entry.error = one.passed, storable(one.last_error)
@@ -260,11 +268,17 @@ class MemoryCommands(MemoryState):
     def _reserve(self, command: c.Reserve) -> list[Job]:
         now = self.clock.wall()
         self._settle_all(now)
-        if self._paused.get(command.topic):
+        limit = max(command.limit, 0)
+        if self._paused.get(command.topic) or not limit:
             return []
-        due = self._due[command.topic]
-        ids = [id for _, id in due[: min(command.limit, bisect_right(due, (now, self._last)))]]
-        return [self._start(self._jobs[id], command, now, begun=True) for id in ids]
+        gate = self._gate(command.topic, command.terms.limits, now)
+        if gate is None:
+            entries = self._in_order(command.topic, now, limit)
+        else:
+            some = self._in_order(command.topic, now, max(limit, LOOKED_PAST))
+            entries = list(islice((entry for entry in some if gate.admits(entry.new.key)), limit))
+            self._shut(command.topic, gate)
+        return [self._start(entry, command, now, begun=True) for entry in entries]
 
     def _claim(self, command: c.Claim) -> c.Claimed:
         now = self.clock.wall()
@@ -275,21 +289,26 @@ class MemoryCommands(MemoryState):
         for entry in mine:
             self._settle_lost(entry, now)
         delayed = [entry for entry in mine if entry.state is State.DELAYED and entry.run is None]
-        delayed.sort(key=lambda entry: (entry.due, entry.id))
-        ready = [entry for entry in delayed if entry.due <= now]
+        ready = sorted((entry for entry in delayed if entry.due <= now), key=turn)
+        early = sorted((entry for entry in delayed if entry.due > now), key=lambda entry: (entry.due, entry.id))
+        gate = self._gate(command.topic, command.terms.limits, now)
         choice = lifecycle.choose(
             [entry.lost for entry in ready],
             [entry.size for entry in ready],
             command.begin,
             command.suspects,
             command.bytes,
+            None if gate is None else lambda place: gate.admits(ready[place].new.key),
         )
-        left = [ready[place] for place in choice.left] + delayed[len(ready) :]
+        if gate is not None:
+            self._shut(command.topic, gate)
+        left = [ready[place] for place in choice.left] + early
         jobs = [
             self._start(ready[place], command, now, begun=number < choice.begun)
             for number, place in enumerate(choice.taken)
         ]
-        return c.Claimed(jobs, choice.begun, [Due(e.due, e.id, e.new.topic) for e in left], paused=False)
+        others = [Due(e.due, e.id, e.new.topic, e.new.priority) for e in left]
+        return c.Claimed(jobs, choice.begun, others, paused=False, again=None if gate is None else gate.again)
 
     def _start(self, entry: Entry, command: c.Reserve | c.Claim, now: int, *, begun: bool) -> Job:
         terms, new = command.terms, entry.new

@@ -130,7 +130,7 @@ class Presence:
 class MemoryNotifier(Notifier):
     """An event, and a horizon that the store reads."""
 
-    def __init__(self, presence: Presence, name: str, due_now: Callable[[int], tuple[int, str] | None]) -> None:
+    def __init__(self, presence: Presence, name: str, due_now: Callable[[int], Due | None]) -> None:
         self.worker = f"{name}@{next(presence.numbers)}"
         self.horizon = -1
         self.stopped = presence.stirred  # up to which pause nothing starts here
@@ -187,9 +187,9 @@ class MemoryNotifier(Notifier):
             reload = self._missed or self._presence.stirred > self._read
             self._missed, self._read = False, self._presence.stirred
             ids, self._log = self._log, {}
-            known = [(id, *found) for id in ids if (found := self._due_now(id)) is not None]
-            due = [Due(due, id, topic) for id, due, topic in known if self._presence.owner(id, topic) == self.worker]
-            return Hints(due, reload)
+            known = (due for id in ids if (due := self._due_now(id)) is not None)
+            mine = [due for due in known if self._presence.owner(due.id, due.topic) == self.worker]
+            return Hints(mine, reload)
 
     def wait(self, seconds: float) -> bool:
         """Return when rung or woken."""

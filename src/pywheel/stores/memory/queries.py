@@ -87,7 +87,10 @@ class MemoryQueries(MemoryState):
         """Return all topics, by name."""
         with self.lock:
             self._open()
-            return [Topic(name, paused) for name, paused in sorted(self._paused.items())]
+            return [
+                Topic(name, paused, tuple(sorted(self._lanes.get(name, ()), reverse=True)))
+                for name, paused in sorted(self._paused.items())
+            ]
 
     def history(self, id: int) -> list[Attempt]:
         """Return what was tried with a job."""
@@ -149,13 +152,15 @@ class MemoryQueries(MemoryState):
             self._open()
             limit = clamped(limit)
             found: list[Due] = []
-            for topic, shards, after, until in spans:
+            for topic, shards, after, until, priority in spans:
                 if len(found) >= limit:
                     break
                 if not self._paused.get(topic):
                     due = self._due.get(topic, [])
                     part = due[bisect_right(due, after) : bisect_right(due, (until, self._last))]
-                    mine = (Due(when, id, topic) for when, id in part if shards >> shard_of(id) & 1)
+                    mine = (Due(when, id, topic, priority) for when, id in part if shards >> shard_of(id) & 1)
+                    if priority or topic in self._lanes:
+                        mine = (due for due in mine if self._jobs[due.id].new.priority == priority)
                     found += islice(mine, limit - len(found))
             return found
 
@@ -165,7 +170,7 @@ class MemoryQueries(MemoryState):
             self._open()
             return [min(self._dues(*span), default=None) for span in spans]
 
-    def _dues(self, topic: str, shards: int, _: tuple[int, int], until: int) -> list[int]:
+    def _dues(self, topic: str, shards: int, _: tuple[int, int], until: int, __: int) -> list[int]:
         """Return due times above `until`: the earliest of the delayed jobs, and all of those whose lease is over."""
         due = self._due.get(topic, [])
         beyond = islice(due, bisect_right(due, (until, self._last)), None)

@@ -15,11 +15,12 @@ from ..._errors import StoreClosed
 from ...clock import Clock
 from ...jobs import lifecycle
 from ...jobs.commands import NONCES_KEPT, Ref
-from ...jobs.job import Attempt, Job, NewJob, Outcome, State
+from ...jobs.job import Attempt, Due, Job, NewJob, Outcome, State
 from ...jobs.lifecycle import Ending, Run
+from ...jobs.limits import Gate, Limits, note_of
 from .notifier import MemoryNotifier, Presence
 
-__all__ = ["Entry", "Kept", "MemoryState"]
+__all__ = ["Entry", "Kept", "MemoryState", "turn"]
 
 _CLOSED = "this store is closed: open another one"
 _LAST = 20  # jobs with a key that are looked at, as a reference by key does in every store
@@ -67,6 +68,11 @@ class Kept(NamedTuple):
         return None if self.until is not None and now >= self.until else self.value
 
 
+def turn(entry: Entry) -> tuple[int, int, int]:
+    """Return what due jobs are ordered by."""
+    return -entry.new.priority, entry.due, entry.id
+
+
 class MemoryState:
     """Jobs in dicts, guarded by one lock."""
 
@@ -88,6 +94,7 @@ class MemoryState:
         self._running: dict[int, Entry] = {}
         self._tally: defaultdict[str, dict[State, int]] = defaultdict(lambda: dict.fromkeys(State, 0))
         self._paused: dict[str, bool] = {}
+        self._lanes: dict[str, set[int]] = {}  # the priorities that jobs of a topic ever had, but for 0
         self._nonces: dict[str, tuple[int, list[int]]] = {}  # of puts: when, and the ids of then; in order of arrival
         self._notes: dict[str, Kept] = {}
         self._notes_over: list[tuple[int, str]] = []  # those with an end, sorted
@@ -224,6 +231,32 @@ class MemoryState:
             if note.until is not None:
                 insort(self._notes_over, (note.until, name))
 
+    # ---- order and limits -------------------------------------------------------------------------------------------
+
+    def _in_order(self, topic: str, now: int, most: int) -> list[Entry]:
+        """Return up to so many jobs that are due, in the order in which they are to be claimed."""
+        due = self._due[topic]
+        stop = bisect_right(due, (now, self._last))
+        if topic not in self._lanes:
+            return [self._jobs[id] for _, id in due[: min(most, stop)]]
+        return sorted((self._jobs[id] for _, id in due[:stop]), key=turn)[:most]
+
+    def _gate(self, topic: str, limits: Limits | None, now: int) -> Gate | None:
+        """Return what the limits of a topic let through now; `_shut` is to follow."""
+        if limits is None or topic not in self._paused:
+            return None
+        note = self._notes.get(note_of(topic))
+        return Gate(limits, self._keys_running(topic, now), None if note is None else note.value, now)
+
+    def _keys_running(self, topic: str, now: int) -> list[str | None]:
+        runs = ((entry.new, entry.run) for entry in self._running.values())
+        return [new.key for new, run in runs if new.topic == topic and run is not None and now < run.lease]
+
+    def _shut(self, topic: str, gate: Gate) -> None:
+        """Keep what a gate has let through."""
+        if gate.changed:
+            self._note(note_of(topic), Kept(gate.value, None))
+
     def _forget_notes(self, now: int, limit: int) -> None:
         """Drop up to so many notes that are over."""
         for until, name in self._notes_over[:limit]:
@@ -265,14 +298,15 @@ class MemoryState:
             lease,
             entry.error,
             lost,
+            new.priority,
         )
 
     def _add_notifier(self, name: str) -> MemoryNotifier:
         return MemoryNotifier(self._presence, name, self._due_now)
 
-    def _due_now(self, id: int) -> tuple[int, str] | None:
-        """Return due time and topic of a job that is delayed, for a hint."""
+    def _due_now(self, id: int) -> Due | None:
+        """Return what a hint says of a job that is delayed."""
         entry = self._jobs.get(id)
         if entry is None or entry.run is not None or entry.state is not State.DELAYED:
             return None
-        return entry.due, entry.new.topic
+        return Due(entry.due, id, entry.new.topic, entry.new.priority)

@@ -60,15 +60,17 @@ class Step:
         """Return what became of each command; `write` writes it."""
         [(self._now,)] = found["now"]
         self._settle({row[0]: row[1:] for row in found.get("held", ())})
-        paused = {name for _, name, paused in found.get("topics", ()) if paused}
+        topics = found.get("topics", ())
+        paused = {name for _, name, paused, _ in topics if paused}
+        laned = {name for _, name, _, lanes in topics if lanes}
         rest = {}
         for place, command in self._claims.items():
             rows = found.get(f"claim {place}", ())
             if command.topic in paused:
                 self._outcomes[place] = Claimed([], 0, [], paused=True)
-            elif len(rows) < len(set(command.ids)) or any(row[3] is None for row in rows):
+            elif len(rows) < len(set(command.ids)) or command.topic in laned or any(row[3] is None for row in rows):
                 self._outcomes[place] = Claimed([], 0, [], paused=False)
-                rest[place] = command  # some are elsewhere, or large
+                rest[place] = command  # some are elsewhere, or large, or come before others
             else:
                 self._outcomes[place] = self._claim(command, rows)
         return Direct(self._now, self._outcomes, rest, self._leases, len(self._counts))
@@ -91,7 +93,7 @@ class Step:
                 self._leases.append(self._now + command.ttr)
 
     def _claim(self, command: Claim, rows: Sequence[Any]) -> Claimed:
-        now, (ttr, _, _, _, slack, hold) = self._now, command.terms
+        now, (ttr, _, _, _, slack, hold, _) = self._now, command.terms
         full = [(row, json.loads(row[4]) if row[4] else _PLAIN) for row in rows]
         full.sort(key=lambda pair: (pair[0][1], pair[0][0]))
         ready = [pair for pair in full if pair[0][1] <= now]
@@ -111,7 +113,7 @@ class Step:
             lease = now + ((own_ttr or ttr) + slack if number < choice.begun else hold)
             some = json.loads(headers) if headers else {}
             fields = id, topic, body, due, created, running, key, own_ttr, limit, some, claim, attempt, lease, error
-            jobs.append(new(Job, (*fields, lost or 0)))  # without the function that a named tuple's own is
+            jobs.append(new(Job, (*fields, lost or 0, 0)))  # without the function that a named tuple's own is
         if jobs:
             self._started.append((command, [job.id for job in jobs], choice.begun))
             self._leases.append(min(job.lease_until or now for job in jobs))
@@ -134,7 +136,7 @@ class Step:
         for (begin, ttr), ids in self._renewed.items():
             trip.add("", "renew", begin=begin, ttr=ttr, ids=sorted(ids))
         for command, ids, begun in self._started:
-            topic, (ttr, most, _, _, slack, hold) = self._topics[command.topic], command.terms
+            topic, (ttr, most, _, _, slack, hold, _) = self._topics[command.topic], command.terms
             values = {"topic": topic, "ttr": ttr, "slack": slack, "hold": hold, "limit": most, "worker": command.worker}
             for some, begins in ((ids[:begun], True), (ids[begun:], False)):
                 if some:

@@ -47,7 +47,9 @@ class MysqlNotifier(RelationalNotifier):
         self._seen = [_NO_RING]  # rings whose hints are still there
         self._look = _LOOKS[0]
         self._came = 0.0  # when a hint came last
-        self._told: dict[int, tuple[int, int, str]] = {}  # due time, id and topic of jobs, as read with their hints
+        self._told: dict[
+            int, tuple[int, int, str, int]
+        ] = {}  # due time, id, topic and priority of jobs, as read with their hints
         self._notes = 0  # of this process: what was read before one may be old
 
     def _sql(self, statement: str, /, **values: object) -> str:
@@ -137,7 +139,7 @@ class MysqlNotifier(RelationalNotifier):
 
     # ---- hints ------------------------------------------------------------------------------------------------------
 
-    def _due_now(self, ids: Sequence[int]) -> Iterable[tuple[int, int, str]]:
+    def _due_now(self, ids: Sequence[int]) -> Iterable[tuple[int, int, str, int]]:
         told, self._told = self._told, {}
         unread = [id for id in ids if id not in told]
         read = {job[1]: job for job in self._store._due_now(unread)} if unread else {}
@@ -219,7 +221,7 @@ class MysqlNotifier(RelationalNotifier):
         if min(jobs) < ALL:
             self.heard(())
         names = store._names([row[2:] for row in rows if row[3] is not None])
-        told = {id: (due, id, names.get(topic, "")) for _, id, due, topic in rows}
+        told = {id: (due, id, names.get(topic, ""), priority) for _, id, due, topic, priority in rows}
         self._told = told if notes == self._notes else {}
         if max(jobs) > ALL:
             self.heard(job for job in jobs if job > ALL)

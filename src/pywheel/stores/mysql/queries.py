@@ -10,6 +10,7 @@ from typing import Any, Final
 from ...jobs.checks import an_id
 from ...jobs.commands import Ref
 from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
+from ...jobs.limits import priorities
 from ..checks import a_prefix, clamped, in_range, note_name
 from ..contract import Ended, Filter, Page, Span
 from ..forecast import Forecast
@@ -159,7 +160,7 @@ class MysqlQueries(RelationalStore):
 
     def topics(self) -> list[Topic]:
         """Return all topics, by name."""
-        return sorted(Topic(name, bool(paused)) for name, paused in self._read("topics"))
+        return sorted(Topic(name, bool(paused), priorities(lanes)) for name, paused, lanes in self._read("topics"))
 
     def history(self, id: int) -> list[Attempt]:
         """Return what was tried with a job."""
@@ -237,14 +238,14 @@ class MysqlQueries(RelationalStore):
             some = asked[start : start + _SPANS]
             results = self._ask([self._window(number, span, most - len(dues)) for number, span in some])
             for (_, span), result in zip(some, results, strict=True):
-                dues += [Due(due, id, span.topic) for due, id in sorted(result.rows, key=itemgetter(0, 1))]
+                found = sorted(result.rows, key=itemgetter(0, 1))
+                dues += [Due(due, id, span.topic, span.priority) for due, id in found]
         return dues[:most]
 
     def _window(self, topic: int, span: Span, limit: int) -> str:
         due, id = map(clamped, span.after)
-        return self._sql(
-            "window", topic=topic, shards=span.shards, due=due, id=id, until=clamped(span.until), limit=limit
-        )
+        more = {"shards": span.shards, "until": clamped(span.until), "limit": limit, "priority": span.priority}
+        return self._sql("window_of_lane" if span.priority else "window", topic=topic, due=due, id=id, **more)
 
     def first_dues(self, spans: Sequence[Span]) -> list[int | None]:
         """Return the earliest due time beyond each span."""

@@ -134,6 +134,8 @@ class MysqlSession(Session):
         trip = self._trip()
         if begin:  # the connection that writes is in a transaction always
             trip.add("now", "now")
+        if asked.limits:  # first: what runs does not change meanwhile
+            trip.add("notes", "lock_notes", names=asked.limits)
         if asked.topics:
             trip.add("topics", "topics_to_pause" if asked.pausing else "topics_of", names=hashes(asked.topics))
         for topic, keys in _by_first(asked.holders):
@@ -147,6 +149,8 @@ class MysqlSession(Session):
             trip.add("notes", "lock_notes", names=asked.notes)
         if asked.leases:
             trip.add("leases", "next_leases", limit=asked.leases)
+        if asked.running:
+            trip.add("running", "running_of", topics=asked.running)
         self._lock_free(trip, asked)
         found = self._send(trip)
         [(now,)] = found.get("now", [(self._moment,)])
@@ -159,8 +163,9 @@ class MysqlSession(Session):
             [id for [id] in found.get("ids", ())],
             found.get("leases", ()),
             found.get("nonces", ()),
-            [id for _, _, id in found.get("delayed", ())],
+            [row[2] for row in found.get("delayed", ())],
             found.get("notes", ()),
+            found.get("running", ()),
         )
 
     def _lock(self, trip: Trip, asked: Asked) -> None:
@@ -181,6 +186,9 @@ class MysqlSession(Session):
         """Lock jobs that others do not lock: last, as that waits for nobody, and others may wait for it."""
         for topic, limit in asked.reserved:
             trip.add("due", "lock_due_of_topic", topic=topic, limit=limit)
+        for topic, limit, priority in asked.lanes:
+            name = "lock_due_of_lane" if priority else "lock_due_without"
+            trip.add("due", name, topic=topic, limit=limit, priority=priority)
         if asked.lost:
             trip.add("run", "lock_lost", topics=asked.lost_of, limit=asked.lost)
         for purged in asked.purged:
@@ -265,6 +273,10 @@ class MysqlSession(Session):
             trip.many(f"update_{_PLACES[place]}", sorted(new, key=itemgetter(0, 1)))
         for topic, id, result in changes.results:
             trip.add("", "keep_result", topic=topic, id=id, result=result)
+        trip.many("insert_priority", changes.priorities)
+        trip.many("set_lane", sorted(changes.lanes))
+        if changes.laneless:
+            trip.add("", "delete_lane", ids=sorted(changes.laneless))
         trip.many("insert_history", changes.attempts)
         _write_keys(trip, changes)
         trip.many("insert_count", changes.counts)

@@ -32,6 +32,10 @@ _PARTS: Final = {
     "IF(w.server = {server}, is_used_lock(concat(%(lock)s, hex(w.hash))) IS NULL, 0)",
     "{mine}": "(%(shards)s >> (id & 31)) & 1 = 1",
     "{now}": "%(now)s",
+    # Which priorities jobs of a topic had, as bits: `jobs.limits.lane`.
+    "{lanes}": "(SELECT CAST(bit_or(1 << (r.priority + 9)) AS SIGNED) FROM {p}priority r WHERE r.topic = {p}topic.id)",
+    "{plain}": "(NOT EXISTS (SELECT 1 FROM {p}priority WHERE topic = %(topic)s) "
+    "OR NOT EXISTS (SELECT 1 FROM {p}lane l WHERE l.id = {p}due.id))",
     "{server}": "concat_ws(':', @@hostname, @@port, @@server_id)",
 } | {f"{{past.{t}}}": ", ".join(f"{t}.{c}" for c in "due claims forgiven lost passed error".split()) for t in "drf"}
 
@@ -132,6 +136,9 @@ def _texts(tables: str) -> Mapping[str, str]:
             for mark, meaning in {**_PARTS, "{open}": open_, "{p}": tables}.items():
                 text = text.replace(mark, meaning)
             found[title.strip()] = text
+    due = found["lock_due_of_topic"]
+    found["lock_due_of_topic"] = due.replace("{lane}", "TRUE")
+    found["lock_due_without"] = due.replace("{lane}", "l.id IS NULL")
     for name in [name for name in found if name.startswith("page_")]:
         text = found[name]
         for end, words in (("", _UP), ("_down", _DOWN)):

@@ -320,11 +320,12 @@ class MysqlStore(MysqlQueries):
     def _new_notifier(self, name: str) -> RelationalNotifier:
         return MysqlNotifier(self, name)
 
-    def _due_now(self, ids: Sequence[int]) -> list[tuple[int, int, str]]:
+    def _due_now(self, ids: Sequence[int]) -> list[tuple[int, int, str, int]]:
         rows = self._read("due_now", ids=sorted(ids))
         names = self._names(rows)
         order = {id: place for place, id in enumerate(ids)}
-        return [(due, id, names[topic]) for due, topic, id in sorted(rows, key=lambda row: order[row[2]])]
+        rows = sorted(rows, key=lambda row: order[row[2]])
+        return [(due, id, names[topic], priority) for due, topic, id, priority in rows]
 
     def _stirred(self) -> int:
         [[stirred]] = self._read("stirred")

@@ -112,6 +112,7 @@ def _jobs(topic: str, rows: Sequence[Sequence[Any]]) -> list[Job]:
                 lease,
                 error,
                 0,
+                0,
             ),
         )
         for id, body, due, created, key, ttr, limit, headers, claims, attempt, lease, error in rows

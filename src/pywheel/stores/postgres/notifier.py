@@ -124,7 +124,7 @@ class PostgresNotifier(RelationalNotifier):
 
     # ---- hints ------------------------------------------------------------------------------------------------------
 
-    def _due_now(self, ids: Sequence[int]) -> Iterable[tuple[int, int, str]]:
+    def _due_now(self, ids: Sequence[int]) -> Iterable[tuple[int, int, str, int]]:
         return self._store._due_now(ids)
 
     def _stirred(self) -> int:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from typing import Any, TypeVar
 
 from ...jobs.checks import an_id
 from ...jobs.commands import Ref
 from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
+from ...jobs.limits import priorities
 from ..checks import a_prefix, clamped, in_range, note_name
 from ..contract import Ended, Filter, Page, Span
 from ..forecast import Forecast
@@ -58,7 +60,7 @@ class PostgresQueries(RelationalStore):
 
     def _number(self, topic: str) -> int | None:
         if self._topics.number(topic) is None:
-            self._topics.learn({name: number for number, name, _ in self._read("topics_of", {"names": [topic]})})
+            self._topics.learn({name: number for number, name, *_ in self._read("topics_of", {"names": [topic]})})
         return self._topics.number(topic)
 
     def get(self, ref: Ref) -> Job | None:
@@ -124,7 +126,7 @@ class PostgresQueries(RelationalStore):
 
     def topics(self) -> list[Topic]:
         """Return all topics, by name."""
-        return [Topic(name, paused) for name, paused in self._read("topics", {})]
+        return [Topic(name, paused, priorities(lanes)) for name, paused, lanes in self._read("topics", {})]
 
     def history(self, id: int) -> list[Attempt]:
         """Return what was tried with a job."""
@@ -189,23 +191,31 @@ class PostgresQueries(RelationalStore):
         return [(bytes(name).decode(), bytes(value)) for name, value in found]
 
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
-        """Return delayed jobs, span by span, by (due, id)."""
+        """Return delayed jobs, span by span, by (due, id): those with a priority from a table of their own."""
+        self._open()
+        most, found = min(max(clamped(limit), 0), 2**31), list[Due]()
+        for lane, some in groupby(spans, lambda span: span.priority != 0):
+            found += self._windows(list(some), most - len(found), "windows_of_lane" if lane else "windows")
+        return found
+
+    def _windows(self, spans: Sequence[Span], most: int, statement: str) -> list[Due]:
         asked = [(number, span) for span in spans if (number := self._number(span.topic)) is not None]
-        if not asked:
-            self._open()
+        if not asked or not most:
             return []
         rows = self._read(
-            "windows",
+            statement,
             {
                 "topics": numbers(number for number, _ in asked),
                 "shards": numbers(span.shards for _, span in asked),
                 "dues": numbers(clamped(span.after[0]) for _, span in asked),
                 "ids": numbers(clamped(span.after[1]) for _, span in asked),
                 "untils": numbers(clamped(span.until) for _, span in asked),
-                "limit": min(max(clamped(limit), 0), 2**31),
+                "priorities": numbers(span.priority for _, span in asked),
+                "limit": most,
             },
         )
-        return [Due(due, id, asked[place - 1][1].topic) for due, id, place in rows]
+        named = [(span.topic, span.priority) for _, span in asked]
+        return [Due(due, id, *named[place - 1]) for due, id, place in rows]
 
     def first_dues(self, spans: Sequence[Span]) -> list[int | None]:
         """Return the earliest due time beyond each span."""

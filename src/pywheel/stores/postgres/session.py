@@ -103,6 +103,9 @@ class PostgresSession(Session):
     def _ask(self, asked: Asked) -> Callable[[], Answer]:
         """Send what reads and locks; return what returns the answer once it is there."""
         run = self._run
+        notes = [
+            asked.limits and run("lock_notes", names=list(asked.limits))
+        ]  # first: what runs does not change meanwhile
         topics = asked.topics and run("topics_to_pause" if asked.pausing else "topics_of", names=list(asked.topics))
         ids = [
             asked.holders and run("holders", **self._names(asked.holders)),
@@ -112,10 +115,14 @@ class PostgresSession(Session):
         runs = [asked.run and self._lock("lock_run", asked.run)]
         finished = [asked.finished and run("lock_finished", ids=numbers(asked.finished))]
         due += [run("lock_due_of_topic", topic=topic, limit=limit) for topic, limit in asked.reserved]
+        for topic, limit, priority in asked.lanes:
+            name = "lock_due_of_lane" if priority else "lock_due_without"
+            due.append(run(name, topic=topic, limit=limit, priority=priority))
         if asked.lost:
             runs.append(run("lock_lost", topics=numbers(asked.lost_of), limit=asked.lost))
         nonces = asked.nonces and run("nonces", nonces=list(asked.nonces))
-        notes = asked.notes and run("lock_notes", names=list(asked.notes))
+        notes.append(asked.notes and run("lock_notes", names=list(asked.notes)))
+        running = asked.running and run("running_of", topics=numbers(asked.running))
         leases = asked.leases and run("next_leases", limit=asked.leases)
         finished += [run("lock_old", **purged._asdict()) for purged in asked.purged]
         delayed = None
@@ -132,8 +139,9 @@ class PostgresSession(Session):
             [row[-1] for row in _all(ids)],
             _all([leases]),
             _all([nonces]),
-            [id for _, id, _ in _all([delayed])],
-            _all([notes]),
+            [row[1] for row in _all([delayed])],
+            _all(notes),
+            _all([running]),
         )
 
     def _start(self) -> None:
@@ -201,6 +209,7 @@ class PostgresSession(Session):
         for place, rows in changes.updated.items():
             many(f"update_{_PLACES[place]}", rows)
         many("insert_result", changes.results)
+        self._write_lanes(changes)
         many("insert_history", changes.attempts)
         many("delete_key", changes.freed)
         many("insert_key", changes.taken)
@@ -218,6 +227,12 @@ class PostgresSession(Session):
             self._run("forget_notes", limit=changes.forgets_notes)
         for worker, topics in changes.announced.items():
             self._run("announce", worker=worker, topics=_json(topics))
+
+    def _write_lanes(self, changes: Changes) -> None:
+        self._many("insert_priority", changes.priorities)
+        self._many("set_lane", changes.lanes)
+        if changes.laneless:
+            self._run("delete_lane", ids=numbers(changes.laneless))
 
     def _happened(self, changes: Changes) -> bool:
         """Whether the commit, in which the connection broke, took place. Unknown if that cannot be learned."""

@@ -16,6 +16,9 @@ _FOLDER: Final = files(__package__) / "sql"
 # A SELECT of its own: else a clock that runs on within a statement is asked for each row, and an index is of no use.
 _NOW: Final = "(SELECT coalesce(%(now)s::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint))"
 
+# Which priorities jobs of a topic had, as bits: `jobs.limits.lane`.
+_LANES: Final = "(SELECT coalesce(bit_or(1 << (priority + 9)), 0) FROM {p}priority r WHERE r.topic = {p}topic.id)"
+
 _LAST: Final = str(2**63 - 1)
 
 
@@ -27,11 +30,14 @@ def statements(tables: str) -> Mapping[str, str]:
         for part in (_FOLDER / f"{name}.sql").read_text("utf-8").split("-- name: ")[1:]:
             title, _, text = part.partition("\n")
             text = "\n".join(line for line in text.splitlines() if not line.startswith("--"))
-            found[title.strip()] = text.strip().replace("{p}", tables).replace("{now}", _NOW)
+            found[title.strip()] = text.strip().replace("{lanes}", _LANES).replace("{p}", tables).replace("{now}", _NOW)
     # A claim leaves out what others lock: a transaction that lasts holds up its own jobs alone.
     found["claim_due"] = found["lock_due"] + " SKIP LOCKED"
     found["claim_run"] = found["lock_run"].replace("{lost}", f"r.lease <= {_NOW}") + " SKIP LOCKED"
     found["lock_run"] = found["lock_run"].replace("{lost}", "true")
+    due = found["lock_due_of_topic"]
+    found["lock_due_of_topic"] = due.replace("{lane}", "true")
+    found["lock_due_without"] = due.replace("{lane}", "l.id IS NULL")
     look, recount, fits = found.pop("look"), found.pop("recount"), found.pop("fits")
     head = look.replace("j.body,", "NULL::bytea,")
     for name in [name for name in found if name.startswith("page_") and name != "page_bodies"]:

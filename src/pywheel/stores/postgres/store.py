@@ -289,10 +289,10 @@ class PostgresStore(PostgresQueries):
     def _new_notifier(self, name: str) -> RelationalNotifier:
         return (PostgresNotifier if self._notify else LookingNotifier)(self, name)
 
-    def _due_now(self, ids: Sequence[int]) -> list[tuple[int, int, str]]:
-        rows = [(due, topic, id) for due, id, topic in self._read("due_now", {"ids": numbers(ids)})]
+    def _due_now(self, ids: Sequence[int]) -> list[tuple[int, int, str, int]]:
+        rows = [(due, topic, id, lane) for due, id, topic, lane in self._read("due_now", {"ids": numbers(ids)})]
         names = self._names(rows)
-        return [(due, id, names[topic]) for due, topic, id in rows]
+        return [(due, id, names[topic], priority) for due, topic, id, priority in rows]
 
     def _stirred(self) -> int:
         [(stirred,)] = self._read("stirred", {})

@@ -12,6 +12,7 @@ from typing import Any, Final
 from ..._errors import JobExists
 from ...jobs import commands as c
 from ...jobs.job import Due, NewJob, State
+from ...jobs.limits import Limits, note_of
 from ..checks import lately, note_name, storable
 from .connection import encoded
 from .records import (
@@ -113,7 +114,7 @@ class Request:
             self._add(topic.encode(), b"%d" % len(same))
             start = plain_start(topic)
             for job in same:
-                _, body, due, _, ttr, most, headers, _, delay, _, _ = job
+                _, body, due, _, ttr, most, headers, _, delay, _, _, _ = job
                 when = b"%d" % due if delay is None else b"d%d" % delay
                 if ttr is not None or most is not None or headers:
                     pieces.append(encoded((when, packed_job(job))))
@@ -202,7 +203,7 @@ class Request:
     # ---- claims -----------------------------------------------------------------------------------------------------
 
     def _terms(self, command: c.Reserve | c.Claim) -> None:
-        ttr, most, backoff, jitter, slack, hold = command.terms
+        ttr, most, backoff, jitter, slack, hold, limits = command.terms
         self._add(
             command.topic.encode(),
             command.worker.encode(),
@@ -211,6 +212,7 @@ class Request:
             repr(float(jitter)).encode(),
             number(slack),
             number(hold),
+            b"" if limits is None else _limits(command.topic, limits),
             number(len(backoff)),
             *map(number, backoff),
         )
@@ -276,9 +278,16 @@ class Request:
         self._learn.append(lambda _, found: found.append(outcome))
 
 
+def _limits(topic: str, limits: Limits) -> bytes:
+    most, per, every, burst = limits
+    return json.dumps([most or False, per or False, every, burst, note_of(topic)]).encode()
+
+
 def _plain(commands: Sequence[Any]) -> bool:
-    """Whether these puts have no nonce, and their jobs no keys."""
-    return all(command.nonce is None and all(job[3] is None for job in command.jobs) for command in commands)
+    """Whether these puts have no nonce, and their jobs neither keys nor priorities."""
+    return all(
+        command.nonce is None and all(job[3] is None and not job[11] for job in command.jobs) for command in commands
+    )
 
 
 def _when(due: int, delay: int | None) -> bytes:
@@ -358,10 +367,11 @@ def _reserved(answers: Iterator[Any], found: list[Any]) -> None:
 
 def _claimed(topic: str) -> Learn:
     def learn(answers: Iterator[Any], found: list[Any]) -> None:
-        paused, begun, left, *rest = next(answers)
-        pairs = iter(rest[: 2 * left])
-        others = [Due(due, from_id(id), topic) for id, due in zip(pairs, pairs, strict=True)]
-        found.append(c.Claimed(claimed(rest[2 * left :]), begun, others, paused=bool(paused)))
+        paused, begun, left, again, *rest = next(answers)
+        parts = iter(rest[: 3 * left])
+        others = [Due(due, from_id(id), topic, lane) for id, due, lane in zip(parts, parts, parts, strict=True)]
+        jobs, when = claimed(rest[3 * left :]), int(again) if again else None
+        found.append(c.Claimed(jobs, begun, others, paused=bool(paused), again=when))
 
     return learn
 

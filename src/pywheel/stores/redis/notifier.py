@@ -210,14 +210,14 @@ class RedisNotifier(Notifier):
         mine: dict[int, Due] = {}
         for store, hints in enumerate(found):
             told = iter(hints)
-            for topic, packed, was, due in zip(told, told, told, told, strict=True):
+            for topic, packed, was, due, priority in zip(told, told, told, told, told, strict=True):
                 if topic not in names:
                     name = topic.decode()
                     names[topic] = name, roster.owners(name)
                 id = self._ids.outer(store, from_id(packed))
                 name, table = names[topic]
                 if score(was) <= self._horizon and table and table[shard_of(id)] == self.worker:
-                    mine[id] = Due(score(due), id, name)
+                    mine[id] = Due(score(due), id, name, score(priority))
                 else:
                     self._wasted += 1
         return list(mine.values())

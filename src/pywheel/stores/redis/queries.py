@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from ...jobs.checks import an_id
 from ...jobs.commands import Ref
 from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
+from ...jobs.limits import PRIORITIES, priorities
 from ..checks import a_prefix, clamped, note_name
 from ..contract import Filter, Span
 from . import records
@@ -31,6 +32,7 @@ __all__ = [
     "windows",
 ]
 
+_LANES: Final = (1 << 2 * PRIORITIES + 1) - 1  # of a mark: beside them stands whether what runs is counted
 _PAGE: Final = 500  # jobs asked for at once
 _NOTES: Final = 128  # of up to 64 KiB, asked for at once
 _LOOKED: Final = 10_000  # places of a window that one script looks at
@@ -77,8 +79,13 @@ def counts(store: RedisStore) -> dict[str, Counts]:
 
 def topics(store: RedisStore) -> list[Topic]:
     """Return all topics, by name."""
-    pairs = iter(store.run(TOPICS)[1])
-    return sorted(Topic(topic.decode(), paused != b"") for topic, paused in zip(pairs, pairs, strict=True))
+    _, found, marks = store.run(TOPICS)
+    pairs, marked = iter(found), iter(marks)
+    lanes = {topic: int(mark) & _LANES for topic, mark in zip(marked, marked, strict=True)}
+    return sorted(
+        Topic(topic.decode(), paused != b"", priorities(lanes.get(topic, 0)))
+        for topic, paused in zip(pairs, pairs, strict=True)
+    )
 
 
 def histories(store: RedisStore, ids: Sequence[int]) -> list[list[Attempt]]:
@@ -130,18 +137,20 @@ def windows(store: RedisStore, spans: Sequence[Span], limit: int) -> list[Due]:
     left = list(spans)
     while left and len(found) < limit:
         arguments = [number(limit - len(found)), number(_LOOKED)]
-        for topic, shards, (due, id), until in left:
+        for topic, shards, (due, id), until, priority in left:
             arguments += (
                 topic.encode(),
                 number(shards),
                 number(due),
                 to_id(min(max(id, 0), LAST)),
                 number(until),
+                number(priority),
             )
         _, done, last, parts = store.run(WINDOWS, arguments)
         for span, part in zip(left, parts, strict=False):
             pairs = iter(part)
-            found += [Due(score(due), from_id(id), span.topic) for id, due in zip(pairs, pairs, strict=True)]
+            which = span.topic, span.priority
+            found += [Due(score(due), from_id(id), *which) for id, due in zip(pairs, pairs, strict=True)]
         left = left[done:]
         if left and len(parts) > done:
             due, id = last
@@ -152,7 +161,7 @@ def windows(store: RedisStore, spans: Sequence[Span], limit: int) -> list[Due]:
 def first_dues(store: RedisStore, spans: Sequence[Span]) -> list[int | None]:
     """Return the earliest due time beyond each span."""
     arguments: list[bytes] = []
-    for topic, shards, _, until in spans:
+    for topic, shards, _, until, _ in spans:
         arguments += (topic.encode(), number(shards), number(until))
     found: list[int | None] = store.run(FIRST_DUES, arguments)[1]
     return found

@@ -1,7 +1,8 @@
 """How jobs lie in the store, and how they are read: what the scripts know as well stands in ``lua/states.lua``.
 
-A job: created (6 bytes), flags, size of the topic (3) and topic, then as the flags say ttr (8), max_attempts (8), size
-of the key (3) and key, size of the headers (4) and these as JSON; the rest is the body. An id is 6 bytes.
+A job: created (6 bytes), flags, size of the topic (3) and topic, then as the flags say ttr (8), max_attempts (8),
+priority (1, more by 128), size of the key (3) and key, size of the headers (4) and these as JSON; the rest is the body.
+An id is 6 bytes.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ STATES: Final = (State.DELAYED, State.RUNNING, State.DONE, State.DEAD, State.CAN
 """The states that the scripts number."""
 _OUTCOMES: Final = (None, Outcome.DONE, Outcome.FAILED, Outcome.LOST, Outcome.RELEASED, Outcome.CANCELLED)
 _BIAS: Final = 2**46
-_KEY, _TTR, _MOST, _HEADERS = 1, 2, 4, 8
+_KEY, _TTR, _MOST, _HEADERS, _PRIORITY = 1, 2, 4, 8, 16
 _LONGEST: Final = 2**24 - 1  # bytes of a topic or key
 _RECEIPT: Final = struct.Struct(">HII")
 _CLAIMS: Final = 2**32
@@ -97,9 +98,9 @@ def plain_start(topic: str) -> bytes:
 
 def packed_job(job: NewJob) -> bytes:
     """Return a job as it lies in the store, but for when it was created."""
-    topic, body, _, key, ttr, most, headers, *_ = job
+    topic, body, _, key, ttr, most, headers, _, _, _, _, priority = job
     start = plain_start(topic)
-    if key is None and ttr is None and most is None and not headers:
+    if key is None and ttr is None and most is None and not headers and not priority:
         return start + body
     flags, parts = 0, [start[1:]]
     if ttr is not None:
@@ -108,6 +109,9 @@ def packed_job(job: NewJob) -> bytes:
     if most is not None:
         flags |= _MOST
         parts.append(struct.pack(">q", most))
+    if priority:
+        flags |= _PRIORITY
+        parts.append(bytes((priority + 128,)))
     if key is not None:
         flags |= _KEY
         name = key.encode()
@@ -148,6 +152,7 @@ class _Read(NamedTuple):
     ttr: int | None
     most: int | None
     headers: dict[str, str]
+    priority: int
 
 
 def _read(job: bytes) -> _Read:
@@ -155,8 +160,9 @@ def _read(job: bytes) -> _Read:
     flags, at = job[6], 10 + int.from_bytes(job[7:10], "big")
     topic = job[10:at].decode()
     if not flags:
-        return _Read(topic, job[at:], created, None, None, None, {})
+        return _Read(topic, job[at:], created, None, None, None, {}, 0)
     key = ttr = most = None
+    priority = 0
     headers: dict[str, str] = {}
     if flags & _TTR:
         [ttr] = struct.unpack_from(">q", job, at)
@@ -164,6 +170,9 @@ def _read(job: bytes) -> _Read:
     if flags & _MOST:
         [most] = struct.unpack_from(">q", job, at)
         at += 8
+    if flags & _PRIORITY:
+        priority = job[at] - 128
+        at += 1
     if flags & _KEY:
         end = at + 3 + int.from_bytes(job[at : at + 3], "big")
         key = job[at + 3 : end].decode()
@@ -172,7 +181,7 @@ def _read(job: bytes) -> _Read:
         end = at + 4 + int.from_bytes(job[at : at + 4], "big")
         headers = json.loads(job[at + 4 : end])
         at = end
-    return _Read(topic, job[at:], created, key, ttr, most, headers)
+    return _Read(topic, job[at:], created, key, ttr, most, headers, priority)
 
 
 def claimed(values: Sequence[Any]) -> list[Job]:
@@ -181,7 +190,7 @@ def claimed(values: Sequence[Any]) -> list[Job]:
     new = tuple.__new__  # without the function that a named tuple's own is
     for at in range(0, len(values), 8):
         id, due, claims, attempt, lease, lost, error, job = values[at : at + 8]
-        topic, body, created, key, ttr, most, headers = _read(job)
+        topic, body, created, key, ttr, most, headers, priority = _read(job)
         jobs.append(
             new(
                 Job,
@@ -201,6 +210,7 @@ def claimed(values: Sequence[Any]) -> list[Job]:
                     lease,
                     None if error is None else error.decode(),
                     lost,
+                    priority,
                 ),
             )
         )
@@ -209,10 +219,11 @@ def claimed(values: Sequence[Any]) -> list[Job]:
 
 def job_of(id: bytes, job: bytes, due: Any, state: Sequence[Any] | None, now: int) -> Job:
     """Return a job as readers see it, with a lease that is over taken as expired."""
-    topic, body, created, key, ttr, most, headers = _read(job)
+    topic, body, created, key, ttr, most, headers, priority = _read(job)
     number, when = from_id(id), score(due)
     if state is None:
-        return Job(number, topic, body, when, created, State.DELAYED, key, ttr, most, headers)
+        plain = (key, ttr, most, headers)
+        return Job(number, topic, body, when, created, State.DELAYED, *plain, priority=priority)
     kind, claims, forgiven, lost, error, attempt, begun, lease, limit, backoff = state
     seen, tried, until = STATES[kind], lifecycle.attempts(claims, forgiven), None
     if seen is State.RUNNING:
@@ -225,7 +236,8 @@ def job_of(id: bytes, job: bytes, due: Any, state: Sequence[Any] | None, now: in
             when = when if ending.due is None else ending.due
             tried -= not ending.spent
     last = None if error is None else error.decode()
-    return Job(number, topic, body, when, created, seen, key, ttr, most, headers, claims, tried, until, last, lost)
+    ends = (claims, tried, until, last, lost)
+    return Job(number, topic, body, when, created, seen, key, ttr, most, headers, *ends, priority)
 
 
 def listed(values: Sequence[Any], now: int) -> list[Job]:

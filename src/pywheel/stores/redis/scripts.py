@@ -27,7 +27,7 @@ class Script:
 
 _FOLDER: Final = files(__package__) / "lua"
 _WRITES = (
-    *"base once hints put states transitions settle claim find nonces notes manage keyed".split(),
+    *"base lanes once hints put states transitions gate settle claim find nonces notes manage keyed".split(),
     *"imports members announce apply".split(),
 )
 PUT: Final = Script("put_one", "base", "once", "hints", "put", "put_only")
@@ -39,7 +39,7 @@ NONCE: Final = Script("base", "nonces", "nonce")
 
 BEAT: Final = Script("base", "members", "beat", flags="allow-oom", leases=True)
 HEAR: Final = Script("base", "members", "hear", flags="allow-oom")
-LISTEN: Final = Script("base", "listen", flags="allow-oom", leases=True)
+LISTEN: Final = Script("base", "lanes", "listen", flags="allow-oom", leases=True)
 LEAVE: Final = Script("base", "members", "leave", flags="allow-oom")
 ROSTER: Final = Script("base", "roster", flags="no-writes", leases=True)
 QUIET: Final = Script("base", "quiet", flags="no-writes")
@@ -55,7 +55,7 @@ NOTE: Final = Script("base", "note", flags="no-writes")
 SEEN: Final = Script("base", "states", "look", "seen", flags="no-writes")
 HISTORY: Final = Script("base", "states", "history", flags="no-writes")
 COUNTS: Final = Script("base", "states", "look", "counts", flags="no-writes")
-WINDOWS: Final = Script("base", "windows", flags="no-writes")
+WINDOWS: Final = Script("base", "lanes", "windows", flags="no-writes")
 FIRST_DUES: Final = Script("base", "states", "first_dues", flags="no-writes")
 
 _CHECKS: Final = "base states verify".split()

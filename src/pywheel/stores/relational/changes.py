@@ -51,6 +51,13 @@ class Changes:
         self.gone_notes: list[bytes] = []  # names
         self.forgets_notes = min(part.forgets_notes, _FORGETS)  # so many, if they are over
         self._notes(part)
+        self.priorities = sorted(  # topic, and one that its jobs did not have before
+            (numbers[name], priority)
+            for name, some in part.lanes.items()
+            for priority in some - part.lanes_before.get(name, set())
+        )
+        self.lanes: list[tuple[int, int, int, int | None]] = []  # job, topic, priority; due while delayed
+        self.laneless: list[int] = []
         for id, read, entry in part.entries():
             self._compare(id, read, entry)
             if read is None and entry is not None and entry.new.dedupe_for is not None:
@@ -74,6 +81,8 @@ class Changes:
             or self.freed
             or self.taken
             or self.counts
+            or self.lanes
+            or self.laneless
             or self.paused
             or self.announced
             or self.nonces
@@ -90,6 +99,8 @@ class Changes:
             assert read is not None
             self.gone.append(id)
             self._delete(read)
+            if read.given.priority:
+                self.laneless.append(id)
             return
         number = self._numbers[entry.new.topic]
         if read is None:
@@ -100,6 +111,19 @@ class Changes:
         elif read.new is not read.given:
             self.replaced.append(_payload(id, entry.new))
         self._move(number, read, entry)
+        self._lane(number, read, entry)
+
+    def _lane(self, number: int, read: Read | None, entry: Entry) -> None:
+        """Note the row of a job with a priority: when it is due stands there as long as it waits."""
+        waits = entry.state is State.DELAYED and entry.run is None
+        after = (entry.new.priority, entry.due if waits else None)
+        before = (
+            (0, None) if read is None else (read.given.priority, read.given.due if read.place is Place.DUE else None)
+        )
+        if after[0] and after != before:
+            self.lanes.append((entry.id, number, *after))
+        elif before[0] and not after[0]:
+            self.laneless.append(entry.id)
 
     def _move(self, number: int, read: Read | None, entry: Entry) -> None:
         before = None if read is None else read.place

@@ -35,6 +35,8 @@ def possible(commands: Sequence[Command[Any]], topics: Mapping[str, int]) -> boo
             ids = set(command.ids)
             if command.topic not in topics or not all(map(in_range, ids)) or not seen.isdisjoint(ids):
                 return False
+            if command.terms.limits is not None:
+                return False
             seen |= ids
         elif isinstance(command, Ack | Begin | Touch):
             if command.id in seen or not in_range(command.id) or not 0 < command.claims < _CLAIMS:

@@ -71,7 +71,7 @@ class RelationalNotifier(Notifier):
         """Delete the row, and stop listening. Raises nothing."""
 
     @abstractmethod
-    def _due_now(self, ids: Sequence[int]) -> Iterable[tuple[int, int, str]]:
+    def _due_now(self, ids: Sequence[int]) -> Iterable[tuple[int, int, str, int]]:
         """Return due time, id and topic of those jobs that are delayed, in the order of the ids."""
 
     @abstractmethod
@@ -195,11 +195,11 @@ class RelationalNotifier(Notifier):
             raise
         tables: dict[str, tuple[str, ...]] = {}
         mine = []
-        for due, id, topic in jobs:
+        for due, id, topic, priority in jobs:
             if topic not in tables:
                 tables[topic] = owners(topic, self._presence.handling(topic))
             if tables[topic] and tables[topic][shard_of(id)] == self.worker:
-                mine.append(Due(due, id, topic))
+                mine.append(Due(due, id, topic, priority))
         return Hints(mine, reload)
 
     def wait(self, seconds: float) -> bool:

@@ -18,6 +18,7 @@ from ...jobs import commands as c
 from ...jobs.checks import MOST
 from ...jobs.job import Attempt, Due, Job, NewJob, Outcome, State
 from ...jobs.lifecycle import Run
+from ...jobs.limits import priorities
 from ..memory.commands import MemoryCommands
 from ..memory.state import Entry, Kept
 
@@ -113,6 +114,8 @@ class Part(MemoryCommands):
         self.notes_before: dict[str, Kept] = {}
         self.forgets_notes = 0  # so many, if they are over
         self.leases: list[tuple[int, int]] = []  # job and lease, of the first that are not over
+        self.lanes_before: dict[str, set[int]] = {}
+        self.others_running: dict[str, list[tuple[int, str | None]]] = {}  # ids and keys, of topics with a limit
         self.locked: set[int] = set()  # delayed jobs to be claimed that another transaction is at
         self.free_since: dict[tuple[str, str], int] = {}  # keys with which no job has ended since then
         self.rewritten: dict[int, tuple[str, bytes]] = {}  # topic and new result of jobs that are done
@@ -124,9 +127,16 @@ class Part(MemoryCommands):
 
     # ---- reading ----------------------------------------------------------------------------------------------------
 
-    def topic(self, name: str, paused: bool) -> None:
-        """Take in whether a topic is paused."""
+    def topic(self, name: str, paused: bool, lanes: int) -> None:
+        """Take in whether a topic is paused, and which priorities its jobs had."""
         self._paused[name] = self.paused_before[name] = paused
+        if lanes:
+            self.lanes_before[name] = set(priorities(lanes))
+            self._lanes[name] = self.lanes_before[name] | self._lanes.get(name, set())
+
+    def running(self, name: str, id: int, key: str | None) -> None:
+        """Take in a job of a topic with a limit that runs."""
+        self.others_running.setdefault(name, []).append((id, key))
 
     def nonce(self, nonce: str, when: int, ids: str) -> None:
         """Take in a nonce that is known."""
@@ -151,7 +161,7 @@ class Part(MemoryCommands):
         for row in rows:
             if row[0] not in self.read:
                 entry = self._load(row, names, Place.RUN)
-                attempt, begun, entry.started, lease, most, backoff, entry.worker = row[15:]
+                attempt, begun, entry.started, lease, most, backoff, entry.worker = row[16:]
                 entry.run = Run(entry.claims, attempt, bool(begun), lease, most, backoff)
                 self._running[entry.id] = entry
                 entry.row = run_row(entry)
@@ -161,7 +171,7 @@ class Part(MemoryCommands):
         for row in rows:
             if row[0] not in self.read:
                 entry = self._load(row, names, Place.FINISHED)
-                attempt, started, worker, state, outcome, entry.ended = row[15:]
+                attempt, started, worker, state, outcome, entry.ended = row[16:]
                 entry.state, entry.finished = FINISHED[state], state
                 ending = OUTCOMES[outcome]
                 error = entry.error if ending is Outcome.FAILED else None
@@ -170,8 +180,10 @@ class Part(MemoryCommands):
 
     def _load(self, row: Sequence[Any], names: Mapping[int, str], place: Place) -> Read:
         id, number, created, key, ttr, limit, headers, size, body, due, claims, forgiven, lost, passed, error = row[:15]
+        priority = row[15] or 0
         topic = names[number]
-        new = NewJob(topic, b"" if body is None else bytes(body), due, key, ttr, limit, headers and json.loads(headers))
+        text = b"" if body is None else bytes(body)
+        new = NewJob(topic, text, due, key, ttr, limit, headers and json.loads(headers), priority=priority)
         entry = Read(id, new, due, created, size)
         entry.place, entry.unread = place, body is None
         entry.claims, entry.forgiven, entry.lost = claims or 0, forgiven or 0, lost or 0
@@ -227,6 +239,10 @@ class Part(MemoryCommands):
         again = self.now + _AGAIN
         return outcome._replace(left=outcome.left + [Due(again, id, command.topic) for id in locked])
 
+    def _keys_running(self, topic: str, now: int) -> list[str | None]:
+        others = self.others_running.get(topic, ())
+        return [*super()._keys_running(topic, now), *(key for id, key in others if id not in self.read)]
+
     def _expire(self, command: c.Expire) -> c.Expired:
         outcome = super()._expire(command)
         others = min((lease for id, lease in self.leases if id not in self._jobs), default=None)
@@ -255,6 +271,11 @@ class Part(MemoryCommands):
     def paused(self) -> dict[str, bool]:
         """Which of the topics named are paused; those that were put to for the first time among them."""
         return self._paused
+
+    @property
+    def lanes(self) -> dict[str, set[int]]:
+        """The priorities that jobs of the topics named have and had."""
+        return self._lanes
 
     @property
     def nonces(self) -> list[tuple[str, int, str]]:

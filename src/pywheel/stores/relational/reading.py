@@ -26,12 +26,12 @@ def part_of(rows: Iterable[Sequence[Any]], names: Mapping[int, str], now: int) -
     """Return the part of a store that these rows are, for reading. A row: what all have, the place, the rest."""
     part = Part(now, iter(()), float)
     loads = {
-        Place.DUE: lambda row: part.load_due([row[:15]], names),
-        Place.RUN: lambda row: part.load_run([(*row[:15], *row[16:23])], names),
-        Place.FINISHED: lambda row: part.load_finished([(*row[:15], *row[23:29])], names),
+        Place.DUE: lambda row: part.load_due([row[:16]], names),
+        Place.RUN: lambda row: part.load_run([(*row[:16], *row[17:24])], names),
+        Place.FINISHED: lambda row: part.load_finished([(*row[:16], *row[24:30])], names),
     }
     for row in rows:
-        loads[row[15]](row)
+        loads[row[16]](row)
     return part
 
 

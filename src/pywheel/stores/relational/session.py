@@ -43,19 +43,22 @@ class Asked(NamedTuple):
     holders: Sequence[tuple[int, str]] = ()  # topic and key: who has it
     named: Sequence[tuple[int, str]] = ()  # topic and key: the latest with it
     reserved: Sequence[tuple[int, int]] = ()  # topic, and how many that are due; those that others lock are left out
+    lanes: Sequence[tuple[int, int, int]] = ()  # the same of jobs with a priority: topic, how many, and which
     lost: int = 0  # how many whose lease is over; those that others lock are left out
     lost_of: Sequence[int] = ()  # topics of which they come with their bodies
     leases: int = 0  # how many of the first leases that are not over
     purged: Sequence[Purged] = ()
     nonces: Sequence[str] = ()
     notes: Sequence[bytes] = ()  # names
+    limits: Sequence[bytes] = ()  # names of notes, to be locked before all else: one that guards a limit
+    running: Sequence[int] = ()  # topics, of which is read what runs
 
 
 class Answer(NamedTuple):
     """What was found."""
 
     now: int
-    topics: Sequence[tuple[int, str, bool]] = ()
+    topics: Sequence[tuple[int, str, bool, int]] = ()  # number, name, whether paused, and bits of priorities
     due: Sequence[Sequence[Any]] = ()
     run: Sequence[Sequence[Any]] = ()
     finished: Sequence[Sequence[Any]] = ()
@@ -64,6 +67,7 @@ class Answer(NamedTuple):
     nonces: Sequence[tuple[str, int, str]] = ()  # nonce, when, ids as JSON
     delayed: Sequence[int] = ()  # of `claimed`, those that others lock among them
     notes: Sequence[tuple[bytes, bytes, int | None]] = ()  # name, value, until when
+    running: Sequence[tuple[int, int, str | None]] = ()  # topic, job, key
 
 
 class Session(ABC):

@@ -232,7 +232,7 @@ class RelationalStore(Store):
             if type(command) is not Put or command.nonce is not None:
                 return None
             for job in command.jobs:
-                if job.topic not in numbers:
+                if job.topic not in numbers or job.priority:
                     return None
                 if job.key is not None and (len(command.jobs) > 1 or _looks(job)):
                     return None

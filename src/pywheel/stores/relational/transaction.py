@@ -7,6 +7,7 @@ from random import uniform
 from typing import Any, Final, NamedTuple
 
 from ...jobs.commands import Claimed, Command, Import, Put
+from ...jobs.limits import note_of
 from ..checks import clamped, note_name
 from .changes import Changes
 from .part import FINISHED, Part, Told, with_bodies
@@ -56,7 +57,7 @@ def transact(
 
 def _joined(claimed: Claimed, more: Claimed) -> Claimed:
     """Return the outcome of a Claim that was decided in two parts: the second is of jobs that come later."""
-    return Claimed([*claimed.jobs, *more.jobs], claimed.begun + more.begun, more.left, more.paused)
+    return Claimed([*claimed.jobs, *more.jobs], claimed.begun + more.begun, more.left, more.paused, more.again)
 
 
 def _decide(
@@ -107,6 +108,7 @@ class _Reading:
         self._topics = topics
         self._asked: set[int] = set(wanted.anywhere)
         self._resolved: set[Name] = set(wanted.holders | wanted.named)
+        self._laned: set[str] = set()
 
     def read(self, ids: Iterator[int]) -> Part:
         """Return the part of the store that the commands are about."""
@@ -117,10 +119,11 @@ class _Reading:
             self._load(part, answer)
             found = set(answer.ids) - self._asked
             self._asked |= found
-            keys = self._keys(part)
-            if not found and not keys:
+            keys, lanes = self._keys(part), self._lanes(part)
+            if not found and not keys and not lanes:
                 return part
-            answer = self._session.more(self._anywhere(found, holders=self._numbered(keys)))
+            asked = self._anywhere(found, holders=self._numbered(keys))
+            answer = self._session.more(asked._replace(lanes=lanes))
 
     def _know_topics(self) -> None:
         """Learn the numbers of the topics that are named, as far as there are such topics."""
@@ -154,6 +157,8 @@ class _Reading:
             purged=list(self._purged()),
             nonces=sorted(wanted.nonces),
             notes=sorted(map(note_name, wanted.notes)),
+            limits=sorted(note_name(note_of(topic)) for topic in wanted.limited),
+            running=[self._topics.numbers[topic] for topic in wanted.limited if topic in self._topics.numbers],
         )
 
     def _purged(self) -> Iterator[Purged]:
@@ -186,10 +191,19 @@ class _Reading:
         self._resolved |= names
         return names
 
+    def _lanes(self, part: Part) -> list[tuple[int, int, int]]:
+        """Return what is to be read of reserved topics whose jobs have priorities: first came the first by due time."""
+        wanted, asked = self._wanted.reserved, []
+        for name in wanted.keys() & part.lanes_before.keys() - self._laned:
+            self._laned.add(name)
+            number = self._topics.numbers[name]
+            asked += [(number, wanted[name], priority) for priority in (*part.lanes_before[name], 0)]
+        return sorted(asked)
+
     def _load(self, part: Part, answer: Answer) -> None:
-        for number, name, paused in answer.topics:
+        for number, name, paused, lanes in answer.topics:
             self._topics.learn({name: number})
-            part.topic(name, bool(paused))
+            part.topic(name, bool(paused), lanes)
         for nonce in answer.nonces:
             part.nonce(*nonce)
         for note in answer.notes:
@@ -204,4 +218,6 @@ class _Reading:
         part.load_run(answer.run, names)
         part.load_finished(answer.finished, names)
         part.leases += answer.leases
+        for topic, id, key in answer.running:
+            part.running(names[topic], id, key)
         part.locked |= frozenset(answer.delayed) - part.read.keys()

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ...jobs import commands as c
 from ...jobs.job import State
+from ...jobs.limits import LOOKED_PAST
 from ..checks import clamped, in_range
 
 __all__ = ["Name", "Wanted"]
@@ -36,6 +37,7 @@ class Wanted:
         self.purged: list[c.Purge] = []
         self.nonces: set[str] = set()
         self.notes: set[str] = set()
+        self.limited: set[str] = set()  # topics of which it matters what else runs
         self.next_lease = False
         for command in commands:
             _WANTS[type(command)](self, command)
@@ -54,12 +56,14 @@ class Wanted:
         self.holders.update([(job.topic, job.key) for job in command.jobs if job.key is not None])
         looking = (job for job in command.jobs if job.dedupe_for is not None)
         self.named.update([(job.topic, job.key) for job in looking if job.key is not None])
+        self.topics.update([job.topic for job in command.jobs if job.priority])
         if command.nonce is not None:
             self.nonces.add(command.nonce)
 
     def imports(self, command: c.Import) -> None:
         """Want those whose keys are wanted."""
         self.put(c.Put(tuple(one.new for one in command.jobs if one.holds_key), command.nonce))
+        self.topics.update([one.job.topic for one in command.jobs if one.job.priority])
 
     def retry(self, command: c.Retry) -> None:
         """Want a job, and who has its key."""
@@ -87,13 +91,21 @@ class Wanted:
     def reserve(self, command: c.Reserve) -> None:
         """Want what is due of a topic."""
         self.topics.add(command.topic)
-        self.reserved[command.topic] += max(clamped(command.limit), 0)
+        most = max(clamped(command.limit), 0)
+        self.reserved[command.topic] += most if command.terms.limits is None else max(most, LOOKED_PAST)
         self.expired = _MOST
+        self.limits(command)
 
     def claim(self, command: c.Claim) -> None:
         """Want the jobs named."""
         self.topics.add(command.topic)
         self.claimed.update(filter(in_range, command.ids))
+        self.limits(command)
+
+    def limits(self, command: c.Claim | c.Reserve) -> None:
+        """Want what limits go by."""
+        if command.terms.limits is not None:
+            self.limited.add(command.topic)
 
     def settle(self, command: c.Ack | c.Nack | c.Release | c.Begin | c.Touch) -> None:
         """Want a running job."""

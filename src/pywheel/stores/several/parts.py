@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from operator import itemgetter
 from typing import Any, Final
 
 from ..._errors import JobExists, PywheelError, StoreError
@@ -19,12 +18,14 @@ __all__ = [
     "inner_put",
     "new_jobs",
     "noted",
+    "order",
     "outer_dues",
     "outer_error",
     "outer_ids",
     "outer_job",
     "part_of",
     "parts",
+    "turn",
 ]
 
 Answers = dict[int, "list[Any] | StoreError"]
@@ -32,9 +33,19 @@ Answers = dict[int, "list[Any] | StoreError"]
 Part = tuple[int, c.Command[Any]]
 _NOTED: Final = -2
 _new: Final = tuple.__new__  # of a named tuple: without the function that its own is
-_by_due: Final = itemgetter(Job._fields.index("due"), 0)
 _AGAIN: Final = 100  # ms until what could not be asked for is tried again
 _suspects: Final = count()  # whose turn it is to try a suspect
+
+
+def turn(job: Job) -> tuple[int, int, int]:
+    """Return what due jobs are ordered by."""
+    return -job.priority, job.due, job.id
+
+
+def order(due: Due, now: int) -> tuple[bool, int, Due]:
+    """Return what delayed jobs are ordered by: those that are due as they are claimed, then the others."""
+    early = due.due > now
+    return early, 0 if early else -due.priority, due
 
 
 class Round:
@@ -81,6 +92,8 @@ def _outcome(answer: list[Any] | StoreError, place: int) -> Any:
 
 def parts(ids: Ids, command: c.Command[Any]) -> list[Part] | None:
     """Return what each store is to do of a command that is no put; None if that takes several steps."""
+    if isinstance(command, c.Claim) and command.terms.limits is not None:
+        return None
     split = _SPLIT.get(type(command))
     return None if split is None else split(ids, command)
 
@@ -217,8 +230,8 @@ def outer_job(ids: Ids, store: int, job: Job) -> Job:
 
 def outer_dues(ids: Ids, store: int, found: Sequence[Due]) -> list[Due]:
     """Return what a window of a store holds, for everybody."""
-    outer = ids.all_outer(store, [id for _, id, _ in found])
-    return [_new(Due, (due, id, topic)) for (due, _, topic), id in zip(found, outer, strict=True)]
+    outer = ids.all_outer(store, [due.id for due in found])
+    return [_new(Due, (due, id, *where)) for (due, _, *where), id in zip(found, outer, strict=True)]
 
 
 def outer_error(ids: Ids, store: int, error: PywheelError) -> PywheelError:
@@ -248,7 +261,7 @@ def _claimed(ids: Ids, command: Any, found: Sequence[tuple[int, Any]], now: int)
     if failed is not None and not (begun or held):
         return failed
     if len(found) > 1:
-        begun.sort(key=_by_due)
-        held.sort(key=_by_due)
-        left.sort()
+        begun.sort(key=turn)
+        held.sort(key=turn)
+        left.sort(key=lambda due: order(due, now))
     return c.Claimed(begun + held, len(begun), left, paused and not (begun or held))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from ..._errors import JobExists, PywheelError, StoreError
+from ..._errors import BadJob, JobExists, PywheelError, StoreError
 from ...jobs import commands as c
 from ...jobs.job import Imported, Job, NewJob, State
 from ..contract import Span
 from ..ownership import ALL
-from .parts import inner_put, new_jobs, noted, outer_error, outer_ids, outer_job, part_of
+from .parts import inner_put, new_jobs, noted, order, outer_error, outer_ids, outer_job, part_of, turn
 
 if TYPE_CHECKING:
     from .store import SeveralStore
@@ -29,7 +29,12 @@ def _reserve(store: SeveralStore, command: c.Reserve) -> list[Job]:
     now = store.clock.wall()  # after an answer: before the first it may be another clock
     over = [place for place, lease in enumerate(leases) if lease is not None and lease <= now]
     store.ask({place: [c.Expire(_SOME)] for place in over})
-    first = store.windows([Span(command.topic, ALL, (-1, 0), now + _AHEAD)], command.limit)
+    if command.terms.limits is not None:
+        _limited(store, command)
+    known = next((topic.priorities for topic in store.topics() if topic.name == command.topic), ())
+    spans = [Span(command.topic, ALL, (-1, 0), now + _AHEAD, priority) for priority in (*known, 0)]
+    found = [due for span in spans for due in store.windows([span], command.limit)]
+    first = sorted(found, key=lambda due: order(due, now))[: max(command.limit, 0)]
     shares = Counter(store.ids.store(due.id) for due in first)
     answers = store.ask(
         {place: [c.Reserve(command.topic, share, command.terms, command.worker)] for place, share in shares.items()}
@@ -43,7 +48,12 @@ def _reserve(store: SeveralStore, command: c.Reserve) -> list[Job]:
             jobs += [outer_job(store.ids, place, job) for job in answer[0]]
     if failed is not None and not jobs:
         raise failed
-    return sorted(jobs, key=lambda job: (job.due, job.id))
+    return sorted(jobs, key=turn)
+
+
+def _limited(store: SeveralStore, command: c.Reserve | c.Claim) -> NoReturn:  # noqa: ARG001
+    """Refuse a claim with limits: each store would count its own jobs."""
+    raise BadJob(f"limit= and rate= want one store, and {store.url} is {len(store.stores)}: leave out ?stores=")
 
 
 def _purge(store: SeveralStore, command: c.Purge) -> int:
@@ -155,6 +165,7 @@ STEPS: Final[dict[type, Callable[[SeveralStore, Any], Any]]] = {
     c.Put: _put,
     c.Import: _put,
     c.Reserve: _reserve,
+    c.Claim: _limited,
     c.Purge: _purge,
     c.Expire: _expire,
     c.Pause: _pause,

@@ -47,6 +47,7 @@ class SeveralStore(Store):
     """
 
     ids_grow = False
+    keeps_limits = False
 
     def __init__(self, stores: Sequence[Inner]) -> None:
         self.stores = stores
@@ -209,10 +210,12 @@ class SeveralStore(Store):
 
     def topics(self) -> list[Topic]:
         """Return all topics, by name. One that is paused in some store is paused."""
-        paused: dict[str, bool] = {}
-        for topic in (topic for topics in self.each(lambda store: store.topics()) for topic in topics):
-            paused[topic.name] = paused.get(topic.name, False) or topic.paused
-        return [Topic(*topic) for topic in sorted(paused.items())]
+        found: dict[str, Topic] = {}
+        for name, paused, some in (topic for topics in self.each(lambda store: store.topics()) for topic in topics):
+            before = found.get(name, Topic(name, paused=False))
+            both = sorted({*before.priorities, *some}, reverse=True)
+            found[name] = Topic(name, before.paused or paused, tuple(both))
+        return sorted(found.values())
 
     def history(self, id: int) -> list[Attempt]:
         """Return what was tried with a job."""
@@ -273,8 +276,8 @@ class SeveralStore(Store):
 
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
         """Return delayed jobs, span by span, by (due, id). Each store is asked for `limit`."""
-        rank = {span.topic: place for place, span in enumerate(spans)}
-        if len(rank) < len(spans):  # a topic is there twice: its jobs could not be told apart
+        rank = {(span.topic, span.priority): place for place, span in enumerate(spans)}
+        if len(rank) < len(spans):  # one is there twice: its jobs could not be told apart
             found: list[Due] = []
             for span in spans:
                 found += self.windows([span], limit - len(found))
@@ -283,7 +286,7 @@ class SeveralStore(Store):
             return []
 
         def order(due: Due) -> tuple[int, Due]:
-            return rank[due.topic], due
+            return rank[due.topic, due.priority], due
 
         key = order if len(rank) > 1 else None
         share = limit // len(self.stores) + _TURN  # they have about as many each; if not, they are asked again
@@ -308,9 +311,7 @@ class SeveralStore(Store):
         return merged[: bisect_right(merged, key(last) if key else last, key=key)], True
 
     def _inner(self, store: int, spans: Sequence[Span]) -> list[Span]:
-        return [
-            Span(topic, shards, (due, self.ids.after(store, id)), until) for topic, shards, (due, id), until in spans
-        ]
+        return [span._replace(after=(span.after[0], self.ids.after(store, span.after[1]))) for span in spans]
 
     def first_dues(self, spans: Sequence[Span]) -> list[int | None]:
         """Return the earliest due time beyond each span."""

@@ -10,7 +10,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from itertools import repeat
+from itertools import groupby, repeat
 from operator import itemgetter
 from typing import Any, Final, TypeVar
 
@@ -18,6 +18,7 @@ from ...jobs import lifecycle
 from ...jobs.commands import Ref
 from ...jobs.job import Attempt, Counts, Due, Job, Outcome, State, Topic, shard_of
 from ...jobs.lifecycle import Run
+from ...jobs.limits import priorities
 from ..checks import clamped, in_range
 from ..contract import Filter, Span
 from .connection import connect, translated
@@ -164,7 +165,7 @@ class Reader:
 
     def topics(self) -> list[Topic]:
         """Return all topics."""
-        return [Topic(name, bool(paused)) for _, name, paused in self.rows("topics")]
+        return [Topic(name, bool(paused), priorities(lanes)) for _, name, paused, lanes in self.rows("topics")]
 
     # ---- notes ----------------------------------------------------------------------------------------------------
 
@@ -183,25 +184,33 @@ class Reader:
     # ---- time -----------------------------------------------------------------------------------------------------
 
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
-        """Return delayed jobs, span by span, by (due, id)."""
+        """Return delayed jobs, span by span, by (due, id): those with a priority by an index of their own."""
+        found: list[Due] = []
+        for lane, some in groupby(spans, lambda span: span.priority != 0):
+            found += self._windows(
+                list(some), max(clamped(limit), 0) - len(found), "windows_of_lane" if lane else "windows"
+            )
+        return found
+
+    def _windows(self, spans: Sequence[Span], most: int, statement: str) -> list[Due]:
         asked, within = [], []
-        for place, (topic, shards, (due, id), until) in enumerate(spans):
+        for place, (topic, shards, (due, id), until, priority) in enumerate(spans):
             number = self.topic(topic)
             if number is not None:
-                asked.append((number, shards, clamped(due if id > 0 else due - 1), clamped(id), clamped(until), place))
+                first = clamped(due if id > 0 else due - 1)
+                asked.append((number, shards, first, clamped(id), clamped(until), place, priority))
                 if id > 0:
                     within.append(asked[-1])
-        most = max(clamped(limit), 0)
-        found = self.rows("windows", {"spans": json.dumps(asked), "within": json.dumps(within), "limit": most})
+        found = self.rows(statement, {"spans": json.dumps(asked), "within": json.dumps(within), "limit": most})
         dues, ids, places, *rest = map(json.loads, found[0])
         jobs = list(zip(rest[2], rest[0], rest[1], strict=True))
         if dues:  # those due with the last one of the page before
             jobs = sorted([*zip(places, dues, ids, strict=True), *jobs])[:most]
-        return [Due(due, id, spans[place].topic) for place, due, id in jobs]
+        return [Due(due, id, spans[place].topic, spans[place].priority) for place, due, id in jobs]
 
     def first_dues(self, spans: Sequence[Span], now: int) -> list[int | None]:
         """Return the earliest due time beyond each span."""
-        asked = [(self.topic(topic), shards, clamped(until)) for topic, shards, _, until in spans]
+        asked = [(self.topic(topic), shards, clamped(until)) for topic, shards, _, until, _ in spans]
         found = self.rows("first_dues", {"spans": json.dumps(asked), "most": _OTHERS, "now": now})
         dues: list[int | None]
         dues, runs = map(json.loads, found[0])
@@ -222,7 +231,24 @@ def _plus(counts: Counts, state: State, jobs: int) -> Counts:
 
 def job_of(row: Sequence[Any], now: int) -> Job:
     """Return the record, with a lease that is over taken as expired."""
-    id, topic, body, due, created, finished, key, ttr, limit, headers, claims, forgiven, lost, *claim, error = row
+    (
+        id,
+        topic,
+        body,
+        due,
+        created,
+        finished,
+        key,
+        ttr,
+        limit,
+        headers,
+        claims,
+        forgiven,
+        lost,
+        *claim,
+        error,
+        priority,
+    ) = row
     state = State.DELAYED if finished is None else FINISHED[finished]
     claims, forgiven, lost, lease = claims or 0, forgiven or 0, lost or 0, None
     if claim[0] is not None:
@@ -251,4 +277,5 @@ def job_of(row: Sequence[Any], now: int) -> Job:
         lease,
         error,
         lost,
+        priority or 0,
     )

@@ -20,6 +20,14 @@ def _all() -> dict[str, str]:
     found: dict[str, str] = {}
     for name in ("put", "claim", "settle", "manage", "read", "list", "reading", "note", "notify", "verify"):
         found |= _named((_FOLDER / f"{name}.sql").read_text("utf-8"))
+    # Jobs with a priority stand in an index of their own. Where a topic has none, no row is looked at for that.
+    windows, due = found["windows"], found["due_of_topic"]
+    none = {"{index}": "job_due ON j.topic = t.id", "{lane}": "(t.lanes = 0 OR j.priority IS NULL)"}
+    lane = {"{index}": "job_lane ON j.topic = t.id AND j.priority = s.value ->> 6", "{lane}": "j.priority IS NOT NULL"}
+    found["windows"], found["windows_of_lane"] = _filled(windows, none), _filled(windows, lane)
+    found["due_of_topic"] = due.replace("{lane}", "")
+    found["due_without"] = due.replace("{lane}", "AND j.priority IS NULL")
+    found["due_of_lane"] = _filled(due, {"INDEXED BY job_due": "INDEXED BY job_lane", "{lane}": "AND j.priority = ?"})
     get = found["get"].replace("j.body", "length(j.body)").replace("json_each(?)", "json_each(:ids)")
     for name, statement in _named((_FOLDER / "page.sql").read_text("utf-8")).items():
         found[name] = _filled(statement, {"{>}": ">", "{<=}": "<=", "{asc}": "ASC", "{end}": _LAST, "{get}": get})

@@ -18,6 +18,7 @@ from .imports import ImportTests
 from .jobs import JobTests
 from .keys import KeyTests
 from .leases import LeaseTests
+from .limits import LimitTests, PriorityTests
 from .model import ModelTests
 from .notes import ExpectTests, NoteTests
 from .once import OnceTests
@@ -42,6 +43,8 @@ class StoreSuite(
     ClaimTests,
     HeldTests,
     LeaseTests,
+    PriorityTests,
+    LimitTests,
     ImportTests,
     ViewTests,
     PageTests,

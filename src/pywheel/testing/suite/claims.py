@@ -97,7 +97,7 @@ class ClaimTests(StoreTests):
         left = [Due(NOW + 1, earlier, "t"), Due(NOW + 2, early, "t")]
         claimed = self.claim(*ids, begin=9)
         assert [(job.id, job.attempt) for job in claimed.jobs] == [(good, 1)]
-        assert claimed[1:] == (1, left, False)
+        assert claimed[1:4] == (1, left, False)
         assert self.claim(*ids, begin=9) == Claimed([], 0, left, paused=False)
         assert self.apply(Claim("nowhere", ids, TERMS, "w", 9)) == Claimed([], 0, [], paused=False)
         assert self.claim() == Claimed([], 0, [], paused=False)

@@ -159,7 +159,7 @@ class HeldTests(StoreTests):
         lost, fresh = self.lose_held(due=NOW - 5), self.put(due=NOW - 9)
         claimed = self.claim(lost, fresh, begin=1)
         assert [job.id for job in claimed.jobs] == [fresh]
-        assert claimed[1:] == (1, [Due(NOW - 5, lost, "t")], False)
+        assert claimed[1:4] == (1, [Due(NOW - 5, lost, "t")], False)
         claimed = self.claim(lost, begin=1)
         assert ([job.id for job in claimed.jobs], claimed.begun) == ([lost], 1)
         assert claimed.jobs[0].lost == LOST_HELD

@@ -11,6 +11,7 @@ from ..._errors import PywheelError
 from ...clock import Clock, ManualClock
 from ...jobs import commands as c
 from ...jobs.job import Attempt, Counts, Imported, Job, NewJob, Outcome, State
+from ...jobs.limits import Limits
 from ...stores.contract import Filter, Span
 from ...stores.memory import MemoryStore
 from .base import ALL, NOW, START, StoreTests
@@ -19,6 +20,7 @@ __all__ = ["ModelTests"]
 
 TOPICS = ("a", "b")
 NOTES = ("n", "n:1", "n:2", "m:1", "m:n1")
+LIMITS = (Limits(2), Limits(1, "k"), Limits(None, None, 3_500, 2), Limits(3, None, 900, 1))
 STEPS = 150
 MISSING = 10**12
 LAST = {State.DONE: Outcome.DONE, State.CANCELLED: Outcome.CANCELLED, State.DEAD: Outcome.FAILED}
@@ -109,6 +111,7 @@ class Pair:
                 random.random() < 0.5,
                 random.choice((None, None, 20)),
                 random.choice((None, random.choice(self.receipts))),
+                random.choice((0, 0, 0, 3, -1)),
             )
             for _ in range(random.choice((0, 1, 1, 1, 2, 30)))
         ]
@@ -137,6 +140,7 @@ class Pair:
                 claims=len(rows),
                 attempt=random.randint(0, len(rows)),
                 lost=random.randrange(3 if rows and state is State.DELAYED else 1),
+                priority=random.choice((0, 0, 3)),
             )
             jobs.append(Imported(job, tuple(rows), random.random() < 0.3))
         return c.Import(tuple(jobs), random.choice((None, f"n{random.randrange(20)}")))
@@ -171,17 +175,18 @@ class Pair:
 
     def settle(self) -> c.Command[Any]:
         random = self.random
+        receipt = random.choice(self.receipts[-12:])
         kind, more = random.choice(
             [
                 (c.Ack, ()),
-                (c.Nack, (random.choice((None, 0, 15)), random.choice((None, "e1", "e2")))),
+                (c.Nack, (random.choice((None, 0, 15)), random.choice(("e1", "e2")) if receipt[0] % 3 else None)),
                 (c.Release, ()),
                 (c.Touch, (25,)),
                 (c.Begin, (35,)),
             ]
         )
         make: Any = kind
-        command: c.Command[Any] = make(*random.choice(self.receipts[-12:]), *more)
+        command: c.Command[Any] = make(*receipt, *more)
         return command
 
     def expire(self) -> c.Command[Any]:
@@ -198,7 +203,10 @@ class Pair:
         return self.test.clock.wall() + self.random.randrange(-20, 40)
 
     def terms(self) -> c.Terms:
-        return c.Terms(self.random.choice((20, 60)), 3, self.random.choice(((), (5, 9))), 0.0, 2, 15)
+        random = self.random
+        backoff = random.choice(((), (5, 9)))
+        limits = random.choice(LIMITS) if self.test.store.keeps_limits and random.random() < 0.3 else None
+        return c.Terms(random.choice((20, 60)), 3, backoff, 0.0, 2, 15, limits)
 
     # ---- looking ----------------------------------------------------------------------------------------------------
 
@@ -228,7 +236,8 @@ class Pair:
         assert not leases or (store.next_lease() or 0) <= min(leases)
         for either in (model, store):
             either.apply([c.Expire(10**6)])  # a window alone depends on who has looked
-        spans = [Span(topic, ALL, START, NOW + 10**6) for topic in TOPICS]
+        assert store.topics() == model.topics()
+        spans = [Span(topic, ALL, START, NOW + 10**6, priority) for topic in TOPICS for priority in (0, 3, -1)]
         assert store.windows(spans, 10**6) == model.windows(spans, 10**6)
 
     def recount(self, jobs: list[Job]) -> dict[str, Counts]:

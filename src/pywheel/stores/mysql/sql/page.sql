@@ -5,7 +5,7 @@
 -- name: page_head
 SELECT {head}, NULL,
     coalesce(d.due, r.due, f.due), coalesce(d.claims, r.claims, f.claims), coalesce(d.forgiven, r.forgiven, f.forgiven),
-    coalesce(d.lost, r.lost, f.lost), coalesce(d.passed, r.passed, f.passed), coalesce(d.error, r.error, f.error),
+    coalesce(d.lost, r.lost, f.lost), coalesce(d.passed, r.passed, f.passed), coalesce(d.error, r.error, f.error), l.priority,
     CASE WHEN d.id IS NOT NULL THEN 0 WHEN r.id IS NOT NULL THEN 1 ELSE 2 END,
     {run}, {finished}
 FROM (%(found)s) w
@@ -14,6 +14,7 @@ LEFT JOIN {p}due d FORCE INDEX (PRIMARY) ON d.topic = j.topic AND d.id = j.id
 LEFT JOIN {p}run r FORCE INDEX (PRIMARY) ON r.id = j.id
 LEFT JOIN ((SELECT 0 AS state UNION ALL SELECT 1 UNION ALL SELECT 2) s
     STRAIGHT_JOIN {p}finished f FORCE INDEX (PRIMARY)) ON f.topic = j.topic AND f.state = s.state AND f.id = j.id
+LEFT JOIN {p}lane l FORCE INDEX (PRIMARY) ON l.id = j.id
 
 -- Whether the due time and error of jobs are as asked for; of running ones that is seen later.
 -- name: fits

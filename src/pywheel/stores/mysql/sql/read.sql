@@ -1,7 +1,7 @@
 -- name: look
 SELECT {job}, j.body,
     coalesce(d.due, r.due, f.due), coalesce(d.claims, r.claims, f.claims), coalesce(d.forgiven, r.forgiven, f.forgiven),
-    coalesce(d.lost, r.lost, f.lost), coalesce(d.passed, r.passed, f.passed), coalesce(d.error, r.error, f.error),
+    coalesce(d.lost, r.lost, f.lost), coalesce(d.passed, r.passed, f.passed), coalesce(d.error, r.error, f.error), l.priority,
     CASE WHEN d.id IS NOT NULL THEN 0 WHEN r.id IS NOT NULL THEN 1 ELSE 2 END,
     {run}, {finished}
 FROM (%(found)s) w
@@ -10,6 +10,7 @@ LEFT JOIN {p}due d FORCE INDEX (PRIMARY) ON d.topic = j.topic AND d.id = j.id
 LEFT JOIN {p}run r FORCE INDEX (PRIMARY) ON r.id = j.id
 LEFT JOIN ((SELECT 0 AS state UNION ALL SELECT 1 UNION ALL SELECT 2) s
     STRAIGHT_JOIN {p}finished f FORCE INDEX (PRIMARY)) ON f.topic = j.topic AND f.state = s.state AND f.id = j.id
+LEFT JOIN {p}lane l FORCE INDEX (PRIMARY) ON l.id = j.id
 
 -- name: ids_given
 SELECT id FROM {p}job WHERE id IN (%(ids)s)
@@ -52,7 +53,7 @@ UNION ALL SELECT 2, topic, begun, lease <= %(moment)s AS over_, attempt >= max_a
     FROM {p}run GROUP BY topic, begun, over_, spent
 
 -- name: topics
-SELECT name, paused FROM {p}topic
+SELECT name, paused, {lanes} FROM {p}topic
 
 -- name: history
 SELECT job, claim, attempt, started, ended, outcome, worker, error, NULL FROM {p}history
@@ -74,10 +75,21 @@ WHERE j.id IN (%(ids)s)
 -- Two ranges, as MySQL reads (due, id) > (a, b) from the first due on, however many are due then.
 -- name: window
 (SELECT due, id FROM {p}due FORCE INDEX (due)
-WHERE topic = %(topic)s AND due = %(due)s AND id > %(id)s AND due <= %(until)s AND {mine} AND {open} ORDER BY due, id LIMIT %(limit)s)
+WHERE topic = %(topic)s AND due = %(due)s AND id > %(id)s AND due <= %(until)s AND {mine} AND {open} AND {plain} ORDER BY due, id LIMIT %(limit)s)
 UNION ALL
 (SELECT due, id FROM {p}due FORCE INDEX (due)
-WHERE topic = %(topic)s AND due > %(due)s AND due <= %(until)s AND {mine} AND {open} ORDER BY due, id LIMIT %(limit)s)
+WHERE topic = %(topic)s AND due > %(due)s AND due <= %(until)s AND {mine} AND {open} AND {plain} ORDER BY due, id LIMIT %(limit)s)
+
+-- name: window_of_lane
+(SELECT l.due, l.id FROM {p}lane l FORCE INDEX (due) STRAIGHT_JOIN {p}due d FORCE INDEX (PRIMARY)
+    ON d.topic = l.topic AND d.id = l.id AND d.due = l.due
+WHERE l.topic = %(topic)s AND l.priority = %(priority)s AND l.due = %(due)s AND l.id > %(id)s AND l.due <= %(until)s
+    AND (%(shards)s >> (l.id & 31)) & 1 = 1 AND {open} ORDER BY l.due, l.id LIMIT %(limit)s)
+UNION ALL
+(SELECT l.due, l.id FROM {p}lane l FORCE INDEX (due) STRAIGHT_JOIN {p}due d FORCE INDEX (PRIMARY)
+    ON d.topic = l.topic AND d.id = l.id AND d.due = l.due
+WHERE l.topic = %(topic)s AND l.priority = %(priority)s AND l.due > %(due)s AND l.due <= %(until)s
+    AND (%(shards)s >> (l.id & 31)) & 1 = 1 AND {open} ORDER BY l.due, l.id LIMIT %(limit)s)
 
 -- name: first_due
 SELECT coalesce(min(IF({mine}, due, NULL)), IF(count(*) = 256, max(due), NULL)) FROM (
@@ -92,8 +104,9 @@ WHERE lease <= %(moment)s AND topic IN (%(topics)s)
 SELECT min(lease) FROM {p}run
 
 -- name: due_now
-SELECT d.due, d.topic, d.id FROM {p}job j FORCE INDEX (PRIMARY)
-STRAIGHT_JOIN {p}due d FORCE INDEX (PRIMARY) ON d.topic = j.topic AND d.id = j.id WHERE j.id IN (%(ids)s)
+SELECT d.due, d.topic, d.id, coalesce(l.priority, 0) FROM {p}job j FORCE INDEX (PRIMARY)
+STRAIGHT_JOIN {p}due d FORCE INDEX (PRIMARY) ON d.topic = j.topic AND d.id = j.id
+LEFT JOIN {p}lane l FORCE INDEX (PRIMARY) ON l.id = j.id WHERE j.id IN (%(ids)s)
 
 -- name: note
 SELECT value, until FROM {p}note WHERE name = %(name)s

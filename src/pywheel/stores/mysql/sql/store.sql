@@ -103,6 +103,16 @@ UPDATE {p}number SET value = last_insert_id(value + 1) WHERE name = 'stir'
 -- name: pause
 UPDATE {p}topic SET paused = %(paused)s, stirred = last_insert_id() WHERE id = %(topic)s
 
+-- name: insert_priority
+INSERT IGNORE INTO {p}priority (topic, priority) VALUES %(rows)s
+
+-- name: set_lane
+INSERT INTO {p}lane (id, topic, priority, due) VALUES %(rows)s
+ON DUPLICATE KEY UPDATE priority = values(priority), due = values(due)
+
+-- name: delete_lane
+DELETE l FROM {ids} STRAIGHT_JOIN {p}lane l FORCE INDEX (PRIMARY) ON l.id = w.id
+
 -- name: announce
 INSERT INTO {p}worker (hash, name, topics, beat) VALUES (%(hash)s, %(name)s, %(topics)s, {now})
 ON DUPLICATE KEY UPDATE topics = values(topics)

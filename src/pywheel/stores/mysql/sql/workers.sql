@@ -54,8 +54,9 @@ SELECT get_lock(concat(%(lock)s, hex(%(hash)s)), 0)
 INSERT INTO {p}hint (worker, ring, job) VALUES %(rows)s
 
 -- name: hints
-SELECT h.ring, h.job, d.due, d.topic FROM {p}hint h LEFT JOIN {p}job j ON j.id = h.job
+SELECT h.ring, h.job, d.due, d.topic, coalesce(l.priority, 0) FROM {p}hint h LEFT JOIN {p}job j ON j.id = h.job
 LEFT JOIN {p}due d FORCE INDEX (PRIMARY) ON d.topic = j.topic AND d.id = j.id
+LEFT JOIN {p}lane l FORCE INDEX (PRIMARY) ON l.id = j.id
 WHERE h.worker = %(hash)s AND h.ring NOT IN (%(seen)s)
 
 -- name: forget_hint

@@ -46,7 +46,8 @@ UPDATE {p}run r SET lease = {now} + w.ttr
 FROM unnest(%(ids)s::bigint[], %(claims)s::bigint[], %(ttrs)s::bigint[]) AS w (id, claims, ttr)
 WHERE r.id = w.id AND r.claims = w.claims AND r.lease > {now} RETURNING r.id
 
--- All that are due, if it is clear that all of them are to be claimed: none was lost, and their bodies are not too much.
+-- All that are due, if it is clear that all of them are to be claimed: none was lost, none comes before another for its priority,
+-- and their bodies are not too much.
 -- They are locked one by one, in the order of the ids: else a plan that was made early may read all that is due of the topic.
 -- name: claim
 WITH t AS MATERIALIZED (SELECT {now} AS now),
@@ -57,6 +58,7 @@ d AS MATERIALIZED (
         SELECT * FROM {p}due WHERE topic = %(topic)s AND id = w.id FOR UPDATE SKIP LOCKED
     ) d JOIN {p}job j ON j.id = d.id
     WHERE NOT (SELECT paused FROM {p}topic WHERE id = %(topic)s)
+        AND NOT EXISTS (SELECT FROM {p}priority WHERE topic = %(topic)s)
 ),
 plain AS MATERIALIZED (
     SELECT count(lost) = 0 AND sum(length(body)) <= %(bytes)s AND (

@@ -2,11 +2,11 @@
 SELECT {now}, pg_current_xact_id()::text, pg_postmaster_start_time()::text
 
 -- name: topics_of
-SELECT id, name, paused FROM {p}topic WHERE name = ANY(%(names)s)
+SELECT id, name, paused, {lanes} FROM {p}topic WHERE name = ANY(%(names)s)
 
 -- In one order, as topics that are paused are written too.
 -- name: topics_to_pause
-SELECT id, name, paused FROM {p}topic WHERE name = ANY(%(names)s) ORDER BY id FOR UPDATE
+SELECT id, name, paused, {lanes} FROM {p}topic WHERE name = ANY(%(names)s) ORDER BY id FOR UPDATE
 
 -- name: all_topics
 SELECT id, name FROM {p}topic
@@ -24,42 +24,56 @@ SELECT k.job FROM unnest(%(topics)s::int[], %(keys)s::text[]) AS n (topic, key) 
 -- name: lock_due
 SELECT j.id, j.topic, j.created, j.key, j.ttr, j.max_attempts, j.headers, length(j.body),
     CASE WHEN w.body AND length(j.body) <= 65536 THEN j.body END,
-    d.due, d.claims, d.forgiven, d.lost, d.passed, d.error
+    d.due, d.claims, d.forgiven, d.lost, d.passed, d.error, l.priority
 FROM unnest(%(ids)s::bigint[], %(bodies)s::boolean[]) AS w (id, body)
-JOIN {p}job j ON j.id = w.id JOIN {p}due d ON d.topic = j.topic AND d.id = j.id
+JOIN {p}job j ON j.id = w.id JOIN {p}due d ON d.topic = j.topic AND d.id = j.id LEFT JOIN {p}lane l ON l.id = j.id
 ORDER BY d.topic, d.id FOR UPDATE OF d
 
 -- name: lock_run
 SELECT j.id, j.topic, j.created, j.key, j.ttr, j.max_attempts, j.headers, length(j.body),
     CASE WHEN w.body AND length(j.body) <= 65536 THEN j.body END,
-    r.due, r.claims, r.forgiven, r.lost, r.passed, r.error,
+    r.due, r.claims, r.forgiven, r.lost, r.passed, r.error, l.priority,
     r.attempt, r.begun, r.started, r.lease, r.max_attempts, r.backoff, r.worker
 FROM unnest(%(ids)s::bigint[], %(bodies)s::boolean[]) AS w (id, body) JOIN {p}run r ON r.id = w.id JOIN {p}job j ON j.id = r.id
+LEFT JOIN {p}lane l ON l.id = j.id
 WHERE {lost}
 ORDER BY r.id FOR UPDATE OF r
 
 -- name: lock_finished
 SELECT j.id, j.topic, j.created, j.key, j.ttr, j.max_attempts, j.headers, length(j.body), NULL::bytea,
-    f.due, f.claims, f.forgiven, f.lost, f.passed, f.error,
+    f.due, f.claims, f.forgiven, f.lost, f.passed, f.error, l.priority,
     f.attempt, f.started, f.worker, f.state, f.outcome, f.ended
 FROM unnest(%(ids)s::bigint[]) AS w (id)
 JOIN {p}job j ON j.id = w.id JOIN {p}finished f ON f.topic = j.topic AND f.state IN (0, 1, 2) AND f.id = j.id
+LEFT JOIN {p}lane l ON l.id = j.id
 ORDER BY f.topic, f.state, f.id FOR UPDATE OF f
 
 -- name: lock_due_of_topic
 SELECT j.id, j.topic, j.created, j.key, j.ttr, j.max_attempts, j.headers, length(j.body),
     CASE WHEN length(j.body) <= 65536 THEN j.body END,
-    d.due, d.claims, d.forgiven, d.lost, d.passed, d.error
-FROM {p}due d JOIN {p}job j ON j.id = d.id
-WHERE d.topic = %(topic)s AND d.due <= {now}
+    d.due, d.claims, d.forgiven, d.lost, d.passed, d.error, l.priority
+FROM {p}due d JOIN {p}job j ON j.id = d.id LEFT JOIN {p}lane l ON l.id = j.id
+WHERE d.topic = %(topic)s AND d.due <= {now} AND {lane}
 ORDER BY d.due, d.id LIMIT %(limit)s FOR UPDATE OF d SKIP LOCKED
+
+-- name: lock_due_of_lane
+SELECT j.id, j.topic, j.created, j.key, j.ttr, j.max_attempts, j.headers, length(j.body),
+    CASE WHEN length(j.body) <= 65536 THEN j.body END,
+    d.due, d.claims, d.forgiven, d.lost, d.passed, d.error, l.priority
+FROM {p}lane l JOIN {p}due d ON d.topic = l.topic AND d.id = l.id AND d.due = l.due JOIN {p}job j ON j.id = d.id
+WHERE l.topic = %(topic)s AND l.priority = %(priority)s AND l.due <= {now}
+ORDER BY l.due, l.id LIMIT %(limit)s FOR UPDATE OF d SKIP LOCKED
+
+-- name: running_of
+SELECT r.topic, r.id, j.key FROM {p}run r JOIN {p}job j ON j.id = r.id
+WHERE r.topic = ANY(%(topics)s::int[]) AND r.lease > {now}
 
 -- name: lock_lost
 SELECT j.id, j.topic, j.created, j.key, j.ttr, j.max_attempts, j.headers, length(j.body),
     CASE WHEN j.topic = ANY(%(topics)s::int[]) AND length(j.body) <= 65536 THEN j.body END,
-    r.due, r.claims, r.forgiven, r.lost, r.passed, r.error,
+    r.due, r.claims, r.forgiven, r.lost, r.passed, r.error, l.priority,
     r.attempt, r.begun, r.started, r.lease, r.max_attempts, r.backoff, r.worker
-FROM {p}run r JOIN {p}job j ON j.id = r.id
+FROM {p}run r JOIN {p}job j ON j.id = r.id LEFT JOIN {p}lane l ON l.id = j.id
 WHERE r.lease <= {now}
 ORDER BY r.lease LIMIT %(limit)s FOR UPDATE OF r SKIP LOCKED
 
@@ -68,9 +82,9 @@ SELECT id, lease FROM {p}run WHERE lease > {now} ORDER BY lease LIMIT %(limit)s
 
 -- name: lock_old
 SELECT j.id, j.topic, j.created, j.key, j.ttr, j.max_attempts, j.headers, length(j.body), NULL::bytea,
-    f.due, f.claims, f.forgiven, f.lost, f.passed, f.error,
+    f.due, f.claims, f.forgiven, f.lost, f.passed, f.error, l.priority,
     f.attempt, f.started, f.worker, f.state, f.outcome, f.ended
-FROM {p}finished f JOIN {p}job j ON j.id = f.id
+FROM {p}finished f JOIN {p}job j ON j.id = f.id LEFT JOIN {p}lane l ON l.id = j.id
 WHERE f.state = %(state)s AND f.ended <= {now} - %(age)s AND (%(topic)s::int IS NULL OR f.topic = %(topic)s::int)
 ORDER BY f.ended LIMIT %(limit)s FOR UPDATE OF f SKIP LOCKED
 

@@ -1,7 +1,7 @@
 -- name: look
 SELECT j.id, j.topic, j.created, j.key, j.ttr, j.max_attempts, j.headers, length(j.body), j.body,
     coalesce(d.due, r.due, f.due), coalesce(d.claims, r.claims, f.claims), coalesce(d.forgiven, r.forgiven, f.forgiven),
-    coalesce(d.lost, r.lost, f.lost), coalesce(d.passed, r.passed, f.passed), coalesce(d.error, r.error, f.error),
+    coalesce(d.lost, r.lost, f.lost), coalesce(d.passed, r.passed, f.passed), coalesce(d.error, r.error, f.error), l.priority,
     CASE WHEN d.id IS NOT NULL THEN 0 WHEN r.id IS NOT NULL THEN 1 ELSE 2 END,
     r.attempt, r.begun, r.started, r.lease, r.max_attempts, r.backoff, r.worker,
     f.attempt, f.started, f.worker, f.state, f.outcome, f.ended
@@ -10,6 +10,7 @@ JOIN {p}job j ON j.id = w.id
 LEFT JOIN {p}due d ON d.topic = j.topic AND d.id = j.id
 LEFT JOIN {p}run r ON r.id = j.id
 LEFT JOIN {p}finished f ON f.topic = j.topic AND f.state IN (0, 1, 2) AND f.id = j.id
+LEFT JOIN {p}lane l ON l.id = j.id
 ORDER BY j.id
 
 -- name: ids_given
@@ -82,7 +83,7 @@ LEFT JOIN (
 ORDER BY t.name
 
 -- name: topics
-SELECT name, paused FROM {p}topic ORDER BY name
+SELECT name, paused, {lanes} FROM {p}topic ORDER BY name
 
 -- name: history
 SELECT job, claim, attempt, started, ended, outcome, worker, error, NULL::bytea FROM {p}history
@@ -109,7 +110,21 @@ CROSS JOIN LATERAL (
     SELECT d.due, d.id FROM {p}due d
     WHERE d.topic = s.topic AND (d.due, d.id) > (s.due, s.id) AND d.due <= s.until AND (s.shards >> (d.id & 31)::int) & 1 = 1
         AND NOT (SELECT paused FROM {p}topic WHERE id = s.topic)
+        AND ((SELECT NOT EXISTS (SELECT FROM {p}priority WHERE topic = s.topic))
+            OR NOT EXISTS (SELECT FROM {p}lane l WHERE l.id = d.id))
     ORDER BY d.due, d.id LIMIT %(limit)s
+) d
+LIMIT %(limit)s
+
+-- name: windows_of_lane
+SELECT d.due, d.id, s.place
+FROM unnest(%(topics)s::int[], %(shards)s::bigint[], %(dues)s::bigint[], %(ids)s::bigint[], %(untils)s::bigint[],
+    %(priorities)s::bigint[]) WITH ORDINALITY AS s (topic, shards, due, id, until, priority, place)
+CROSS JOIN LATERAL (
+    SELECT l.due, l.id FROM {p}lane l JOIN {p}due d ON d.topic = l.topic AND d.id = l.id AND d.due = l.due
+    WHERE l.topic = s.topic AND l.priority = s.priority AND (l.due, l.id) > (s.due, s.id) AND l.due <= s.until
+        AND (s.shards >> (l.id & 31)::int) & 1 = 1 AND NOT (SELECT paused FROM {p}topic WHERE id = s.topic)
+    ORDER BY l.due, l.id LIMIT %(limit)s
 ) d
 LIMIT %(limit)s
 
@@ -130,8 +145,8 @@ WHERE lease <= %(now)s AND topic = ANY(%(topics)s::int[])
 SELECT min(lease) FROM {p}run
 
 -- name: due_now
-SELECT d.due, d.id, d.topic FROM unnest(%(ids)s::bigint[]) WITH ORDINALITY AS w (id, place)
-JOIN {p}job j ON j.id = w.id JOIN {p}due d ON d.topic = j.topic AND d.id = j.id ORDER BY w.place
+SELECT d.due, d.id, d.topic, coalesce(l.priority, 0) FROM unnest(%(ids)s::bigint[]) WITH ORDINALITY AS w (id, place)
+JOIN {p}job j ON j.id = w.id JOIN {p}due d ON d.topic = j.topic AND d.id = j.id LEFT JOIN {p}lane l ON l.id = d.id ORDER BY w.place
 
 -- name: note
 SELECT value, until FROM {p}note WHERE name = %(name)s

@@ -84,6 +84,16 @@ SELECT * FROM unnest(%s::int[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bi
 UPDATE {p}topic t SET paused = w.paused, stirred = nextval('{p}stir')
 FROM unnest(%s::int[], %s::boolean[]) AS w (id, paused) WHERE t.id = w.id
 
+-- name: insert_priority
+INSERT INTO {p}priority (topic, priority) SELECT * FROM unnest(%s::int[], %s::smallint[]) ON CONFLICT DO NOTHING
+
+-- name: set_lane
+INSERT INTO {p}lane (id, topic, priority, due) SELECT * FROM unnest(%s::bigint[], %s::int[], %s::smallint[], %s::bigint[])
+ON CONFLICT (id) DO UPDATE SET priority = excluded.priority, due = excluded.due
+
+-- name: delete_lane
+DELETE FROM {p}lane WHERE id = ANY(%(ids)s::bigint[])
+
 -- name: announce
 INSERT INTO {p}worker (name, topics, beat) VALUES (%(worker)s, %(topics)s, {now})
 ON CONFLICT (name) DO UPDATE SET topics = excluded.topics

@@ -1,17 +1,18 @@
--- Claims. ARGV[at]: topic, worker, ttr, max_attempts, jitter, slack, hold, how many backoffs, and these.
+-- Claims. ARGV[at]: topic, worker, ttr, max_attempts, jitter, slack, hold, limits or '', how many backoffs, and these.
 local function terms_at(at)
     local terms = {
         topic = ARGV[at], worker = ARGV[at + 1], ttr = tonumber(ARGV[at + 2]), most = tonumber(ARGV[at + 3]),
-        jitter = tonumber(ARGV[at + 4]), slack = tonumber(ARGV[at + 5]), hold = tonumber(ARGV[at + 6]), backoff = {},
+        jitter = tonumber(ARGV[at + 4]), slack = tonumber(ARGV[at + 5]), hold = tonumber(ARGV[at + 6]), limits = ARGV[at + 7],
+        backoff = {},
     }
-    local some = tonumber(ARGV[at + 7])
+    local some = tonumber(ARGV[at + 8])
     for number = 1, some do
-        terms.backoff[number] = tonumber(ARGV[at + 7 + number])
+        terms.backoff[number] = tonumber(ARGV[at + 8 + number])
     end
     if terms.jitter > 0 then
         math.randomseed(micros % 4294967296)
     end
-    return terms, at + 8 + some
+    return terms, at + 9 + some
 end
 
 local function backoff_of(terms, attempt)
@@ -51,8 +52,8 @@ local function start(b, job, key, ttr, most, due, terms, begun, reply)
     state[STATE], state[DUE], state[ATTEMPT], state[BEGUN] = RUNNING, due, attempt, begun and 1 or 0
     state[LEASE] = now + (begun and ttr + terms.slack or terms.hold)
     state[MOST], state[BACKOFF], state[STARTED], state[WORKER] = most, backoff_of(terms, attempt), now, terms.worker
-    remove(delayed_of(terms.topic), b)
-    add(LEASES, state[LEASE], b)
+    wait_no_more(terms.topic, b)
+    lease_until(b, state)
     keep(b, state)
     local size = #reply
     reply[size + 1], reply[size + 2], reply[size + 3], reply[size + 4] = b, due, state[CLAIMS], attempt
@@ -83,23 +84,26 @@ local function claimed_again(kept, reply)
     return reply
 end
 
+local LOOKED_PAST = 1000 -- jobs/limits.py
+
 function commands.reserve(at)
     local terms, place = terms_at(at)
     local limit = tonumber(ARGV[place])
     settle_all_over()
     local reply = {}
     if limit > 0 and call('HGET', P .. ':t', terms.topic) == '' then
-        local due = call('ZRANGE', delayed_of(terms.topic), '-inf', now, 'BYSCORE', 'LIMIT', 0, limit, 'WITHSCORES')
-        local ids = {}
-        for number = 1, #due, 2 do
-            ids[#ids + 1] = due[number]
-        end
+        local gate = gate_of(terms.topic, terms.limits)
+        local ids, dues = due_in_order(terms.topic, gate and math.max(limit, LOOKED_PAST) or limit)
         states_of(ids)
         local jobs = values(':j:', ids)
         for number, b in ipairs(ids) do
             local key, ttr, most = read_job(jobs[number])
-            start(b, jobs[number], key, ttr, most, tonumber(due[2 * number]), terms, true, reply)
+            if limit > 0 and (not gate or admits(gate, key)) then
+                start(b, jobs[number], key, ttr, most, dues[number], terms, true, reply)
+                limit = limit - 1
+            end
         end
+        shut(gate)
         flush()
     end
     return reply, place + 1, {'reserve', receipts_of(reply, 1)}
@@ -133,7 +137,14 @@ local function delayed_among(topic, ids)
             end
         end
     end
+    local rank = lanes_of(topic) > 0 and {}
+    for place, priority in ipairs(rank and priorities(topic, found) or {}) do
+        rank[found[place]] = due[found[place]] > now and -100 or priority
+    end
     local function before(one, other)
+        if rank and rank[one] ~= rank[other] then
+            return rank[one] > rank[other]
+        end
         return due[one] < due[other] or (due[one] == due[other] and one < other)
     end
     for place = 2, #found do
@@ -153,7 +164,7 @@ function commands.claim(at)
     place = place + 4
     local paused = call('HGET', P .. ':t', terms.topic)
     if paused ~= '' then
-        local reply = {paused and 1 or 0, 0, 0}
+        local reply = {paused and 1 or 0, 0, 0, ''}
         return reply, place, {'claim', reply, {}}
     end
     local ids = {}
@@ -161,13 +172,14 @@ function commands.claim(at)
         ids[#ids + 1] = sub(packed, first, first + 5)
     end
     local found, due = delayed_among(terms.topic, ids)
+    local gate = gate_of(terms.topic, terms.limits)
     states_of(found)
     local taken, begun, left, full = {}, 0, {}, false
     local jobs, first, last = {}, 0, 0
     for place, b in ipairs(found) do
         local state = states[b]
         local lost = state and state[LOST] or NEVER_LOST
-        if full or due[b] > now or (lost ~= NEVER_LOST and (begun >= begin or (lost == LOST_BEGUN and suspects <= 0))) then
+        if full or due[b] > now or ((gate or lost ~= NEVER_LOST) and (begun >= begin or (lost == LOST_BEGUN and suspects <= 0))) then
             left[#left + 1] = b
         else
             if place > last then
@@ -178,6 +190,8 @@ function commands.claim(at)
             local key, ttr, attempts, size = read_job(job)
             if size > most and #taken > 0 then
                 full = true
+                left[#left + 1] = b
+            elseif gate and not admits(gate, key) then
                 left[#left + 1] = b
             else
                 local begins = begun < begin
@@ -192,13 +206,14 @@ function commands.claim(at)
             end
         end
     end
+    local again = shut(gate)
     flush()
-    local reply = {0, begun, #left}
-    for _, b in ipairs(left) do
-        reply[#reply + 1] = b
-        reply[#reply + 1] = due[b]
+    local reply, others = {0, begun, #left, again}, lanes_of(terms.topic) > 0 and priorities(terms.topic, left)
+    for place, b in ipairs(left) do
+        local size = #reply
+        reply[size + 1], reply[size + 2], reply[size + 3] = b, due[b], others and others[place] or 0
     end
-    local kept = {unpack(reply, 1, 3)}
+    local kept = {0, begun, 0, ''}
     for number = 1, #taken do
         reply[#reply + 1] = taken[number]
     end

@@ -48,6 +48,7 @@ local function import(topic, due, job, key, holds, past, result)
     local b = bid(id)
     note_chunk(id, b)
     call('HSET', of_job(b), b, job)
+    set_priority(topic, b, job)
     call('HSETNX', P .. ':t', topic, '')
     local state = past and keep_past(b, topic, key, due, past)
     if state and result ~= '' then
@@ -62,7 +63,7 @@ local function import(topic, due, job, key, holds, past, result)
     if state and state[STATE] >= DONE then
         add(finished_of(state[STATE], topic), state[ENDED], b)
     else
-        call('ZADD', delayed_of(topic), due, b)
+        put_delayed(topic, b, due)
         tell(topic, b, due)
     end
     return id

@@ -63,7 +63,14 @@ local function refusal(at, count)
 end
 
 local function replace(b, topic, due, job)
-    call('HSET', of_job(b), b, sub(call('HGET', of_job(b), b), 1, 6) .. job)
+    local before = lane_of(topic, b)
+    if before then
+        call('ZREM', before, b)
+        call('HDEL', priorities_of(topic), b)
+    end
+    job = sub(call('HGET', of_job(b), b), 1, 6) .. job
+    call('HSET', of_job(b), b, job)
+    set_priority(topic, b, job)
     move(b, topic, due)
 end
 
@@ -81,8 +88,9 @@ local function store(topic, due, job, key)
     local b = bid(id)
     note_chunk(id, b)
     call('HSET', of_job(b), b, CREATED .. job)
+    set_priority(topic, b, CREATED .. job)
     call('HSETNX', P .. ':t', topic, '')
-    call('ZADD', delayed_of(topic), due, b)
+    put_delayed(topic, b, due)
     if key then
         call('HSET', holders_of(topic), key, b)
     end

@@ -1,4 +1,4 @@
--- A worker takes its hints. ARGV: now, worker. Returns for each: topic, id, the due time that was told, and the present one.
+-- A worker takes its hints. ARGV: now, worker. Returns for each: topic, id, the due time that was told, the present one, and its priority.
 local key = P .. ':i:' .. ARGV[2]
 local list = call('LRANGE', key, 0, -1)
 if #list > 0 then
@@ -22,16 +22,18 @@ local found = {}
 for _, topic in ipairs(order) do
     local dues = scores(delayed_of(topic), by_topic[topic])
     by_topic[topic].dues, by_topic[topic].next = dues, 1
+    by_topic[topic].priorities = lanes_of(topic) > 0 and priorities(topic, by_topic[topic])
 end
 for _, hint in ipairs(list) do
     local ids = by_topic[sub(hint, 15)]
     if hint ~= '!' then
-        local due = ids.dues[ids.next]
+        local due, priority = ids.dues[ids.next], ids.priorities and ids.priorities[ids.next] or 0
         ids.next = ids.next + 1
         if due then
             local size = #found
             found[size + 1], found[size + 2] = sub(hint, 15), sub(hint, 1, 6)
             found[size + 3], found[size + 4] = struct.unpack('>d', hint, 7), due
+            found[size + 5] = priority
         end
     end
 end

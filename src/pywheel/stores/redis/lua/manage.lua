@@ -44,16 +44,25 @@ function commands.cancel(at)
     state[DUE], state[FORGIVEN] = due, state[FORGIVEN] + 1
     state[ATTEMPT], state[OUTCOME], state[ENDED], state[WHY] = 0, WAS_CANCELLED, now, false
     state[CLAIM], state[STARTED], state[WORKER] = state[CLAIMS], false, false
-    remove(delayed_of(topic), b)
+    wait_no_more(topic, b)
     finish(b, state, CANCELLED, now)
     keep(b, state)
     flush()
     return 1, at + 2
 end
 
+-- Notes the priority of a job that is new, or says so.
+local function set_priority(topic, b, job)
+    local _, _, _, _, priority = read_job(job)
+    if priority ~= 0 then
+        add_mark(topic, bit.lshift(1, priority + 9))
+        call('HSET', priorities_of(topic), b, priority)
+    end
+end
+
 local function move(b, topic, due)
     tell(topic, b, math.min(due, tonumber(call('ZSCORE', delayed_of(topic), b))))
-    call('ZADD', delayed_of(topic), due, b)
+    put_delayed(topic, b, due)
 end
 
 function commands.reschedule(at)
@@ -99,7 +108,7 @@ function commands.retry(at)
     forget_result(b, state)
     keep(b, state)
     local due = due_at(ARGV[at + 1])
-    call('ZADD', delayed_of(topic), due, b)
+    put_delayed(topic, b, due)
     tell(topic, b, due)
     return 1, at + 2
 end
@@ -107,6 +116,11 @@ end
 -- Forgets a job that is not running.
 local function forget(b, state, topic, key)
     call('ZREM', state and state[STATE] >= DONE and finished_of(state[STATE], topic) or delayed_of(topic), b)
+    local in_lane = lane_of(topic, b)
+    if in_lane then
+        call('ZREM', in_lane, b)
+        call('HDEL', priorities_of(topic), b)
+    end
     if key then
         if call('HGET', holders_of(topic), key) == b then
             call('HDEL', holders_of(topic), key)

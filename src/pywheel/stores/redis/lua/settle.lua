@@ -87,7 +87,7 @@ local function lease(at, begin)
             if begin then
                 state[BEGUN] = 1
             end
-            add(LEASES, state[LEASE], b)
+            lease_until(b, state)
             keep(b, state)
         end
         outcome[place] = state and 1 or 0

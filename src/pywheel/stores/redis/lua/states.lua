@@ -110,19 +110,22 @@ local function when_lost(state)
     return DELAYED, state[LEASE] + state[BACKOFF], true, LOST_BEGUN
 end
 
--- Returns what a job itself says: key or false, ttr or nil, max_attempts or nil, and the size of its body.
+-- Returns what a job itself says: key or false, ttr or nil, max_attempts or nil, the size of its body, and its priority.
 local function read_job(job)
     local flags, size, at = struct.unpack('>BI3', job, 7)
     at = at + size
     if flags == 0 then
-        return false, nil, nil, #job - at + 1
+        return false, nil, nil, #job - at + 1, 0
     end
-    local key, ttr, most = false, nil, nil
+    local key, ttr, most, priority = false, nil, nil, 128
     if bit.band(flags, 2) ~= 0 then
         ttr, at = struct.unpack('>i8', job, at)
     end
     if bit.band(flags, 4) ~= 0 then
         most, at = struct.unpack('>i8', job, at)
+    end
+    if bit.band(flags, 16) ~= 0 then
+        priority, at = struct.unpack('>B', job, at)
     end
     if bit.band(flags, 1) ~= 0 then
         size, at = struct.unpack('>I3', job, at)
@@ -133,7 +136,7 @@ local function read_job(job)
         size, at = struct.unpack('>I4', job, at)
         at = at + size
     end
-    return key, ttr, most, #job - at + 1
+    return key, ttr, most, #job - at + 1, priority - 128
 end
 
 local function topic_of(job)

@@ -34,6 +34,23 @@ local function flush()
     added, removed = {}, {}
 end
 
+-- Makes a job wait, or no longer; `flush` is to follow.
+local function wait_until(topic, b, due)
+    add(delayed_of(topic), due, b)
+    local key = lane_of(topic, b)
+    if key then
+        add(key, due, b)
+    end
+end
+
+local function wait_no_more(topic, b)
+    remove(delayed_of(topic), b)
+    local key = lane_of(topic, b)
+    if key then
+        remove(key, b)
+    end
+end
+
 local function keep(b, state)
     states[b] = state
     changed[b] = true
@@ -89,10 +106,13 @@ local function end_claim(b, state, to, due, spent, lost, outcome, why, ended)
         state[ERROR] = why
     end
     remove(LEASES, b)
+    if mark_of(state[TOPIC]) >= LIMITED then
+        remove(P .. ':u:' .. state[TOPIC], b)
+    end
     if to == DELAYED then
         state[STATE] = DELAYED
         state[DUE] = due or state[DUE]
-        add(delayed_of(state[TOPIC]), state[DUE], b)
+        wait_until(state[TOPIC], b, state[DUE])
         tell(state[TOPIC], b, state[DUE])
     else
         finish(b, state, to, ended)

@@ -1,5 +1,5 @@
 -- Delayed jobs, span by span. ARGV: now, limit, how many may be looked at, and for each span: topic, the mask of its shards,
--- the due time and the id after which, and the due time until which. Returns how many spans were read to their end, the
+-- the due time and the id after which, the due time until which, and the priority. Returns how many spans were read to their end, the
 -- place up to which the next one was read, and topic by topic ids and due times.
 local limit, budget = tonumber(ARGV[2]), tonumber(ARGV[3])
 local PAGE, ALL, SHARD = 500, 4294967295, {}
@@ -24,9 +24,12 @@ end
 
 -- Jobs of other shards are most of what is read where there are many workers: their due times are not asked for.
 local reply, spans, last = {}, 0, false
-for at = 4, #ARGV, 5 do
+for at = 4, #ARGV, 6 do
     local topic, mask = ARGV[at], tonumber(ARGV[at + 1])
-    local key, found = delayed_of(topic), {}
+    local key, found, plain = delayed_of(topic), {}, ARGV[at + 5] == '0'
+    if not plain then
+        key = lane(topic, ARGV[at + 5])
+    end
     if limit <= 0 or budget <= 0 then
         break
     end
@@ -37,9 +40,10 @@ for at = 4, #ARGV, 5 do
         while rank < stop and limit > 0 and budget > 0 do
             local some = math.min(mask == ALL and limit or PAGE, PAGE, stop - rank)
             local part, mine = call('ZRANGE', key, rank, rank + some - 1), {}
+            local other = plain and lanes_of(topic) > 0 and priorities(topic, part)
             for place = 1, some do
                 local b = part[place]
-                if bit.band(mask, SHARD[byte(b, 6) % 32]) ~= 0 then
+                if bit.band(mask, SHARD[byte(b, 6) % 32]) ~= 0 and not (other and other[place] ~= 0) then
                     mine[#mine + 1] = b
                     limit = limit - 1
                     if limit == 0 then

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import islice
 from operator import itemgetter
-from typing import Any
+from typing import Any, Final
 
 from ....jobs import lifecycle
 from ....jobs.commands import Begin, Claim, Claimed, Reserve, Touch
 from ....jobs.job import Due, Job, State
+from ....jobs.limits import LOOKED_PAST, NONE, Gate, note_of, priorities
 from ...checks import in_range
 from ..transaction import Transaction
 from .endings import held, settle_all_lost, settle_lost
@@ -18,8 +20,10 @@ __all__ = ["begin", "claim", "reserve", "touch"]
 
 _RUNNING = State.RUNNING
 _DUE = itemgetter(2, 0)
-_PLAIN = (None,) * 8
-"""What most jobs do not have: key, ttr, max_attempts, headers, claims, forgiven, lost, last error."""
+_PLAIN = (None,) * 9
+"""What most jobs do not have: key, ttr, max_attempts, headers, claims, forgiven, lost, last error, priority."""
+_PRIORITY: Final = 12
+_SIZE: Final = 13
 
 
 def reserve(transaction: Transaction, commands: Sequence[Reserve]) -> list[list[Job]]:
@@ -29,9 +33,46 @@ def reserve(transaction: Transaction, commands: Sequence[Reserve]) -> list[list[
     for command in commands:
         topic = transaction.row("topic_state", (command.topic,))
         open = topic is not None and not topic[1] and command.limit > 0
-        rows = transaction.rows("due_of_topic", (topic[0], transaction.now, command.limit)) if open else []
+        rows = _due(transaction, topic, command) if open else []
         outcomes.append(_start(transaction, rows, len(rows), command))
     return outcomes
+
+
+def _due(transaction: Transaction, topic: Any, command: Reserve) -> list[Any]:
+    """Return the rows of what is to be claimed of a topic, in order."""
+    number, _, lanes = topic
+    gate = _gate(transaction, number, command)
+    most = command.limit if gate is None else max(command.limit, LOOKED_PAST)
+    if not lanes:
+        rows = transaction.rows("due_of_topic", (number, transaction.now, most))
+    else:
+        rows = []
+        for priority in priorities(lanes | NONE):
+            left = most - len(rows)
+            if left > 0 and priority:
+                rows += transaction.rows("due_of_lane", (number, transaction.now, priority, left))
+            elif left > 0:
+                rows += transaction.rows("due_without", (number, transaction.now, left))
+    if gate is not None:
+        rows = list(islice((row for row in rows if gate.admits(row[4])), command.limit))
+        _shut(transaction, command.topic, gate)
+    return rows
+
+
+def _gate(transaction: Transaction, topic: int, command: Reserve | Claim) -> Gate | None:
+    """Return what the limits of a topic let through now; `_shut` is to follow."""
+    limits, now = command.terms.limits, transaction.now
+    if limits is None:
+        return None
+    note = transaction.row("note", (note_of(command.topic).encode(),))
+    running = transaction.rows("keys_running", (topic, now)) if limits.most is not None else []
+    return Gate(limits, [key for [key] in running], note[0] if note else None, now)
+
+
+def _shut(transaction: Transaction, topic: str, gate: Gate) -> None:
+    """Keep what a gate has let through."""
+    if gate.changed:
+        transaction.run("note_set", (note_of(topic).encode(), None, gate.value))
 
 
 def claim(transaction: Transaction, commands: Sequence[Claim]) -> list[Claimed]:
@@ -48,11 +89,23 @@ def _claim(transaction: Transaction, command: Claim) -> Claimed:
     rows = _delayed(transaction, ids, topic[0], command.bytes // max(len(ids), 1))
     rows.sort(key=_DUE)
     ready = [row for row in rows if row[2] <= now]
-    lost, sizes = [row[10] or 0 for row in ready], [row[12] for row in ready]
-    choice = lifecycle.choose(lost, sizes, command.begin, command.suspects, command.bytes)
-    left = [ready[place] for place in choice.left] + rows[len(ready) :]
+    early = rows[len(ready) :]
+    if topic[2]:
+        ready.sort(key=_turn)
+    lost, sizes = [row[10] or 0 for row in ready], [row[_SIZE] for row in ready]
+    gate = _gate(transaction, topic[0], command)
+    admits = None if gate is None else lambda place: gate.admits(ready[place][4])
+    choice = lifecycle.choose(lost, sizes, command.begin, command.suspects, command.bytes, admits)
+    if gate is not None:
+        _shut(transaction, command.topic, gate)
+    left = [ready[place] for place in choice.left] + early
     jobs = _start(transaction, _whole(transaction, [ready[place] for place in choice.taken]), choice.begun, command)
-    return Claimed(jobs, choice.begun, [Due(row[2], row[0], command.topic) for row in left], paused=False)
+    others = [Due(row[2], row[0], command.topic, row[_PRIORITY] or 0) for row in left]
+    return Claimed(jobs, choice.begun, others, paused=False, again=None if gate is None else gate.again)
+
+
+def _turn(row: Any) -> int:
+    return -(row[_PRIORITY] or 0)
 
 
 def _delayed(transaction: Transaction, ids: list[int], topic: int, small: int) -> list[Any]:
@@ -85,12 +138,11 @@ def _start(transaction: Transaction, rows: list[Any], begun: int, command: Reser
     """Claim the rows found; so many begin. One statement for all: between two, other threads would get in."""
     if not rows:
         return []
-    (ttr, most, backoff, jitter, slack, hold), now, attempts = command.terms, transaction.now, lifecycle.attempts
+    (ttr, most, backoff, jitter, slack, hold, _), now, attempts = command.terms, transaction.now, lifecycle.attempts
     jobs: list[Job] = []
     new, topic = tuple.__new__, command.topic
-    for number, (id, body, due, created, key, own_ttr, limit, headers, claims, forgiven, lost, error, *_) in enumerate(
-        rows
-    ):
+    for number, row in enumerate(rows):
+        id, body, due, created, key, own_ttr, limit, headers, claims, forgiven, lost, error, priority, _ = row
         claim = (claims or 0) + 1
         jobs.append(
             new(  # without the function that a named tuple's own is
@@ -111,6 +163,7 @@ def _start(transaction: Transaction, rows: list[Any], begun: int, command: Reser
                     now + ((own_ttr or ttr) + slack if number < begun else hold),
                     error,
                     lost or 0,
+                    priority or 0,
                 ),
             )
         )

@@ -13,7 +13,7 @@ from ...checks import storable
 from ..statements import SQL
 from ..tally import LIVE
 from ..transaction import FINISHED, OUTCOMES, Transaction
-from .puts import Keyed, headers_text
+from .puts import Keyed, headers_text, know_priorities
 
 __all__ = ["take_in"]
 
@@ -59,7 +59,9 @@ def _store(transaction: Transaction, one: Imported) -> int:
         job.key,
         headers_text(job.headers),
         job.body,
+        job.priority or None,
     )
+    know_priorities(transaction, (one.new,))
     id = transaction.connection.execute(_INSERT, values).lastrowid
     assert id is not None
     transaction.tally.put(id, id, ((topic, 1),))

@@ -13,13 +13,14 @@ from ...._errors import JobExists
 from ....jobs import lifecycle
 from ....jobs.commands import NONCES_FORGOTTEN, Command, Put
 from ....jobs.job import NewJob
+from ....jobs.limits import lane
 from ...checks import lately
 from ..statements import SQL
 from ..tally import TAIL, Tally
 from ..transaction import Names, Transaction
 from .endings import settle_lost
 
-__all__ = ["Keyed", "headers_text", "put", "put_far"]
+__all__ = ["Keyed", "headers_text", "know_priorities", "put", "put_far"]
 
 # Rows by one statement: fewer steps than `executemany` takes, and between two of them other threads get in.
 _SOME: Final = 25
@@ -30,7 +31,7 @@ def _rows(statement: str, row: str) -> list[str]:
     return [statement.replace(row, ", ".join([row] * count)) for count in range(_SOME + 1)]
 
 
-_PUT: Final = _rows(SQL["put"], "(?, ?, ?, ?, ?, ?, ?, ?)")
+_PUT: Final = _rows(SQL["put"], "(?, ?, ?, ?, ?, ?, ?, ?, ?)")
 _PUT_PLAIN: Final = _rows(SQL["put_plain"], "(?, ?, ?, ?)")
 _HOLDERS: Final = _rows(SQL["key_holders"], "(?, ?, ?)")
 
@@ -76,9 +77,16 @@ def _plain_rows(commands: Sequence[Command[Any]], now: int, topics: Names) -> tu
     for command in commands:
         if type(command) is not Put or len(command.jobs) > _SOME or command.nonce is not None:
             return None
-        for name, body, due, key, ttr, limit, headers, _, delay, _, _ in command.jobs:
+        for name, body, due, key, ttr, limit, headers, _, delay, _, _, priority in command.jobs:
             topic = topics.known(name)
-            if topic is None or key is not None or ttr is not None or limit is not None or headers is not None:
+            if (
+                topic is None
+                or priority
+                or key is not None
+                or ttr is not None
+                or limit is not None
+                or headers is not None
+            ):
                 return None
             if delay is not None:
                 due = now + delay
@@ -126,12 +134,14 @@ def _put(transaction: Transaction, commands: Sequence[Put]) -> list[Any]:
 
 def _put_one(transaction: Transaction, job: NewJob) -> list[int] | None:
     """Store a single job whose key is free; None if more is to be known. The short way for most puts with a key."""
-    name, body, due, key, ttr, limit, headers, _, delay, _, dedupe_for = job
+    name, body, due, key, ttr, limit, headers, _, delay, _, dedupe_for, priority = job
     topic, now = transaction.topic(name), transaction.now
     if dedupe_for is not None or transaction.row("key_holder", (topic, key)) is not None:
         return None
     due = lifecycle.due(now, due, delay)
-    values = (topic, due, due - now, ttr, limit, key, headers and headers_text(headers), body)
+    values = (topic, due, due - now, ttr, limit, key, headers and headers_text(headers), body, priority or None)
+    if priority:
+        know_priorities(transaction, (job,))
     id = transaction.connection.execute(_PUT[1], values).lastrowid
     assert id is not None
     transaction.tally.put(id, id, ((topic, 1),))
@@ -294,6 +304,7 @@ class Keyed:
 
     def _replace(self, holder: _Holder, job: NewJob) -> int:
         due = lifecycle.due(self._transaction.now, job.due, job.delay)
+        know_priorities(self._transaction, (job,))
         self._transaction.run(
             "replace",
             {
@@ -303,6 +314,7 @@ class Keyed:
                 "max_attempts": job.max_attempts,
                 "headers": headers_text(job.headers),
                 "body": job.body,
+                "priority": job.priority or None,
             },
         )
         self._transaction.changed(holder.id, self._transaction.topic(job.topic), min(holder.due, due))
@@ -328,11 +340,13 @@ def _insert(transaction: Transaction, jobs: Sequence[NewJob]) -> Sequence[int]:
         return ()
     now, execute = transaction.now, transaction.connection.execute
     plain, dues = True, []
-    for _, _, due, key, ttr, limit, headers, _, delay, _, _ in jobs:
+    for _, _, due, key, ttr, limit, headers, _, delay, _, _, priority in jobs:
         dues.append(due if delay is None else now + delay)
-        if key is not None or ttr is not None or limit is not None or headers is not None:
+        if priority or key is not None or ttr is not None or limit is not None or headers is not None:
             plain = False
     topics = {name: transaction.topic(name) for name in {job[0] for job in jobs}}
+    if not plain:
+        know_priorities(transaction, jobs)
     statements, values = (_PUT_PLAIN, _plain_values) if plain else (_PUT, _all_values)
     for at in range(0, len(jobs), _SOME):
         part = jobs[at : at + _SOME]
@@ -341,6 +355,12 @@ def _insert(transaction: Transaction, jobs: Sequence[NewJob]) -> Sequence[int]:
     ids = range(last - len(jobs) + 1, last + 1)  # in turn, as no one else writes meanwhile
     _tell(transaction, jobs, ids, dues, topics)
     return ids
+
+
+def know_priorities(transaction: Transaction, jobs: Iterable[NewJob]) -> None:
+    """Note which priorities there are in each topic: for those who read it, and for good."""
+    for name, priority in {(job.topic, job.priority) for job in jobs if job.priority}:
+        transaction.run("lanes_add", {"topic": transaction.topic(name), "lanes": lane(priority)})
 
 
 def _tell(
@@ -369,8 +389,8 @@ def _plain_values(jobs: Sequence[NewJob], dues: Sequence[int], topics: Mapping[s
 
 def _all_values(jobs: Sequence[NewJob], dues: Sequence[int], topics: Mapping[str, int], now: int) -> list[Any]:
     values: list[Any] = []
-    for (name, body, _, key, ttr, limit, headers, *_), due in zip(jobs, dues, strict=True):
-        values += (topics[name], due, due - now, ttr, limit, key, headers_text(headers), body)
+    for (name, body, _, key, ttr, limit, headers, _, _, _, _, priority), due in zip(jobs, dues, strict=True):
+        values += (topics[name], due, due - now, ttr, limit, key, headers_text(headers), body, priority or None)
     return values
 
 

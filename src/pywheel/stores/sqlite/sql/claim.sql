@@ -1,14 +1,14 @@
 -- name: topic_state
-SELECT id, paused FROM topic WHERE name = ?
+SELECT id, paused, lanes FROM topic WHERE name = ?
 
 -- name: due_of_topic
 SELECT j.id, j.body, j.due, j.due - j.ahead, j.key, j.ttr, j.max_attempts, j.headers, j.claims, j.forgiven, j.lost,
     CASE WHEN j.claims IS NOT NULL THEN
         (SELECT h.error FROM history h WHERE h.job = j.id AND h.error IS NOT NULL ORDER BY h.claim DESC LIMIT 1)
     END,
-    NULL
+    j.priority, NULL
 FROM job j INDEXED BY job_due
-WHERE j.topic = ? AND j.state IS NULL AND j.due <= ?
+WHERE j.topic = ? AND j.state IS NULL AND j.due <= ? {lane}
     AND NOT EXISTS (SELECT 1 FROM run r WHERE r.job = j.id)
 ORDER BY j.due, j.id
 LIMIT ?
@@ -21,10 +21,10 @@ SELECT json_group_array(json_array(id, due, created, size, body IS NOT NULL, lea
 FROM (
     SELECT j.id, j.due, j.due - j.ahead AS created, length(j.body) AS size, r.lease,
         CASE WHEN j.due <= :now AND length(j.body) <= :small THEN j.body END AS body,
-        CASE WHEN coalesce(j.key, j.ttr, j.max_attempts, j.headers, j.claims, j.forgiven, j.lost) IS NOT NULL THEN
+        CASE WHEN coalesce(j.key, j.ttr, j.max_attempts, j.headers, j.claims, j.forgiven, j.lost, j.priority) IS NOT NULL THEN
             json_array(j.key, j.ttr, j.max_attempts, j.headers, j.claims, j.forgiven, j.lost, CASE WHEN j.claims IS NOT NULL THEN
                 (SELECT h.error FROM history h WHERE h.job = j.id AND h.error IS NOT NULL ORDER BY h.claim DESC LIMIT 1)
-            END)
+            END, j.priority)
         END AS more
     FROM json_each(:ids) e CROSS JOIN job j ON j.id = e.value LEFT JOIN run r ON r.job = j.id
     WHERE j.topic = :topic AND j.state IS NULL
@@ -46,6 +46,9 @@ SELECT j.id, j.topic, coalesce(j.claims, 0) + 1, coalesce(j.claims, 0) + 1 - coa
     ) AS INTEGER), 0) END,
     :worker
 FROM json_each(:ids) e CROSS JOIN job j ON j.id = e.value
+
+-- name: keys_running
+SELECT j.key FROM run r CROSS JOIN job j ON j.id = r.job WHERE r.topic = ? AND r.lease > ?
 
 -- name: worker_id
 SELECT id FROM worker WHERE name = ?

@@ -28,7 +28,7 @@ SELECT coalesce(max(seq), 0) FROM hint
 -- name: hints_for
 SELECT (SELECT min(seq) FROM hint), (SELECT max(seq) FROM hint),
     (SELECT count(*) FROM hint WHERE seq > :after AND slot = -1),
-    (SELECT json_group_array(json_array(j.due, j.id, t.name))
+    (SELECT json_group_array(json_array(j.due, j.id, t.name, coalesce(j.priority, 0)))
         FROM (SELECT job FROM hint WHERE seq > :after AND slot = :slot GROUP BY job ORDER BY min(seq)) h
             CROSS JOIN job j ON j.id = h.job CROSS JOIN topic t ON t.id = j.topic
         WHERE j.state IS NULL AND NOT EXISTS (SELECT 1 FROM run r WHERE r.job = j.id))

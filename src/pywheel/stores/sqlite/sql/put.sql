@@ -1,18 +1,21 @@
 -- name: topic_id
 SELECT id FROM topic WHERE name = ?
 
+-- name: lanes_add
+UPDATE topic SET lanes = lanes | :lanes WHERE id = :topic AND lanes & :lanes <> :lanes
+
 -- name: topic_add
 INSERT INTO topic (name) VALUES (?) RETURNING id
 
 -- name: put
-INSERT INTO job (topic, due, ahead, ttr, max_attempts, key, headers, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO job (topic, due, ahead, ttr, max_attempts, key, headers, body, priority) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: put_plain
 INSERT INTO job (topic, due, ahead, body) VALUES (?, ?, ?, ?)
 
 -- name: import
-INSERT INTO job (topic, due, ahead, state, claims, forgiven, lost, passed, ttr, max_attempts, key, headers, body)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO job (topic, due, ahead, state, claims, forgiven, lost, passed, ttr, max_attempts, key, headers, body, priority)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: import_attempt
 INSERT INTO history (job, claim, attempt, started, ended, outcome, worker, error, topic) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -39,7 +42,8 @@ SELECT h.job, h.ended FROM (
 UPDATE job SET passed = 1 WHERE id = ?
 
 -- name: replace
-UPDATE job SET due = :due, ahead = ahead + :due - due, ttr = :ttr, max_attempts = :max_attempts, headers = :headers, body = :body
+UPDATE job SET due = :due, ahead = ahead + :due - due, ttr = :ttr, max_attempts = :max_attempts, headers = :headers, body = :body,
+    priority = :priority
 WHERE id = :id
 
 -- name: nonce_ids

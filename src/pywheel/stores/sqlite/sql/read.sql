@@ -3,7 +3,7 @@ SELECT j.id, t.name, j.body, j.due, j.due - j.ahead, j.state, j.key, j.ttr, j.ma
     j.forgiven, j.lost, r.claim, r.attempt, r.begun, r.lease, r.max_attempts, r.backoff,
     CASE WHEN j.claims IS NOT NULL THEN
         (SELECT h.error FROM history h WHERE h.job = j.id AND h.error IS NOT NULL ORDER BY h.claim DESC LIMIT 1)
-    END AS error
+    END AS error, j.priority
 FROM json_each(?) e CROSS JOIN job j ON j.id = e.value CROSS JOIN topic t ON t.id = j.topic
     LEFT JOIN run r ON r.job = j.id
 
@@ -13,7 +13,7 @@ SELECT json_group_array(id), json_group_array(name), json_group_array(live), jso
 FROM (SELECT * FROM topic ORDER BY name)
 
 -- name: topics
-SELECT id, name, paused FROM topic ORDER BY name
+SELECT id, name, paused, lanes FROM topic ORDER BY name
 
 -- name: count_running
 SELECT topic, 1, 0, 0, count(*) FROM run WHERE lease > :now GROUP BY topic
@@ -39,8 +39,8 @@ SELECT * FROM (
     SELECT json_group_array(due), json_group_array(id), json_group_array(span) FROM (
         SELECT j.due, j.id, s.value ->> 5 AS span
         FROM json_each(:within) s CROSS JOIN topic t ON t.id = s.value ->> 0
-            CROSS JOIN job j INDEXED BY job_due ON j.topic = t.id AND j.due = s.value ->> 2 AND j.id > s.value ->> 3
-        WHERE NOT t.paused AND j.state IS NULL AND +j.due <= s.value ->> 4 AND ((s.value ->> 1) >> (j.id & 31)) & 1
+            CROSS JOIN job j INDEXED BY {index} AND j.due = s.value ->> 2 AND j.id > s.value ->> 3
+        WHERE NOT t.paused AND j.state IS NULL AND {lane} AND +j.due <= s.value ->> 4 AND ((s.value ->> 1) >> (j.id & 31)) & 1
             AND NOT EXISTS (SELECT 1 FROM run r WHERE r.job = j.id)
         LIMIT :limit
     )
@@ -48,8 +48,8 @@ SELECT * FROM (
     SELECT json_group_array(due), json_group_array(id), json_group_array(span) FROM (
         SELECT j.due, j.id, s.value ->> 5 AS span
         FROM json_each(:spans) s CROSS JOIN topic t ON t.id = s.value ->> 0
-            CROSS JOIN job j INDEXED BY job_due ON j.topic = t.id AND j.due > s.value ->> 2 AND j.due <= s.value ->> 4
-        WHERE NOT t.paused AND j.state IS NULL AND ((s.value ->> 1) >> (j.id & 31)) & 1
+            CROSS JOIN job j INDEXED BY {index} AND j.due > s.value ->> 2 AND j.due <= s.value ->> 4
+        WHERE NOT t.paused AND j.state IS NULL AND {lane} AND ((s.value ->> 1) >> (j.id & 31)) & 1
             AND NOT EXISTS (SELECT 1 FROM run r WHERE r.job = j.id)
         LIMIT :limit
     )

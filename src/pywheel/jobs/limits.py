@@ -1,0 +1,181 @@
+"""Limits of a topic: how many of its jobs run at once in the whole store, and how many begin in a span of time.
+
+They travel with the claims (`Terms.limits`), and the store keeps them in the transaction that claims: so they hold
+whatever workers there are. What counts as running is a claim whose lease is not over. A rate is kept by the generic
+cell rate algorithm: one number says when the next start is due if all came evenly.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
+
+from .._errors import BadJob
+from .checks import whole
+from .durations import Duration, duration
+
+__all__ = [
+    "LOOKED_PAST",
+    "NONE",
+    "PRIORITIES",
+    "Gate",
+    "Limit",
+    "Limits",
+    "Rate",
+    "lane",
+    "limits_of",
+    "note_of",
+    "priorities",
+]
+
+PRIORITIES: Final = 9
+"""A priority is from minus this to this."""
+NONE: Final = 1 << PRIORITIES
+"""The bit of priority 0, which is not kept."""
+LOOKED_PAST: Final = 1_000
+"""Due jobs among which a `Reserve` looks for some that a limit by key lets through."""
+_POLL: Final = 80  # ms after which a job that waits for a place is asked for again: another worker may have freed one
+_MOST: Final = 1_000_000
+_SMOOTH: Final = 100_000  # us within which a rate makes up for starts that came late, unless a burst is given
+_RATE: Final = re.compile(r"\s*([0-9]{1,9})\s*/\s*(.*\S)\s*", re.DOTALL)
+_LONGEST: Final = 180  # characters of a topic that stands in the name of a note as it is
+
+
+def lane(priority: int) -> int:
+    """Return the bit that stands for a priority among those of a topic; none for 0."""
+    return 1 << priority + PRIORITIES if priority else 0
+
+
+def priorities(lanes: int) -> tuple[int, ...]:
+    """Return the priorities of these bits, the highest first."""
+    return tuple(priority for priority in range(PRIORITIES, -PRIORITIES - 1, -1) if lanes >> priority + PRIORITIES & 1)
+
+
+class Limit(NamedTuple):
+    """At most so many jobs of a topic run at once, or of each group of them."""
+
+    most: int
+    per: str | None = None
+    """What ends the part of a key that names the group, such as ":". A job without a key is in no group."""
+
+
+class Rate(NamedTuple):
+    """At most so many jobs of a topic begin, on the average of each `period`."""
+
+    jobs: int
+    period: Duration
+    burst: int | None = None
+    """How many may begin at once after a pause. In no period more than jobs + burst - 1 begin. None: a tenth of a
+    second's worth, and 1 at least."""
+
+
+class Limits(NamedTuple):
+    """Both, as they travel."""
+
+    most: int | None = None
+    per: str | None = None
+    every: int = 0  # us from one start to the next, 0 without a rate
+    burst: int = 1
+
+
+def limits_of(limit: int | Limit | None, rate: str | Rate | None) -> Limits | None:
+    """Return what a handler asked for, None if it asked for nothing. BadJob if it makes no sense."""
+    if limit is None and rate is None:
+        return None
+    most, per = (None, None) if limit is None else limit if isinstance(limit, Limit) else (limit, None)
+    if most is not None:
+        whole(most, "limit", _MOST)
+    if per is not None:
+        _separator(per)
+    every, burst = (0, 1) if rate is None else _cells(_rate(rate))
+    return Limits(most, per, every, burst)
+
+
+def _separator(per: Any) -> None:
+    if not isinstance(per, str) or not 0 < len(per) <= 100:
+        raise BadJob(f"per= of a Limit is the text behind the name of a group, such as ':', not {per!r:.40}")
+
+
+def _rate(rate: Any) -> Rate:
+    if isinstance(rate, Rate):
+        return rate
+    found = _RATE.fullmatch(rate) if isinstance(rate, str) else None
+    if found is None:
+        raise BadJob(f"rate is text such as '100/m' or '5/s', or a Rate, not {rate!r:.40}")
+    period = found[2] if found[2][0].isdigit() else f"1{found[2]}"
+    return Rate(int(found[1]), period)
+
+
+def _cells(rate: Rate) -> tuple[int, int]:
+    """Return the us from one start to the next, rounded up, and the burst."""
+    jobs = whole(rate.jobs, "the number of a rate", _MOST)
+    period = duration(rate.period, "the period of a rate", 1)
+    every = -(-period * 1000 // jobs)
+    if rate.burst is None:
+        return every, max(_SMOOTH // every, 1)
+    return every, whole(rate.burst, "the burst of a rate", _MOST)
+
+
+def note_of(topic: str) -> str:
+    """Return the name of the note in which a topic's rate stands, and which guards its limits."""
+    short = topic if len(topic) <= _LONGEST else blake2b(topic.encode(), digest_size=32).hexdigest()
+    return f"limit:{short}"
+
+
+class Gate:
+    """What limits let through at a moment. Jobs are asked for one by one, in their order.
+
+    `running` are the keys of those that run, `value` is the note's: when the next start is due, in us.
+    """
+
+    def __init__(self, limits: Limits, running: Iterable[str | None], value: bytes | None, now: int) -> None:
+        self._limits = limits
+        self._now = now * 1000
+        self._groups = Counter(map(self._group, running))
+        self._before = value
+        self._due = int(value or 0)
+        self._again: int | None = None
+
+    def admits(self, key: str | None) -> bool:
+        """Whether a job with this key may begin; then it counts."""
+        most, _, every, burst = self._limits
+        group = self._group(key)
+        if most is not None and group is not None and self._groups[group] >= most:
+            self._hold(self._now + _POLL * 1000)
+            return False
+        if every:
+            first = self._due - (burst - 1) * every
+            if first > self._now:
+                self._hold(first)
+                return False
+            self._due = max(self._due, self._now) + every
+        self._groups[group] += 1
+        return True
+
+    @property
+    def again(self) -> int | None:
+        """When to ask again for what was held back, in ms; None if nothing was."""
+        return None if self._again is None else -(-self._again // 1000)
+
+    @property
+    def changed(self) -> bool:
+        """Whether the note is to be written."""
+        return self.value != self._before
+
+    @property
+    def value(self) -> bytes:
+        """What the note is to say."""
+        return b"%d" % self._due
+
+    def _group(self, key: str | None) -> str | None:
+        """Return what is counted together; None is not limited."""
+        per = self._limits.per
+        if per is None:
+            return ""
+        return None if key is None else key.partition(per)[0]
+
+    def _hold(self, until: int) -> None:
+        self._again = until if self._again is None else min(self._again, until)

@@ -1,0 +1,243 @@
+"""Priorities among what is due, and limits of what runs and begins."""
+
+from __future__ import annotations
+
+from unittest import SkipTest
+
+from ...jobs.commands import Ack, Cancel, Claim, Delete, Import, Nack, Pause, Put, Release, Reschedule, Retry, Terms
+from ...jobs.job import Due, Imported, Job, NewJob
+from ...jobs.limits import Limit, Limits, Rate, limits_of
+from ...stores.contract import Filter, Span
+from .base import ALL, FAR, NOW, START, TERMS, StoreTests
+
+__all__ = ["LimitTests", "PriorityTests"]
+
+
+class PriorityTests(StoreTests):
+    """What is due of a topic comes by priority."""
+
+    def lane(self, priority: int, until: int = FAR, limit: int = 1_000) -> list[Due]:
+        """Return the delayed jobs with a priority."""
+        return self.store.windows([Span("t", ALL, START, until, priority)], limit)
+
+    def test_what_is_due_comes_by_priority_then_by_due_time_then_by_id(self) -> None:
+        plain, low, high, early, late = (
+            self.put(due=NOW - 9),
+            self.put(due=NOW - 20, priority=-3),
+            self.put(priority=9),
+            self.put(due=NOW - 1, priority=9),
+            self.put(due=NOW + 1, priority=9),
+        )
+        second = self.put(due=NOW - 9)
+        expected = [early, high, plain, second, low]
+        claimed = self.claim(plain, low, high, early, late, second, begin=2)
+        assert [job.id for job in claimed.jobs] == expected
+        assert claimed.begun == 2
+        assert claimed.left == [Due(NOW + 1, late, "t", 9)]
+        for job in claimed.jobs:
+            self.apply(Release(job.id, job.claims))
+        assert [job.id for job in self.reserve(3)] == expected[:3]
+        assert [job.id for job in self.reserve()] == expected[3:]
+
+    def test_one_of_higher_priority_overtakes_a_backlog(self) -> None:
+        self.apply(Put(tuple(NewJob("t", b"", NOW - 1_000) for _ in range(300))))
+        id = self.put(due=NOW, priority=1)
+        assert self.lane(1) == [Due(NOW, id, "t", 1)]
+        assert self.one(limit=1).id == id
+
+    def test_a_job_says_its_priority_wherever_it_is(self) -> None:
+        id = self.put(priority=4)
+        assert self.job(id).priority == 4
+        job = self.one()
+        assert (job.id, job.priority, self.job(id).priority) == (id, 4, 4)
+        self.apply(Ack(id, job.claims))
+        assert self.job(id).priority == 4
+        [listed] = self.store.page(Filter()).jobs
+        assert listed.priority == 4
+
+    def test_it_keeps_it_through_nack_retry_and_reschedule(self) -> None:
+        id = self.put(priority=-2)
+        assert self.apply(Reschedule(id, NOW - 5))
+        assert self.lane(-2) == [Due(NOW - 5, id, "t", -2)]
+        job = self.one()
+        assert self.lane(-2) == []
+        self.apply(Nack(id, job.claims, 10))
+        assert self.lane(-2) == [Due(NOW + 10, id, "t", -2)]
+        assert self.apply(Cancel(id))
+        assert self.lane(-2) == []
+        assert self.apply(Retry(id, NOW))
+        assert self.lane(-2) == [Due(NOW, id, "t", -2)]
+        self.one(terms=TERMS._replace(ttr=5))
+        self.pass_time(10)
+        assert self.one().priority == -2
+        self.pass_time(10_000)
+        assert self.apply(Delete(id))
+        assert self.lane(-2) == self.lane(0) == []
+
+    def test_a_window_has_the_jobs_of_one_priority(self) -> None:
+        plain, high, low = self.put(due=NOW + 1), self.put(due=NOW + 2, priority=5), self.put(due=NOW + 3, priority=-1)
+        assert self.window() == self.lane(0) == [Due(NOW + 1, plain, "t")]
+        assert self.lane(5) == [Due(NOW + 2, high, "t", 5)]
+        spans = [Span("t", ALL, START, FAR, priority) for priority in (0, -1, 5, 7)]
+        expected = [Due(NOW + 1, plain, "t"), Due(NOW + 3, low, "t", -1), Due(NOW + 2, high, "t", 5)]
+        assert self.store.windows(spans, 10) == expected
+        assert self.store.windows(spans, 2) == expected[:2]
+
+    def test_a_window_is_read_on_behind_a_job(self) -> None:
+        ids = self.apply(Put(tuple(NewJob("t", b"", NOW + n // 3, priority=3) for n in range(9))))
+        expected = [Due(NOW + n // 3, id, "t", 3) for n, id in enumerate(ids)]
+        assert self.lane(3, limit=4) == expected[:4]
+        after = (expected[3].due, expected[3].id)
+        assert self.store.windows([Span("t", ALL, after, FAR, 3)], 100) == expected[4:]
+        assert self.store.windows([Span("t", 1 << ids[0] % 32, START, FAR, 3)], 100) == [expected[0]]
+
+    def test_a_topic_says_which_priorities_its_jobs_had(self) -> None:
+        self.put("plain")
+        self.put()
+        assert [topic.priorities for topic in self.store.topics()] == [(), ()]
+        self.apply(Delete(self.put(priority=2)))
+        self.put(priority=-7)
+        assert {topic.name: topic.priorities for topic in self.store.topics()} == {"plain": (), "t": (2, -7)}
+
+    def test_a_hint_says_the_priority(self) -> None:
+        notifier = self.notifier("t", horizon=NOW + 100)
+        id = self.put(due=NOW + 50, priority=6)
+        assert notifier.hints().due == [Due(NOW + 50, id, "t", 6)]
+
+    def test_a_replaced_job_has_the_priority_of_its_successor(self) -> None:
+        id = self.put(key="k", priority=1)
+        assert self.put(key="k", replace=True, priority=8) == id
+        assert (self.job(id).priority, self.lane(1), len(self.lane(8))) == (8, [], 1)
+        assert self.put(key="k", replace=True) == id
+        assert (self.job(id).priority, self.lane(8)) == (0, [])
+        assert [due.id for due in self.window()] == [id]
+
+    def test_an_imported_job_keeps_its_priority(self) -> None:
+        job = Job(1, "t", b"i", NOW, NOW, self.job(self.put(due=FAR)).state, priority=7)
+        [id] = self.apply(Import((Imported(job),)))
+        assert self.job(id).priority == 7
+        assert self.lane(7) == [Due(NOW, id, "t", 7)]
+
+    def test_a_pause_holds_all_priorities(self) -> None:
+        id = self.put(priority=1)
+        self.apply(Pause("t", paused=True))
+        assert self.lane(1) == []
+        assert self.reserve() == []
+        assert self.claim(id, begin=1).paused
+
+    def test_what_was_done_with_priorities_is_in_order(self) -> None:
+        ids = [self.put(priority=n, key=f"k{n}") for n in (-1, 0, 1, 2)]
+        job = self.one(limit=1)
+        self.apply(Nack(job.id, job.claims, None))
+        self.apply(Cancel(ids[0]))
+        assert self.store.verify() == []
+
+
+class LimitTests(StoreTests):
+    """How many run, and how many begin in a span of time."""
+
+    def limited(self, limit: int | Limit | None = None, rate: str | Rate | None = None) -> Terms:
+        """Return terms with limits. The test is skipped where they are refused."""
+        if not self.store.keeps_limits:
+            raise SkipTest("this store keeps no limits")
+        return TERMS._replace(limits=limits_of(limit, rate))
+
+    def test_no_more_than_the_limit_run(self) -> None:
+        ids = [self.put(due=NOW - 9 + n) for n in range(5)]
+        claimed = self.claim(*ids, begin=4, terms=self.limited(2))
+        assert [job.id for job in claimed.jobs] == ids[:2]
+        assert claimed.begun == 2
+        assert [due.id for due in claimed.left] == ids[2:]
+        assert claimed.again is not None
+        assert claimed.again > NOW
+        assert self.claim(*ids[2:], begin=4, terms=self.limited(2)).jobs == []
+        assert self.reserve(terms=self.limited(2)) == []
+        self.apply(Ack(ids[0], claimed.jobs[0].claims))
+        assert [job.id for job in self.reserve(terms=self.limited(2))] == [ids[2]]
+
+    def test_what_a_limit_lets_through_says_no_more(self) -> None:
+        ids = [self.put() for _ in range(2)]
+        claimed = self.claim(*ids, begin=2, terms=self.limited(2, "100/s"))
+        assert (len(claimed.jobs), claimed.begun, claimed.left, claimed.again) == (2, 2, [], None)
+
+    def test_a_slot_is_free_in_the_transaction_that_ends_its_job(self) -> None:
+        ids = [self.put(due=NOW - 2 + n) for n in range(3)]
+        job = self.one(limit=1, terms=self.limited(1))
+        ack, claimed = self.store.apply([Ack(job.id, job.claims), Claim("t", tuple(ids[1:]), self.limited(1), "w", 2)])
+        assert (ack, [job.id for job in claimed.jobs]) == (True, [ids[1]])
+
+    def test_a_slot_is_free_when_its_lease_is_over(self) -> None:
+        self.put()
+        id = self.put()
+        self.one(limit=1, terms=self.limited(1)._replace(backoff=(60_000,)))
+        assert self.reserve(terms=self.limited(1)) == []
+        self.pass_time(1_000)
+        assert self.one(terms=self.limited(1)).id == id
+
+    def test_nothing_is_held_under_a_limit(self) -> None:
+        ids = [self.put(due=NOW - 5 + n) for n in range(4)]
+        claimed = self.claim(*ids, begin=1, terms=self.limited(3))
+        assert ([job.id for job in claimed.jobs], claimed.begun) == (ids[:1], 1)
+        assert [due.id for due in claimed.left] == ids[1:]
+        assert claimed.again is None
+
+    def test_a_limit_counts_one_topic(self) -> None:
+        self.put("other")
+        self.one(topic="other", terms=self.limited(1))
+        self.put()
+        assert self.one(terms=self.limited(1)).topic == "t"
+
+    def test_a_limit_by_key_counts_each_group(self) -> None:
+        keys = ["a:1", "a:2", "a:3", "b:1", "c", None, None]
+        ids = [self.put(due=NOW - 9 + n, key=key) for n, key in enumerate(keys)]
+        terms = self.limited(Limit(1, per=":"))
+        claimed = self.claim(*ids, begin=9, terms=terms)
+        assert [job.key for job in claimed.jobs] == ["a:1", "b:1", "c", None, None]
+        assert [due.id for due in claimed.left] == ids[1:3]
+        self.apply(Ack(ids[0], claimed.jobs[0].claims))
+        assert [job.key for job in self.reserve(terms=terms)] == ["a:2"]
+
+    def test_a_reserve_looks_past_what_a_group_holds_back(self) -> None:
+        self.apply(Put(tuple(NewJob("t", b"", NOW - 9, f"a:{n}") for n in range(30))))
+        id = self.put(key="b:1")
+        terms = self.limited(Limit(2, per=":"))
+        assert [job.key for job in self.reserve(3, terms=terms)] == ["a:0", "a:1", "b:1"]
+        assert self.job(id).state == "running"
+
+    def test_a_rate_spaces_what_begins(self) -> None:
+        ids = [self.put(due=NOW - 9 + n) for n in range(3)]
+        terms = self.limited(rate=Rate(10, "1s", burst=1))
+        claimed = self.claim(*ids, begin=3, terms=terms)
+        assert ([job.id for job in claimed.jobs], claimed.again) == (ids[:1], NOW + 100)
+        self.pass_time(99)
+        assert self.reserve(terms=terms) == []
+        self.pass_time(1)
+        assert [job.id for job in self.reserve(terms=terms)] == [ids[1]]
+        self.pass_time(10_000)
+        assert [job.id for job in self.reserve(terms=terms)] == [ids[2]]
+
+    def test_a_burst_begins_at_once_and_then_the_rate_holds(self) -> None:
+        self.apply(Put(tuple(NewJob("t", b"", NOW) for _ in range(20))))
+        terms = self.limited(rate=Rate(10, "1s", burst=3))
+        begun = []
+        for _ in range(10):
+            begun.append(len(self.reserve(terms=terms)))
+            self.pass_time(50)
+        assert begun == [3, 0, 1, 0, 1, 0, 1, 0, 1, 0]
+
+    def test_a_rate_counts_what_was_given_back(self) -> None:
+        self.put()
+        terms = self.limited(rate="1/s")
+        job = self.one(terms=terms)
+        self.apply(Release(job.id, job.claims))
+        assert self.reserve(terms=terms) == []
+
+    def test_a_limit_goes_with_priorities(self) -> None:
+        self.put()
+        id = self.put(priority=1)
+        assert [job.id for job in self.reserve(terms=self.limited(1))] == [id]
+
+    def test_limits_that_are_off_cost_no_claim(self) -> None:
+        assert limits_of(None, None) is None
+        self.put()
+        assert len(self.reserve(terms=self.limited(1)._replace(limits=Limits()))) == 1
