@@ -6,6 +6,7 @@ __all__ = [
     "JobExists",
     "NoKey",
     "NoSuchJob",
+    "NoSuchSchedule",
     "NotAStore",
     "PywheelError",
     "StoreAway",
@@ -60,6 +61,10 @@ class JobExists(PywheelError):
 
 class NoSuchJob(PywheelError, LookupError):
     """No job has this id, or this topic and key."""
+
+
+class NoSuchSchedule(NoSuchJob):
+    """No schedule has this name."""
 
 
 class StoreError(PywheelError):

@@ -18,6 +18,7 @@ from ..jobs.keyring import Keyring
 from ..jobs.retry import DEFAULT, RetryPolicy
 from ..observe.log import log
 from ..stores.contract import Store
+from ..stores.declared import Declared
 from ..stores.encrypted import EncryptedStore
 from ..stores.open import open as open_store
 from .async_batches import AsyncBatches
@@ -25,6 +26,7 @@ from .by_filter import ByFilter
 from .by_reference import ByReference
 from .claims import Claims
 from .puts import Puts
+from .schedules import Schedules
 
 __all__ = ["JobQueue"]
 
@@ -32,7 +34,7 @@ MAX_BODY: Final = 1 << 20
 F = TypeVar("F", bound=Callable[[Job], Any])
 
 
-class JobQueue(Puts, ByReference, ByFilter, Claims):
+class JobQueue(Puts, ByReference, ByFilter, Claims, Schedules):
     """Durable delayed jobs in a store: ``sqlite:///jobs.db``, ``memory:``.
 
     Any thread may call any method. Each has a twin with an ``a`` before its name, a coroutine: ``await
@@ -75,6 +77,7 @@ class JobQueue(Puts, ByReference, ByFilter, Claims):
         opener = partial(_opened, url, clock, create=create)
         self.store = self._front(opener() if spool is None else _spooled(url, opener, spool, clock, self.events))
         self.handlers: dict[str, Handler] = {}
+        self.declared = Declared()
         self._batches = AsyncBatches(self.store, self._applied)
 
     def __repr__(self) -> str:

@@ -8,14 +8,17 @@ from typing import Any
 
 from .._errors import BadBody, BadJob
 from ..client.queue import JobQueue
-from ..events import JobEnded, JobGivenBack, JobStarted
+from ..events import JobEnded, JobGivenBack, JobSkipped, JobStarted
 from ..jobs.attached import Attached, let_go
 from ..jobs.checks import MOST, whole
-from ..jobs.commands import Ack, Nack, Release, Reserve
+from ..jobs.commands import Ack, Cancel, Nack, Release, Reserve
 from ..jobs.handler import Handler, current_job, ending, moved, rest_of, to_the_end
 from ..jobs.job import Job, Outcome, State
 from ..stores.contract import Span
 from ..stores.ownership import ALL
+from ..stores.schedule_notes import TOPIC
+from ..worker.schedules import declare, with_planner
+from ..worker.ticks import admit, is_tick
 
 __all__ = ["run_due"]
 
@@ -42,7 +45,8 @@ def run_due(queue: JobQueue, limit: int | None = None) -> int:
     if asyncio._get_running_loop() is not None:
         raise RuntimeError("run_due would block this loop: await asyncio.to_thread(run_due, queue)")
     handled = 0
-    left = dict(queue.handlers)
+    declare(queue)
+    left = with_planner(queue, queue.handlers)
     attached = [handler.function for handler in left.values() if isinstance(handler.function, Attached)]
     for topic, handler in left.items():
         if isinstance(handler.function, Attached):
@@ -53,7 +57,8 @@ def run_due(queue: JobQueue, limit: int | None = None) -> int:
                 first = _first(queue, tuple(left))
                 if first is None:
                     break
-                handled += _handle_one(queue, left, first, runner)
+                jobs = _handle_one(queue, left, first, runner)
+                handled += jobs if first != TOPIC else 0  # the planner's job is nobody's
         finally:
             if attached:
                 runner.run(let_go(attached))
@@ -94,6 +99,8 @@ def _handle(queue: JobQueue, handler: Handler, job: Job, runner: asyncio.Runner)
     began, error = clock.time(), None
     token = current_job.set(job)
     try:
+        if is_tick(job):
+            admit(queue.store, job)
         with queue.events.handling(job):
             if (rest := rest_of(handler.function(job))) is not None:
                 runner.run(to_the_end(rest), context=contextvars.copy_context())
@@ -110,7 +117,9 @@ def _handle(queue: JobQueue, handler: Handler, job: Job, runner: asyncio.Runner)
     if isinstance(outcome, BaseException):
         raise outcome
     if outcome:  # else the lease was lost
-        if move is not None:
+        if isinstance(move, Cancel):
+            tell(JobSkipped(job, str(error)))
+        elif move is not None:
             tell(JobGivenBack(job, (move.delay or 0) / 1000))
         else:
             _tell_end(queue, job, command, outcome, clock.time() - began)

@@ -26,6 +26,7 @@ from .leases import Lease
 from .loading import chosen, no_worker_while_importing
 from .pools import AsyncPool, Outside, Pool, ThreadPool
 from .runners import Loop, Threads
+from .schedules import declare, with_planner
 
 __all__ = ["Program", "Worker"]
 
@@ -82,7 +83,7 @@ class Worker:
         self.program = program
         self._pulse = pulse or _silent
         self.store = program.store
-        handlers = chosen(program.handlers, topics)
+        handlers = with_planner(program, chosen(program.handlers, topics))
         self._grace = duration(grace, "grace") / 1000
         kept = None if keep is None else duration(keep, "keep")
         self._events = program.events
@@ -183,6 +184,8 @@ class Worker:
     def _announce(self) -> bool:
         try:
             self.dispatcher.announce()
+            if not self._stopping:
+                declare(self.program)
         except (StoreClosed, StoreReplaced):
             raise
         except StoreError as error:
