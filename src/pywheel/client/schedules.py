@@ -10,16 +10,16 @@ from functools import partial, wraps
 from typing import Any, NamedTuple, TypeVar, cast
 
 from .._errors import BadJob, NoSuchSchedule
-from ..jobs.bodies import encoded
 from ..jobs.checks import MOST, whole
 from ..jobs.commands import Put
 from ..jobs.durations import Duration, duration
 from ..jobs.handler import is_async
-from ..jobs.job import Job
+from ..jobs.job import Job, NewJob
 from ..jobs.schedule import CatchUp, Overlap, Schedule, one_of, schedule_name, timing
 from ..stores.declared import Declared, as_said, removed
 from ..stores.schedule_notes import ScheduleNotes
 from .base import Base
+from .task import Task
 
 __all__ = ["Scheduled", "Schedules"]
 
@@ -101,18 +101,18 @@ class Schedules(Base):
     ) -> Callable[[F], F]:
         def declare(function: F) -> F:
             called = schedule_name(given or getattr(function, "__name__", None))
-            job = getattr(function, "job", None)
-            if callable(job):  # a Task: it has a handler, and says what its body without arguments is
+            if isinstance(function, Task):
                 if handler:
-                    raise BadJob(f"{', '.join(handler)}: give what is for the handler to @queue.task")
-                new = job()
-                topic, body, runs = new.topic, new.body, function
-            else:
-                topic, body, runs = called, b"", _taking_the_job(function)
-            schedule = Schedule(called, topic, body, declared=function.__module__, **when, **options)
-            if topic == called and not callable(job):
-                cast(Any, self).handler(topic, **handler)(runs)
-            self.declared.add(schedule)
+                    raise BadJob(f"{', '.join(handler)[:80]}: give what is for the handler to @queue.task")
+                self.declared.add(_of(called, function.job(), declared=function.__module__, **when, **options))
+                return cast(F, function)
+            runs = _taking_the_job(function)
+            self.declared.add(Schedule(called, called, declared=function.__module__, **when, **options))
+            try:
+                cast(Any, self).handler(called, **handler)(runs)
+            except BaseException:
+                self.declared.discard(called)
+                raise
             return cast(F, runs)
 
         return declare
@@ -162,16 +162,7 @@ class Schedules(Base):
             StoreError: the store cannot do it; nothing was changed.
         """
         new = cast(Any, self).job(topic, body, ttr=ttr, max_attempts=max_attempts, headers=headers)
-        schedule = Schedule(
-            schedule_name(name),
-            new.topic,
-            new.body if body is not None else encoded(None),
-            ttr=new.ttr,
-            max_attempts=new.max_attempts,
-            headers=None if new.headers is None else dict(new.headers),
-            **timing(every, cron, tz),
-            **_options(catch_up, overlap, jitter),
-        )
+        schedule = _of(schedule_name(name), new, **timing(every, cron, tz), **_options(catch_up, overlap, jitter))
         return cast(Schedule, ScheduleNotes(self.store).change(schedule.name, as_said(schedule, self.store)))
 
     async def aschedule(self, name: str, topic: str, body: Any = None, /, **options: Any) -> Schedule:
@@ -279,6 +270,14 @@ class Schedules(Base):
         if schedule is None or schedule.removed:
             raise NoSuchSchedule(f"there is no schedule {name!r:.200}")
         return schedule
+
+
+def _of(name: str, job: NewJob, **fields: Any) -> Schedule:
+    """Return a schedule that puts such a job."""
+    headers = None if job.headers is None else dict(job.headers)
+    return Schedule(
+        name, job.topic, job.body, ttr=job.ttr, max_attempts=job.max_attempts, headers=headers, **fields
+    )
 
 
 def _options(catch_up: Any, overlap: Any, jitter: Any) -> dict[str, Any]:

@@ -30,6 +30,10 @@ class Declared:
         self._schedules[schedule.name] = schedule
         self._told = None
 
+    def discard(self, name: str) -> None:
+        """Take back what was declared."""
+        self._schedules.pop(name, None)
+
     def tell(self, store: Store, modules: Collection[str]) -> None:
         """Have a store hear of them, and forget those that `modules`, which the program consists of, declared before.
 

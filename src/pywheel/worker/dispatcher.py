@@ -36,7 +36,7 @@ from .pruning import Pruning
 from .recovery import Recovery
 from .runners import Runner
 from .sealed import Sealed
-from .settling import Settling
+from .settling import Dead, Settling
 from .suspects import Suspects
 from .ticks import admit
 from .topics import Topic
@@ -57,6 +57,7 @@ class Dispatcher:
     pool        makes the pool of a handler
     keep        how long finished jobs are kept, in ms; None for ever
     max_bytes   how many bytes of bodies may be in the pools
+    dead        told of each job whose last attempt has failed
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Dispatcher:
         *,
         keep: int | None = None,
         max_bytes: int = MAX_BYTES,
+        dead: Dead | None = None,
     ) -> None:
         self._store = store
         self._notifier = notifier
@@ -77,7 +79,7 @@ class Dispatcher:
         self._max_bytes = max_bytes
         self._leases = Leases()
         self._suspects = Suspects()
-        self._settling = Settling(store, notifier, self._leases, self._suspects, events)
+        self._settling = Settling(store, notifier, self._leases, self._suspects, events, dead)
         outside = Outside(self._settling.done, self._clock, events, partial(admit, store))
         self.topics = {
             name: Topic(handler, pool(handler, outside), Window(name, _room(handler)))
