@@ -8,6 +8,7 @@ __all__ = [
     "JobExists",
     "NoKey",
     "NoSuchJob",
+    "NoSuchSchedule",
     "NotAStore",
     "PywheelError",
     "StoreAway",
@@ -78,6 +79,10 @@ class NoSuchJob(PywheelError, LookupError):
 
 class WaitTimeout(PywheelError, TimeoutError):
     """The job had not ended when the time was over for which somebody waited. It goes on."""
+
+
+class NoSuchSchedule(NoSuchJob):
+    """No schedule has this name."""
 
 
 class StoreError(PywheelError):

@@ -21,6 +21,7 @@ from ..jobs.providers import Providers
 from ..jobs.retry import DEFAULT, RetryPolicy
 from ..observe.log import log
 from ..stores.contract import Store
+from ..stores.declared import Declared
 from ..stores.encrypted import EncryptedStore
 from ..stores.open import open as open_store
 from .async_batches import AsyncBatches
@@ -28,6 +29,7 @@ from .by_filter import ByFilter
 from .claims import Claims
 from .puts import Puts
 from .results import Results
+from .schedules import Schedules
 from .tasks import Tasks
 from .waits import Waits
 
@@ -37,7 +39,7 @@ MAX_BODY: Final = 1 << 20
 F = TypeVar("F", bound=Callable[[Job], Any])
 
 
-class JobQueue(Puts, Results, ByFilter, Claims, Tasks):
+class JobQueue(Puts, Results, ByFilter, Claims, Tasks, Schedules):
     """Durable delayed jobs in a store: ``sqlite:///jobs.db``, ``memory:``.
 
     Any thread may call any method. Each has a twin with an ``a`` before its name, a coroutine: ``await
@@ -80,6 +82,7 @@ class JobQueue(Puts, Results, ByFilter, Claims, Tasks):
         opener = partial(_opened, url, clock, create=create)
         self.store = self._front(opener() if spool is None else _spooled(url, opener, spool, clock, self.events))
         self.handlers: dict[str, Handler] = {}
+        self.declared = Declared()
         self.middleware = Middleware()
         self._providers = Providers()
         self._batches = AsyncBatches(self.store, self._applied)

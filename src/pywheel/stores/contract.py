@@ -11,7 +11,7 @@ from .._errors import BadJob, NoKey, StoreError
 from ..clock import Clock
 from ..jobs.bodies import is_encrypted, key_of
 from ..jobs.commands import Command, Put, Ref
-from ..jobs.job import Attempt, Counts, Due, Job, State, Topic
+from ..jobs.job import Attempt, Counts, Due, Job, NewJob, State, Topic
 from . import pages, readings
 from .address import Address
 from .filters import Filter, Span
@@ -142,9 +142,13 @@ class Store(ABC):
             raise NoKey(f"job {job.id}: the body is encrypted, with key {key_of(job.body)!r:.80}: there is no keyring")
         return job
 
-    def sealed(self, job: Job, result: bytes) -> bytes:  # noqa: ARG002
+    def sealed_result(self, job: Job, result: bytes) -> bytes:  # noqa: ARG002
         """Return the result of a job as it is stored: encrypted if bodies are. NoKey, BadJob. It asks no server."""
         return result
+
+    def sealed(self, job: NewJob) -> NewJob:
+        """Return a new job as a put would store it: with an encrypted body, where bodies are encrypted. NoKey."""
+        return job
 
     def forecast(self, edges: Sequence[int], topic: str | None = None, most: int = 10_000) -> list[int]:
         """Return how many delayed jobs are due in each [edges[i], edges[i+1]), of all topics or of one.

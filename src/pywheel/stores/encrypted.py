@@ -111,9 +111,10 @@ class EncryptedStore(Front):
             return self._sealed_ack(command)
         if isinstance(command, Import):
             return Import(tuple(map(self._sealed_import, command.jobs)), command.nonce)
-        return Put(tuple(map(self._sealed_job, command.jobs)), command.nonce)
+        return Put(tuple(map(self.sealed, command.jobs)), command.nonce)
 
-    def _sealed_job(self, job: NewJob) -> NewJob:
+    def sealed(self, job: NewJob) -> NewJob:
+        """Return a new job with an encrypted body. NoKey, BadJob."""
         if type(job.body) is not bytes:
             return job  # the store says what is wrong with it
         return job._replace(body=self._keyring.seal(job.topic, job.key, job.body))
@@ -121,7 +122,7 @@ class EncryptedStore(Front):
     def _sealed_import(self, one: Imported) -> Imported:
         job = one.job
         if one.result is not None and not is_encrypted(one.result):
-            last = one.history[-1]._replace(result=self.sealed(job, one.result))
+            last = one.history[-1]._replace(result=self.sealed_result(job, one.result))
             one = one._replace(history=(*one.history[:-1], last))
         if is_encrypted(job.body):
             return one
@@ -133,9 +134,9 @@ class EncryptedStore(Front):
         if type(result) is not bytes or is_encrypted(result):
             return ack
         job = self._store.get(ack.id)
-        return ack if job is None else replace(ack, result=self.sealed(job, result))
+        return ack if job is None else replace(ack, result=self.sealed_result(job, result))
 
-    def sealed(self, job: Job, result: bytes) -> bytes:
+    def sealed_result(self, job: Job, result: bytes) -> bytes:
         """Return the result of a job as it is stored."""
         return self._keyring.seal(result_name(job.topic), job.key, result)
 

@@ -8,15 +8,18 @@ from typing import Any
 
 from .._errors import BadBody, BadJob
 from ..client.queue import JobQueue
-from ..events import JobEnded, JobGivenBack, JobStarted
+from ..events import JobEnded, JobGivenBack, JobSkipped, JobStarted
 from ..jobs.attached import Attached, let_go
 from ..jobs.checks import MOST, whole
-from ..jobs.commands import Ack, Nack, Release, Reserve
+from ..jobs.commands import Ack, Cancel, Nack, Release, Reserve
 from ..jobs.handler import Handler, current_job, ending, moved, rest_of, to_the_end
 from ..jobs.job import Job, Outcome, State
 from ..jobs.results import result_of
 from ..stores.contract import Span
 from ..stores.ownership import ALL
+from ..stores.schedule_notes import TOPIC
+from ..worker.schedules import declare, with_planner
+from ..worker.ticks import admit, is_tick
 
 __all__ = ["run_due"]
 
@@ -43,19 +46,22 @@ def run_due(queue: JobQueue, limit: int | None = None) -> int:
     if asyncio._get_running_loop() is not None:
         raise RuntimeError("run_due would block this loop: await asyncio.to_thread(run_due, queue)")
     handled = 0
+    declare(queue)
     left = dict(queue.handlers)
     attached = [handler.function for handler in left.values() if isinstance(handler.function, Attached)]
     for topic, handler in left.items():
         if isinstance(handler.function, Attached):
             handler.function.attach(topic, queue.store)
     left = {topic: queue.middleware.around(handler) for topic, handler in left.items()}
+    left = with_planner(queue, left)
     with asyncio.Runner() as runner:
         try:
             while left and handled != limit:
                 first = _first(queue, tuple(left))
                 if first is None:
                     break
-                handled += _handle_one(queue, left, first, runner)
+                jobs = _handle_one(queue, left, first, runner)
+                handled += jobs if first != TOPIC else 0  # the planner's job is nobody's
         finally:
             if attached:
                 runner.run(let_go(attached))
@@ -96,12 +102,10 @@ def _handle(queue: JobQueue, handler: Handler, job: Job, runner: asyncio.Runner)
     began, error, result = clock.time(), None, None
     token = current_job.set(job)
     try:
+        if is_tick(job):
+            admit(queue.store, job)
         with queue.events.handling(job):
-            returned = handler.function(job)
-            if (rest := rest_of(returned)) is not None:
-                returned = runner.run(to_the_end(rest), context=contextvars.copy_context())
-            if handler.results:
-                result = queue.store.sealed(job, result_of(returned))
+            result = _called(queue, handler, job, runner)
     except (Exception, asyncio.CancelledError, SystemExit) as raised:  # noqa: BLE001  (as in a worker: the attempt failed)
         error = raised
     except BaseException:  # Ctrl-C, or pytest.fail: it is for whoever runs the test
@@ -115,12 +119,22 @@ def _handle(queue: JobQueue, handler: Handler, job: Job, runner: asyncio.Runner)
     if isinstance(outcome, BaseException):
         raise outcome
     if outcome:  # else the lease was lost
-        if move is not None:
+        if isinstance(move, Cancel):
+            tell(JobSkipped(job, str(error)))
+        elif move is not None:
             tell(JobGivenBack(job, (move.delay or 0) / 1000))
         else:
             _tell_end(queue, job, command, outcome, clock.time() - began)
             if isinstance(command, Nack) and outcome is State.DEAD:
                 queue.middleware.call_dead(job, command.error, lambda result: _finish(result, runner))
+
+
+def _called(queue: JobQueue, handler: Handler, job: Job, runner: asyncio.Runner) -> bytes | None:
+    """Return what a handler's result is kept as, or None."""
+    returned = handler.function(job)
+    if (rest := rest_of(returned)) is not None:
+        returned = runner.run(to_the_end(rest), context=contextvars.copy_context())
+    return queue.store.sealed_result(job, result_of(returned)) if handler.results else None
 
 
 def _finish(result: Any, runner: asyncio.Runner) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from typing import Any, Final
 
@@ -22,11 +23,12 @@ from ..events import (
     StoreBack,
     StoreFailed,
 )
-from ..jobs.commands import Announce, Claim, Claimed, Command
+from ..jobs.commands import Announce, Claim, Claimed, Command, Reschedule
 from ..jobs.handler import Handler
 from ..jobs.lifecycle import LOST_BEGUN
 from ..stores.contract import Store, intact
 from ..stores.notifier import Notifier
+from ..stores.schedule_notes import PLAN
 from .clock_steps import ClockSteps
 from .leases import Lease, Leases
 from .ownership import OVERDUE, Ownership
@@ -38,6 +40,7 @@ from .runners import Runner
 from .sealed import Sealed
 from .settling import Dead, Settling
 from .suspects import Suspects
+from .ticks import admit
 from .topics import Topic
 from .window import PAGE, Window, Windows
 
@@ -80,7 +83,7 @@ class Dispatcher:
         self._leases = Leases()
         self._suspects = Suspects()
         self._settling = Settling(store, notifier, self._leases, self._suspects, events, dead)
-        outside = Outside(self._settling.done, self._clock, events)
+        outside = Outside(self._settling.done, self._clock, events, partial(admit, store))
         self.topics = {
             name: Topic(handler, pool(handler, outside), Window(name, _room(handler)))
             for name, handler in handlers.items()
@@ -352,6 +355,7 @@ class Dispatcher:
             self._windows.reset()
             self._pruning.again()
             self._rung = True
+            self._store.apply([Reschedule(PLAN, delay=0)])  # the planner of schedules reckoned by the old clock, too
 
     def timeout(self) -> float:
         """Return for how many seconds there is nothing to do, unless somebody wakes it."""

@@ -12,9 +12,11 @@ from typing import Final, NamedTuple
 from ..clock import Clock
 from ..events import Events, JobStarted
 from ..jobs.handler import Handler, current_job, to_the_end
+from ..jobs.job import Job
 from ..jobs.results import result_of
 from .leases import Lease
 from .runners import Loop, Runner, Threads
+from .ticks import is_tick
 
 __all__ = ["AsyncPool", "Outside", "Pool", "ThreadPool"]
 
@@ -28,6 +30,8 @@ class Outside(NamedTuple):
     done: Callable[[Lease], None]
     clock: Clock
     events: Events
+    admit: Callable[[Job], None] = lambda _: None
+    """Asked before a tick of a schedule is handled: what it raises is what its handler would have raised."""
 
 
 class Pool(ABC):
@@ -39,7 +43,7 @@ class Pool(ABC):
     def __init__(self, handler: Handler, outside: Outside, runner: Runner) -> None:
         self.handler = handler
         self.runner = runner
-        self.done, self._clock, self._events = outside
+        self.done, self._clock, self._events, self._admit = outside
         self._queue: deque[Lease] = deque()
         self._stopped = False
 
@@ -166,6 +170,8 @@ class ThreadPool(Pool):
         self._seconds += (lease.ended - self._progress - self._seconds) / 8
 
     def _run(self, lease: Lease) -> None:
+        if is_tick(lease.job):
+            self._admit(lease.job)
         result = self.handler.function(lease.job)
         if result is not None:
             result = self._loop.finish(result)
@@ -215,6 +221,8 @@ class AsyncPool(Pool):
             return
         current_job.set(lease.job)
         try:
+            if is_tick(lease.job):
+                await asyncio.to_thread(self._admit, lease.job)
             if self._events.tracer is None:
                 await self._run(lease)
             else:

@@ -9,8 +9,8 @@ from itertools import islice
 from typing import Any, Final
 
 from .._errors import PywheelError, StoreError
-from ..events import Events, JobEnded, JobGivenBack, LeaseLost
-from ..jobs.commands import Ack, Command, Nack, Release, Reschedule
+from ..events import Events, JobEnded, JobGivenBack, JobSkipped, LeaseLost
+from ..jobs.commands import Ack, Cancel, Command, Nack, Release, Reschedule
 from ..jobs.handler import ending, moved
 from ..jobs.job import Job, Outcome, State
 from ..stores.contract import Store
@@ -115,7 +115,7 @@ class Settling:
         if lease.result is None:
             return Ack(lease.job.id, lease.job.claims)
         try:
-            return Ack(lease.job.id, lease.job.claims, self._store.sealed(lease.job, lease.result))
+            return Ack(lease.job.id, lease.job.claims, self._store.sealed_result(lease.job, lease.result))
         except PywheelError as error:  # a key is missing
             return ending(lease.topic.handler, lease.job, error)
 
@@ -142,7 +142,7 @@ class Settling:
             elif outcome in (False, None):
                 self._events.tell(LeaseLost(job))
             elif type(command) is Release:
-                self._events.tell(JobGivenBack(job, _delay(command, lease)))
+                self._events.tell(_given_back(command, lease))
             else:
                 assert type(command) is Nack
                 self._failed(command, lease, outcome)
@@ -181,13 +181,15 @@ def _over(settled: Sequence[tuple[Command[Any], Lease]], outcomes: Sequence[Any]
             yield lease.job.topic
 
 
-def _moves(command: Command[Any], lease: Lease) -> list[Reschedule]:
-    """Return what is to follow the end of a claim, in the same transaction: another due time, or nothing."""
+def _moves(command: Command[Any], lease: Lease) -> list[Reschedule | Cancel]:
+    """Return what is to follow the end of a claim, in the same transaction: another due time, its end, or nothing."""
     move = moved(lease.job, lease.error) if type(command) is Release and lease.handled else None
     return [] if move is None else [move]
 
 
-def _delay(command: Release, lease: Lease) -> float | None:
-    """Return in how many seconds a job is due again that was not for now; None if as before."""
-    moves = _moves(command, lease)
-    return (moves[0].delay or 0) / 1000 if moves else None
+def _given_back(command: Release, lease: Lease) -> JobGivenBack | JobSkipped:
+    """Return what there is to tell of a job that was given back: in how many seconds it is due again, if not before."""
+    move = next(iter(_moves(command, lease)), None)
+    if isinstance(move, Cancel):
+        return JobSkipped(lease.job, str(lease.error))
+    return JobGivenBack(lease.job, None if move is None else (move.delay or 0) / 1000)

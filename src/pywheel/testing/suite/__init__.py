@@ -25,6 +25,7 @@ from .once import OnceTests
 from .pages import PageTests
 from .results import DedupeTests, ResultTests
 from .rewrites import RewriteTests
+from .schedules import ScheduleTests
 from .views import ViewTests
 from .workers import WorkerTests
 
@@ -49,6 +50,7 @@ class StoreSuite(
     ViewTests,
     PageTests,
     WorkerTests,
+    ScheduleTests,
     ArgumentTests,
     ModelTests,
 ):
