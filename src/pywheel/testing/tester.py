@@ -1,0 +1,261 @@
+"""The queue of a program in a test: in memory, by a clock that the test moves, without workers, threads or sleep."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Final, Self
+
+from .._errors import BadJob
+from ..client.queue import JobQueue
+from ..clock import ManualClock
+from ..jobs.bodies import encoded
+from ..jobs.durations import Duration, delay_ms, duration
+from ..jobs.handler import GiveUp, NotNow, RetryLater
+from ..jobs.job import Job, State
+from .puts import PutJob, RecordingStore, in_words, said
+from .run_due import DueRunner, Failure, at_once, first_dues
+
+__all__ = ["QueueTester"]
+
+_SHOWN: Final = 20
+_PAGE: Final = 1_000
+_ON_PURPOSE: Final = (GiveUp, NotNow, RetryLater)
+
+
+class QueueTester:
+    """A program's queue, turned to memory, with what a test asks of it.
+
+    The queue keeps its handlers, and leaves its own store for good: after `close`, or the `with`, each of its methods
+    raises StoreClosed, so that no later test works on a real store by mistake. Nothing runs but within `run_due` and
+    `advance` and their twins, in the thread that calls them. A put with a `connection=` is put at once.
+
+    Args:
+        queue: the program's; a new one unless told.
+        clock: whose time it is; a new one unless told. Timers on the same clock run within `advance`, each in its turn.
+        raises: let what a handler raises end `run_due` and `advance`, once its job is settled as a worker would have
+            it: all but GiveUp, RetryLater and NotNow, which a handler raises on purpose.
+
+    Raises:
+        BadJob: this is no queue, or no ManualClock.
+    """
+
+    def __init__(
+        self, queue: JobQueue | None = None, *, clock: ManualClock | None = None, raises: bool = False
+    ) -> None:
+        if queue is not None and not isinstance(queue, JobQueue):
+            raise BadJob(f"a QueueTester takes a JobQueue, not {queue!r:.40}")
+        if clock is not None and not isinstance(clock, ManualClock):
+            raise BadJob(f"a QueueTester takes a ManualClock, not {clock!r:.40}")
+        self.clock = clock or ManualClock()
+        self.raises = raises
+        self.failures: list[Failure] = []
+        """What handlers raised, in order, each with its job as the handler got it."""
+        self._store = RecordingStore(clock=self.clock)
+        if queue is None:
+            self.queue = JobQueue(self._store)
+        else:
+            self.queue = queue
+            queue.use(self._store)
+
+    def __repr__(self) -> str:
+        return f"<QueueTester at {self.clock.time():.3f} s, {len(self._store.puts)} jobs put>"
+
+    # ---- running ----------------------------------------------------------------------------------------------------
+
+    def run_due(self, limit: int | None = None) -> int:
+        """Handle what is due now, as `pywheel.testing.run_due` does; return how many jobs, at most `limit`.
+
+        Raises:
+            RuntimeError: a coroutine called it; there it is ``await arun_due()``.
+            Exception: what a handler raised, with `raises`.
+        """
+        with self._runner() as runner:
+            return at_once(runner.run(limit))
+
+    async def arun_due(self, limit: int | None = None) -> int:
+        """`run_due`, in a coroutine: handlers that are coroutine functions run on its loop."""
+        async with self._runner() as runner:
+            return await runner.run(limit)
+
+    def advance(self, delay: Duration) -> int:
+        """Let so much time pass, from due time to due time, and handle what is due on the way; return how many jobs.
+
+        Each handler finds the clock at the time at which its job was due, retries too. What is due now is handled
+        first, what is due at the end as well. The cost is that of the jobs, whatever the time that passes.
+
+        Raises:
+            RuntimeError: a coroutine called it; there it is ``await aadvance(...)``.
+            BadJob: this is no delay.
+            Exception: what a handler raised, with `raises`. The clock stands then at that time: call it again for the
+                rest.
+        """
+        with self._runner() as runner:
+            return at_once(self._advance(runner, duration(delay, "delay")))
+
+    async def aadvance(self, delay: Duration) -> int:
+        """`advance`, in a coroutine: handlers that are coroutine functions run on its loop."""
+        async with self._runner() as runner:
+            return await self._advance(runner, duration(delay, "delay"))
+
+    async def _advance(self, runner: DueRunner, ms: int) -> int:
+        clock = self.clock
+        end = clock.time_ns() + ms * 1_000_000
+        handled = await runner.run()
+        while (stop := min(clock._next_stop(end), self._next_ns(end))) < end:
+            clock._advance_to(stop)
+            handled += await runner.run()
+        clock._advance_to(end)
+        return handled + await runner.run()
+
+    def _next_ns(self, end: int) -> int:
+        """Return the clock's time at which the next job is due, or the end.
+
+        What is due by now and was left, as its topic is paused, is waited for by nobody.
+        """
+        clock = self.clock
+        now = clock.wall()
+        dues = [due for _, due in first_dues(self.queue, tuple(self.queue.handlers)) if due > now]
+        if not dues:
+            return end
+        return min(clock.time_ns() + max(round(clock.until(min(dues)) * 1e9), 1), end)
+
+    def _runner(self) -> DueRunner:
+        return DueRunner(self.queue, self._fail)
+
+    def _fail(self, failure: Failure) -> None:
+        self.failures.append(failure)
+        if self.raises and not isinstance(failure.error, _ON_PURPOSE):
+            raise failure.error
+
+    # ---- looking ----------------------------------------------------------------------------------------------------
+
+    def jobs(self, topic: object = None, state: State | str | None = None) -> list[Job]:
+        """Return the jobs of a topic, or of a handler, or all: in every state or in one, by id.
+
+        Raises:
+            BadJob: nothing handles a topic by this function, or there is no such state.
+        """
+        wanted = None if topic is None else self._topic(topic)
+        found: list[Job] = []
+        while page := self.queue.list(wanted, state, after=found[-1].id if found else 0, limit=_PAGE):
+            found.extend(page)
+        return found
+
+    def dead(self, topic: object = None) -> list[Job]:
+        """Return the jobs that are dead, each with its `last_error`, of a topic or all, by id."""
+        return self.jobs(topic, State.DEAD)
+
+    def clear(self) -> None:
+        """Delete all jobs, and forget what was put and what failed. The clock stays where it is."""
+        for job in self.jobs():
+            self.queue.cancel(job.id)
+        self.queue.delete_many()
+        self._store.puts.clear()
+        self.failures.clear()
+
+    def assert_put(
+        self,
+        task_or_topic: object,
+        /,
+        *args: Any,
+        count: int | None = None,
+        delay: Duration | None = None,
+        key: str | None = None,
+        **kwargs: Any,
+    ) -> list[Job]:
+        """Return the jobs that were put so, as they were put, in order; since the beginning or the last `clear`.
+
+        A job counts whatever became of it since, also if it is done or cancelled.
+
+        Args:
+            task_or_topic: a topic, or a function that handles one.
+            args: of a topic, the body: bytes, or what its JSON says. None given: any body.
+            count: how many they must be; unless told, one or more.
+            delay: how long after its put each was due; unless told, whenever.
+            key: its key; unless told, any or none.
+            kwargs: of a topic, fields that the body has among others.
+
+        Raises:
+            AssertionError: there are none, or not `count`. It shows what was put instead, and what handlers raised.
+            BadJob: the arguments make no sense.
+        """
+        topic = self._topic(task_or_topic)
+        fits = self._body_test(args, kwargs)
+        wait = None if delay is None else delay_ms(delay)
+        opened = [PutJob(self.queue.store.opened(put.job), put.delay) for put in self._store.puts.values()]
+        found = [
+            put.job
+            for put in opened
+            if put.job.topic == topic and wait in (None, put.delay) and key in (None, put.job.key) and fits(put.job)
+        ]
+        if (not found) if count is None else len(found) != count:
+            wanted = [f"topic {topic!r}", *_body_in_words(args, kwargs)]
+            wanted += [] if wait is None else [f"due {said(wait)}"]
+            wanted += [] if key is None else [f"key {key!r}"]
+            raise AssertionError(self._complaint(len(found), count, ", ".join(wanted), opened))
+        return found
+
+    def _topic(self, wanted: object) -> str:
+        if isinstance(wanted, str):
+            return wanted
+        topics = [topic for topic, handler in self.queue.handlers.items() if handler.function is wanted]
+        if len(topics) != 1:
+            number = "no topic is" if not topics else f"{len(topics)} topics are"
+            raise BadJob(f"{number} handled by {wanted!r:.80}: give the topic")
+        return topics[0]
+
+    def _body_test(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[Job], bool]:
+        if len(args) > 1 or (args and kwargs):
+            raise BadJob("a topic's job has one body: give that, or fields of it by name")
+        if args:
+            body = encoded(args[0])
+            return lambda job: job.body == body or _json(job.body) == _json(body) != _NO_JSON
+        fields = {name: _json(encoded(value)) for name, value in kwargs.items()}
+        return lambda job: not fields or _has(_json(job.body), fields)
+
+    def _complaint(self, found: int, count: int | None, wanted: str, puts: list[PutJob]) -> str:
+        number = "no job was" if found == 0 else "1 job was" if found == 1 else f"{found} jobs were"
+        lines = [f"{number} put with {wanted}" + ("" if count is None else f", and not {count}")]
+        lines += ["what was put:" if puts else "nothing was put at all"]
+        lines += [f"  {in_words(put)}" for put in puts[-_SHOWN:]]
+        lines += [f"  and {len(puts) - _SHOWN} before"] if len(puts) > _SHOWN else []
+        if self.failures:
+            lines += ["what handlers raised:"]
+            lines += [f"  {job.topic} {job.id}: {error!r:.200}" for job, error in self.failures[-_SHOWN:]]
+        return "\n".join(lines)
+
+    # ---- life -------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close the queue. Idempotent."""
+        self.queue.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+_NO_JSON: Final = object()
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError:
+        return _NO_JSON
+
+
+def _has(value: Any, fields: dict[str, Any]) -> bool:
+    return isinstance(value, dict) and all(name in value and value[name] == wanted for name, wanted in fields.items())
+
+
+def _body_in_words(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+    if args:
+        return [f"body {encoded(args[0]).decode('utf-8', 'backslashreplace'):.200}"]
+    return [f"{name} {value!r:.80}" for name, value in kwargs.items()]
