@@ -28,7 +28,7 @@ def test_nothing_is_opened_before_the_first_use(place, asked, tmp_path):
     with JobQueue(place) as queue:
         queue.handler("t")(print)
         assert "not used yet" in repr(queue)
-        assert (asked, os.listdir(tmp_path)) == ([], [])
+        assert (asked, list(tmp_path.iterdir())) == ([], [])
         assert queue.get(queue.put("t", 1)).json() == 1
         queue.put("t", 2)
         assert asked == [1]

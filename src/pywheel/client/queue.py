@@ -92,7 +92,7 @@ class JobQueue(Puts, ByReference, ByFilter, Claims):
             return getattr(self._opened(), name)
 
     def _opened(self) -> Self:
-        """Open the store. There is no lock, which a fork could leave locked: of two threads one closes what it opened."""
+        """Open the store. No lock, which a fork could leave locked: of two threads one closes what it opened."""
         store = self._opener()
         if vars(self).setdefault("store", store) is not store:
             store.close()
