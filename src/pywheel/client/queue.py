@@ -15,6 +15,8 @@ from ..jobs.durations import Duration, duration
 from ..jobs.handler import Handler
 from ..jobs.job import Job
 from ..jobs.keyring import Keyring
+from ..jobs.middleware import Middleware
+from ..jobs.providers import Providers
 from ..jobs.retry import DEFAULT, RetryPolicy
 from ..observe.log import log
 from ..stores.contract import Store
@@ -25,6 +27,7 @@ from .by_filter import ByFilter
 from .by_reference import ByReference
 from .claims import Claims
 from .puts import Puts
+from .tasks import Tasks
 
 __all__ = ["JobQueue"]
 
@@ -33,7 +36,7 @@ F = TypeVar("F", bound=Callable[[Job], Any])
 Place: TypeAlias = str | Store | Callable[[], str | Store]
 
 
-class JobQueue(Puts, ByReference, ByFilter, Claims):
+class JobQueue(Puts, ByReference, ByFilter, Claims, Tasks):
     """Durable delayed jobs in a store: ``sqlite:///jobs.db``, ``memory:``.
 
     Any thread may call any method. Each has a twin with an ``a`` before its name, a coroutine: ``await
@@ -76,6 +79,8 @@ class JobQueue(Puts, ByReference, ByFilter, Claims):
         self.max_body = whole(max_body, "max_body", MOST)
         self.events = Events(listeners, log)
         self.handlers: dict[str, Handler] = {}
+        self.middleware = Middleware()
+        self._providers = Providers()
         self._opener: Callable[[], Store] = partial(self._open, url, clock, create, spool)
         if not callable(url):
             self._opened()

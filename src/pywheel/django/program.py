@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any
 
 import django
 from asgiref.sync import sync_to_async
@@ -13,31 +14,27 @@ from django.apps import apps
 from django.db import close_old_connections
 
 from ..client.queue import JobQueue
-from ..jobs.handler import is_async
+from ..jobs.handler import Handler, is_async
 from ..jobs.job import Job
+from ..jobs.middleware import Middleware
 from .database import store_url
 
 __all__ = ["queue"]
 
-F = TypeVar("F", bound=Callable[[Job], Any])
 
+class Connections(Middleware):
+    """Handlers find good connections to the databases, as requests do: around each job, where it runs.
 
-class DjangoQueue(JobQueue):
-    """A JobQueue whose handlers find a good connection to the database, as a request does.
-
-    Before and after each job Django closes the connections that are unusable, or older than CONN_MAX_AGE.
+    Django closes there those that are unusable, or older than CONN_MAX_AGE.
     """
 
-    def handler(self, topic: str, **options: Any) -> Callable[[F], F]:
-        """Return a decorator that registers a topic's handler; see `JobQueue.handler`."""
-        register = super().handler(topic, **options)
+    def around(self, handler: Handler) -> Handler:
+        """Return the handler with that around it."""
+        return replace(handler, function=self.around_function(handler.function))
 
-        def registered(function: F) -> F:
-            # A process of its own imports what it finds by name, and has one job at a time.
-            register(function if options.get("isolate") else _with_connections(function))
-            return function
-
-        return registered
+    def around_function(self, function: Callable[[Job], Any]) -> Callable[[Job], Any]:
+        """Return a function of the same kind, with that around it."""
+        return _with_connections(super().around_function(function))
 
 
 def _with_connections(function: Callable[[Job], Any]) -> Callable[[Job], Any]:
@@ -66,8 +63,9 @@ def _with_connections(function: Callable[[Job], Any]) -> Callable[[Job], Any]:
     return called
 
 
-queue = DjangoQueue(store_url)
+queue = JobQueue(store_url)
 """The project's queue. Handlers stand in the modules `jobs` of the apps, which are imported when Django is ready."""
+queue.middleware = Connections()
 
 if not apps.ready and not apps.loading:  # a worker's process begins here, and not with manage.py
     django.setup()

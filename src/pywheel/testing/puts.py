@@ -9,7 +9,7 @@ from ..jobs.commands import Command, Put
 from ..jobs.job import Job
 from ..stores.memory import MemoryStore
 
-__all__ = ["PutJob", "RecordingStore", "in_words"]
+__all__ = ["PutJob", "RecordingStore", "in_words", "said"]
 
 
 class PutJob(NamedTuple):

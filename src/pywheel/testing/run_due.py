@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
@@ -22,6 +23,7 @@ from ..stores.ownership import ALL
 __all__ = ["DueRunner", "Failure", "at_once", "first_dues", "run_due"]
 
 _WORKER = "run_due"
+_LOGGER = logging.getLogger("pywheel.jobs")
 R = TypeVar("R")
 
 
@@ -118,7 +120,8 @@ class DueRunner:
         if limit is not None:
             whole(limit, "limit", MOST, 0)
         handled = 0
-        left = dict(self._queue.handlers)
+        around = self._queue.middleware.around
+        left = {topic: around(handler) for topic, handler in self._queue.handlers.items()}
         while left and handled != limit:
             first = self._first(tuple(left))
             if first is None:
@@ -173,8 +176,20 @@ class DueRunner:
                 tell(JobGivenBack(job, (move.delay or 0) / 1000))
             else:
                 _tell_end(queue, job, command, outcome, clock.time() - began)
+                if isinstance(command, Nack) and outcome is State.DEAD:
+                    await self._tell_dead(job, command.error)
         if error is not None and self._failed is not None:
             self._failed(Failure(job, error))
+
+    async def _tell_dead(self, job: Job, error: str | None) -> None:
+        results: list[Any] = []
+        self._queue.middleware.call_dead(job, error, results.append)
+        for result in results:
+            try:
+                if (rest := rest_of(result)) is not None:
+                    await self._rest(rest)
+            except Exception:
+                _LOGGER.exception("on_dead failed for the dead job %d of %r", job.id, job.topic)
 
     async def _rest(self, rest: Awaitable[Any]) -> None:
         """See a coroutine to its end, in a context and a task of its own."""

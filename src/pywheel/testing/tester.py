@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Self
 
 from .._errors import BadJob
 from ..client.queue import JobQueue
+from ..client.task import Task
 from ..clock import ManualClock
-from ..jobs.bodies import encoded
-from ..jobs.durations import Duration, delay_ms, duration
+from ..jobs.durations import Duration, duration
 from ..jobs.handler import GiveUp, NotNow, RetryLater
 from ..jobs.job import Job, State
-from .puts import PutJob, RecordingStore, in_words, said
+from .puts import PutJob, RecordingStore, in_words
 from .run_due import DueRunner, Failure, at_once, first_dues
+from .wanted import Wanted, topic_of
 
 __all__ = ["QueueTester"]
 
@@ -132,7 +131,7 @@ class QueueTester:
     # ---- looking ----------------------------------------------------------------------------------------------------
 
     def jobs(self, topic: object = None, state: State | str | None = None) -> list[Job]:
-        """Return the jobs of a topic, or of a handler, or all: in every state or in one, by id.
+        """Return the jobs of a topic, a task or a handler, or all: in every state or in one, by id.
 
         Raises:
             BadJob: nothing handles a topic by this function, or there is no such state.
@@ -170,52 +169,31 @@ class QueueTester:
         A job counts whatever became of it since, also if it is done or cancelled.
 
         Args:
-            task_or_topic: a topic, or a function that handles one.
-            args: of a topic, the body: bytes, or what its JSON says. None given: any body.
+            task_or_topic: a task, a topic, or a function that handles one.
+            args: of a task, its arguments, as the function gets them; those not given may be any. Of a topic, the body:
+                bytes, or what its JSON says; not given: any body.
             count: how many they must be; unless told, one or more.
             delay: how long after its put each was due; unless told, whenever.
             key: its key; unless told, any or none.
-            kwargs: of a topic, fields that the body has among others.
+            kwargs: of a task, arguments by name. Of a topic, fields that the body has among others.
 
         Raises:
             AssertionError: there are none, or not `count`. It shows what was put instead, and what handlers raised.
+            BadArguments: the task takes no such argument.
             BadJob: the arguments make no sense.
         """
-        topic = self._topic(task_or_topic)
-        fits = self._body_test(args, kwargs)
-        wait = None if delay is None else delay_ms(delay)
-        opened = [PutJob(self.queue.store.opened(put.job), put.delay) for put in self._store.puts.values()]
-        found = [
-            put.job
-            for put in opened
-            if put.job.topic == topic and wait in (None, put.delay) and key in (None, put.job.key) and fits(put.job)
-        ]
+        task = task_or_topic if isinstance(task_or_topic, Task) else None
+        wanted = Wanted(self._topic(task_or_topic), task, args, kwargs, delay, key)
+        puts = [PutJob(self.queue.store.opened(put.job), put.delay) for put in self._store.puts.values()]
+        found = [put.job for put in puts if wanted.fits(put)]
         if (not found) if count is None else len(found) != count:
-            wanted = [f"topic {topic!r}", *_body_in_words(args, kwargs)]
-            wanted += [] if wait is None else [f"due {said(wait)}"]
-            wanted += [] if key is None else [f"key {key!r}"]
-            raise AssertionError(self._complaint(len(found), count, ", ".join(wanted), opened))
+            raise AssertionError(self._complaint(len(found), count, wanted, puts))
         return found
 
     def _topic(self, wanted: object) -> str:
-        if isinstance(wanted, str):
-            return wanted
-        topics = [topic for topic, handler in self.queue.handlers.items() if handler.function is wanted]
-        if len(topics) != 1:
-            number = "no topic is" if not topics else f"{len(topics)} topics are"
-            raise BadJob(f"{number} handled by {wanted!r:.80}: give the topic")
-        return topics[0]
+        return topic_of(wanted, self.queue.handlers)
 
-    def _body_test(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[Job], bool]:
-        if len(args) > 1 or (args and kwargs):
-            raise BadJob("a topic's job has one body: give that, or fields of it by name")
-        if args:
-            body = encoded(args[0])
-            return lambda job: job.body == body or _json(job.body) == _json(body) != _NO_JSON
-        fields = {name: _json(encoded(value)) for name, value in kwargs.items()}
-        return lambda job: not fields or _has(_json(job.body), fields)
-
-    def _complaint(self, found: int, count: int | None, wanted: str, puts: list[PutJob]) -> str:
+    def _complaint(self, found: int, count: int | None, wanted: Wanted, puts: list[PutJob]) -> str:
         number = "no job was" if found == 0 else "1 job was" if found == 1 else f"{found} jobs were"
         lines = [f"{number} put with {wanted}" + ("" if count is None else f", and not {count}")]
         lines += ["what was put:" if puts else "nothing was put at all"]
@@ -239,23 +217,3 @@ class QueueTester:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-_NO_JSON: Final = object()
-
-
-def _json(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except ValueError:
-        return _NO_JSON
-
-
-def _has(value: Any, fields: dict[str, Any]) -> bool:
-    return isinstance(value, dict) and all(name in value and value[name] == wanted for name, wanted in fields.items())
-
-
-def _body_in_words(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
-    if args:
-        return [f"body {encoded(args[0]).decode('utf-8', 'backslashreplace'):.200}"]
-    return [f"{name} {value!r:.80}" for name, value in kwargs.items()]
