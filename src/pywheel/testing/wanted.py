@@ -99,6 +99,8 @@ def _of_task(
     defaults = {name: signature.parameters[name].default for name in given}
 
     def content(job: Job) -> bool:
+        if not given:
+            return True
         try:
             found = defaults | task.arguments(job)
         except (BadArguments, BadBody):  # put by topic, and not by the task
