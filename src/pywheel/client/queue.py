@@ -20,6 +20,7 @@ from ..jobs.providers import Providers
 from ..jobs.retry import DEFAULT, RetryPolicy
 from ..observe.log import log
 from ..stores.contract import Store
+from ..stores.declared import Declared
 from ..stores.encrypted import EncryptedStore
 from ..stores.open import open as open_store
 from .async_batches import AsyncBatches
@@ -27,6 +28,7 @@ from .by_filter import ByFilter
 from .by_reference import ByReference
 from .claims import Claims
 from .puts import Puts
+from .schedules import Schedules
 from .tasks import Tasks
 
 __all__ = ["JobQueue"]
@@ -36,7 +38,7 @@ F = TypeVar("F", bound=Callable[[Job], Any])
 Place: TypeAlias = str | Store | Callable[[], str | Store]
 
 
-class JobQueue(Puts, ByReference, ByFilter, Claims, Tasks):
+class JobQueue(Puts, ByReference, ByFilter, Claims, Tasks, Schedules):
     """Durable delayed jobs in a store: ``sqlite:///jobs.db``, ``memory:``.
 
     Any thread may call any method. Each has a twin with an ``a`` before its name, a coroutine: ``await
@@ -79,6 +81,7 @@ class JobQueue(Puts, ByReference, ByFilter, Claims, Tasks):
         self.max_body = whole(max_body, "max_body", MOST)
         self.events = Events(listeners, log)
         self.handlers: dict[str, Handler] = {}
+        self.declared = Declared()
         self.middleware = Middleware()
         self._providers = Providers()
         self._opener: Callable[[], Store] = partial(self._open, url, clock, create, spool)

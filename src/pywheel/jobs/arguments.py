@@ -38,6 +38,9 @@ class Codec(Protocol):
     def encode(self, arguments: Any, /) -> bytes:
         """Return the body. Whatever the library raises, for a value that it cannot write."""
 
+    def check(self, body: bytes, /) -> object:
+        """Raise what `decode` would raise."""
+
     def decode(self, body: bytes, /) -> dict[str, Any]:
         """Return the arguments that the body has, each as its parameter's type. Misfit; BadBody if it is no JSON."""
 
@@ -70,7 +73,7 @@ class Arguments:
         """Return the body. BadArguments for what the handler could not read."""
         try:
             body = self._codec.encode(arguments)
-            self._codec.decode(body)
+            self._codec.check(body)
         except Misfit as misfit:
             raise self._refusal(misfit) from None
         except (TypeError, ValueError, OverflowError, RecursionError) as error:

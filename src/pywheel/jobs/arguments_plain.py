@@ -38,6 +38,10 @@ class PlainCodec:
         """Return the body. TypeError or ValueError for a value that JSON cannot say."""
         return _write(arguments).encode()
 
+    def check(self, body: bytes, /) -> None:
+        """Raise what `decode` would raise."""
+        self.decode(body)
+
     def decode(self, body: bytes, /) -> dict[str, Any]:
         """Return the arguments that the body has. Misfit; BadBody if it is no JSON."""
         try:

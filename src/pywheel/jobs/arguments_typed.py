@@ -45,14 +45,18 @@ class TypedCodec:
             _refuse_nan(arguments)
         return body
 
-    def decode(self, body: bytes, /) -> dict[str, Any]:
-        """Return the arguments that the body has. Misfit; BadBody if it is no JSON."""
+    def check(self, body: bytes, /) -> Any:
+        """Return the arguments in msgspec's form. Misfit; BadBody if it is no JSON."""
         try:
-            arguments = self._by_name(self._read(body))
+            return self._read(body)
         except self._wrong as error:
             raise _misfit(str(error)) from None
         except (self._malformed, UnicodeDecodeError) as error:
             raise BadBody(f"the body holds no arguments: {error}") from None
+
+    def decode(self, body: bytes, /) -> dict[str, Any]:
+        """Return the arguments that the body has. Misfit; BadBody if it is no JSON."""
+        arguments = self._by_name(self.check(body))
         if self._optional:
             unset = self._unset
             return {name: value for name, value in arguments.items() if value is not unset}

@@ -98,9 +98,8 @@ class Providers:
 
     def __init__(self) -> None:
         self._by_name: dict[str, Provider] = {}
-
-    def __len__(self) -> int:
-        return len(self._by_name)
+        self.count = 0
+        """How many they are; who has looked before sees that there are more."""
 
     def add(self, function: Callable[..., Any]) -> None:
         """Take one in. BadJob if it is none, or its name is taken."""
@@ -108,6 +107,7 @@ class Providers:
         if provider.name in self._by_name:
             raise BadJob(f"something else is provided as {provider.name!r}")
         self._by_name[provider.name] = provider
+        self.count = len(self._by_name)
 
     def wanted(self, name: str, annotation: Any) -> Provider | None:
         """Return what provides a parameter: what yields its type, or else has its name. BadJob if two yield it."""

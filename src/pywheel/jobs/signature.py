@@ -36,8 +36,8 @@ class Signature:
         self.parameters = inspect.signature(function).parameters
         self._function = function
         self._providers = providers
-        self._asked: Asked | None = None
-        self._of = -1
+        self._asked: Asked
+        self._of = -1  # how many providers there were then
         for parameter in self.parameters.values():
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
                 raise BadJob(f"a task has a name for each of its arguments, and {str(parameter)!r} of {task} is none")
@@ -48,8 +48,9 @@ class Signature:
         Raises:
             BadJob: an annotation leads nowhere, or no JSON can be made into it.
         """
-        if self._asked is None or self._of != len(self._providers):
-            self._asked, self._of = self._read(), len(self._providers)
+        if self._of != self._providers.count:
+            count = self._providers.count
+            self._asked, self._of = self._read(), count
         return self._asked
 
     def _read(self) -> Asked:

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 from ..jobs.commands import Command, Put
 from ..jobs.job import Job
 from ..stores.memory import MemoryStore
+from ..stores.schedule_notes import TOPIC
+from ..worker.ticks import is_tick
 
 __all__ = ["PutJob", "RecordingStore", "in_words", "said"]
 
@@ -37,7 +39,8 @@ class RecordingStore(MemoryStore):
             if isinstance(command, Put) and not isinstance(outcome, BaseException):
                 for id in outcome:
                     self.puts.pop(id, None)  # it may have replaced what had its key, and is the latest put then
-                    if (job := self.get(id)) is not None:
+                    job = self.get(id)
+                    if job is not None and job.topic != TOPIC and not is_tick(job):  # what a program puts
                         self.puts[id] = PutJob(job, max(job.due - now, 0))
         return outcomes
 

@@ -11,14 +11,17 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from .._errors import BadBody, BadJob
 from ..client.queue import JobQueue
-from ..events import JobEnded, JobGivenBack, JobStarted
+from ..events import JobEnded, JobGivenBack, JobSkipped, JobStarted
 from ..jobs.attached import Attached, let_go
 from ..jobs.checks import MOST, whole
-from ..jobs.commands import Ack, Nack, Release, Reserve
-from ..jobs.handler import Handler, current_job, ending, moved, rest_of, to_the_end
+from ..jobs.commands import Ack, Cancel, Nack, Release, Reserve
+from ..jobs.handler import Handler, Skipped, current_job, ending, moved, rest_of, to_the_end
 from ..jobs.job import Job, Outcome, State
 from ..stores.contract import Span
 from ..stores.ownership import ALL
+from ..stores.schedule_notes import TOPIC
+from ..worker.schedules import declare, with_planner
+from ..worker.ticks import admit, is_tick
 
 __all__ = ["DueRunner", "Failure", "at_once", "first_dues", "run_due"]
 
@@ -78,6 +81,7 @@ class DueRunner:
         self._queue = queue
         self._failed = failed
         self._attached = [each.function for each in queue.handlers.values() if isinstance(each.function, Attached)]
+        self._planner = with_planner(queue, {})[TOPIC]
         self._runner: asyncio.Runner | None = None
 
     def __enter__(self) -> Self:
@@ -120,13 +124,16 @@ class DueRunner:
         if limit is not None:
             whole(limit, "limit", MOST, 0)
         handled = 0
+        declare(self._queue)
         around = self._queue.middleware.around
         left = {topic: around(handler) for topic, handler in self._queue.handlers.items()}
+        left.setdefault(TOPIC, self._planner)
         while left and handled != limit:
             first = self._first(tuple(left))
             if first is None:
                 break
-            handled += await self._handle_one(left, first)
+            jobs = await self._handle_one(left, first)
+            handled += jobs if first != TOPIC else 0  # the planner's job is nobody's
         return handled
 
     async def _handle_one(self, left: dict[str, Handler], topic: str) -> int:
@@ -147,39 +154,50 @@ class DueRunner:
         return min(due)[1] if due else None
 
     async def _handle(self, handler: Handler, job: Job) -> None:
+        """Run a handler, and settle its job."""
         queue = self._queue
         clock, tell = queue.store.clock, queue.events.tell
         tell(JobStarted(job, max(clock.wall() - job.due, 0) / 1000))
-        began, error = clock.time(), None
-        token = current_job.set(job)
-        try:
-            with queue.events.handling(job):
-                if (rest := rest_of(handler.function(job))) is not None:
-                    await self._rest(rest)
-        except (Exception, asyncio.CancelledError, SystemExit) as raised:
-            if isinstance(raised, asyncio.CancelledError) and self._cancelled():
-                queue.store.apply([Release(job.id, job.claims)])
-                raise
-            error = raised
-        except BaseException:  # Ctrl-C, or pytest.fail: it is for whoever runs the test
-            queue.store.apply([Release(job.id, job.claims)])
-            raise
-        finally:
-            current_job.reset(token)
+        began = clock.time()
+        error = await self._raised(handler, job)
         command = ending(handler, job, error)
         move = None if isinstance(command, Ack | Nack) else moved(job, error)
         outcome = queue.store.apply([command] if move is None else [command, move])[0]
         if isinstance(outcome, BaseException):
             raise outcome
         if outcome:  # else the lease was lost
-            if move is not None:
+            if isinstance(move, Cancel):
+                tell(JobSkipped(job, str(error)))
+            elif move is not None:
                 tell(JobGivenBack(job, (move.delay or 0) / 1000))
             else:
                 _tell_end(queue, job, command, outcome, clock.time() - began)
                 if isinstance(command, Nack) and outcome is State.DEAD:
                     await self._tell_dead(job, command.error)
-        if error is not None and self._failed is not None:
+        if error is not None and self._failed is not None and not isinstance(error, Skipped):
             self._failed(Failure(job, error))
+
+    async def _raised(self, handler: Handler, job: Job) -> BaseException | None:
+        """Run a handler; return what it raised. What is for whoever runs the test is raised, and the job given back."""
+        store = self._queue.store
+        token = current_job.set(job)
+        try:
+            if is_tick(job):
+                admit(store, job)
+            with self._queue.events.handling(job):
+                if (rest := rest_of(handler.function(job))) is not None:
+                    await self._rest(rest)
+        except (Exception, asyncio.CancelledError, SystemExit) as raised:
+            if isinstance(raised, asyncio.CancelledError) and self._cancelled():
+                store.apply([Release(job.id, job.claims)])
+                raise
+            return raised
+        except BaseException:  # Ctrl-C, or pytest.fail
+            store.apply([Release(job.id, job.claims)])
+            raise
+        finally:
+            current_job.reset(token)
+        return None
 
     async def _tell_dead(self, job: Job, error: str | None) -> None:
         results: list[Any] = []

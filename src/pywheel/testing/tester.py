@@ -12,6 +12,8 @@ from ..clock import ManualClock
 from ..jobs.durations import Duration, duration
 from ..jobs.handler import GiveUp, NotNow, RetryLater
 from ..jobs.job import Job, State
+from ..stores.schedule_notes import TOPIC
+from ..worker.ticks import is_tick
 from .puts import PutJob, RecordingStore, in_words
 from .run_due import DueRunner, Failure, at_once, first_dues
 from .wanted import Wanted, topic_of
@@ -115,7 +117,7 @@ class QueueTester:
         """
         clock = self.clock
         now = clock.wall()
-        dues = [due for _, due in first_dues(self.queue, tuple(self.queue.handlers)) if due > now]
+        dues = [due for _, due in first_dues(self.queue, (*self.queue.handlers, TOPIC)) if due > now]
         if not dues:
             return end
         return min(clock.time_ns() + max(round(clock.until(min(dues)) * 1e9), 1), end)
@@ -140,17 +142,18 @@ class QueueTester:
         found: list[Job] = []
         while page := self.queue.list(wanted, state, after=found[-1].id if found else 0, limit=_PAGE):
             found.extend(page)
-        return found
+        return [job for job in found if job.topic != TOPIC]
 
     def dead(self, topic: object = None) -> list[Job]:
         """Return the jobs that are dead, each with its `last_error`, of a topic or all, by id."""
         return self.jobs(topic, State.DEAD)
 
     def clear(self) -> None:
-        """Delete all jobs, and forget what was put and what failed. The clock stays where it is."""
+        """Delete all jobs but ticks to come, and forget what was put and what failed. The clock stays where it is."""
         for job in self.jobs():
-            self.queue.cancel(job.id)
-        self.queue.delete_many()
+            if not (is_tick(job) and job.state.live):
+                self.queue.cancel(job.id)
+                self.queue.delete(job.id)
         self._store.puts.clear()
         self.failures.clear()
 
@@ -166,7 +169,8 @@ class QueueTester:
     ) -> list[Job]:
         """Return the jobs that were put so, as they were put, in order; since the beginning or the last `clear`.
 
-        A job counts whatever became of it since, also if it is done or cancelled.
+        A job counts whatever became of it since, also if it is done or cancelled. Ticks of schedules are not among
+        them: nobody puts those.
 
         Args:
             task_or_topic: a task, a topic, or a function that handles one.

@@ -22,6 +22,7 @@ from ..jobs.durations import Duration, duration
 from ..jobs.handler import Handler, is_async
 from ..jobs.middleware import Middleware
 from ..stores.contract import Store
+from ..stores.schedule_notes import TOPIC
 from .deaths import Deaths
 from .dispatcher import MAX_BYTES, Dispatcher
 from .isolation import IsolatedPool
@@ -29,6 +30,7 @@ from .leases import Lease
 from .loading import chosen, no_worker_while_importing
 from .pools import AsyncPool, Outside, Pool, ThreadPool
 from .runners import Loop, Threads
+from .schedules import declare, with_planner
 
 __all__ = ["Program", "Worker"]
 
@@ -87,7 +89,7 @@ class Worker:
         self.program = program
         self._pulse = pulse or _silent
         self.store = program.store
-        handlers = chosen(program.handlers, topics)
+        handlers = with_planner(program, chosen(program.handlers, topics))
         self._grace = duration(grace, "grace") / 1000
         kept = None if keep is None else duration(keep, "keep")
         self._events = program.events
@@ -125,7 +127,8 @@ class Worker:
     def _pool(self, handler: Handler, outside: Outside) -> Pool:
         if handler.isolate:
             return IsolatedPool(handler, outside, self._threads, self._loop, self.program)
-        handler = self._middleware.around(handler)
+        if handler.topic != TOPIC:  # the planner's job is nobody's
+            handler = self._middleware.around(handler)
         if is_async(handler.function):
             return AsyncPool(handler, outside, self._loop)
         return ThreadPool(handler, outside, self._threads, self._loop)
@@ -198,6 +201,8 @@ class Worker:
     def _announce(self) -> bool:
         try:
             self.dispatcher.announce()
+            if not self._stopping:
+                declare(self.program)
         except (StoreClosed, StoreReplaced):
             raise
         except StoreError as error:

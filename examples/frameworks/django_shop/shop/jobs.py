@@ -18,6 +18,6 @@ def close_order(job):
             order.save()
 
 
-@queue.handler("order.mail")
-async def mail(job):
-    await Order.objects.filter(pk=job.json()["order"]).aupdate(mails=F("mails") + 1)
+@queue.task("order.mail")
+async def mail(order: int) -> None:
+    await Order.objects.filter(pk=order).aupdate(mails=F("mails") + 1)

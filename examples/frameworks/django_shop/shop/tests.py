@@ -6,6 +6,7 @@ from django.test import Client, TestCase
 from pywheel.django import queue
 from pywheel.testing import QueueTester
 
+from .jobs import mail
 from .models import Order
 
 
@@ -35,13 +36,13 @@ class OrderTest(ShopTest):
         with self.captureOnCommitCallbacks(execute=True):
             assert self.client.post(f"/orders/{order}/pay").status_code == 200
         assert self.client.post(f"/orders/{order}/pay").status_code == 409
-        self.jobs.assert_put("order.mail", {"order": order}, count=1)
+        self.jobs.assert_put(mail, order=order, count=1)
         assert self.jobs.jobs("order.close")[0].state == "cancelled"
 
     async def test_coroutine_handlers_are_tested_by_coroutines(self):
         # Django gives them the connection, and so the transaction, of the test; plain handlers too.
         order = await Order.objects.acreate()
-        await queue.aput("order.mail", {"order": order.pk}, delay="1d")
+        await mail.options(delay="1d").aput(order.pk)
         await queue.aput("order.close", {"order": order.pk}, delay="2d")
         await self.jobs.aadvance("3d")
         await order.arefresh_from_db()

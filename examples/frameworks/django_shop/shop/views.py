@@ -8,6 +8,7 @@ from django.views.decorators.csrf import csrf_exempt
 
 from pywheel.django import queue
 
+from .jobs import mail
 from .models import Order
 
 UNPAID = os.environ.get("SHOP_UNPAID", "30m")
@@ -36,6 +37,6 @@ def pay(request: HttpRequest, number: int) -> JsonResponse:
     with transaction.atomic():
         paid = Order.objects.filter(pk=number, state="unpaid").update(state="paid")
         if paid:
-            transaction.on_commit(partial(queue.put, "order.mail", {"order": number}))
+            transaction.on_commit(partial(mail.put, order=number))
             transaction.on_commit(partial(queue.cancel, ("order.close", f"order-{number}")))
     return JsonResponse({"paid": bool(paid)}, status=200 if paid else 409)
