@@ -14,7 +14,7 @@ from ..client.queue import JobQueue
 from ..events import JobEnded, JobGivenBack, JobSkipped, JobStarted
 from ..jobs.attached import Attached, let_go
 from ..jobs.checks import MOST, whole
-from ..jobs.commands import Ack, Cancel, Nack, Release, Reserve
+from ..jobs.commands import Ack, Cancel, Nack, Release, Reserve, Terms
 from ..jobs.handler import Handler, Skipped, current_job, ending, moved, rest_of, to_the_end
 from ..jobs.job import Job, Outcome, State
 from ..stores.contract import Span
@@ -81,6 +81,7 @@ class DueRunner:
         self._queue = queue
         self._failed = failed
         self._attached = [each.function for each in queue.handlers.values() if isinstance(each.function, Attached)]
+        self._terms: dict[str, Terms] = {}
         self._planner = with_planner(queue, {})[TOPIC]
         self._runner: asyncio.Runner | None = None
 
@@ -138,7 +139,9 @@ class DueRunner:
 
     async def _handle_one(self, left: dict[str, Handler], topic: str) -> int:
         """Handle the first job of a topic, or leave the topic out if it is paused; return how many jobs it was."""
-        [jobs] = self._queue.store.apply([Reserve(topic, 1, left[topic].terms, _WORKER)])
+        if topic not in self._terms:
+            self._terms[topic] = left[topic].terms  # made anew by each handler that is asked
+        [jobs] = self._queue.store.apply([Reserve(topic, 1, self._terms[topic], _WORKER)])
         if isinstance(jobs, BaseException):
             raise jobs
         for job in jobs:
