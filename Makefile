@@ -62,7 +62,7 @@ test: $(VENV)/test.group $(VENV)/native
 
 # Each process of pytest starts its own servers; what is not installed is skipped, with a line that says so.
 servers: $(VENV)/test.group $(VENV)/native
-	@$(BIN)/python -m pytest $(PARALLEL) -m servers $(ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) -m "servers and not frameworks" $(ARGS)
 
 .PHONY: page screenshots
 page: export PYWHEEL_AXE = $(abspath $(VENV))/axe
