@@ -142,7 +142,7 @@ def type_name(annotation: Any) -> str:
 
 
 def encoded_result(value: Any) -> Any:
-    """Return what a task's function returned as JSON, if msgspec can write it; else as it is, for who keeps it to judge.
+    """Return what a task's function returned as JSON, if msgspec can write it; else as it is: who keeps it judges.
 
     None and bytes stay as they are; of something to be awaited it returns what gives that of its result.
     """
