@@ -7,7 +7,9 @@ import pytest
 
 from pywheel import BadJob, Fixed, GiveUp, NotNow, RetryLater
 from pywheel.jobs import State
+from pywheel.jobs.attached import Attached
 from pywheel.testing import run_due
+from tests.jobs.waiting import finished, working
 
 who = contextvars.ContextVar("who", default="nobody")
 
@@ -156,3 +158,33 @@ def test_a_handler_without_any_is_called_as_it_is(queue):
     def handle(job): ...
 
     assert queue.middleware.around(queue.handlers["t"]) is queue.handlers["t"]
+
+
+class Outlet(Attached):
+    """A handler that is an object, which is told where it is and when to let go."""
+
+    def __init__(self, seen):
+        self.seen = seen
+
+    async def __call__(self, job):
+        self.seen.append("handle")
+
+    def attach(self, topic, notes):
+        self.seen.append(f"attach {topic}")
+
+    async def aclose(self):
+        self.seen.append("close")
+
+
+@pytest.mark.parametrize("run", ["run_due", "worker"])
+def test_they_stand_around_outlets_which_are_attached_as_ever(live_queue, seen, run):
+    live_queue.before(lambda job: seen.append("before"))
+    live_queue.after(lambda job, error: seen.append("after"))
+    live_queue.handler("t")(Outlet(seen))
+    id = live_queue.put("t")
+    if run == "run_due":
+        run_due(live_queue)
+    else:
+        with working(live_queue):
+            finished(live_queue, id)
+    assert seen == ["attach t", "before", "handle", "after", "close"]

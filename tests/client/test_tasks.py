@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import datetime
+import functools
 import inspect
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from pywheel import BadArguments, BadBody, BadJob, Fixed, Job, JobExists, JobQueue, Task, provided
+from pywheel import BadArguments, BadBody, BadJob, Fixed, Job, JobExists, JobQueue, Keyring, NoKey, Task, provided
 from pywheel.client.puts import Puts
 from pywheel.client.task import PutOptions
 from pywheel.client.tasks import TaskOptions
@@ -115,7 +116,7 @@ def test_the_topic_is_module_and_name_unless_told(queue):
         ((), {}, "argument 'order_id' of t is missing: int"),
         ((7,), {"order_id": 7}, "argument 'order_id' of t is given twice"),
         ((7, "x", 1), {}, "t takes 2 arguments by their places, 3 were given"),
-        ((7,), {"orderid": 8}, "t takes no argument 'orderid' from a put: it takes order_id, note"),
+        ((7,), {"orderid": 8}, "t takes no argument 'orderid': it takes order_id, note"),
         ((7,), {"note": object()}, "argument 'note' of t must be str"),
         ((7,), {"note": None}, "argument 'note' of t must be str"),
     ],
@@ -322,8 +323,19 @@ def test_keys_that_make_no_sense_are_refused(queue, keyed):
         queue.task("u")(lambda: None).cancel()
     with pytest.raises(BadJob, match="the key of v is made of 'other', which is no argument"):
         queue.task("v", key=lambda other: "")(lambda: None)
+    of_the_job = queue.task("x", key=lambda job: "")(of_the_job_)
+    with pytest.raises(BadJob, match="the key of x is made of 'job', which is not put"):
+        of_the_job.put()
     with pytest.raises(BadJob, match="key is a str, or a function"):
         queue.task("w", key=7)(lambda: None)
+
+
+def of_the_job_(job: Job) -> None: ...
+
+
+def test_a_key_function_may_have_defaults_of_its_own(queue):
+    task = queue.task("t", key=lambda n, shop="main": f"{shop}-{n}")(typed)
+    assert queue.get(task.put(7)).key == "main-7"
 
 
 # ---- functions that cannot be tasks ---------------------------------------------------------------------------------
@@ -352,12 +364,53 @@ def test_functions_that_cannot_be_tasks_are_refused(queue):
     assert queue.handlers == {}
 
 
-def test_an_annotation_that_leads_nowhere_says_so(queue):
+def test_a_function_without_a_name_needs_a_topic(queue, calls):
+    nameless = functools.partial(calls, kind="partial")
+    with pytest.raises(BadJob, match="has no name: give its task a topic"):
+        queue.task()(nameless)
+    with pytest.raises(BadJob, match="a task is made of a function, not of 7"):
+        queue.task("t")(7)
+
+
+def test_an_argument_whose_type_leads_nowhere_says_so(queue):
     def close(order: "Missing") -> None: ...  # noqa: F821
 
     task = queue.task("t")(close)
-    with pytest.raises(BadJob, match="annotations of t cannot be read"):
+    with pytest.raises(BadJob, match="the type of argument 'order' of t cannot be found"):
         task.put(7)
+
+
+def test_a_type_that_is_not_needed_may_lead_nowhere(queue, calls):
+    @queue.provide
+    def session() -> "Iterator[Missing]":  # noqa: F821
+        yield 1
+
+    @queue.task("t")
+    def close(job: "Missing", order_id: int, session: "Missing") -> "Missing":  # noqa: F821
+        calls(job=type(job), order_id=order_id, session=session)
+
+    assert tried(queue, close, 7).state is State.DONE
+    assert calls == [{"job": Job, "order_id": 7, "session": 1}]
+
+
+def test_an_isolated_task_must_be_found_by_name(queue):
+    with pytest.raises(BadJob, match="a lambda or a local function"):
+        queue.task("t", isolate=True)(lambda: None)
+
+
+def test_arguments_that_are_encrypted_are_not_bad_ones(tmp_path):
+    pytest.importorskip("cryptography")
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    keyring = Keyring({"a": bytes(32)})
+    with JobQueue(url, encryption=keyring) as queue, JobQueue(url) as blind:
+        task, same = (one.task("t")(typed) for one in (queue, blind))
+        id = task.put(7)
+        assert task.arguments(queue.get(id)) == {"n": 7}
+        with pytest.raises(NoKey):
+            same.arguments(blind.get(id))
+
+
+def typed(n: int) -> None: ...
 
 
 # ---- what is provided -----------------------------------------------------------------------------------------------
@@ -540,7 +593,7 @@ def test_a_put_cannot_give_what_is_provided(queue):
     @queue.task("t")
     def close(order_id: int, session: Session = provided) -> None: ...
 
-    with pytest.raises(BadArguments, match="takes no argument 'session' from a put"):
+    with pytest.raises(BadArguments, match="'session' of t comes from the queue"):
         close.put(7, session=Session())
 
 

@@ -1,6 +1,8 @@
 """Tasks in a worker: wherever a function runs it gets the same, and what stands around it is the same."""
 
 import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from pywheel import Worker
 from pywheel.jobs import State
 from pywheel.testing import run_due
+from tests.isolated.child import environment
 from tests.jobs.waiting import finished, until, working
 from tests.worker import task_shop
 
@@ -93,3 +96,39 @@ def test_no_job_waits_for_on_dead(live_queue):
         assert called.wait(60)
         assert finished(live_queue, work.put()).state is State.DONE
         release.set()
+
+
+SCRIPT = """
+import sys
+import time
+from pywheel import JobQueue, Worker
+
+queue = JobQueue(sys.argv[1])
+
+@queue.task(isolate=True)
+def first(n: int) -> None:
+    second.put(n + 1)
+
+@queue.task()
+def second(n: int) -> None: ...
+
+if __name__ == "__main__":
+    first.put(7)
+    worker = Worker(queue)
+    worker.start()
+    while getattr(queue.counts().get("script.second"), "done", 0) < 1:
+        time.sleep(0.01)
+    worker.stop()
+    worker.join()
+    print(*sorted(queue.counts()))
+"""
+
+
+@pytest.mark.parametrize("command", [["script.py"], ["-m", "script"]])
+def test_a_script_s_tasks_have_the_topics_of_its_module_in_every_process(tmp_path, command):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    done = subprocess.run(
+        [sys.executable, *command, url], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "script.first script.second\n", done.stderr

@@ -85,7 +85,7 @@ class Tasks:
         Raises:
             BadJob: the topic has a handler, or an argument makes no sense, such as a function with ``*args``.
         """
-        if topic is not None and not isinstance(topic, str):
+        if callable(topic):
             raise BadJob("write @queue.task(), with parentheses, or a topic in them")
         queue: JobQueue = self  # type: ignore[assignment]  # which is one
         known = frozenset(queue.handler.__kwdefaults__ or ())
@@ -96,6 +96,8 @@ class Tasks:
             options["key"], key = name(key, "key"), None
 
         def register(function: Callable[..., Any]) -> Task[..., ..., ..., Any]:
+            if not callable(function):
+                raise BadJob(f"a task is made of a function, not of {function!r:.40}")
             named = default_topic(function) if topic is None else topic
             queue.job(named, b"", **options)  # what makes no sense is said now
             signature = Signature(function, named, self._providers)

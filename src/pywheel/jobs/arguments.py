@@ -7,12 +7,16 @@ does it where it is installed, for every type that it knows; without it json doe
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+import inspect
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any, Final, NamedTuple, Protocol
 
-from .._errors import BadArguments
+from .._errors import BadArguments, BadBody, NoKey
+from .bodies import is_encrypted, key_of
 
 __all__ = ["Arguments", "Codec", "Field", "Misfit", "encoded_result", "type_name"]
+
+_UNWRITABLE: Final = (TypeError, ValueError, OverflowError, RecursionError)
 
 
 class Field(NamedTuple):
@@ -48,13 +52,19 @@ class Codec(Protocol):
 class Arguments:
     """What the function of a task takes from the body, by parameter name.
 
+    Args:
+        task: its topic.
+        fields: the parameters.
+        others: the names of those that are not in the body.
+
     Raises:
         BadArguments: a parameter is of a type that no JSON can be made into.
     """
 
-    def __init__(self, task: str, fields: Mapping[str, Field]) -> None:
+    def __init__(self, task: str, fields: Mapping[str, Field], others: Collection[str] = ()) -> None:
         self.task = task
         self.fields = dict(fields)
+        self._others = others
         self._by_place = tuple(name for name, field in fields.items() if field.positional)
         self._codec = _codec(self)
 
@@ -76,7 +86,7 @@ class Arguments:
             self._codec.check(body)
         except Misfit as misfit:
             raise self._refusal(misfit) from None
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        except _UNWRITABLE as error:
             raise self._refusal(self._unwritable(arguments, error)) from error
         return body
 
@@ -85,7 +95,7 @@ class Arguments:
 
         Raises:
             BadArguments: they do not fit.
-            BadBody: it is no JSON.
+            BadBody: it is no JSON; NoKey, which is one too, if it is encrypted.
         """
         if body in (b"null", b""):  # put without a body, and so without arguments
             body = b"{}"
@@ -93,6 +103,10 @@ class Arguments:
             return self._codec.decode(body)
         except Misfit as misfit:
             raise self._refusal(misfit) from None
+        except BadBody:
+            if is_encrypted(body):
+                raise NoKey(f"arguments of {self.task} are encrypted, with key {key_of(body)!r:.80}") from None
+            raise
 
     def _unwritable(self, arguments: dict[str, Any], error: Exception) -> Misfit:
         """Return which of them cannot be written."""
@@ -108,9 +122,11 @@ class Arguments:
         if name is None:
             return BadArguments(f"the arguments of {self.task} do not fit: {what:.1000}")
         field = self.fields.get(name)
+        if name in self._others:
+            return BadArguments(f"{name!r} of {self.task} comes from the queue, and not from a put")
         if field is None:
             known = ", ".join(self.fields) or "none"
-            return BadArguments(f"{self.task} takes no argument {name!r:.80} from a put: it takes {known:.400}")
+            return BadArguments(f"{self.task} takes no argument {name!r:.80}: it takes {known:.400}")
         if what == "missing":
             return BadArguments(f"argument {name!r} of {self.task} is missing: {type_name(field.type)}")
         return BadArguments(f"argument {name!r} of {self.task} must be {type_name(field.type)}: {what:.1000}")
@@ -126,11 +142,23 @@ def type_name(annotation: Any) -> str:
 
 
 def encoded_result(value: Any) -> Any:
-    """Return what a task's function returned as bytes, if msgspec is there to write it; None and bytes as they are."""
+    """Return what a task's function returned as JSON, if msgspec can write it; else as it is: who keeps it judges.
+
+    None and bytes stay as they are; of something to be awaited it returns what gives that of its result.
+    """
     if value is None or isinstance(value, bytes):
         return value
+    if inspect.isawaitable(value):
+        return _encoded_later(value)
     write = _writer()
-    return value if write is None else write(value)
+    try:
+        return value if write is None else write(value)
+    except _UNWRITABLE:
+        return value
+
+
+async def _encoded_later(value: Awaitable[Any]) -> Any:
+    return encoded_result(await value)
 
 
 def _codec(arguments: Arguments) -> Codec:

@@ -12,7 +12,8 @@ from .arguments import Field, Misfit
 
 __all__ = ["TypedCodec", "writer"]
 
-_PLACE: Final = re.compile(r" - at `\$\.([^.\[`]+)[^`]*`$")
+_NEVER_NULL: Final = (bool, int, float, str, bytes)  # whoever reads one of these refuses null by himself
+_PLACE: Final = re.compile(r" - at `\$\.([^.\[`]+)([^`]*)`$")
 _MISSING: Final = re.compile(r"^Object missing required field `([^`]+)`$")
 _UNKNOWN: Final = re.compile(r"^Object contains unknown field `([^`]+)`$")
 
@@ -34,6 +35,7 @@ class TypedCodec:
         except TypeError as error:
             raise BadArguments(f"{task} cannot have such parameters: {error}") from error
         self._write = writer()
+        self._nullable = any(field.type not in _NEVER_NULL for field in fields.values())
         self._by_name: Callable[[Any], dict[str, Any]] = msgspec.structs.asdict
         self._optional, self._unset = bool(optional), msgspec.UNSET
         self._wrong, self._malformed = msgspec.ValidationError, msgspec.DecodeError
@@ -41,7 +43,7 @@ class TypedCodec:
     def encode(self, arguments: Any, /) -> bytes:
         """Return the body. Whatever msgspec or a model raises, for a value that it cannot write."""
         body = self._write(arguments)
-        if b"null" in body and body.count(b"null") != list(arguments.values()).count(None):
+        if self._nullable and b"null" in body and body.count(b"null") != list(arguments.values()).count(None):
             _refuse_nan(arguments)
         return body
 
@@ -94,7 +96,9 @@ def _misfit(message: str) -> Misfit:
     if unknown := _UNKNOWN.match(message):
         return Misfit(unknown[1], "unknown")
     place = _PLACE.search(message)
-    return Misfit(place[1] if place else None, message)
+    if place is None:
+        return Misfit(None, message)
+    return Misfit(place[1], message if place[2] else message[: place.start()])  # within the argument, or it itself
 
 
 def _refuse_nan(arguments: dict[str, Any]) -> None:

@@ -7,12 +7,13 @@ import inspect
 from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from functools import partial
-from typing import Any, Final, get_args, get_origin, get_type_hints
+from typing import Any, Final, get_args, get_origin
 
 from .._errors import BadJob
+from .hints import hints, parameters
 from .job import Job
 
-__all__ = ["Provider", "Providers", "hints", "provided"]
+__all__ = ["Provider", "Providers", "provided"]
 
 _ITERATORS: Final = {
     collections.abc.Iterator,
@@ -53,15 +54,16 @@ class Provider:
             )
         self.name: str = function.__name__
         self.function = function
-        self._takes_job = bool(inspect.signature(function).parameters)
-        if len(inspect.signature(function).parameters) > 1:
+        takes = len(parameters(function))
+        self._takes_job = takes == 1
+        if takes > 1:
             raise BadJob(f"{self.name} provides with nothing but the job: it has more parameters than one")
         self._manager: Callable[..., Any] = (asynccontextmanager if self.is_async else contextmanager)(function)
 
     @property
     def type(self) -> Any:
         """What it yields, by its annotation; None if it has none that names a class of the program's."""
-        returned = hints(self.function, self.name).get("return")
+        returned = hints(self.function).get("return")
         if get_origin(returned) not in _ITERATORS:
             return None
         yielded = get_args(returned)[0]
@@ -118,13 +120,3 @@ class Providers:
             names = " and ".join(provider.name for provider in found)
             raise BadJob(f"{names} both provide a {annotation.__qualname__}: name the parameter after one of them")
         return self._by_name.get(name)
-
-
-def hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
-    """Return the annotations of a function. BadJob for one that leads nowhere when it is needed."""
-    try:
-        return get_type_hints(inspect.unwrap(function), include_extras=True)
-    except NameError as error:
-        raise BadJob(
-            f"the annotations of {name} cannot be read ({error}): define it in the module, outside of TYPE_CHECKING"
-        ) from error

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 from .._errors import BadJob
 from .arguments import Arguments, Field
+from .hints import hints, parameters
 from .job import Job
-from .providers import Provider, Providers, hints, provided
+from .providers import Provider, Providers, provided
 
 __all__ = ["Asked", "Signature"]
 
@@ -33,7 +34,7 @@ class Signature:
 
     def __init__(self, function: Callable[..., Any], task: str, providers: Providers) -> None:
         self.task = task
-        self.parameters = inspect.signature(function).parameters
+        self.parameters = parameters(function)
         self._function = function
         self._providers = providers
         self._asked: Asked
@@ -54,18 +55,25 @@ class Signature:
         return self._asked
 
     def _read(self) -> Asked:
-        types = hints(self._function, self.task)
+        types = hints(self._function)
         jobs: list[str] = []
         given: list[tuple[str, Provider | None]] = []
         fields: dict[str, Field] = {}
         for name, parameter in self.parameters.items():
             annotation = types.get(name, Any)
             provider = self._providers.wanted(name, annotation)
-            if annotation is Job or (name == "job" and parameter.annotation is _EMPTY):
+            unknown = parameter.annotation is _EMPTY or isinstance(annotation, Exception)
+            if annotation is Job or (name == "job" and unknown):
                 jobs.append(name)
             elif provider is not None or parameter.default is provided:
                 given.append((name, provider))
+            elif isinstance(annotation, Exception):
+                raise BadJob(
+                    f"the type of argument {name!r} of {self.task} cannot be found ({annotation}): "
+                    "have it in the module of the task, and not only under TYPE_CHECKING"
+                )
             else:
                 by_place = parameter.kind is parameter.POSITIONAL_OR_KEYWORD
                 fields[name] = Field(annotation, parameter.default is _EMPTY, by_place)
-        return Asked(Arguments(self.task, fields), tuple(jobs), tuple(given))
+        others = {*jobs, *(name for name, _ in given)}
+        return Asked(Arguments(self.task, fields, others), tuple(jobs), tuple(given))

@@ -22,7 +22,7 @@ class TaskHandler:
     """Handles the jobs of a function that runs in a thread. It has the function's name, for processes of its own."""
 
     def __init__(self, function: Callable[..., Any], signature: Signature, *, encodes: bool) -> None:
-        functools.update_wrapper(self, function)
+        functools.update_wrapper(self, function, updated=())
         self.function = function
         self._signature = signature
         self._result = encoded_result if encodes else _as_it_is
