@@ -1,5 +1,7 @@
 """Topics with a rate, in a test: what it holds back begins as the clock is moved."""
 
+from itertools import pairwise
+
 import pytest
 
 from pywheel import JobQueue
@@ -14,7 +16,7 @@ def test_a_rate_lets_jobs_begin_one_after_the_other():
         tester.queue.handler("t", rate="60/m")(lambda job: seen.append(tester.clock.time()))
         tester.queue.put_many([tester.queue.job("t") for _ in range(30)])
         assert tester.advance("1h") == 30
-        gaps = [later - earlier for earlier, later in zip(seen, seen[1:], strict=False)]
+        gaps = [later - earlier for earlier, later in pairwise(seen)]
         assert min(gaps) > 0.9
         assert seen[-1] < 40
 
