@@ -150,7 +150,9 @@ def test_another_period_takes_effect_at_once_and_nothing_of_the_old_one_runs(que
     pass_time(queue, clock, 12)
     queue.schedule("s", "work", every="7s")
     pass_time(queue, clock, 18)
-    expected = [written(tick)[11:19] for tick in range(NOON // 7_000 * 7_000, NOON + 30_001, 7_000) if tick > NOON + 12_000]
+    expected = [
+        written(tick)[11:19] for tick in range(NOON // 7_000 * 7_000, NOON + 30_001, 7_000) if tick > NOON + 12_000
+    ]
     assert [tick for _, tick in ran] == ["12:00:10", *expected]
 
 

@@ -5,12 +5,10 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from urllib.parse import urlsplit
 
 import pytest
 
-from pywheel import JobQueue, NotAStore
-from pywheel.stores.sqlite.adopting import adopt
+from pywheel import JobQueue
 from tests.frameworks.programs import DJANGO, within
 from tests.isolated.child import environment
 from tests.stores.django_database import database
@@ -203,34 +201,6 @@ def test_the_address_of_the_store_is_that_of_djangos_database():
 def test_a_database_in_which_no_jobs_can_be_is_refused_with_what_to_do():
     for databases in ({"sqlite": {"NAME": ":memory:"}}, {"dummy": {}}):
         assert "set PYWHEEL_STORE" in addresses(databases)[1].splitlines()[-1]
-
-
-@pytest.mark.parametrize(
-    ("statement", "said"),
-    [
-        ("CREATE TABLE job (id)", "a table 'job'"),
-        ("CREATE TABLE x (id); CREATE INDEX job_due ON x (id)", "'job_due'"),
-        ("CREATE TABLE x (id); PRAGMA user_version = 7", "marked by another program"),
-    ],
-)
-def test_a_database_in_which_the_jobs_tables_cannot_be_is_left_as_it_is(tmp_path, statement, said):
-    path = tmp_path / "db.sqlite3"
-    connection = sqlite3.connect(path)
-    connection.executescript(statement)
-    connection.close()
-    before = path.read_bytes()
-    with pytest.raises(NotAStore, match=said):
-        adopt(str(path))
-    assert path.read_bytes() == before
-
-
-def test_a_store_that_is_adopted_again_stays_one(tmp_path):
-    url = f"sqlite:///{tmp_path}/jobs.db"
-    with JobQueue(url) as queue:
-        queue.put("t")
-    adopt(urlsplit(url).path)
-    with JobQueue(url) as queue:
-        assert len(queue.list()) == 1
 
 
 CONNECTIONS = """

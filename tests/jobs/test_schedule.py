@@ -77,7 +77,10 @@ def test_no_tick_comes_before_the_schedule_was_made():
 def test_of_missed_ticks_none_one_or_all_are_made_up_for():
     now = ms("2026-01-01T12:30:30Z")
     missed = {
-        catch_up: [written(tick)[11:16] for tick in Schedule("s", "t", every=600_000, catch_up=catch_up).missed(now - 2_000_000, now)]
+        catch_up: [
+            written(tick)[11:16]
+            for tick in Schedule("s", "t", every=600_000, catch_up=catch_up).missed(now - 2_000_000, now)
+        ]
         for catch_up in ("none", "one", "all")
     }
     assert missed == {"none": ["12:30"], "one": ["12:30"], "all": ["12:00", "12:10", "12:20", "12:30"]}
