@@ -12,6 +12,7 @@ from pywheel import JobQueue
 from tests.frameworks.programs import DJANGO, within
 from tests.isolated.child import environment
 from tests.stores.django_database import database
+from tests.stores.on_mysql.emptied import emptied
 
 SERVERS = {
     "runserver": ("manage.py", "runserver", "--noreload", "PORT"),
@@ -75,10 +76,11 @@ def test_an_order_and_its_job_are_one_transaction_and_a_worker_closes_it(migrate
     web.stop()
 
 
-def test_so_it_is_on_postgres(start, tmp_path, postgres_server):
-    settings = {"ENGINE": "", **database(postgres_server.url())}
-    del settings["ENGINE"]
-    shop = Shop(start, tmp_path, SHOP_POSTGRES=" ".join(f"{name}={value}" for name, value in settings.items()))
+@pytest.mark.parametrize("kind", ["postgres", "mariadb"])
+def test_so_it_is_on_servers(request, start, tmp_path, kind):
+    server = request.getfixturevalue(f"{kind}_server")
+    url = server.url() if kind == "postgres" else emptied(server)
+    shop = Shop(start, tmp_path, SHOP_DATABASE=json.dumps(database(url)))
     shop.manage("migrate", "-v", "0")
     web = shop.start(*SERVERS["gunicorn"], SHOP_UNPAID="300ms")
     worker = shop.start("manage.py", "pywheel", "work")
