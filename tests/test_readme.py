@@ -11,8 +11,8 @@ from pywheel import JobQueue
 
 ROOT = Path(__file__).parents[1]
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
-# Their examples run in tests/inlets, or need a server.
-ELSEWHERE = ("docs/coming-from", "docs/outlets-brokers", "docs/stores-")
+# Their examples run in tests/inlets and tests/frameworks, or need a server.
+ELSEWHERE = ("docs/coming-from", "docs/frameworks", "docs/outlets-brokers", "docs/stores-")
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 

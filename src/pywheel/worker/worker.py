@@ -9,6 +9,7 @@ import signal
 import socket
 import threading
 import time
+from asyncio import AbstractEventLoop
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol
@@ -63,6 +64,7 @@ class Worker:
         name: for the history; host and process unless told.
         max_bytes: how many bytes of bodies may wait for their handlers.
         pulse: called at each turn of the dispatcher, as ``pulse(ready=bool)``: for whoever watches that it goes on.
+        loop_factory: makes the loop of coroutine handlers, such as `uvloop.new_event_loop`; asyncio's unless told.
 
     Raises:
         BadJob: there is no handler, or none for one of the topics, or another process would not find an isolated one.
@@ -79,6 +81,7 @@ class Worker:
         name: str | None = None,
         max_bytes: int = MAX_BYTES,
         pulse: Callable[..., None] | None = None,
+        loop_factory: Callable[[], AbstractEventLoop] | None = None,
     ) -> None:
         no_worker_while_importing()
         if isinstance(program, type) or not all(hasattr(program, name) for name in ("store", "handlers", "events")):
@@ -94,7 +97,7 @@ class Worker:
         kept = None if keep is None else duration(keep, "keep")
         self._events = program.events
         self._middleware: Middleware = getattr(program, "middleware", None) or Middleware()
-        self._loop = Loop()
+        self._loop = Loop(loop_factory)
         self._deaths = Deaths(self._middleware, self._loop.finish)
         most = sum(handler.concurrency for handler in handlers.values() if _in_threads(handler))
         self._threads = Threads(min(max(most, 1), _MOST_THREADS))
