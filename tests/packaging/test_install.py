@@ -79,6 +79,13 @@ def test_a_newcomer_gets_a_job_delivered_by_the_command_line(wheel, environment,
     wait_for("hello, world\n", ["sh", "-c", script], tmp_path, environment)
 
 
+def test_all_extras_go_together(wheel, environment):
+    environment.install("--only-binary", ":all:", f"{wheel}[all]")
+    assert run([environment.python, "-m", "pip", "check"]).strip() == "No broken requirements found."
+    assert environment.run(SMOKE).split() == ["native"]
+    assert "serve" in run([environment.python, "-m", "pywheel.cli", "--help"])
+
+
 def test_nothing_called_wheel_can_be_imported(wheel, environment):
     environment.install(wheel)
     assert environment.run("import importlib.util; print(importlib.util.find_spec('wheel'))").split() == ["None"]

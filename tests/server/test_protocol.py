@@ -49,21 +49,43 @@ class Line:
 
     def __init__(self, queue):
         service = app(queue, access="open")
-        config = uvicorn.Config(service.edge, http=Protocol, ws="none", lifespan="off", log_config=None)
+        config = uvicorn.Config(
+            service.edge,
+            http=Protocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            timeout_keep_alive=65,
+            proxy_headers=False,
+        )
         config.load()
+        self.queue = queue
         self.state = ServerState()
         self.wire = Wire()
         self.protocol = Protocol(config=config, server_state=self.state, app_state={}, _loop=asyncio.get_running_loop())
         self.protocol.connection_made(self.wire)
 
     async def say(self, data):
-        if not self.wire.closed:
+        if data and not self.wire.closed:
             self.protocol.data_received(data)
-        while self.state.tasks:
+        while self.state.tasks or self.is_under_way():
             await asyncio.sleep(0)
+
+    async def warm_up(self):
+        """Let the head of puts be known: the next one is answered the short way."""
+        for _ in range(2):
+            await self.say(PUT + BODY)
+
+    def is_under_way(self):
+        return self.protocol.cycle is not None and not self.protocol.cycle.response_complete
 
     def later(self, seconds):
         self.protocol.sweep(asyncio.get_running_loop().time() + seconds)
+
+
+def remembered():
+    """Return how many heads are."""
+    return sum(map(len, protocol._heads.values()))
 
 
 def scene(talk):
@@ -107,11 +129,32 @@ def test_a_request_that_does_not_arrive_in_time_is_refused(said, limit):
 def test_a_connection_between_two_requests_is_not_too_slow():
     async def talk(line):
         await line.say(PUT + BODY)
-        line.later(REQUEST + 1)
+        line.later(line.protocol.timeout_keep_alive - 1)
         await line.say(PUT + BODY)
 
     written, closed, jobs = scene(talk)
     assert (written.count(b"201 Created"), closed, len(jobs)) == (2, False, 2)
+
+
+def test_a_connection_that_nobody_uses_any_more_is_closed():
+    async def talk(line):
+        await line.say(PUT + BODY)
+        line.later(line.protocol.timeout_keep_alive + 1)
+
+    assert scene(talk)[1]
+
+
+def test_a_connection_whose_request_is_not_answered_yet_is_not_idle():
+    async def talk(line):
+        for _ in range(3):  # the third time the short way
+            line.protocol.data_received(PUT + BODY)
+            assert line.is_under_way()
+            line.later(line.protocol.timeout_keep_alive + 1)
+            assert not line.wire.closed
+            await line.say(b"")
+
+    written, closed, jobs = scene(talk)
+    assert (written.count(b"201 Created"), closed, len(jobs)) == (3, False, 3)
 
 
 def test_who_does_not_read_is_cut():
@@ -140,8 +183,9 @@ def test_a_head_that_comes_again_is_answered_as_the_first_time():
         await line.say(BODY[5:])
         await line.say((PUT + BODY) * 2)  # two at once
 
+        assert remembered() == 1
+
     written, closed, jobs = scene(talk)
-    assert len(protocol._heads) == 1
     assert (written.count(b"201 Created"), written.count(b"400 Bad Request"), closed, len(jobs)) == (6, 1, False, 6)
 
 
@@ -160,10 +204,10 @@ def test_a_head_of_one_request_alone_is_not_remembered(extra):
 
     async def talk(line):
         await line.say(PUT.replace(b"\r\n\r\n", b"\r\n" + extra + b"\r\n") + BODY)
+        assert remembered() == 0
 
     written, _, jobs = scene(talk)
     assert (written.count(b"201 Created"), len(jobs)) == (1, 1)
-    assert protocol._heads == {}
 
 
 def test_heads_that_are_remembered_are_of_bounded_number(monkeypatch):
@@ -173,9 +217,54 @@ def test_heads_that_are_remembered_are_of_bounded_number(monkeypatch):
     async def talk(line):
         for number in range(25):
             await line.say(PUT.replace(b"\r\n\r\n", b"\r\nX: %d\r\n\r\n" % number) + BODY)
+        assert 1 <= remembered() <= 10
 
     scene(talk)
-    assert len(protocol._heads) <= 10
+
+
+KEYED = b'{"topic": "mail", "key": "a"}'
+PUT_KEYED = PUT.replace(b"%d" % len(BODY), b"%d" % len(KEYED))
+
+
+def test_the_short_way_says_what_the_store_refuses():
+    async def talk(line):
+        for _ in range(3):
+            await line.say(PUT_KEYED + KEYED)
+
+    written, closed, jobs = scene(talk)
+    _, long, short = (answer.partition(b"\r\n\r\n") for answer in written.split(b"HTTP/1.1 ")[1:])
+    assert long[0].startswith(b"409 ")
+    assert sorted(line.partition(b":")[0] for line in long[0].lower().splitlines()[1:]) == sorted(
+        line.partition(b":")[0] for line in short[0].lower().splitlines()[1:]
+    )
+    assert (long[2], closed, len(jobs)) == (short[2], False, 1)
+
+
+def test_who_goes_away_on_the_short_way_is_not_answered_and_the_others_are():
+    async def talk(line):
+        await line.warm_up()
+        line.protocol.data_received(PUT + BODY)
+        assert line.is_under_way()
+        line.wire.closed = True
+        line.protocol.connection_lost(ConnectionResetError())
+        other = await asyncio.wait_for(line.queue.aput("mail", b"other"), 10)
+        assert other
+
+    written, _, jobs = scene(talk)
+    assert (written.count(b"201 Created"), len(jobs)) == (2, 4)
+
+
+def test_an_answer_under_way_on_the_short_way_is_the_last_of_a_server_that_stops():
+    async def talk(line):
+        await line.warm_up()
+        line.protocol.data_received(PUT + BODY)
+        line.protocol.shutdown()
+        assert not line.wire.closed
+        await line.say(b"")
+
+    written, closed, jobs = scene(talk)
+    assert (written.count(b"201 Created"), closed, len(jobs)) == (3, True, 3)
+    assert written.rpartition(b"HTTP/1.1")[2].count(b"connection: close") == 1
 
 
 REQUESTS = PUT + BODY + b"GET /v1/jobs?x=1 HTTP/1.1\r\nHost: localhost\r\n\r\n" + PUT + BODY

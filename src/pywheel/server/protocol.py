@@ -7,12 +7,14 @@ from asyncio import Event, Transport
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
+from weakref import WeakKeyDictionary
 
 from httptools import parse_url
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from .edge import ARRIVED, HEADERS, RESPOND
 from .problems import MEDIA_TYPE, Problem
+from .reply import Reply, Shortcut
 
 __all__ = ["Protocol"]
 
@@ -43,21 +45,24 @@ class _Known(NamedTuple):
 
     scope: dict[str, Any]  # without what is the connection's
     length: int  # of the body
+    shortcut: Shortcut | None
 
 
-_heads: Final[dict[bytes, _Known]] = {}
+_heads: Final[WeakKeyDictionary[Any, dict[bytes, _Known]]] = WeakKeyDictionary()
+"""What each application was asked."""
 
 
-def _learn(head: bytes, scope: dict[str, Any]) -> None:
+def _learn(known: dict[bytes, _Known], head: bytes, scope: dict[str, Any], app: Any) -> None:
     """Remember a head, if it is one that clients send again and again, byte by byte the same."""
     headers = dict(scope["headers"])
     length = headers.get(b"content-length", b"0")
     if scope["raw_path"] not in _OFTEN or scope["query_string"] or not _ONCE.isdisjoint(headers) or len(length) > 5:
         return
-    if len(_heads) >= _MOST_KNOWN:
-        _heads.clear()
+    if len(known) >= _MOST_KNOWN:
+        known.clear()
     kept = {name: scope[name] for name in scope if name not in ("server", "client")}
-    _heads[head] = _Known({**kept, HEADERS: headers}, int(length))
+    kept[HEADERS] = headers
+    known[head] = _Known(kept, int(length), app.shortcut(kept) if hasattr(app, "shortcut") else None)
 
 
 # ---- one request ----------------------------------------------------------------------------------------------------
@@ -112,6 +117,9 @@ class Protocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._known = _heads.setdefault(self.app, {})
+        self._reply: Reply | None = None
+        self._idle = 0.0  # since when there is no request, if there is none
         self._since: float | None = self.loop.time()  # when the request that arrives has begun to
         self._stalled: float | None = None
         self._learns: bytes | None = None  # the head that arrives, if it may be one that comes again
@@ -128,10 +136,11 @@ class Protocol(HttpToolsProtocol):
         """Take in what has arrived."""
         if self._since is None:
             end = data.find(_END)
-            known = _heads.get(data[:end]) if end > 0 else None
+            known = self._known.get(data[:end]) if end > 0 else None
             if known is not None and len(data) == end + 4 + known.length and self._is_idle():
-                self._unset_keepalive_if_required()
-                self._begin(known.scope.copy(), keep_alive=True, body=data[end + 4 :])
+                body = data[end + 4 :]
+                if known.shortcut is None or not self._go_short(known.shortcut, body):
+                    self._begin(known.scope.copy(), keep_alive=True, body=body)
                 return
             self._since, self._learns = self.loop.time(), data[:end] if 0 < end < _LONGEST_KNOWN else None
         if self._in_head:
@@ -143,6 +152,15 @@ class Protocol(HttpToolsProtocol):
         super().data_received(data)
         if self._head > _LONGEST_HEAD:
             self._refuse(Problem("headers-too-large", f"a request's head may have {_LONGEST_HEAD} bytes"))
+
+    def _go_short(self, shortcut: Shortcut, body: bytes) -> bool:
+        """Answer a request without a task; False if it cannot be."""
+        if self._reply is None:
+            self._reply = Reply(self.transport, self.server_state, self.on_response_complete)
+        if not shortcut(body, self._reply):
+            return False
+        self.cycle = self._reply  # type: ignore[assignment]  # as much of a cycle as uvicorn looks at
+        return True
 
     def _is_idle(self) -> bool:
         cycle: RequestResponseCycle | None = self.cycle  # None before the first
@@ -163,7 +181,7 @@ class Protocol(HttpToolsProtocol):
         scope["query_string"] = url.query or b""
         keep_alive = version != "1.0" and self.parser.should_keep_alive()
         if self._learns is not None and keep_alive:
-            _learn(self._learns, scope)
+            _learn(self._known, self._learns, scope, self.app)
         self._learns = None
         self._begin(scope, keep_alive=keep_alive)
 
@@ -199,6 +217,17 @@ class Protocol(HttpToolsProtocol):
         self._in_head, self._since = True, None
         super().on_message_complete()
 
+    def on_response_complete(self) -> None:
+        """Go on to a request that has come meanwhile, or wait for the next one until a sweep finds it too long."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        else:
+            self._idle = self.loop.time()
+
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP."""
         self._refuse(Problem("bad-request", f"{msg} Speak HTTP/1.1"))
@@ -220,7 +249,13 @@ class Protocol(HttpToolsProtocol):
         limit = HEAD if self._in_head else REQUEST
         if self._stalled is not None and now - self._stalled > STALLED:
             self.transport.abort()
-        elif self.transport.is_closing() or self._since is None or now - self._since <= limit:
+        elif self.transport.is_closing():
+            return False
+        elif self._since is None:
+            if not self._is_idle() or now - self._idle <= self.timeout_keep_alive:
+                return False
+            self.transport.close()
+        elif now - self._since <= limit:
             return False
         elif self._in_head and self._head == 0:
             self.transport.close()  # it never said anything
