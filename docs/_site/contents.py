@@ -1,4 +1,4 @@
-"""The contents of the site, from index.md: each of its lists of links is a section of the sidebar, and all of it is llms.txt.
+"""The contents of the site, from index.md: its lists of links are the sections of the sidebar, and all is llms.txt.
 
 So the pages are in order in one place, and that is a page that people read.
 """
@@ -26,7 +26,7 @@ def toctree(heading: str, links: list[tuple[str, str]]) -> str:
 
 def llms(index: str) -> str:
     """Return index.md with links to the sources of the pages, as they lie on the site."""
-    return re.sub(r"\]\(([\w/-]+\.(?:md|rst))\)", r"](_sources/\1.txt)", index)
+    return re.sub(r"\]\(([\w/-]+\.(?:md|rst))\)", r"](_sources/\1.txt)", index).replace("](images/", "](_images/")
 
 
 def read(app: Sphinx, name: str, source: list[str]) -> None:

@@ -19,7 +19,7 @@ text{font:14px system-ui,sans-serif;fill:#1d2733} .small{font-size:12px;fill:#51
 .hot{fill:#382d10;stroke:#d9aa3a} text{fill:#e4e9ee} .small{fill:#a9b4bf} .line{stroke:#a9b4bf} .tip{fill:#a9b4bf}}
 """
 TIP: Final = (
-    '<marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="8" markerHeight="8" orient="auto-start-reverse">'
+    '<marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="8" markerHeight="8" orient="auto">'
     '<path class="tip" d="M0 0 10 5 0 10z"/></marker>'
 )
 
@@ -55,7 +55,7 @@ class Drawing:
 
 def overview() -> Drawing:
     d = Drawing("A job is put into a store, and a worker hands it to its handler when it is due", 760, 230)
-    d.box(20, 75, 150, 80, "your program", "put(…, delay=“30m”)", "cancel, reschedule")
+    d.box(20, 75, 150, 80, "your program", 'put(…, delay="30m")', "cancel, reschedule")
     d.box(290, 60, 170, 110, "store", "SQLite, PostgreSQL,", "MySQL, Redis", "holds every job", kind="good")
     d.box(580, 75, 160, 80, "worker", "wheel: the next 5 s", "runs your handler", kind="hot")
     d.arrow("M170 115H286")
@@ -71,7 +71,11 @@ def overview() -> Drawing:
 
 def wheel() -> Drawing:
     d = Drawing("Levels of the wheel: a far timer waits in a wide slot and moves down as its time comes", 760, 330)
-    rows = (("level 0", "a slot is 1 tick", 5), ("level 1", "a slot is 256 ticks", 2), ("level 2", "a slot is 65 536 ticks", 6))
+    rows = (
+        ("level 0", "a slot is 1 tick", 5),
+        ("level 1", "a slot is 256 ticks", 2),
+        ("level 2", "a slot is 65 536 ticks", 6),
+    )
     for level, (name, width, timer) in enumerate(rows):
         y = 50 + 84 * level
         d.text(20, y + 18, name, anchor="start")
@@ -85,7 +89,9 @@ def wheel() -> Drawing:
     d.text(570, 116, "once more, into the slot of its tick", "small")
     d.arrow("M201 20V46")
     d.text(212, 30, "the present moves right, tick by tick", "small", anchor="start")
-    d.text(380, 308, "8 levels of 512 slots reach every deadline to 2⁶³ − 1; an empty slot costs nothing to pass", "small")
+    d.text(
+        380, 308, "8 levels of 512 slots reach every deadline to 2⁶³ - 1; an empty slot costs nothing to pass", "small"
+    )
     return d
 
 
@@ -95,7 +101,14 @@ def window() -> Drawing:
     d.text(728, 142, "due time", "small", anchor="end")
     d.box(110, 60, 190, 100, kind="hot")
     d.text(205, 50, "the window: 5 s, on a wheel")
-    for x, kind in ((128, "hot"), (150, "hot"), (196, "hot"), (262, "hot"), (286, "hot"), *((x, "idle") for x in (340, 352, 400, 455, 470, 540, 566, 580, 640, 690))):
+    for x, kind in (
+        (128, "hot"),
+        (150, "hot"),
+        (196, "hot"),
+        (262, "hot"),
+        (286, "hot"),
+        *((x, "idle") for x in (340, 352, 400, 455, 470, 540, 566, 580, 640, 690)),
+    ):
         d.box(x, 106, 12, 28, kind="box" if kind == "hot" else kind)
     d.arrow("M110 175V64", tip=False)
     d.text(110, 192, "now", "small")
@@ -116,11 +129,11 @@ def claim() -> Drawing:
     d.arrow("M220 30H520")
     d.text(370, 24, "lease: its ttr", "small")
     d.arrow("M520 30V205", kind="dash", tip=False)
-    d.text(520, 222, "the lease is over: attempt 2 after the retry’s delay", "small")
+    d.text(520, 222, "the lease is over: attempt 2 after the ladder's next delay", "small")
     d.box(560, 140, 60, 40, "claim", kind="box")
     d.box(620, 140, 60, 40, "runs", kind="hot")
     d.box(680, 140, 40, 40, "ack", kind="good")
-    d.text(640, 112, "an ack of A’s would be refused now", "small")
+    d.text(640, 112, "an ack by A would be refused now", "small")
     d.text(200, 112, "durable before the handler starts", "small")
     return d
 

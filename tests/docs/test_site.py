@@ -40,7 +40,9 @@ def test_links_lead_to_files_and_to_ids(pages):
             if parts.scheme or parts.netloc:
                 continue
             file = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-            there = file.exists() and (not parts.fragment or file not in pages or unquote(parts.fragment) in pages[file].ids)
+            there = file.exists() and (
+                not parts.fragment or file not in pages or unquote(parts.fragment) in pages[file].ids
+            )
             if not there:
                 wrong.append(f"{path.relative_to(SITE)}: {target}")
     assert wrong == []
