@@ -47,3 +47,11 @@ def test_troubleshooting_quotes_what_is_said():
 def test_coming_from_leads_to_every_page_of_its_kind():
     pages = {path.name for path in DOCS.glob("coming-from-*.md")}
     assert pages <= set(LINK.findall(text("docs/coming-from.md")))
+
+
+def test_capacity_quotes_what_was_measured():
+    quoted = re.findall(r"\b\d{1,3}(?: \d{3})+\b", prose("docs/capacity.md"))
+    figures = {number.replace(" ", ",") for number in quoted if not number.endswith("000")}
+    measured = "".join(text(f"docs/{name}-benchmarks.md") for name in ("jobs", "stores", "service"))
+    assert len(figures) > 5
+    assert {figure for figure in figures if figure not in measured} == set()
