@@ -32,7 +32,7 @@ python_use_unqualified_type_names = True
 default_role = "literal"  # the docstrings' single backticks
 # The standard library's, for a build that asks no network; type variables and aliases; what is nobody's to import.
 nitpick_ignore_regex = [
-    ("py:.*", pattern) for pattern in (r"(?!pywheel)[a-z_]+\..*", r"[^.]+", r"pywheel\..*\.[A-Z]\w*")
+    ("py:.*", pattern) for pattern in (r"(?!pywheel)[a-z_]+\..*", r"[^.]+", r"pywheel\..*\._?[A-Z]\w*")
 ]
 
 # ---- how it looks ---------------------------------------------------------------------------------------------------
