@@ -40,7 +40,8 @@ html_theme = "furo"
 html_title = f"pywheel {version}"
 html_copy_source = True  # llms.txt leads to the Markdown
 html_show_sourcelink = True
-html_static_path = []
+html_static_path = ["_site/static"]
+html_css_files = ["wide.css"]
 html_theme_options = {
     "source_repository": "https://github.com/pywheel/pywheel/",
     "source_branch": "main",
