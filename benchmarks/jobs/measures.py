@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.jobs import crowds, deliver, put, views
+from benchmarks.jobs import crowds, deliver, put, tasks, views
 from benchmarks.jobs.floor import RawInserts
 from benchmarks.jobs.soak import soak
 
@@ -28,6 +28,7 @@ def measures(part: int, minutes: float) -> list[Measure]:
     """Return all of them, with a `part`-th of the jobs where there are many, and a soak of so many minutes."""
     return [
         *_puts(),
+        *_tasks(),
         *_sizes(),
         *_deliveries(part),
         *_beside_each_other(part),
@@ -49,6 +50,15 @@ def _puts() -> list[Measure]:
         ),
         Measure("many100", ROUNDS, ">= 75 000", "`put_many` of 100, jobs a second", lambda f: _by_batches(f, 100)),
         Measure("many1000", ROUNDS, ">= 150 000", "`put_many` of 1000, jobs a second", lambda f: _by_batches(f, 1000)),
+    ]
+
+
+def _tasks() -> list[Measure]:
+    beside = "a task's `put` of four plain arguments, beside `put` of the same bytes, us"
+    convert = "a task's handler beside its function called, four plain arguments, us"
+    return [
+        Measure("task", ROUNDS, "<= 1.15", beside, lambda f: tasks.beside_bytes(_url(f))),
+        Measure("convert", ROUNDS, "<= 5", convert, lambda _: tasks.conversion()),
     ]
 
 

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from ._errors import (
+    BadArguments,
     BadBody,
     BadJob,
     JobExists,
@@ -35,8 +36,8 @@ from .timers import (
 )
 
 if TYPE_CHECKING:
-    from .client import JobQueue
-    from .jobs import Exponential, Fixed, GiveUp, Job, Keyring, Ladder, NotNow, RetryLater, State
+    from .client import JobQueue, Task
+    from .jobs import Exponential, Fixed, GiveUp, Job, Keyring, Ladder, NotNow, RetryLater, State, provided
     from .observe import Tally
     from .timers import AsyncDelayQueue, AsyncTimers, EventLoop, QueueShutDown, timeout, timeout_at
     from .worker import Supervisor, Worker
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AsyncDelayQueue",
     "AsyncTimers",
+    "BadArguments",
     "BadBody",
     "BadJob",
     "Clock",
@@ -81,6 +83,7 @@ __all__ = [
     "Supervisor",
     "TTLDict",
     "Tally",
+    "Task",
     "ThreadTimers",
     "Timer",
     "Timers",
@@ -90,6 +93,7 @@ __all__ = [
     "Worker",
     "__version__",
     "implementation",
+    "provided",
     "timeout",
     "timeout_at",
 ]
@@ -101,9 +105,10 @@ _LATER: Final = {
     **dict.fromkeys(
         ("AsyncDelayQueue", "AsyncTimers", "EventLoop", "QueueShutDown", "timeout", "timeout_at"), ".timers"
     ),
-    "JobQueue": ".client",
+    **dict.fromkeys(("JobQueue", "Task"), ".client"),
     **dict.fromkeys(
-        ("Exponential", "Fixed", "GiveUp", "Job", "Keyring", "Ladder", "NotNow", "RetryLater", "State"), ".jobs"
+        ("Exponential", "Fixed", "GiveUp", "Job", "Keyring", "Ladder", "NotNow", "RetryLater", "State", "provided"),
+        ".jobs",
     ),
     "Tally": ".observe",
     **dict.fromkeys(("Supervisor", "Worker"), ".worker"),

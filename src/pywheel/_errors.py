@@ -1,6 +1,7 @@
 """Every exception that pywheel raises by a name of its own."""
 
 __all__ = [
+    "BadArguments",
     "BadBody",
     "BadJob",
     "JobExists",
@@ -36,6 +37,13 @@ class TimersStopped(PywheelError):
 
 class BadJob(PywheelError, ValueError):
     """What was given for a job cannot be one: an empty topic, a naive datetime, a body over the limit."""
+
+
+class BadArguments(BadJob):
+    """The arguments of a task are not what its function takes; the message names the argument and the type wanted.
+
+    A put that raises it has stored nothing. At the handler it is a failed attempt, which is tried again.
+    """
 
 
 class BadBody(PywheelError, ValueError):

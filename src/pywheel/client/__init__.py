@@ -1,5 +1,6 @@
 """The client: what a program does with jobs."""
 
 from .queue import JobQueue
+from .task import Task
 
-__all__ = ["JobQueue"]
+__all__ = ["JobQueue", "Task"]

@@ -15,6 +15,8 @@ from ..jobs.durations import Duration, duration
 from ..jobs.handler import Handler
 from ..jobs.job import Job
 from ..jobs.keyring import Keyring
+from ..jobs.middleware import Middleware
+from ..jobs.providers import Providers
 from ..jobs.retry import DEFAULT, RetryPolicy
 from ..observe.log import log
 from ..stores.contract import Store
@@ -25,6 +27,7 @@ from .by_filter import ByFilter
 from .by_reference import ByReference
 from .claims import Claims
 from .puts import Puts
+from .tasks import Tasks
 
 __all__ = ["JobQueue"]
 
@@ -32,7 +35,7 @@ MAX_BODY: Final = 1 << 20
 F = TypeVar("F", bound=Callable[[Job], Any])
 
 
-class JobQueue(Puts, ByReference, ByFilter, Claims):
+class JobQueue(Puts, ByReference, ByFilter, Claims, Tasks):
     """Durable delayed jobs in a store: ``sqlite:///jobs.db``, ``memory:``.
 
     Any thread may call any method. Each has a twin with an ``a`` before its name, a coroutine: ``await
@@ -75,6 +78,8 @@ class JobQueue(Puts, ByReference, ByFilter, Claims):
         opener = partial(_opened, url, clock, create=create)
         self.store = self._front(opener() if spool is None else _spooled(url, opener, spool, clock, self.events))
         self.handlers: dict[str, Handler] = {}
+        self.middleware = Middleware()
+        self._providers = Providers()
         self._batches = AsyncBatches(self.store, self._applied)
 
     def __repr__(self) -> str:

@@ -4,6 +4,7 @@ from .durations import Duration
 from .handler import GiveUp, Handler, NotNow, RetryLater
 from .job import SHARDS, Attempt, Counts, Due, Imported, Job, NewJob, Outcome, State, Topic, shard_of
 from .keyring import Keyring
+from .providers import provided
 from .retry import DEFAULT, Exponential, Fixed, Ladder, RetryPolicy
 
 __all__ = [
@@ -28,5 +29,6 @@ __all__ = [
     "RetryPolicy",
     "State",
     "Topic",
+    "provided",
     "shard_of",
 ]

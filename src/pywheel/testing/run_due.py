@@ -47,6 +47,7 @@ def run_due(queue: JobQueue, limit: int | None = None) -> int:
     for topic, handler in left.items():
         if isinstance(handler.function, Attached):
             handler.function.attach(topic, queue.store)
+    left = {topic: queue.middleware.around(handler) for topic, handler in left.items()}
     with asyncio.Runner() as runner:
         try:
             while left and handled != limit:
@@ -114,6 +115,13 @@ def _handle(queue: JobQueue, handler: Handler, job: Job, runner: asyncio.Runner)
             tell(JobGivenBack(job, (move.delay or 0) / 1000))
         else:
             _tell_end(queue, job, command, outcome, clock.time() - began)
+            if isinstance(command, Nack) and outcome is State.DEAD:
+                queue.middleware.call_dead(job, command.error, lambda result: _finish(result, runner))
+
+
+def _finish(result: Any, runner: asyncio.Runner) -> None:
+    if (rest := rest_of(result)) is not None:
+        runner.run(to_the_end(rest))
 
 
 def _tell_end(queue: JobQueue, job: Job, command: Any, outcome: Any, seconds: float) -> None:

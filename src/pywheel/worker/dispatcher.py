@@ -35,7 +35,7 @@ from .pruning import Pruning
 from .recovery import Recovery
 from .runners import Runner
 from .sealed import Sealed
-from .settling import Settling
+from .settling import Dead, Settling
 from .suspects import Suspects
 from .topics import Topic
 from .window import PAGE, Window, Windows
@@ -55,6 +55,7 @@ class Dispatcher:
     pool        makes the pool of a handler
     keep        how long finished jobs are kept, in ms; None for ever
     max_bytes   how many bytes of bodies may be in the pools
+    dead        told of each job whose last attempt has failed
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Dispatcher:
         *,
         keep: int | None = None,
         max_bytes: int = MAX_BYTES,
+        dead: Dead | None = None,
     ) -> None:
         self._store = store
         self._notifier = notifier
@@ -75,7 +77,7 @@ class Dispatcher:
         self._max_bytes = max_bytes
         self._leases = Leases()
         self._suspects = Suspects()
-        self._settling = Settling(store, notifier, self._leases, self._suspects, events)
+        self._settling = Settling(store, notifier, self._leases, self._suspects, events, dead)
         outside = Outside(self._settling.done, self._clock, events)
         self.topics = {
             name: Topic(handler, pool(handler, outside), Window(name, _room(handler)))

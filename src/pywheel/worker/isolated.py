@@ -83,6 +83,9 @@ def _function(setup: dict[str, Any]) -> tuple[Callable[[Job], Any], Events | Non
         program = None if setup["program"] is None else _used(*setup["program"])
     if setup["log"] is not None:
         logs.begin(*setup["log"])
+    middleware = getattr(program, "middleware", None)
+    if middleware is not None:
+        found = middleware.around_function(found)
     return found, getattr(program, "events", None)
 
 

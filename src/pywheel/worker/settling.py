@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Any, Final
@@ -12,13 +12,16 @@ from .._errors import StoreError
 from ..events import Events, JobEnded, JobGivenBack, LeaseLost
 from ..jobs.commands import Ack, Command, Nack, Release, Reschedule
 from ..jobs.handler import ending, moved
-from ..jobs.job import Outcome, State
+from ..jobs.job import Job, Outcome, State
 from ..stores.contract import Store
 from ..stores.notifier import Notifier
 from .leases import Lease, Leases
 from .suspects import Suspects
 
-__all__ = ["Settling"]
+__all__ = ["Dead", "Settling"]
+
+Dead = Callable[[Job, str | None], object]
+"""Is told of a job that is dead, and why."""
 
 _DONE: Final = (Outcome.DONE, State.DONE)
 _new: Final = tuple.__new__  # of a named tuple: without the function that its own is
@@ -28,12 +31,21 @@ _ENOUGH: Final = 64  # ends of handlers for which a commit is worth while, thoug
 class Settling:
     """Takes ends of handlers from any thread, and keeps them until the store knows. The rest is for the dispatcher."""
 
-    def __init__(self, store: Store, notifier: Notifier, leases: Leases, suspects: Suspects, events: Events) -> None:
+    def __init__(
+        self,
+        store: Store,
+        notifier: Notifier,
+        leases: Leases,
+        suspects: Suspects,
+        events: Events,
+        dead: Dead | None = None,
+    ) -> None:
         self._store = store
         self._notifier = notifier
         self._leases = leases
         self._suspects = suspects
         self._events = events
+        self._dead = dead
         self._finished: deque[Lease] = deque()
         self._unsettled: list[tuple[Command[Any], Lease]] = []  # ends of claims that the store does not know yet
         self._moves = 0  # commands for jobs that were not for now, after those that settle
@@ -123,22 +135,23 @@ class Settling:
                 self._events.tell(JobGivenBack(job, _delay(command, lease)))
             else:
                 assert type(command) is Nack
-                self._events.tell(_failed(command, lease, outcome))
+                self._failed(command, lease, outcome)
         for _ in islice(outcomes, self._moves):  # what was given back is due later, or somebody has changed it since
             pass
         if done:
             self._events.tell_many(done)
+
+    def _failed(self, command: Nack, lease: Lease, state: State) -> None:
+        seconds = lease.ended - (lease.started or lease.ended)
+        self._events.tell(JobEnded(lease.job, Outcome.FAILED, state, seconds, command.error))
+        if state is State.DEAD and self._dead is not None:
+            self._dead(lease.job, command.error)
 
     def lost(self, lease: Lease) -> None:
         """Forget a claim that is over: somebody else has the job, or will."""
         self._leases.settled(lease)
         self._suspects.cleared((lease.job.id, lease.job.claims))
         self._events.tell(LeaseLost(lease.job))
-
-
-def _failed(command: Nack, lease: Lease, state: State) -> JobEnded:
-    seconds = lease.ended - (lease.started or lease.ended)
-    return JobEnded(lease.job, Outcome.FAILED, state, seconds, command.error)
 
 
 def _moves(command: Command[Any], lease: Lease) -> list[Reschedule]:

@@ -19,7 +19,9 @@ from ..jobs.attached import Attached
 from ..jobs.commands import Release
 from ..jobs.durations import Duration, duration
 from ..jobs.handler import Handler, is_async
+from ..jobs.middleware import Middleware
 from ..stores.contract import Store
+from .deaths import Deaths
 from .dispatcher import MAX_BYTES, Dispatcher
 from .isolation import IsolatedPool
 from .leases import Lease
@@ -33,7 +35,7 @@ _LOGGER: Final = logging.getLogger("pywheel.jobs")
 _HANG_UP: Final = getattr(signal, "SIGHUP", None)
 _MOST_THREADS: Final = 1_024
 _CANCELLED: Final = 1.0  # seconds that cancelled tasks have to end
-_CLOSED: Final = 2.0  # seconds that handlers have to close what they have opened
+_CLOSED: Final = 2.0  # seconds that handlers have to close what they have opened, and on_dead has to tell
 _LOOK: Final = 0.05  # seconds between looks at what still runs
 
 
@@ -86,14 +88,23 @@ class Worker:
         self._grace = duration(grace, "grace") / 1000
         kept = None if keep is None else duration(keep, "keep")
         self._events = program.events
+        self._middleware: Middleware = getattr(program, "middleware", None) or Middleware()
         self._loop = Loop()
+        self._deaths = Deaths(self._middleware, self._loop.finish)
         most = sum(handler.concurrency for handler in handlers.values() if _in_threads(handler))
         self._threads = Threads(min(max(most, 1), _MOST_THREADS))
         self._stopping = False  # no Event: a signal may come in the middle of its own handler, and find it locked
         self._notifier = self.store.notifier(name or f"{socket.gethostname()}:{os.getpid()}")
         try:
             self.dispatcher = Dispatcher(
-                self.store, self._notifier, handlers, self._pool, self._events, keep=kept, max_bytes=max_bytes
+                self.store,
+                self._notifier,
+                handlers,
+                self._pool,
+                self._events,
+                keep=kept,
+                max_bytes=max_bytes,
+                dead=self._deaths,
             )
         except BaseException:
             self._notifier.close()
@@ -111,6 +122,7 @@ class Worker:
     def _pool(self, handler: Handler, outside: Outside) -> Pool:
         if handler.isolate:
             return IsolatedPool(handler, outside, self._threads, self._loop, self.program)
+        handler = self._middleware.around(handler)
         if is_async(handler.function):
             return AsyncPool(handler, outside, self._loop)
         return ThreadPool(handler, outside, self._threads, self._loop)
@@ -236,6 +248,7 @@ class Worker:
     def _end(self) -> None:
         for topic in self.dispatcher.topics.values():
             topic.pool.stop()
+        self._deaths.close(_CLOSED)
         self._loop.let_go([topic.handler.function for topic in self.dispatcher.topics.values()], _CLOSED)
         self._loop.stop()
         self._notifier.close()

@@ -1,0 +1,318 @@
+"""A task: a function whose calls are jobs, put with its arguments."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
+
+from .._errors import BadArguments, BadJob
+from ..jobs.checks import did_you_mean
+from ..jobs.durations import Duration
+from ..jobs.hints import parameters
+from ..jobs.job import Job, NewJob
+from ..jobs.signature import Signature
+from ..jobs.task_handler import TaskHandler
+from .puts import Puts
+
+if TYPE_CHECKING:
+    from .queue import JobQueue
+
+__all__ = ["PutOptions", "Task", "default_topic", "merged"]
+
+P = ParamSpec("P")  # what a put takes
+K = ParamSpec("K")  # what the key is made of
+C = ParamSpec("C")  # what a plain call takes
+R = TypeVar("R", covariant=True)
+
+OPTIONS: Final = frozenset(Puts.put.__kwdefaults__ or ())
+
+
+class PutOptions(TypedDict, total=False):
+    """What `JobQueue.put` may be told, beside the body."""
+
+    delay: Duration | None
+    at: datetime | None
+    key: str | None
+    replace: bool
+    ttr: Duration | None
+    max_attempts: int | None
+    headers: Mapping[str, str] | None
+    to: str | None
+    traceparent: str | None
+    connection: object
+
+
+class Task(Generic[P, K, C, R]):
+    """A function whose calls are put as jobs, with its arguments as their bodies. `JobQueue.task` makes them.
+
+    Called itself, it calls the function, here and now: for tests, and for other tasks.
+
+    Where a method takes the arguments of a put, they are the function's own, but for the job and what the queue
+    provides. The names of `PutOptions` may stand among them, as in ``put(order_id=7, delay="30m")``, unless a parameter
+    has that name: then, and for type checkers that are to see the arguments, ``options(delay="30m").put(order_id=7)``.
+
+    For type checkers it is a ``Task[P, K, C, R]``: what a put takes, what its key is made of, what a plain call takes,
+    and what that returns.
+    """
+
+    topic: str
+    """Whose jobs it handles."""
+
+    def __init__(
+        self,
+        queue: JobQueue,
+        handler: TaskHandler,
+        signature: Signature,
+        key: Callable[..., str] | None,
+        options: dict[str, Any],
+    ) -> None:
+        functools.update_wrapper(
+            self, handler, updated=()
+        )  # so `__wrapped__` is the handler, which another process looks for
+        self.topic = signature.task
+        self._queue = queue
+        self._handler = handler
+        self._signature = signature
+        self._key = key
+        self._key_names = _key_names(key, signature)
+        self._options = options
+        self._option_names = OPTIONS.difference(signature.parameters)
+
+    def __call__(self, *args: C.args, **kwargs: C.kwargs) -> R:
+        """Call the function; no job is put. What the queue would provide is to be given."""
+        return self._handler.function(*args, **kwargs)  # type: ignore[no-any-return]  # as it is
+
+    def __repr__(self) -> str:
+        return f"<Task {self.topic}>"
+
+    def options(self, **options: Unpack[PutOptions]) -> Task[P, K, C, R]:
+        """Return the same task with other options for what is put. BadJob for one that there is not. O(1).
+
+        `JobQueue.put` says what they mean; a `key` is used instead of what `JobQueue.task` was given.
+        """
+        for name in options.keys() - OPTIONS:
+            raise BadJob(f"{name[:80]!r} is no option of a put{did_you_mean(name, OPTIONS)}")
+        other = copy.copy(self)
+        other._options = merged(self._options, options)
+        return other
+
+    # ---- new jobs ---------------------------------------------------------------------------------------------------
+
+    @overload
+    def put(self, *args: P.args, **kwargs: P.kwargs) -> int: ...
+    @overload
+    def put(self, *args: Any, delay: Duration, **kwargs: Any) -> int: ...
+    @overload
+    def put(self, *args: Any, at: datetime, **kwargs: Any) -> int: ...
+    @overload
+    def put(self, *args: Any, key: str, **kwargs: Any) -> int: ...
+    def put(self, *args: Any, **kwargs: Any) -> int:
+        """Store a job that calls the function with these arguments; return its id.
+
+        Raises:
+            BadArguments: the function does not take them; it names the argument and the type wanted.
+            BadJob: an option makes no sense.
+            JobExists: a live job has the key, and is not to be replaced, or is running.
+            StoreError: the store cannot do it. In each case nothing was stored.
+        """
+        body, options = self._said(args, kwargs)
+        return self._queue.put(self.topic, body, **options)
+
+    @overload
+    async def aput(self, *args: P.args, **kwargs: P.kwargs) -> int: ...
+    @overload
+    async def aput(self, *args: Any, delay: Duration, **kwargs: Any) -> int: ...
+    @overload
+    async def aput(self, *args: Any, at: datetime, **kwargs: Any) -> int: ...
+    @overload
+    async def aput(self, *args: Any, key: str, **kwargs: Any) -> int: ...
+    async def aput(self, *args: Any, **kwargs: Any) -> int:
+        """`put`, for asyncio."""
+        body, options = self._said(args, kwargs)
+        return await self._queue.aput(self.topic, body, **options)
+
+    @overload
+    def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob: ...
+    @overload
+    def job(self, *args: Any, delay: Duration, **kwargs: Any) -> NewJob: ...
+    @overload
+    def job(self, *args: Any, at: datetime, **kwargs: Any) -> NewJob: ...
+    @overload
+    def job(self, *args: Any, key: str, **kwargs: Any) -> NewJob: ...
+    def job(self, *args: Any, **kwargs: Any) -> NewJob:
+        """Return a new job for `put_many`; nothing is stored yet. BadArguments, BadJob."""
+        body, options = self._said(args, kwargs)
+        return self._queue.job(self.topic, body, **options)
+
+    def put_many(
+        self, calls: Iterable[NewJob | tuple[Any, ...] | Mapping[str, Any]], *, connection: object = None
+    ) -> list[int]:
+        """Store many jobs, all or none, in one transaction; return their ids, in order.
+
+        Each is a tuple of arguments, a mapping of them by name, or what `job` returned, of this task or another.
+
+        Raises:
+            BadArguments: the function does not take those of one of them.
+            BadJob: one of them is something else.
+            JobExists: a key is taken.
+            StoreError: the store cannot do it. In each case nothing was stored.
+        """
+        return self._queue.put_many([self._called(call) for call in calls], connection=connection)
+
+    async def aput_many(
+        self, calls: Iterable[NewJob | tuple[Any, ...] | Mapping[str, Any]], *, connection: object = None
+    ) -> list[int]:
+        """`put_many`, for asyncio."""
+        return await self._queue.aput_many([self._called(call) for call in calls], connection=connection)
+
+    # ---- by key -----------------------------------------------------------------------------------------------------
+
+    def key(self, *args: K.args, **kwargs: K.kwargs) -> str:
+        """Return the key of the job that has these arguments: those that the key is made of.
+
+        Raises:
+            BadJob: the task has no keys.
+            BadArguments: the key is made of others.
+        """
+        given: str | None = self._options.get("key")
+        if given is not None:
+            return given
+        if self._key is None:
+            raise BadJob(f"the jobs of {self.topic} have no keys: give key= to @queue.task, or use what put returned")
+        try:
+            return self._key(*args, **kwargs)
+        except TypeError as error:
+            raise BadArguments(f"the key of {self.topic} is made of {', '.join(self._key_names)}: {error}") from error
+
+    def cancel(self, *args: K.args, **kwargs: K.kwargs) -> bool:
+        """Cancel the delayed job with the key of these arguments; return whether there was one. Errors as `key`.
+
+        After True it is never delivered.
+        """
+        return self._queue.cancel((self.topic, self.key(*args, **kwargs)))
+
+    async def acancel(self, *args: K.args, **kwargs: K.kwargs) -> bool:
+        """`cancel`, for asyncio."""
+        return await self._queue.acancel((self.topic, self.key(*args, **kwargs)))
+
+    @overload
+    def reschedule(self, *args: K.args, **kwargs: K.kwargs) -> bool: ...
+    @overload
+    def reschedule(self, *args: Any, delay: Duration, **kwargs: Any) -> bool: ...
+    @overload
+    def reschedule(self, *args: Any, at: datetime, **kwargs: Any) -> bool: ...
+    def reschedule(self, *args: Any, **kwargs: Any) -> bool:
+        """Give the delayed job with the key of these arguments another due time; return whether there was one.
+
+        `delay` from now, or `at`: that of this call, or else of the task's options. False changes nothing. Errors as
+        `key`, and BadJob without either.
+        """
+        when = self._when(kwargs)
+        return self._queue.reschedule((self.topic, self.key(*args, **kwargs)), **when)
+
+    @overload
+    async def areschedule(self, *args: K.args, **kwargs: K.kwargs) -> bool: ...
+    @overload
+    async def areschedule(self, *args: Any, delay: Duration, **kwargs: Any) -> bool: ...
+    @overload
+    async def areschedule(self, *args: Any, at: datetime, **kwargs: Any) -> bool: ...
+    async def areschedule(self, *args: Any, **kwargs: Any) -> bool:
+        """`reschedule`, for asyncio."""
+        when = self._when(kwargs)
+        return await self._queue.areschedule((self.topic, self.key(*args, **kwargs)), **when)
+
+    # ---- the other way ----------------------------------------------------------------------------------------------
+
+    def arguments(self, job: Job | NewJob) -> dict[str, Any]:
+        """Return the arguments of a job by name, as the function gets them; those left to a default are not there.
+
+        Raises:
+            BadArguments: they do not fit the function.
+            BadBody: the body is no JSON.
+        """
+        return self._signature.asked().arguments.decoded(job.body)
+
+    # ---- inside -----------------------------------------------------------------------------------------------------
+
+    def _said(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
+        """Return the body and the options of a put. Written to be quick."""
+        options = self._options
+        if not self._option_names.isdisjoint(kwargs):
+            given = {name: kwargs.pop(name) for name in self._option_names.intersection(kwargs)}
+            options = merged(options, given)
+        arguments = self._signature.asked().arguments
+        if args:
+            kwargs = arguments.named(args, kwargs)
+        body = arguments.encoded(kwargs)
+        if self._key is not None and options.get("key") is None:
+            options = {**options, "key": self._key_of(kwargs)}
+        return body, options
+
+    def _key_of(self, arguments: dict[str, Any]) -> str:
+        """Return the key of a put; what the put leaves to a default has that."""
+        assert self._key is not None
+        parameters = self._signature.parameters
+        return self._key(
+            **{name: arguments[name] if name in arguments else parameters[name].default for name in self._key_names}
+        )
+
+    def _called(self, call: Any) -> NewJob:
+        if isinstance(call, NewJob):
+            return call
+        args: tuple[Any, ...] = ()
+        kwargs: Mapping[str, Any] = {}
+        if isinstance(call, tuple):
+            args = call
+        elif isinstance(call, Mapping):
+            kwargs = call
+        else:
+            wanted = "tuples of arguments, mappings of them by name, or what job() returns"
+            raise BadJob(f"put_many takes {wanted}, not {call!r:.40}")
+        body, options = self._said(args, dict(kwargs))
+        return self._queue.job(self.topic, body, **options)
+
+    def _when(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Return, and take from the arguments, the due time of a reschedule."""
+        names = [name for name in ("delay", "at") if name in kwargs and name not in self._key_names]
+        given = {name: kwargs.pop(name) for name in names} or self._options
+        return {name: given[name] for name in ("delay", "at") if name in given}
+
+
+def default_topic(function: Callable[..., Any]) -> str:
+    """Return the module of a function and its name there: the same if the module is run as a script."""
+    module = function.__module__
+    if module in ("__main__", "__mp_main__"):
+        names: dict[str, Any] = getattr(function, "__globals__", {})
+        spec, file = names.get("__spec__"), names.get("__file__")
+        if spec is not None:
+            module = spec.name.removesuffix(".__main__")
+        elif file is not None:
+            module = Path(file).stem
+    return f"{module}.{function.__qualname__}"
+
+
+def merged(options: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options, with others in their place. Of delay and at the one that is given is meant."""
+    kept = dict(options)
+    if given.get("at") is not None:
+        kept.pop("delay", None)
+    elif given.get("delay") is not None:
+        kept.pop("at", None)
+    return {**kept, **given}
+
+
+def _key_names(key: Callable[..., str] | None, signature: Signature) -> tuple[str, ...]:
+    """Return of which arguments a key is made. BadJob if they are not arguments of the task."""
+    if key is None:
+        return ()
+    if not callable(key):
+        raise BadJob(f"key is a str, or a function of the task's arguments that returns one, not {key!r:.40}")
+    names = tuple(parameters(key))
+    for name in names:
+        if name not in signature.parameters:
+            raise BadJob(f"the key of {signature.task} is made of {name!r:.80}, which is no argument of it")
+    return names

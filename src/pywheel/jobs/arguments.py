@@ -1,0 +1,184 @@
+"""The arguments of a task: a JSON object by parameter name, in the body of its job.
+
+What is put is read back at once, by what reads it at the handler: what could not be handled is not put. msgspec
+does it where it is installed, for every type that it knows; without it json does, for plain types.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from .._errors import BadArguments, BadBody, NoKey
+from .bodies import is_encrypted, key_of
+
+__all__ = ["Arguments", "Codec", "Field", "Misfit", "encoded_result", "type_name"]
+
+
+class Field(NamedTuple):
+    """A parameter whose argument is in the body."""
+
+    type: Any
+    required: bool
+    positional: bool = True  # whether it may be given by its place
+
+
+class Misfit(Exception):
+    """What is wrong with the argument of that name; None: with all of them together."""
+
+    def __init__(self, argument: str | None, what: str) -> None:
+        super().__init__(argument, what)
+        self.argument = argument
+        self.what = what
+
+
+class Codec(Protocol):
+    """Writes arguments into a body, and reads them."""
+
+    def encode(self, arguments: Any, /) -> bytes:
+        """Return the body. Whatever the library raises, for a value that it cannot write."""
+
+    def check(self, body: bytes, /) -> object:
+        """Raise what `decode` would raise."""
+
+    def decode(self, body: bytes, /) -> dict[str, Any]:
+        """Return the arguments that the body has, each as its parameter's type. Misfit; BadBody if it is no JSON."""
+
+
+class Arguments:
+    """What the function of a task takes from the body, by parameter name.
+
+    Args:
+        task: its topic.
+        fields: the parameters.
+        others: the names of those that are not in the body.
+
+    Raises:
+        BadArguments: a parameter is of a type that no JSON can be made into.
+    """
+
+    def __init__(self, task: str, fields: Mapping[str, Field], others: Collection[str] = ()) -> None:
+        self.task = task
+        self.fields = dict(fields)
+        self._others = others
+        self._by_place = tuple(name for name, field in fields.items() if field.positional)
+        self._codec = _codec(self)
+
+    def named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Return all arguments by name. BadArguments for too many of them, and for one that is given twice."""
+        if len(args) > len(self._by_place):
+            raise BadArguments(
+                f"{self.task} takes {len(self._by_place)} arguments by their places, {len(args)} were given"
+            )
+        named = dict(zip(self._by_place, args, strict=False))
+        if not named.keys().isdisjoint(kwargs):
+            raise BadArguments(f"argument {min(named.keys() & kwargs)!r} of {self.task} is given twice")
+        return {**named, **kwargs}
+
+    def encoded(self, arguments: dict[str, Any]) -> bytes:
+        """Return the body. BadArguments for what the handler could not read."""
+        try:
+            body = self._codec.encode(arguments)
+            self._codec.check(body)
+        except Misfit as misfit:
+            raise self._refusal(misfit) from None
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise self._refusal(self._unwritable(arguments, error)) from error
+        return body
+
+    def decoded(self, body: bytes) -> dict[str, Any]:
+        """Return the arguments in a body; those that it has not are left to their defaults.
+
+        Raises:
+            BadArguments: they do not fit.
+            BadBody: it is no JSON; NoKey, which is one too, if it is encrypted.
+        """
+        if body in (b"null", b""):  # put without a body, and so without arguments
+            body = b"{}"
+        try:
+            return self._codec.decode(body)
+        except Misfit as misfit:
+            raise self._refusal(misfit) from None
+        except BadBody:
+            if is_encrypted(body):
+                raise NoKey(f"arguments of {self.task} are encrypted, with key {key_of(body)!r:.80}") from None
+            raise
+
+    def _unwritable(self, arguments: dict[str, Any], error: Exception) -> Misfit:
+        """Return which of them cannot be written."""
+        for name, value in arguments.items():
+            try:
+                self._codec.encode({name: value})
+            except Exception as wrong:  # noqa: BLE001  (as it was raised for all of them)
+                return Misfit(name, f"{wrong}")
+        return Misfit(None, f"{error}")
+
+    def _refusal(self, misfit: Misfit) -> BadArguments:
+        name, what = misfit.argument, misfit.what
+        if name is None:
+            return BadArguments(f"the arguments of {self.task} do not fit: {what:.1000}")
+        field = self.fields.get(name)
+        if name in self._others:
+            return BadArguments(f"{name!r} of {self.task} comes from the queue, and not from a put")
+        if field is None:
+            known = ", ".join(self.fields) or "none"
+            return BadArguments(f"{self.task} takes no argument {name!r:.80}: it takes {known:.400}")
+        if what == "missing":
+            return BadArguments(f"argument {name!r} of {self.task} is missing: {type_name(field.type)}")
+        return BadArguments(f"argument {name!r} of {self.task} must be {type_name(field.type)}: {what:.1000}")
+
+
+def type_name(annotation: Any) -> str:
+    """Return how a program writes a type."""
+    if annotation is None or annotation is type(None):
+        return "None"
+    if isinstance(annotation, type) and not hasattr(annotation, "__args__"):
+        return annotation.__qualname__
+    return str(annotation).replace("typing.", "")
+
+
+def encoded_result(value: Any) -> Any:
+    """Return what a task's function returned as bytes, if msgspec is there to write it; None and bytes as they are.
+
+    Of something to be awaited: what returns that of its result. Whatever is raised for what cannot be written.
+    """
+    if value is None or isinstance(value, bytes):
+        return value
+    if inspect.isawaitable(value):
+        return _encoded_later(value)
+    write = _writer()
+    return value if write is None else write(value)
+
+
+async def _encoded_later(value: Awaitable[Any]) -> Any:
+    return encoded_result(await value)
+
+
+def _codec(arguments: Arguments) -> Codec:
+    if _there():
+        from .arguments_typed import TypedCodec
+
+        return TypedCodec(arguments.task, arguments.fields)
+    from .arguments_plain import PlainCodec
+
+    return PlainCodec(arguments.task, arguments.fields)
+
+
+@functools.cache
+def _writer() -> Callable[[Any], bytes] | None:
+    if not _there():
+        return None
+    from .arguments_typed import writer
+
+    return writer()
+
+
+def _there() -> bool:
+    """Whether msgspec is installed; it is loaded with the first task that is used."""
+    try:
+        import msgspec  # noqa: F401
+    except ImportError:
+        return False
+    return True

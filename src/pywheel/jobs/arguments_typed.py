@@ -1,0 +1,108 @@
+"""Arguments by msgspec: every type that it knows, and pydantic's models by their own validation."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Union
+
+from .._errors import BadArguments, BadBody
+from .arguments import Field, Misfit
+
+__all__ = ["TypedCodec", "writer"]
+
+_NEVER_NULL: Final = (bool, int, float, str, bytes)  # whoever reads one of these refuses null by himself
+_PLACE: Final = re.compile(r" - at `\$\.([^.\[`]+)[^`]*`$")
+_MISSING: Final = re.compile(r"^Object missing required field `([^`]+)`$")
+_UNKNOWN: Final = re.compile(r"^Object contains unknown field `([^`]+)`$")
+
+
+class TypedCodec:
+    """Writes and reads the arguments of one task."""
+
+    def __init__(self, task: str, fields: Mapping[str, Field]) -> None:
+        import msgspec
+
+        optional = [name for name, field in fields.items() if not field.required]
+        defined: list[Any] = [
+            (name, Union[field.type, msgspec.UnsetType], msgspec.UNSET) if name in optional else (name, field.type)  # noqa: UP007  (a type may be any object here)
+            for name, field in fields.items()
+        ]
+        try:
+            form: Any = msgspec.defstruct("Arguments", defined, kw_only=True, forbid_unknown_fields=True)
+            self._read: Callable[[bytes], Any] = msgspec.json.Decoder(form, dec_hook=_made).decode
+        except TypeError as error:
+            raise BadArguments(f"{task} cannot have such parameters: {error}") from error
+        self._write = writer()
+        self._nullable = any(field.type not in _NEVER_NULL for field in fields.values())
+        self._by_name: Callable[[Any], dict[str, Any]] = msgspec.structs.asdict
+        self._optional, self._unset = bool(optional), msgspec.UNSET
+        self._wrong, self._malformed = msgspec.ValidationError, msgspec.DecodeError
+
+    def encode(self, arguments: Any, /) -> bytes:
+        """Return the body. Whatever msgspec or a model raises, for a value that it cannot write."""
+        body = self._write(arguments)
+        if self._nullable and b"null" in body and body.count(b"null") != list(arguments.values()).count(None):
+            _refuse_nan(arguments)
+        return body
+
+    def check(self, body: bytes, /) -> Any:
+        """Return the arguments in msgspec's form. Misfit; BadBody if it is no JSON."""
+        try:
+            return self._read(body)
+        except self._wrong as error:
+            raise _misfit(str(error)) from None
+        except (self._malformed, UnicodeDecodeError) as error:
+            raise BadBody(f"the body holds no arguments: {error}") from None
+
+    def decode(self, body: bytes, /) -> dict[str, Any]:
+        """Return the arguments that the body has. Misfit; BadBody if it is no JSON."""
+        arguments = self._by_name(self.check(body))
+        if self._optional:
+            unset = self._unset
+            return {name: value for name, value in arguments.items() if value is not unset}
+        return arguments
+
+
+def writer() -> Callable[[Any], bytes]:
+    """Return what writes a value as JSON. It raises whatever msgspec or a model does, for what cannot be written."""
+    import msgspec
+
+    def plain(value: Any) -> Any:
+        """Write what msgspec does not know."""
+        write = getattr(value, "model_dump_json", None)
+        if write is None:
+            raise TypeError(f"{type(value).__qualname__} is no type that JSON can be made of")
+        return msgspec.Raw(write(by_alias=True, round_trip=True).encode())
+
+    return msgspec.json.Encoder(enc_hook=plain).encode
+
+
+def _made(wanted: Any, value: Any) -> Any:
+    """Make what msgspec does not know, out of what was JSON."""
+    import msgspec
+
+    read = getattr(wanted, "model_validate_json", None)
+    if read is None:
+        raise TypeError(f"{getattr(wanted, '__qualname__', wanted)} is no type that can be made of JSON")
+    return read(msgspec.json.encode(value))
+
+
+def _misfit(message: str) -> Misfit:
+    """Return which argument a message of msgspec is about."""
+    if missing := _MISSING.match(message):
+        return Misfit(missing[1], "missing")
+    if unknown := _UNKNOWN.match(message):
+        return Misfit(unknown[1], "unknown")
+    place = _PLACE.search(message)
+    return Misfit(place[1] if place else None, message)
+
+
+def _refuse_nan(arguments: dict[str, Any]) -> None:
+    """Raise ValueError for a number that JSON has not: it was written as null, and would be read as None."""
+    import msgspec
+
+    for value in arguments.values():
+        found = msgspec.to_builtins(value, enc_hook=lambda _: None, str_keys=True)
+        json.dumps(found, allow_nan=False)

@@ -1,0 +1,44 @@
+"""What a function says about itself: its parameters, and of what types they are."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any, get_type_hints
+
+__all__ = ["hints", "parameters"]
+
+
+def parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of a function, whether or not their types can be found."""
+    if sys.version_info >= (3, 14):  # where annotations are evaluated as they are asked for
+        from annotationlib import Format
+
+        return inspect.signature(function, annotation_format=Format.FORWARDREF).parameters
+    return inspect.signature(function).parameters
+
+
+def hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the annotations of a function; for one that leads nowhere here, the error that says so.
+
+    What is imported under TYPE_CHECKING alone leads nowhere. That matters where the type is needed.
+    """
+    function = inspect.unwrap(function)
+    found: dict[str, Any] = {}
+    for name, annotation in _annotations(function).items():
+        alone = SimpleNamespace(__annotations__={name: annotation})
+        try:
+            found |= get_type_hints(alone, getattr(function, "__globals__", {}), include_extras=True)
+        except (NameError, AttributeError, SyntaxError, TypeError) as error:
+            found[name] = error
+    return found
+
+
+def _annotations(function: Callable[..., Any]) -> Mapping[str, Any]:
+    if sys.version_info >= (3, 14):
+        from annotationlib import Format, get_annotations
+
+        return get_annotations(function, format=Format.FORWARDREF)
+    return getattr(function, "__annotations__", {})

@@ -1,0 +1,79 @@
+"""What the function of a task asks for: arguments, the job, and what its program provides."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from .._errors import BadJob
+from .arguments import Arguments, Field
+from .hints import hints, parameters
+from .job import Job
+from .providers import Provider, Providers, provided
+
+__all__ = ["Asked", "Signature"]
+
+_EMPTY = inspect.Parameter.empty
+
+
+class Asked(NamedTuple):
+    """A signature, read."""
+
+    arguments: Arguments
+    jobs: tuple[str, ...]  # the parameters that take the job
+    provided: tuple[tuple[str, Provider | None], ...]  # None: nothing provides it in this process
+
+
+class Signature:
+    """The signature of a function. Its types are looked at when they are first needed: by then they are all defined.
+
+    Raises:
+        BadJob: its arguments would have no names, or no end.
+    """
+
+    def __init__(self, function: Callable[..., Any], task: str, providers: Providers) -> None:
+        self.task = task
+        self.parameters = parameters(function)
+        self._function = function
+        self._providers = providers
+        self._asked: Asked
+        self._of = -1  # how many providers there were then
+        for parameter in self.parameters.values():
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+                raise BadJob(f"a task has a name for each of its arguments, and {str(parameter)!r} of {task} is none")
+
+    def asked(self) -> Asked:
+        """Return what it asks for, as far as is provided by now.
+
+        Raises:
+            BadJob: an annotation leads nowhere, or no JSON can be made into it.
+        """
+        if self._of != self._providers.count:
+            count = self._providers.count
+            self._asked, self._of = self._read(), count
+        return self._asked
+
+    def _read(self) -> Asked:
+        types = hints(self._function)
+        jobs: list[str] = []
+        given: list[tuple[str, Provider | None]] = []
+        fields: dict[str, Field] = {}
+        for name, parameter in self.parameters.items():
+            annotation = types.get(name, Any)
+            provider = self._providers.wanted(name, annotation)
+            unknown = parameter.annotation is _EMPTY or isinstance(annotation, Exception)
+            if annotation is Job or (name == "job" and unknown):
+                jobs.append(name)
+            elif provider is not None or parameter.default is provided:
+                given.append((name, provider))
+            elif isinstance(annotation, Exception):
+                raise BadJob(
+                    f"the type of argument {name!r} of {self.task} cannot be found ({annotation}): "
+                    "have it in the module of the task, and not only under TYPE_CHECKING"
+                )
+            else:
+                by_place = parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+                fields[name] = Field(annotation, parameter.default is _EMPTY, by_place)
+        others = {*jobs, *(name for name, _ in given)}
+        return Asked(Arguments(self.task, fields, others), tuple(jobs), tuple(given))

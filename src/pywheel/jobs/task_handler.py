@@ -1,0 +1,96 @@
+"""The handlers of tasks: they give a function what it asks for, and close what was opened for it."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, ExitStack
+from typing import Any
+
+from .._errors import BadJob
+from .arguments import encoded_result
+from .handler import is_async
+from .job import Job
+from .providers import Provider
+from .signature import Signature
+
+__all__ = ["AsyncTaskHandler", "TaskHandler", "task_handler"]
+
+
+class TaskHandler:
+    """Handles the jobs of a function that runs in a thread. It has the function's name, for processes of its own."""
+
+    def __init__(self, function: Callable[..., Any], signature: Signature, *, encodes: bool) -> None:
+        functools.update_wrapper(self, function, updated=())
+        self.function = function
+        self._signature = signature
+        self._result = encoded_result if encodes else _as_it_is
+
+    def __call__(self, job: Job) -> Any:
+        """Handle a job; return what the function does. BadJob if something cannot be provided, BadArguments."""
+        arguments, provided = self._given(job)
+        if not provided:
+            return self._result(self.function(**arguments))
+        with ExitStack() as stack:
+            for name, provider in provided:
+                if provider.is_async:
+                    raise BadJob(f"{self._signature.task} must be async: what provides its {name!r} is")
+                arguments[name] = provider.open(job, stack)
+            result = self.function(**arguments)
+            if inspect.isawaitable(result):
+                return self._awaited(result, stack.pop_all())
+            return self._result(result)
+
+    async def _awaited(self, rest: Awaitable[Any], stack: ExitStack) -> Any:
+        with stack:
+            return self._result(await rest)
+
+    def _given(self, job: Job) -> tuple[dict[str, Any], list[tuple[str, Provider]]]:
+        """Return the arguments of a job, and what is to be opened for it."""
+        asked = self._signature.asked()
+        arguments = asked.arguments.decoded(job.body)
+        for name in asked.jobs:
+            arguments[name] = job
+        if not asked.provided:
+            return arguments, []
+        for name, provider in asked.provided:
+            if provider is None:
+                raise BadJob(f"nothing provides {name!r} of {self._signature.task}: use @queue.provide")
+        return arguments, list(asked.provided)  # type: ignore[arg-type]  # None of them is None
+
+
+class AsyncTaskHandler(TaskHandler):
+    """Handles the jobs of a coroutine function."""
+
+    async def __call__(self, job: Job) -> Any:
+        """Handle a job; return what the function does. BadJob if something cannot be provided, BadArguments."""
+        arguments, provided = self._given(job)
+        if not provided:
+            return self._result(await self.function(**arguments))
+        async with AsyncExitStack() as stack:
+            for name, provider in provided:
+                given = await provider.aopen(job, stack) if provider.is_async else provider.open(job, stack)
+                arguments[name] = given
+            return self._result(await self.function(**arguments))
+
+
+def task_handler(function: Callable[..., Any], signature: Signature, *, encodes: bool) -> TaskHandler:
+    """Return a handler that calls a function with what it asks for.
+
+    Args:
+        function: of the program's.
+        signature: what it asks for.
+        encodes: whether what it returns is made bytes.
+
+    Raises:
+        BadJob: it is a generator function, which nobody would run.
+    """
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise BadJob(f"a task must not be a generator, which nobody runs: take yield out of {function!r:.80}")
+    kind = AsyncTaskHandler if is_async(function) else TaskHandler
+    return kind(function, signature, encodes=encodes)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value

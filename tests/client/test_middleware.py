@@ -1,0 +1,190 @@
+"""What a program has done around its handlers, plain ones and tasks alike."""
+
+import asyncio
+import contextvars
+
+import pytest
+
+from pywheel import BadJob, Fixed, GiveUp, NotNow, RetryLater
+from pywheel.jobs import State
+from pywheel.jobs.attached import Attached
+from pywheel.testing import run_due
+from tests.jobs.waiting import finished, working
+
+who = contextvars.ContextVar("who", default="nobody")
+
+
+@pytest.fixture
+def seen():
+    return []
+
+
+def handled(queue, topic="t"):
+    id = queue.put(topic)
+    run_due(queue)
+    return queue.get(id)
+
+
+def errors(caplog):
+    """Return what was logged with a traceback."""
+    return [str(record.exc_info[1]) for record in caplog.records if record.exc_info]
+
+
+def test_they_stand_around_a_handler_in_order(queue, seen):
+    for name in "ab":
+        queue.before(lambda job, name=name: seen.append(f"before {name}"))
+        queue.after(lambda job, error, name=name: seen.append(f"after {name}"))
+    queue.handler("t")(lambda job: seen.append("handle"))
+    assert handled(queue).state is State.DONE
+    assert seen == ["before a", "before b", "handle", "after b", "after a"]
+
+
+@pytest.mark.parametrize("kind", ["function", "coroutine", "returned"])
+def test_context_variables_reach_every_kind_of_handler_and_no_other_job(queue, seen, kind):
+    @queue.before
+    def enter(job):
+        seen.append(who.get())
+        who.set("main")
+
+    @queue.after
+    def leave(job, error):
+        seen.append(who.get())
+
+    async def later(job):
+        await asyncio.sleep(0)
+        seen.append(who.get())
+
+    queue.handler("t")(
+        {
+            "function": lambda job: seen.append(who.get()),
+            "coroutine": later,
+            "returned": lambda job: later(job),
+        }[kind]
+    )
+    for _ in range(2):
+        seen.clear()
+        assert handled(queue).state is State.DONE
+        assert seen == ["nobody", "main", "main"]
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "attempt"),
+    [
+        (ValueError("no"), State.DELAYED, 1),
+        (GiveUp("no"), State.DEAD, 1),
+        (RetryLater("1h"), State.DELAYED, 1),
+        (NotNow("1h"), State.DELAYED, 0),
+    ],
+)
+def test_what_before_raises_is_what_the_handler_would_have_raised(queue, seen, error, state, attempt):
+    @queue.before
+    def refuse(job):
+        raise error
+
+    queue.before(seen.append)
+    queue.after(lambda job, raised: seen.append(raised))
+    queue.handler("t")(seen.append)
+    job = handled(queue)
+    assert (job.state, job.attempt) == (state, attempt)
+    assert seen == [error]
+
+
+def test_what_after_raises_is_logged_and_changes_nothing(queue, seen, caplog):
+    queue.after(lambda job, error: seen.append(error))
+
+    @queue.after
+    def fail(job, error):
+        raise RuntimeError("after all")
+
+    @queue.handler("t")
+    def handle(job): ...
+
+    assert handled(queue).state is State.DONE
+    assert seen == [None]
+    assert errors(caplog) == ["after all"]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_on_dead_gets_the_job_as_it_is_then(queue, seen, is_async):
+    if is_async:
+
+        @queue.on_dead
+        async def bury(job):
+            await asyncio.sleep(0)
+            seen.append(job)
+    else:
+        queue.on_dead(seen.append)
+
+    @queue.handler("t", retry=Fixed(0, attempts=2))
+    def fail(job):
+        raise ValueError(job.attempt)
+
+    job = handled(queue)
+    assert seen == [job]
+    assert (job.state, job.last_error) == (State.DEAD, "ValueError: 2")
+
+
+def test_what_on_dead_raises_is_logged(queue, seen, caplog):
+    @queue.on_dead
+    def fail(job):
+        raise RuntimeError("after all")
+
+    queue.on_dead(seen.append)
+
+    @queue.handler("t")
+    def give_up(job):
+        raise GiveUp
+
+    assert [handled(queue)] == seen
+    assert errors(caplog) == ["after all"]
+
+
+def test_what_cannot_stand_around_a_handler_is_refused(queue):
+    async def coroutine(job): ...
+    def generator(job):
+        yield
+
+    for add in (queue.before, queue.after):
+        for function in (coroutine, generator, None):
+            with pytest.raises(BadJob):
+                add(function)
+    for function in (generator, None):
+        with pytest.raises(BadJob):
+            queue.on_dead(function)
+
+
+def test_a_handler_without_any_is_called_as_it_is(queue):
+    @queue.handler("t")
+    def handle(job): ...
+
+    assert queue.middleware.around(queue.handlers["t"]) is queue.handlers["t"]
+
+
+class Outlet(Attached):
+    """A handler that is an object, which is told where it is and when to let go."""
+
+    def __init__(self, seen):
+        self.seen = seen
+
+    async def __call__(self, job):
+        self.seen.append("handle")
+
+    def attach(self, topic, notes):
+        self.seen.append(f"attach {topic}")
+
+    async def aclose(self):
+        self.seen.append("close")
+
+
+@pytest.mark.parametrize("run", ["run_due", "worker"])
+def test_they_stand_around_outlets_which_are_attached_as_ever(live_queue, seen, run):
+    live_queue.before(lambda job: seen.append("before"))
+    live_queue.after(lambda job, error: seen.append("after"))
+    live_queue.handler("t")(Outlet(seen))
+    id = live_queue.put("t")
+    if run == "run_due":
+        run_due(live_queue)
+    else:
+        with working(live_queue):
+            finished(live_queue, id)
+    assert seen == ["attach t", "before", "handle", "after", "close"]

@@ -1,0 +1,593 @@
+"""Tasks: functions whose calls are jobs."""
+
+import asyncio
+import contextlib
+import datetime
+import inspect
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from pywheel import BadArguments, BadBody, BadJob, Fixed, Job, JobExists, JobQueue, Keyring, NoKey, Task, provided
+from pywheel.client.puts import Puts
+from pywheel.client.task import PutOptions
+from pywheel.client.tasks import TaskOptions
+from pywheel.jobs import State
+from pywheel.testing import run_due
+
+
+@dataclass
+class Order:
+    id: int
+    lines: list[str]
+
+
+class Session:
+    """What tests provide."""
+
+
+class Calls(list):
+    """Calls of a function that notes its arguments."""
+
+    def __call__(self, **arguments):
+        self.append(arguments)
+
+
+@pytest.fixture
+def calls():
+    return Calls()
+
+
+def tried(queue, task, *args, **kwargs):
+    """Put, handle; return the job then."""
+    id = task.put(*args, **kwargs)
+    run_due(queue)
+    return queue.get(id)
+
+
+def plant(queue, task, body):
+    """Put a body as another version of the program has; handle it, and return the job then."""
+    id = queue.put(task.topic, body)
+    run_due(queue)
+    return queue.get(id)
+
+
+# ---- put and handle -------------------------------------------------------------------------------------------------
+
+
+def test_the_function_gets_what_was_put_as_its_types(queue, calls):
+    @queue.task("t")
+    def close(order: Order, at: datetime.datetime, token: uuid.UUID, note: str = "none") -> None:
+        calls(order=order, at=at, token=token, note=note)
+
+    given = {"order": Order(7, ["a"]), "at": datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC), "token": uuid.uuid4()}
+    assert tried(queue, close, **given).state is State.DONE
+    assert calls == [{**given, "note": "none"}]
+
+
+def test_a_coroutine_function_is_a_task_too(queue, calls):
+    @queue.task("t")
+    async def close(order_id: int) -> None:
+        await asyncio.sleep(0)
+        calls(order_id=order_id)
+
+    assert tried(queue, close, 7).state is State.DONE
+    assert calls == [{"order_id": 7}]
+    assert asyncio.run(close(8)) is None
+
+
+def test_the_body_is_an_object_of_what_was_given(queue):
+    @queue.task("t")
+    def close(order_id: int, note: str = "none") -> None: ...
+
+    assert queue.get(close.put(7)).json() == {"order_id": 7}
+    assert queue.get(close.put(note="x", order_id=7)).json() == {"order_id": 7, "note": "x"}
+
+
+def test_a_plain_call_calls_the_function_and_puts_nothing(queue):
+    @queue.task("t")
+    def double(n: int) -> int:
+        """Return twice n."""
+        return 2 * n
+
+    assert double(4) == 8
+    assert queue.counts() == {}
+    assert (double.__name__, double.__doc__) == ("double", "Return twice n.")
+    assert str(inspect.signature(double)) == "(n: int) -> int"
+
+
+def test_the_topic_is_module_and_name_unless_told(queue):
+    def f() -> None: ...
+
+    assert queue.task()(f).topic == f"{__name__}.{f.__qualname__}"
+    assert queue.task("f")(f).topic == "f"
+    with pytest.raises(BadJob, match="has a handler already"):
+        queue.task("f")(f)
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "message"),
+    [
+        (("7",), {}, "argument 'order_id' of t must be int: Expected `int`, got `str`"),
+        ((True,), {}, "argument 'order_id' of t must be int"),
+        ((), {}, "argument 'order_id' of t is missing: int"),
+        ((7,), {"order_id": 7}, "argument 'order_id' of t is given twice"),
+        ((7, "x", 1), {}, "t takes 2 arguments by their places, 3 were given"),
+        ((7,), {"orderid": 8}, "t takes no argument 'orderid': it takes order_id, note"),
+        ((7,), {"note": object()}, "argument 'note' of t must be str"),
+        ((7,), {"note": None}, "argument 'note' of t must be str"),
+    ],
+)
+def test_a_put_that_does_not_fit_names_the_argument_and_stores_nothing(queue, args, kwargs, message):
+    @queue.task("t")
+    def close(order_id: int, note: str = "none") -> None: ...
+
+    with pytest.raises(BadArguments, match=message):
+        close.put(*args, **kwargs)
+    with pytest.raises(BadArguments, match=message):
+        asyncio.run(close.aput(*args, **kwargs))
+    with pytest.raises(BadArguments, match=message):
+        close.put_many([(1,), close.job(*args, **kwargs)])
+    assert queue.counts() == {}
+
+
+# ---- signatures that changed ----------------------------------------------------------------------------------------
+
+
+def test_a_new_argument_with_a_default_has_it(queue, calls):
+    @queue.task("t")
+    def close(order_id: int, note: str = "new") -> None:
+        calls(order_id=order_id, note=note)
+
+    assert plant(queue, close, {"order_id": 7}).state is State.DONE
+    assert calls == [{"order_id": 7, "note": "new"}]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"order_id": 7}, "argument 'shop' of t is missing: str"),
+        ({"order_id": "7", "shop": "x"}, "argument 'order_id' of t must be int"),
+        ({"order_id": 7, "shop": "x", "old": 1}, "t takes no argument 'old'"),
+        ([7], "the arguments of t do not fit"),
+        (None, "argument 'order_id' of t is missing"),
+    ],
+)
+def test_anything_else_is_a_failed_attempt_that_names_the_argument(queue, body, message):
+    @queue.task("t", retry=Fixed("1m", attempts=3))
+    def close(order_id: int, shop: str) -> None: ...
+
+    job = plant(queue, close, body)
+    assert (job.state, job.attempt) == (State.DELAYED, 1)  # it comes again: the other version may be back by then
+    assert message in job.last_error
+    assert "BadArguments" in job.last_error
+
+
+def test_a_body_that_is_no_json_is_dead(queue):
+    @queue.task("t")
+    def close(order_id: int) -> None: ...
+
+    job = plant(queue, close, b"\x00")
+    assert job.state is State.DEAD
+    with pytest.raises(BadBody):
+        close.arguments(job)
+
+
+def test_a_job_without_a_body_has_no_arguments(queue):
+    @queue.task("t")
+    def tick(n: int = 1) -> None: ...
+
+    assert plant(queue, tick, None).state is State.DONE
+    assert plant(queue, tick, b"").state is State.DONE
+
+
+# ---- options --------------------------------------------------------------------------------------------------------
+
+
+def test_options_stand_among_the_arguments_or_before_them(queue, clock):
+    @queue.task("t", delay="1m", max_attempts=2)
+    def close(order_id: int) -> None: ...
+
+    now = clock.wall()
+    at = datetime.datetime.fromtimestamp(now / 1000 + 9, datetime.UTC)
+
+    def due(id):
+        return queue.get(id).due - now
+
+    assert due(close.put(7)) == 60_000
+    assert due(close.put(order_id=7, delay="5s")) == 5_000
+    assert due(close.options(delay="5s").put(7)) == 5_000
+    assert due(close.put(7, at=at)) == 9_000
+    assert due(close.options(at=at).options(delay="5s").put(7)) == 5_000
+    assert due(close.put(7, delay=None)) == 0
+    job = queue.get(close.options(headers={"a": "b"}, ttr="9s").put(7))
+    assert (job.headers, job.ttr, job.max_attempts) == ({"a": "b"}, 9_000, 2)
+
+
+def test_a_parameter_with_the_name_of_an_option_is_the_function_s(queue, clock):
+    @queue.task("t")
+    def wait(delay: int) -> None: ...
+
+    job = queue.get(wait.options(delay="1m").put(delay=3))
+    assert (job.json(), job.due - clock.wall()) == ({"delay": 3}, 60_000)
+
+
+def test_a_wrong_option_is_refused_when_the_task_is_made(queue):
+    with pytest.raises(BadJob, match="'dely' is no option of a task, did you mean delay"):
+        queue.task(dely="1m")
+    with pytest.raises(BadJob, match="'at' is no option of a task"):
+        queue.task(at=None)
+    with pytest.raises(BadJob, match="delay 'soon' is not understood"):
+        queue.task(delay="soon")(lambda: None)
+    with pytest.raises(BadJob, match="concurrency"):
+        queue.task(concurrency=0)(lambda: None)
+    assert queue.handlers == {}
+
+
+def test_a_wrong_option_of_a_put_is_refused(queue):
+    @queue.task("t")
+    def close() -> None: ...
+
+    with pytest.raises(BadJob, match="'dely' is no option of a put, did you mean delay"):
+        close.options(dely="1m")
+    with pytest.raises(BadArguments, match="takes no argument 'dely'"):
+        close.put(dely="1m")
+
+
+def test_the_types_of_options_say_what_put_and_handler_take():
+    of_put = set(Puts.put.__kwdefaults__)
+    assert set(PutOptions.__annotations__) == of_put
+    of_one = {"at", "connection", "key", "traceparent"}
+    assert set(TaskOptions.__annotations__) == of_put - of_one | set(JobQueue.handler.__kwdefaults__)
+
+
+def test_the_caller_s_transaction_takes_the_put_in(tmp_path):
+    import sqlite3
+
+    with JobQueue(f"sqlite:///{tmp_path}/jobs.db") as queue:
+
+        @queue.task("t")
+        def close(order_id: int) -> None: ...
+
+        connection = sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)
+        connection.execute("BEGIN IMMEDIATE")
+        close.put(7, connection=connection)
+        connection.rollback()
+        connection.close()
+        assert queue.counts() == {}
+
+
+# ---- many -----------------------------------------------------------------------------------------------------------
+
+
+def test_many_are_put_by_tuples_mappings_and_jobs(queue, calls):
+    @queue.task("t")
+    def close(order_id: int, note: str = "none") -> None:
+        calls(order_id=order_id, note=note)
+
+    ids = close.put_many([(1,), (2, "b"), {"order_id": 3}, close.job(4, note="d")])
+    assert len(set(ids)) == 4
+    assert asyncio.run(close.aput_many([(5,)]))
+    run_due(queue)
+    assert [call["order_id"] for call in calls] == [1, 2, 3, 4, 5]
+    with pytest.raises(BadJob, match="put_many takes tuples of arguments"):
+        close.put_many([7])
+
+
+# ---- keys -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def keyed(queue):
+    @queue.task("t", key=lambda order_id, shop: f"{shop}-{order_id}", delay="30m")
+    def close(order_id: int, note: str = "none", *, shop: str = "main") -> None: ...
+
+    return close
+
+
+def test_the_key_is_made_of_the_arguments_and_their_defaults(queue, keyed):
+    assert queue.get(keyed.put(7, "x")).key == "main-7"
+    assert queue.get(keyed.put(7, shop="other")).key == "other-7"
+    assert keyed.key(7, "main") == "main-7"
+    with pytest.raises(JobExists):
+        keyed.put(7, "y")
+    assert queue.get(keyed.put(7, key="mine")).key == "mine"
+
+
+def test_a_job_is_cancelled_and_rescheduled_by_the_arguments_of_its_key(queue, clock, keyed):
+    now, id = clock.wall(), keyed.put(7)
+    assert keyed.reschedule(order_id=7, shop="main", delay="1h")
+    assert queue.get(id).due - now == 3_600_000
+    assert asyncio.run(keyed.areschedule(order_id=7, shop="main"))  # the task's own delay, from now
+    assert queue.get(id).due - now == 1_800_000
+    assert keyed.cancel(7, "main")
+    assert not asyncio.run(keyed.acancel(7, "main"))
+    assert queue.get(id).state is State.CANCELLED
+
+
+def test_one_key_for_all_jobs_of_a_task(queue):
+    @queue.task("t", key="only", replace=True, delay="1m")
+    def rebuild(n: int) -> None: ...
+
+    assert rebuild.put(1) == rebuild.put(2)
+    assert rebuild.cancel()
+
+
+def test_keys_that_make_no_sense_are_refused(queue, keyed):
+    with pytest.raises(BadArguments, match="the key of t is made of order_id, shop"):
+        keyed.cancel(7)
+    with pytest.raises(BadJob, match="have no keys"):
+        queue.task("u")(lambda: None).cancel()
+    with pytest.raises(BadJob, match="the key of v is made of 'other', which is no argument"):
+        queue.task("v", key=lambda other: "")(lambda: None)
+    with pytest.raises(BadJob, match="key is a str, or a function"):
+        queue.task("w", key=7)(lambda: None)
+
+
+# ---- functions that cannot be tasks ---------------------------------------------------------------------------------
+
+
+def test_functions_that_cannot_be_tasks_are_refused(queue):
+    def many(*orders: int) -> None: ...
+    def generator() -> Iterator[int]:
+        yield 1
+
+    async def agenerator() -> AsyncIterator[int]:
+        yield 1
+
+    def placed(order: int, /) -> None: ...
+
+    for function, message in (
+        (many, r"'\*orders: int' of t is none"),
+        (placed, "'order: int' of t is none"),
+        (generator, "must not be a generator"),
+        (agenerator, "must not be a generator"),
+    ):
+        with pytest.raises(BadJob, match=message):
+            queue.task("t")(function)
+    with pytest.raises(BadJob, match="with parentheses"):
+        queue.task(generator)
+    assert queue.handlers == {}
+
+
+def test_an_argument_whose_type_leads_nowhere_says_so(queue):
+    def close(order: "Missing") -> None: ...  # noqa: F821
+
+    task = queue.task("t")(close)
+    with pytest.raises(BadJob, match="the type of argument 'order' of t cannot be found"):
+        task.put(7)
+
+
+def test_a_type_that_is_not_needed_may_lead_nowhere(queue, calls):
+    @queue.provide
+    def session() -> "Iterator[Missing]":  # noqa: F821
+        yield 1
+
+    @queue.task("t")
+    def close(job: "Missing", order_id: int, session: "Missing") -> "Missing":  # noqa: F821
+        calls(job=type(job), order_id=order_id, session=session)
+
+    assert tried(queue, close, 7).state is State.DONE
+    assert calls == [{"job": Job, "order_id": 7, "session": 1}]
+
+
+def test_an_isolated_task_must_be_found_by_name(queue):
+    with pytest.raises(BadJob, match="a lambda or a local function"):
+        queue.task("t", isolate=True)(lambda: None)
+
+
+def test_arguments_that_are_encrypted_are_not_bad_ones(tmp_path):
+    pytest.importorskip("cryptography")
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    keyring = Keyring({"a": bytes(32)})
+    with JobQueue(url, encryption=keyring) as queue, JobQueue(url) as blind:
+        task, same = (one.task("t")(typed) for one in (queue, blind))
+        id = task.put(7)
+        assert task.arguments(queue.get(id)) == {"n": 7}
+        with pytest.raises(NoKey):
+            same.arguments(blind.get(id))
+
+
+def typed(n: int) -> None: ...
+
+
+# ---- what is provided -----------------------------------------------------------------------------------------------
+
+
+def test_a_function_may_ask_for_its_job(queue):
+    seen = []
+
+    @queue.task("t")
+    def close(job: Job, order_id: int) -> None:
+        seen.append((job, order_id))
+
+    @queue.task("u")
+    def other(order_id: int, job) -> None:
+        seen.append((job, order_id))
+
+    ids = [close.put(7), other.put(order_id=8)]
+    run_due(queue)
+    assert [(job.id, order_id) for job, order_id in seen] == list(zip(ids, (7, 8), strict=True))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_is_provided_is_opened_and_closed_around_each_job(queue, fails):
+    seen = []
+
+    @queue.provide
+    def session() -> Iterator[Session]:
+        seen.append("opened")
+        try:
+            yield Session()
+        except ValueError:
+            seen.append("rolled back")
+            raise
+        finally:
+            seen.append("closed")
+
+    @queue.task("t")
+    def by_type(n: int, one: Session = provided) -> None:
+        seen.append(type(one))
+        if fails:
+            raise ValueError
+
+    @queue.task("u")
+    async def by_name(n: int, session) -> None:
+        by_type(n, session)
+
+    for task in (by_type, by_name):
+        seen.clear()
+        job = tried(queue, task, 7)
+        assert job.state is (State.DELAYED if fails else State.DONE)
+        assert seen == ["opened", Session, *(["rolled back"] if fails else []), "closed"]
+
+
+def test_an_async_provider_is_opened_and_closed_on_the_loop(queue):
+    seen = []
+
+    @queue.provide
+    async def session(job: Job) -> AsyncIterator[Session]:
+        seen.append(job.topic)
+        yield Session()
+        seen.append("closed")
+
+    @queue.task("t")
+    async def close(one: Session = provided) -> None:
+        seen.append(type(one))
+
+    @queue.task("u")
+    def plain(one: Session = provided) -> None: ...
+
+    assert tried(queue, close).state is State.DONE
+    assert seen == ["t", Session, "closed"]
+    assert "u must be async: what provides its 'one' is" in tried(queue, plain).last_error
+
+
+def test_a_provider_that_swallows_an_error_changes_nothing(queue):
+    outer = []
+
+    @queue.provide
+    def one() -> Iterator[int]:
+        try:
+            yield 1
+        except ValueError as error:
+            outer.append(error)
+            raise
+
+    @queue.provide
+    def two() -> Iterator[int]:
+        with contextlib.suppress(ValueError):
+            yield 2
+
+    @queue.task("t")
+    def fail(one: int, two: int) -> None:
+        raise ValueError("broken")
+
+    @queue.task("u")
+    async def afail(one: int, two: int) -> None:
+        raise ValueError("broken")
+
+    for task in (fail, afail):
+        assert tried(queue, task).last_error == "ValueError: broken"
+    assert len(outer) == 2  # what was opened before has seen it as well
+
+
+def test_an_error_while_closing_is_a_failed_attempt(queue):
+    @queue.provide
+    def session() -> Iterator[Session]:
+        yield Session()
+        raise RuntimeError("the commit failed")
+
+    @queue.task("t")
+    def close(session: Session) -> None: ...
+
+    assert tried(queue, close).last_error == "RuntimeError: the commit failed"
+
+
+def test_a_function_that_returns_a_coroutine_keeps_what_is_provided_until_its_end(queue):
+    seen = []
+
+    @queue.provide
+    def session() -> Iterator[Session]:
+        yield Session()
+        seen.append("closed")
+
+    async def later():
+        await asyncio.sleep(0)
+        seen.append("done")
+
+    @queue.task("t")
+    def close(session: Session):
+        return later()
+
+    assert tried(queue, close).state is State.DONE
+    assert seen == ["done", "closed"]
+
+
+def test_a_provider_may_come_after_its_task_and_need_not_be_where_jobs_are_put(queue):
+    @queue.task("t")
+    def close(order_id: int, session: Session = provided) -> None: ...
+
+    job = tried(queue, close, 7)
+    assert "nothing provides 'session' of t: use @queue.provide" in job.last_error
+
+    @queue.provide
+    def session() -> Iterator[Session]:
+        yield Session()
+
+    assert tried(queue, close, 7).state is State.DONE
+
+
+def test_what_cannot_be_provided_is_refused(queue):
+    with pytest.raises(BadJob, match="generator function"):
+        queue.provide(lambda: 1)
+
+    @queue.provide
+    def one() -> Iterator[Session]:
+        yield Session()
+
+    with pytest.raises(BadJob, match="provided as 'one'"):
+        queue.provide(one)
+
+    @queue.provide
+    def two() -> Iterator[Session]:
+        yield Session()
+
+    task = queue.task("t")(lambda_with_session)
+    with pytest.raises(BadJob, match="one and two both provide a Session"):
+        task.put()
+    with pytest.raises(BadJob, match="more parameters"):
+        queue.provide(three)
+
+
+def lambda_with_session(session: Session) -> None: ...
+
+
+def three(a, b) -> Iterator[Session]:
+    yield Session()
+
+
+def test_a_put_cannot_give_what_is_provided(queue):
+    @queue.task("t")
+    def close(order_id: int, session: Session = provided) -> None: ...
+
+    with pytest.raises(BadArguments, match="'session' of t comes from the queue"):
+        close.put(7, session=Session())
+
+
+def test_a_default_that_stands_for_what_is_provided_says_so_when_it_is_used(queue):
+    @queue.task("t")
+    def close(session: Session = provided) -> str:
+        return session.name
+
+    with pytest.raises(AttributeError, match="nothing was provided"):
+        close()
+
+
+def test_a_task_says_what_it_is(queue):
+    task = queue.task("t")(lambda: None)
+    assert isinstance(task, Task)
+    assert repr(task) == "<Task t>"
+    assert task.arguments(task.job()) == {}

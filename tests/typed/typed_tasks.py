@@ -1,0 +1,129 @@
+"""A program as type checkers see it: each line that is wrong says so, and each other one is right.
+
+Both checkers complain of a complaint that they are told to ignore and do not have.
+"""
+
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from datetime import datetime, timedelta
+from typing import Any, assert_type
+
+from pywheel import Job, JobQueue, Ladder, Task, provided
+
+queue = JobQueue("memory:")
+
+
+class Session: ...
+
+
+@queue.provide
+def session(job: Job) -> Iterator[Session]:
+    yield Session()
+
+
+@queue.provide
+async def asession() -> AsyncIterator[Session]:
+    yield Session()
+
+
+@queue.before
+def before(job: Job) -> None: ...
+
+
+@queue.after
+def after(job: Job, error: BaseException | None) -> None: ...
+
+
+@queue.on_dead
+async def dead(job: Job) -> None: ...
+
+
+@queue.task(key=lambda order_id: f"order-{order_id}", delay="30m", retry=Ladder("5s"), concurrency=2, max_attempts=3)
+def close_order(order_id: int, note: str = "", *, session: Session = provided) -> float:
+    return order_id / 2
+
+
+def key_of(order_id: int) -> str:
+    return str(order_id)
+
+
+@queue.task("orders.notify", key=key_of)
+async def notify(job: Job, order_id: int, at: datetime | None = None) -> bool:
+    return True
+
+
+@queue.task()
+def tick() -> None: ...
+
+
+queue.task(delay="1m", concurrency="8")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+queue.task(dely="1m")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+
+# A put is checked against the function.
+assert_type(close_order.put(7), int)
+close_order.put(order_id=7, note="late")
+close_order.put("7")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+close_order.put()  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+close_order.put(7, notes="late")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+tick.put()
+tick.put(7)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+
+# The job is not put.
+notify.put(7, at=datetime.now())
+notify.put(order_id=7)
+notify.put(order_id="7")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+
+# Options among the arguments; before them, these are checked as well.
+assert_type(close_order.put(order_id=7, delay="30m"), int)
+close_order.put(order_id=7, delay=timedelta(minutes=5), headers={"a": "b"})
+close_order.put(order_id=7, at=datetime.now())
+close_order.put(order_id=7, key="other")
+close_order.put(order_id=7, dealy="30m")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+close_order.options(delay="30m", headers={"a": "b"}).put(order_id=7)
+close_order.options(delay="30m").put(order_id="7")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+close_order.options(dealy="30m")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+close_order.options(delay=b"30m")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+# Many.
+assert_type(close_order.put_many([(7,), {"order_id": 8}, close_order.job(9), close_order.job(9, delay=1)]), list[int])
+close_order.put_many([7])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+close_order.job("9")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+
+# By the arguments of the key.
+assert_type(close_order.cancel(order_id=7), bool)
+assert_type(notify.key(7), str)
+notify.cancel("7")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+notify.cancel(order=7)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+assert_type(notify.reschedule(order_id=7, delay="1h"), bool)
+notify.options(delay="1h").reschedule(7)
+notify.reschedule("7")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+tick.cancel(7)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+# A plain call is the function's.
+assert_type(close_order(7), float)
+close_order("7")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+async def program(job: Job) -> None:
+    """Use the twins."""
+    assert_type(await notify(job, 7), bool)
+    assert_type(await close_order.aput(7), int)
+    assert_type(await close_order.aput(7, delay="1h"), int)
+    assert_type(await close_order.aput_many([(7,)]), list[int])
+    assert_type(await notify.acancel(7), bool)
+    assert_type(await notify.areschedule(7, delay="1h"), bool)
+    await close_order.aput("7")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    assert_type(close_order.arguments(job), dict[str, Any])
+
+
+def any_task(task: Task[..., ..., ..., Any]) -> str:
+    """Take any task."""
+    return task.topic
+
+
+def coroutine_task(task: Task[[int], ..., ..., Coroutine[Any, Any, object]]) -> int:
+    """Take one that is put with an int."""
+    return task.put(7)
+
+
+any_task(close_order)
+any_task(notify)

@@ -1,0 +1,134 @@
+"""Tasks in a worker: wherever a function runs it gets the same, and what stands around it is the same."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from pywheel import Worker
+from pywheel.jobs import State
+from pywheel.testing import run_due
+from tests.isolated.child import environment
+from tests.jobs.waiting import finished, until, working
+from tests.worker import task_shop
+
+PLACES = ["in_thread", "on_loop", "isolated", "aisolated"]
+
+
+@pytest.fixture
+def shop(tmp_path):
+    task_shop.queue.use(f"sqlite:///{tmp_path}/jobs.db")
+    yield task_shop
+    task_shop.queue.use("memory:")
+
+
+@pytest.fixture
+def notes(tmp_path):
+    return tmp_path / "notes"
+
+
+def put(task, notes, *arguments):
+    return task.options(headers={"notes": str(notes), "shop": "main"}).put(*arguments)
+
+
+def around(n):
+    """Return what is noted around a handler that fails for n < 0."""
+    raised, dead = (repr(ValueError(n)), [f"dead ValueError: {n}"]) if n < 0 else ("None", [])
+    return ["before none", "open", f"handle {n} main", "close", f"after main {raised}", *dead]
+
+
+def told(notes):
+    """Return the lines, without process ids."""
+    lines = notes.read_text().splitlines() if notes.exists() else []
+    return [line.rpartition(" ")[0] if line.startswith("before") else line for line in lines]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_task_is_handled_in_its_context_and_what_it_was_given_is_closed(shop, notes, place):
+    task = getattr(shop, place)
+    with working(shop.queue, topics=[task.topic]):
+        ids = [put(task, notes, n) for n in (1, -1)]
+        jobs = [finished(shop.queue, id) for id in ids]
+    assert [job.state for job in jobs] == [State.DONE, State.DEAD]
+    assert sorted(told(notes)) == sorted(around(1) + around(-1))
+    elsewhere = f"before none {os.getpid()}" not in notes.read_text()
+    assert elsewhere is ("isolated" in place)
+
+
+@pytest.mark.parametrize("n", [1, -1])
+@pytest.mark.parametrize("place", PLACES)
+def test_run_due_does_the_same_in_one_thread(shop, notes, place, n):
+    put(getattr(shop, place), notes, n)
+    assert run_due(shop.queue) == 1
+    assert told(notes) == around(n)
+
+
+def test_what_was_given_to_a_cancelled_handler_is_closed(shop, notes):
+    worker = Worker(shop.queue, topics=["hangs"], grace=0)
+    worker.start()
+    id = put(shop.hangs, notes)
+    until(lambda: "hangs" in told(notes))
+    worker.stop()
+    assert worker.join(60)
+    assert told(notes)[-2:] == ["close", "after main CancelledError()"]
+    assert shop.queue.get(id).state is State.DELAYED  # given back, unspent
+
+
+def test_no_job_waits_for_on_dead(live_queue):
+    called, release = threading.Event(), threading.Event()
+
+    @live_queue.on_dead
+    def hang(job):
+        called.set()
+        release.wait(60)
+
+    @live_queue.task("t", max_attempts=1)
+    def fail() -> None:
+        raise ValueError
+
+    @live_queue.task("u")
+    def work() -> None: ...
+
+    with working(live_queue):
+        fail.put()
+        assert called.wait(60)
+        assert finished(live_queue, work.put()).state is State.DONE
+        release.set()
+
+
+SCRIPT = """
+import sys
+import time
+from pywheel import JobQueue, Worker
+
+queue = JobQueue(sys.argv[1])
+
+@queue.task(isolate=True)
+def first(n: int) -> None:
+    second.put(n + 1)
+
+@queue.task()
+def second(n: int) -> None: ...
+
+if __name__ == "__main__":
+    first.put(7)
+    worker = Worker(queue)
+    worker.start()
+    while getattr(queue.counts().get("script.second"), "done", 0) < 1:
+        time.sleep(0.01)
+    worker.stop()
+    worker.join()
+    print(*sorted(queue.counts()))
+"""
+
+
+@pytest.mark.parametrize("command", [["script.py"], ["-m", "script"]])
+def test_a_script_s_tasks_have_the_topics_of_its_module_in_every_process(tmp_path, command):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    done = subprocess.run(
+        [sys.executable, *command, url], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "script.first script.second\n", done.stderr
