@@ -17,7 +17,7 @@ LINTED := $(patsubst src/wheel/%.pxi,build/lint/%.pyx,$(wildcard src/wheel/*/*.p
 PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)') --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test servers clients node-client pythons asyncio crash bench bench-jobs bench-jobs-peers bench-stores bench-reads bench-service bench-outlets bench-brokers simulate openapi lint format types sanitize tsan package release-check clean
+.PHONY: help demo test servers clients frameworks node-client pythons asyncio crash bench bench-jobs bench-jobs-peers bench-stores bench-reads bench-service bench-outlets bench-brokers simulate openapi lint format types sanitize tsan package release-check clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
@@ -29,6 +29,7 @@ help:
 	@echo "make page      the page of the service in a real Chromium"
 	@echo "make screenshots  pictures of the page, for the docs"
 	@echo "make clients   the service asked by clients in Python, Node, Java and Go, and by what its document says"
+	@echo "make frameworks  programs on FastAPI, Django, Flask, gunicorn, uvloop and Jupyter"
 	@echo "make node-client  write the types of examples/node-client anew, from docs/openapi.json"
 	@echo "make docs      build the documentation site, build/site, and follow its links"
 	@echo "make coming    what the pages \"coming from\" show of other queues, run with those"
@@ -61,11 +62,11 @@ demo: $(VENV)/demo.group $(VENV)/native
 	@$(BIN)/python -m demos.page
 
 test: $(VENV)/test.group $(VENV)/native
-	@$(BIN)/python -m pytest $(PARALLEL) -m "not packaging and not servers and not clients and not browser and not docs and not coming" $(ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) -m "not packaging and not servers and not clients and not frameworks and not browser and not docs and not coming" $(ARGS)
 
 # Each process of pytest starts its own servers; what is not installed is skipped, with a line that says so.
 servers: $(VENV)/test.group $(VENV)/native
-	@$(BIN)/python -m pytest $(PARALLEL) -m servers $(ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) -m "servers and not frameworks" $(ARGS)
 
 .PHONY: page screenshots
 page: export PYWHEEL_AXE = $(abspath $(VENV))/axe
@@ -78,6 +79,10 @@ screenshots: $(VENV)/page.group $(VENV)/native
 # Clients in other languages, against a real server. What they need beside Python is installed by .ci/servers.
 clients: $(VENV)/clients.group $(VENV)/native build/clients/node/packages
 	@$(BIN)/python -m pytest tests/clients -n 2 -m clients $(ARGS)
+
+# Programs of examples/frameworks, each on its own server, asked by HTTP.
+frameworks: $(VENV)/frameworks.group $(VENV)/native
+	@$(BIN)/python -m pytest tests/frameworks -n 2 -m frameworks $(ARGS)
 
 node-client: $(VENV)/clients.group build/clients/node/packages
 	@$(BIN)/python -m tests.clients.tools examples/node-client/schema.d.ts

@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "worker": {"stores", "jobs", "core", "observe"},  # its processes log, and expose metrics, as they were told to
     "observe": {"jobs"},
     "outlets": {"jobs"},
+    "django": {"cli", "client", "stores", "jobs"},
     "inlets": {"client", "outlets", "jobs"},
     "server": {"client", "worker", "stores", "jobs", "observe"},
     "cli": {"server", "inlets", "outlets", "client", "worker", "stores", "jobs", "observe", "__init__"},

@@ -13,8 +13,8 @@ import pytest
 from pywheel import JobQueue
 from tests.docs.pages import PAGES, ROOT, blocks
 
-# Their examples run in tests/inlets, or need a server.
-ELSEWHERE = ("docs/coming-from-x-delayed-message", "docs/outlets-brokers", "docs/stores-")
+# Their examples run in tests/inlets and tests/frameworks, or need a server.
+ELSEWHERE = ("docs/coming-from-x-delayed-message", "docs/frameworks", "docs/outlets-brokers", "docs/stores-")
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 

@@ -7,6 +7,7 @@ __all__ = [
     "JobExists",
     "NoKey",
     "NoSuchJob",
+    "NoSuchSchedule",
     "NotAStore",
     "PywheelError",
     "StoreAway",
@@ -68,6 +69,10 @@ class JobExists(PywheelError):
 
 class NoSuchJob(PywheelError, LookupError):
     """No job has this id, or this topic and key."""
+
+
+class NoSuchSchedule(NoSuchJob):
+    """No schedule has this name."""
 
 
 class StoreError(PywheelError):

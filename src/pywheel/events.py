@@ -28,6 +28,7 @@ __all__ = [
     "JobEnded",
     "JobGivenBack",
     "JobRefused",
+    "JobSkipped",
     "JobStarted",
     "JobsClaimed",
     "JobsForwarded",
@@ -102,6 +103,13 @@ class JobGivenBack(NamedTuple):
 
     job: Job
     delay: float | None = None  # in seconds, if its handler said that it was not for now; else it is due as before
+
+
+class JobSkipped(NamedTuple):
+    """A worker cancelled a job instead of handling it: a tick of a schedule that is not to run now."""
+
+    job: Job
+    reason: str
 
 
 class LeaseLost(NamedTuple):
@@ -191,6 +199,7 @@ Event: TypeAlias = (
     | JobStarted
     | JobEnded
     | JobGivenBack
+    | JobSkipped
     | LeaseLost
     | PoolStuck
     | StoreFailed

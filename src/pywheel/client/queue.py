@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
-from .._errors import BadJob
+from .._errors import BadJob, StoreClosed
 from ..clock import Clock
 from ..events import Events, Listener
 from ..jobs.checks import MOST, name, whole
@@ -20,6 +20,7 @@ from ..jobs.providers import Providers
 from ..jobs.retry import DEFAULT, RetryPolicy
 from ..observe.log import log
 from ..stores.contract import Store
+from ..stores.declared import Declared
 from ..stores.encrypted import EncryptedStore
 from ..stores.open import open as open_store
 from .async_batches import AsyncBatches
@@ -27,15 +28,17 @@ from .by_filter import ByFilter
 from .by_reference import ByReference
 from .claims import Claims
 from .puts import Puts
+from .schedules import Schedules
 from .tasks import Tasks
 
 __all__ = ["JobQueue"]
 
 MAX_BODY: Final = 1 << 20
 F = TypeVar("F", bound=Callable[[Job], Any])
+Place: TypeAlias = str | Store | Callable[[], str | Store]
 
 
-class JobQueue(Puts, ByReference, ByFilter, Claims, Tasks):
+class JobQueue(Puts, ByReference, ByFilter, Claims, Tasks, Schedules):
     """Durable delayed jobs in a store: ``sqlite:///jobs.db``, ``memory:``.
 
     Any thread may call any method. Each has a twin with an ``a`` before its name, a coroutine: ``await
@@ -45,7 +48,9 @@ class JobQueue(Puts, ByReference, ByFilter, Claims, Tasks):
     goes on in batches, and a commit that a signal handler interrupted may have happened; its StoreError says so.
 
     Args:
-        url: the address of a store, or a Store.
+        url: the address of a store, or a Store; or a function that returns one, called when the queue is used first.
+            Until then nothing is opened, and StoreError is raised there: for a program that makes its queue before
+            its settings are known, or before its server forks.
         clock: for tests: what the store goes by, such as a ManualClock.
         create: whether a store that is not there is made.
         max_body: the longest body, in bytes.
@@ -61,7 +66,7 @@ class JobQueue(Puts, ByReference, ByFilter, Claims, Tasks):
 
     def __init__(
         self,
-        url: str | Store = "sqlite:///jobs.db",
+        url: Place = "sqlite:///jobs.db",
         *,
         clock: Clock | None = None,
         create: bool = True,
@@ -75,15 +80,37 @@ class JobQueue(Puts, ByReference, ByFilter, Claims, Tasks):
         self._keyring = encryption
         self.max_body = whole(max_body, "max_body", MOST)
         self.events = Events(listeners, log)
-        opener = partial(_opened, url, clock, create=create)
-        self.store = self._front(opener() if spool is None else _spooled(url, opener, spool, clock, self.events))
         self.handlers: dict[str, Handler] = {}
+        self.declared = Declared()
         self.middleware = Middleware()
         self._providers = Providers()
-        self._batches = AsyncBatches(self.store, self._applied)
+        self._opener: Callable[[], Store] = partial(self._open, url, clock, create, spool)
+        if not callable(url):
+            self._opened()
 
     def __repr__(self) -> str:
-        return f"<JobQueue {self.store.url}>"
+        return f"<JobQueue {self.store.url if 'store' in vars(self) else '(not used yet)'}>"
+
+    if not TYPE_CHECKING:  # else any misspelt attribute would be one
+
+        def __getattr__(self, name):
+            """Open the store when it is asked for first."""
+            if name not in ("store", "_batches"):
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return getattr(self._opened(), name)
+
+    def _opened(self) -> Self:
+        """Open the store. No lock, which a fork could leave locked: of two threads one closes what it opened."""
+        store = self._opener()
+        if vars(self).setdefault("store", store) is not store:
+            store.close()
+        vars(self).setdefault("_batches", AsyncBatches(self.store, self._applied))
+        return self
+
+    def _open(self, url: Place, clock: Clock | None, create: bool, spool: str | None) -> Store:
+        place = url if isinstance(url, str | Store) or not callable(url) else url()
+        opener = partial(_opened, place, clock, create=create)
+        return self._front(opener() if spool is None else _spooled(place, opener, spool, clock, self.events))
 
     # ---- handlers ---------------------------------------------------------------------------------------------------
 
@@ -135,7 +162,7 @@ class JobQueue(Puts, ByReference, ByFilter, Claims, Tasks):
         while nobody else uses the queue. Errors as when a queue is made; then it keeps its store.
         """
         store = self._front(_opened(url, clock, create=create))
-        self.close()
+        self._close()
         self.store, self._batches = store, AsyncBatches(store, self._applied)
 
     def _front(self, store: Store) -> Store:
@@ -144,8 +171,13 @@ class JobQueue(Puts, ByReference, ByFilter, Claims, Tasks):
 
     def close(self) -> None:
         """Close the queue and its store. Idempotent. What is under way ends; later calls raise StoreClosed."""
-        self._batches.close()
-        self.store.close()
+        self._opener = _closed
+        self._close()
+
+    def _close(self) -> None:
+        if "store" in vars(self):  # else it was never used
+            self._batches.close()
+            self.store.close()
 
     def __enter__(self) -> Self:
         return self
@@ -154,6 +186,10 @@ class JobQueue(Puts, ByReference, ByFilter, Claims, Tasks):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _closed() -> Store:
+    raise StoreClosed("this queue is closed: open another one")
 
 
 def _spooled(url: str | Store, opener: Callable[[], Store], spool: str, clock: Clock | None, events: Events) -> Store:

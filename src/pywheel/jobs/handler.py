@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from .._errors import BadBody, BadJob, PywheelError
 from .checks import whole
-from .commands import Ack, Nack, Release, Reschedule, Terms
+from .commands import Ack, Cancel, Nack, Release, Reschedule, Terms
 from .durations import delay_ms
 from .job import Job
 from .retry import DEFAULT, RetryPolicy, asked, checked
@@ -24,6 +24,7 @@ __all__ = [
     "NotNow",
     "RaisedElsewhere",
     "RetryLater",
+    "Skipped",
     "Verdict",
     "by_name",
     "current_job",
@@ -84,6 +85,10 @@ class NotNow(_Delayed):
     """
 
 
+class Skipped(PywheelError):
+    """Raised instead of a handler's call: the job is not wanted any more. It is given back unspent, and cancelled."""
+
+
 class Verdict(NamedTuple):
     """What becomes of a job whose handler raised something."""
 
@@ -91,6 +96,7 @@ class Verdict(NamedTuple):
     delay: int | None = None  # ms until the next attempt; None: as the policy says
     least: bool = False  # or as the policy says, if that is longer
     spent: bool = True  # whether it was an attempt
+    cancelled: bool = False  # whether nobody wants it any more
 
 
 class RaisedElsewhere(PywheelError):
@@ -205,7 +211,7 @@ def ending(handler: Handler, job: Job, error: BaseException | None) -> Ack | Nac
     """Return the command that settles a claim, after its handler returned, or raised `error`."""
     if error is None:
         return Ack(job.id, job.claims)
-    final, delay, least, spent = verdict(error)
+    final, delay, least, spent, _ = verdict(error)
     if not spent:
         return Release(job.id, job.claims)
     text = error_text(error)
@@ -217,14 +223,16 @@ def ending(handler: Handler, job: Job, error: BaseException | None) -> Ack | Nac
     return Nack(job.id, job.claims, delay, kept(text))
 
 
-def moved(job: Job, error: BaseException | None) -> Reschedule | None:
-    """Return the command that follows the Release of a job that was not for now; None if there is none.
+def moved(job: Job, error: BaseException | None) -> Reschedule | Cancel | None:
+    """Return the command that follows the Release of a job that was not for now, or is skipped; None if there is none.
 
     A job whose lease was lost before has another due time by then, and keeps that.
     """
     if error is None:
         return None
-    _, delay, _, spent = verdict(error)
+    _, delay, _, spent, cancelled = verdict(error)
+    if cancelled:
+        return Cancel(job.id, expect=(job.due, job.claims))
     return None if spent else Reschedule(job.id, delay=max(delay or 0, _SOONEST), expect=(job.due, job.claims))
 
 
@@ -236,6 +244,8 @@ def verdict(error: BaseException) -> Verdict:
         return Verdict(delay=error.delay, least=error.least)
     if isinstance(error, NotNow):
         return Verdict(delay=error.delay, spent=False)
+    if isinstance(error, Skipped):
+        return Verdict(spent=False, cancelled=True)
     return Verdict(final=isinstance(error, GiveUp | BadBody))
 
 

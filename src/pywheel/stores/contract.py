@@ -11,7 +11,7 @@ from .._errors import BadJob, NoKey, StoreError
 from ..clock import Clock
 from ..jobs.bodies import is_encrypted, key_of
 from ..jobs.commands import Command, Put, Ref
-from ..jobs.job import Attempt, Counts, Due, Job, Topic
+from ..jobs.job import Attempt, Counts, Due, Job, NewJob, Topic
 from . import pages, readings
 from .address import Address
 from .filters import Filter, Span
@@ -131,6 +131,10 @@ class Store(ABC):
         """
         if is_encrypted(job.body):
             raise NoKey(f"job {job.id}: the body is encrypted, with key {key_of(job.body)!r:.80}: there is no keyring")
+        return job
+
+    def sealed(self, job: NewJob) -> NewJob:
+        """Return a new job as a put would store it: with an encrypted body, where bodies are encrypted. NoKey."""
         return job
 
     def forecast(self, edges: Sequence[int], topic: str | None = None, most: int = 10_000) -> list[int]:

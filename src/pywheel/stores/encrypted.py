@@ -98,9 +98,10 @@ class EncryptedStore(Front):
         """Return a put or an import with encrypted bodies."""
         if isinstance(command, Import):
             return Import(tuple(map(self._sealed_import, command.jobs)), command.nonce)
-        return Put(tuple(map(self._sealed_job, command.jobs)), command.nonce)
+        return Put(tuple(map(self.sealed, command.jobs)), command.nonce)
 
-    def _sealed_job(self, job: NewJob) -> NewJob:
+    def sealed(self, job: NewJob) -> NewJob:
+        """Return a new job with an encrypted body. NoKey, BadJob."""
         if type(job.body) is not bytes:
             return job  # the store says what is wrong with it
         return job._replace(body=self._keyring.seal(job.topic, job.key, job.body))

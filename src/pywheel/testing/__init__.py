@@ -1,12 +1,48 @@
 """What tests of programs and stores on top of pywheel need.
 
-``pytest_plugins = ["pywheel.testing"]`` in a conftest.py gives the fixtures `manual_clock` and `autojump_clock`.
+pytest finds the fixtures `manual_clock`, `autojump_clock`, `job_queue` and `queue_tester` by itself.
 """
 
-from ..clock import ManualClock
-from .faults import FaultyStore
-from .fixtures import autojump_clock, manual_clock
-from .run_due import run_due
-from .suite import StoreSuite
+from __future__ import annotations
 
-__all__ = ["FaultyStore", "ManualClock", "StoreSuite", "autojump_clock", "manual_clock", "run_due"]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from ..clock import ManualClock
+from .fixtures import autojump_clock, job_queue, manual_clock, queue_tester
+
+if TYPE_CHECKING:
+    from .faults import FaultyStore
+    from .run_due import Failure, run_due
+    from .suite import StoreSuite
+    from .tester import QueueTester
+
+__all__ = [
+    "Failure",
+    "FaultyStore",
+    "ManualClock",
+    "QueueTester",
+    "StoreSuite",
+    "autojump_clock",
+    "job_queue",
+    "manual_clock",
+    "queue_tester",
+    "run_due",
+]
+
+# pytest imports this package for its fixtures, also for tests that use none of them.
+_LATER: Final = {
+    "Failure": ".run_due",
+    "FaultyStore": ".faults",
+    "QueueTester": ".tester",
+    "StoreSuite": ".suite",
+    "run_due": ".run_due",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the rest when it is asked for."""
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_LATER[name], __name__), name)
+    return value

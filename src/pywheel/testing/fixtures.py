@@ -1,12 +1,18 @@
-"""Fixtures for the tests of programs that use timers.
-
-They are there after ``pytest_plugins = ["pywheel.testing"]`` in a conftest.py:
+"""pytest's plugin: fixtures for the tests of programs that use timers or jobs.
 
     def test_an_idle_session_ends(manual_clock):
         timers = pywheel.Timers(manual_clock)
         session = Session(timers)
         manual_clock.advance(1800)
         assert session.ended
+
+    def test_an_unpaid_order_is_closed(queue_tester):
+        jobs = queue_tester(shop.queue)
+        order = shop.place()
+        jobs.advance("30m")
+        assert order.closed
+
+pytest loads this for every test run where pywheel is installed. So it imports nothing of the jobs before a test asks.
 """
 
 from __future__ import annotations
@@ -16,8 +22,11 @@ from typing import TYPE_CHECKING
 from ..clock import ManualClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import TypeVar
+
+    from ..client.queue import JobQueue
+    from .tester import QueueTester
 
     F = TypeVar("F", bound=Callable[..., object])
 
@@ -34,7 +43,7 @@ else:
         _fixture = pytest.fixture
 
 
-__all__ = ["autojump_clock", "manual_clock"]
+__all__ = ["autojump_clock", "job_queue", "manual_clock", "queue_tester"]
 
 
 @_fixture
@@ -47,3 +56,31 @@ def manual_clock() -> ManualClock:
 def autojump_clock() -> ManualClock:
     """Return a clock that jumps to the next deadline whenever everybody sleeps."""
     return ManualClock(autojump=True)
+
+
+@_fixture
+def job_queue(manual_clock: ManualClock) -> Iterator[JobQueue]:
+    """Return a new queue in memory, whose time is that of `manual_clock`."""
+    from ..client.queue import JobQueue  # most tests have none
+
+    with JobQueue("memory:", clock=manual_clock) as queue:
+        yield queue
+
+
+@_fixture
+def queue_tester(manual_clock: ManualClock) -> Iterator[Callable[..., QueueTester]]:
+    """Return what makes a QueueTester on `manual_clock`, of a program's queue: ``queue_tester(shop.queue)``.
+
+    It takes `raises` too. When the test is over, each is closed.
+    """
+    from .tester import QueueTester  # most tests have none
+
+    made: list[QueueTester] = []
+
+    def make(queue: JobQueue | None = None, *, raises: bool = False) -> QueueTester:
+        made.append(QueueTester(queue, clock=manual_clock, raises=raises))
+        return made[-1]
+
+    yield make
+    for tester in made:
+        tester.close()

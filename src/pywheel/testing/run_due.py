@@ -4,22 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from typing import Any
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from types import TracebackType
+from typing import Any, NamedTuple, Self, TypeVar
 
 from .._errors import BadBody, BadJob
 from ..client.queue import JobQueue
-from ..events import JobEnded, JobGivenBack, JobStarted
+from ..events import JobEnded, JobGivenBack, JobSkipped, JobStarted
 from ..jobs.attached import Attached, let_go
 from ..jobs.checks import MOST, whole
-from ..jobs.commands import Ack, Nack, Release, Reserve
-from ..jobs.handler import Handler, current_job, ending, moved, rest_of, to_the_end
+from ..jobs.commands import Ack, Cancel, Nack, Release, Reserve, Terms
+from ..jobs.handler import Handler, Skipped, current_job, ending, moved, rest_of, to_the_end
 from ..jobs.job import Job, Outcome, State
 from ..stores.contract import Span
 from ..stores.ownership import ALL
+from ..stores.schedule_notes import TOPIC
+from ..worker.schedules import declare, with_planner
+from ..worker.ticks import admit, is_tick
 
-__all__ = ["run_due"]
+__all__ = ["DueRunner", "Failure", "at_once", "first_dues", "run_due"]
 
 _WORKER = "run_due"
+_LOGGER = logging.getLogger("pywheel.jobs")
+R = TypeVar("R")
+
+
+class Failure(NamedTuple):
+    """A handler that raised, and the job as the handler got it."""
+
+    job: Job
+    error: BaseException
 
 
 def run_due(queue: JobQueue, limit: int | None = None) -> int:
@@ -30,55 +45,192 @@ def run_due(queue: JobQueue, limit: int | None = None) -> int:
     a ManualClock, advance it and call this again.
 
     Raises:
-        RuntimeError: a coroutine called it. There: ``await asyncio.to_thread(run_due, queue)``.
+        RuntimeError: a coroutine called it. There: ``await QueueTester(queue).arun_due()``, or
+            ``await asyncio.to_thread(run_due, queue)``.
         BadJob: this is no queue, or no limit.
         BadBody: a job's body cannot be read with the keys of this queue.
         StoreError: the store failed.
     """
     if not isinstance(queue, JobQueue):
         raise BadJob(f"run_due takes a JobQueue, not {queue!r:.40}")
-    if limit is not None:
-        whole(limit, "limit", MOST, 0)
-    if asyncio._get_running_loop() is not None:
-        raise RuntimeError("run_due would block this loop: await asyncio.to_thread(run_due, queue)")
-    handled = 0
-    left = dict(queue.handlers)
-    attached = [handler.function for handler in left.values() if isinstance(handler.function, Attached)]
-    for topic, handler in left.items():
-        if isinstance(handler.function, Attached):
-            handler.function.attach(topic, queue.store)
-    left = {topic: queue.middleware.around(handler) for topic, handler in left.items()}
-    with asyncio.Runner() as runner:
+    with DueRunner(queue) as runner:
+        return at_once(runner.run(limit))
+
+
+def at_once(coroutine: Coroutine[Any, Any, R]) -> R:
+    """Return what a coroutine returns that waits for nothing."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]  # what it returns
+    raise AssertionError("it waited")
+
+
+class DueRunner:
+    """Handles what is due, until its `with` ends. Within `async with` handlers run on the loop that is there.
+
+    Args:
+        queue: whose handlers, on whose store.
+        failed: told of every handler that raised, once its job is settled; what it raises ends the run.
+
+    Raises:
+        RuntimeError: a coroutine used `with`.
+    """
+
+    def __init__(self, queue: JobQueue, failed: Callable[[Failure], None] | None = None) -> None:
+        self._queue = queue
+        self._failed = failed
+        self._attached = [each.function for each in queue.handlers.values() if isinstance(each.function, Attached)]
+        self._terms: dict[str, Terms] = {}
+        self._planner = with_planner(queue, {})[TOPIC]
+        self._runner: asyncio.Runner | None = None
+
+    def __enter__(self) -> Self:
+        if asyncio._get_running_loop() is not None:
+            raise RuntimeError(
+                "this would block the loop that runs it: await arun_due() or aadvance() of a QueueTester, or "
+                "await asyncio.to_thread(run_due, queue)"
+            )
+        self._runner = asyncio.Runner()  # makes its loop when it is needed
+        self._attach()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._runner is not None
         try:
-            while left and handled != limit:
-                first = _first(queue, tuple(left))
-                if first is None:
-                    break
-                handled += _handle_one(queue, left, first, runner)
+            if self._attached:
+                self._runner.run(let_go(self._attached))
         finally:
-            if attached:
-                runner.run(let_go(attached))
-    return handled
+            self._runner.close()
+
+    async def __aenter__(self) -> Self:
+        self._attach()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._attached:
+            await let_go(self._attached)
+
+    def _attach(self) -> None:
+        for topic, handler in self._queue.handlers.items():
+            if isinstance(handler.function, Attached):
+                handler.function.attach(topic, self._queue.store)
+
+    async def run(self, limit: int | None = None) -> int:
+        """Handle what is due now; return how many jobs that was. Waits for nothing unless within `async with`."""
+        if limit is not None:
+            whole(limit, "limit", MOST, 0)
+        handled = 0
+        declare(self._queue)
+        around = self._queue.middleware.around
+        left = {topic: around(handler) for topic, handler in self._queue.handlers.items()}
+        left.setdefault(TOPIC, self._planner)
+        while left and handled != limit:
+            first = self._first(tuple(left))
+            if first is None:
+                break
+            jobs = await self._handle_one(left, first)
+            handled += jobs if first != TOPIC else 0  # the planner's job is nobody's
+        return handled
+
+    async def _handle_one(self, left: dict[str, Handler], topic: str) -> int:
+        """Handle the first job of a topic, or leave the topic out if it is paused; return how many jobs it was."""
+        if topic not in self._terms:
+            self._terms[topic] = left[topic].terms  # made anew by each handler that is asked
+        [jobs] = self._queue.store.apply([Reserve(topic, 1, self._terms[topic], _WORKER)])
+        if isinstance(jobs, BaseException):
+            raise jobs
+        for job in jobs:
+            await self._handle(left[topic], _opened(self._queue, job))
+        if not jobs:
+            del left[topic]
+        return len(jobs)
+
+    def _first(self, topics: tuple[str, ...]) -> str | None:
+        """Return the topic whose turn it is."""
+        now = self._queue.store.clock.wall()
+        due = [(due, topic) for topic, due in first_dues(self._queue, topics) if due <= now]
+        return min(due)[1] if due else None
+
+    async def _handle(self, handler: Handler, job: Job) -> None:
+        """Run a handler, and settle its job."""
+        queue = self._queue
+        clock, tell = queue.store.clock, queue.events.tell
+        tell(JobStarted(job, max(clock.wall() - job.due, 0) / 1000))
+        began = clock.time()
+        error = await self._raised(handler, job)
+        command = ending(handler, job, error)
+        move = None if isinstance(command, Ack | Nack) else moved(job, error)
+        outcome = queue.store.apply([command] if move is None else [command, move])[0]
+        if isinstance(outcome, BaseException):
+            raise outcome
+        if outcome:  # else the lease was lost
+            if isinstance(move, Cancel):
+                tell(JobSkipped(job, str(error)))
+            elif move is not None:
+                tell(JobGivenBack(job, (move.delay or 0) / 1000))
+            else:
+                _tell_end(queue, job, command, outcome, clock.time() - began)
+                if isinstance(command, Nack) and outcome is State.DEAD:
+                    await self._tell_dead(job, command.error)
+        if error is not None and self._failed is not None and not isinstance(error, Skipped):
+            self._failed(Failure(job, error))
+
+    async def _raised(self, handler: Handler, job: Job) -> BaseException | None:
+        """Run a handler; return what it raised. What is for whoever runs the test is raised, and the job given back."""
+        store = self._queue.store
+        token = current_job.set(job)
+        try:
+            if is_tick(job):
+                admit(store, job)
+            with self._queue.events.handling(job):
+                if (rest := rest_of(handler.function(job))) is not None:
+                    await self._rest(rest)
+        except (Exception, asyncio.CancelledError, SystemExit) as raised:
+            if isinstance(raised, asyncio.CancelledError) and self._cancelled():
+                store.apply([Release(job.id, job.claims)])
+                raise
+            return raised
+        except BaseException:  # Ctrl-C, or pytest.fail
+            store.apply([Release(job.id, job.claims)])
+            raise
+        finally:
+            current_job.reset(token)
+        return None
+
+    async def _tell_dead(self, job: Job, error: str | None) -> None:
+        results: list[Any] = []
+        self._queue.middleware.call_dead(job, error, results.append)
+        for result in results:
+            try:
+                if (rest := rest_of(result)) is not None:
+                    await self._rest(rest)
+            except Exception:
+                _LOGGER.exception("on_dead failed for the dead job %d of %r", job.id, job.topic)
+
+    async def _rest(self, rest: Awaitable[Any]) -> None:
+        """See a coroutine to its end, in a context and a task of its own."""
+        context = contextvars.copy_context()
+        if self._runner is not None:
+            self._runner.run(to_the_end(rest), context=context)
+        else:
+            await asyncio.create_task(to_the_end(rest), context=context)
+
+    def _cancelled(self) -> bool:
+        """Whether it is the test that was cancelled, and not the handler alone."""
+        task = None if self._runner is not None else asyncio.current_task()
+        return task is not None and task.cancelling() > 0
 
 
-def _handle_one(queue: JobQueue, left: dict[str, Handler], topic: str, runner: asyncio.Runner) -> int:
-    """Handle the first job of a topic, or leave the topic out if it is paused; return how many jobs it was."""
-    [jobs] = queue.store.apply([Reserve(topic, 1, left[topic].terms, _WORKER)])
-    if isinstance(jobs, BaseException):
-        raise jobs
-    for job in jobs:
-        _handle(queue, left[topic], _opened(queue, job), runner)
-    if not jobs:
-        del left[topic]
-    return len(jobs)
-
-
-def _first(queue: JobQueue, topics: tuple[str, ...]) -> str | None:
-    """Return the topic whose turn it is."""
+def first_dues(queue: JobQueue, topics: tuple[str, ...]) -> list[tuple[str, int]]:
+    """Return when the first job of each of these topics is due, of those that have any."""
     spans = [Span(topic, ALL, (-1, 0), -1) for topic in topics]
-    dues = zip(queue.store.first_dues(spans), topics, strict=True)
-    due = [(due, topic) for due, topic in dues if due is not None and due <= queue.store.clock.wall()]
-    return min(due)[1] if due else None
+    dues = zip(topics, queue.store.first_dues(spans), strict=True)
+    return [(topic, due) for topic, due in dues if due is not None]
 
 
 def _opened(queue: JobQueue, job: Job) -> Job:
@@ -87,41 +239,6 @@ def _opened(queue: JobQueue, job: Job) -> Job:
     except BadBody:
         queue.store.apply([Release(job.id, job.claims)])
         raise
-
-
-def _handle(queue: JobQueue, handler: Handler, job: Job, runner: asyncio.Runner) -> None:
-    clock, tell = queue.store.clock, queue.events.tell
-    tell(JobStarted(job, max(clock.wall() - job.due, 0) / 1000))
-    began, error = clock.time(), None
-    token = current_job.set(job)
-    try:
-        with queue.events.handling(job):
-            if (rest := rest_of(handler.function(job))) is not None:
-                runner.run(to_the_end(rest), context=contextvars.copy_context())
-    except (Exception, asyncio.CancelledError, SystemExit) as raised:  # noqa: BLE001  (as in a worker: the attempt failed)
-        error = raised
-    except BaseException:  # Ctrl-C, or pytest.fail: it is for whoever runs the test
-        queue.store.apply([Release(job.id, job.claims)])
-        raise
-    finally:
-        current_job.reset(token)
-    command = ending(handler, job, error)
-    move = None if isinstance(command, Ack | Nack) else moved(job, error)
-    outcome = queue.store.apply([command] if move is None else [command, move])[0]
-    if isinstance(outcome, BaseException):
-        raise outcome
-    if outcome:  # else the lease was lost
-        if move is not None:
-            tell(JobGivenBack(job, (move.delay or 0) / 1000))
-        else:
-            _tell_end(queue, job, command, outcome, clock.time() - began)
-            if isinstance(command, Nack) and outcome is State.DEAD:
-                queue.middleware.call_dead(job, command.error, lambda result: _finish(result, runner))
-
-
-def _finish(result: Any, runner: asyncio.Runner) -> None:
-    if (rest := rest_of(result)) is not None:
-        runner.run(to_the_end(rest))
 
 
 def _tell_end(queue: JobQueue, job: Job, command: Any, outcome: Any, seconds: float) -> None:

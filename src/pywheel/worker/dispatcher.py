@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from .._errors import StoreClosed, StoreError, StoreReplaced
@@ -37,6 +38,7 @@ from .runners import Runner
 from .sealed import Sealed
 from .settling import Dead, Settling
 from .suspects import Suspects
+from .ticks import admit
 from .topics import Topic
 from .window import PAGE, Window, Windows
 
@@ -78,7 +80,7 @@ class Dispatcher:
         self._leases = Leases()
         self._suspects = Suspects()
         self._settling = Settling(store, notifier, self._leases, self._suspects, events, dead)
-        outside = Outside(self._settling.done, self._clock, events)
+        outside = Outside(self._settling.done, self._clock, events, partial(admit, store))
         self.topics = {
             name: Topic(handler, pool(handler, outside), Window(name, _room(handler)))
             for name, handler in handlers.items()

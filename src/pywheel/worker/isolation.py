@@ -29,6 +29,7 @@ from .leases import Lease
 from .loading import interpreter
 from .pools import Outside, ThreadPool
 from .runners import Loop, Threads
+from .ticks import is_tick
 
 __all__ = ["HandlerDied", "HandlerTimeout", "Isolated", "IsolatedPool"]
 
@@ -63,6 +64,8 @@ class IsolatedPool(ThreadPool):
         if not self._starts(lease):
             return
         try:
+            if is_tick(lease.job):
+                self._admit(lease.job)
             with self._events.handling(lease.job):
                 tracer = self._events.tracer
                 self._isolated(lease.job, {} if tracer is None else tracer.carried())

@@ -15,6 +15,7 @@ from ..jobs.handler import Handler, current_job, to_the_end
 from ..jobs.job import Job
 from .leases import Lease
 from .runners import Loop, Runner, Threads
+from .ticks import is_tick
 
 __all__ = ["AsyncPool", "Outside", "Pool", "ThreadPool"]
 
@@ -28,6 +29,8 @@ class Outside(NamedTuple):
     done: Callable[[Lease], None]
     clock: Clock
     events: Events
+    admit: Callable[[Job], None] = lambda _: None
+    """Asked before a tick of a schedule is handled: what it raises is what its handler would have raised."""
 
 
 class Pool(ABC):
@@ -39,7 +42,7 @@ class Pool(ABC):
     def __init__(self, handler: Handler, outside: Outside, runner: Runner) -> None:
         self.handler = handler
         self.runner = runner
-        self.done, self._clock, self._events = outside
+        self.done, self._clock, self._events, self._admit = outside
         self._queue: deque[Lease] = deque()
         self._stopped = False
 
@@ -166,6 +169,8 @@ class ThreadPool(Pool):
         self._seconds += (lease.ended - self._progress - self._seconds) / 8
 
     def _run(self, job: Job) -> None:
+        if is_tick(job):
+            self._admit(job)
         result = self.handler.function(job)
         if result is not None:
             self._loop.finish(result)
@@ -213,6 +218,8 @@ class AsyncPool(Pool):
             return
         current_job.set(lease.job)
         try:
+            if is_tick(lease.job):
+                await asyncio.to_thread(self._admit, lease.job)
             if self._events.tracer is None:
                 await to_the_end(self.handler.function(lease.job))
             else:

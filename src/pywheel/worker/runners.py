@@ -107,7 +107,8 @@ class Threads(Runner):
 class Loop(Runner):
     """An event loop in a daemon thread, for all coroutine handlers; started when first needed."""
 
-    def __init__(self) -> None:
+    def __init__(self, factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> None:
+        self._factory = factory or asyncio.new_event_loop
         self._loop: asyncio.AbstractEventLoop | None = None
         self._runs = False
         self._mutex = threading.Lock()
@@ -143,7 +144,7 @@ class Loop(Runner):
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._mutex:
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
+                self._loop = self._factory()
         self.tend()
         return self._loop
 

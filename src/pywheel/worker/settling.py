@@ -9,8 +9,8 @@ from itertools import islice
 from typing import Any, Final
 
 from .._errors import StoreError
-from ..events import Events, JobEnded, JobGivenBack, LeaseLost
-from ..jobs.commands import Ack, Command, Nack, Release, Reschedule
+from ..events import Events, JobEnded, JobGivenBack, JobSkipped, LeaseLost
+from ..jobs.commands import Ack, Cancel, Command, Nack, Release, Reschedule
 from ..jobs.handler import ending, moved
 from ..jobs.job import Job, Outcome, State
 from ..stores.contract import Store
@@ -132,7 +132,7 @@ class Settling:
             elif outcome in (False, None):
                 self._events.tell(LeaseLost(job))
             elif type(command) is Release:
-                self._events.tell(JobGivenBack(job, _delay(command, lease)))
+                self._events.tell(_given_back(command, lease))
             else:
                 assert type(command) is Nack
                 self._failed(command, lease, outcome)
@@ -154,13 +154,15 @@ class Settling:
         self._events.tell(LeaseLost(lease.job))
 
 
-def _moves(command: Command[Any], lease: Lease) -> list[Reschedule]:
-    """Return what is to follow the end of a claim, in the same transaction: another due time, or nothing."""
+def _moves(command: Command[Any], lease: Lease) -> list[Reschedule | Cancel]:
+    """Return what is to follow the end of a claim, in the same transaction: another due time, its end, or nothing."""
     move = moved(lease.job, lease.error) if type(command) is Release and lease.handled else None
     return [] if move is None else [move]
 
 
-def _delay(command: Release, lease: Lease) -> float | None:
-    """Return in how many seconds a job is due again that was not for now; None if as before."""
-    moves = _moves(command, lease)
-    return (moves[0].delay or 0) / 1000 if moves else None
+def _given_back(command: Release, lease: Lease) -> JobGivenBack | JobSkipped:
+    """Return what there is to tell of a job that was given back: in how many seconds it is due again, if not before."""
+    move = next(iter(_moves(command, lease)), None)
+    if isinstance(move, Cancel):
+        return JobSkipped(lease.job, str(lease.error))
+    return JobGivenBack(lease.job, None if move is None else (move.delay or 0) / 1000)

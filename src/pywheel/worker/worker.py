@@ -9,6 +9,7 @@ import signal
 import socket
 import threading
 import time
+from asyncio import AbstractEventLoop
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol
@@ -21,6 +22,7 @@ from ..jobs.durations import Duration, duration
 from ..jobs.handler import Handler, is_async
 from ..jobs.middleware import Middleware
 from ..stores.contract import Store
+from ..stores.schedule_notes import TOPIC
 from .deaths import Deaths
 from .dispatcher import MAX_BYTES, Dispatcher
 from .isolation import IsolatedPool
@@ -28,6 +30,7 @@ from .leases import Lease
 from .loading import chosen, no_worker_while_importing
 from .pools import AsyncPool, Outside, Pool, ThreadPool
 from .runners import Loop, Threads
+from .schedules import declare, with_planner
 
 __all__ = ["Program", "Worker"]
 
@@ -61,6 +64,7 @@ class Worker:
         name: for the history; host and process unless told.
         max_bytes: how many bytes of bodies may wait for their handlers.
         pulse: called at each turn of the dispatcher, as ``pulse(ready=bool)``: for whoever watches that it goes on.
+        loop_factory: makes the loop of coroutine handlers, such as `uvloop.new_event_loop`; asyncio's unless told.
 
     Raises:
         BadJob: there is no handler, or none for one of the topics, or another process would not find an isolated one.
@@ -77,6 +81,7 @@ class Worker:
         name: str | None = None,
         max_bytes: int = MAX_BYTES,
         pulse: Callable[..., None] | None = None,
+        loop_factory: Callable[[], AbstractEventLoop] | None = None,
     ) -> None:
         no_worker_while_importing()
         if isinstance(program, type) or not all(hasattr(program, name) for name in ("store", "handlers", "events")):
@@ -84,12 +89,12 @@ class Worker:
         self.program = program
         self._pulse = pulse or _silent
         self.store = program.store
-        handlers = chosen(program.handlers, topics)
+        handlers = with_planner(program, chosen(program.handlers, topics))
         self._grace = duration(grace, "grace") / 1000
         kept = None if keep is None else duration(keep, "keep")
         self._events = program.events
         self._middleware: Middleware = getattr(program, "middleware", None) or Middleware()
-        self._loop = Loop()
+        self._loop = Loop(loop_factory)
         self._deaths = Deaths(self._middleware, self._loop.finish)
         most = sum(handler.concurrency for handler in handlers.values() if _in_threads(handler))
         self._threads = Threads(min(max(most, 1), _MOST_THREADS))
@@ -122,7 +127,8 @@ class Worker:
     def _pool(self, handler: Handler, outside: Outside) -> Pool:
         if handler.isolate:
             return IsolatedPool(handler, outside, self._threads, self._loop, self.program)
-        handler = self._middleware.around(handler)
+        if handler.topic != TOPIC:  # the planner's job is nobody's
+            handler = self._middleware.around(handler)
         if is_async(handler.function):
             return AsyncPool(handler, outside, self._loop)
         return ThreadPool(handler, outside, self._threads, self._loop)
@@ -195,6 +201,8 @@ class Worker:
     def _announce(self) -> bool:
         try:
             self.dispatcher.announce()
+            if not self._stopping:
+                declare(self.program)
         except (StoreClosed, StoreReplaced):
             raise
         except StoreError as error:

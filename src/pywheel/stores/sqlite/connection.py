@@ -17,6 +17,7 @@ from .side_files import NO_ROOM, said_by_system
 from .statements import MIGRATIONS
 
 __all__ = [
+    "APPLICATION",
     "BUSY_SECONDS",
     "FOREIGN",
     "check_version",

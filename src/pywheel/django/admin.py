@@ -1,0 +1,172 @@
+"""The admin's list of jobs: read, cancel, retry. What is shown is the store's, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+
+from .._errors import NoSuchJob, PywheelError
+from ..jobs import Job as StoredJob
+from ..jobs import State
+from ..jobs.bodies import is_encrypted
+from .models import Job
+from .program import queue
+
+__all__ = ["JobAdmin"]
+
+_PAGE: Final = 100
+_SHOWN: Final = 10_000  # characters of a body
+_FILTERS: Final = ("topic", "state", "key", "error")
+_LIST: Final = "admin/pywheel/job/change_list.html"
+_JOB: Final = "admin/pywheel/job/change_form.html"
+
+
+@admin.register(Job)
+class JobAdmin(admin.ModelAdmin):
+    """Two pages: the jobs that a filter means, by id, and one job with what was tried.
+
+    Who may view jobs sees their bodies; who may change them cancels and retries.
+    """
+
+    def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002
+        """Return False: programs put jobs."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:  # noqa: ARG002
+        """Return False: finished jobs are purged by workers, or by the command."""
+        return False
+
+    def changelist_view(self, request: HttpRequest, extra_context: Mapping[str, Any] | None = None) -> HttpResponse:
+        """List jobs; a POST cancels or retries those that are chosen, and comes back."""
+        self._allow(request)
+        if request.method == "POST":
+            self._change(request, request.POST.getlist("id"), request.POST.get("action", ""))
+            return HttpResponseRedirect(request.get_full_path())
+        wanted = {name: value for name in _FILTERS if (value := request.GET.get(name, "").strip())}
+        jobs: list[StoredJob] = []
+        topics: list[str] = []
+        try:
+            jobs = queue.list(after=_number(request.GET.get("after")), limit=_PAGE + 1, **wanted)
+            topics = sorted(queue.counts())
+        except PywheelError as error:
+            messages.error(request, str(error))
+        page = jobs[:_PAGE]
+        more = None
+        if len(jobs) > _PAGE:
+            query = request.GET.copy()
+            query["after"] = str(page[-1].id)
+            more = query.urlencode()
+        found = {
+            "rows": [_row(job) for job in page],
+            "topics": topics,
+            "states": list(State),
+            "wanted": wanted,
+            "more": more,
+        }
+        return self._page(request, _LIST, "Jobs", found | dict(extra_context or {}))
+
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",  # noqa: ARG002
+        extra_context: Mapping[str, Any] | None = None,
+    ) -> HttpResponse:
+        """Show a job; a POST cancels or retries it, and comes back."""
+        self._allow(request)
+        if request.method == "POST":
+            self._change(request, [object_id], request.POST.get("action", ""))
+            return HttpResponseRedirect(request.path)
+        try:
+            job = queue.get(_number(object_id))
+            history = queue.history(job.id)
+        except NoSuchJob:
+            raise Http404(f"no job {object_id:.40}") from None
+        except PywheelError as error:
+            messages.error(request, str(error))
+            return HttpResponseRedirect(reverse("admin:pywheel_job_changelist"))
+        attempts = [
+            attempt._replace(started=_time(attempt.started), ended=_time(attempt.ended))  # type: ignore[arg-type]
+            for attempt in history
+        ]
+        found = {"row": _row(job), "body": _body(job), "headers": dict(job.headers), "history": attempts}
+        return self._page(request, _JOB, f"Job {job.id}", found | dict(extra_context or {}))
+
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: Mapping[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show the job: what was tried stands on its page."""
+        return self.change_view(request, object_id, extra_context=extra_context)
+
+    def _allow(self, request: HttpRequest) -> None:
+        may = self.has_change_permission if request.method == "POST" else self.has_view_permission
+        if not may(request):
+            raise PermissionDenied
+
+    def _change(self, request: HttpRequest, ids: list[str], action: str) -> None:
+        """Cancel or retry jobs, and say what became of it."""
+        methods = {"cancel": (queue.cancel, "cancelled"), "retry": (queue.retry, "to be tried again")}
+        if action not in methods:
+            messages.error(request, "choose what is to be done")
+            return
+        method, done = methods[action]
+        changed = 0
+        try:
+            for id in ids:
+                changed += method(_number(id))
+        except PywheelError as error:
+            messages.error(request, str(error))
+        level = messages.SUCCESS if changed else messages.WARNING
+        messages.add_message(request, level, f"{done}: {changed} of {len(ids)}")
+
+    def _page(self, request: HttpRequest, template: str, title: str, found: Mapping[str, Any]) -> HttpResponse:
+        context = {
+            **self.admin_site.each_context(request),
+            "opts": self.model._meta,
+            "title": title,
+            "may_change": self.has_change_permission(request),
+            **found,
+        }
+        request.current_app = self.admin_site.name
+        return TemplateResponse(request, template, context)
+
+
+def _number(text: str | None) -> int:
+    """Return an id; 0, which no job has, for what is none."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 20 else 0
+
+
+def _row(job: StoredJob) -> dict[str, Any]:
+    """Return a job as the pages show it."""
+    return {
+        "id": job.id,
+        "topic": job.topic,
+        "state": str(job.state),
+        "key": job.key,
+        "due": _time(job.due),
+        "created": _time(job.created),
+        "attempt": job.attempt,
+        "error": job.last_error,
+        "may_cancel": job.state is State.DELAYED,
+        "may_retry": not job.state.live,
+    }
+
+
+def _time(ms: int | None) -> datetime | None:
+    try:
+        return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)
+    except (ValueError, OverflowError):  # beyond the year 9999
+        return None
+
+
+def _body(job: StoredJob) -> str:
+    if is_encrypted(job.body):
+        return "(encrypted)"
+    return job.body.decode("utf-8", "backslashreplace")[:_SHOWN]

@@ -1,0 +1,95 @@
+"""From Django's settings to the address of the store: the one that they name, or that of their own database.
+
+``PYWHEEL_STORE`` is an address; without it the jobs are in the database ``PYWHEEL_DATABASE``, which is ``default``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from django.conf import settings
+from django.db import connections
+
+from .._errors import BadJob
+from ..stores.open import open as open_store
+from ..stores.sqlite.adopting import adopt
+
+__all__ = ["database_alias", "made", "store_url"]
+
+_OWN: Final = frozenset(
+    "assume_role charset init_command isolation_level pool server_side_binding sql_mode timeout transaction_mode "
+    "use_unicode autocommit".split()
+)
+"""Options about Django's own connections."""
+_SSL: Final = {"ca": "ssl_ca", "cert": "ssl_cert", "key": "ssl_key"}
+_INSTEAD: Final = "set PYWHEEL_STORE, say to 'sqlite:////var/lib/jobs.db'"
+
+
+def store_url() -> str:
+    """Return the address of the store, with its password. BadJob if the database is none in which jobs can be."""
+    if (url := getattr(settings, "PYWHEEL_STORE", None)) is not None:
+        return str(url)
+    alias = database_alias() or ""
+    database = connections[alias].settings_dict
+    vendor = connections[alias].vendor
+    if vendor == "sqlite":
+        return f"sqlite:///{quote(os.fsencode(_path(alias, database)))}"
+    if vendor in ("postgresql", "mysql"):
+        return _server_url(vendor, database)
+    raise BadJob(f"jobs cannot be in the database {alias!r}, which is {vendor}: {_INSTEAD}")
+
+
+def database_alias() -> str | None:
+    """Return which of Django's databases has the jobs; None if the store is elsewhere."""
+    if getattr(settings, "PYWHEEL_STORE", None) is not None:
+        return None
+    return str(getattr(settings, "PYWHEEL_DATABASE", "default"))
+
+
+def made(alias: str) -> None:
+    """Make the jobs' tables in a database, or upgrade them. A database in which none can be is left as it is.
+
+    Raises:
+        StoreError: it cannot be done, as one of SQLite has tables of these names.
+    """
+    database, vendor = connections[alias].settings_dict, connections[alias].vendor
+    if vendor == "sqlite" and not _in_memory(database):
+        adopt(_path(alias, database))
+    elif vendor not in ("postgresql", "mysql"):
+        return
+    open_store(store_url()).close()
+
+
+def _in_memory(database: Mapping[str, Any]) -> bool:
+    name = str(database["NAME"])
+    return name == ":memory:" or name.startswith("file:")
+
+
+def _path(alias: str, database: Mapping[str, Any]) -> str:
+    if _in_memory(database):
+        raise BadJob(f"jobs cannot be in the database {alias!r}, which is in memory: {_INSTEAD}, or use queue_tester")
+    return str(Path(database["NAME"]).absolute())
+
+
+def _server_url(vendor: str, database: Mapping[str, Any]) -> str:
+    options = {name: value for name, value in database.get("OPTIONS", {}).items() if name not in _OWN}
+    options |= {_SSL.get(name, name): value for name, value in dict(options.pop("ssl", None) or {}).items()}
+    user, password, host = (str(database.get(name) or "") for name in ("USER", "PASSWORD", "HOST"))
+    port = str(database.get("PORT") or "")
+    if host.startswith("/"):  # a socket, or the folder of one
+        options["unix_socket" if vendor == "mysql" else "host"] = host
+        host = ""
+        if port and vendor == "postgresql":
+            options["port"] = port
+        port = ""
+    elif ":" in host:
+        host = f"[{host}]"
+    credentials = quote(user, safe="") + (f":{quote(password, safe='')}" if password else "")
+    place = f"{credentials}@{host}" if credentials else host
+    query = urlencode({name: str(value) for name, value in options.items()}, quote_via=quote)
+    name = quote(str(database.get("NAME") or ""), safe="")
+    return f"{vendor}://{place}{':' + port if port else ''}/{name}{'?' + query if query else ''}"

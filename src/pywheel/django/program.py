@@ -1,0 +1,71 @@
+"""The queue of a Django project, on the store that its settings name. Opened when it is used first."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import django
+from asgiref.sync import sync_to_async
+from django.apps import apps
+from django.db import close_old_connections
+
+from ..client.queue import JobQueue
+from ..jobs.handler import Handler, is_async
+from ..jobs.job import Job
+from ..jobs.middleware import Middleware
+from .database import store_url
+
+__all__ = ["queue"]
+
+
+class Connections(Middleware):
+    """Handlers find good connections to the databases, as requests do: around each job, where it runs.
+
+    Django closes there those that are unusable, or older than CONN_MAX_AGE.
+    """
+
+    def around(self, handler: Handler) -> Handler:
+        """Return the handler with that around it."""
+        return replace(handler, function=self.around_function(handler.function))
+
+    def around_function(self, function: Callable[[Job], Any]) -> Callable[[Job], Any]:
+        """Return a function of the same kind, with that around it."""
+        return _with_connections(super().around_function(function))
+
+
+def _with_connections(function: Callable[[Job], Any]) -> Callable[[Job], Any]:
+    if is_async(function):
+
+        @functools.wraps(function)
+        async def awaited(job: Job) -> Any:
+            await sync_to_async(close_old_connections)()
+            try:
+                return await function(job)
+            finally:
+                await sync_to_async(close_old_connections)()
+
+        return awaited
+
+    @functools.wraps(function)
+    def called(job: Job) -> Any:
+        if asyncio._get_running_loop() is not None:  # a test that is a coroutine: Django refuses to be asked there
+            return sync_to_async(called)(job)
+        close_old_connections()
+        try:
+            return function(job)
+        finally:
+            close_old_connections()
+
+    return called
+
+
+queue = JobQueue(store_url)
+"""The project's queue. Handlers stand in the modules `jobs` of the apps, which are imported when Django is ready."""
+queue.middleware = Connections()
+
+if not apps.ready and not apps.loading:  # a worker's process begins here, and not with manage.py
+    django.setup()

@@ -1,0 +1,104 @@
+"""Cron expressions in a time zone: when the next tick comes, and when the last one came.
+
+What an expression means is cronsim's to say, which does as Debian's cron does, on the days on which clocks are changed
+too. All times are wall clock, in whole milliseconds since 1970.
+"""
+
+from __future__ import annotations
+
+import importlib
+from datetime import UTC, datetime, tzinfo
+from functools import lru_cache
+from typing import Any, Final
+
+from .._errors import BadJob
+
+__all__ = ["CronMissing", "after", "checked", "until", "zone"]
+
+_DAY: Final = 86_400_000  # ms: longer than any change of a zone's clock
+_START: Final = 946_684_800_000  # the year 2000: an expression that has no tick in 50 years from then has none
+
+
+class CronMissing(BadJob, ImportError):
+    """The package that understands cron expressions is not installed."""
+
+
+def checked(expression: Any, tz: Any) -> tuple[str, str]:
+    """Return an expression and the name of a zone. BadJob if there is no such zone, or no tick ever comes."""
+    if not isinstance(expression, str):
+        raise BadJob(f"a cron expression is text such as '0 3 * * *', not {type(expression).__name__}")
+    if not isinstance(tz, str):
+        raise BadJob(f"tz is the name of a zone such as 'Europe/Berlin', not {type(tz).__name__}")
+    zone(tz)
+    if after(expression, tz, _START) is None:
+        raise BadJob(f"the cron expression {expression[:80]!r} has no tick: it names a day that never comes")
+    return " ".join(expression.split()), tz
+
+
+@lru_cache(maxsize=1_024)
+def zone(name: str) -> tzinfo:
+    """Return a time zone by its IANA name. BadJob if it is not known here."""
+    if name == "UTC":
+        return UTC
+    from zoneinfo import ZoneInfo  # most programs need none
+
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:  # ZoneInfoNotFoundError is a KeyError
+        raise BadJob(
+            f"there is no time zone {name[:80]!r}: write it like 'Europe/Berlin'; pip install tzdata if none is known"
+        ) from error
+
+
+def after(expression: str, tz: str, time: int) -> int | None:
+    """Return when the first tick comes that is later than `time`; None if none does within 50 years."""
+    sim, error = _cronsim()
+    try:
+        for tick in sim(expression, datetime.fromtimestamp(time / 1000, zone(tz))):
+            found = _ms(tick)
+            if found > time:  # where clocks go back, local times come twice: some of what it names is over
+                return found
+    except error as wrong:
+        raise _bad(expression, wrong) from None
+    except OverflowError:  # the end of the calendar
+        pass
+    return None
+
+
+def until(expression: str, tz: str, time: int) -> int | None:
+    """Return when the last tick came that is not later than `time`; None if none did within 50 years."""
+    sim, error = _cronsim()
+    found = None
+    try:
+        for tick in sim(expression, datetime.fromtimestamp((time - _DAY) / 1000, zone(tz)), reverse=True):
+            found = after(expression, tz, _ms(tick) - 1)
+            break
+    except error as wrong:
+        raise _bad(expression, wrong) from None
+    except OverflowError:
+        pass
+    if found is None or found > time:
+        found = after(expression, tz, time - _DAY)  # none in the days before: it can be the first
+    while found is not None and (following := after(expression, tz, found)) is not None and following <= time:
+        found = following
+    return None if found is None or found > time else found
+
+
+def _ms(tick: datetime) -> int:
+    return int(tick.timestamp()) * 1000
+
+
+def _bad(expression: str, wrong: Exception) -> BadJob:
+    return BadJob(
+        f"{expression[:80]!r} is no cron expression ({wrong}): five fields, minute hour day month weekday, such as"
+        " '0 3 * * *', or six with seconds first"
+    )
+
+
+@lru_cache(maxsize=1)
+def _cronsim() -> tuple[Any, type[Exception]]:
+    try:
+        module = importlib.import_module("cronsim")
+    except ModuleNotFoundError as error:
+        raise CronMissing("cronsim is not installed: pip install 'pywheel-timer[cron]'") from error
+    return module.CronSim, module.CronSimError

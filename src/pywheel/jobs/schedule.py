@@ -1,0 +1,249 @@
+"""What a schedule is: which jobs are put when, again and again, and what holds for those that are late or overlap.
+
+A *tick* is one time of a schedule, and the job that is put for it. Everybody computes the same ticks.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import Any, Final, Literal
+
+from .._errors import BadBody, BadJob
+from . import cron
+from .checks import did_you_mean
+from .durations import duration
+from .job import Job, NewJob
+
+__all__ = [
+    "BY_HAND",
+    "LATE",
+    "MOST_MISSED",
+    "NAME",
+    "SHORTEST",
+    "TICK",
+    "VERSION",
+    "CatchUp",
+    "Overlap",
+    "Schedule",
+    "one_of",
+    "schedule_name",
+    "tick_of",
+    "timing",
+    "written",
+]
+
+CatchUp = Literal["none", "one", "all"]
+Overlap = Literal["skip", "queue", "overlap"]
+
+NAME: Final = "pywheel-schedule"
+"""Of a tick's job: the header with the name of its schedule."""
+TICK: Final = "pywheel-tick"
+"""The header with the tick's time, in UTC, as ISO 8601 writes it."""
+VERSION: Final = "pywheel-version"
+"""The header with the version of the schedule that it was put for; BY_HAND if somebody asked for it now."""
+BY_HAND: Final = "by hand"
+
+SHORTEST: Final = 1_000
+"""ms between two ticks, at least."""
+LATE: Final = 60_000
+"""ms after which a tick that has not begun is missed, and left out unless the schedule catches up."""
+MOST_MISSED: Final = 1_000
+"""Missed ticks that a schedule catches up with at once."""
+_LONGEST_NAME: Final = 180  # characters: a note's has 200
+_ROOM: Final = 32_768  # bytes of a body and of headers: all of it is one note
+_LOOK_BACK: Final = 31 * 86_400_000  # ms: no longer is known which ticks were put
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A schedule, as a store keeps it. `queue.schedule` says what its fields mean; durations are in ms."""
+
+    name: str
+    topic: str
+    body: bytes = b""
+    every: int | None = None
+    cron: str | None = None
+    tz: str = "UTC"
+    catch_up: CatchUp = "none"
+    overlap: Overlap = "skip"
+    jitter: int = 0
+    ttr: int | None = None
+    max_attempts: int | None = None
+    headers: dict[str, str] | None = None
+    declared: str | None = None
+    """The module whose code says so; None if it was made by a call."""
+    paused: bool = False
+    since: int = 0
+    """Its ticks come after this time: when it was made, changed or resumed."""
+    version: str = ""
+    """Another one whenever what it does has changed."""
+    removed: bool = False
+    """Whether it is gone: kept for a while, so that one of the same name is another."""
+
+    @property
+    def active(self) -> bool:
+        """Whether ticks are put."""
+        return not (self.paused or self.removed)
+
+    @property
+    def timing(self) -> str:
+        """When its ticks come, for people."""
+        if self.every is not None:
+            return f"every {_shown(self.every)}"
+        return f"{self.cron} {self.tz}"
+
+    # ---- ticks ------------------------------------------------------------------------------------------------------
+
+    def after(self, time: int) -> int | None:
+        """Return its first tick later than `time`, and later than `since`; None if there is none."""
+        time = max(time, self.since)
+        if self.every is not None:
+            return (time // self.every + 1) * self.every
+        return cron.after(self.cron or "", self.tz, time)
+
+    def until(self, time: int) -> int | None:
+        """Return its last tick not later than `time`, and later than `since`; None if there is none."""
+        found = time // self.every * self.every if self.every else cron.until(self.cron or "", self.tz, time)
+        return None if found is None or found <= self.since else found
+
+    def ticks(self, after: int, until: int) -> Iterator[int]:
+        """Give its ticks later than `after`, up to `until`."""
+        tick = self.after(after)
+        while tick is not None and tick <= until:
+            yield tick
+            tick = self.after(tick)
+
+    def missed(self, after: int, now: int) -> list[int]:
+        """Return those of its ticks later than `after`, up to `now`, that are put although they are over."""
+        last = self.until(now)
+        if last is None or last <= after:
+            return []
+        if self.catch_up == "none" and now - last > LATE:
+            return []
+        found, least = [last], max(after, now - _LOOK_BACK)
+        while self.catch_up == "all" and len(found) < MOST_MISSED:
+            before = self.until(found[-1] - 1)
+            if before is None or before <= least:
+                break
+            found.append(before)
+        return found[::-1]
+
+    def due(self, tick: int) -> int:
+        """Return when a tick's job is due: the same for everybody, so that it does not matter who puts it."""
+        if not self.jitter:
+            return tick
+        draw = int.from_bytes(blake2b(f"{self.name}\0{tick}".encode(), digest_size=8).digest())
+        return tick + draw % self.jitter
+
+    def key(self, tick: int) -> str:
+        """Return the key of a tick's job."""
+        return f"{self.name}@{written(tick)}"
+
+    def job(self, tick: int, *, by_hand: bool = False) -> NewJob:
+        """Return a tick's job."""
+        marks = {NAME: self.name, TICK: written(tick), VERSION: BY_HAND if by_hand else self.version}
+        return NewJob(
+            self.topic,
+            self.body,
+            tick if by_hand else self.due(tick),
+            f"{self.key(tick)} {BY_HAND}" if by_hand else self.key(tick),
+            self.ttr,
+            self.max_attempts,
+            {**(self.headers or {}), **marks},
+        )
+
+    # ---- as it is kept ----------------------------------------------------------------------------------------------
+
+    def does_what(self, other: Schedule) -> bool:
+        """Whether it does what another one does, since when ever and paused or not."""
+        return self.at_rest == other.at_rest
+
+    @property
+    def at_rest(self) -> Schedule:
+        """What somebody said about it, without what became of it."""
+        return replace(self, paused=False, since=0, version="", removed=False)
+
+    def following(self, before: Schedule | None, since: int) -> Schedule:
+        """Return it with the version that follows another one's, which is the same whoever asks."""
+        said = f"{'' if before is None else before.version} {self.at_rest!r}"
+        version = blake2b(said.encode(), digest_size=8).hexdigest()
+        return replace(self, since=since, version=version)
+
+    def kept(self) -> bytes:
+        """Return it as a note. BadJob if it is too long for one."""
+        fields = {name: value for name, value in asdict(self).items() if value is not None and name != "name"}
+        fields["body"] = b64encode(self.body).decode()
+        text = json.dumps(fields).encode()
+        if len(text) > 2 * _ROOM:
+            raise BadJob(f"body and headers of a schedule have {_ROOM} bytes at most: put a name of it into the body")
+        return text
+
+    @classmethod
+    def from_note(cls, name: str, note: bytes) -> Schedule:
+        """Return what is kept. BadBody if it is not a schedule. What is not known is left out."""
+        try:
+            fields = json.loads(note)
+            known = {field: fields[field] for field in cls.__dataclass_fields__ if field in fields}
+            return cls(**{**known, "name": name, "body": b64decode(fields.get("body", ""))})
+        except (ValueError, TypeError, AttributeError) as error:
+            raise BadBody(f"what is kept of the schedule {name[:80]!r} cannot be read: {error}") from error
+
+
+def tick_of(job: Job) -> int | None:
+    """Return the time of the tick that a job was put for, in ms; None if it is of no schedule."""
+    text = job.headers.get(TICK)
+    if text is None:
+        return None
+    try:
+        return round((datetime.fromisoformat(text) - _EPOCH).total_seconds() * 1000)
+    except (ValueError, TypeError):  # somebody else's header
+        return None
+
+
+def written(tick: int) -> str:
+    """Return a time as ISO 8601 writes it, in UTC, to the second where it is a whole one."""
+    precision = "milliseconds" if tick % 1000 else "seconds"
+    return datetime.fromtimestamp(tick / 1000, UTC).isoformat(timespec=precision).replace("+00:00", "Z")
+
+
+def schedule_name(value: Any) -> str:
+    """Return the name of a schedule. BadJob if it cannot be one."""
+    if not isinstance(value, str) or not 1 <= len(value) <= _LONGEST_NAME or not value.isprintable():
+        raise BadJob(f"the name of a schedule has 1 to {_LONGEST_NAME} printable characters, and is {value!r:.200}")
+    return value
+
+
+def timing(every: Any, expression: Any, tz: Any) -> dict[str, Any]:
+    """Return the fields that say when ticks come. BadJob if they make no sense, or are not one of the two."""
+    if (every is None) is (expression is None):
+        raise BadJob("a schedule has every= or cron=, one of them")
+    if every is None:
+        text, zone = cron.checked(expression, "UTC" if tz is None else tz)
+        return {"cron": text, "tz": zone}
+    if tz is not None:
+        raise BadJob("tz= is for cron=: every= goes by UTC, whatever the zone")
+    period = duration(every, "every")
+    if period < SHORTEST:
+        raise BadJob(f"every must be 1 s or more, and is {every!r:.60}: Timers.call_every is for less")
+    return {"every": period}
+
+
+def one_of(value: Any, name: str, choices: tuple[str, ...]) -> str:
+    """Return one of some words. BadJob for another."""
+    if value not in choices:
+        near = did_you_mean(value, choices) if isinstance(value, str) else ""
+        raise BadJob(f"{name} is one of {', '.join(choices)}, not {value!r:.40}{near}")
+    return str(value)
+
+
+def _shown(ms: int) -> str:
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)):
+        if ms % size == 0:
+            return f"{ms // size}{unit}"
+    return f"{ms}ms"

@@ -1,0 +1,262 @@
+"""Schedules as a store keeps them: a note each, one that says that something has changed, one how far is planned.
+
+A change is written by exchange: whoever finds that somebody else has changed the same schedule in between does what he
+wanted again, on top of that. Whatever has changed wakes the planner, whose job is always in the store while there is
+anything to plan.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from secrets import token_hex
+from typing import Any, Final, NamedTuple
+
+from .._errors import BadBody, JobExists
+from ..jobs.bodies import is_encrypted
+from ..jobs.commands import Cancel, Command, Delete, Keep, Put, Reschedule
+from ..jobs.job import Job, NewJob, State
+from ..jobs.schedule import Schedule
+from .contract import Store, intact
+
+__all__ = ["AHEAD", "BLOCK", "PLAN", "TOPIC", "Planned", "ScheduleNotes", "plan_job", "sealed_key"]
+
+TOPIC: Final = "pywheel.schedules"
+"""Of the planner's job."""
+PLAN: Final = (TOPIC, "plan")
+"""What names the planner's job."""
+AHEAD: Final = 150_000
+"""ms for which ticks are put ahead of their time."""
+BLOCK: Final = 60_000
+"""ms: the ticks of a schedule in each stretch of so many are put together, once."""
+
+_LOGGER: Final = logging.getLogger("pywheel.jobs")
+_NOTE: Final = "schedule:"
+_CHANGED: Final = "schedules:changed"
+_PLANNED: Final = "schedules:planned"
+_REMOVED: Final = 3_600_000  # ms for which it is known that there was one, and its version
+_PAGE: Final = 1_000
+_TOGETHER: Final = 200  # notes that are written in one transaction
+_FEW: Final = 20  # that are read one by one
+_ATTEMPTS: Final = 1_000_000  # of the planner's job: it is never to be dead
+
+Change = Callable[[Schedule | None], Schedule | None]
+
+
+class Planned(NamedTuple):
+    """How far is planned."""
+
+    until: int | None = None  # all ticks up to this time are put; None: nothing is known
+    seen: int = 0  # when that was, ms
+    token: str = ""  # the last change of which the planner knew
+    last: int = 0  # the planner's job then
+
+
+@dataclass(slots=True)
+class _Written:
+    """What is about to be kept of a schedule."""
+
+    schedule: Schedule | None
+    note: bytes | None
+    commands: list[Command[Any]]
+
+
+class ScheduleNotes:
+    """Reads and changes the schedules of a store. Any thread may call any method; StoreError from all of them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    # ---- looking ----------------------------------------------------------------------------------------------------
+
+    def get(self, name: str) -> Schedule | None:
+        """Return a schedule, or None. BadBody if what is kept cannot be read."""
+        found = _read(name, self._store.note(_NOTE + name))
+        return None if found is None or found.removed else found
+
+    def page(self, after: str, limit: int) -> list[Schedule]:
+        """Return up to `limit` schedules whose names come after this one, by name."""
+        found: list[Schedule] = []
+        while len(found) < limit:
+            notes = self._store.notes(_NOTE, _NOTE + after, limit)
+            found += [schedule for schedule in map(_sound, notes) if schedule is not None and not schedule.removed]
+            if len(notes) < limit:
+                break
+            after = notes[-1][0].removeprefix(_NOTE)
+        return found[:limit]
+
+    def raw(self) -> Iterator[tuple[str, bytes]]:
+        """Give the name and the note of all of them."""
+        after = _NOTE
+        while notes := self._store.notes(_NOTE, after, _PAGE):
+            for name, note in notes:
+                yield name.removeprefix(_NOTE), note
+            after = notes[-1][0]
+            if len(notes) < _PAGE:
+                return
+
+    def token(self) -> str:
+        """Return what is another text after every change."""
+        return _token(self._store.note(_CHANGED))
+
+    def planned(self) -> Planned:
+        """Return how far is planned."""
+        note = self._store.note(_PLANNED)
+        try:
+            return Planned(*json.loads(note)) if note else Planned()
+        except (ValueError, TypeError):  # planned anew: each tick happens once all the same
+            return Planned()
+
+    # ---- changing ---------------------------------------------------------------------------------------------------
+
+    def change(self, name: str, change: Change) -> Schedule | None:
+        """Have a function say what becomes of a schedule; return what did. It returns None to leave it as it is."""
+        note = self._store.note(_NOTE + name)
+        before, wanted = note, self._written(name, note, change)
+        if wanted is None:
+            return _read_or_none(name, note)
+        while True:
+            found = self._apply([wanted])[0]
+            if found == before:
+                return wanted.schedule
+            # Somebody else came first, and what he did is gone: do it again, and this on top of it.
+            before = wanted.note
+            wanted = self._written(name, found, change) or _as_it_was(name, found)
+
+    def change_many(self, changes: Mapping[str, Change]) -> None:
+        """`change` for many, in few transactions."""
+        if len(changes) <= _FEW:
+            notes = {name: self._store.note(_NOTE + name) for name in changes}
+        else:
+            notes = {name: note for name, note in self.raw() if name in changes}
+        wanted = {name: self._written(name, notes.get(name), change) for name, change in changes.items()}
+        names = [name for name, written in wanted.items() if written is not None]
+        for at in range(0, len(names), _TOGETHER):
+            batch = names[at : at + _TOGETHER]
+            found = self._apply([written for name in batch if (written := wanted[name]) is not None])
+            for name, before in zip(batch, found, strict=True):
+                if before != notes.get(name):  # somebody else came first
+                    self.change(name, changes[name])
+
+    def _written(self, name: str, note: bytes | None, change: Change) -> _Written | None:
+        before = _read_or_none(name, note)
+        after = change(None if before is None else self._plain(before))
+        if after is None:
+            return None
+        written = _Written(after, self._sealed(after).kept(), [])
+        written.commands = [_keep(name, written), *self._cancelled(before)]
+        return written
+
+    def _plain(self, schedule: Schedule) -> Schedule:
+        try:
+            return replace(schedule, body=self.opened(schedule))
+        except BadBody:  # it can be paused and removed all the same
+            return schedule
+
+    def _sealed(self, schedule: Schedule) -> Schedule:
+        if not schedule.body or is_encrypted(schedule.body):
+            return schedule
+        job = NewJob(schedule.topic, schedule.body, 0, sealed_key(schedule.name))
+        return replace(schedule, body=self._store.sealed(job).body)
+
+    def _cancelled(self, before: Schedule | None) -> list[Cancel]:
+        """Return the commands that cancel what was put ahead for what a schedule was."""
+        if before is None or not before.active:
+            return []
+        now = self._store.clock.wall()
+        try:
+            ticks = list(before.ticks(now - before.jitter - 1, now + AHEAD))
+        except ValueError:  # it cannot be computed here, nor was it: what is left refuses to run
+            return []
+        return [Cancel((before.topic, before.key(tick))) for tick in ticks]
+
+    def _apply(self, batch: list[_Written]) -> list[bytes | None]:
+        """Write, and wake the planner; return what was there before."""
+        commands = [command for written in batch for command in written.commands]
+        keep, move = Keep(_CHANGED, token_hex(8).encode()), Reschedule(PLAN, delay=0)
+        outcomes = intact(self._store.apply([*commands, keep, move]))
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        if not outcomes[-1]:
+            self._begin()
+        return [found for command, found in zip(commands, outcomes, strict=False) if isinstance(command, Keep)]
+
+    def begin(self) -> None:
+        """See to it that the planner's job is there, if there is anything to plan."""
+        job = self._store.get(PLAN)
+        if (job is None or not job.state.live) and self._store.notes(_NOTE, "", 1):
+            self._begin()
+
+    def _begin(self) -> None:
+        [outcome] = intact(self._store.apply([Put((plan_job(delay=0),))]))
+        if isinstance(outcome, BaseException) and not isinstance(outcome, JobExists):
+            raise outcome
+
+    # ---- for the planner --------------------------------------------------------------------------------------------
+
+    def go_on(self, successor: NewJob, planned: Planned, before: int) -> None:
+        """Put the planner's next job, if it is still the planner's to do, and write how far is planned.
+
+        It comes at once if anything has changed since what `planned` knows. The job `before` is forgotten.
+        """
+        commands: list[Command[Any]] = [
+            Put((successor,)),
+            Keep(_CHANGED, b"-", absent=True),
+            Keep(_PLANNED, json.dumps(planned).encode()),
+        ]
+        outcomes = intact(self._store.apply([*commands, Delete(before)] if before else commands))
+        if not isinstance(outcomes[0], JobExists) and _token(outcomes[1]) != planned.token:
+            self._store.apply([Reschedule(PLAN, delay=0)])
+
+    def opened(self, schedule: Schedule) -> bytes:
+        """Return a schedule's plain body. NoKey, BadBody."""
+        kept = Job(0, schedule.topic, schedule.body, 0, 0, State.DELAYED, sealed_key(schedule.name))
+        return self._store.opened(kept).body if schedule.body else b""
+
+
+def plan_job(delay: int | None = None, due: int = 0, parent: tuple[int, int] | None = None) -> NewJob:
+    """Return a job of the planner; there is one that lives."""
+    return NewJob(TOPIC, b"", due, PLAN[1], max_attempts=_ATTEMPTS, delay=delay, parent=parent)
+
+
+def sealed_key(name: str) -> str:
+    """Return the key that an encrypted body of a schedule is bound to."""
+    return _NOTE + name
+
+
+def _keep(name: str, written: _Written) -> Keep:
+    removed = written.schedule is not None and written.schedule.removed
+    return Keep(_NOTE + name, written.note, ttl=_REMOVED if removed else None)
+
+
+def _as_it_was(name: str, note: bytes | None) -> _Written:
+    written = _Written(_read_or_none(name, note), note, [])
+    written.commands = [_keep(name, written)]
+    return written
+
+
+def _read(name: str, note: bytes | None) -> Schedule | None:
+    return None if note is None else Schedule.from_note(name, note)
+
+
+def _read_or_none(name: str, note: bytes | None) -> Schedule | None:
+    """Return what a note says; what cannot be read may be replaced."""
+    try:
+        return _read(name, note)
+    except BadBody:
+        return None
+
+
+def _sound(pair: tuple[str, bytes]) -> Schedule | None:
+    try:
+        return Schedule.from_note(pair[0].removeprefix(_NOTE), pair[1])
+    except BadBody as error:
+        _LOGGER.warning("%s", error)
+        return None
+
+
+def _token(note: bytes | None) -> str:
+    return "" if note in (None, b"-") else note.decode("ascii", "replace")  # type: ignore[union-attr]  # it is none of the two

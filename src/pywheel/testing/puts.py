@@ -1,0 +1,70 @@
+"""A store in memory that remembers what was put, as it was put, and says it in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ..jobs.commands import Command, Put
+from ..jobs.job import Job
+from ..stores.memory import MemoryStore
+from ..stores.schedule_notes import TOPIC
+from ..worker.ticks import is_tick
+
+__all__ = ["PutJob", "RecordingStore", "in_words", "said"]
+
+
+class PutJob(NamedTuple):
+    """A job as it was put, and how long after the put it was due, in ms."""
+
+    job: Job
+    delay: int
+
+
+class RecordingStore(MemoryStore):
+    """Jobs in memory. `puts` has what was put, in order; a job that another put replaced is there as it is now.
+
+    A put with a `connection=` is put at once, as if that transaction had committed.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.puts: dict[int, PutJob] = {}
+
+    def apply(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        """Apply commands, and remember the puts among them."""
+        outcomes = super().apply(commands)
+        now = self.clock.wall()
+        for command, outcome in zip(commands, outcomes, strict=True):
+            if isinstance(command, Put) and not isinstance(outcome, BaseException):
+                for id in outcome:
+                    self.puts.pop(id, None)  # it may have replaced what had its key, and is the latest put then
+                    job = self.get(id)
+                    if job is not None and job.topic != TOPIC and not is_tick(job):  # what a program puts
+                        self.puts[id] = PutJob(job, max(job.due - now, 0))
+        return outcomes
+
+    def put_within(self, connection: object, put: Put) -> list[int]:  # noqa: ARG002
+        """Put now: a test's jobs are in no database, and its transaction may never commit."""
+        [outcome] = self.apply([put])
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome  # type: ignore[no-any-return]  # a put's
+
+
+def in_words(put: PutJob) -> str:
+    """Return a put in a line: topic, body, delay, key."""
+    job = put.job
+    body = job.body.decode("utf-8", "backslashreplace")
+    key = "" if job.key is None else f", key {job.key!r}"
+    return f"{job.topic} {body:.200} {said(put.delay)}{key}"
+
+
+def said(ms: int) -> str:
+    """Return a delay as people write it: "1d 30m", or "at once"."""
+    parts = []
+    for unit, length in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)):
+        number, ms = divmod(ms, length)
+        if number:
+            parts.append(f"{number}{unit}")
+    return f"in {' '.join(parts)}" if parts else "at once"

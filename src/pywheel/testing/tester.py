@@ -1,0 +1,223 @@
+"""The queue of a program in a test: in memory, by a clock that the test moves, without workers, threads or sleep."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Final, Self
+
+from .._errors import BadJob
+from ..client.queue import JobQueue
+from ..client.task import Task
+from ..clock import ManualClock
+from ..jobs.durations import Duration, duration
+from ..jobs.handler import GiveUp, NotNow, RetryLater
+from ..jobs.job import Job, State
+from ..stores.schedule_notes import TOPIC
+from ..worker.ticks import is_tick
+from .puts import PutJob, RecordingStore, in_words
+from .run_due import DueRunner, Failure, at_once, first_dues
+from .wanted import Wanted, topic_of
+
+__all__ = ["QueueTester"]
+
+_SHOWN: Final = 20
+_PAGE: Final = 1_000
+_ON_PURPOSE: Final = (GiveUp, NotNow, RetryLater)
+
+
+class QueueTester:
+    """A program's queue, turned to memory, with what a test asks of it.
+
+    The queue keeps its handlers, and leaves its own store for good: after `close`, or the `with`, each of its methods
+    raises StoreClosed, so that no later test works on a real store by mistake. Nothing runs but within `run_due` and
+    `advance` and their twins, in the thread that calls them. A put with a `connection=` is put at once.
+
+    Args:
+        queue: the program's; a new one unless told.
+        clock: whose time it is; a new one unless told. Timers on the same clock run within `advance`, each in its turn.
+        raises: let what a handler raises end `run_due` and `advance`, once its job is settled as a worker would have
+            it: all but GiveUp, RetryLater and NotNow, which a handler raises on purpose.
+
+    Raises:
+        BadJob: this is no queue, or no ManualClock.
+    """
+
+    def __init__(
+        self, queue: JobQueue | None = None, *, clock: ManualClock | None = None, raises: bool = False
+    ) -> None:
+        if queue is not None and not isinstance(queue, JobQueue):
+            raise BadJob(f"a QueueTester takes a JobQueue, not {queue!r:.40}")
+        if clock is not None and not isinstance(clock, ManualClock):
+            raise BadJob(f"a QueueTester takes a ManualClock, not {clock!r:.40}")
+        self.clock = clock or ManualClock()
+        self.raises = raises
+        self.failures: list[Failure] = []
+        """What handlers raised, in order, each with its job as the handler got it."""
+        self._store = RecordingStore(clock=self.clock)
+        if queue is None:
+            self.queue = JobQueue(self._store)
+        else:
+            self.queue = queue
+            queue.use(self._store)
+
+    def __repr__(self) -> str:
+        return f"<QueueTester at {self.clock.time():.3f} s, {len(self._store.puts)} jobs put>"
+
+    # ---- running ----------------------------------------------------------------------------------------------------
+
+    def run_due(self, limit: int | None = None) -> int:
+        """Handle what is due now, as `pywheel.testing.run_due` does; return how many jobs, at most `limit`.
+
+        Raises:
+            RuntimeError: a coroutine called it; there it is ``await arun_due()``.
+            Exception: what a handler raised, with `raises`.
+        """
+        with self._runner() as runner:
+            return at_once(runner.run(limit))
+
+    async def arun_due(self, limit: int | None = None) -> int:
+        """`run_due`, in a coroutine: handlers that are coroutine functions run on its loop."""
+        async with self._runner() as runner:
+            return await runner.run(limit)
+
+    def advance(self, delay: Duration) -> int:
+        """Let so much time pass, from due time to due time, and handle what is due on the way; return how many jobs.
+
+        Each handler finds the clock at the time at which its job was due, retries too. What is due now is handled
+        first, what is due at the end as well. The cost is that of the jobs, whatever the time that passes.
+
+        Raises:
+            RuntimeError: a coroutine called it; there it is ``await aadvance(...)``.
+            BadJob: this is no delay.
+            Exception: what a handler raised, with `raises`. The clock stands then at that time: call it again for the
+                rest.
+        """
+        with self._runner() as runner:
+            return at_once(self._advance(runner, duration(delay, "delay")))
+
+    async def aadvance(self, delay: Duration) -> int:
+        """`advance`, in a coroutine: handlers that are coroutine functions run on its loop."""
+        async with self._runner() as runner:
+            return await self._advance(runner, duration(delay, "delay"))
+
+    async def _advance(self, runner: DueRunner, ms: int) -> int:
+        clock = self.clock
+        end = clock.time_ns() + ms * 1_000_000
+        handled = await runner.run()
+        while (stop := min(clock._next_stop(end), self._next_ns(end))) < end:
+            clock._advance_to(stop)
+            handled += await runner.run()
+        clock._advance_to(end)
+        return handled + await runner.run()
+
+    def _next_ns(self, end: int) -> int:
+        """Return the clock's time at which the next job is due, or the end.
+
+        What is due by now and was left, as its topic is paused, is waited for by nobody.
+        """
+        clock = self.clock
+        now = clock.wall()
+        dues = [due for _, due in first_dues(self.queue, (*self.queue.handlers, TOPIC)) if due > now]
+        if not dues:
+            return end
+        return min(clock.time_ns() + max(round(clock.until(min(dues)) * 1e9), 1), end)
+
+    def _runner(self) -> DueRunner:
+        return DueRunner(self.queue, self._fail)
+
+    def _fail(self, failure: Failure) -> None:
+        self.failures.append(failure)
+        if self.raises and not isinstance(failure.error, _ON_PURPOSE):
+            raise failure.error
+
+    # ---- looking ----------------------------------------------------------------------------------------------------
+
+    def jobs(self, topic: object = None, state: State | str | None = None) -> list[Job]:
+        """Return the jobs of a topic, a task or a handler, or all: in every state or in one, by id.
+
+        Raises:
+            BadJob: nothing handles a topic by this function, or there is no such state.
+        """
+        wanted = None if topic is None else self._topic(topic)
+        found: list[Job] = []
+        while page := self.queue.list(wanted, state, after=found[-1].id if found else 0, limit=_PAGE):
+            found.extend(page)
+        return [job for job in found if job.topic != TOPIC]
+
+    def dead(self, topic: object = None) -> list[Job]:
+        """Return the jobs that are dead, each with its `last_error`, of a topic or all, by id."""
+        return self.jobs(topic, State.DEAD)
+
+    def clear(self) -> None:
+        """Delete all jobs but ticks to come, and forget what was put and what failed. The clock stays where it is."""
+        for job in self.jobs():
+            if not (is_tick(job) and job.state.live):
+                self.queue.cancel(job.id)
+                self.queue.delete(job.id)
+        self._store.puts.clear()
+        self.failures.clear()
+
+    def assert_put(
+        self,
+        task_or_topic: object,
+        /,
+        *args: Any,
+        count: int | None = None,
+        delay: Duration | None = None,
+        key: str | None = None,
+        **kwargs: Any,
+    ) -> list[Job]:
+        """Return the jobs that were put so, as they were put, in order; since the beginning or the last `clear`.
+
+        A job counts whatever became of it since, also if it is done or cancelled. Ticks of schedules are not among
+        them: nobody puts those.
+
+        Args:
+            task_or_topic: a task, a topic, or a function that handles one.
+            args: of a task, its arguments, as the function gets them; those not given may be any. Of a topic, the body:
+                bytes, or what its JSON says; not given: any body.
+            count: how many they must be; unless told, one or more.
+            delay: how long after its put each was due; unless told, whenever.
+            key: its key; unless told, any or none.
+            kwargs: of a task, arguments by name. Of a topic, fields that the body has among others.
+
+        Raises:
+            AssertionError: there are none, or not `count`. It shows what was put instead, and what handlers raised.
+            BadArguments: the task takes no such argument.
+            BadJob: the arguments make no sense.
+        """
+        task = task_or_topic if isinstance(task_or_topic, Task) else None
+        wanted = Wanted(self._topic(task_or_topic), task, args, kwargs, delay, key)
+        puts = [PutJob(self.queue.store.opened(put.job), put.delay) for put in self._store.puts.values()]
+        found = [put.job for put in puts if wanted.fits(put)]
+        if (not found) if count is None else len(found) != count:
+            raise AssertionError(self._complaint(len(found), count, wanted, puts))
+        return found
+
+    def _topic(self, wanted: object) -> str:
+        return topic_of(wanted, self.queue.handlers)
+
+    def _complaint(self, found: int, count: int | None, wanted: Wanted, puts: list[PutJob]) -> str:
+        number = "no job was" if found == 0 else "1 job was" if found == 1 else f"{found} jobs were"
+        lines = [f"{number} put with {wanted}" + ("" if count is None else f", and not {count}")]
+        lines += ["what was put:" if puts else "nothing was put at all"]
+        lines += [f"  {in_words(put)}" for put in puts[-_SHOWN:]]
+        lines += [f"  and {len(puts) - _SHOWN} before"] if len(puts) > _SHOWN else []
+        if self.failures:
+            lines += ["what handlers raised:"]
+            lines += [f"  {job.topic} {job.id}: {error!r:.200}" for job, error in self.failures[-_SHOWN:]]
+        return "\n".join(lines)
+
+    # ---- life -------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close the queue. Idempotent."""
+        self.queue.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,136 @@
+"""What a test says was put: of a topic with its body, or of a task with its arguments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+from .._errors import BadArguments, BadBody, BadJob
+from ..client.task import Task
+from ..jobs.bodies import encoded
+from ..jobs.durations import Duration, delay_ms
+from ..jobs.handler import Handler
+from ..jobs.job import Job
+from .puts import PutJob, said
+
+__all__ = ["Wanted", "topic_of"]
+
+_NO_JSON: Final = object()
+
+
+def topic_of(wanted: object, handlers: dict[str, Handler]) -> str:
+    """Return the topic that is meant: by its name, by a task, or by the function that handles it.
+
+    Raises:
+        BadJob: the function handles none, or several.
+    """
+    if isinstance(wanted, str):
+        return wanted
+    if isinstance(wanted, Task):
+        return wanted.topic
+    topics = [topic for topic, handler in handlers.items() if handler.function is wanted]
+    if len(topics) != 1:
+        number = "no topic is" if not topics else f"{len(topics)} topics are"
+        raise BadJob(f"{number} handled by {wanted!r:.80}: give the topic")
+    return topics[0]
+
+
+class Wanted:
+    """A put as a test describes it. What it does not say may be anything.
+
+    Args:
+        topic: of the job.
+        task: whose arguments are meant, or None: then it is a body.
+        args: of the task; or, at most one, the body.
+        kwargs: of the task; or fields that the body has.
+        delay: how long after the put the job was due.
+        key: of the job.
+
+    Raises:
+        BadJob: they make no sense.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        task: Task[..., ..., ..., Any] | None,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        delay: Duration | None,
+        key: str | None,
+    ) -> None:
+        self._topic = topic
+        self._delay = None if delay is None else delay_ms(delay)
+        self._key = key
+        self._content: Callable[[Job], bool]
+        self._said: list[str]
+        if task is not None:
+            self._content, self._said = _of_task(task, args, kwargs)
+        else:
+            self._content, self._said = _of_body(args, kwargs)
+
+    def __str__(self) -> str:
+        words = [f"topic {self._topic!r}", *self._said]
+        words += [] if self._delay is None else [f"due {said(self._delay)}"]
+        words += [] if self._key is None else [f"key {self._key!r}"]
+        return ", ".join(words)
+
+    def fits(self, put: PutJob) -> bool:
+        """Whether a put is such a one."""
+        return (
+            put.job.topic == self._topic
+            and self._delay in (None, put.delay)
+            and self._key in (None, put.job.key)
+            and self._content(put.job)
+        )
+
+
+def _of_task(
+    task: Task[..., ..., ..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Callable[[Job], bool], list[str]]:
+    """Return the test of a job's arguments, as the function would get them, and how it is said."""
+    signature = task._signature
+    arguments = signature.asked().arguments
+    given = arguments.named(args, kwargs) if args else kwargs
+    for name in given.keys() - arguments.fields.keys():
+        known = ", ".join(arguments.fields) or "none"
+        raise BadArguments(f"{task.topic} takes no argument {name!r:.80} from a put: it takes {known:.400}")
+    defaults = {name: signature.parameters[name].default for name in given}
+
+    def content(job: Job) -> bool:
+        if not given:
+            return True
+        try:
+            found = defaults | task.arguments(job)
+        except (BadArguments, BadBody):  # put by topic, and not by the task
+            return False
+        return all(found[name] == value for name, value in given.items())
+
+    return content, [f"{name} {value!r:.80}" for name, value in given.items()]
+
+
+def _of_body(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Callable[[Job], bool], list[str]]:
+    """Return the test of a job's body, and how it is said."""
+    if len(args) > 1 or (args and kwargs):
+        raise BadJob("a topic's job has one body: give that, or fields of it by name")
+    if args:
+        body = encoded(args[0])
+        value = _json(body)
+        words = [f"body {body.decode('utf-8', 'backslashreplace'):.200}"]
+        return lambda job: job.body == body or value == _json(job.body) != _NO_JSON, words
+    fields = {name: _json(encoded(value)) for name, value in kwargs.items()}
+    return lambda job: not fields or _has(_json(job.body), fields), [
+        f"{name} {value!r:.80}" for name, value in kwargs.items()
+    ]
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError:
+        return _NO_JSON
+
+
+def _has(value: Any, fields: dict[str, Any]) -> bool:
+    return isinstance(value, dict) and all(name in value and value[name] == wanted for name, wanted in fields.items())

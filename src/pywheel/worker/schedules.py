@@ -1,0 +1,204 @@
+"""Plans schedules: puts the jobs of their ticks ahead of time, so that each is as punctual as any delayed job.
+
+The planner is the handler of one job that lives in the store as long as there are schedules: so one worker plans, and
+another when that one dies. Each run puts what is due in the next minutes, and its successor. Whatever changes a
+schedule makes it due at once. A put has a nonce, so each tick is put once, whoever plans how often.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Protocol
+
+from .._errors import BadBody, BadJob, JobExists, NoKey
+from ..jobs.commands import Cancel, Put
+from ..jobs.cron import CronMissing
+from ..jobs.handler import Handler
+from ..jobs.job import Job
+from ..jobs.retry import Fixed
+from ..jobs.schedule import VERSION, Schedule
+from ..stores.contract import Store
+from ..stores.schedule_notes import AHEAD, BLOCK, TOPIC, Planned, ScheduleNotes, plan_job
+
+__all__ = ["Planner", "declare", "with_planner"]
+
+_LOGGER: Final = logging.getLogger("pywheel.jobs")
+_ROUND: Final = 30_000  # ms between two runs, at least, unless something changes
+_LONGEST: Final = 3_600_000  # ms
+_SOON: Final = 90_000  # ms before a tick at which it is time to plan: its whole block comes with it
+_RECENT: Final = 300_000  # ms for which a change may have been under way when a planner looked
+_TOGETHER: Final = 100  # jobs that are put in one transaction: the writers beside it do not wait for long
+_AGAIN: Final = 5_000  # ms after which what could not be planned here is tried again, perhaps elsewhere
+_LEASE: Final = 10_000  # ms after which another worker plans, if this one dies meanwhile
+_PAUSE: Final = (10, 1.0)  # seconds between two readings of all schedules: so many times what one takes; at most
+
+
+class _Program(Protocol):
+    @property
+    def store(self) -> Store: ...
+
+
+class _Place:
+    """What the planner knows of one schedule."""
+
+    __slots__ = ("after", "next", "note", "schedule")
+
+    def __init__(self, note: bytes, schedule: Schedule | None) -> None:
+        self.note = note
+        self.schedule = schedule
+        self.after = 0
+        self.next: int | None = 0  # its first tick later than `after`; None if there is none
+
+    def first(self, after: int) -> int | None:
+        """Return its first tick later than `after`, computed if it is not known."""
+        if self.schedule is not None and not (self.after <= after and (self.next is None or after < self.next)):
+            self.next = self.schedule.after(after)
+            self.after = after
+        return self.next
+
+
+class Planner:
+    """The handler of the planner's job. What it has read is kept for the next time, as long as nothing changes."""
+
+    def __init__(self, program: _Program) -> None:
+        self._program = program
+        self._store: Store | None = None
+        self._token = ""
+        self._places: dict[str, _Place] = {}
+        self._read_at = self._reading = 0.0
+
+    def __call__(self, job: Job) -> None:
+        """Put the jobs of the ticks to come, and the planner's next job. O(schedules + log jobs x ticks)."""
+        store = self._program.store
+        notes = ScheduleNotes(store)
+        before, token = notes.planned(), notes.token()
+        if store is not self._store or token != self._token:
+            self._read(notes)
+            self._store, self._token = store, token
+        now = store.clock.wall()
+        known = now if before.until is None else min(before.until, now + AHEAD)  # further: the clock was stepped back
+        until = (now + AHEAD) // BLOCK * BLOCK - 1
+        # Whatever may not have been seen the last time is planned from its beginning.
+        recent = before.seen - _RECENT if token != before.token else None
+        first, able = self._plan(notes, now, known if before.until is not None else 0, max(until, known), recent)
+        wait = _ROUND if first is None else max(first - _SOON - now, _ROUND)
+        planned = Planned(max(until, known) if able else before.until, now, token, job.id)
+        successor = plan_job(due=now + (min(wait, _LONGEST) if able else _AGAIN), parent=(job.id, job.claims))
+        notes.go_on(successor, planned, before.last)
+
+    # ---- reading ----------------------------------------------------------------------------------------------------
+
+    def _read(self, notes: ScheduleNotes) -> None:
+        """Read all schedules; those that have not changed stay as they are."""
+        times, longest = _PAUSE
+        time.sleep(min(max(self._read_at + times * self._reading - time.monotonic(), 0), longest))
+        began = time.monotonic()
+        found: dict[str, _Place] = {}
+        for name, note in notes.raw():
+            place = self._places.get(name)
+            found[name] = place if place is not None and place.note == note else _Place(note, _schedule(name, note))
+        self._places = found
+        self._read_at = time.monotonic()
+        self._reading = self._read_at - began
+
+    # ---- planning ---------------------------------------------------------------------------------------------------
+
+    def _plan(
+        self, notes: ScheduleNotes, now: int, known: int, until: int, recent: int | None
+    ) -> tuple[int | None, bool]:
+        """Put what is due up to `until`; return the first tick after that, and whether all could be planned here."""
+        firsts: list[int] = []
+        wrong: dict[str, Exception] = {}
+        puts: list[Put] = []
+        for name, place in self._places.items():
+            schedule = place.schedule
+            if schedule is None or not schedule.active:
+                continue
+            new = recent is not None and schedule.since > recent
+            after = schedule.since if new else max(known, schedule.since)
+            try:
+                first = place.first(after)
+                if first is not None and first <= until:
+                    puts += _puts(notes, schedule, after, now, until)
+                    first = place.first(until)
+            except (BadJob, BadBody) as error:  # no cronsim, no such zone, or no key for its body
+                wrong[name] = error
+                continue
+            firsts += [] if first is None else [first]
+            if sum(len(put.jobs) for put in puts[-_TOGETHER:]) >= _TOGETHER:
+                self._put(notes, puts)
+                puts = []
+        self._put(notes, puts)
+        for name, error in wrong.items():
+            _LOGGER.error("the schedule %s cannot be planned by this worker: %s", name, error)
+        able = not any(isinstance(error, CronMissing | NoKey) for error in wrong.values())
+        return min(firsts, default=None), able
+
+    def _put(self, notes: ScheduleNotes, puts: list[Put]) -> None:
+        if not puts:
+            return
+        store = self._program.store
+        for put, outcome in zip(puts, store.apply(puts), strict=True):
+            if isinstance(outcome, JobExists):
+                self._put_around(put, outcome.id)
+            elif isinstance(outcome, BaseException):
+                raise outcome
+
+    def _put_around(self, put: Put, holder: int) -> None:
+        """Put ticks, one of whose keys is taken: by what was put for another version, or by the very same tick."""
+        store, jobs = self._program.store, list(put.jobs)
+        for _ in range(2 * len(jobs)):
+            job = store.get(holder)
+            if job is not None:
+                ours = (job.headers.get(VERSION), job.key) in [((new.headers or {})[VERSION], new.key) for new in jobs]
+                if ours or store.apply([Cancel(holder)]) != [True]:
+                    jobs = [new for new in jobs if new.key != job.key]
+            if not jobs:
+                return
+            [outcome] = store.apply([Put(tuple(jobs), put.nonce)])
+            if not isinstance(outcome, JobExists):
+                break
+            holder = outcome.id
+        if isinstance(outcome, BaseException):
+            raise outcome
+
+
+def _schedule(name: str, note: bytes) -> Schedule | None:
+    try:
+        return Schedule.from_note(name, note)
+    except BadBody as error:
+        _LOGGER.error("%s", error)  # noqa: TRY400  (it is all there is to say)
+        return None
+
+
+def _puts(notes: ScheduleNotes, schedule: Schedule, after: int, now: int, until: int) -> Iterator[Put]:
+    """Give the puts of a schedule's ticks: those of each block together, once.
+
+    Which of those that are over are among them says whoever is the first to put a block.
+    """
+    body = notes.opened(schedule)
+    blocks: dict[int, list[int]] = {}
+    missed = schedule.missed(after, now) if after < now else []
+    for tick in [*missed, *schedule.ticks(max(after, now), until)]:
+        blocks.setdefault(tick // BLOCK, []).append(tick)
+    for block, ticks in blocks.items():
+        jobs = tuple(schedule.job(tick)._replace(body=body) for tick in ticks)
+        yield Put(jobs, f"tick:{schedule.version}:{block}:{schedule.name}")
+
+
+def with_planner(program: Any, handlers: Mapping[str, Handler]) -> dict[str, Handler]:
+    """Return handlers, and that of the planner's job."""
+    plans = Handler(TOPIC, Planner(program), 1, _LEASE, Fixed(1, attempts=10_000), keep_lease=True)
+    return {**handlers, TOPIC: handlers.get(TOPIC, plans)}
+
+
+def declare(program: Any) -> None:
+    """Have a program's store hear, once, of the schedules that its code declares, and begin planning. StoreError."""
+    declared = getattr(program, "declared", None)
+    if declared is None:
+        ScheduleNotes(program.store).begin()
+    else:
+        functions = (handler.function for handler in program.handlers.values())
+        declared.tell(program.store, {getattr(function, "__module__", "") for function in functions})

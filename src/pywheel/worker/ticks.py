@@ -1,0 +1,109 @@
+"""Whether a tick of a schedule may run: what it was put for may have changed, and the one before may run still.
+
+Whoever has claimed a tick's job asks here before the handler starts. The claim is what counts: of two ticks that are
+claimed, the one that was claimed later gives way.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .._errors import BadBody, StoreError
+from ..jobs.handler import NotNow, Skipped
+from ..jobs.job import Job, State
+from ..jobs.schedule import BY_HAND, LATE, NAME, VERSION, Schedule, tick_of
+from ..stores.contract import Filter, Store
+from ..stores.schedule_notes import ScheduleNotes
+
+__all__ = ["admit", "is_tick"]
+
+_PAGE: Final = 1_000
+_AWAY: Final = 1.0  # seconds until a tick is claimed again of which the store could not say whether it may run
+_WAITS: Final = (0.1, 10.0)  # seconds until a tick that waits for another one looks again: an eighth of its wait
+
+
+def is_tick(job: Job) -> bool:
+    """Whether a job was put for a schedule."""
+    return NAME in job.headers
+
+
+def admit(store: Store, job: Job) -> None:
+    """Return if a claimed tick may run. Two or three queries.
+
+    Raises:
+        Skipped: its schedule has changed or says so; it is to be cancelled.
+        NotNow: the one before runs still, and this one is to wait for it; or the store cannot say.
+    """
+    try:
+        schedule = ScheduleNotes(store).get(job.headers[NAME])
+        _ask(store, schedule, job, tick_of(job))
+    except BadBody as error:
+        raise Skipped(str(error)) from error
+    except StoreError as error:
+        raise NotNow(_AWAY, f"whether the tick may run cannot be known: {error}") from error
+
+
+def _ask(store: Store, schedule: Schedule | None, job: Job, tick: int | None) -> None:
+    version = job.headers.get(VERSION)
+    if job.attempt <= 1 and version != BY_HAND:  # what has begun once is not stopped
+        if schedule is None or schedule.version != version:
+            raise Skipped("the schedule has changed" if schedule else "the schedule was removed")
+        if schedule.paused:
+            raise Skipped("the schedule is paused")
+        if tick is not None and not (job.claims > 1 and schedule.overlap == "queue"):
+            _refuse_missed(schedule, tick, store.clock.wall())
+    if schedule is not None and schedule.overlap != "overlap":
+        _give_way(store, schedule, job, tick)
+
+
+def _refuse_missed(schedule: Schedule, tick: int, now: int) -> None:
+    """Raise Skipped if a tick comes too late, or with "one" if another one of those that do is to run."""
+    late = now - schedule.due(tick)
+    if late <= LATE or schedule.catch_up == "all":
+        return
+    if schedule.catch_up == "none":
+        raise Skipped(f"it was missed: it could have begun {late / 1000:.0f} s after its time")
+    following = schedule.after(tick)
+    if following is not None and following <= now:
+        raise Skipped("it was missed, and so was the one after it, which is made up for")
+
+
+def _give_way(store: Store, schedule: Schedule, job: Job, tick: int | None) -> None:
+    """Raise what becomes of a tick while another one of its schedule runs, if one does."""
+    others = _running(store, schedule.name, job)
+    if others:
+        begun = {other.id: _claimed_at(store, other) for other in [*others, job]}
+        others = [other for other in others if (begun[other.id], other.id) < (begun[job.id], job.id)]
+    if others:
+        if schedule.overlap == "skip" and job.attempt <= 1:
+            raise Skipped(f"the tick before it, job {others[0].id}, still runs")
+    elif schedule.overlap == "skip" or job.attempt > 1 or not _is_next_in_line(store, schedule, tick):
+        return
+    waited = max(store.clock.wall() - (job.due if tick is None else tick), 0) / 8_000
+    shortest, longest = _WAITS
+    raise NotNow(min(max(waited, shortest), longest))
+
+
+def _running(store: Store, name: str, job: Job) -> list[Job]:
+    """Return the other jobs of a schedule that run. It costs by what runs of the topic."""
+    found: list[Job] = []
+    page = store.page(Filter(job.topic, State.RUNNING), "", _PAGE, preview=0)
+    while True:
+        found += [other for other in page.jobs if other.headers.get(NAME) == name and other.id != job.id]
+        if page.next is None:
+            return found
+        page = store.page(Filter(job.topic, State.RUNNING), page.next, _PAGE, preview=0)
+
+
+def _claimed_at(store: Store, job: Job) -> int:
+    history = store.history(job.id)
+    return (history[-1].started or 0) if history else 0
+
+
+def _is_next_in_line(store: Store, schedule: Schedule, tick: int | None) -> bool:
+    """Whether the tick before this one waits too: then that comes first."""
+    before = None if tick is None else schedule.until(tick - 1)
+    if before is None:
+        return False
+    job = store.get((schedule.topic, schedule.key(before)))
+    return job is not None and job.state is State.DELAYED and job.attempt == 0

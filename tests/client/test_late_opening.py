@@ -1,0 +1,140 @@
+"""A queue of which a function says where its store is: it is opened when the queue is used first."""
+
+import asyncio
+import os
+import threading
+
+import pytest
+
+from pywheel import BadJob, JobQueue, ManualClock, NotAStore, StoreClosed, Worker
+from pywheel.stores import open as open_store
+
+
+@pytest.fixture
+def asked():
+    return []
+
+
+@pytest.fixture
+def place(tmp_path, asked):
+    def place():
+        asked.append(1)
+        return f"sqlite:///{tmp_path}/jobs.db"
+
+    return place
+
+
+def test_nothing_is_opened_before_the_first_use(place, asked, tmp_path):
+    with JobQueue(place) as queue:
+        queue.handler("t")(print)
+        assert "not used yet" in repr(queue)
+        assert (asked, list(tmp_path.iterdir())) == ([], [])
+        assert queue.get(queue.put("t", 1)).json() == 1
+        queue.put("t", 2)
+        assert asked == [1]
+        assert str(tmp_path) in repr(queue)
+
+
+@pytest.mark.parametrize("use", [lambda queue: queue.aput("t"), lambda queue: queue.acounts()], ids=["aput", "acounts"])
+def test_a_coroutine_may_be_the_first_to_use_it(place, asked, use):
+    with JobQueue(place) as queue:
+        asyncio.run(use(queue))
+        assert asked == [1]
+
+
+def test_a_worker_opens_it(place, asked):
+    handled = threading.Event()
+    with JobQueue(place) as queue:
+        queue.handler("t")(lambda job: handled.set())
+        worker = Worker(queue)
+        worker.start()
+        queue.put("t")
+        assert handled.wait(20)
+        worker.stop()
+        assert worker.join(20)
+    assert asked == [1]
+
+
+def test_the_function_may_return_a_store_and_the_clock_counts():
+    clock = ManualClock()
+    with JobQueue(lambda: "memory:", clock=clock) as queue:
+        queue.put("t", delay="1h")
+        assert queue.reserve("t") == []
+        clock.advance(3_600)
+        assert len(queue.reserve("t")) == 1
+    store = open_store("memory:")
+    with JobQueue(lambda: store) as queue:
+        assert queue.store is store
+
+
+def test_what_is_wrong_with_the_address_is_said_at_the_first_use_and_again():
+    places = ["nowhere://", 5, "memory:"]
+    with JobQueue(lambda: places.pop(0)) as queue:
+        for _ in range(2):
+            with pytest.raises(NotAStore):
+                queue.put("t")
+        assert queue.put("t")
+
+
+def test_a_queue_that_was_closed_or_lent_before_its_first_use_never_opens_its_store(place, asked):
+    with JobQueue(place) as queue:
+        queue.use("memory:")
+        queue.put("t")
+    queue = JobQueue(place)
+    queue.close()
+    queue.close()
+    with pytest.raises(StoreClosed):
+        queue.put("t")
+    assert asked == []
+
+
+def test_threads_that_use_it_at_once_have_one_store():
+    barrier, stores = threading.Barrier(4), []
+
+    def place():
+        barrier.wait(20)
+        return "memory:"
+
+    with JobQueue(place) as queue:
+        threads = [threading.Thread(target=lambda: stores.append(queue.store)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert {id(store) for store in stores} == {id(queue.store)}
+        assert queue.put("t")
+
+
+def test_a_spool_may_be_opened_late_too(place, asked, tmp_path):
+    with JobQueue(place, spool=f"sqlite:///{tmp_path}/spool.db") as queue:
+        assert asked == []
+        assert queue.put("t") > 0
+
+
+def test_no_other_attribute_comes_from_nowhere():
+    queue = JobQueue(lambda: "memory:")
+    assert not hasattr(queue, "stroe")
+    with pytest.raises(BadJob):
+        queue.put("")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_each_process_opens_its_own_after_a_fork(place, tmp_path):
+    from tests.isolated.child import run_well
+
+    code = f"""
+import os
+from pywheel import JobQueue
+
+queue = JobQueue(lambda: "sqlite:///{tmp_path}/forked.db")
+child = os.fork()
+if child == 0:
+    queue.put("t", "child")
+    queue.close()
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+queue.put("t", "parent")
+assert sorted(job.json() for job in queue.list()) == ["child", "parent"]
+print("well")
+"""
+    assert run_well("-c", code) == "well\n"

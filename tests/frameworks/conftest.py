@@ -1,0 +1,24 @@
+import pytest
+
+from tests.frameworks.programs import FOLDER, Program
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.parent.name == "frameworks":
+            item.add_marker("frameworks")
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts a server of an example, in a folder of the test's own; the test's end stops it."""
+    started = []
+
+    def start(*command, folder=FOLDER, **variables):
+        variables.setdefault("PYWHEEL_STORE", f"sqlite:///{tmp_path}/jobs.db")
+        started.append(Program(command, folder, tmp_path / f"{len(started)}.log", variables))
+        return started[-1]
+
+    yield start
+    for program in started:
+        program.stop()

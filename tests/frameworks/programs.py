@@ -1,0 +1,82 @@
+"""The programs of examples/frameworks, as processes that are asked by HTTP."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from http.client import HTTPException
+from pathlib import Path
+
+from tests.isolated.child import environment
+
+FOLDER = Path(__file__).resolve().parents[2] / "examples" / "frameworks"
+DJANGO = FOLDER / "django_shop"
+_PATIENCE = 60.0
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def within(seconds, look):
+    """Return what `look` returns once that is true."""
+    until = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < until, f"still {found!r} after {seconds} s"
+        time.sleep(0.02)
+    return found
+
+
+class Program:
+    """``python -m COMMAND``, with ``PORT`` in it replaced by one of its own."""
+
+    def __init__(self, command, folder, log, variables):
+        self.port = free_port()
+        self._log = log
+        with log.open("wb") as out:
+            self._process = subprocess.Popen(
+                [sys.executable, *(part.replace("PORT", str(self.port)) for part in command)],
+                cwd=folder,
+                env=environment(PYTHONPATH=str(folder), **variables),
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+        if any("PORT" in part for part in command):
+            within(_PATIENCE, self._answers)
+
+    @property
+    def said(self):
+        return self._log.read_text(errors="replace")
+
+    def _answers(self):
+        assert self._process.poll() is None, self.said
+        with socket.socket() as asked:
+            return asked.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def ask(self, method, path):
+        """Return the status and the JSON of an answer."""
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.loads(error.read() or b"null")
+        except (OSError, HTTPException) as error:
+            raise AssertionError(f"{error!r}: {self.said}") from error
+
+    def stop(self):
+        """Have it drain; return its exit code."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            return self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            raise AssertionError(self.said) from None

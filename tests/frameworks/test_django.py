@@ -1,0 +1,220 @@
+"""A Django project with its jobs in its own database: the server, the workers, the commands, its own tests."""
+
+import json
+import sqlite3
+import subprocess
+import sys
+from urllib.parse import urlsplit
+
+import pytest
+
+from pywheel import JobQueue, NotAStore
+from pywheel.stores.sqlite.adopting import adopt
+from tests.frameworks.programs import DJANGO, within
+from tests.isolated.child import environment
+from tests.stores.django_database import database
+
+SERVERS = {
+    "runserver": ("manage.py", "runserver", "--noreload", "PORT"),
+    "gunicorn": ("-m", "gunicorn", "--preload", "-w", "2", "-b", "127.0.0.1:PORT", "--no-control-socket", "shop.wsgi"),
+    "asgi": ("-m", "uvicorn", "--port", "PORT", "shop.asgi:application"),
+}
+
+
+class Shop:
+    """The project, with its database in a folder, or on a server."""
+
+    def __init__(self, start, folder, **variables):
+        self._start = start
+        self.variables = {"SHOP_FOLDER": str(folder), "PYWHEEL_STORE": None, **variables}
+
+    def start(self, *command, **variables):
+        return self._start(*command, folder=DJANGO, **self.variables, **variables)
+
+    def manage(self, *arguments, code=0):
+        """Return what a command prints."""
+        command = [sys.executable, "-W", "error", str(DJANGO / "manage.py"), *arguments]
+        result = subprocess.run(
+            command, cwd=DJANGO, env=environment(**self.variables), capture_output=True, text=True, timeout=120
+        )
+        assert result.returncode == code, result.stdout + result.stderr
+        return result.stdout + result.stderr
+
+    def call(self, *commands):
+        """Run several commands of Django in one process."""
+        lines = "; ".join(f"call_command(*{command!r})" for command in commands)
+        return self.manage("shell", "-v", "0", "-c", f"from django.core.management import call_command; {lines}")
+
+
+@pytest.fixture
+def shop(start, tmp_path):
+    return Shop(start, tmp_path)
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_an_order_and_its_job_are_one_transaction_and_a_worker_closes_it(shop, server):
+    shop.manage("migrate", "-v", "0")
+    web = shop.start(*SERVERS[server], SHOP_UNPAID="300ms")
+    worker = shop.start("manage.py", "pywheel", "work", "--processes", "2")
+    deliver(web)
+    assert worker.stop() == 0, worker.said
+    assert "Traceback" not in worker.said
+    web.stop()
+
+
+def test_so_it_is_on_postgres(start, tmp_path, postgres_server):
+    settings = {"ENGINE": "", **database(postgres_server.url())}
+    del settings["ENGINE"]
+    shop = Shop(start, tmp_path, SHOP_POSTGRES=" ".join(f"{name}={value}" for name, value in settings.items()))
+    shop.manage("migrate", "-v", "0")
+    web = shop.start(*SERVERS["gunicorn"], SHOP_UNPAID="300ms")
+    worker = shop.start("manage.py", "pywheel", "work")
+    deliver(web)
+    assert worker.stop() == 0, worker.said
+    web.stop()
+
+
+def deliver(web):
+    refused = [web.ask("POST", "/orders?card=refused")[0] for _ in range(3)]
+    orders = [web.ask("POST", "/orders")[1]["order"] for _ in range(5)]
+    for order in orders:
+        within(30, lambda order=order: web.ask("GET", f"/orders/{order}")[1]["state"] == "closed")
+    assert refused == [402] * 3
+    order = web.ask("POST", "/orders")[1]["order"]
+    if (
+        web.ask("POST", f"/orders/{order}/pay")[0] == 200
+    ):  # else it was closed, on a machine that had other things to do
+        within(30, lambda: web.ask("GET", f"/orders/{order}")[1] == {"state": "paid", "mails": 1})
+
+
+def test_the_commands_work_on_the_projects_store(shop, tmp_path):
+    shop.manage("migrate", "-v", "0")
+    assert "usage" in shop.manage("pywheel", "--help").lower()
+    shop.manage("pywheel", "put", "mail", "5", "--delay", "1h", "--key", "k")
+    cancel = ("pywheel", "cancel", "k", "--topic", "mail")
+    said = shop.call(("pywheel", "counts", "--json"), cancel, ("pywheel", "info"))
+    assert json.loads(said.splitlines()[0])["mail"]["delayed"] == 1
+    assert f"sqlite:///{tmp_path}/db.sqlite3" in said
+    shop.manage(*cancel, code=1)
+
+
+def test_commands_that_walk_all_models_find_no_table_of_jobs_missing(shop):
+    shop.manage("migrate", "-v", "0")
+    shop.call(
+        ("check",),
+        ("makemigrations", "--check", "--dry-run"),
+        ("dumpdata", "-o", "/dev/null"),
+        ("flush", "--no-input", "-v", "0"),
+    )
+
+
+def test_a_project_that_has_tables_already_gets_its_jobs_beside_them(shop, tmp_path):
+    path = tmp_path / "db.sqlite3"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE orders (number INTEGER)")
+        connection.execute("INSERT INTO orders VALUES (42)")
+    connection.close()
+    shop.call(("migrate", "-v", "0"), ("migrate", "-v", "0"), ("pywheel", "put", "mail"), ("pywheel", "verify"))
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT * FROM orders").fetchall() == [(42,)]
+    connection.close()
+
+
+def test_before_it_is_migrated_the_project_says_so_and_makes_nothing(shop, tmp_path):
+    (tmp_path / "db.sqlite3").touch()
+    shop.manage("check")
+    assert (tmp_path / "db.sqlite3").stat().st_size == 0
+
+
+def test_the_projects_own_tests_pass(shop):
+    assert "OK" in shop.manage("test", "shop")
+
+
+ADDRESSES = {
+    "postgresql": (
+        {
+            "NAME": "sh/op",
+            "USER": "me",
+            "PASSWORD": "p@ss:w",
+            "HOST": "db",
+            "PORT": 6543,
+            "OPTIONS": {"sslmode": "require", "pool": True},
+        },
+        "postgresql://me:p%40ss%3Aw@db:6543/sh%2Fop?sslmode=require",
+    ),
+    "postgresql-socket": (
+        {"NAME": "shop", "HOST": "/run/pg", "PORT": "5433"},
+        "postgresql:///shop?host=%2Frun%2Fpg&port=5433",
+    ),
+    "postgresql-ipv6": ({"NAME": "shop", "HOST": "::1"}, "postgresql://[::1]/shop"),
+    "mysql": (
+        {"NAME": "shop", "USER": "me", "HOST": "db", "OPTIONS": {"ssl": {"ca": "/ca.pem"}, "charset": "utf8mb4"}},
+        "mysql://me@db/shop?ssl_ca=%2Fca.pem",
+    ),
+    "mysql-socket": (
+        {"NAME": "shop", "USER": "me", "HOST": "/run/my.sock"},
+        "mysql://me@/shop?unix_socket=%2Frun%2Fmy.sock",
+    ),
+    "sqlite": ({"NAME": "/var/lib/a b?.db"}, "sqlite:////var/lib/a%20b%3F.db"),
+}
+ADDRESS = """
+import json, sys
+import django, pymysql
+from django.conf import settings
+
+pymysql.install_as_MySQLdb()
+settings.configure(DATABASES={"default": {}, **json.loads(sys.argv[1])})
+from pywheel.django.database import store_url
+for alias in json.loads(sys.argv[1]):
+    settings.PYWHEEL_DATABASE = alias
+    print(store_url())
+"""
+
+
+def addresses(databases):
+    """Return the addresses of the stores in these databases, and what went wrong."""
+    engines = {name: "sqlite3" if name == "sqlite" else name.partition("-")[0] for name in databases}
+    told = {name: {"ENGINE": f"django.db.backends.{engines[name]}", **databases[name]} for name in databases}
+    command = [sys.executable, "-c", ADDRESS, json.dumps(told)]
+    result = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60)
+    return result.stdout.splitlines(), result.stderr
+
+
+def test_the_address_of_the_store_is_that_of_djangos_database():
+    found, error = addresses({name: settings for name, (settings, _) in ADDRESSES.items()})
+    assert dict(zip(ADDRESSES, found, strict=True)) == {name: address for name, (_, address) in ADDRESSES.items()}, (
+        error
+    )
+
+
+def test_a_database_in_which_no_jobs_can_be_is_refused_with_what_to_do():
+    for databases in ({"sqlite": {"NAME": ":memory:"}}, {"dummy": {}}):
+        assert "set PYWHEEL_STORE" in addresses(databases)[1].splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("CREATE TABLE job (id)", "a table 'job'"),
+        ("CREATE TABLE x (id); CREATE INDEX job_due ON x (id)", "'job_due'"),
+        ("CREATE TABLE x (id); PRAGMA user_version = 7", "marked by another program"),
+    ],
+)
+def test_a_database_in_which_the_jobs_tables_cannot_be_is_left_as_it_is(tmp_path, statement, said):
+    path = tmp_path / "db.sqlite3"
+    connection = sqlite3.connect(path)
+    connection.executescript(statement)
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(NotAStore, match=said):
+        adopt(str(path))
+    assert path.read_bytes() == before
+
+
+def test_a_store_that_is_adopted_again_stays_one(tmp_path):
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    with JobQueue(url) as queue:
+        queue.put("t")
+    adopt(urlsplit(url).path)
+    with JobQueue(url) as queue:
+        assert len(queue.list()) == 1

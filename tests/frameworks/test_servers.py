@@ -1,0 +1,102 @@
+"""FastAPI, Flask, gunicorn and uvloop: the server is started, requests are sent, jobs are delivered, all is stopped."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.frameworks.programs import FOLDER, within
+from tests.isolated.child import environment
+
+GUNICORN = ("-m", "gunicorn", "--preload", "--workers", "2", "--bind", "127.0.0.1:PORT", "--no-control-socket")
+UVICORN_WORKER = ("--worker-class", "uvicorn_worker.UvicornWorker")
+FASTAPI = {
+    "uvicorn": ("-m", "uvicorn", "--port", "PORT", "fastapi_shop:app"),
+    "uvicorn-two": ("-m", "uvicorn", "--workers", "2", "--port", "PORT", "fastapi_shop:app"),
+    "gunicorn": (*GUNICORN, *UVICORN_WORKER, "fastapi_shop:app"),
+}
+FLASK = {
+    "flask": ("-m", "flask", "--app", "flask_shop", "run", "--port", "PORT"),
+    "gunicorn": (*GUNICORN, "--config", "gunicorn.conf.py", "flask_shop:app"),
+    "gunicorn-threads": (*GUNICORN, "--threads", "4", "--config", "gunicorn.conf.py", "flask_shop:app"),
+}
+ENDED = (0, -15)  # uvicorn ends by the signal that it was told to end by, and Flask's own server knows no other end
+WORK = ("-m", "pywheel.cli", "work", "flask_shop:queue")
+
+
+def placed(program, count):
+    """Place orders; return their jobs."""
+    answers = [program.ask("POST", f"/orders/{n}?delay=200ms") for n in range(count)]
+    assert {status for status, _ in answers} == {201}, answers
+    return [answer["job"] for _, answer in answers]
+
+
+def all_done(program, jobs):
+    return all(program.ask("GET", f"/jobs/{job}") == (200, {"state": "done"}) for job in jobs)
+
+
+@pytest.mark.parametrize("server", FASTAPI)
+def test_fastapi_delivers_what_its_requests_put(start, server):
+    shop = start(*FASTAPI[server])
+    jobs = placed(shop, 20)
+    within(30, lambda: all_done(shop, jobs))
+    shop.ask("POST", "/orders/77?delay=1h")
+    assert shop.ask("POST", "/orders/77/pay") == (200, {"state": "paid"})
+    assert shop.ask("POST", "/orders/77/pay")[0] == 409
+    assert shop.stop() in ENDED, shop.said
+    assert "Traceback" not in shop.said
+
+
+@pytest.mark.parametrize("server", FLASK)
+def test_flask_delivers_what_its_requests_put(start, server):
+    shop = start(*FLASK[server])
+    worker = start(*WORK) if server == "flask" else None
+    jobs = placed(shop, 20)
+    within(30, lambda: all_done(shop, jobs))
+    assert shop.ask("POST", "/orders/77?delay=1h")[0] == 201
+    assert shop.ask("POST", "/orders/77")[0] == 409
+    assert shop.ask("POST", "/orders/77/pay") == (200, {"state": "paid"})
+    assert shop.stop() in ENDED, shop.said
+    if worker is not None:
+        assert worker.stop() == 0
+    else:
+        assert len(re.findall(r"order \d+ is closed, in process", shop.said)) == 20
+        assert "Traceback" not in shop.said
+
+
+def test_no_process_of_the_server_works_if_none_shall(start):
+    shop = start(*FLASK["gunicorn"], SHOP_WORKERS="none")
+    [job] = placed(shop, 1)
+    assert shop.ask("GET", f"/jobs/{job}") == (200, {"state": "delayed"})
+    worker = start(*WORK)
+    within(30, lambda: all_done(shop, [job]))
+    assert worker.stop() == 0
+    assert "is closed" not in shop.said
+
+
+def test_a_queue_that_the_parent_has_used_works_in_each_process_after_the_fork(start, tmp_path):
+    """As where a program puts a job when it is imported, under --preload."""
+    (tmp_path / "early_shop.py").write_text("from flask_shop import app, queue\n\nqueue.put('early')\n")
+    (tmp_path / "gunicorn.conf.py").write_text((FOLDER / "gunicorn.conf.py").read_text())
+    command = (*GUNICORN, "--pythonpath", str(FOLDER), "--config", "gunicorn.conf.py", "early_shop:app")
+    shop = start(*command, folder=tmp_path)
+    jobs = placed(shop, 20)
+    within(30, lambda: all_done(shop, jobs))
+    assert shop.stop() == 0
+    assert "Traceback" not in shop.said
+
+
+def test_uvloop_runs_puts_and_handlers():
+    pytest.importorskip("uvloop")
+    command = [sys.executable, "-W", "error", str(FOLDER / "uvloop_shop.py"), "50"]
+    result = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60)
+    assert (result.stdout, result.stderr) == ("50 orders closed; handlers on uvloop, puts on uvloop\n", "")
+
+
+def test_the_notebook_runs_from_top_to_bottom(tmp_path):
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    notebook = nbformat.read(FOLDER / "notebook.ipynb", as_version=4)
+    nbclient.NotebookClient(notebook, timeout=60, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    assert [output["data"]["text/plain"] for output in outputs] == ["[1, 2, 3]", "[0, 1, 2]"]

@@ -1,0 +1,55 @@
+"""pytest's plugin: fixtures that nobody declares, and what they cost those who use none."""
+
+import re
+from pathlib import Path
+
+from tests.isolated.child import run, run_well
+
+PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
+TESTS = """
+import pywheel
+
+def test_a_queue_goes_by_the_tests_clock(job_queue, manual_clock):
+    id = job_queue.put("t", delay="1h")
+    assert job_queue.reserve("t") == []
+    manual_clock.advance(3600)
+    assert [job.id for job in job_queue.reserve("t")] == [id]
+
+def test_a_tester_goes_by_the_tests_clock(queue_tester, manual_clock):
+    tester = queue_tester()
+    tester.advance("1h")
+    assert manual_clock.time() == 3600
+    assert not tester.raises and queue_tester(tester.queue, raises=True).raises
+"""
+
+
+def shown(name):
+    return re.search(rf"<!-- {re.escape(name)} -->\n```py\w*\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)[1]
+
+
+def passed(folder):
+    result = run("-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(folder), str(folder))
+    assert result.returncode == 0, result.stdout + result.stderr
+    return re.search(r"(\d+) passed", result.stdout)[1]
+
+
+def test_the_fixtures_are_there_without_a_word(tmp_path):
+    (tmp_path / "test_users.py").write_text(TESTS)
+    assert passed(tmp_path) == "2"
+
+
+def test_the_order_service_of_the_page_is_tested_as_it_says(tmp_path):
+    for name in ("shop.py", "test_shop.py"):
+        (tmp_path / name).write_text(shown(name))
+    assert passed(tmp_path) == "4"
+
+
+def test_the_plugin_itself_imports_nothing_that_is_slow_to_load():
+    code = """
+import sys, types
+sys.modules["pytest"] = types.SimpleNamespace(fixture=lambda function: function)
+import pywheel.testing.fixtures
+print(*sorted(sys.modules))
+"""
+    slow = {"asyncio", "sqlite3", "json", "pywheel.client", "pywheel.stores", "pywheel.jobs"}
+    assert slow & set(run_well("-c", code).split()) == set()

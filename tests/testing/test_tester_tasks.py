@@ -1,0 +1,127 @@
+"""Tasks of a program in a test: found by their arguments, run by the clock, with all that is around handlers."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from pywheel import BadArguments, Fixed
+from pywheel.testing import QueueTester
+
+
+@pytest.fixture
+def tester():
+    with QueueTester() as tester:
+        yield tester
+
+
+@pytest.fixture
+def queue(tester):
+    return tester.queue
+
+
+def test_puts_are_found_by_their_arguments(tester, queue):
+    @queue.task("order.close", key=lambda order_id: f"order-{order_id}")
+    def close(order_id: int, reason: str = "unpaid"):
+        pass
+
+    close.put(7, delay="30m")
+    close.put(order_id=8, reason="fraud")
+    [first] = tester.assert_put(close, 7, count=1, delay=timedelta(minutes=30), key="order-7")
+    assert first.json() == {"order_id": 7}
+    tester.assert_put(close, count=2)
+    tester.assert_put(close, order_id=8)
+    tester.assert_put(close, reason="fraud", count=1)
+    tester.assert_put(close, 7, "unpaid", count=1)  # what a put leaves to its default
+    tester.assert_put(close, 7, "fraud", count=0)
+    assert [job.id for job in tester.jobs(close, "delayed")] == [1, 2]
+    with pytest.raises(AssertionError, match=r"no job was put with topic 'order.close', order_id 9, key 'order-9'"):
+        tester.assert_put(close, 9, key="order-9")
+
+
+def test_an_argument_that_the_task_has_not_is_refused(tester, queue):
+    @queue.task("t")
+    def task(n: int):
+        pass
+
+    for args, kwargs in [((1, 2), {}), ((), {"m": 1})]:
+        with pytest.raises(BadArguments):
+            tester.assert_put(task, *args, **kwargs)
+
+
+def test_what_was_put_by_topic_and_is_no_call_is_none(tester, queue):
+    @queue.task("t")
+    def task(n: int):
+        pass
+
+    queue.put("t", {"n": "five"})
+    queue.put("t", b"{")
+    tester.assert_put(task, count=2)
+    tester.assert_put(task, 5, count=0)
+
+
+def test_tasks_run_by_the_clock_plain_and_async(tester, queue):
+    seen = []
+
+    @queue.task()
+    async def second(n: int):
+        await asyncio.sleep(0)
+        seen.append((n, tester.clock.time()))
+
+    @queue.task()
+    def first(n: int):
+        second.put(n + 1, delay="10m")
+
+    first.put(1, delay="30m")
+    assert tester.advance("1h") == 2
+    assert seen == [(2, 2_400)]
+
+    async def program():
+        await first.aput(5)
+        assert await tester.aadvance("10m") == 2
+
+    asyncio.run(program())
+    assert seen[1:] == [(6, 4_200)]
+
+
+def test_what_stands_around_handlers_and_is_provided_is_there(tester, queue):
+    seen = []
+    queue.before(lambda job: seen.append("before"))
+    queue.after(lambda job, error: seen.append(type(error)))
+
+    @queue.provide
+    def session():
+        seen.append("open")
+        yield "session"
+        seen.append("closed")
+
+    @queue.task("t", retry=Fixed("1m", attempts=2))
+    def task(n: int, session):
+        seen.append((n, session))
+
+    task.put(5)
+    assert tester.run_due() == 1
+    assert seen == ["before", "open", (5, "session"), "closed", type(None)]
+
+
+@pytest.mark.parametrize("coroutine", [False, True])
+def test_a_dead_job_is_told_wherever_the_test_runs(tester, queue, coroutine, caplog):
+    seen = []
+
+    @queue.on_dead
+    async def bury(job):
+        await asyncio.sleep(0)
+        seen.append(job.last_error)
+
+    @queue.on_dead
+    async def fails(job):
+        raise OSError("nobody listens")
+
+    queue.handler("t", retry=Fixed("1m", attempts=1))(lambda job: 1 / 0)
+    queue.put("t")
+    if coroutine:
+        assert asyncio.run(tester.arun_due()) == 1
+    else:
+        assert tester.run_due() == 1
+    assert seen == ["ZeroDivisionError: division by zero"]
+    assert "on_dead failed" in caplog.text
