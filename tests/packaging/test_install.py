@@ -81,7 +81,9 @@ def test_a_newcomer_gets_a_job_delivered_by_the_command_line(wheel, environment,
 
 def test_all_extras_go_together(wheel, environment):
     environment.install("--only-binary", ":all:", f"{wheel}[all]")
-    assert run([environment.python, "-m", "pip", "check"]).strip() == "No broken requirements found."
+    assert (
+        run([*python("-m", "pip", "--python", environment.python, "check")]).strip() == "No broken requirements found."
+    )
     assert environment.run(SMOKE).split() == ["native"]
     assert "serve" in run([environment.python, "-m", "pywheel.cli", "--help"])
 
