@@ -81,6 +81,7 @@ clients: $(VENV)/clients.group $(VENV)/native build/clients/node/packages
 	@$(BIN)/python -m pytest tests/clients -n 2 -m clients $(ARGS)
 
 # Programs of examples/frameworks, each on its own server, asked by HTTP.
+.PHONY: frameworks
 frameworks: $(VENV)/frameworks.group $(VENV)/native
 	@$(BIN)/python -m pytest tests/frameworks -n 2 -m frameworks $(ARGS)
 

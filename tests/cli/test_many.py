@@ -121,3 +121,23 @@ def test_a_page_that_is_full_says_how_to_go_on(call, queue, terminal):
     queue.put_many([queue.job("t") for _ in range(3)])
     assert "--after 2" in call("list", "-n", 2)[2]
     assert call("list", "-n", 4)[2] == ""
+
+
+def test_schedules_are_listed_paused_resumed_run_and_removed(says, call, queue):
+    queue.schedule("nightly", "report", cron="0 3 * * *", tz="Europe/Berlin")
+    queue.schedule("often", "report", every="1m")
+    nightly, often = says("schedules", "list")
+    assert (nightly["cron"], nightly["tz"], nightly["last"], nightly["outcome"]) == ("0 3 * * *", "Europe/Berlin", None, None)
+    assert often["every"] == 60.0
+    assert says("schedules", "pause", "often") == {"changed": True}
+    assert [one["paused"] for one in says("schedules", "list")] == [False, True]
+    assert says("schedules", "resume", "often") == {"changed": True}
+    id = says("schedules", "run", "often")["id"]
+    assert queue.get(id).headers["pywheel-schedule"] == "often"
+    assert says("schedules", "remove", "often") == {"changed": True}
+    assert call("schedules", "remove", "often")[0] == 1
+    code, _, err = call("schedules", "run", "often")
+    assert code == 1
+    assert "no schedule 'often'" in err
+    code, out, _ = call("schedules", "list")
+    assert out.splitlines()[1].startswith("nightly\t0 3 * * * Europe/Berlin\treport\t")

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import datetime
+import functools
 import inspect
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -322,8 +323,19 @@ def test_keys_that_make_no_sense_are_refused(queue, keyed):
         queue.task("u")(lambda: None).cancel()
     with pytest.raises(BadJob, match="the key of v is made of 'other', which is no argument"):
         queue.task("v", key=lambda other: "")(lambda: None)
+    of_the_job = queue.task("x", key=lambda job: "")(of_the_job_)
+    with pytest.raises(BadJob, match="the key of x is made of 'job', which is not put"):
+        of_the_job.put()
     with pytest.raises(BadJob, match="key is a str, or a function"):
         queue.task("w", key=7)(lambda: None)
+
+
+def of_the_job_(job: Job) -> None: ...
+
+
+def test_a_key_function_may_have_defaults_of_its_own(queue):
+    task = queue.task("t", key=lambda n, shop="main": f"{shop}-{n}")(typed)
+    assert queue.get(task.put(7)).key == "main-7"
 
 
 # ---- functions that cannot be tasks ---------------------------------------------------------------------------------
@@ -350,6 +362,14 @@ def test_functions_that_cannot_be_tasks_are_refused(queue):
     with pytest.raises(BadJob, match="with parentheses"):
         queue.task(generator)
     assert queue.handlers == {}
+
+
+def test_a_function_without_a_name_needs_a_topic(queue, calls):
+    nameless = functools.partial(calls, kind="partial")
+    with pytest.raises(BadJob, match="has no name: give its task a topic"):
+        queue.task()(nameless)
+    with pytest.raises(BadJob, match="a task is made of a function, not of 7"):
+        queue.task("t")(7)
 
 
 def test_an_argument_whose_type_leads_nowhere_says_so(queue):

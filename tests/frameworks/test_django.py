@@ -1,6 +1,7 @@
 """A Django project with its jobs in its own database: the server, the workers, the commands, its own tests."""
 
 import json
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -51,11 +52,25 @@ def shop(start, tmp_path):
     return Shop(start, tmp_path)
 
 
+@pytest.fixture(scope="session")
+def database_file(tmp_path_factory):
+    """A database of the project that is migrated, to be copied."""
+    folder = tmp_path_factory.mktemp("migrated")
+    Shop(None, folder).manage("migrate", "-v", "0")
+    return folder / "db.sqlite3"
+
+
+@pytest.fixture
+def migrated(shop, database_file, tmp_path):
+    """The project with a database that is migrated."""
+    shutil.copy(database_file, tmp_path)
+    return shop
+
+
 @pytest.mark.parametrize("server", SERVERS)
-def test_an_order_and_its_job_are_one_transaction_and_a_worker_closes_it(shop, server):
-    shop.manage("migrate", "-v", "0")
-    web = shop.start(*SERVERS[server], SHOP_UNPAID="300ms")
-    worker = shop.start("manage.py", "pywheel", "work", "--processes", "2")
+def test_an_order_and_its_job_are_one_transaction_and_a_worker_closes_it(migrated, server):
+    web = migrated.start(*SERVERS[server], SHOP_UNPAID="300ms")
+    worker = migrated.start("manage.py", "pywheel", "work", "--processes", "2")
     deliver(web)
     assert worker.stop() == 0, worker.said
     assert "Traceback" not in worker.said
@@ -84,23 +99,21 @@ def deliver(web):
     if (
         web.ask("POST", f"/orders/{order}/pay")[0] == 200
     ):  # else it was closed, on a machine that had other things to do
-        within(30, lambda: web.ask("GET", f"/orders/{order}")[1] == {"state": "paid", "mails": 1})
+        within(30, lambda: web.ask("GET", f"/orders/{order}")[1] == {"state": "paid", "mails": 1, "invoiced": True})
 
 
-def test_the_commands_work_on_the_projects_store(shop, tmp_path):
-    shop.manage("migrate", "-v", "0")
-    assert "usage" in shop.manage("pywheel", "--help").lower()
-    shop.manage("pywheel", "put", "mail", "5", "--delay", "1h", "--key", "k")
+def test_the_commands_work_on_the_projects_store(migrated, tmp_path):
+    assert "usage" in migrated.manage("pywheel", "--help").lower()
+    migrated.manage("pywheel", "put", "mail", "5", "--delay", "1h", "--key", "k")
     cancel = ("pywheel", "cancel", "k", "--topic", "mail")
-    said = shop.call(("pywheel", "counts", "--json"), cancel, ("pywheel", "info"))
+    said = migrated.call(("pywheel", "counts", "--json"), cancel, ("pywheel", "info"))
     assert json.loads(said.splitlines()[0])["mail"]["delayed"] == 1
     assert f"sqlite:///{tmp_path}/db.sqlite3" in said
-    shop.manage(*cancel, code=1)
+    migrated.manage(*cancel, code=1)
 
 
-def test_commands_that_walk_all_models_find_no_table_of_jobs_missing(shop):
-    shop.manage("migrate", "-v", "0")
-    shop.call(
+def test_commands_that_walk_all_models_find_no_table_of_jobs_missing(migrated):
+    migrated.call(
         ("check",),
         ("makemigrations", "--check", "--dry-run"),
         ("dumpdata", "-o", "/dev/null"),
@@ -218,3 +231,57 @@ def test_a_store_that_is_adopted_again_stays_one(tmp_path):
     adopt(urlsplit(url).path)
     with JobQueue(url) as queue:
         assert len(queue.list()) == 1
+
+
+CONNECTIONS = """
+import asyncio, sys
+import django
+from django.conf import settings
+
+database = {"ENGINE": "django.db.backends.sqlite3", "NAME": sys.argv[1]}
+settings.configure(DATABASES={"default": database}, INSTALLED_APPS=["pywheel.django"])
+django.setup()
+from asgiref.sync import sync_to_async
+from django.db import connection
+from pywheel import Worker
+from pywheel.django import queue
+
+seen = []
+
+def note():
+    seen.append(connection.connection is None)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+    seen.append(connection.connection is None)
+
+@queue.handler("plain", concurrency=1)
+def plain(job):
+    note()
+
+@queue.handler("async", concurrency=1)
+async def coroutine(job):
+    await sync_to_async(note)()
+
+@queue.task("task", concurrency=1)
+def task(n: int):
+    note()
+
+worker = Worker(queue)
+worker.start()
+for topic, body in [("plain", None), ("async", None), ("task", {"n": 1})] * 2:
+    id = queue.put(topic, body)
+    while queue.get(id).state.live:
+        pass
+worker.stop()
+worker.join()
+print(seen == [True, False] * 6, seen)
+"""
+
+
+def test_each_handler_begins_with_no_connection_of_the_one_before(tmp_path):
+    """As a view does, with Django's own CONN_MAX_AGE of 0."""
+    with JobQueue(f"sqlite:///{tmp_path}/db.sqlite3"):
+        pass
+    command = [sys.executable, "-c", CONNECTIONS, f"{tmp_path}/db.sqlite3"]
+    result = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60)
+    assert result.stdout.startswith("True"), result.stdout + result.stderr

@@ -99,4 +99,4 @@ def test_the_notebook_runs_from_top_to_bottom(tmp_path):
     notebook = nbformat.read(FOLDER / "notebook.ipynb", as_version=4)
     nbclient.NotebookClient(notebook, timeout=60, resources={"metadata": {"path": str(tmp_path)}}).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    assert [output["data"]["text/plain"] for output in outputs] == ["[1, 2, 3]", "[0, 1, 2]"]
+    assert [output["data"]["text/plain"] for output in outputs] == ["[1, 2, 3]", "[0, 1, 2]", "True"]

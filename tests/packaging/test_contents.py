@@ -22,7 +22,8 @@ SOURCES = ROOT / "src" / "pywheel"
 STATEMENTS = {p.relative_to(ROOT / "src").as_posix() for p in SOURCES.rglob("*") if p.suffix in {".sql", ".lua"}}
 PAGE = SOURCES / "server" / "page"
 PAGE_FILES = {
-    path.relative_to(ROOT / "src").as_posix() for path in [*PAGE.glob("static/*"), *PAGE.glob("templates/*.html")]
+    path.relative_to(ROOT / "src").as_posix()
+    for path in [*PAGE.glob("static/*"), *PAGE.glob("templates/*.html"), *SOURCES.glob("django/templates/**/*.html")]
 }
 MODULES = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src" / "pywheel").rglob("*.py")}
 
@@ -68,8 +69,8 @@ def test_a_wheel_has_every_statement_of_the_stores(any_wheel):
     assert {name for name in names(any_wheel) if name.endswith((".sql", ".lua"))} == STATEMENTS
 
 
-def test_a_wheel_has_every_file_of_the_page_and_the_licences_of_others(any_wheel):
-    found = {name for name in names(any_wheel) if "/page/static/" in name or "/page/templates/" in name}
+def test_a_wheel_has_every_file_of_the_pages_and_the_licences_of_others(any_wheel):
+    found = {name for name in names(any_wheel) if "/page/static/" in name or "/templates/" in name}
     assert found == PAGE_FILES
     assert "pywheel/server/page/static/htmx.LICENSE" in found
 

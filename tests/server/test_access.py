@@ -38,8 +38,12 @@ ACTIONS = {
         ("GET", "/v1/jobs/by-key?topic=mail&key=k", None),
         ("GET", "/v1/counts", None),
         ("GET", "/v1/topics", None),
+        ("GET", "/v1/schedules", None),
     ],
     "put": [
+        ("POST", "/v1/schedules/s/run", None),
+        ("POST", "/v1/schedules/s/pause", None),
+        ("POST", "/v1/schedules/s/resume", None),
         ("POST", "/v1/jobs", {"topic": "mail"}),
         ("POST", "/v1/jobs/batch", {"jobs": [{"topic": "mail"}]}),
         ("POST", "/v1/jobs/1/reschedule", {"delay": 1}),

@@ -77,7 +77,8 @@ class Line:
             await self.say(PUT + BODY)
 
     def is_under_way(self):
-        return self.protocol.cycle is not None and not self.protocol.cycle.response_complete
+        cycle = self.protocol.cycle
+        return cycle is not None and not (cycle.response_complete or cycle.disconnected)
 
     def later(self, seconds):
         self.protocol.sweep(asyncio.get_running_loop().time() + seconds)
@@ -265,6 +266,108 @@ def test_an_answer_under_way_on_the_short_way_is_the_last_of_a_server_that_stops
     written, closed, jobs = scene(talk)
     assert (written.count(b"201 Created"), closed, len(jobs)) == (3, True, 3)
     assert written.rpartition(b"HTTP/1.1")[2].count(b"connection: close") == 1
+
+
+HEALTH = b"GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def test_what_is_body_is_never_taken_for_a_head():
+    """A request comes, and with it the head of another one, whose body looks like requests."""
+
+    async def talk(line):
+        await line.warm_up()
+        inner = PUT + BODY
+        big = b"POST /v1/nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (3 * len(inner))
+        for _ in range(2):
+            line.protocol.data_received(HEALTH + big)
+            await line.say(b"")
+            for _ in range(3):
+                await line.say(inner)
+
+    written, closed, jobs = scene(talk)
+    assert (written.count(b"201 Created"), len(jobs)) == (2, 2)
+    assert written.count(b"HTTP/1.1 404") == 2
+    assert not closed
+
+
+def test_a_head_is_remembered_with_its_own_meaning_alone():
+    """What begins within the body of one request, and ends with another's head, is no head."""
+
+    async def talk(line):
+        await line.warm_up()
+        foreign = PUT.replace(b"Host", b"X-Foreign: 1\r\nHost")
+        body = foreign[:-4] + b"\r\n\r\n" + b"z" * 10
+        big = b"POST /v1/nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
+        await line.say(HEALTH + big)
+        await line.say(body + PUT + BODY)
+        assert not any(b"X-Foreign" in head for known in protocol._heads.values() for head in known)
+
+    scene(talk)
+
+
+def test_what_follows_a_body_in_chunks_is_no_header():
+    async def talk(line):
+        chunked = PUT.replace(b"Content-Length: %d" % len(BODY), b"Transfer-Encoding: chunked")
+        await line.say(chunked + b"%x\r\n%s\r\n0\r\nHost: evil\r\nIdempotency-Key: a\r\n\r\n" % (len(BODY), BODY))
+        await line.say(PUT + BODY)
+
+    written, closed, jobs = scene(talk)
+    assert (written.count(b"201 Created"), closed, len(jobs)) == (2, False, 2)
+
+
+def test_what_follows_a_body_in_chunks_is_bounded():
+    async def talk(line):
+        chunked = PUT.replace(b"Content-Length: %d" % len(BODY), b"Transfer-Encoding: chunked")
+        line.protocol.data_received(chunked + b"0\r\n")
+        for _ in range(1_000):
+            if not line.wire.closed:
+                line.protocol.data_received(b"x: %s\r\n" % (b"y" * 1_000))
+        assert line.wire.closed
+        line.protocol.connection_lost(None)
+        await line.say(b"")
+
+    assert scene(talk)[1]
+
+
+def test_a_body_may_come_in_the_smallest_of_chunks():
+    body = b'{"topic": "mail", "body": "%s"}' % (b"x" * 50_000)
+
+    async def talk(line):
+        chunked = PUT.replace(b"Content-Length: %d" % len(BODY), b"Transfer-Encoding: chunked")
+        sent = chunked + b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
+        for at in range(0, len(sent), 60_000):
+            line.protocol.data_received(sent[at : at + 60_000])
+        await line.say(b"")
+
+    written, closed, jobs = scene(talk)
+    assert (written.count(b"201 Created"), closed, len(jobs)) == (1, False, 1)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 50])
+def test_a_wish_for_another_protocol_is_left_out_in_whatever_pieces_it_comes(size):
+    asking = PUT.replace(b"\r\n\r\n", b"\r\nConnection: Upgrade\r\nUPGRADE: h2c\r\nUp: no\r\n\r\n")
+    body = BODY.replace(b"mail", b"x\\nupgrade:")
+    asking = asking.replace(b"%d" % len(BODY), b"%d" % len(body))
+
+    async def talk(line):
+        for _ in range(2):
+            for at in range(0, len(asking + body), size):
+                line.protocol.data_received((asking + body)[at : at + size])
+            await line.say(b"")
+
+    written, closed, jobs = scene(talk)
+    assert (written.count(b"201 Created"), closed) == (2, False)
+    assert [job.topic for job in jobs] == ["x\nupgrade:"] * 2
+
+
+def test_a_wish_for_another_protocol_behind_another_request_is_refused():
+    async def talk(line):
+        asking = PUT.replace(b"\r\n\r\n", b"\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n")
+        await line.say(PUT + BODY + asking + BODY)
+
+    written, closed, _ = scene(talk)
+    assert written.count(b"HTTP/1.1 400") == 1
+    assert closed
 
 
 REQUESTS = PUT + BODY + b"GET /v1/jobs?x=1 HTTP/1.1\r\nHost: localhost\r\n\r\n" + PUT + BODY

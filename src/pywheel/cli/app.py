@@ -20,6 +20,7 @@ from .deliver import deliver
 from .options import NO, STORE, USAGE, No
 from .outlets import outlets
 from .output import fail, sound_streams
+from .schedules import schedules
 from .serve import EXAMPLES as _SERVE
 from .serve import serve
 from .token import token
@@ -157,6 +158,7 @@ app.command(epilog=_SERVE)(serve)
 app.command(epilog=_ALARMS)(alarms)
 app.command(epilog=_DELIVER)(deliver)
 app.add_typer(outlets, name="outlets")
+app.add_typer(schedules, name="schedules")
 app.command()(maintain.workers)
 app.command()(maintain.info)
 app.command(epilog=_MIGRATE)(maintain.migrate)

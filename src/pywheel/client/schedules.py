@@ -206,10 +206,12 @@ class Schedules(Base):
 
         NoSuchSchedule if there is none.
         """
-        return self._change(
-            name,
-            lambda schedule: schedule.following(schedule, self.store.clock.wall()) if schedule.paused else None,
-        )
+
+        def resumed(schedule: Schedule) -> Schedule | None:
+            following = schedule.following(schedule, self.store.clock.wall())
+            return replace(following, paused=False) if schedule.paused else None
+
+        return self._change(name, resumed)
 
     async def aresume_schedule(self, name: str) -> bool:
         """`resume_schedule`, for asyncio."""

@@ -6,6 +6,7 @@ import copy
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
@@ -14,6 +15,7 @@ from ..jobs.checks import did_you_mean
 from ..jobs.durations import Duration
 from ..jobs.hints import parameters
 from ..jobs.job import Job, NewJob
+from ..jobs.providers import provided
 from ..jobs.signature import Signature
 from ..jobs.task_handler import TaskHandler
 from .puts import Puts
@@ -255,10 +257,13 @@ class Task(Generic[P, K, C, R]):
     def _key_of(self, arguments: dict[str, Any]) -> str:
         """Return the key of a put; what the put leaves to a default has that."""
         assert self._key is not None
-        parameters = self._signature.parameters
-        return self._key(
-            **{name: arguments[name] if name in arguments else parameters[name].default for name in self._key_names}
-        )
+        made_of = {}
+        for name in self._key_names:
+            value = arguments[name] if name in arguments else self._signature.parameters[name].default
+            if value is Parameter.empty or value is provided:
+                raise BadJob(f"the key of {self.topic} is made of {name!r}, which is not put")
+            made_of[name] = value
+        return self._key(**made_of)
 
     def _called(self, call: Any) -> NewJob:
         if isinstance(call, NewJob):
@@ -283,8 +288,14 @@ class Task(Generic[P, K, C, R]):
 
 
 def default_topic(function: Callable[..., Any]) -> str:
-    """Return the module of a function and its name there: the same if the module is run as a script."""
-    module = function.__module__
+    """Return the module of a function and its name there: the same if the module is run as a script.
+
+    Raises:
+        BadJob: it has no name, as a partial has not.
+    """
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if module is None or name is None:
+        raise BadJob(f"{function!r:.80} has no name: give its task a topic")
     if module in ("__main__", "__mp_main__"):
         names: dict[str, Any] = getattr(function, "__globals__", {})
         spec, file = names.get("__spec__"), names.get("__file__")
@@ -292,7 +303,7 @@ def default_topic(function: Callable[..., Any]) -> str:
             module = spec.name.removesuffix(".__main__")
         elif file is not None:
             module = Path(file).stem
-    return f"{module}.{function.__qualname__}"
+    return f"{module}.{name}"
 
 
 def merged(options: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -311,8 +322,10 @@ def _key_names(key: Callable[..., str] | None, signature: Signature) -> tuple[st
         return ()
     if not callable(key):
         raise BadJob(f"key is a str, or a function of the task's arguments that returns one, not {key!r:.40}")
-    names = tuple(parameters(key))
-    for name in names:
-        if name not in signature.parameters:
-            raise BadJob(f"the key of {signature.task} is made of {name!r:.80}, which is no argument of it")
-    return names
+    names = []
+    for name, parameter in parameters(key).items():
+        if name in signature.parameters:
+            names.append(name)
+        elif parameter.default is Parameter.empty:
+            raise BadJob(f"the key of {signature.task} is made of {str(parameter)!r:.80}, which is no argument of it")
+    return tuple(names)

@@ -96,6 +96,8 @@ class Tasks:
             options["key"], key = name(key, "key"), None
 
         def register(function: Callable[..., Any]) -> Task[..., ..., ..., Any]:
+            if not callable(function):
+                raise BadJob(f"a task is made of a function, not of {function!r:.40}")
             named = default_topic(function) if topic is None else topic
             queue.job(named, b"", **options)  # what makes no sense is said now
             signature = Signature(function, named, self._providers)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from .._errors import BadArguments, BadBody, NoKey
 from .bodies import is_encrypted, key_of
 
 __all__ = ["Arguments", "Codec", "Field", "Misfit", "encoded_result", "type_name"]
+
+_UNWRITABLE: Final = (TypeError, ValueError, OverflowError, RecursionError)
 
 
 class Field(NamedTuple):
@@ -84,7 +86,7 @@ class Arguments:
             self._codec.check(body)
         except Misfit as misfit:
             raise self._refusal(misfit) from None
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        except _UNWRITABLE as error:
             raise self._refusal(self._unwritable(arguments, error)) from error
         return body
 
@@ -140,16 +142,19 @@ def type_name(annotation: Any) -> str:
 
 
 def encoded_result(value: Any) -> Any:
-    """Return what a task's function returned as bytes, if msgspec is there to write it; None and bytes as they are.
+    """Return what a task's function returned as JSON, if msgspec can write it; else as it is: who keeps it judges.
 
-    Of something to be awaited: what returns that of its result. Whatever is raised for what cannot be written.
+    None and bytes stay as they are; of something to be awaited it returns what gives that of its result.
     """
     if value is None or isinstance(value, bytes):
         return value
     if inspect.isawaitable(value):
         return _encoded_later(value)
     write = _writer()
-    return value if write is None else write(value)
+    try:
+        return value if write is None else write(value)
+    except _UNWRITABLE:
+        return value
 
 
 async def _encoded_later(value: Awaitable[Any]) -> Any:

@@ -13,7 +13,7 @@ from .arguments import Field, Misfit
 __all__ = ["TypedCodec", "writer"]
 
 _NEVER_NULL: Final = (bool, int, float, str, bytes)  # whoever reads one of these refuses null by himself
-_PLACE: Final = re.compile(r" - at `\$\.([^.\[`]+)[^`]*`$")
+_PLACE: Final = re.compile(r" - at `\$\.([^.\[`]+)([^`]*)`$")
 _MISSING: Final = re.compile(r"^Object missing required field `([^`]+)`$")
 _UNKNOWN: Final = re.compile(r"^Object contains unknown field `([^`]+)`$")
 
@@ -96,7 +96,9 @@ def _misfit(message: str) -> Misfit:
     if unknown := _UNKNOWN.match(message):
         return Misfit(unknown[1], "unknown")
     place = _PLACE.search(message)
-    return Misfit(place[1] if place else None, message)
+    if place is None:
+        return Misfit(None, message)
+    return Misfit(place[1], message if place[2] else message[: place.start()])  # within the argument, or it itself
 
 
 def _refuse_nan(arguments: dict[str, Any]) -> None:

@@ -120,18 +120,16 @@ class Schedule:
             tick = self.after(tick)
 
     def missed(self, after: int, now: int) -> list[int]:
-        """Return those of its ticks later than `after`, up to `now`, that are put although they are over."""
+        """Return those of its ticks later than `after`, up to `now`, that are put although their time is over."""
         last = self.until(now)
         if last is None or last <= after:
             return []
-        if self.catch_up == "none" and now - last > LATE:
-            return []
-        found, least = [last], max(after, now - _LOOK_BACK)
-        while self.catch_up == "all" and len(found) < MOST_MISSED:
-            before = self.until(found[-1] - 1)
-            if before is None or before <= least:
-                break
-            found.append(before)
+        least = {"none": now - LATE, "one": last, "all": now - _LOOK_BACK}[self.catch_up]
+        found: list[int] = []
+        tick: int | None = last
+        while tick is not None and tick >= least and tick > after and len(found) < MOST_MISSED:
+            found.append(tick)
+            tick = self.until(tick - 1)
         return found[::-1]
 
     def due(self, tick: int) -> int:

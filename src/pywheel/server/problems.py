@@ -51,6 +51,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "foreign-origin": Kind(403, "Another site's page may not do that"),
     "not-found": Kind(404, "There is nothing here"),
     "no-such-job": Kind(404, "There is no such job"),
+    "no-such-schedule": Kind(404, "There is no such schedule"),
     "method-not-allowed": Kind(405, "Not by this method"),
     "too-slow": Kind(408, "The request took too long to arrive"),
     "job-exists": Kind(409, "The key is taken"),

@@ -10,7 +10,7 @@ from ..client.queue import JobQueue
 from ..client.task import Task
 from ..clock import ManualClock
 from ..jobs.durations import Duration, duration
-from ..jobs.handler import GiveUp, NotNow, RetryLater
+from ..jobs.handler import GiveUp, Handler, NotNow, RetryLater
 from ..jobs.job import Job, State
 from ..stores.schedule_notes import TOPIC
 from ..worker.ticks import is_tick
@@ -113,14 +113,20 @@ class QueueTester:
     def _next_ns(self, end: int) -> int:
         """Return the clock's time at which the next job is due, or the end.
 
-        What is due by now and was left, as its topic is paused, is waited for by nobody.
+        What is due by now and was left, as its topic is paused, is waited for by nobody; what a rate holds back is.
         """
-        clock = self.clock
-        now = clock.wall()
-        dues = [due for _, due in first_dues(self.queue, (*self.queue.handlers, TOPIC)) if due > now]
-        if not dues:
-            return end
-        return min(clock.time_ns() + max(round(clock.until(min(dues)) * 1e9), 1), end)
+        clock, handlers = self.clock, self.queue.handlers
+        now, now_ns = clock.wall(), clock.time_ns()
+        stops = [end]
+        for topic, due in first_dues(self.queue, (*handlers, TOPIC)):
+            if due > now:
+                stops.append(now_ns + max(round(clock.until(due) * 1e9), 1))
+            elif topic in handlers and (every := _between_starts(handlers[topic])) and not self._paused(topic):
+                stops.append(now_ns + every * 1_000)
+        return min(stops)
+
+    def _paused(self, topic: str) -> bool:
+        return any(each.paused for each in self.queue.store.topics() if each.name == topic)
 
     def _runner(self) -> DueRunner:
         return DueRunner(self.queue, self._fail)
@@ -221,3 +227,8 @@ class QueueTester:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _between_starts(handler: Handler) -> int:
+    """Return the microseconds between two starts that the handler's rate allows; 0 if it has none."""
+    return getattr(getattr(handler, "limits", None), "every", 0)

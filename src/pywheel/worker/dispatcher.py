@@ -22,11 +22,12 @@ from ..events import (
     StoreBack,
     StoreFailed,
 )
-from ..jobs.commands import Announce, Claim, Claimed, Command
+from ..jobs.commands import Announce, Claim, Claimed, Command, Reschedule
 from ..jobs.handler import Handler
 from ..jobs.lifecycle import LOST_BEGUN
 from ..stores.contract import Span, Store, intact
 from ..stores.notifier import Notifier
+from ..stores.schedule_notes import PLAN
 from .clock_steps import ClockSteps
 from .leases import Lease, Leases
 from .ownership import OVERDUE, Ownership
@@ -91,6 +92,7 @@ class Dispatcher:
         self._recovery = Recovery(store)
         self._pruning = Pruning(keep)
         self._rung = True
+        self._replan = False  # whether the planner of schedules has reckoned by a clock that was stepped since
         self._announced = False
         self._failures = 0
         self._turn = 0
@@ -206,6 +208,7 @@ class Dispatcher:
             *expire,
             *purges,
             *claims,
+            *([Reschedule(PLAN, delay=0)] if self._replan else []),
         ]
         if not commands:
             return
@@ -215,6 +218,7 @@ class Dispatcher:
             for claim in claims:
                 self._windows.return_ids(self.topics[claim.topic].window, claim.ids)
             raise
+        self._replan = False
         outcomes = iter(found)
         self._pace.took(self._clock.time() - asked)
         self._settling.learn(outcomes)
@@ -325,7 +329,7 @@ class Dispatcher:
                 topic.behind = 0  # that was a time of the old clock: the others would take it for one to come
             self._windows.reset()
             self._pruning.again()
-            self._rung = True
+            self._replan = self._rung = True
 
     def timeout(self) -> float:
         """Return for how many seconds there is nothing to do, unless somebody wakes it."""

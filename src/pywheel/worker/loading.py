@@ -41,7 +41,7 @@ def load(target: str) -> Any:
     if not hasattr(module, name):
         raise BadJob(f"there is no {name[:80]} in {module_name}{did_you_mean(name, vars(module))}")
     program = getattr(module, name)
-    if not hasattr(program, "store") or not hasattr(program, "handlers"):
+    if not hasattr(program, "events") or not hasattr(program, "handlers"):  # to ask for its store might open that
         raise BadJob(f"{name[:80]} in {module_name} is no JobQueue")
     return program
 

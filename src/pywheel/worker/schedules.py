@@ -78,13 +78,16 @@ class Planner:
             self._read(notes)
             self._store, self._token = store, token
         now = store.clock.wall()
-        known = now if before.until is None else min(before.until, now + AHEAD)  # further: the clock was stepped back
         until = (now + AHEAD) // BLOCK * BLOCK - 1
+        known = before.until or 0
+        if known > until + BLOCK:  # the clock was stepped back: what is put stays put, and the rest is planned anew
+            known = now
         # Whatever may not have been seen the last time is planned from its beginning.
         recent = before.seen - _RECENT if token != before.token else None
-        first, able = self._plan(notes, now, known if before.until is not None else 0, max(until, known), recent)
+        until = max(until, known)
+        first, able = self._plan(notes, now, known, until, recent)
         wait = _ROUND if first is None else max(first - _SOON - now, _ROUND)
-        planned = Planned(max(until, known) if able else before.until, now, token, job.id)
+        planned = Planned(until if able else before.until, now, token, job.id)
         successor = plan_job(due=now + (min(wait, _LONGEST) if able else _AGAIN), parent=(job.id, job.claims))
         notes.go_on(successor, planned, before.last)
 

@@ -18,6 +18,12 @@ def close_order(job):
             order.save()
 
 
+@queue.handler("order.invoice", isolate=True)
+def write_invoice(job):
+    """In a process of its own, as what makes PDFs may crash it."""
+    Order.objects.filter(pk=job.json()["order"]).update(invoiced=True)
+
+
 @queue.task("order.mail")
 async def mail(order: int) -> None:
     await Order.objects.filter(pk=order).aupdate(mails=F("mails") + 1)

@@ -28,7 +28,7 @@ def orders(request: HttpRequest) -> JsonResponse:
 
 def order(request: HttpRequest, number: int) -> JsonResponse:
     found = get_object_or_404(Order, pk=number)
-    return JsonResponse({"state": found.state, "mails": found.mails})
+    return JsonResponse({"state": found.state, "mails": found.mails, "invoiced": found.invoiced})
 
 
 @csrf_exempt
@@ -38,5 +38,6 @@ def pay(request: HttpRequest, number: int) -> JsonResponse:
         paid = Order.objects.filter(pk=number, state="unpaid").update(state="paid")
         if paid:
             transaction.on_commit(partial(mail.put, order=number))
+            transaction.on_commit(partial(queue.put, "order.invoice", {"order": number}))
             transaction.on_commit(partial(queue.cancel, ("order.close", f"order-{number}")))
     return JsonResponse({"paid": bool(paid)}, status=200 if paid else 409)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from . import claims, events, find, jobs, openapi, put, schema, topics
+from . import claims, events, find, jobs, openapi, put, schedules, schema, topics
 from .call import Endpoint, Operation
 
 if TYPE_CHECKING:
@@ -237,6 +237,48 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         for name, handler, summary in (
             ("pause", topics.pause, "Let no job of a topic start until it is resumed"),
             ("resume", topics.resume, "Let jobs of a topic start again"),
+        )
+    ),
+    Operation(
+        id="listSchedules",
+        method="GET",
+        path="/v1/schedules",
+        handler=schedules.schedules,
+        summary="Periodic jobs: when each comes next, and what became of the last",
+        tag="schedules",
+        scope="read",
+        query=schema.FindSchedules,
+        answers={200: schema.Schedules},
+    ),
+    Operation(
+        id="runSchedule",
+        method="POST",
+        path="/v1/schedules/{name}/run",
+        handler=schedules.run,
+        summary="Put a job of a schedule now, beside its others",
+        tag="schedules",
+        scope="put",
+        changes=True,
+        answers={201: schema.PutAnswer},
+        problems=("no-such-schedule", "job-exists"),
+        notes="Paused or not. It gives way to one that runs, as the schedule says.",
+    ),
+    *(
+        Operation(
+            id=f"{name}Schedule",
+            method="POST",
+            path=f"/v1/schedules/{{name}}/{name}",
+            handler=handler,
+            summary=summary,
+            tag="schedules",
+            scope="put",
+            changes=True,
+            answers={200: schema.Changed},
+            problems=("no-such-schedule",),
+        )
+        for name, handler, summary in (
+            ("pause", schedules.pause, "Let a schedule put nothing until it is resumed"),
+            ("resume", schedules.resume, "Let a schedule go on from now"),
         )
     ),
     Operation(

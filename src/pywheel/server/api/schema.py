@@ -25,6 +25,7 @@ __all__ = [
     "FieldProblem",
     "Filter",
     "Find",
+    "FindSchedules",
     "Found",
     "History",
     "Ids",
@@ -41,6 +42,8 @@ __all__ = [
     "Reserve",
     "ReservedJob",
     "Retry",
+    "ScheduleOut",
+    "Schedules",
     "Topic",
     "TopicOut",
     "Topics",
@@ -275,6 +278,44 @@ class AllCounts(Struct):
     """The counts of each topic, by its name."""
 
     topics: dict[str, CountsOut]
+
+
+# ---- schedules ------------------------------------------------------------------------------------------------------
+
+
+class FindSchedules(In):
+    """Which part of the schedules."""
+
+    after: Annotated[str, Meta(min_length=1, max_length=180, description="`next` of the answer before.")] | None = None
+    limit: Annotated[int, Meta(ge=1, le=1_000, description="At most so many; there may be fewer, and yet a next.")] = (
+        100
+    )
+
+
+class ScheduleOut(Struct, kw_only=True):
+    """A schedule, and where it is."""
+
+    name: str
+    topic: str
+    every: Annotated[float | None, Meta(description="Seconds; null if it goes by cron.")]
+    cron: str | None
+    tz: Annotated[str | None, Meta(description="The time zone of `cron`.")]
+    catch_up: Literal["none", "one", "all"]
+    overlap: Literal["skip", "queue", "overlap"]
+    paused: bool
+    next: Annotated[Time | None, Meta(description="When its next tick comes; null if it is paused.")]
+    last: Annotated[Time | None, Meta(description="When its last one came.")]
+    outcome: Annotated[
+        str | None, Meta(description='What became of it: a state, or "skipped"; null if that is not known any more.')
+    ]
+    job: Annotated[str | None, Meta(description="The id of its job.")]
+
+
+class Schedules(Struct):
+    """A part of the schedules, by name."""
+
+    schedules: list[ScheduleOut]
+    next: Annotated[str | None, Meta(description="`after` of the next part; null after the last.")]
 
 
 # ---- claims ---------------------------------------------------------------------------------------------------------

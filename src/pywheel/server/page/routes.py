@@ -16,6 +16,7 @@ from .dead import Dead
 from .feed import Feed
 from .jobs import Jobs
 from .one_job import OneJob
+from .schedules import Schedules
 from .templating import prepare
 from .views import Views
 
@@ -32,6 +33,7 @@ def routes(context: Context) -> list[BaseRoute]:
         context.live = Live(lambda: context.queue.store)
     feed, bulks = Feed(context.live), Bulks()
     views, jobs, one, dead = Views(feed), Jobs(feed, bulks), OneJob(), Dead(bulks)
+    schedules = Schedules()
 
     def look(path: str, handler: Handler) -> Route:
         return Route(path, guarded(allowed(handler, "read"), context=context), methods=["GET"])
@@ -56,6 +58,8 @@ def routes(context: Context) -> list[BaseRoute]:
         look("/jobs/{id}/body", one.body),
         look("/dead", dead.groups),
         act("/dead", dead.act),
+        look("/schedules", schedules.show),
+        act("/schedules", schedules.act),
         Route("/sign-in", partial(sign_in.form, context=context), methods=["GET"]),
         Route("/sign-in", partial(sign_in.enter, context=context), methods=["POST"]),
         Route("/sign-out", partial(sign_in.leave, context=context), methods=["POST"]),

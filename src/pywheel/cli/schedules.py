@@ -1,0 +1,110 @@
+"""Commands about schedules: which there are, and where they are; pause, resume, run now, remove."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import typer
+
+from ..client.schedules import Scheduled
+from .options import DEFAULT_STORE, AsJson, Store, answer, existing, keyring
+from .output import due_time, emit, emit_rows
+
+__all__ = ["schedules"]
+
+_LIST: Final = """\b
+Examples:
+  pywheel schedules list
+  pywheel schedules list --json | jq '.[] | select(.paused) | .name'
+  pywheel schedules run nightly                  # now, beside its others
+  pywheel schedules pause nightly
+  pywheel schedules remove nightly               # code that declares it makes it again
+
+The outcome is that of the last tick: a job's state, or skipped; nothing if its job is forgotten, or never was.
+"""
+Name = Annotated[str, typer.Argument(help="The schedule's name.", metavar="NAME")]
+
+schedules = typer.Typer(
+    help="Periodic jobs: when each comes next, what became of the last; pause, resume, run and remove them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@schedules.command("list", epilog=_LIST)
+def list_schedules(
+    store: Store = DEFAULT_STORE,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.", min=1)] = 1_000,
+    as_json: AsJson = False,
+) -> None:
+    """List schedules by name: when their next tick comes, when the last one came, and what became of it."""
+    with existing(store) as queue:
+        found = queue.schedules(limit=limit)
+    rows = [
+        (
+            one.schedule.name,
+            one.schedule.timing,
+            one.schedule.topic,
+            "paused" if one.schedule.paused else _time(one.next),
+            _time(one.last),
+            one.outcome or "",
+        )
+        for one in found
+    ]
+    emit_rows(
+        ("name", "when", "topic", "next", "last", "outcome"), rows, [_record(one) for one in found], as_json=as_json
+    )
+
+
+@schedules.command()
+def pause(name: Name, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> int:
+    """Let a schedule put nothing until it is resumed. What was put ahead is cancelled, what runs goes on."""
+    with existing(store, encryption=keyring()) as queue:
+        done = queue.pause_schedule(name)
+    return answer(done, as_json=as_json, yes="paused", no="it was paused already")
+
+
+@schedules.command()
+def resume(name: Name, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> int:
+    """Let a paused schedule go on from now. Nothing is made up for."""
+    with existing(store, encryption=keyring()) as queue:
+        done = queue.resume_schedule(name)
+    return answer(done, as_json=as_json, yes="resumed", no="it was not paused")
+
+
+@schedules.command()
+def run(name: Name, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+    """Put a job of a schedule now, paused or not; print its id."""
+    with existing(store, encryption=keyring()) as queue:
+        id = queue.run_schedule(name)
+    emit({"id": id}, as_json=as_json, text=str(id))
+
+
+@schedules.command()
+def remove(name: Name, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> int:
+    """Remove a schedule. Code that declares it makes it again when its worker starts."""
+    with existing(store) as queue:
+        done = queue.remove_schedule(name)
+    return answer(done, as_json=as_json, yes="removed", no="there is no such schedule")
+
+
+def _time(milliseconds: int | None) -> str:
+    return "" if milliseconds is None else due_time(milliseconds)
+
+
+def _record(one: Scheduled) -> dict[str, Any]:
+    schedule = one.schedule
+    return {
+        "name": schedule.name,
+        "topic": schedule.topic,
+        "every": None if schedule.every is None else schedule.every / 1000,
+        "cron": schedule.cron,
+        "tz": schedule.tz if schedule.cron is not None else None,
+        "catch_up": schedule.catch_up,
+        "overlap": schedule.overlap,
+        "paused": schedule.paused,
+        "next": one.next,
+        "last": one.last,
+        "outcome": one.outcome,
+        "job": None if one.job is None else one.job.id,
+    }

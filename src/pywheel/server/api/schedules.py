@@ -1,0 +1,67 @@
+"""Periodic jobs: which schedules there are, and where they are; run one now, pause and resume it."""
+
+from __future__ import annotations
+
+from ..._errors import NoSuchSchedule
+from ...client.schedules import Scheduled
+from ..problems import Problem
+from . import schema
+from .call import Answer, Call, json_answer
+from .records import moment_out
+
+__all__ = ["pause", "resume", "run", "schedules"]
+
+
+async def schedules(call: Call) -> Answer:
+    """Return a part of the schedules whose topics the token may see."""
+    query = call.query
+    found = await call.context.queue.aschedules(after=query.after or "", limit=query.limit)
+    seen = [_out(one) for one in found if call.grant.may("read", one.schedule.topic)]
+    following = found[-1].schedule.name if len(found) == query.limit else None
+    return json_answer(schema.Schedules(seen, following))
+
+
+async def run(call: Call) -> Answer:
+    """Put a tick now."""
+    name = await _named(call)
+    return json_answer(schema.PutAnswer(str(await call.context.queue.arun_schedule(name))), 201)
+
+
+async def pause(call: Call) -> Answer:
+    """Let a schedule put nothing."""
+    return json_answer(schema.Changed(await call.context.queue.apause_schedule(await _named(call))))
+
+
+async def resume(call: Call) -> Answer:
+    """Let a schedule go on."""
+    return json_answer(schema.Changed(await call.context.queue.aresume_schedule(await _named(call))))
+
+
+async def _named(call: Call) -> str:
+    """Return the name in the path. Raises the Problem of a schedule that is not there, or that the token leaves out."""
+    name: str = call.scope["path_params"]["name"]
+    try:
+        found = await call.context.queue.aget_schedule(name)
+    except (NoSuchSchedule, ValueError):
+        found = None
+    if found is None or not call.grant.may(call.operation.scope or "", found.schedule.topic):
+        raise Problem("no-such-schedule", f"there is no schedule {name[:80]!r} that this token may do that to")
+    return name
+
+
+def _out(one: Scheduled) -> schema.ScheduleOut:
+    schedule = one.schedule
+    return schema.ScheduleOut(
+        name=schedule.name,
+        topic=schedule.topic,
+        every=None if schedule.every is None else schedule.every / 1000,
+        cron=schedule.cron,
+        tz=schedule.tz if schedule.cron is not None else None,
+        catch_up=schedule.catch_up,
+        overlap=schedule.overlap,
+        paused=schedule.paused,
+        next=None if one.next is None else moment_out(one.next),
+        last=None if one.last is None else moment_out(one.last),
+        outcome=one.outcome,
+        job=None if one.job is None else str(one.job.id),
+    )

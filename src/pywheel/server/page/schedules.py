@@ -1,0 +1,50 @@
+"""Schedules: when each comes next, what became of the last one; run one now, pause and resume it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from .answers import Ask, back
+from .forms import fields
+
+__all__ = ["Schedules"]
+
+_PAGE: Final = 200
+
+
+class Schedules:
+    """The list."""
+
+    async def show(self, ask: Ask) -> Response:
+        """Show a part of the schedules whose topics the visitor may see, by name."""
+        queue, after = ask.context.queue, ask.request.query_params.get("after", "")
+        found = await ask.context.read(lambda: queue.schedules(after=after, limit=_PAGE))
+        return ask.page(
+            "schedules.html",
+            schedules=[one for one in found if ask.visitor.may("read", one.schedule.topic)],
+            after=after,
+            following=found[-1].schedule.name if len(found) == _PAGE else None,
+            now=queue.store.clock.wall(),
+        )
+
+    async def act(self, ask: Ask) -> Response:
+        """Run, pause or resume one."""
+        given, queue = await fields(ask.request), ask.context.queue
+        name, action = given.one("name"), given.one("action")
+        found = await ask.context.read(queue.get_schedule, name)
+        ask.allow("put", found.schedule.topic)
+        if action == "run":
+            id = await ask.context.read(queue.run_schedule, name)
+            said = f"{name} runs now: job {id}"
+        elif action == "pause":
+            changed = await ask.context.read(queue.pause_schedule, name)
+            said = f"{name} is paused" if changed else f"{name} was paused already"
+        elif action == "resume":
+            changed = await ask.context.read(queue.resume_schedule, name)
+            said = f"{name} goes on" if changed else f"{name} was not paused"
+        else:
+            raise HTTPException(400, "a schedule can be run, paused and resumed")
+        return back(ask.request, "/schedules", said)

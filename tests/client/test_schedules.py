@@ -1,0 +1,461 @@
+"""Schedules by a simulated clock: each tick once, whatever changes and whoever dies."""
+
+import asyncio
+import random
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from pywheel import BadJob, Fixed, JobExists, JobQueue, Keyring, ManualClock, NoSuchSchedule, State
+from pywheel.jobs.commands import Put
+from pywheel.jobs.job import NewJob
+from pywheel.jobs.schedule import written
+from pywheel.stores.front import Front
+from pywheel.stores.schedule_notes import PLAN, ScheduleNotes
+from pywheel.testing import run_due
+from tests.client.periods import NOON, pass_time, start
+
+
+@pytest.fixture
+def ran(queue, clock):
+    """What ran: pairs of a schedule and the time of its tick. All start at noon."""
+    start(clock)
+    found = []
+
+    @queue.handler("work")
+    def work(job):
+        found.append((job.headers["pywheel-schedule"], job.headers["pywheel-tick"][11:19]))
+
+    return found
+
+
+def by(clock):
+    return written(clock.wall())[11:19]
+
+
+# ---- what is declared -----------------------------------------------------------------------------------------------
+
+
+def test_a_declared_function_runs_at_each_of_its_ticks(queue, clock):
+    start(clock)
+    found = []
+
+    @queue.every("15m")
+    def sweep():
+        found.append(by(clock))
+
+    @queue.cron("30 2 * * *", tz="Europe/Berlin")
+    async def nightly(job):
+        found.append(job.headers["pywheel-tick"])
+
+    assert run_due(queue) == 0
+    pass_time(queue, clock, 3600)
+    assert found == ["12:15:00", "12:30:00", "12:45:00", "13:00:00"]
+    pass_time(queue, clock, 86_400)
+    assert len(found) == 4 + 96 + 1
+    assert [tick for tick in found if "T" in tick] == [f"2026-01-0{day}T01:30:00Z" for day in (2,)]
+    assert queue.counts()["sweep"].done == 4 + 96
+
+
+def test_a_task_runs_with_its_defaults(queue, clock):
+    start(clock)
+    found = []
+
+    @queue.every("1h", name="weekly")
+    @queue.task("report")
+    def report(days: int = 7):
+        found.append(days)
+
+    pass_time(queue, clock, 3600)
+    assert found == [7]
+    assert queue.get_schedule("weekly").schedule.topic == "report"
+
+
+def test_what_cannot_run_by_itself_is_refused_and_registers_nothing(queue):
+    with pytest.raises(BadJob, match="who would give it a, b"):
+        queue.every("1m")(lambda a, b: None)
+    with pytest.raises(BadJob, match="not int"):
+        queue.every("1m", name="x")(7)
+
+    @queue.task("needs")
+    def needs(order: int):
+        pass
+
+    with pytest.raises(BadJob, match="order"):
+        queue.every("1m")(needs)
+    with pytest.raises(BadJob, match="@queue.task"):
+        queue.every("1m", concurrency=2)(needs)
+    with pytest.raises(BadJob, match="concurrency"):
+        queue.every("1m", name="bad", concurrency=0)(lambda: None)
+    with pytest.raises(BadJob, match="would skip"):
+        queue.every("1m", catch_up="all", overlap="skip")
+    assert list(queue.handlers) == ["needs"]
+    queue.every("1m", name="bad")(lambda: None)
+    with pytest.raises(BadJob, match="another name="):
+        queue.every("1m", name="bad")(lambda: None)
+    run_due(queue)
+    assert [one.schedule.name for one in queue.schedules()] == ["bad"]
+
+
+def test_code_that_says_something_else_takes_effect_at_once_and_what_it_says_no_more_is_removed(clock, url):
+    start(clock)
+    found = []
+
+    def program(*periods):
+        queue = JobQueue(queues[0].store if queues else url, **({} if queues else {"clock": clock}))
+        for period in periods:
+            queue.every(period, name=f"s{len(periods)}")(lambda: found.append(by(clock)))
+        queue.handler("other")(lambda job: None)
+        queues.append(queue)
+        run_due(queue)
+        return queue
+
+    queues = []
+    pass_time(program("10m"), clock, 1_150)  # 12:19:10
+    assert found == ["12:10:00"]
+    new = JobQueue(queues[0].store)
+    new.every("7m", name="s1")(lambda: found.append(by(clock)))
+    pass_time(new, clock, 780)  # 12:32:10
+    assert found == ["12:10:00", "12:19:30"[:0] or "12:20:00"][:1] + [tick for tick in found if tick > "12:19:10"]
+    assert "12:20:00" not in found
+    assert len(found) == len(set(found)) == 3
+    program()
+    assert queues[-1].schedules() == []
+    queues[0].close()
+
+
+# ---- what is made by calls ------------------------------------------------------------------------------------------
+
+
+def test_a_schedule_made_by_a_call_puts_its_body(queue, clock):
+    start(clock)
+    found = []
+    queue.handler("mail")(lambda job: found.append((job.json(), job.headers["a"], job.ttr)))
+    queue.schedule("morning", "mail", {"to": 5}, every="1h", headers={"a": "b"}, ttr="5s")
+    pass_time(queue, clock, 3600)
+    assert found == [({"to": 5}, "b", 5_000)]
+
+
+def test_the_same_said_again_changes_nothing(queue, ran, clock):
+    first = queue.schedule("s", "work", every="10s")
+    pass_time(queue, clock, 25)
+    assert queue.schedule("s", "work", every="10s") == first
+    pass_time(queue, clock, 10)
+    assert ran == [("s", "12:00:10"), ("s", "12:00:20"), ("s", "12:00:30")]
+
+
+def test_another_period_takes_effect_at_once_and_nothing_of_the_old_one_runs(queue, ran, clock):
+    queue.schedule("s", "work", every="10s")
+    pass_time(queue, clock, 12)
+    queue.schedule("s", "work", every="7s")
+    pass_time(queue, clock, 18)
+    expected = [written(tick)[11:19] for tick in range(NOON // 7_000 * 7_000, NOON + 30_001, 7_000) if tick > NOON + 12_000]
+    assert [tick for _, tick in ran] == ["12:00:10", *expected]
+
+
+def test_a_removed_schedule_runs_no_more_and_one_of_its_name_is_another(queue, ran, clock):
+    queue.schedule("s", "work", every="10s")
+    pass_time(queue, clock, 15)
+    assert queue.remove_schedule("s")
+    assert not queue.remove_schedule("s")
+    pass_time(queue, clock, 20)
+    assert queue.schedules() == []
+    queue.schedule("s", "work", every="10s")
+    pass_time(queue, clock, 15)
+    assert [tick for _, tick in ran] == ["12:00:10", "12:00:40", "12:00:50"]
+
+
+def test_a_paused_schedule_puts_nothing_and_goes_on_from_where_it_is_resumed(queue, ran, clock):
+    queue.schedule("s", "work", every="10s", catch_up="all")
+    pass_time(queue, clock, 15)
+    assert queue.pause_schedule("s")
+    assert not queue.pause_schedule("s")
+    assert queue.get_schedule("s").next is None
+    queue.schedule("s", "work", every="5s", catch_up="all")
+    pass_time(queue, clock, 100)
+    assert queue.resume_schedule("s")
+    assert not queue.resume_schedule("s")
+    pass_time(queue, clock, 11)
+    assert [tick for _, tick in ran] == ["12:00:10", "12:02:00", "12:02:05"]
+
+
+def test_run_now_puts_one_more_also_of_a_paused_one(queue, ran, clock):
+    queue.schedule("s", "work", every="1h")
+    queue.pause_schedule("s")
+    id = queue.run_schedule("s")
+    run_due(queue)
+    assert ran == [("s", "12:00:00")]
+    assert queue.get(id).state is State.DONE
+
+
+def test_a_listing_says_when_the_next_comes_and_what_became_of_the_last(queue, ran, clock):
+    for name in ("a", "b", "c"):
+        queue.schedule(name, "work", every="1m")
+    queue.pause_schedule("c")
+    pass_time(queue, clock, 70)
+    a, b, c = queue.schedules()
+    assert (a.next, a.last, a.outcome) == (NOON + 120_000, NOON + 60_000, "done")
+    assert (c.next, c.outcome) == (None, None)
+    assert queue.schedules(after="a", limit=1) == [b]
+    with pytest.raises(NoSuchSchedule):
+        queue.get_schedule("d")
+    with pytest.raises(NoSuchSchedule):
+        queue.pause_schedule("d")
+
+
+def test_each_has_a_twin(queue, ran, clock):
+    async def twins():
+        await queue.aschedule("s", "work", every="1m")
+        assert [one.schedule.name for one in await queue.aschedules()] == ["s"]
+        assert await queue.apause_schedule("s")
+        assert (await queue.aget_schedule("s")).schedule.paused
+        assert await queue.aresume_schedule("s")
+        assert await queue.arun_schedule("s") > 0
+        assert await queue.aremove_schedule("s")
+
+    asyncio.run(twins())
+
+
+def test_bodies_of_schedules_are_encrypted_in_the_store_as_those_of_jobs_are(clock):
+    start(clock)
+    found = []
+    queue = JobQueue("memory:", clock=clock, encryption=Keyring({"a": b"x" * 32}, current="a"))
+    queue.handler("mail")(lambda job: found.append(job.body))
+    queue.schedule("s", "mail", b"secret", every="1m")
+    version = queue.schedule("s", "mail", b"secret", every="1m").version
+    assert queue.get_schedule("s").schedule.version == version
+    assert all(b"c2VjcmV0" not in note and b"secret" not in note for _, note in ScheduleNotes(queue.store).raw())
+    pass_time(queue, clock, 60)
+    assert found == [b"secret"]
+    queue.run_schedule("s")
+    run_due(queue)
+    assert found == [b"secret", b"secret"]
+
+
+# ---- late and overlapping -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "made_up"),
+    [("none", []), ("one", ["12:00:00"]), ("all", [f"{hour % 24:02}:00:00" for hour in range(13, 13 + 72)])],
+)
+def test_after_three_days_without_a_worker_ticks_are_made_up_for_as_told(queue, ran, clock, catch_up, made_up):
+    queue.schedule("s", "work", every="1h", catch_up=catch_up)
+    run_due(queue)
+    clock.advance(72 * 3600 + 120)
+    run_due(queue)
+    assert [tick for _, tick in ran] == made_up
+    ran.clear()
+    pass_time(queue, clock, 3600)
+    assert ran == [("s", "13:00:00")]
+
+
+def test_what_was_put_ahead_before_an_outage_is_left_out_too(queue, ran, clock):
+    queue.schedule("none", "work", every="20s")
+    queue.schedule("one", "work", every="20s", catch_up="one")
+    run_due(queue)
+    clock.advance(3605)
+    run_due(queue)
+    assert sorted(ran) == [
+        *[("none", tick) for tick in ("12:59:20", "12:59:40", "13:00:00")],  # these are less than a minute late
+        ("one", "13:00:00"),
+    ]
+
+
+def test_a_tick_is_left_out_while_the_one_before_runs(queue, clock):
+    start(clock)
+    found = []
+
+    @queue.every("10s", ttr="1h", concurrency=2)
+    def slow(job):
+        found.append(by(clock))
+        if len(found) == 1:
+            clock.advance(25)
+            run_due(queue)
+
+    pass_time(queue, clock, 10)
+    assert found == ["12:00:10"]
+    assert queue.counts()["slow"].cancelled == 2
+    pass_time(queue, clock, 5)
+    assert found == ["12:00:10", "12:00:40"]
+    assert queue.get(("slow", "slow@2026-01-01T12:00:20Z")).state is State.CANCELLED
+
+
+def test_a_tick_waits_for_the_one_before_and_they_keep_their_order(queue, clock):
+    start(clock)
+    found = []
+
+    @queue.every("10s", ttr="1h", overlap="queue")
+    def slow(job):
+        found.append(job.headers["pywheel-tick"][17:19])
+        if len(found) == 1:
+            clock.advance(25)
+            run_due(queue)
+            assert len(found) == 1
+
+    pass_time(queue, clock, 10)
+    pass_time(queue, clock, 15)
+    assert found == ["10", "20", "30", "40", "50"]
+
+
+def test_ticks_may_overlap_where_that_is_said(queue, clock):
+    start(clock)
+    found = []
+
+    @queue.every("10s", ttr="1h", overlap="overlap")
+    def slow():
+        found.append(by(clock))
+        if len(found) < 3:
+            clock.advance(10)
+            run_due(queue)
+
+    pass_time(queue, clock, 10)
+    assert found == ["12:00:10", "12:00:20", "12:00:30"]
+
+
+def test_a_failed_tick_is_tried_again_though_others_have_come(queue, clock):
+    start(clock)
+    found = []
+
+    @queue.every("10s", overlap="queue")
+    def failing(job):
+        found.append((job.headers["pywheel-tick"][17:19], job.attempt))
+        if len(found) == 1:
+            raise ValueError
+
+    pass_time(queue, clock, 21)
+    assert sorted(found) == [("10", 1), ("10", 2), ("20", 1)]
+
+
+# ---- who dies, and what is stepped ----------------------------------------------------------------------------------
+
+
+class Death(BaseException):
+    """The process is no more."""
+
+
+class Mortal(Front):
+    """A store of a process that dies before or after one of its transactions."""
+
+    def __init__(self, store, draw):
+        self.behind, self.clock, self.url = store, store.clock, store.url
+        self.left = draw.randrange(1, 12)
+        self.before = draw.random() < 0.5
+
+    def _there(self):
+        return self.behind
+
+    def close(self):
+        pass
+
+    def apply(self, commands):
+        self.left -= 1
+        if self.left < 0 or (self.left == 0 and self.before):
+            raise Death
+        outcomes = self.behind.apply(commands)
+        if self.left == 0:
+            raise Death
+        return outcomes
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_each_tick_happens_once_whoever_dies_when(seed):
+    """Against a model that knows nothing: the ticks between the times at which a schedule was made and changed."""
+    draw = random.Random(seed)
+    clock = ManualClock(wall=NOON + draw.randrange(60_000))
+    boss = JobQueue("memory:", clock=clock)
+    ran, expected, alive = {}, set(), {}
+
+    def work(job):
+        ran.setdefault((job.headers["pywheel-schedule"], job.headers["pywheel-tick"]), set()).add(job.id)
+
+    def program(store):
+        queue = JobQueue(store)
+        queue.handler("work", ttr="1s", retry=Fixed("100ms"))(work)
+        return queue
+
+    def ended(name):
+        schedule = alive.pop(name, None)
+        if schedule is not None:
+            ticks = schedule.ticks(0, clock.wall())
+            expected.update((name, written(tick)) for tick in ticks if schedule.due(tick) <= clock.wall())
+
+    def change(name, what):
+        if what == 0:
+            period = draw.choice([1, 3, 7, 20, 60, 90, 600])
+            ended(name)
+            alive[name] = boss.schedule(name, "work", every=period, overlap="overlap", jitter=draw.choice([0, 5]))
+        elif what == 1 and boss.remove_schedule(name):
+            ended(name)
+        elif what == 2 and name in alive:
+            boss.pause_schedule(name)
+            ended(name)
+            boss.resume_schedule(name)
+            alive[name] = boss.get_schedule(name).schedule
+
+    for _ in range(100):
+        change(draw.choice("abcd"), draw.randrange(6))
+        if draw.random() < 0.5:
+            with suppress(Death):
+                run_due(program(Mortal(boss.store, draw)))
+            clock.advance(draw.choice([0, 11.3]))  # while nobody works
+            pass_time(program(boss.store), clock, 13)  # until the claims of the dead are over
+        pass_time(program(boss.store), clock, draw.choice([0.5, 2, 7, 25]))
+    for name in list(alive):
+        ended(name)
+    assert ran.keys() == expected
+    assert all(len(ids) == 1 for ids in ran.values())
+
+
+@pytest.mark.parametrize("step", [86_400, -86_400, 3_600, -50, 70])
+def test_a_step_of_the_clock_and_back_repeats_nothing_and_loses_what_was_put_ahead_at_most(queue, ran, clock, step):
+    queue.schedule("s", "work", every="10s")
+    pass_time(queue, clock, 15)
+    for by in (step, -step):
+        clock.step(by)
+        queue.reschedule(PLAN, 0)  # as a worker does that sees it
+        run_due(queue)
+    pass_time(queue, clock, 595)
+    here = [tick for _, tick in ran if "12:00:20" <= tick <= "12:10:10"]
+    assert len(here) == len(set(here))
+    assert set(here) >= {f"12:{s // 60:02}:{s % 60:02}" for s in range(180, 611, 10)}
+
+
+def test_a_planner_job_that_somebody_deleted_comes_back_with_the_next_change(queue, ran, clock):
+    queue.schedule("s", "work", every="10s")
+    run_due(queue)
+    queue.cancel(PLAN)
+    queue.delete(PLAN)
+    queue.schedule("other", "work", every="1h")
+    pass_time(queue, clock, 200)
+    assert len(ran) == len(set(ran)) == 20
+
+
+def test_what_a_planner_of_old_has_put_after_the_change_gives_way(queue, ran, clock):
+    old = queue.schedule("s", "work", every="10s")
+    queue.schedule("s", "work", every="5s")
+    queue.apply(Put(tuple(old.job(tick) for tick in old.ticks(clock.wall(), clock.wall() + 30_000))))
+    pass_time(queue, clock, 30)
+    assert [tick for _, tick in ran] == [f"12:00:{s:02}" for s in range(5, 31, 5)]
+
+
+def test_two_who_change_one_schedule_at_once_do_both(queue, ran, clock):
+    queue.schedule("s", "work", every="10s")
+    notes = ScheduleNotes(queue.store)
+
+    def change(before):
+        if not before.paused and before.every == 10_000:
+            queue.pause_schedule("s")  # comes in between what was read and what is written
+        return replace(before, every=20_000)
+
+    notes.change("s", change)
+    schedule = queue.get_schedule("s").schedule
+    assert (schedule.every, schedule.paused) == (20_000, True)
+
+
+def test_ticks_are_plain_jobs_with_keys_of_their_own(queue, ran, clock):
+    queue.schedule("s", "work", every="1m")
+    run_due(queue)
+    with pytest.raises(JobExists):
+        queue.apply(Put((NewJob("work", b"", 0, "s@2026-01-01T12:01:00Z"),)))

@@ -1,0 +1,46 @@
+"""Schedules over HTTP: where each is; run, pause, resume; by whom."""
+
+from pywheel import State
+from pywheel.server.tokens import Tokens
+from pywheel.testing import run_due
+from tests.client.periods import pass_time, start
+from tests.server.client import Api, problem
+
+
+def test_schedules_are_listed_in_parts_with_where_they_are(api, queue, clock):
+    start(clock)
+    queue.handler("work")(lambda job: None)
+    queue.schedule("a", "work", b"secret", every="1m")
+    queue.schedule("b", "work", cron="0 3 * * *", tz="Europe/Berlin", catch_up="one")
+    pass_time(queue, clock, 60)
+    first = api("GET", "/v1/schedules?limit=1").json()
+    [a] = first["schedules"]
+    assert (a["name"], a["every"], a["outcome"], a["paused"]) == ("a", 60.0, "done", False)
+    assert (a["last"], a["next"]) == ("2026-01-01T12:01:00Z", "2026-01-01T12:02:00Z")
+    assert api("GET", f"/v1/jobs/{a['job']}").json()["key"] == "a@2026-01-01T12:01:00Z"
+    [b] = api("GET", f"/v1/schedules?after={first['next']}").json()["schedules"]
+    assert (b["cron"], b["tz"], b["last"], b["next"]) == ("0 3 * * *", "Europe/Berlin", None, "2026-01-02T02:00:00Z")
+    assert "secret" not in api("GET", "/v1/schedules").text
+
+
+def test_one_is_run_now_paused_and_resumed(api, queue, clock):
+    start(clock)
+    queue.handler("work")(lambda job: None)
+    queue.schedule("a b", "work", every="1h")
+    id = api("POST", "/v1/schedules/a%20b/run").json()["id"]
+    run_due(queue)
+    assert queue.get(int(id)).state is State.DONE
+    assert [api("POST", "/v1/schedules/a%20b/pause").json()["changed"] for _ in range(2)] == [True, False]
+    assert queue.get_schedule("a b").schedule.paused
+    assert api("POST", "/v1/schedules/a%20b/resume").json()["changed"]
+    assert problem(api("POST", "/v1/schedules/c/run")) == "no-such-schedule"
+
+
+def test_a_token_for_other_topics_sees_none_of_it(queue, clock):
+    start(clock)
+    queue.schedule("s", "work", every="1h")
+    api = Api(queue, access="tokens")
+    api.headers = {"authorization": f"Bearer {Tokens(queue.store).add(['read', 'put'], ['mail'])}"}
+    assert api("GET", "/v1/schedules").json()["schedules"] == []
+    assert api("POST", "/v1/schedules/s/run").status_code == 404
+    api.close()
