@@ -127,7 +127,8 @@ def test_schedules_are_listed_paused_resumed_run_and_removed(says, call, queue):
     queue.schedule("nightly", "report", cron="0 3 * * *", tz="Europe/Berlin")
     queue.schedule("often", "report", every="1m")
     nightly, often = says("schedules", "list")
-    assert (nightly["cron"], nightly["tz"], nightly["last"], nightly["outcome"]) == ("0 3 * * *", "Europe/Berlin", None, None)
+    assert (nightly["cron"], nightly["tz"]) == ("0 3 * * *", "Europe/Berlin")
+    assert (nightly["last"], nightly["outcome"]) == (None, None)
     assert often["every"] == 60.0
     assert says("schedules", "pause", "often") == {"changed": True}
     assert [one["paused"] for one in says("schedules", "list")] == [False, True]

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial, wraps
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from .._errors import BadJob, NoSuchSchedule
 from ..jobs.checks import MOST, whole
@@ -24,6 +24,7 @@ from .task import Task
 __all__ = ["Scheduled", "Schedules"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+_AS_MANY_AS_THERE_ARE: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class Scheduled(NamedTuple):
@@ -297,8 +298,7 @@ def _taking_the_job(function: Any) -> Callable[..., Any]:
     needed = [
         parameter.name
         for parameter in inspect.signature(function).parameters.values()
-        if parameter.default is parameter.empty
-        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        if parameter.default is parameter.empty and parameter.kind not in _AS_MANY_AS_THERE_ARE
     ]
     if len(needed) > 1:
         raise BadJob(f"a periodic function takes nothing, or the Job: who would give it {', '.join(needed)[:200]}?")

@@ -259,4 +259,4 @@ def _sound(pair: tuple[str, bytes]) -> Schedule | None:
 
 
 def _token(note: bytes | None) -> str:
-    return "" if note in (None, b"-") else note.decode("ascii", "replace")  # type: ignore[union-attr]  # it is none of the two
+    return "" if note is None or note == b"-" else note.decode("ascii", "replace")

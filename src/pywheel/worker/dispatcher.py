@@ -92,7 +92,6 @@ class Dispatcher:
         self._recovery = Recovery(store)
         self._pruning = Pruning(keep)
         self._rung = True
-        self._replan = False  # whether the planner of schedules has reckoned by a clock that was stepped since
         self._announced = False
         self._failures = 0
         self._turn = 0
@@ -208,7 +207,6 @@ class Dispatcher:
             *expire,
             *purges,
             *claims,
-            *([Reschedule(PLAN, delay=0)] if self._replan else []),
         ]
         if not commands:
             return
@@ -218,7 +216,6 @@ class Dispatcher:
             for claim in claims:
                 self._windows.return_ids(self.topics[claim.topic].window, claim.ids)
             raise
-        self._replan = False
         outcomes = iter(found)
         self._pace.took(self._clock.time() - asked)
         self._settling.learn(outcomes)
@@ -329,7 +326,8 @@ class Dispatcher:
                 topic.behind = 0  # that was a time of the old clock: the others would take it for one to come
             self._windows.reset()
             self._pruning.again()
-            self._replan = self._rung = True
+            self._rung = True
+            self._store.apply([Reschedule(PLAN, delay=0)])  # the planner of schedules reckoned by the old clock, too
 
     def timeout(self) -> float:
         """Return for how many seconds there is nothing to do, unless somebody wakes it."""

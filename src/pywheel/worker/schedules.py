@@ -29,7 +29,8 @@ _ROUND: Final = 30_000  # ms between two runs, at least, unless something change
 _LONGEST: Final = 3_600_000  # ms
 _SOON: Final = 90_000  # ms before a tick at which it is time to plan: its whole block comes with it
 _RECENT: Final = 300_000  # ms for which a change may have been under way when a planner looked
-_TOGETHER: Final = 100  # jobs that are put in one transaction: the writers beside it do not wait for long
+_TOGETHER: Final = 50  # jobs that are put in one transaction: whoever else writes does not wait for long
+_BREATH: Final = 0.05  # seconds, at most, for others between two of these: as long as one took
 _AGAIN: Final = 5_000  # ms after which what could not be planned here is tried again, perhaps elsewhere
 _LEASE: Final = 10_000  # ms after which another worker plans, if this one dies meanwhile
 _PAUSE: Final = (10, 1.0)  # seconds between two readings of all schedules: so many times what one takes; at most
@@ -131,15 +132,17 @@ class Planner:
                 continue
             firsts += [] if first is None else [first]
             if sum(len(put.jobs) for put in puts[-_TOGETHER:]) >= _TOGETHER:
-                self._put(notes, puts)
+                began = time.monotonic()
+                self._put(puts)
                 puts = []
-        self._put(notes, puts)
-        for name, error in wrong.items():
-            _LOGGER.error("the schedule %s cannot be planned by this worker: %s", name, error)
-        able = not any(isinstance(error, CronMissing | NoKey) for error in wrong.values())
+                time.sleep(min(time.monotonic() - began, _BREATH))
+        self._put(puts)
+        for name, why in wrong.items():
+            _LOGGER.error("the schedule %s cannot be planned by this worker: %s", name, why)
+        able = not any(isinstance(why, CronMissing | NoKey) for why in wrong.values())
         return min(firsts, default=None), able
 
-    def _put(self, notes: ScheduleNotes, puts: list[Put]) -> None:
+    def _put(self, puts: list[Put]) -> None:
         if not puts:
             return
         store = self._program.store

@@ -23,6 +23,7 @@ from .notes import ExpectTests, NoteTests
 from .once import OnceTests
 from .pages import PageTests
 from .rewrites import RewriteTests
+from .schedules import ScheduleTests
 from .views import ViewTests
 from .workers import WorkerTests
 
@@ -43,6 +44,7 @@ class StoreSuite(
     ViewTests,
     PageTests,
     WorkerTests,
+    ScheduleTests,
     ArgumentTests,
     ModelTests,
 ):

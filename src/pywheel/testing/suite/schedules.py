@@ -1,0 +1,81 @@
+"""Schedules: what a store is asked for them, each tick once, and one at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...client.queue import JobQueue
+from ...jobs.commands import Ack, Reserve
+from ...jobs.job import Job, State
+from ...jobs.schedule import TICK
+from ...stores.schedule_notes import PLAN
+from ..run_due import run_due
+from .base import NOW, TERMS, StoreTests
+
+__all__ = ["ScheduleTests"]
+
+
+class ScheduleTests(StoreTests):
+    """Ticks of schedules: planned again and again they are put once, and those of one give way to each other."""
+
+    def test_a_tick_is_put_once_however_often_it_is_planned(self) -> None:
+        queue, ran = self._working()
+        queue.schedule("s", "work", b"x", every="10s")
+        queue.schedule("other", "work", every="1d")
+        for _ in range(3):
+            queue.reschedule(PLAN, 0)
+            run_due(queue)
+        for _ in range(4):
+            self.pass_time(10_000)
+            run_due(queue)
+        assert ran == ["22:13:30", "22:13:40", "22:13:50", "22:14:00"]
+        schedule = queue.get_schedule("s")
+        assert (schedule.last, schedule.next, schedule.outcome) == (NOW + 40_000, NOW + 50_000, "done")
+
+    def test_what_changes_takes_effect_at_once_and_leaves_nothing_of_what_was(self) -> None:
+        queue, ran = self._working()
+        queue.schedule("s", "work", every="10s")
+        run_due(queue)
+        queue.schedule("s", "work", every="15s")
+        run_due(queue)
+        self.pass_time(11_000)
+        run_due(queue)
+        assert ran == ["22:13:30"]  # a multiple of both: 15 s have none sooner
+        assert queue.pause_schedule("s")
+        self.pass_time(20_000)
+        run_due(queue)
+        assert queue.resume_schedule("s")
+        self.pass_time(15_000)
+        run_due(queue)
+        self.pass_time(15_000)
+        assert queue.remove_schedule("s")
+        run_due(queue)
+        assert ran == ["22:13:30", "22:14:00"]
+
+    def test_a_tick_gives_way_to_one_that_runs(self) -> None:
+        queue, ran = self._working()
+        for overlap in ("skip", "queue", "overlap"):
+            queue.schedule(overlap, "work", every="10s", overlap=overlap)  # type: ignore[arg-type]
+        run_due(queue)
+        self.pass_time(10_000)
+        running: list[Job] = queue.apply(Reserve("work", 3, TERMS._replace(ttr=60_000), "w"))
+        assert len(running) == 3
+        self.pass_time(10_000)
+        run_due(queue)
+        assert ran == ["22:13:40"]
+        assert queue.get(("work", "skip@2023-11-14T22:13:40Z")).state is State.CANCELLED
+        for job in running:
+            queue.apply(Ack(job.id, job.claims))
+        self.pass_time(2_000)
+        run_due(queue)
+        assert ran == ["22:13:40", "22:13:40"]
+
+    def _working(self) -> tuple[JobQueue, list[str]]:
+        queue = JobQueue(self.store)
+        ran: list[str] = []
+
+        @queue.handler("work")
+        def work(job: Any) -> None:
+            ran.append(job.headers[TICK][11:19])
+
+        return queue, ran

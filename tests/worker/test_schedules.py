@@ -1,0 +1,107 @@
+"""Workers that plan: in processes that are killed, and with handlers of every kind."""
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from pywheel import JobQueue, State
+from pywheel.events import JobSkipped
+from pywheel.stores.schedule_notes import PLAN, ScheduleNotes
+from tests.isolated.child import environment
+from tests.jobs.waiting import until, working
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_each_tick_is_put_once_though_planners_are_killed(tmp_path):
+    url, ledger = f"sqlite:///{tmp_path}/jobs.db", tmp_path / "ledger"
+    script = [sys.executable, str(Path(__file__).parent / "periodic_worker.py"), url, str(ledger)]
+
+    def begin():
+        return subprocess.Popen(script, env=environment(), stderr=subprocess.DEVNULL)
+
+    def lines():
+        return [line.split() for line in ledger.read_text().splitlines()] if ledger.exists() else []
+
+    def killed(process):
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+    processes = [begin(), begin()]
+    try:
+        with JobQueue(url) as queue:
+            for number in range(3):
+                until(lambda number=number: len(lines()) > number)
+                queue.reschedule(PLAN, 0)  # plan, while it is killed
+                killed(processes.pop(random.randrange(2)))
+                processes.append(begin())
+            schedule = queue.get_schedule("beat").schedule
+            last = queue.store.clock.wall() // 1_000 * 1_000
+            expected = {schedule.key(tick) for tick in schedule.ticks(0, last)}
+            until(lambda: all(_done(queue, key) for key in expected))
+            ids = [job.id for key in expected for job in queue.list("beat", key=key)]
+            assert len(ids) == len(expected) > 2
+    finally:
+        for process in processes:
+            killed(process)
+
+
+def _done(queue, key):
+    jobs = queue.list("beat", key=key)
+    return bool(jobs) and all(job.state is State.DONE for job in jobs)
+
+
+def test_handlers_of_every_kind_run_at_their_ticks_and_not_what_is_paused(live_queue):
+    ran, skipped = {}, []
+    live_queue.events.listen(lambda event: skipped.append(event) if isinstance(event, JobSkipped) else None)
+
+    @live_queue.every("1s")
+    def plain():
+        ran["plain"] = threading.get_ident()
+
+    @live_queue.every("1s")
+    async def on_a_loop(job):
+        await asyncio.sleep(0)
+        ran["on_a_loop"] = job.headers["pywheel-schedule"]
+
+    @live_queue.every("1s", name="task")
+    @live_queue.task("tasks")
+    def task(n: int = 3):
+        ran["task"] = n
+
+    @live_queue.handler("work")
+    def work(job):
+        ran["work"] = job.body
+
+    live_queue.schedule("work", "work", b"x", every="1s")
+    paused = live_queue.schedule("paused", "work", b"y", every="1s")
+    live_queue.pause_schedule("paused")
+    live_queue.put_many([paused.job(live_queue.store.clock.wall())])  # as one that was put ahead elsewhere
+    with working(live_queue):
+        until(lambda: len(ran) == 4 and skipped)
+    assert (ran["work"], ran["task"], ran["on_a_loop"]) == (b"x", 3, "on_a_loop")
+    assert "paused" in skipped[0].reason
+    assert live_queue.get(skipped[0].job.id).state is State.CANCELLED
+
+
+def test_what_is_made_while_workers_run_is_planned_at_once(live_queue):
+    ran = threading.Event()
+    live_queue.handler("work")(lambda job: ran.set())
+    with working(live_queue):
+        live_queue.schedule("s", "work", every="1s")
+        assert ran.wait(30)
+
+
+def test_an_idle_store_with_no_schedule_has_no_planner_job(live_queue):
+    live_queue.handler("t")(lambda job: None)
+    with working(live_queue):
+        id = live_queue.put("t")
+        until(lambda: live_queue.get(id).state is State.DONE)
+    assert live_queue.store.get(PLAN) is None
+    assert ScheduleNotes(live_queue.store).page("", 10) == []
