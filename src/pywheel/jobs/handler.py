@@ -201,10 +201,13 @@ def rest_of(result: Any) -> Awaitable[Any] | None:
     return result if inspect.isawaitable(result) else None
 
 
-async def to_the_end(rest: Awaitable[Any] | None) -> None:
-    """Await what is left, and what that leaves, until the handler has ended. Raises what it raises."""
+async def to_the_end(rest: Awaitable[Any] | None) -> Any:
+    """Await what is left, and what that leaves, until the handler has ended; return what it returned, or raise that."""
+    result = None
     while rest is not None:
-        rest = rest_of(await rest)
+        result = await rest
+        rest = rest_of(result)
+    return result
 
 
 def ending(handler: Handler, job: Job, error: BaseException | None) -> Ack | Nack | Release:

@@ -7,13 +7,12 @@ import contextvars
 import functools
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import Any, Final
 
 from .._errors import BadJob
-from .handler import Handler, is_async, rest_of
+from .handler import Handler, is_async, rest_of, to_the_end
 from .job import Job, State
 
 __all__ = ["After", "Before", "Dead", "Middleware"]
@@ -57,12 +56,12 @@ class Middleware:
             return function
 
         async def on_loop(job: Job) -> Any:
-            with self._standing(job):
-                return await _to_the_end(function(job))
+            return await self._call(function, job)
 
         def in_thread(job: Job) -> Any:
             context = contextvars.copy_context()
-            return context.run(self._call, function, job, context)
+            result = context.run(self._call, function, job)
+            return _within(context, result) if inspect.iscoroutine(result) else result
 
         return functools.update_wrapper(on_loop if is_async(function) else in_thread, function)
 
@@ -75,44 +74,37 @@ class Middleware:
             except Exception:
                 _LOGGER.exception("%r failed for the dead job %d of %r", function, job.id, job.topic)
 
-    def _call(self, function: Callable[[Job], Any], job: Job, context: contextvars.Context) -> Any:
-        with ExitStack() as stack:
-            stack.enter_context(self._standing(job))
-            result = function(job)
-            rest = rest_of(result)
-            if rest is None:
-                return result
-            return _within(context, _closing(rest, stack.pop_all()))
-
-    @contextmanager
-    def _standing(self, job: Job) -> Iterator[None]:
-        error: BaseException | None = None
+    def _call(self, function: Callable[[Job], Any], job: Job) -> Any:
+        """Return what a handler returned, or a coroutine that does what is left to await of it."""
         try:
             for before in self.before:
                 before(job)
-            yield
-        except BaseException as raised:
-            error = raised
+            result = function(job)
+            rest = rest_of(result)
+        except BaseException as error:
+            self._leave(job, error)
             raise
-        finally:
-            for after in reversed(self.after):
-                try:
-                    after(job, error)
-                except Exception:  # the handler has done what it did, and is not to do it again
-                    _LOGGER.exception("%r failed after job %d of %r", after, job.id, job.topic)
+        if rest is not None:
+            return self._wait(job, rest)
+        self._leave(job, None)
+        return result
+
+    async def _wait(self, job: Job, rest: Awaitable[Any]) -> Any:
+        try:
+            result = await to_the_end(rest)
+        except BaseException as error:
+            self._leave(job, error)
+            raise
+        self._leave(job, None)
+        return result
+
+    def _leave(self, job: Job, error: BaseException | None) -> None:
+        for after in reversed(self.after):
+            try:
+                after(job, error)
+            except Exception:  # the handler has done what it did, and is not to do it again
+                _LOGGER.exception("%r failed after job %d of %r", after, job.id, job.topic)
 
 
 async def _within(context: contextvars.Context, rest: Coroutine[Any, Any, Any]) -> Any:
     return await asyncio.get_running_loop().create_task(rest, context=context)
-
-
-async def _closing(rest: Awaitable[Any], stack: ExitStack) -> Any:
-    with stack:
-        return await _to_the_end(rest)
-
-
-async def _to_the_end(result: Any) -> Any:
-    """Await a handler's result, and what that leaves; return the last of it."""
-    while (rest := rest_of(result)) is not None:
-        result = await rest
-    return result
