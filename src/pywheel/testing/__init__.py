@@ -12,8 +12,8 @@ from ..clock import ManualClock
 from .fixtures import autojump_clock, job_queue, manual_clock, queue_tester
 
 if TYPE_CHECKING:
-    from .faults import FaultyStore
     from .due import Failure, run_due
+    from .faults import FaultyStore
     from .suite import StoreSuite
     from .tester import QueueTester
 
