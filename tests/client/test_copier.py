@@ -368,12 +368,12 @@ def test_a_source_that_goes_away_in_the_pause_is_said_to_be_paused(stores):
 def test_notes_of_the_service_are_those_of_the_source_until_it_is_gone_over_to(stores):
     old, new = stores
     put(old, *some(3))
-    names = ("token:a", "token:b", "outlet:o", "idem:x", "other")
+    names = ("token:a", "token:b", "outlet:o", "schedule:s", "idem:x", "other")
     old.apply([ops.Keep(name, name.encode()) for name in names])
     new.apply([ops.Keep("token:z", b"z"), ops.Keep("other:z", b"z")])
     copy = Copier(old, new)
     copy.carry()
-    carried = [("outlet:o", b"outlet:o"), ("token:a", b"token:a"), ("token:b", b"token:b")]
+    carried = [(name, name.encode()) for name in ("outlet:o", "schedule:s", "token:a", "token:b")]
     assert new.notes("") == [("other:z", b"z"), *carried]
     old.apply([ops.Keep("token:a", None), ops.Keep("token:b", b"new"), ops.Keep("token:c", b"c")])
     copy.switch(10)

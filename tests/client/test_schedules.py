@@ -2,12 +2,14 @@
 
 import asyncio
 import random
+import sys
 from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
 from pywheel import BadJob, Fixed, JobExists, JobQueue, Keyring, ManualClock, NoSuchSchedule, State
+from pywheel.jobs import cron
 from pywheel.jobs.commands import Put
 from pywheel.jobs.job import NewJob
 from pywheel.jobs.schedule import written
@@ -446,6 +448,22 @@ def test_what_a_planner_of_old_has_put_after_the_change_gives_way(queue, ran, cl
     queue.apply(Put(tuple(old.job(tick) for tick in old.ticks(clock.wall(), clock.wall() + 30_000))))
     pass_time(queue, clock, 30)
     assert [tick for _, tick in ran] == [f"12:00:{s:02}" for s in range(5, 31, 5)]
+
+
+def test_what_a_worker_cannot_plan_is_said_and_left_to_one_that_can(queue, ran, clock, monkeypatch, caplog):
+    queue.schedule("by cron", "work", cron="* * * * *")
+    queue.schedule("every", "work", every="20s")
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "cronsim", None)
+        cron._cronsim.cache_clear()
+        pass_time(queue, clock, 70)
+        assert {name for name, _ in ran} == {"every"}
+        assert "by cron cannot be planned by this worker: cronsim is not installed" in caplog.text
+        assert queue.get_schedule("by cron").next is None
+    cron._cronsim.cache_clear()
+    pass_time(queue, clock, 60)
+    assert [tick for name, tick in ran if name == "by cron"] == ["12:01:00", "12:02:00"]
+    assert len(ran) == len(set(ran)) == 2 + 6
 
 
 def test_two_who_change_one_schedule_at_once_do_both(queue, ran, clock):

@@ -7,6 +7,7 @@ from pywheel.events import (
     ClockStepped,
     JobEnded,
     JobGivenBack,
+    JobSkipped,
     JobsPut,
     LeaseLost,
     PoolStuck,
@@ -39,12 +40,14 @@ def test_what_goes_wrong_is_logged_and_what_goes_well_is_not(caplog):
         LeaseLost(JOB),
         JobGivenBack(JOB),
         JobGivenBack(JOB, 2.5),
+        JobSkipped(JOB, "the schedule is paused"),
     ) == [
         ("WARNING", 'attempt_failed job=7 topic=t key="a b" attempt=2 error_text="ValueError: no"'),
         ("WARNING", f'attempt_failed job=7 topic=t key="a b" attempt=2 error_text={"x" * 200}'),
         ("ERROR", 'job_dead job=7 topic=t key="a b" attempt=2'),
         ("WARNING", 'lease_lost job=7 topic=t key="a b" attempt=2'),
         ("INFO", 'job_given_back job=7 topic=t key="a b" attempt=2'),
+        ("INFO", 'job_skipped job=7 topic=t key="a b" attempt=2 reason="the schedule is paused"'),
     ]
     assert (caplog.records[0].event, caplog.records[0].fields["job"]) == ("attempt_failed", 7)
 

@@ -9,7 +9,7 @@ import typer
 
 from .._errors import BadJob
 from ..client.queue import JobQueue
-from ..events import Event, JobEnded, JobGivenBack, JobStarted, LeaseLost, WorkerDrains
+from ..events import Event, JobEnded, JobGivenBack, JobSkipped, JobStarted, LeaseLost, WorkerDrains
 from ..jobs.durations import duration
 from ..observe import logs
 from ..worker.loading import chosen, load
@@ -142,7 +142,7 @@ class _Drain:
         match event:
             case JobStarted(job=job):
                 self._under_way.add((job.id, job.claims))
-            case JobEnded(job=job) | JobGivenBack(job) | LeaseLost(job):
+            case JobEnded(job=job) | JobGivenBack(job) | JobSkipped(job) | LeaseLost(job):
                 self._under_way.discard((job.id, job.claims))
             case WorkerDrains(grace=grace):
                 count = len(self._under_way)

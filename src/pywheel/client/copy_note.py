@@ -18,7 +18,7 @@ HEADER: Final = "pywheel-copied"
 """Of a copy: which store it is from, and its id there."""
 NEVER: Final = 253_370_764_800_000  # the year 9999
 
-NOTES: Final = ("token:", "outlet:")
+NOTES: Final = ("token:", "outlet:", "schedule:", "schedules:")
 """What the names of notes begin with that are carried. Others end by themselves, with what they are about."""
 
 

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from ..events import Event, JobEnded, JobGivenBack, JobStarted, LeaseLost, Sending, Tracer
+from ..events import Event, JobEnded, JobGivenBack, JobSkipped, JobStarted, LeaseLost, Sending, Tracer
 from ..jobs.handler import NotNow, RaisedElsewhere
 from ..jobs.job import Job, NewJob, Outcome
 from .extra import needed
@@ -125,7 +125,7 @@ class OpenTelemetry(Tracer):
                 self._settled(job, "ack", None)
             case JobEnded(job=job, state=state):
                 self._settled(job, "nack", None, state)
-            case JobGivenBack(job=job):
+            case JobGivenBack(job=job) | JobSkipped(job=job):
                 self._settled(job, "release", None)
             case LeaseLost(job=job):
                 self._settled(job, "ack", "lease_lost")

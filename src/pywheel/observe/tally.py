@@ -24,6 +24,7 @@ from ..events import (
     JobRefused,
     JobsClaimed,
     JobsForwarded,
+    JobSkipped,
     JobsPut,
     JobsSpooled,
     JobStarted,
@@ -241,6 +242,7 @@ _COUNTS: Final[dict[type, Callable[[Tally, Any], None]]] = {
     JobsClaimed: lambda tally, event: tally._count("claimed", event.topic, event.jobs),
     BacklogSeen: Tally._backlog,
     JobGivenBack: lambda tally, event: tally._count("released", event.job.topic),
+    JobSkipped: lambda tally, event: tally._count("released", event.job.topic),
     LeaseLost: lambda tally, event: tally._count("lease_lost", event.job.topic),
     PoolStuck: lambda tally, event: tally._count("stuck", event.topic, event.jobs),
     StoreFailed: lambda tally, event: tally._count("store_error", ""),  # noqa: ARG005

@@ -74,6 +74,9 @@ def shop(queue):
     queue.pause("search.index")
     queue.put("invoice.pdf", b"")
     queue.ack(queue.reserve("invoice.pdf")[0])
+    for name in ("nightly", "weekly"):
+        queue.schedule(name, "report", cron="0 3 * * *", tz="Europe/Berlin")
+    queue.pause_schedule("weekly")
     return queue
 
 
@@ -94,7 +97,7 @@ def test_axe_finds_nothing_on_any_page(shop, browser, site, axe, scheme):
     ids = {job.state: job.id for job in shop.list()}
     paths = [
         "/", "/jobs", "/jobs?topic=shop.notify", "/jobs?topic=search.index", "/jobs?state=dead&error=Timeout",
-        "/jobs?due_from=x", "/jobs?topic=none", "/dead", "/workers", "/outlets", "/coming",
+        "/jobs?due_from=x", "/jobs?topic=none", "/dead", "/schedules", "/workers", "/outlets", "/coming",
         *(f"/jobs/{id}" for id in ids.values()), "/jobs/99999",
     ]  # fmt: skip
     found = {}
@@ -125,7 +128,8 @@ def test_axe_finds_nothing_on_the_form_to_sign_in(browser, guarded, axe, scheme)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_on_a_phone(shop, browser, site, axe, scheme):
     person = browser.person(site, scheme=scheme, viewport=chromium.PHONE)
-    for path in ("/", "/jobs?topic=shop.notify", "/dead", f"/jobs/{shop.list()[0].id}", "/workers", "/coming"):
+    one = f"/jobs/{shop.list()[0].id}"
+    for path in ("/", "/jobs?topic=shop.notify", "/dead", one, "/schedules", "/workers", "/coming"):
         person.goto(site.url + path)
         assert chromium.findings(person, axe) == [], path
         assert person.evaluate("document.documentElement.scrollWidth") <= chromium.PHONE["width"], path
@@ -281,6 +285,20 @@ def test_a_topic_is_paused_and_resumed(shop, person, site):
     row(person, "mail.send").get_by_role("button", name="Resume").click()
     person.get_by_text("mail.send goes on").wait_for()
     assert not next(topic for topic in shop.topics() if topic.name == "mail.send").paused
+
+
+def test_a_schedule_is_run_paused_and_resumed(queue, person, site):
+    queue.schedule("nightly", "report", cron="0 3 * * *", tz="Europe/Berlin")
+    person.goto(site.url + "/")
+    person.keyboard.press("g")
+    person.keyboard.press("s")
+    person.get_by_role("button", name="Pause nightly").click()
+    person.get_by_role("status").get_by_text("nightly is paused").wait_for()
+    person.get_by_role("button", name="Resume nightly").click()
+    person.get_by_role("button", name="Run now: nightly").click()
+    person.get_by_role("status").get_by_text("nightly runs now").wait_for()
+    [job] = queue.list("report")
+    assert job.key.startswith("nightly@")
 
 
 def test_a_search_goes_on_as_one_types_and_stands_in_the_address(shop, person, site):
