@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pywheel import JobQueue
 from pywheel.server.problems import KINDS
 from tests.server.client import Process
 
@@ -26,6 +27,9 @@ def test_every_command_is_answered_well(tmp_path):
                 server("POST", "/v1/jobs", json={"topic": "of its own"})
                 answer = server("POST", "/v1/reserve", json={"topics": ["of its own"]})
                 environment["RECEIPT"] = answer.json()["jobs"][0]["receipt"]
+            if "nightly" in command:
+                with JobQueue(server.store) as queue:
+                    queue.schedule("nightly", "report", every="1d")
             line = command.replace("localhost:8080", f"localhost:{server.port}").replace("curl -s", "curl -sf", 1)
             stream = "-sfN" in line
             line = line.replace("-sfN", "-sfN --max-time 1")
