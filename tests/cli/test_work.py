@@ -85,6 +85,14 @@ def test_another_store_is_that_of_the_handlers_puts_too(shop, tmp_path, monkeypa
     assert queue.put("mail") == 1
 
 
+def test_the_queues_own_store_is_not_opened_for_another_one(shop, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shop.queue = JobQueue(lambda: pytest.fail("it was opened"))
+    shop.queue.handler("mail")(print)
+    with _ready("shop_of_a_test:queue", TERMS._replace(store="sqlite:///other.db")) as queue:
+        assert queue.store.url == f"sqlite:///{tmp_path}/other.db"
+
+
 # ---- what it says ---------------------------------------------------------------------------------------------------
 
 

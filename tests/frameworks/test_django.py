@@ -5,15 +5,14 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from urllib.parse import urlsplit
 
 import pytest
 
-from pywheel import JobQueue, NotAStore
-from pywheel.stores.sqlite.adopting import adopt
+from pywheel import JobQueue
 from tests.frameworks.programs import DJANGO, within
 from tests.isolated.child import environment
 from tests.stores.django_database import database
+from tests.stores.on_mysql.emptied import emptied
 
 SERVERS = {
     "runserver": ("manage.py", "runserver", "--noreload", "PORT"),
@@ -77,10 +76,11 @@ def test_an_order_and_its_job_are_one_transaction_and_a_worker_closes_it(migrate
     web.stop()
 
 
-def test_so_it_is_on_postgres(start, tmp_path, postgres_server):
-    settings = {"ENGINE": "", **database(postgres_server.url())}
-    del settings["ENGINE"]
-    shop = Shop(start, tmp_path, SHOP_POSTGRES=" ".join(f"{name}={value}" for name, value in settings.items()))
+@pytest.mark.parametrize("kind", ["postgres", "mariadb"])
+def test_so_it_is_on_servers(request, start, tmp_path, kind):
+    server = request.getfixturevalue(f"{kind}_server")
+    url = server.url() if kind == "postgres" else emptied(server)
+    shop = Shop(start, tmp_path, SHOP_DATABASE=json.dumps(database(url)))
     shop.manage("migrate", "-v", "0")
     web = shop.start(*SERVERS["gunicorn"], SHOP_UNPAID="300ms")
     worker = shop.start("manage.py", "pywheel", "work")
@@ -203,34 +203,6 @@ def test_the_address_of_the_store_is_that_of_djangos_database():
 def test_a_database_in_which_no_jobs_can_be_is_refused_with_what_to_do():
     for databases in ({"sqlite": {"NAME": ":memory:"}}, {"dummy": {}}):
         assert "set PYWHEEL_STORE" in addresses(databases)[1].splitlines()[-1]
-
-
-@pytest.mark.parametrize(
-    ("statement", "said"),
-    [
-        ("CREATE TABLE job (id)", "a table 'job'"),
-        ("CREATE TABLE x (id); CREATE INDEX job_due ON x (id)", "'job_due'"),
-        ("CREATE TABLE x (id); PRAGMA user_version = 7", "marked by another program"),
-    ],
-)
-def test_a_database_in_which_the_jobs_tables_cannot_be_is_left_as_it_is(tmp_path, statement, said):
-    path = tmp_path / "db.sqlite3"
-    connection = sqlite3.connect(path)
-    connection.executescript(statement)
-    connection.close()
-    before = path.read_bytes()
-    with pytest.raises(NotAStore, match=said):
-        adopt(str(path))
-    assert path.read_bytes() == before
-
-
-def test_a_store_that_is_adopted_again_stays_one(tmp_path):
-    url = f"sqlite:///{tmp_path}/jobs.db"
-    with JobQueue(url) as queue:
-        queue.put("t")
-    adopt(urlsplit(url).path)
-    with JobQueue(url) as queue:
-        assert len(queue.list()) == 1
 
 
 CONNECTIONS = """

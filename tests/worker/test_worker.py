@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from pywheel import BadJob, Exponential, Fixed, GiveUp, Ladder, RetryLater, Worker
+from pywheel import BadJob, EventLoop, Exponential, Fixed, GiveUp, Ladder, RetryLater, Worker
 from pywheel.jobs import Counts, Outcome, State
 from tests.jobs.waiting import finished, state, until, working
 
@@ -47,6 +47,23 @@ def test_a_coroutine_function_handles_what_is_put_many_at_once(live_queue):
     with working(live_queue):
         assert {finished(live_queue, id).state for id in ids} == {State.DONE}
     assert sorted(arrived) == ids
+
+
+def test_coroutines_run_on_the_loop_that_the_worker_was_told_to_make(live_queue):
+    made, seen = [], []
+
+    def factory():
+        made.append(EventLoop())
+        return made[-1]
+
+    @live_queue.handler("t")
+    async def handle(job):
+        seen.append(asyncio.get_running_loop())
+
+    with working(live_queue, loop_factory=factory):
+        assert finished(live_queue, live_queue.put("t")).state is State.DONE
+    assert seen == made
+    until(made[0].is_closed)
 
 
 def test_functions_run_as_many_at_once_as_asked_and_no_more(live_queue):

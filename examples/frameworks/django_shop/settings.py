@@ -1,3 +1,4 @@
+import json
 import os
 from pathlib import Path
 
@@ -46,10 +47,11 @@ DATABASES = {
         "OPTIONS": {"transaction_mode": "IMMEDIATE"},
     }
 }
-if "SHOP_POSTGRES" in os.environ:
-    DATABASES["default"] = {
-        "ENGINE": "django.db.backends.postgresql",
-        **dict(part.split("=") for part in os.environ["SHOP_POSTGRES"].split()),
-    }
+if "SHOP_DATABASE" in os.environ:  # another one, as JSON
+    DATABASES["default"] = json.loads(os.environ["SHOP_DATABASE"])
+if DATABASES["default"]["ENGINE"].endswith("mysql"):
+    import pymysql
+
+    pymysql.install_as_MySQLdb()
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 STATIC_URL = "static/"

@@ -86,7 +86,7 @@ class JobQueue(Puts, ByReference, ByFilter, Claims, Tasks, Schedules):
         self._providers = Providers()
         self._opener: Callable[[], Store] = partial(self._open, url, clock, create, spool)
         if not callable(url):
-            self._opened()
+            self._ready()
 
     def __repr__(self) -> str:
         return f"<JobQueue {self.store.url if 'store' in vars(self) else '(not used yet)'}>"
@@ -97,9 +97,9 @@ class JobQueue(Puts, ByReference, ByFilter, Claims, Tasks, Schedules):
             """Open the store when it is asked for first."""
             if name not in ("store", "_batches"):
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            return getattr(self._opened(), name)
+            return getattr(self._ready(), name)
 
-    def _opened(self) -> Self:
+    def _ready(self) -> Self:
         """Open the store. No lock, which a fork could leave locked: of two threads one closes what it opened."""
         store = self._opener()
         if vars(self).setdefault("store", store) is not store:

@@ -16,7 +16,7 @@ from django.db import connections
 
 from .._errors import BadJob
 from ..stores.open import open as open_store
-from ..stores.sqlite.adopting import adopt
+from ..stores.sqlite import adopt
 
 __all__ = ["database_alias", "made", "store_url"]
 

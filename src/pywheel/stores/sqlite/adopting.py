@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ..._errors import NotAStore
 from .connection import APPLICATION, connect, translated
 from .statements import MIGRATIONS
@@ -9,7 +11,7 @@ from .statements import MIGRATIONS
 __all__ = ["adopt"]
 
 
-def adopt(path: str) -> None:
+def adopt(path: str | Path) -> None:
     """Mark a SQLite database as one in which the jobs' tables may be made; a store that is opened there makes them.
 
     One transaction; on a file that is a store, or empty, it changes nothing. The other program's tables stay as they
@@ -19,6 +21,7 @@ def adopt(path: str) -> None:
         NotAStore: another program has marked the file, or has a table by a name that the jobs' tables have.
         StoreError: the file cannot be used.
     """
+    path = str(path)
     connection = connect(path)
     try:
         with translated(path):
