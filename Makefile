@@ -8,6 +8,7 @@ BIN := $(VENV)/bin
 SANITIZED := $(VENV)-sanitized
 TSAN := $(VENV)-tsan
 PEERS := $(VENV)-peers
+COMING := $(VENV)-coming
 NATIVE := $(wildcard src/wheel/* src/wheel/*/*) setup.py pyproject.toml
 # Of a .pxi cython-lint looks at the layout alone, of a .pyx at all that it means.
 LINTED := $(patsubst src/wheel/%.pxi,build/lint/%.pyx,$(wildcard src/wheel/*/*.pxi))
@@ -16,7 +17,7 @@ LINTED := $(patsubst src/wheel/%.pxi,build/lint/%.pyx,$(wildcard src/wheel/*/*.p
 PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)') --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test servers clients node-client pythons asyncio crash bench bench-jobs bench-jobs-peers bench-stores bench-reads bench-service bench-outlets bench-brokers simulate openapi lint format types sanitize tsan package release-check clean
+.PHONY: help demo test servers clients frameworks node-client pythons asyncio crash bench bench-jobs bench-jobs-peers bench-stores bench-reads bench-service bench-outlets bench-brokers simulate openapi lint format types sanitize tsan package release-check clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
@@ -30,6 +31,8 @@ help:
 	@echo "make clients   the service asked by clients in Python, Node, Java and Go, and by what its document says"
 	@echo "make frameworks  programs on FastAPI, Django, Flask, gunicorn, uvloop and Jupyter"
 	@echo "make node-client  write the types of examples/node-client anew, from docs/openapi.json"
+	@echo "make docs      build the documentation site, build/site, and follow its links"
+	@echo "make coming    what the pages \"coming from\" show of other queues, run with those"
 	@echo "make pythons   the same on every Python of PYTHONS that is here"
 	@echo "make asyncio   CPython's own tests of asyncio, on pywheel's loop"
 	@echo "make crash     kill workers and servers at random moments, and simulate crashes, for longer than the tests do"
@@ -59,7 +62,7 @@ demo: $(VENV)/demo.group $(VENV)/native
 	@$(BIN)/python -m demos.page
 
 test: $(VENV)/test.group $(VENV)/native
-	@$(BIN)/python -m pytest $(PARALLEL) -m "not packaging and not servers and not clients and not frameworks and not browser" $(ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) -m "not packaging and not servers and not clients and not frameworks and not browser and not docs and not coming" $(ARGS)
 
 # Each process of pytest starts its own servers; what is not installed is skipped, with a line that says so.
 servers: $(VENV)/test.group $(VENV)/native
@@ -84,6 +87,19 @@ frameworks: $(VENV)/frameworks.group $(VENV)/native
 
 node-client: $(VENV)/clients.group build/clients/node/packages
 	@$(BIN)/python -m tests.clients.tools examples/node-client/schema.d.ts
+
+# No network: links that lead elsewhere are not followed.
+.PHONY: docs drawings coming
+docs: $(VENV)/docs.group $(VENV)/native
+	@$(BIN)/python -m sphinx -W --keep-going -n -q -b html -d build/doctrees docs build/site
+	@$(BIN)/python -m pytest tests/docs/test_site.py -m docs $(ARGS)
+
+drawings:
+	@$(PYTHON) docs/_site/drawings.py
+
+# The other queues want versions of drivers that the tests do not: an environment of their own.
+coming: $(COMING)/coming.group $(COMING)/native
+	@$(COMING)/bin/python -m pytest tests/docs/test_coming_from.py -m coming $(ARGS)
 
 pythons:
 	@$(PYTHON) tests/pythons.py $(PYTHONS)
@@ -181,7 +197,7 @@ release-check: $(VENV)/package.group $(VENV)/native
 	@$(BIN)/python -m tests.packaging.dry_run $(PYTHONS)
 
 clean:
-	rm -rf $(VENV) .venv-3.* $(SANITIZED) $(TSAN) $(PEERS) build dist *.egg-info .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-3.* $(SANITIZED) $(TSAN) $(PEERS) $(COMING) build dist *.egg-info .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks demos -name __pycache__ -prune -exec rm -rf {} +
 	find src \( -name '*.so' -o -name '*.pyd' \) -delete
 
@@ -213,10 +229,10 @@ build/clients/node/packages: examples/node-client/package.json
 	echo "==> installing what the queues for Node.js need"; mkdir -p $*/node && cp $< $*/node && \
 	npm install --prefix $*/node --ignore-scripts --no-audit --no-fund --silent && touch $@
 
-$(VENV)/native $(PEERS)/native: INSTALL = --editable .
+$(VENV)/native $(PEERS)/native $(COMING)/native: INSTALL = --editable .
 $(SANITIZED)/package $(TSAN)/package: INSTALL = .
 $(SANITIZED)/package $(TSAN)/package: $(wildcard src/pywheel/*.py src/pywheel/*/*.py)
-$(VENV)/native $(PEERS)/native $(SANITIZED)/package $(TSAN)/package: $(NATIVE) | $$(@D)/build.group
+$(VENV)/native $(PEERS)/native $(COMING)/native $(SANITIZED)/package $(TSAN)/package: $(NATIVE) | $$(@D)/build.group
 	@echo "==> building the native wheel"
 	@PYWHEEL_PURE= PYWHEEL_REQUIRE_NATIVE=1 $(@D)/bin/python -m pip --disable-pip-version-check install \
 	--no-build-isolation --no-deps --force-reinstall $(INSTALL) > $(@D)/build.log 2>&1 || { cat $(@D)/build.log; exit 1; }

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from pywheel import JobQueue
+from tests.docs.pages import PAGES, ROOT, blocks
 
-ROOT = Path(__file__).parents[1]
-PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 # Their examples run in tests/inlets and tests/frameworks, or need a server.
-ELSEWHERE = ("docs/coming-from", "docs/frameworks", "docs/outlets-brokers", "docs/stores-")
+ELSEWHERE = ("docs/coming-from-x-delayed-message", "docs/frameworks", "docs/outlets-brokers", "docs/stores-")
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -39,14 +41,12 @@ def test_the_example_runs(code: str, name: str, line: int, tmp_path: Path, monke
             value.close()
 
 
-def test_the_readme_begins_with_an_example_of_ten_lines() -> None:
-    first = BLOCK.search((ROOT / "README.md").read_text(encoding="utf-8"))
-    assert first is not None
-    assert len([line for line in first[1].splitlines() if line]) <= 10
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_links_lead_to_files(name: str) -> None:
-    text = (ROOT / name).read_text(encoding="utf-8")
-    targets = [target for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text) if "://" not in target]
-    assert [target for target in targets if not (ROOT / name).parent.joinpath(target).exists()] == []
+@pytest.mark.parametrize("page", ["README.md", "docs/start-jobs.md"])
+def test_the_first_example_delivers_a_job_in_five_lines(page: str, tmp_path: Path) -> None:
+    code = blocks(page, "py")[0]
+    assert len(code.splitlines()) <= 5
+    with subprocess.Popen([sys.executable, "-uc", code], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() in {"closing order 7\n", "hello, world\n"}
+        program.send_signal(signal.SIGTERM)
+        assert program.wait(timeout=30) == 0

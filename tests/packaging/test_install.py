@@ -1,10 +1,13 @@
 """What somebody gets who installs it, with a compiler and without."""
 
 import os
+import signal
+import subprocess
 
 import pytest
 
-from tests.packaging.tools import python, run
+from tests.docs.pages import blocks
+from tests.packaging.tools import INHERITED, python, run
 
 pytestmark = pytest.mark.packaging
 
@@ -47,9 +50,40 @@ def test_the_pure_wheel_does_not_pass_for_a_native_one(pure_wheel, environment):
     assert "ImportError" in run([environment.python, "-c", SMOKE], check=False, PYWHEEL_REQUIRE_NATIVE="1")[1]
 
 
+def wait_for(line, command, folder, environment):
+    """Run a program until it prints a line; then end it as a service manager does."""
+    path = f"{environment.python.parent}{os.pathsep}{os.environ['PATH']}"
+    variables = {**INHERITED, "PATH": path, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, cwd=folder, env=variables, stdout=subprocess.PIPE, text=True) as program:
+        assert any(said == line for said in program.stdout)
+        program.send_signal(signal.SIGTERM)
+        assert program.wait(timeout=60) == 0
+
+
+@unix_only
+def test_a_newcomer_gets_a_job_delivered_by_the_first_lines_of_the_readme(wheel, environment, tmp_path):
+    assert blocks("README.md", "sh")[0] == "pip install pywheel-timer\n"
+    environment.install(wheel)
+    code = blocks("README.md", "py")[0]
+    assert len(code.splitlines()) == 5
+    wait_for("closing order 7\n", [environment.python, "-c", code], tmp_path, environment)
+
+
+@unix_only
+def test_a_newcomer_gets_a_job_delivered_by_the_command_line(wheel, environment, tmp_path):
+    install, *lines, work = blocks("docs/start-jobs.md", "sh")[0].splitlines()
+    assert install == "pip install 'pywheel-timer[cli]'"
+    assert len(lines) <= 3
+    environment.install(f"{wheel}[cli]")
+    script = "\n".join(["set -e", *lines, f"exec {work}"])
+    wait_for("hello, world\n", ["sh", "-c", script], tmp_path, environment)
+
+
 def test_all_extras_go_together(wheel, environment):
     environment.install("--only-binary", ":all:", f"{wheel}[all]")
-    assert run([environment.python, "-m", "pip", "check"]).strip() == "No broken requirements found."
+    assert (
+        run([*python("-m", "pip", "--python", environment.python, "check")]).strip() == "No broken requirements found."
+    )
     assert environment.run(SMOKE).split() == ["native"]
     assert "serve" in run([environment.python, "-m", "pywheel.cli", "--help"])
 

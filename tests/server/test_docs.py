@@ -1,31 +1,37 @@
-"""What docs/server.md shows works as shown."""
+"""What pages show of the service works as shown."""
 
 import os
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
+from pywheel import JobQueue
 from pywheel.server.problems import KINDS
+from tests.docs.pages import blocks, text
 from tests.server.client import Process
 
-PAGE = (Path(__file__).parents[2] / "docs" / "server.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
-COMMANDS = [command for block in BLOCKS for command in re.split(r"\n(?=curl)", block.strip())]
+COMMANDS = {
+    page: [command for block in blocks(page, "sh") for command in re.split(r"\n(?=curl)", block.strip())]
+    for page in ("docs/server.md", "docs/coming-from-lmstfy.md")
+}
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
-def test_every_command_is_answered_well(tmp_path):
+@pytest.mark.parametrize("page", COMMANDS)
+def test_every_command_is_answered_well(page, tmp_path):
     server = Process(tmp_path, "--open")
     environment = {**os.environ, "no_proxy": "*"}
     try:
-        for command in COMMANDS:
+        for command in COMMANDS[page]:
             if "$RECEIPT" in command:
                 server("POST", "/v1/jobs", json={"topic": "of its own"})
                 answer = server("POST", "/v1/reserve", json={"topics": ["of its own"]})
                 environment["RECEIPT"] = answer.json()["jobs"][0]["receipt"]
+            if "nightly" in command:
+                with JobQueue(server.store) as queue:
+                    queue.schedule("nightly", "report", every="1d")
             line = command.replace("localhost:8080", f"localhost:{server.port}").replace("curl -s", "curl -sf", 1)
             stream = "-sfN" in line
             line = line.replace("-sfN", "-sfN --max-time 1")
@@ -36,7 +42,7 @@ def test_every_command_is_answered_well(tmp_path):
 
 
 def test_every_kind_of_problem_is_listed():
-    listed = re.findall(r"^\| `([a-z0-9-]+)` \| (\d+) \| (.*) \|$", PAGE, re.MULTILINE)
+    listed = re.findall(r"^\| `([a-z0-9-]+)` \| (\d+) \| (.*) \|$", text("docs/server.md"), re.MULTILINE)
     assert {name: (int(status), title) for name, status, title in listed} == {
         name: tuple(kind) for name, kind in KINDS.items()
     }

@@ -1,6 +1,8 @@
 """Running what is due in a test, without a worker."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -179,3 +181,8 @@ def test_a_coroutine_is_told_to_use_a_thread(queue):
         return await asyncio.to_thread(run_due, queue)
 
     assert asyncio.run(program()) == 1
+
+
+def test_run_due_is_the_function_whatever_was_imported_before():
+    program = "from pywheel.testing import Failure, QueueTester, run_due; assert callable(run_due)"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -18,6 +18,7 @@ def page(results: Results, lines: list[Goal], timer_lines: list[Goal]) -> str:
     return PAGE.read_text(encoding="utf-8").format(
         machine=machine(results),
         taken=taken(results),
+        reached=tables.reached([*lines, *timer_lines]),
         missed=tables.missed([*lines, *timer_lines]),
         goals=tables.goals(lines),
         timer_goals=tables.goals(timer_lines),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from benchmarks.report import text
 from benchmarks.report.text import item, spoken, table, times
@@ -39,6 +39,11 @@ def goals(lines: Iterable[Goal]) -> str:
     return table(
         ("measure", "goal", "measured", "met"), [(line.measure, line.goal, line.marked, line.met) for line in lines]
     )
+
+
+def reached(lines: Collection[Goal]) -> str:
+    """Return how many of the goals were reached."""
+    return f"Of {len(lines)} goals {sum(line.met == 'yes' for line in lines)} were reached."
 
 
 def missed(lines: Iterable[Goal]) -> str:

@@ -9,8 +9,13 @@ try:
 except ModuleNotFoundError as error:
     if error.name is None or error.name.partition(".")[0] not in ("starlette", "msgspec", "uvicorn", "httptools"):
         raise
-    raise ModuleNotFoundError(
-        f"the service needs {error.name}: pip install 'pywheel-timer[server]'", name=error.name
-    ) from error
+    _NEEDED = error.name
+
+    def __getattr__(name: str) -> object:
+        """Say what is missing to whoever wants the service; `pywheel token` wants `server.tokens` alone."""
+        if name in __all__:
+            raise ModuleNotFoundError(f"the service needs {_NEEDED}: pip install 'pywheel-timer[server]'", name=_NEEDED)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = ["Context", "Limits", "app"]

@@ -12,8 +12,8 @@ from ..clock import ManualClock
 from .fixtures import autojump_clock, job_queue, manual_clock, queue_tester
 
 if TYPE_CHECKING:
+    from .due import Failure, run_due
     from .faults import FaultyStore
-    from .run_due import Failure, run_due
     from .suite import StoreSuite
     from .tester import QueueTester
 
@@ -32,11 +32,11 @@ __all__ = [
 
 # pytest imports this package for its fixtures, also for tests that use none of them.
 _LATER: Final = {
-    "Failure": ".run_due",
+    "Failure": ".due",
     "FaultyStore": ".faults",
     "QueueTester": ".tester",
     "StoreSuite": ".suite",
-    "run_due": ".run_due",
+    "run_due": ".due",
 }
 
 

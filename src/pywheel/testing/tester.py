@@ -14,8 +14,8 @@ from ..jobs.handler import GiveUp, Handler, NotNow, RetryLater
 from ..jobs.job import Job, State
 from ..stores.schedule_notes import TOPIC
 from ..worker.ticks import is_tick
+from .due import DueRunner, Failure, at_once, first_dues
 from .puts import PutJob, RecordingStore, in_words
-from .run_due import DueRunner, Failure, at_once, first_dues
 from .wanted import Wanted, topic_of
 
 __all__ = ["QueueTester"]

@@ -146,7 +146,8 @@ class Driver:
             The timer; it is active until it is cancelled.
 
         Raises:
-            As `call_later`; ValueError also for an interval that is not more than 0, or another `missed`.
+            TypeError, TimersStopped: as for `call_later`.
+            ValueError: so too; also an interval that is not more than 0, or another `missed`.
 
         O(1).
         """

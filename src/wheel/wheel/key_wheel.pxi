@@ -150,7 +150,8 @@ cdef class KeyWheel(_Wheel):
             ValueError: the arrays have not one dimension and the same length.
             OverflowError: a value is out of range.
             WheelFull: they do not all fit under `max_pending`.
-            MemoryError, ImportError (NumPy is missing).
+            MemoryError: nothing was changed.
+            ImportError: NumPy is missing.
 
         O(n).
         """
@@ -186,7 +187,8 @@ cdef class KeyWheel(_Wheel):
             TypeError: a dtype is not of integers.
             ValueError: the arrays have not one dimension and the same length.
             OverflowError: a deadline is out of range.
-            MemoryError, ImportError (NumPy is missing).
+            MemoryError: nothing was changed.
+            ImportError: NumPy is missing.
 
         O(n).
         """
@@ -216,7 +218,8 @@ cdef class KeyWheel(_Wheel):
         Raises:
             TypeError: the dtype is not of integers.
             ValueError: the array has not one dimension.
-            MemoryError, ImportError (NumPy is missing).
+            MemoryError: nothing was changed.
+            ImportError: NumPy is missing.
 
         O(n).
         """

@@ -9,7 +9,7 @@ from ...jobs.commands import Ack, Reserve
 from ...jobs.job import Job, State
 from ...jobs.schedule import TICK
 from ...stores.schedule_notes import PLAN
-from ..run_due import run_due
+from ..due import run_due
 from .base import NOW, TERMS, StoreTests
 
 __all__ = ["ScheduleTests"]

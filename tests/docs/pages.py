@@ -1,0 +1,34 @@
+"""The pages that people read, as they lie in the repository: plain Markdown."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in DOCS.glob("*.md"))]
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def text(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def blocks(name, language):
+    """Return the fenced blocks of a page in a language."""
+    return [code for kind, code in FENCE.findall(text(name)) if kind == language]
+
+
+def prose(name):
+    """Return a page without its fenced blocks."""
+    return re.sub(r"^```.*?^```$", "", text(name), flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(name):
+    """Return the anchors of a page's headings, as GitHub and the site make them."""
+    found = []
+    for heading in re.findall(r"^#+ (.+)$", prose(name), re.MULTILINE):
+        words = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+        slug = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+        found.append(slug if slug not in found else f"{slug}-{found.count(slug)}")
+    return found

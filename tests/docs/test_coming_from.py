@@ -1,0 +1,79 @@
+"""What the pages show of other queues runs with those, on real servers; what they show in Java is compiled."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import DOCS, blocks
+from tests.outlets.brokers import RabbitMQ
+from tests.stores.servers import Redis, started
+
+pytestmark = pytest.mark.coming
+BEFORE = {
+    path.stem.removeprefix("coming-from-"): code[0]
+    for path in sorted(DOCS.glob("coming-from-*.md"))
+    if (code := blocks(f"docs/{path.name}", "py"))
+}
+JAVA = blocks("docs/coming-from-quartz-spring.md", "java")
+QUARTZ = Path("/usr/share/java/quartz2.jar")
+FILES = {"huey": "huey.db", "apscheduler": "apscheduler.db", "cron-scan": "orders.db"}
+
+
+@pytest.fixture(scope="module")
+def redis():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    yield from started(Redis, settings={"port": port})
+
+
+@pytest.fixture(scope="module")
+def rabbitmq():
+    yield from started(RabbitMQ)
+
+
+def run(code, folder):
+    """Run a page's lines as the module `before`: a queue keeps its functions by the module's name."""
+    (folder / "before.py").write_text(code, encoding="utf-8")
+    command = [sys.executable, "-c", "import before"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", [name for name, code in BEFORE.items() if "redis://" in code])
+def test_lines_before_put_something_into_redis(name, redis, tmp_path):
+    with redis.connect() as client:
+        client.flushdb()
+        run(BEFORE[name].replace("redis://localhost:6379", f"redis://localhost:{redis.settings['port']}"), tmp_path)
+        assert client.dbsize() > 0
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_lines_before_put_something_into_a_file(name, tmp_path):
+    run(BEFORE[name], tmp_path)
+    assert (tmp_path / FILES[name]).stat().st_size > 0
+
+
+def test_lines_before_put_a_message_into_rabbitmq(rabbitmq, tmp_path):
+    run(BEFORE["rabbitmq-ttl"].replace("amqp://localhost:5672", rabbitmq.url()), tmp_path)
+
+
+def test_all_lines_before_are_run_here():
+    there = {"arq", "celery", "dramatiq", "rq", "redis-zset", "rabbitmq-ttl", *FILES}
+    assert set(BEFORE) == there
+
+
+@pytest.mark.skipif(shutil.which("javac") is None, reason="needs javac: apt-get install default-jdk-headless")
+@pytest.mark.parametrize("code", JAVA, ids=["before", "after"])
+def test_java_is_compiled(code, tmp_path):
+    if "org.quartz" in code and not QUARTZ.exists():
+        pytest.skip("needs Quartz: apt-get install libquartz2-java")
+    name = code.split("public class ")[1].split()[0]
+    (tmp_path / f"{name}.java").write_text(code, encoding="utf-8")
+    command = ["javac", "-cp", os.pathsep.join([str(QUARTZ), "."]), f"{name}.java"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,57 @@
+"""Pages lead where they say, in the repository as on the site, and what they quote is said."""
+
+import re
+import runpy
+
+import pytest
+
+from tests.docs.pages import DOCS, LINK, PAGES, ROOT, anchors, prose, text
+
+SITE = runpy.run_path(str(DOCS / "_site" / "drawings.py"))
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_links_lead_to_pages_and_to_their_headings(name):
+    wrong = []
+    for target in LINK.findall(prose(name)):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        file = (ROOT / name).parent.joinpath(path).resolve() if path else ROOT / name
+        found = file.exists() and (not anchor or file.suffix != ".md" or anchor in anchors(str(file.relative_to(ROOT))))
+        if not found:
+            wrong.append(target)
+    assert wrong == []
+
+
+def test_index_lists_every_page_once():
+    listed = re.findall(r"^- \[.+?\]\((.+?)\): ", text("docs/index.md"), re.MULTILINE)
+    there = [str(path.relative_to(DOCS)) for pattern in ("*.md", "api/*.rst") for path in DOCS.glob(pattern)]
+    assert sorted(listed) == sorted(set(there) - {"index.md"})
+
+
+def test_the_drawings_are_those_that_the_script_draws():
+    for name, draw in SITE["DRAWINGS"].items():
+        assert text(f"docs/images/{name}.svg") == draw().svg(), "make drawings"
+
+
+def test_troubleshooting_quotes_what_is_said():
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "src" / "pywheel").rglob("*.py"))
+    sources = re.sub(r'"\s*\n\s*f?"', "", sources)  # a message in several lines
+    quoted = re.findall(r"^### `(.+?)`", text("docs/troubleshooting.md"), re.MULTILINE)
+    assert len(quoted) >= 15
+    parts = [part.strip() for quote in quoted for part in quote.split("…") if part.strip()]
+    assert [part for part in parts if part not in sources] == []
+
+
+def test_coming_from_leads_to_every_page_of_its_kind():
+    pages = {path.name for path in DOCS.glob("coming-from-*.md")}
+    assert pages <= set(LINK.findall(text("docs/coming-from.md")))
+
+
+def test_capacity_quotes_what_was_measured():
+    quoted = re.findall(r"\b\d{1,3}(?: \d{3})+\b", prose("docs/capacity.md"))
+    figures = {number.replace(" ", ",") for number in quoted if not number.endswith("000")}
+    measured = "".join(text(f"docs/{name}-benchmarks.md") for name in ("jobs", "stores", "service"))
+    assert len(figures) > 5
+    assert {figure for figure in figures if figure not in measured} == set()
