@@ -99,7 +99,7 @@ def test_a_store_that_is_away_holds_up_no_delivery(endpoint, caplog):
             raise StoreAway("it is away")
 
     outlet = inside(endpoint.url())
-    outlet.attach("t", Away())
+    outlet.attach("t", Away(), 1)
     with caplog.at_level(logging.WARNING, "pywheel.jobs"):
         assert deliver(outlet, a_job(), a_job()) == [None, None]
     assert {record.levelname for record in caplog.records} == {"WARNING"}
@@ -116,7 +116,7 @@ def test_a_name_that_no_note_can_have_is_refused(name):
 def test_any_topic_gives_a_name(endpoint, topic):
     with JobQueue("memory:") as queue:
         outlet = inside(endpoint.url())
-        outlet.attach(topic, queue.store)
+        outlet.attach(topic, queue.store, 1)
         assert deliver(outlet) is None
         assert len(notes(queue)) == 1
 

@@ -153,7 +153,7 @@ class Webhook(Outlet[Any]):
         from .http import HttpClient  # aiohttp takes a while to import
 
         client = HttpClient(self._policy, self._timeout, self._connect_timeout, self._tls, self._proxy)
-        return _Open(client, Shares(self._per_host))
+        return _Open(client, Shares(self._per_host, self.room or _MOST))
 
     async def close(self, connection: _Open) -> None:
         """Close all connections."""

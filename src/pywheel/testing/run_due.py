@@ -46,7 +46,7 @@ def run_due(queue: JobQueue, limit: int | None = None) -> int:
     attached = [handler.function for handler in left.values() if isinstance(handler.function, Attached)]
     for topic, handler in left.items():
         if isinstance(handler.function, Attached):
-            handler.function.attach(topic, queue.store)
+            handler.function.attach(topic, queue.store, handler.concurrency)
     with asyncio.Runner() as runner:
         try:
             while left and handled != limit:
