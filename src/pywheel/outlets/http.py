@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from time import monotonic
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from weakref import WeakSet
 
 import aiohttp
@@ -23,8 +23,10 @@ from .addresses import AddressPolicy, AddressRefused
 __all__ = ["Answered", "HttpClient", "Unanswered"]
 
 MOST_ANSWER: Final = 20_000  # bytes of an answer that are read
+_MOST_RECEIVED: Final = 128_000  # bytes that may come for a request: head, answer, and what is read ahead
+_PIECE: Final = 16_384  # bytes that are taken at once: others have their turns in between
 _BODY: Final = 1.0  # seconds for the rest of an answer, once its status is known
-_LOOKUPS: Final = {True: 32, None: 128, False: 32}
+_LOOKUPS: Final = {True: 32, None: 256, False: 64}
 """Names that are looked up at once: those that were found last time, new ones, those that were not found."""
 _NAMES: Final = 10_000  # that are remembered
 _KNOWN: Final = 10  # seconds for which a name's addresses are kept
@@ -182,7 +184,7 @@ class HttpClient:
         connecting.connected = True
         if not connecting.anywhere:
             self._policy.check(str(address[0]))
-        made = socket.socket(family, kind, protocol)
+        made = _Socket(family, kind, protocol)
         self._sockets.add(made)
         return made
 
@@ -190,6 +192,38 @@ class HttpClient:
         """Close all connections."""
         await self._session.close()
         await self._resolver.close()
+
+
+class _Socket(socket.socket):
+    """Takes so much for what it has sent, and then breaks the connection.
+
+    What reads an answer bounds its head and its body, but not how many answers 1xx may come before. An endpoint that
+    goes on sending those would keep the loop busy with them alone.
+    """
+
+    _received = 0
+
+    def send(self, data: Any, flags: int = 0) -> int:
+        """Send; what comes from now on answers this."""
+        self._received = 0
+        return super().send(data, flags)
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        """Receive a piece."""
+        data = super().recv(min(size, _PIECE), flags)
+        self._count(len(data))
+        return data
+
+    def recv_into(self, buffer: Any, size: int = 0, flags: int = 0) -> int:
+        """Receive a piece; TLS does it this way."""
+        count = super().recv_into(buffer, min(size or len(buffer), _PIECE), flags)
+        self._count(count)
+        return count
+
+    def _count(self, received: int) -> None:
+        self._received += received
+        if self._received > _MOST_RECEIVED:
+            raise ConnectionAbortedError(f"{_MOST_RECEIVED // 1_000} kB came, and no answer was among them")
 
 
 class _Resolver(AbstractResolver):
