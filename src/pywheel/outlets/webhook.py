@@ -168,7 +168,7 @@ class Webhook(Outlet[Any]):
         where = self._where(job)
         disabled = await self.answers.disabled(where)
         if disabled is not None:
-            raise GiveUp(f"{shown(where)} is disabled: {disabled.error}; pywheel outlets enable {self.name}")
+            raise GiveUp(f"{shown(where)} is disabled: {disabled}; pywheel outlets enable {self.name}")
         try:
             url = connection.client.url(where)
         except (AddressRefused, ValueError) as error:  # BadJob is one
