@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from fnmatch import fnmatchcase
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from .._errors import BadJob, PywheelError
 from ..jobs.address import TO
@@ -115,12 +114,10 @@ class BrokerOutlet(Outlet[C]):
 
 def address(settings: Settings) -> str:
     """Return a broker's address: `url`, or what `url_env` or `url_file` leads to, for one with a password."""
-    url, secrets = settings.text("url", None), settings.secrets("url")
-    if (url is not None) + len(secrets) != 1:
+    found = settings.address("url")
+    if found is None:
         raise settings.error("url", "give one address: url, or with a password url_env or url_file")
-    if url is not None and urlsplit(url).password is not None:
-        raise settings.error("url", "a password does not stand here: name a variable in url_env, or a file in url_file")
-    return secrets[0] if url is None else str(url)
+    return found
 
 
 def common(name: str, settings: Settings) -> dict[str, Any]:
