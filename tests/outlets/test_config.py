@@ -101,7 +101,7 @@ WRONG = {
     "a proxy with a port that is none": (ONE + 'proxy = "http://a:x"', ":3: .*proxy"),
     "a proxy with a password": (ONE + 'proxy = "http://u:p@proxy.example"', ":3: .*proxy_env"),
     "a certificate that is none": (ONE + 'ca_file = "ledger.secret"', ":3: .*ca_file"),
-    "an address that is no RabbitMQ's": ('\n[outlets.a]\nkind = "rabbitmq"\nurl = "http://a"', r":2: .*write it like amqp"),
+    "an address of another kind": ('\n[outlets.a]\nkind = "rabbitmq"\nurl = "http://a"', ":2: .*written like amqp:"),
     "an address that is none": ('[outlets.a]\nkind = "rabbitmq"\nurl = "amqp://["', ":3: .*url: is no address"),
     "a header that is no text": (ONE + "headers = { a = 5 }", ":3: .*must be a text"),
     "a header without its variable": (ONE + 'headers = { a_env = "NO_SUCH" }', "NO_SUCH is not set"),

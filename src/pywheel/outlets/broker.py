@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
+from urllib.parse import urlsplit
 
 from .._errors import BadJob, PywheelError
 from ..jobs.address import TO
@@ -23,6 +24,7 @@ __all__ = [
     "address",
     "chosen",
     "common",
+    "is_address",
     "is_own",
     "message_id",
     "passed",
@@ -118,6 +120,15 @@ def address(settings: Settings) -> str:
     if found is None:
         raise settings.error("url", "give one address: url, or with a password url_env or url_file")
     return found
+
+
+def is_address(url: Any, schemes: Iterable[str]) -> TypeGuard[str]:
+    """Whether it is the address of a host, or of a socket, with one of these schemes."""
+    try:
+        parts = urlsplit(url) if isinstance(url, str) else None
+        return bool(parts and parts.scheme in schemes and (parts.hostname or parts.path) and parts.port != 0)
+    except ValueError:  # of its port, or of brackets
+        return False
 
 
 def common(name: str, settings: Settings) -> dict[str, Any]:

@@ -126,9 +126,7 @@ class Shares:
         trips: failures in a row after which a target is left alone for a while.
     """
 
-    def __init__(
-        self, most: int, room: int = _ROOM, trips: int = 5, clock: Callable[[], float] = monotonic
-    ) -> None:
+    def __init__(self, most: int, room: int = _ROOM, trips: int = 5, clock: Callable[[], float] = monotonic) -> None:
         self.most, self.trips, self.clock = most, trips, clock
         self._targets: OrderedDict[str, _Target] = OrderedDict()
         self._started: dict[Call, float] = {}
