@@ -28,7 +28,7 @@ def refused(queue):
 
 
 def fill(path):
-    with open(path, "wb", buffering=0) as file, suppress(OSError):
+    with path.open("wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(bytes(4_096))
 

@@ -18,6 +18,7 @@ import shutil
 import socket
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from .._errors import BadJob, StoreFull
@@ -62,6 +63,7 @@ class Spool:
             store.close()
             raise BadJob(f"{url!r:.80} cannot be a spool, as it must outlive the process: give sqlite:///spool.db")
         self.file = store
+        self._path = Path(store.path)
         self._name = f"{socket.gethostname()}:{os.getpid()}"
         self._look_at = 0.0
 
@@ -82,14 +84,14 @@ class Spool:
 
     def _refuse_to_fill(self) -> None:
         try:
-            needed = os.path.getsize(self.file.path) + _SPARE
-            free = shutil.disk_usage(os.path.dirname(self.file.path)).free
+            needed = self._path.stat().st_size + _SPARE
+            free = shutil.disk_usage(self._path.parent).free
         except OSError:  # the file will say what it is
             return
         if free < needed:
             raise StoreFull(
-                f"{self.file.path}: no room on the disk: {free >> 20} MB are free, and to be forwarded what waits needs "
-                f"{needed >> 20} MB: free some; what was put before is intact"
+                f"{self._path}: no room on the disk: {free >> 20} MB are free, and what waits needs {needed >> 20} MB "
+                "to be forwarded: free some, what was put before is intact"
             )
 
     def waiting(self) -> bool:
