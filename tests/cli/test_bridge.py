@@ -103,7 +103,7 @@ def test_it_takes_records_of_a_mock_cluster(jobs):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["rabbitmq", "q", "--topic", "t", "--broker", "http://guest:secret@x"], "no address of RabbitMQ"),
+        (["rabbitmq", "q", "--topic", "t", "--broker", "http://guest:secret@x"], "is written like amqp:"),
         (["rabbitmq", "q"], "--topic"),
         (["kafka", "t", "--topic", "", "--servers", "x"], "topic"),
     ],

@@ -74,6 +74,40 @@ async def test_what_came_is_put_and_settled_together(jobs):
 
 
 @on_a_loop
+async def test_large_messages_are_put_a_few_at_a_time(jobs, monkeypatch):
+    """Whoever else writes to the store waits for the end of a transaction."""
+    broker = Broker(*(message(jobs, number, bytes(1 << 20)) for number in range(20)))
+    apply, sizes = jobs.store.apply, []
+
+    def applied(commands):
+        sizes.append(len(commands))
+        assert len(broker.taken) == sum(sizes[:-1])  # those before are settled
+        return apply(commands)
+
+    monkeypatch.setattr(jobs.store, "apply", applied)
+    await carried(jobs, broker)
+    assert sizes == [8, 8, 4]
+    assert broker.taken == list(range(20))
+
+
+@on_a_loop
+async def test_stopped_in_the_midst_of_large_messages_it_settles_none_behind_one_that_is_left(jobs, monkeypatch):
+    broker = Broker(*(message(jobs, number, bytes(1 << 20)) for number in range(20)))
+    apply = jobs.store.apply
+
+    def away(commands):
+        if broker.taken:
+            broker.bridge.stop()
+            raise StoreAway("no answer")
+        return apply(commands)
+
+    monkeypatch.setattr(jobs.store, "apply", away)
+    await carried(jobs, broker)
+    assert broker.taken == list(range(8))
+    assert jobs.counts()["t"].delayed == 8
+
+
+@on_a_loop
 async def test_what_cannot_be_a_job_is_refused_and_said(jobs, caplog):
     broker = Broker(message(jobs, 1), Received(2, None, error="x-delay must be whole ms"))
     bridge = await carried(jobs, broker)

@@ -186,7 +186,7 @@ async def test_a_header_says_where_the_job_goes(rabbitmq_server, jobs):
 def test_arguments_that_make_no_sense_are_refused(jobs):
     with pytest.raises(BadJob, match="topic"):
         RabbitMQSource(jobs, "", "amqp://localhost", "q")
-    with pytest.raises(BadJob, match="no address of RabbitMQ"):
+    with pytest.raises(BadJob, match="is written like amqp:"):
         RabbitMQSource(jobs, "t", "localhost", "q")
     with pytest.raises(BadJob, match="prefetch"):
         RabbitMQSource(jobs, "t", "amqp://localhost", "q", prefetch=0)

@@ -1,7 +1,9 @@
 """No way to an inner address: by no way of writing it, by no name, by no answer of a name server."""
 
+import asyncio
 import ipaddress
 import socket
+import threading
 
 import pytest
 from hypothesis import given
@@ -254,3 +256,39 @@ def test_a_name_without_an_address_is_a_failed_attempt(monkeypatch):
     error = deliver(Webhook("https://nowhere.example/"))
     assert isinstance(error, DeliveryFailed)
     assert "nowhere.example" in str(error)
+
+
+def test_names_whose_server_hangs_hold_up_no_names_that_were_found_and_no_new_ones_for_long(monkeypatch):
+    answered = threading.Event()
+
+    def hangs(host, port, family):
+        if host.endswith("hangs.example"):
+            answered.wait(30)
+        return [(socket.AF_INET, socket.IPPROTO_TCP, "127.0.0.1")]
+
+    monkeypatch.setattr(http, "_looked_up", hangs)
+    monkeypatch.setattr(http, "_KNOWN", 0)
+    monkeypatch.setattr(http, "_LOOKUPS", {True: 1, None: 3, False: 1})
+    with Endpoint() as endpoint:
+        endpoint.answers["/"] = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+        outlet = Webhook(allow=["127.0.0.1"], ports=None)
+
+        def delivery(host):
+            return asyncio.create_task(outlet(a_job(headers={"to": endpoint.url(host=host)})))
+
+        async def program():
+            await delivery("known.example")
+            others = []
+            for _ in range(3):  # the first time they are new
+                others += [delivery(f"h{number}.hangs.example") for number in range(2)]
+                await asyncio.sleep(0.05)
+                others[-1].cancel()  # as by its timeout
+                others[-2].cancel()
+            await delivery("known.example")
+            await delivery("new.example")
+            answered.set()
+            await asyncio.gather(*others, return_exceptions=True)
+            await outlet.aclose()
+
+        asyncio.run(program())
+        assert len(endpoint.requests) == 3

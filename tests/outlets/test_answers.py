@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import threading
+import time
 
 import pytest
 from hypothesis import given
@@ -62,7 +64,7 @@ def test_disabled_targets_are_known_to_others_with_the_same_name(queue, answers)
 
     async def program():
         await answers.disable(HOOK, "it answered 410")
-        assert (await other.disabled(HOOK)).error == "it answered 410"
+        assert await other.disabled(HOOK) == "it answered 410"
         assert await other.disabled("https://a.example/hook") is None  # the query counts
         assert await stranger.disabled(HOOK) is None
 
@@ -84,6 +86,41 @@ def test_more_disabled_targets_than_a_page_are_known_and_enabled(queue, answers,
     assert notes(queue) == {}
 
 
+def test_a_look_that_began_before_a_target_was_disabled_does_not_enable_it(queue):
+    class Slow:
+        """A store whose answer to the second look is an old one."""
+
+        def __init__(self):
+            self.looks = 0
+            self.old = threading.Event()
+
+        def notes(self, prefix, after="", limit=1_000):
+            self.looks += 1
+            found = queue.store.notes(prefix, after, limit)
+            if self.looks == 2:
+                self.old.wait(10)
+            return found
+
+        def apply(self, commands):
+            return queue.store.apply(commands)
+
+    async def program():
+        slow = Slow()
+        answers = Answers("webhook")
+        answers.keep_in(slow, "shop")
+        assert await answers.disabled(HOOK) is None
+        answers._look_at = time.monotonic()
+        assert await answers.disabled(HOOK) is None
+        while slow.looks < 2:
+            await asyncio.sleep(0)
+        await answers.disable(HOOK, "it answered 410")
+        slow.old.set()
+        await answers._looking
+        assert await answers.disabled(HOOK) == "it answered 410"
+
+    asyncio.run(program())
+
+
 @pytest.mark.parametrize("value", [b"", b"\xff", b"[]", b"5", b"null", b'"x"'])
 def test_a_note_of_somebody_else_is_left_out(queue, value):
     queue.store.apply([Keep(f"{PREFIX}x", value), Keep(f"{PREFIX}y", Answer("y", "k", "t").encoded())])
@@ -99,7 +136,7 @@ def test_a_store_that_is_away_holds_up_no_delivery(endpoint, caplog):
             raise StoreAway("it is away")
 
     outlet = inside(endpoint.url())
-    outlet.attach("t", Away())
+    outlet.attach("t", Away(), 1)
     with caplog.at_level(logging.WARNING, "pywheel.jobs"):
         assert deliver(outlet, a_job(), a_job()) == [None, None]
     assert {record.levelname for record in caplog.records} == {"WARNING"}
@@ -116,7 +153,7 @@ def test_a_name_that_no_note_can_have_is_refused(name):
 def test_any_topic_gives_a_name(endpoint, topic):
     with JobQueue("memory:") as queue:
         outlet = inside(endpoint.url())
-        outlet.attach(topic, queue.store)
+        outlet.attach(topic, queue.store, 1)
         assert deliver(outlet) is None
         assert len(notes(queue)) == 1
 

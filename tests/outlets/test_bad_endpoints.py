@@ -22,7 +22,6 @@ SILENT = {
     "too late": slowly(60),
     "half a status": bytes_and_then(b"HTTP/1.1 200", "hang"),
     "half its headers": bytes_and_then(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n", "hang"),
-    "continue for ever": for_ever(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
 }
 BROKEN = {
     "hangs up": bytes_and_then(b""),
@@ -36,6 +35,7 @@ BROKEN = {
     "a long header": bytes_and_then(b"HTTP/1.1 200 X\r\na: " + b"x" * 100_000, "hang"),
     "endless headers": for_ever(b"HTTP/1.1 200 X\r\n", b"a: b\r\n"),
     "an endless status": for_ever(b"", b"x"),
+    "continue for ever": for_ever(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
     "no chunks": bytes_and_then(b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "hang"),
     "more than was asked for": OK + b"and more",
 }
@@ -166,6 +166,15 @@ def test_an_endpoint_with_the_right_certificate_is_delivered_to(authorities):
     with Endpoint(server("127.0.0.1")) as endpoint:
         assert deliver(inside(endpoint.url(), tls=trusting(ca))) is None
         assert len(endpoint.requests) == 1
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_of_answers_that_are_none_yet_so_many_bytes_are_read_and_no_more(authorities, scheme):
+    """Whoever reads them all is kept from all else."""
+    (ca, server), _ = authorities
+    with Endpoint(server("127.0.0.1") if scheme == "https" else None) as endpoint:
+        endpoint.answers["/"] = for_ever(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 10_000)
+        assert "no answer was among them" in str(deliver(inside(endpoint.url(), tls=trusting(ca))))
 
 
 @pytest.mark.parametrize("trusted", ["system", "ours"])

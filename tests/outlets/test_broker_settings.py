@@ -54,6 +54,15 @@ def test_a_password_stands_in_a_variable(name, tmp_path, monkeypatch):
         made(name, tmp_path, url_env="BROKER", **BROKERS[name][0])
 
 
+@pytest.mark.parametrize("url", ["smtp://u:secret@a", "{}u:secret@a:x", "{}u:secret@[", "{}u:secret@a:99999", "", 5])
+@pytest.mark.parametrize("name", ["nats", "rabbitmq", "redis"])
+def test_an_address_that_is_none_is_refused_without_being_shown(name, url):
+    scheme = BROKERS[name][0]["url"].removesuffix("localhost")
+    with pytest.raises(BadJob, match=f"is written like {scheme}user") as refused:
+        kind(name)(url.format(scheme) if isinstance(url, str) else url)
+    assert "secret" not in str(refused.value)
+
+
 @pytest.mark.parametrize("name", BROKERS)
 def test_a_package_that_is_missing_is_said_when_the_outlet_is_made(name, tmp_path, monkeypatch):
     words, module = BROKERS[name]

@@ -267,7 +267,7 @@ async def test_a_wrong_password_is_a_failed_attempt_that_says_so(rabbitmq_server
 
 @pytest.mark.parametrize("url", ["http://x", "amqp://", 5, "amqp//localhost", ""])
 def test_an_address_that_is_none_is_refused(url):
-    with pytest.raises(BadJob, match="no address of RabbitMQ"):
+    with pytest.raises(BadJob, match="is written like amqp:"):
         RabbitMQ(url)
 
 

@@ -221,6 +221,49 @@ def test_what_is_remembered_is_bounded_and_what_is_under_way_is_not_forgotten(cl
     run(program())
 
 
+def test_targets_that_never_answered_or_failed_leave_room_for_those_that_answer(clock):
+    async def program():
+        shares = Shares(20, room=8, clock=clock)
+        (await shares.enter("good", JOB)).answered()
+        for name in ("d", "e"):
+            (await shares.enter(name, JOB)).failed()
+        for number in range(4):
+            await shares.enter(f"new{number}", JOB)
+        clock.now += 5  # they hang
+        for name in ("d", "e"):  # half of the room is not for those that failed last
+            with pytest.raises(NotNow, match="what is left is for targets that answer"):
+                await shares.enter(name, JOB)
+        for number in range(4, 6):
+            await shares.enter(f"new{number}", JOB)
+        with pytest.raises(NotNow, match="what is left is for targets that answer"):
+            await shares.enter("new6", JOB)
+        for _ in range(2):
+            await shares.enter("good", JOB)
+
+    run(program())
+
+
+def test_a_new_target_waits_here_while_the_others_are_quick(clock):
+    """Many new endpoints at once are no reason to give their jobs back."""
+
+    async def program():
+        shares = Shares(20, room=4, clock=clock)
+        for number in range(8):
+            call = await shares.enter(f"t{number}", JOB)
+            clock.now += 0.001
+            call.answered()
+        first, second, third = [await shares.enter(f"n{number}", JOB) for number in range(3)]
+        fourth = asyncio.create_task(shares.enter("n4", JOB))
+        await asyncio.sleep(0)
+        assert not fourth.done()
+        second.answered()
+        for call in (await fourth, first, third):
+            call.answered()
+        assert not shares._started
+
+    run(program())
+
+
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["enter", "answered", "failed", "ended", "pass"]))))
 def test_no_place_is_lost_and_none_is_given_twice(steps):
     clock = Clock()
@@ -266,6 +309,27 @@ def test_jobs_for_others_are_delivered_while_one_endpoint_hangs(queue):
         for id in others:
             assert finished(queue, id).state is State.DONE
         assert len(hanging.requests) == 3
+        for id in lost:
+            queue.cancel(id)
+        hanging.close()
+
+
+def test_jobs_are_delivered_while_many_endpoints_hang(queue):
+    """Each within its share: together they would fill the room."""
+    with ExitStack() as stack:
+        hanging, healthy = Endpoint(host="0.0.0.0"), stack.enter_context(Endpoint())
+        stack.callback(hanging.close)
+        hanging.answers["/"] = hang
+        queue.handler("t", concurrency=8)(inside(per_host=3, timeout=60))
+        known = queue.put("t", to=healthy.url())
+        stack.enter_context(working(queue))
+        finished(queue, known)
+        lost = queue.put_many(queue.job("t", to=hanging.url(host=f"127.0.9.{1 + n % 50}")) for n in range(100))
+        until(lambda: len(hanging.requests) == 6)
+        others = queue.put_many(queue.job("t", to=healthy.url()) for _ in range(100))
+        for id in others:
+            assert finished(queue, id).state is State.DONE
+        assert len(hanging.requests) == 6
         for id in lost:
             queue.cancel(id)
         hanging.close()

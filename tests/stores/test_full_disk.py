@@ -13,6 +13,7 @@ from tests.isolated.child import environment
 READ_ONLY = str(Path(__file__).with_name("read_only_child.py"))
 CHILD = str(Path(__file__).with_name("full_disk_child.py"))
 UNSHARE = [shutil.which("unshare") or "unshare", "--user", "--map-root-user", "--mount"]
+SPOOL_CHILD = str(Path(__file__).with_name("full_spool_child.py"))
 MOUNT = 'mount -t tmpfs -o size=4m tmpfs "$1"'
 
 
@@ -23,10 +24,10 @@ def may_mount(folder):
         return False
 
 
-def run_on_a_disk(folder, child):
+def run_on_a_disk(folder, child, mount=MOUNT):
     if not may_mount(folder):
         pytest.skip("no small disk can be mounted here")
-    command = [*UNSHARE, "sh", "-c", f'{MOUNT} && exec "$2" "$3" "$1"', "sh", folder, sys.executable, child]
+    command = [*UNSHARE, "sh", "-c", f'{mount} && exec "$2" "$3" "$1"', "sh", folder, sys.executable, child]
     result = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)
@@ -62,3 +63,23 @@ def test_a_new_file_on_a_full_disk_is_refused_by_name(seen):
 
 def test_a_disk_that_became_read_only_is_named_so(tmp_path):
     assert run_on_a_disk(tmp_path, READ_ONLY) == ["StoreReadOnly", "StoreReadOnly"]
+
+
+# ---- a spool --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def spooled(tmp_path_factory):
+    return run_on_a_disk(tmp_path_factory.mktemp("disk"), SPOOL_CHILD, MOUNT.replace("4m", "24m"))
+
+
+def test_a_spool_takes_no_more_than_it_can_forward_and_forwards_all_of_it(spooled):
+    assert "no room on the disk" in spooled["refused"]
+    assert spooled["accepted"] > 10
+    assert spooled["forwarded"] == spooled["accepted"]
+
+
+def test_while_others_fill_the_disk_of_a_spool_puts_reach_the_store_that_is_back(spooled):
+    assert "no room on the disk" in spooled["filled"]
+    assert spooled["direct"]
+    assert spooled["forwarded later"]

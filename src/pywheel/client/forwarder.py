@@ -14,7 +14,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
-from .._errors import PywheelError, StoreBusy, StoreClosed, StoreError
+from .._errors import PywheelError, StoreBusy, StoreClosed, StoreError, StoreFull
 from ..events import Event, JobRefused, JobsForwarded, StoreFailed
 from ..stores.contract import Store, intact
 from .link import AWAY, Link
@@ -97,7 +97,11 @@ class Forwarder:
         away = self._link.away
         store = self._link.probe()
         while not self._over:
-            batch = self._spool.take()
+            try:
+                batch = self._spool.take()
+            except StoreFull:  # it can neither forward nor keep: new puts are to try the store
+                self._link.back(away)
+                raise
             if batch:
                 self._send(store, batch, away)
             self._link.back(away)  # not before: one that answers may still be unable to write

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from .._errors import BadJob
+from .._errors import BadJob, StoreFull
 from ..clock import Clock
 from ..jobs import commands as c
 from ..jobs.job import Counts, Job, NewJob, State
@@ -38,6 +40,7 @@ _PAGE: Final = 100
 _ROWS: Final = 500  # in one transaction of the store, or one `put_many`
 _BYTES: Final = 4 << 20  # of their bodies
 _ANY: Final = 2**61
+_SPARE: Final = 16 << 20  # bytes that must be free beside the file's size: what is put here is forwarded from here
 _PURGE: Final = 200  # forgotten at a time
 _ROUND: Final = 600.0  # seconds between looks whether there is something to forget
 
@@ -60,19 +63,36 @@ class Spool:
             store.close()
             raise BadJob(f"{url!r:.80} cannot be a spool, as it must outlive the process: give sqlite:///spool.db")
         self.file = store
+        self._path = Path(store.path)
         self._name = f"{socket.gethostname()}:{os.getpid()}"
         self._look_at = 0.0
 
     # ---- puts -------------------------------------------------------------------------------------------------------
 
     def add(self, puts: Sequence[c.Put]) -> list[list[int]]:
-        """Keep puts, durably, in order, all or none; return the ids of their jobs, which are negative."""
+        """Keep puts, durably, in order, all or none; return the ids of their jobs, which are negative.
+
+        StoreFull also while there is room, but too little to forward them later: that writes, too.
+        """
+        self._refuse_to_fill()
         now = self.file.clock.wall()
         outcomes = self.file.apply([c.Put(tuple(_rows(put, now))) for put in puts])
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
         return [[-id for id in ids] for ids in outcomes]
+
+    def _refuse_to_fill(self) -> None:
+        try:
+            needed = self._path.stat().st_size + _SPARE
+            free = shutil.disk_usage(self._path.parent).free
+        except OSError:  # the file will say what it is
+            return
+        if free < needed:
+            raise StoreFull(
+                f"{self._path}: no room on the disk: {free >> 20} MB are free, and what waits needs {needed >> 20} MB "
+                "to be forwarded: free some, what was put before is intact"
+            )
 
     def waiting(self) -> bool:
         """Whether something waits, or is on its way."""

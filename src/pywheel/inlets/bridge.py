@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from .._errors import PywheelError, StoreClosed, StoreError, StoreReplaced
@@ -17,6 +17,7 @@ from .received import Received
 __all__ = ["Bridge", "Source", "SourceAway"]
 
 _LOGGER: Final = logging.getLogger("pywheel.bridge")
+_BYTES: Final = 8 << 20  # of bodies in one transaction: others who write wait for its end
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between tries, of the broker and of the store
 
 
@@ -80,9 +81,9 @@ class Bridge:
                 _LOGGER.info("takes messages from %s", self._source.name)
                 pause = _FIRST_PAUSE
                 while not self._stopped.is_set():
-                    received = await self._source.batch(self._stopped)
-                    if received:
-                        await self._carry(received)
+                    for part in _parts(await self._source.batch(self._stopped)):
+                        if not await self._carry(part):
+                            break  # stopped, and the store has not taken all: nor is what came after it settled
             except SourceAway as error:
                 _LOGGER.warning("%s is away, again in %g s: %s", self._source.name, pause, error)
             finally:
@@ -90,8 +91,8 @@ class Bridge:
             await self._rest(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    async def _carry(self, received: list[Received]) -> None:
-        """Put what can be, refuse the rest, and settle both."""
+    async def _carry(self, received: list[Received]) -> bool:
+        """Put what can be, refuse the rest, and settle both. Return whether that was all of it."""
         refused = [message for message in received if message.job is None]
         taken, wrong = await self._put([message for message in received if message.job is not None])
         refused += wrong
@@ -100,6 +101,7 @@ class Bridge:
         await self._source.settle(taken, refused)
         self.taken += len(taken)
         self.refused += len(refused)
+        return len(taken) + len(refused) == len(received)
 
     async def _put(self, messages: list[Received]) -> tuple[list[Received], list[Received]]:
         """Return the messages that are jobs now, and those whose put was refused; try until the store has answered.
@@ -152,3 +154,17 @@ class Bridge:
                 await self._stopped.wait()
         except TimeoutError:
             pass
+
+
+def _parts(received: Sequence[Received]) -> Iterator[list[Received]]:
+    """Yield what was received, in parts of bounded size."""
+    part: list[Received] = []
+    size = 0
+    for message in received:
+        part.append(message)
+        size += 0 if message.job is None else len(message.job.body)
+        if size >= _BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part

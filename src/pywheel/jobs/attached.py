@@ -33,8 +33,11 @@ class Attached(ABC):
         """Handle a job."""
 
     @abstractmethod
-    def attach(self, topic: str, notes: Notes) -> None:
-        """Take in a topic that it handles, and the notes of its store. Called before the first job."""
+    def attach(self, topic: str, notes: Notes, concurrency: int) -> None:
+        """Take in a topic that it handles, the notes of its store, and how many of its jobs are under way at most.
+
+        Called before the first job.
+        """
 
     @abstractmethod
     async def aclose(self) -> None:

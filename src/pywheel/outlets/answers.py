@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import logging
+import sys
 import time
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -22,6 +23,7 @@ PREFIX: Final = "outlet:"
 _LOGGER: Final = logging.getLogger("pywheel.jobs")
 _LONGEST: Final = 500  # characters of an error
 _LOOK: Final = 2.0  # seconds after which it is looked which targets are disabled, while there are deliveries
+_RARELY: Final = 50  # times as long as a look took, if that is longer: there may be very many
 _KEEP: Final = 5.0  # seconds after which a new last answer is kept
 _PAGE: Final = 1_000
 
@@ -66,14 +68,15 @@ class Answers:
         self._notes: Notes | None = None
         self._last: tuple[str, int, str | None, BaseException | None] | None = None
         self._kept = True  # whether the store knows the last one, or will soon
-        self._disabled: dict[str, Answer] = {}
-        self._looked = 0.0  # when it was last looked for them
+        self._disabled: dict[str, str] = {}  # why, by digest
+        self._told = 0  # how many were disabled here
+        self._look_at = 0.0  # when it is looked for them; 0 before the next delivery
         self._looking: asyncio.Task[None] | None = None
 
     def keep_in(self, notes: Notes, name: str) -> None:
         """Keep what is known in a store, under the outlet's name."""
         if notes is not self._notes:
-            self._disabled, self._looked = {}, 0.0
+            self._disabled, self._look_at = {}, 0.0
         self._notes, self._name = notes, name
 
     # ---- the last answer --------------------------------------------------------------------------------------------
@@ -117,11 +120,12 @@ class Answers:
 
     # ---- disabled targets -------------------------------------------------------------------------------------------
 
-    async def disabled(self, target: str) -> Answer | None:
-        """Return since when and why a target is disabled, or None. What others did is known some seconds later."""
-        if self._notes is not None and time.monotonic() - self._looked > _LOOK:
-            first = not self._looked
-            self._looked = time.monotonic()
+    async def disabled(self, target: str) -> str | None:
+        """Return why a target is disabled; None if it is not. What others did is known some seconds later."""
+        looking = self._looking is not None and not self._looking.done()
+        if self._notes is not None and not looking and time.monotonic() >= self._look_at:
+            first = not self._look_at
+            self._look_at = time.monotonic() + _LOOK
             self._looking = asyncio.get_running_loop().create_task(self._look(self._notes))
             if first:
                 await self._looking
@@ -129,23 +133,27 @@ class Answers:
 
     async def disable(self, target: str, why: str) -> None:
         """Deliver nothing more to a target, on any worker, until somebody enables it."""
-        now = _now()
-        answer = Answer(self._name, self._kind, shown(target), now, None, why[:_LONGEST], now)
-        self._disabled[_digest(target)] = answer
-        self._looked = time.monotonic()  # not before the store knows it
+        now, why = _now(), why[:_LONGEST]
+        answer = Answer(self._name, self._kind, shown(target), now, None, why, now)
+        self._disabled[_digest(target)] = why
+        self._told += 1
         await self._apply(Keep(f"{PREFIX}{self._name}:{_digest(target)}", answer.encoded()))
 
     def look_again(self) -> None:
         """Look which targets are disabled before the next delivery."""
-        self._looked = 0.0
+        self._look_at, self._looking = 0.0, None
 
     async def _look(self, notes: Notes) -> None:
+        told, began = self._told, time.monotonic()
         try:
-            found = await asyncio.to_thread(lambda: dict(known(notes, f"{PREFIX}{self._name}:")))
+            found = await asyncio.to_thread(_disabled, notes, f"{PREFIX}{self._name}:")
         except StoreError as error:
             _LOGGER.warning("it is not known which targets of outlet %s are disabled: %s", self._name, error)
-        else:
-            self._disabled = {name.rpartition(":")[2]: answer for name, answer in found.items()}
+            return
+        if told == self._told:  # else the store may not have had one of them yet
+            self._disabled = found
+        if self._look_at:
+            self._look_at = max(self._look_at, time.monotonic() + _RARELY * (time.monotonic() - began))
 
     async def _apply(self, command: Keep) -> None:
         if self._notes is None:
@@ -169,6 +177,11 @@ def known(notes: Notes, prefix: str = PREFIX) -> Iterator[tuple[str, Answer]]:
             except (ValueError, TypeError, AttributeError):  # somebody else's
                 continue
         after = page[-1][0]
+
+
+def _disabled(notes: Notes, prefix: str) -> dict[str, str]:
+    """Return why targets are disabled, by digest."""
+    return {name.rpartition(":")[2]: sys.intern(answer.error or "") for name, answer in known(notes, prefix)}
 
 
 def enable(notes: Notes, name: str, target: str | None = None) -> list[Answer]:

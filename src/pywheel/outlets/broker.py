@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 from urllib.parse import urlsplit
 
 from .._errors import BadJob, PywheelError
@@ -24,6 +24,7 @@ __all__ = [
     "address",
     "chosen",
     "common",
+    "is_address",
     "is_own",
     "message_id",
     "passed",
@@ -115,12 +116,19 @@ class BrokerOutlet(Outlet[C]):
 
 def address(settings: Settings) -> str:
     """Return a broker's address: `url`, or what `url_env` or `url_file` leads to, for one with a password."""
-    url, secrets = settings.text("url", None), settings.secrets("url")
-    if (url is not None) + len(secrets) != 1:
+    found = settings.address("url")
+    if found is None:
         raise settings.error("url", "give one address: url, or with a password url_env or url_file")
-    if url is not None and urlsplit(url).password is not None:
-        raise settings.error("url", "a password does not stand here: name a variable in url_env, or a file in url_file")
-    return secrets[0] if url is None else str(url)
+    return found
+
+
+def is_address(url: Any, schemes: Iterable[str]) -> TypeGuard[str]:
+    """Whether it is the address of a host, or of a socket, with one of these schemes."""
+    try:
+        parts = urlsplit(url) if isinstance(url, str) else None
+        return bool(parts and parts.scheme in schemes and (parts.hostname or parts.path) and parts.port != 0)
+    except ValueError:  # of its port, or of brackets
+        return False
 
 
 def common(name: str, settings: Settings) -> dict[str, Any]:

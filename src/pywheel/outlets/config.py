@@ -94,7 +94,8 @@ def _configured(title: str, settings: Settings) -> Configured:
     concurrency = settings.whole("concurrency", 100)
     ttr = settings.seconds("ttr", 60)
     retry = _retry(settings)
-    outlet = kind(wanted).configured(title, settings)
+    with settings.about(None):
+        outlet = kind(wanted).configured(title, settings)
     settings.done()
     for topic in topics:
         try:
@@ -107,7 +108,7 @@ def _configured(title: str, settings: Settings) -> Configured:
 
 
 def _retry(settings: Settings) -> RetryPolicy:
-    steps: list[Any] = settings.texts("retry") or [delay / 1000 for delay in DEFAULT.delays]
+    steps = settings.texts("retry", [f"{delay}ms" for delay in DEFAULT.delays])
     jitter = settings.number("jitter", DEFAULT.jitter, 0, 1)
     try:
         return Ladder(*steps, jitter=jitter)

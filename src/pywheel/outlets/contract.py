@@ -73,6 +73,8 @@ class Outlet(Attached, ABC, Generic[C]):
     """Seconds in which it must be opened."""
     longest: float | None = None
     """Seconds that a delivery may take, if that is bounded: its handler's ttr is longer."""
+    room: int | None = None
+    """How many deliveries of a topic are under way at most, the fewest of its topics. None before it has any."""
 
     def __init__(self, name: str | None = None) -> None:
         if name is not None and _short(name) != name:
@@ -122,9 +124,10 @@ class Outlet(Attached, ABC, Generic[C]):
             raise
         self.answers.delivered(where, status)
 
-    def attach(self, topic: str, notes: Notes) -> None:
+    def attach(self, topic: str, notes: Notes, concurrency: int) -> None:
         """Take the topic for a name, if it has none, and keep answers in these notes."""
         self.name = self.name or _short(topic)
+        self.room = concurrency if self.room is None else min(self.room, concurrency)
         self.answers.keep_in(notes, self.name)
 
     async def aclose(self) -> None:

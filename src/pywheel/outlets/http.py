@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from time import monotonic
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from weakref import WeakSet
 
 import aiohttp
@@ -23,8 +23,12 @@ from .addresses import AddressPolicy, AddressRefused
 __all__ = ["Answered", "HttpClient", "Unanswered"]
 
 MOST_ANSWER: Final = 20_000  # bytes of an answer that are read
+_MOST_RECEIVED: Final = 128_000  # bytes that may come for a request: head, answer, and what is read ahead
+_PIECE: Final = 16_384  # bytes that are taken at once: others have their turns in between
 _BODY: Final = 1.0  # seconds for the rest of an answer, once its status is known
-_LOOKUPS: Final = 32  # names that are looked up at once: a slow name server holds up no other names
+_LOOKUPS: Final = {True: 32, None: 256, False: 64}
+"""Names that are looked up at once: those that were found last time, new ones, those that were not found."""
+_NAMES: Final = 10_000  # that are remembered
 _KNOWN: Final = 10  # seconds for which a name's addresses are kept
 _IDLE: Final = 15.0  # seconds for which an idle connection is kept
 _KEPT: Final = 1_000  # open connections beyond which none is kept idle, or half of what the process may open
@@ -85,10 +89,10 @@ class HttpClient:
         self._sockets: WeakSet[socket.socket] = WeakSet()
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self._most_kept = _KEPT if files == resource.RLIM_INFINITY else min(_KEPT, files // 2)
-        self._lookups = ThreadPoolExecutor(_LOOKUPS, "pywheel-lookup")
+        self._resolver = _Resolver(policy)
         connector = aiohttp.TCPConnector(
             limit=0,  # the shares say how many
-            resolver=_Resolver(policy, self._lookups),
+            resolver=self._resolver,
             socket_factory=self._socket,
             ttl_dns_cache=_KNOWN,
             keepalive_timeout=_IDLE,
@@ -180,28 +184,69 @@ class HttpClient:
         connecting.connected = True
         if not connecting.anywhere:
             self._policy.check(str(address[0]))
-        made = socket.socket(family, kind, protocol)
+        made = _Socket(family, kind, protocol)
         self._sockets.add(made)
         return made
 
     async def close(self) -> None:
         """Close all connections."""
         await self._session.close()
-        self._lookups.shutdown(wait=False, cancel_futures=True)
+        await self._resolver.close()
+
+
+class _Socket(socket.socket):
+    """Takes so much for what it has sent, and then breaks the connection.
+
+    What reads an answer bounds its head and its body, but not how many answers 1xx may come before. An endpoint that
+    goes on sending those would keep the loop busy with them alone.
+    """
+
+    _received = 0
+
+    def send(self, data: Any, flags: int = 0) -> int:
+        """Send; what comes from now on answers this."""
+        self._received = 0
+        return super().send(data, flags)
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        """Receive a piece."""
+        data = super().recv(min(size, _PIECE), flags)
+        self._count(len(data))
+        return data
+
+    def recv_into(self, buffer: Any, size: int = 0, flags: int = 0) -> int:
+        """Receive a piece; TLS does it this way."""
+        count = super().recv_into(buffer, min(size or len(buffer), _PIECE), flags)
+        self._count(count)
+        return count
+
+    def _count(self, received: int) -> None:
+        self._received += received
+        if self._received > _MOST_RECEIVED:
+            raise ConnectionAbortedError(f"{_MOST_RECEIVED // 1_000} kB came, and no answer was among them")
 
 
 class _Resolver(AbstractResolver):
-    """Looks names up on threads of its own, and leaves out addresses to which nothing is to be delivered."""
+    """Looks names up on threads of its own, and leaves out addresses to which nothing is to be delivered.
 
-    def __init__(self, policy: AddressPolicy, threads: ThreadPoolExecutor) -> None:
+    A look-up takes as long as a name server pleases, and nothing ends it sooner; anybody may have thousands of names
+    whose server does not answer. So names that were found have threads of their own, and so have new ones.
+    """
+
+    def __init__(self, policy: AddressPolicy) -> None:
         self._policy = policy
-        self._threads = threads
+        self._found: dict[str, bool] = {}  # whether a name was, last time; the oldest first
+        self._threads = {how: ThreadPoolExecutor(most, "pywheel-lookup") for how, most in _LOOKUPS.items()}
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(self._threads, _looked_up, host, port, family)
+        threads = self._threads[self._found.pop(host, None)]
+        if len(self._found) >= _NAMES:
+            del self._found[next(iter(self._found))]
+        self._found[host] = False  # until it is
+        found = await asyncio.get_running_loop().run_in_executor(threads, _looked_up, host, port, family)
+        self._found[host] = True
         refused: AddressRefused | None = None
         kept: list[ResolveResult] = []
         for kind, protocol, address in found:
@@ -226,7 +271,9 @@ class _Resolver(AbstractResolver):
         return kept
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Let the threads go: those that look up end when they have their answers."""
+        for threads in self._threads.values():
+            threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _looked_up(host: str, port: int, family: int) -> list[tuple[int, int, str]]:

@@ -12,7 +12,17 @@ from .._errors import BadJob
 from ..jobs.durations import Duration
 from ..jobs.handler import GiveUp
 from ..jobs.job import Job
-from .broker import CONTENT_TYPE, BrokerOutlet, NotConfirmed, address, common, message_id, passed, patient
+from .broker import (
+    CONTENT_TYPE,
+    BrokerOutlet,
+    NotConfirmed,
+    address,
+    common,
+    is_address,
+    message_id,
+    passed,
+    patient,
+)
 from .contract import needed
 from .settings import Settings
 
@@ -21,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Nats"]
 
+_SCHEMES: Final = ("nats", "tls", "ws", "wss")
 _SUBJECT: Final = re.compile(r"[^\s.*>$][^\s.*>]*(\.[^\s.*>]+)*")
 _HEADER: Final = re.compile(r"[!-9;-~]+")  # of RFC 9110, as far as the client goes: no colon, no space, no line break
 
@@ -59,9 +70,9 @@ class Nats(BrokerOutlet["Link"]):
         name: str | None = None,
     ) -> None:
         super().__init__(subject, allow=allow, timeout=timeout, name=name)
-        if not url or type(url) is not str:
+        self._servers = [part.strip() for part in url.split(",")] if type(url) is str else [""]
+        if not all(is_address(part if "://" in part else f"nats://{part}", _SCHEMES) for part in self._servers):
             raise BadJob("the address of a NATS is written like nats://user:password@host:4222")
-        self._servers = [part.strip() for part in url.split(",")]
         self._stream = stream
         self._nats = needed("nats.aio.client", "nats")
         self._errors: Any = needed("nats.errors", "nats")

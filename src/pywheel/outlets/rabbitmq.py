@@ -23,6 +23,7 @@ from .broker import (
     address,
     chosen,
     common,
+    is_address,
     message_id,
     passed,
     patient,
@@ -303,10 +304,8 @@ class Link:
 
 def checked_url(url: Any) -> str:
     """Return the address of a RabbitMQ, with a heartbeat. BadJob if it is none."""
-    parts = urlsplit(url) if isinstance(url, str) else None
-    if parts is None or parts.scheme not in ("amqp", "amqps") or not parts.hostname:
-        shown = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl() if parts else repr(url)
-        raise BadJob(f"{shown[:80]} is no address of RabbitMQ: write it like amqp://user:password@host:5672/vhost")
+    if not is_address(url, ("amqp", "amqps")) or not (parts := urlsplit(url)).hostname:
+        raise BadJob("the address of a RabbitMQ is written like amqp://user:password@host:5672/vhost")
     query = dict(parse_qsl(parts.query))
     return parts._replace(query=urlencode({"heartbeat": _HEARTBEAT, **query})).geturl()
 

@@ -7,14 +7,13 @@ import json
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
-from urllib.parse import urlsplit
 
 from .._errors import BadJob
 from ..jobs.checks import whole
 from ..jobs.durations import Duration, duration
 from ..jobs.handler import GiveUp
 from ..jobs.job import Job
-from .broker import BrokerOutlet, NotConfirmed, address, common, message_id, passed, patient
+from .broker import BrokerOutlet, NotConfirmed, address, common, is_address, message_id, passed, patient
 from .contract import needed
 from .settings import Settings
 
@@ -79,8 +78,7 @@ class RedisStreams(BrokerOutlet["Link"]):
         name: str | None = None,
     ) -> None:
         super().__init__(stream, allow=allow, timeout=timeout, name=name)
-        parts = urlsplit(str(url))
-        if parts.scheme not in _SCHEMES or not (parts.hostname or parts.path):
+        if not is_address(url, _SCHEMES):
             raise BadJob("the address of a Redis is written like redis://user:password@host:6379/0")
         self._url = url
         self._maxlen = "" if maxlen is None else str(whole(maxlen, "maxlen", 2**53))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from .._errors import BadJob, PywheelError
 from ..jobs.checks import did_you_mean
@@ -64,6 +66,16 @@ class Settings:
         """Return an error about a word of this table, to be raised."""
         return self._place.error(word, message)
 
+    @contextmanager
+    def about(self, word: str | None) -> Iterator[None]:
+        """Raise what is refused within as an error about a word of this table, or about all of it."""
+        try:
+            yield
+        except ConfigError:
+            raise
+        except (BadJob, OSError) as error:  # of TLS, of an address
+            raise self.error(word, str(error)) from error
+
     def _take(self, word: str, default: Any, kinds: type | tuple[type, ...], what: str) -> Any:
         self._asked.append(word)
         if word not in self._left:
@@ -84,8 +96,11 @@ class Settings:
 
     def texts(self, word: str, default: Iterable[str] = ()) -> list[str]:
         """Return a list of texts; one text is a list of one."""
-        value = self._take(word, list(default), (str, list), "a list of texts")
+        default = list(default)
+        value = self._take(word, default, (str, list), "a list of texts")
         values = [value] if isinstance(value, str) else value
+        if not values and default:
+            raise self.error(word, "is empty: leave the word out, or name one at least")
         if not all(isinstance(text, str) and text for text in values):
             raise self.error(word, "must be a list of texts, none of them empty")
         return list(values)
@@ -155,6 +170,21 @@ class Settings:
             )
         found = [self._variable(f"{word}_env", name) for name in self.texts(f"{word}_env")]
         return found + [self._content(word, name) for name in self.texts(f"{word}_file")]
+
+    def address(self, word: str) -> str | None:
+        """Return an address: the word's own, or what `<word>_env` or `<word>_file` leads to; None if none is said."""
+        url, secrets = self.text(word, None), self.secrets(word)
+        if (url is not None) + len(secrets) > 1:
+            raise self.error(word, f"give one address: {word}, or with a password {word}_env or {word}_file")
+        try:
+            password = None if url is None else urlsplit(url).password
+        except ValueError as error:
+            raise self.error(word, f"is no address: {error}") from None
+        if password is not None:
+            raise self.error(
+                word, f"a password does not stand here: name a variable in {word}_env, or a file in {word}_file"
+            )
+        return secrets[0] if secrets else url
 
     def _variable(self, word: str, name: str) -> str:
         value = os.environ.get(name, "").strip()

@@ -3,6 +3,10 @@
 Each target has a share of the calls that may be under way. A job beyond it waits for a moment where the target is
 quick, and else is given back, due when its turn will come. A target that failed several times in a row is left alone
 for a while, but for one call at a time that tries whether it is back.
+
+Many targets that hang together would fill the room all the same. So the less is known in favour of a target, the more
+room must be free for a call to it: the last quarter is for those that have answered, the last half not for those that
+failed last.
 """
 
 from __future__ import annotations
@@ -26,40 +30,62 @@ _LATEST: Final = 300.0
 _COOLING: Final = (1.0, 60.0)  # seconds without calls after failures: first, longest
 _UNSPENT: Final = 8  # times that a job is given back for its target's failures; after that it has failed too
 _TARGETS: Final = 10_000  # that are remembered
+_ROOM: Final = 10_000  # calls under way, unless told: as many as a handler may have
 
 
-class _Target:
-    """What is known of one target."""
+class _Places:
+    """Places for calls, so many of them."""
 
-    __slots__ = ("cooling", "failures", "free_at", "promised", "seconds", "stalled", "started", "until", "waiting")
+    __slots__ = ("free_at", "most", "promised", "seconds", "stalled", "started", "waiting")
 
-    def __init__(self) -> None:
-        self.started: dict[Call, float] = {}  # the calls under way, oldest first
+    def __init__(self, most: int, started: dict[Call, float] | None = None) -> None:
+        self.most = most
+        self.started = {} if started is None else started  # the calls under way, oldest first
         self.waiting: deque[asyncio.Future[None]] = deque()
         self.promised = 0  # places that were given to those who waited, and are not taken yet
         self.seconds = 0.0  # that a call takes, roughly
         self.stalled = False  # whether somebody waited in vain, and nothing has ended since
         self.free_at = 0.0  # when the last job that was given back has its turn
-        self.failures = 0  # in a row
-        self.cooling = 0.0
-        self.until = 0.0  # when it may be tried again
 
     @property
     def taken(self) -> int:
         return len(self.started) + self.promised
 
     @property
-    def idle(self) -> bool:
-        return not (self.started or self.waiting or self.promised or self.failures)
+    def full(self) -> bool:
+        return self.taken >= self.most
 
     def give_place(self) -> None:
         """Give a free place to the first that waits."""
-        while self.waiting:
+        while self.waiting and not self.full:
             first = self.waiting.popleft()
             if not first.done():
                 first.set_result(None)
                 self.promised += 1
                 break
+
+    def ended(self, took: float) -> None:
+        """Note that a call has ended, and let somebody follow."""
+        self.seconds += (took - self.seconds) / 4 if self.seconds else took
+        self.stalled = False
+        self.give_place()
+
+
+class _Target(_Places):
+    """What is known of one target."""
+
+    __slots__ = ("answers", "cooling", "failures", "until")
+
+    def __init__(self, most: int) -> None:
+        super().__init__(most)
+        self.answers = False  # whether it ever did
+        self.failures = 0  # in a row
+        self.cooling = 0.0
+        self.until = 0.0  # when it may be tried again
+
+    @property
+    def idle(self) -> bool:
+        return not (self.started or self.waiting or self.promised or self.failures)
 
 
 class Call:
@@ -73,7 +99,7 @@ class Call:
     def answered(self) -> None:
         """Note that the target has answered, whatever it said."""
         target = self._target
-        target.failures, target.cooling = 0, 0.0
+        target.answers, target.failures, target.cooling = True, 0, 0.0
         self.ended()
 
     def failed(self) -> None:
@@ -88,11 +114,7 @@ class Call:
 
     def ended(self) -> None:
         """Make room for the next one."""
-        target = self._target
-        took = self._shares.clock() - target.started.pop(self)
-        target.seconds += (took - target.seconds) / 4 if target.seconds else took
-        target.stalled = False
-        target.give_place()
+        self._shares.ended(self, self._target)
 
 
 class Shares:
@@ -100,12 +122,16 @@ class Shares:
 
     Args:
         most: calls of a target that may be under way.
-        trips: failures in a row after which it is left alone for a while.
+        room: calls that may be under way in all.
+        trips: failures in a row after which a target is left alone for a while.
     """
 
-    def __init__(self, most: int, trips: int = 5, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, most: int, room: int = _ROOM, trips: int = 5, clock: Callable[[], float] = monotonic) -> None:
         self.most, self.trips, self.clock = most, trips, clock
         self._targets: OrderedDict[str, _Target] = OrderedDict()
+        self._started: dict[Call, float] = {}
+        self._for_unknown = _Places(max(room * 3 // 4, 1), self._started)
+        self._for_failing = _Places(max(room // 2, 1), self._started)
 
     async def enter(self, name: str, job: Job) -> Call:
         """Return a call to a target, once there is room.
@@ -116,17 +142,32 @@ class Shares:
         """
         target = self._target(name)
         self._refuse_while_cooling(name, target, job)
-        if target.taken >= self.most:
-            await self._place(name, target, job)
+        while (full := self._full(target)) is not None:
+            await self._place(f"to {name}" if full is target else "", full, job)
             self._refuse_while_cooling(name, target, job)
         call = Call(self, target)
-        target.started[call] = self.clock()
+        target.started[call] = self._started[call] = self.clock()
         return call
+
+    def ended(self, call: Call, target: _Target) -> None:
+        """Make room for others."""
+        took = self.clock() - self._started.pop(call)
+        del target.started[call]
+        for places in (target, self._for_unknown, self._for_failing):
+            places.ended(took)
+
+    def _full(self, target: _Target) -> _Places | None:
+        """Return what has no place left for a call to a target; None if all has."""
+        if target.full:
+            return target
+        if target.failures:
+            return self._for_failing if self._for_failing.full else None
+        return self._for_unknown if not target.answers and self._for_unknown.full else None
 
     def _target(self, name: str) -> _Target:
         target = self._targets.get(name)
         if target is None:
-            target = self._targets[name] = _Target()
+            target = self._targets[name] = _Target(self.most)
             if len(self._targets) > _TARGETS:
                 self._forget()
         return target
@@ -150,36 +191,37 @@ class Shares:
             raise NotNow(delay, message)
         raise RetryLater(delay, message, least=True)
 
-    async def _place(self, name: str, target: _Target, job: Job) -> None:
+    async def _place(self, whose: str, places: _Places, job: Job) -> None:
         """Wait for a place, if there is likely to be one soon. NotNow if not."""
-        expected = (len(target.waiting) + 1) * self._pace(target)
-        if target.stalled or expected > _PATIENCE:
-            raise self._later(name, target, job)
+        expected = (len(places.waiting) + 1) * self._pace(places)
+        if places.stalled or expected > _PATIENCE:
+            raise self._later(whose, places, job)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        target.waiting.append(turn)
+        places.waiting.append(turn)
         try:
             async with asyncio.timeout(2 * _PATIENCE):
                 await turn
         except BaseException as error:
             if turn.done() and not turn.cancelled():  # it came at that very moment
-                target.promised -= 1
-                target.give_place()
+                places.promised -= 1
+                places.give_place()
             if not isinstance(error, TimeoutError):
                 raise
-            target.stalled = True
-            raise self._later(name, target, job) from None
-        target.promised -= 1
+            places.stalled = True
+            raise self._later(whose, places, job) from None
+        places.promised -= 1
 
-    def _pace(self, target: _Target) -> float:
-        """Return after how many seconds one of its calls ends, roughly."""
-        oldest = next(iter(target.started.values()), None)
+    def _pace(self, places: _Places) -> float:
+        """Return after how many seconds one of the calls ends, roughly."""
+        oldest = next(iter(places.started.values()), None)
         age = 0.0 if oldest is None else self.clock() - oldest
-        return max(target.seconds, age) / self.most
+        return max(places.seconds, age) / places.most
 
-    def _later(self, name: str, target: _Target, job: Job) -> NotNow:
+    def _later(self, whose: str, places: _Places, job: Job) -> NotNow:
         """Return what gives a job back until its turn: each later than the one before, none much too late."""
         now = self.clock()
-        target.free_at = min(max(now + _SOONEST, target.free_at + self._pace(target)), now + _LATEST)
+        places.free_at = min(max(now + _SOONEST, places.free_at + self._pace(places)), now + _LATEST)
         before = max(job.claims - job.attempt, 0)  # times that it was given back
-        delay = min(target.free_at - now, _FIRST * 2 ** min(before, 20)) * random.uniform(1.0, 1.1)
-        return NotNow(delay, f"{target.taken} deliveries to {name} are under way, as many as may be")
+        delay = min(places.free_at - now, _FIRST * 2 ** min(before, 20)) * random.uniform(1.0, 1.1)
+        why = "as many as may be" if whose else "what is left is for targets that answer"
+        return NotNow(delay, f"{places.taken} deliveries {whose or 'in all'} are under way, {why}")

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
+from urllib.parse import urlsplit
 
 from .._errors import BadJob, PywheelError
 from ..jobs.address import TO, checked_to
@@ -116,30 +117,40 @@ class Webhook(Outlet[Any]):
         usual = _PER_HOST if url is None else _MOST
         self._per_host = usual if per_host is None else whole(per_host, "per_host", _MOST)
         self._tls = tls
-        self._proxy = proxy
+        self._proxy = None if proxy is None else _checked_proxy(proxy)
 
     @classmethod
     def configured(cls, name: str, settings: Settings) -> Self:
         """Return one from a table of a config file. ConfigError if it makes no sense."""
-        ports = settings.wholes("ports", (80, 443), most=65_535)
-        ca_file = settings.path("ca_file")
-        try:
-            return cls(
-                settings.text("url", None),
-                secrets=settings.secrets("secret"),
-                name=name,
-                timeout=settings.seconds("timeout", 15),
-                connect_timeout=settings.seconds("connect_timeout", 5),
-                headers=settings.headers("headers"),
-                pass_headers=settings.texts("pass_headers"),
-                allow=settings.texts("allow"),
-                ports=ports or None,
-                per_host=settings.whole("per_host", None),
-                tls=None if ca_file is None else ssl.create_default_context(cafile=str(ca_file)),
-                proxy=settings.text("proxy", None),
-            )
-        except (BadJob, ssl.SSLError) as error:
-            raise settings.error(None, str(error)) from error
+        words: dict[str, Any] = {
+            "url": settings.text("url", None),
+            "headers": settings.headers("headers"),
+            "pass_headers": settings.texts("pass_headers"),
+            "proxy": settings.address("proxy"),
+        }
+        ports = settings.wholes("ports", (80, 443), most=65_535) or None
+        allow, ca_file = settings.texts("allow"), settings.path("ca_file")
+        for word in words:
+            with settings.about(word):  # one at a time, so that its line can be said
+                cls(**{word: words[word]})
+        with settings.about("allow"):
+            policy = AddressPolicy(allow, ports)
+        with settings.about("url"):  # or each of its jobs would be dead at once
+            if words["url"] is not None:
+                _allowed(words["url"], policy)
+        with settings.about("ca_file"):
+            tls = None if ca_file is None else ssl.create_default_context(cafile=str(ca_file))
+        return cls(
+            **words,
+            secrets=settings.secrets("secret"),
+            name=name,
+            timeout=settings.seconds("timeout", 15),
+            connect_timeout=settings.seconds("connect_timeout", 5),
+            allow=allow,
+            ports=ports,
+            per_host=settings.whole("per_host", None),
+            tls=tls,
+        )
 
     @property
     def target(self) -> str:
@@ -153,7 +164,7 @@ class Webhook(Outlet[Any]):
         from .http import HttpClient  # aiohttp takes a while to import
 
         client = HttpClient(self._policy, self._timeout, self._connect_timeout, self._tls, self._proxy)
-        return _Open(client, Shares(self._per_host))
+        return _Open(client, Shares(self._per_host, self.room or _MOST))
 
     async def close(self, connection: _Open) -> None:
         """Close all connections."""
@@ -168,7 +179,7 @@ class Webhook(Outlet[Any]):
         where = self._where(job)
         disabled = await self.answers.disabled(where)
         if disabled is not None:
-            raise GiveUp(f"{shown(where)} is disabled: {disabled.error}; pywheel outlets enable {self.name}")
+            raise GiveUp(f"{shown(where)} is disabled: {disabled}; pywheel outlets enable {self.name}")
         try:
             url = connection.client.url(where)
         except (AddressRefused, ValueError) as error:  # BadJob is one
@@ -253,6 +264,25 @@ def _checked_url(value: str) -> str:
     if "://" not in url:
         raise BadJob(f"{url[:60]!r} is no URL: it must begin with https:// or http://")
     return url
+
+
+def _allowed(url: str, policy: AddressPolicy) -> None:
+    parts = urlsplit(url)
+    try:
+        policy.check_url(parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
+    except AddressRefused as error:
+        raise BadJob(f"{error}: name it in allow, its port in ports, if it may be reached") from error
+
+
+def _checked_proxy(value: Any) -> str:
+    if isinstance(value, str):
+        try:
+            parts = urlsplit(value)
+            if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+                return value
+        except ValueError:  # of its port, or of brackets
+            pass
+    raise BadJob("the proxy is written like http://user:password@host:3128")
 
 
 def _keys(secrets: Secrets) -> Callable[[Job], list[bytes]]:

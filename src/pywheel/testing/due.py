@@ -119,7 +119,7 @@ class DueRunner:
     def _attach(self) -> None:
         for topic, handler in self._queue.handlers.items():
             if isinstance(handler.function, Attached):
-                handler.function.attach(topic, self._queue.store)
+                handler.function.attach(topic, self._queue.store, handler.concurrency)
 
     async def run(self, limit: int | None = None) -> int:
         """Handle what is due now; return how many jobs that was. Waits for nothing unless within `async with`."""

@@ -119,7 +119,7 @@ class Worker:
             raise
         for topic, handler in handlers.items():
             if isinstance(handler.function, Attached):
-                handler.function.attach(topic, self.store)
+                handler.function.attach(topic, self.store, handler.concurrency)
         self._thread: threading.Thread | None = None
 
     @property
