@@ -6,7 +6,7 @@ import pytest
 
 from tests.worker.simulation import play
 
-HISTORIES = int(os.environ.get("PYWHEEL_SIMULATIONS", "1000"))
+HISTORIES = int(os.environ.get("PYWHEEL_SIMULATIONS", "500"))
 CHUNK = 50
 
 
