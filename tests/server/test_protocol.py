@@ -178,6 +178,103 @@ def test_heads_that_are_remembered_are_of_bounded_number(monkeypatch):
     assert len(protocol._heads) <= 10
 
 
+# ---- what proxies and saboteurs do ----------------------------------------------------------------------------------
+
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+CHUNKED = PUT.partition(b"Content-Length")[0] + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+def refused(length):
+    """The head of a request that is answered before its body has come."""
+    return PUT.replace(b"localhost", b"stranger").replace(b"%d" % len(BODY), b"%d" % length)
+
+
+def test_the_body_of_a_request_that_was_pipelined_is_no_request():
+    async def talk(line):
+        for _ in range(2):
+            await line.say(PUT + BODY)  # a head that is remembered
+        await line.say(HEALTH + refused(len(PUT + BODY)))
+        await line.say(PUT + BODY)  # that request's body
+        await line.say(HEALTH)
+
+    written, closed, jobs = scene(talk)
+    assert (len(jobs), closed, written.count(b"HTTP/1.1 ")) == (2, False, 5)
+
+
+def test_no_part_of_a_body_is_remembered_as_a_head():
+    protocol._heads.clear()
+
+    async def talk(line):
+        await line.say(HEALTH + refused(10))
+        await line.say(b"GET\r\n\r\nabc" + PUT + BODY)
+        await line.say(b"\n\r\n\r\n" + PUT + BODY)
+
+    scene(talk)
+    assert protocol._heads.keys() <= {PUT.removesuffix(b"\r\n\r\n")}
+
+
+def test_a_pipelined_request_that_does_not_arrive_in_time_is_refused():
+    async def talk(line):
+        await line.say(HEALTH)
+        await line.say(HEALTH + PUT[:20])
+        line.later(HEAD + 1)
+
+    written, closed, _ = scene(talk)
+    assert (written.count(b"200 OK"), written.count(b"408 "), closed) == (2, 1, True)
+
+
+def test_what_follows_a_body_is_no_header():
+    async def talk(line):
+        body = b"%x\r\n%b\r\n0\r\nHost: stranger\r\nIdempotency-Key: a\r\n\r\n" % (len(BODY), BODY)
+        for _ in range(2):
+            await line.say(CHUNKED + body)
+
+    written, closed, jobs = scene(talk)
+    assert (written.count(b"201 Created"), closed, len(jobs)) == (2, False, 2)
+
+
+@pytest.mark.parametrize("said", [b"0\r\n" + b"a: b\r\n" * 5_000, b"0\r\na: " + b"b" * 30_000, b"1;" + b"a" * 30_000])
+def test_what_follows_a_body_or_is_between_its_parts_is_of_bounded_size(said):
+    async def talk(line):
+        await line.say(CHUNKED.replace(b"localhost", b"stranger"))
+        await line.say(said)
+        assert not line.wire.closed
+        for _ in range(3):
+            await line.say(said.partition(b"\r\n")[2] if b"a: b" in said else b"b" * 30_000)
+
+    assert scene(talk)[1]
+
+
+def test_a_wish_for_another_protocol_may_come_in_any_pieces():
+    head = PUT.replace(b"\r\n\r\n", b"\r\nConnection: Upgrade, HTTP2-Settings\r\nuPgrade: h2c\r\n\r\n")
+
+    async def talk(line):
+        for cut in range(1, len(head)):
+            await line.say(head[:cut])
+            await line.say(head[cut:] + BODY)
+
+    written, closed, _ = scene(talk)
+    assert (written.count(b"201 Created"), closed) == (len(head) - 1, False)
+
+
+def test_a_client_that_goes_away_with_requests_in_its_pipeline_waits_no_longer():
+    wish = b'{"topics": ["mail"], "wait": 30, "ttr": 60}'
+    reserve = PUT.replace(b"/v1/jobs", b"/v1/reserve").replace(b"%d" % len(BODY), b"%d" % len(wish)) + wish
+
+    async def run():
+        with JobQueue("memory:") as queue:
+            line = Line(queue)
+            line.protocol.data_received(reserve * 2 + HEALTH)
+            await asyncio.sleep(0.01)
+            line.protocol.connection_lost(None)
+            async with asyncio.timeout(20):
+                while line.state.tasks:
+                    await asyncio.sleep(0.01)
+            return line.wire.written
+
+    assert asyncio.run(run()) == b""
+
+
 REQUESTS = PUT + BODY + b"GET /v1/jobs?x=1 HTTP/1.1\r\nHost: localhost\r\n\r\n" + PUT + BODY
 
 

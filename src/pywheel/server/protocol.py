@@ -32,7 +32,9 @@ _ONCE: Final = frozenset(
 _MOST_KNOWN: Final = 1_000
 _LONGEST_KNOWN: Final = 2_048  # bytes
 _LONGEST_HEAD: Final = 64 << 10  # bytes
-_UPGRADE: Final = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
+_WISH: Final = b"\r\nupgrade:"
+_UPGRADE: Final = re.compile(_WISH, re.IGNORECASE)
+_OTHER: Final = b"\r\nx-upgrade:"
 
 
 # ---- heads that come again ------------------------------------------------------------------------------------------
@@ -112,11 +114,14 @@ class Protocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._since: float | None = self.loop.time()  # when the request that arrives has begun to
+        self._since: float | None = self.loop.time()  # when the request that arrives has begun to; None between two
         self._stalled: float | None = None
         self._learns: bytes | None = None  # the head that arrives, if it may be one that comes again
+        self._held = b""  # the end of what has arrived, if it may begin a wish for another protocol
         self._in_head = True
         self._head = 0  # bytes of a head that is not complete
+        self._beyond = 0  # bytes since the last ones of the body: of what follows it, or is between its chunks
+        self._answered: RequestResponseCycle | None = None  # the request that is, or was, answered
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         """Begin, if there is room for one more."""
@@ -124,10 +129,18 @@ class Protocol(HttpToolsProtocol):
         if len(self.connections) > self.most:
             self._refuse(Problem("too-busy", "too many connections are open: try again", headers={"retry-after": "1"}))
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell every request that nobody hears its answer, those too that others have followed in the pipeline."""
+        for cycle in (self._answered, *(cycle for cycle, _ in self.pipeline)):
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+        super().connection_lost(exc)
+
     def data_received(self, data: bytes) -> None:
         """Take in what has arrived."""
         if self._since is None:
-            end = data.find(_END)
+            end = data.find(_END) if data[:1] > b" " else -1  # what begins with line ends is not all head
             known = _heads.get(data[:end]) if end > 0 else None
             if known is not None and len(data) == end + 4 + known.length and self._is_idle():
                 self._unset_keepalive_if_required()
@@ -136,21 +149,34 @@ class Protocol(HttpToolsProtocol):
             self._since, self._learns = self.loop.time(), data[:end] if 0 < end < _LONGEST_KNOWN else None
         if self._in_head:
             self._head += len(data)
-            if b"pgrade" in data:
-                data = _without_upgrade(data)
+            data, self._held = _without_upgrade(self._held + data)
+        else:
+            self._beyond += len(data)
         if self.transport.is_closing():
             return
         super().data_received(data)
-        if self._head > _LONGEST_HEAD:
-            self._refuse(Problem("headers-too-large", f"a request's head may have {_LONGEST_HEAD} bytes"))
+        if self._head > _LONGEST_HEAD or self._beyond > _LONGEST_HEAD:
+            text = f"the head of a request, and what follows its body, may have {_LONGEST_HEAD} bytes each"
+            self._refuse(Problem("headers-too-large", text))
 
     def _is_idle(self) -> bool:
         cycle: RequestResponseCycle | None = self.cycle  # None before the first
         return (cycle is None or cycle.response_complete) and not self.transport.is_closing()
 
+    def on_message_begin(self) -> None:
+        """Note when a request begins, which may be within the bytes that end the one before."""
+        if self._since is None:
+            self._since, self._head = self.loop.time(), 1
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header in. What follows a body is left out: a proxy has looked at the head alone."""
+        if self._in_head:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         """Go on to the body, and begin to answer."""
-        self._in_head, self._head = False, 0
+        self._in_head, self._head, self._beyond = False, 0, 0
         url = parse_url(self.url)
         raw_path: bytes = url.path
         path = raw_path.decode("ascii")
@@ -194,9 +220,18 @@ class Protocol(HttpToolsProtocol):
             self.flow.pause_reading()
             self.pipeline.appendleft((cycle, self.app))
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answered = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of the body in."""
+        self._beyond = 0
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
         """Go on to the next request."""
-        self._in_head, self._since = True, None
+        self._in_head, self._since, self._beyond = True, None, 0
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
@@ -246,10 +281,18 @@ class Protocol(HttpToolsProtocol):
         self.transport.close()
 
 
-def _without_upgrade(data: bytes) -> bytes:
-    """Return what has arrived of a head and what follows it without its wish for another protocol.
+def _without_upgrade(data: bytes) -> tuple[bytes, bytes]:
+    """Return what has arrived of a head and what follows it without its wish for another protocol, and what to keep.
 
-    Java's client asks for HTTP/2 so with each request. The parser would leave out the body.
+    Java's client asks for HTTP/2 so with each request. The parser would leave out the body. A head that is cut where
+    that wish may begin is kept from there on, until more of it comes.
     """
-    head, end, rest = data.partition(b"\r\n\r\n")
-    return _UPGRADE.sub(b"\r\nx-upgrade:", head) + end + rest
+    end = data.find(_END)
+    if end >= 0:
+        return data if _UPGRADE.search(data, 0, end) is None else _UPGRADE.sub(_OTHER, data[:end]) + data[end:], b""
+    head = _UPGRADE.sub(_OTHER, data)
+    for cut in range(max(len(head) - len(_WISH), 0), len(head)):
+        tail = head[cut:].lower()
+        if _WISH.startswith(tail) or _END.startswith(tail):
+            return head[:cut], head[cut:]
+    return head, b""
