@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from httptools import parse_url
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from .edge import ARRIVED, HEADERS, RESPOND
+from .edge import ARRIVED, GONE, HEADERS, RESPOND
 from .problems import MEDIA_TYPE, Problem
 
 __all__ = ["Protocol"]
@@ -81,6 +81,10 @@ class Cycle(RequestResponseCycle):
         """Take in a body that has arrived with its head."""
         self.body = body  # type: ignore[assignment]  # nothing is added to it
         self.more_body = False
+
+    def gone(self) -> bool:
+        """Whether the client has gone away."""
+        return self.disconnected
 
     _taken = False  # whether a request that had arrived was
 
@@ -209,7 +213,7 @@ class Protocol(HttpToolsProtocol):
             keep_alive=keep_alive,
             on_response=self.on_response_complete,
         )
-        scope[RESPOND] = cycle.respond
+        scope[RESPOND], scope[GONE] = cycle.respond, cycle.gone
         if body is not None:
             scope["server"], scope["client"] = self.server, self.client
             scope[ARRIVED] = body

@@ -18,7 +18,6 @@ import msgspec
 from msgspec import Struct
 
 from ..._errors import StoreError
-from ..access import demand
 from ..edge import REQUEST_ID
 from ..problems import Problem
 from .call import Call, Stream
@@ -241,7 +240,7 @@ class _Stream:
                 if event is None:
                     await _part(send, _ALIVE)
                 elif self._sees(event) and (event.key is None or event.key not in told):
-                    await self._still_allowed()
+                    await self._call.still_allowed((self._topic,))
                     await _part(send, event.content)
         except Problem:  # the token was removed, or is over its time
             pass
@@ -250,12 +249,6 @@ class _Stream:
             for end in ends:
                 end.cancel()
         await send({"type": "http.response.body", "body": b""})
-
-    async def _still_allowed(self) -> None:
-        """Raise the Problem of a token that has become good for nothing since the stream began."""
-        call, access = self._call, self._call.context.access
-        if access.known(call.headers) is None:
-            demand(await access.identify(call.scope, call.headers, call.context.read), "read", self._topic)
 
     def _sees(self, event: _Event) -> bool:
         call = self._call

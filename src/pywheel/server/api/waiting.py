@@ -16,6 +16,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Final
 
 from ..._errors import StoreClosed, StoreError, StoreReplaced
@@ -46,12 +47,12 @@ class Waiter:
     def __init__(self, topics: Sequence[str]) -> None:
         self.topics = topics
         self.topic: str | None = None
-        """The topic that it was woken for."""
+        """The topic that it was woken for; None: for several."""
         self._event = asyncio.Event()
 
-    def wake(self, topic: str | None) -> None:
+    def wake(self, topic: str) -> None:
         """Let it claim."""
-        self.topic = topic
+        self.topic = topic if self.topic == topic or not self.rung else None
         self._event.set()
 
     @property
@@ -60,9 +61,13 @@ class Waiter:
         return self._event.is_set()
 
     async def woken(self) -> None:
-        """Return when woken, at once if that was since the last time."""
+        """Return when woken, at once if that was since the last `take`."""
         await self._event.wait()
+
+    def take(self) -> str | None:
+        """Return the topic that it was woken for, and see to it. Who leaves without that leaves it to the next one."""
         self._event.clear()
+        return self.topic
 
 
 class _Topic:
@@ -135,8 +140,9 @@ class Waiting:
                 topic.waiters.pop(waiter, None)
                 if not topic.waiters:
                     topic.left_at = now
-        if waiter.rung and waiter.topic is not None:
-            self._ring(waiter.topic, 1)
+        if waiter.rung:
+            for name in waiter.topics if waiter.topic is None else (waiter.topic,):
+                self._ring(name, 1)
 
     def claimed(self, name: str, jobs: int, *, more: bool) -> None:
         """Take in what a claim says of a topic: so many were claimed, and there may be more that is due."""
@@ -153,12 +159,13 @@ class Waiting:
         self._wake()
 
     def _ring(self, name: str, count: int) -> None:
-        """Wake some who wait for a topic: the first, who then comes last."""
+        """Wake some who wait for a topic: the first of those who are not woken for another one, who then comes last."""
         with self._mutex:
             topic = self._topics.get(name)
             if topic is None:
                 return
-            for waiter in list(topic.waiters)[:count]:
+            idle = (waiter for waiter in topic.waiters if not waiter.rung)
+            for waiter in list(islice(idle, count)) or list(islice(topic.waiters, 1)):
                 topic.waiters.move_to_end(waiter)
                 waiter.wake(name)
 
