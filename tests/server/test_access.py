@@ -115,7 +115,33 @@ def test_of_a_batch_every_topic_must_be_allowed(bearing):
 
 def test_a_change_of_all_topics_needs_a_token_of_all_topics(bearing):
     api = bearing("admin", topics=("shop.*",))
-    assert problem(api("POST", "/v1/jobs/delete", json={})) == "scope-missing"
+    refused = api("POST", "/v1/jobs/delete", json={})
+    assert problem(refused) == "scope-missing"
+    assert "name one of its topics" in refused.json()["detail"]
+    assert api("POST", "/v1/jobs/delete", json={"topic": "shop.a"}).status_code == 200
+
+
+def test_metrics_need_a_token_of_all_topics(bearing):
+    refused = bearing("read", topics=("shop.*",))("GET", "/metrics")
+    assert problem(refused) == "scope-missing"
+    assert "/v1/counts" in refused.json()["detail"]
+    assert bearing("read")("GET", "/metrics").status_code in (200, 501)
+
+
+def test_a_search_tells_nothing_of_other_topics_by_where_it_goes_on(bearing):
+    """Else who asks for one job at a time learns keys, due times and, letter by letter, errors."""
+    api = bearing("read", topics=("shop.*",))
+    for topic in ("bank.a", "bank.b", "bank.b"):
+        api.queue.put(topic, delay=60, key=f"k{api.queue.counts()}")
+    for words in ({}, {"state": "delayed"}, {"due_from": "2020-01-01T00:00:00Z"}):
+        assert api("GET", "/v1/jobs", params={"limit": 1, **words}).json() == {"jobs": [], "next": None}
+    api.queue.put("shop.a", key="k")
+    api.queue.put("shop.b", key="k")
+    api.queue.put("bank.a", key="k")
+    first = api("GET", "/v1/jobs?key=k&limit=1").json()
+    second = api("GET", "/v1/jobs", params={"key": "k", "limit": 1, "cursor": first["next"]}).json()
+    assert [job["topic"] for job in (*first["jobs"], *second["jobs"])] == ["shop.a", "shop.b"]
+    assert second["next"] is None
 
 
 def test_a_token_cannot_repeat_the_put_of_another(bearing):

@@ -25,6 +25,7 @@ __all__ = [
     "Granted",
     "Mode",
     "demand",
+    "demand_all",
     "is_loopback",
     "refuse_strangers",
 ]
@@ -159,6 +160,18 @@ def demand(grant: Granted, scope: str, topic: str | None = None) -> None:
         headers={"www-authenticate": f'{_REALM}, error="insufficient_scope", scope="{scope}"'},
         more={"scope": scope},
     )
+
+
+def demand_all(grant: Granted, scope: str, mend: str) -> None:
+    """Raise the Problem of a grant that does not allow something for all topics; `mend` is what else would do."""
+    demand(grant, scope)
+    if "*" not in grant.topics:
+        raise Problem(
+            "scope-missing",
+            f"this is of all topics, and the token is for some: {mend}, or use a token for all topics",
+            headers={"www-authenticate": f'{_REALM}, error="insufficient_scope", scope="{scope}"'},
+            more={"scope": scope},
+        )
 
 
 class Failures:

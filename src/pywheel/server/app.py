@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from .._errors import PywheelError
-from .access import Access, Mode, demand
+from .access import Access, Mode, demand_all
 from .api.operations import endpoints
 from .context import Context, Limits
 from .edge import HEADERS, REQUEST_ID, Edge
@@ -152,7 +152,8 @@ async def _metrics(request: Request) -> Response:
     from .metrics import exposition
 
     context: Context = request.app.state.context
-    demand(await context.access.identify(request.scope, request.scope[HEADERS], context.read), "read")
+    grant = await context.access.identify(request.scope, request.scope[HEADERS], context.read)
+    demand_all(grant, "read", "ask for /v1/counts")
     try:
         kind, content = await context.read(exposition, context.queue, request.headers.get("accept", ""))
     except ImportError as error:  # it says what to install

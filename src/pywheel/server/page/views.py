@@ -62,6 +62,8 @@ class Views:
 
     async def outlets(self, ask: Ask) -> Response:
         """Where jobs are delivered to, and what was answered last."""
+        if not ask.visitor.everywhere:
+            raise HTTPException(403, "your token is for some topics, and outlets are for all of them")
         store = ask.context.queue.store
         notes = await ask.context.read(store.notes, _OUTLETS)
         return ask.page("outlets.html", outlets=[_outlet(key, value) for key, value in notes], now=store.clock.wall())

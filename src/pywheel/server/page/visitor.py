@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from starlette.requests import Request
 
 from ..problems import Problem
+from ..visible import Sees
 
 if TYPE_CHECKING:
     from ..access import Granted
@@ -41,6 +42,11 @@ class Visitor(NamedTuple):
     def everywhere(self) -> bool:
         """Whether it is for every topic."""
         return "*" in self.topics
+
+    @property
+    def sees(self) -> Sees:
+        """Whether it may see a topic."""
+        return None if self.everywhere else lambda topic: self.may("read", topic)
 
     @property
     def role(self) -> str:
