@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pywheel.server.access import Failures, is_loopback
+from pywheel.server.access import Access, Failures, is_loopback
 from pywheel.server.problems import Problem
 from pywheel.server.tokens import Tokens
 from tests.server.client import Api, problem
@@ -264,6 +264,12 @@ def test_behind_a_proxy_the_address_is_what_the_proxy_says(queue):
         assert problem(api("GET", "/v1/topics", headers={**wrong, "x-forwarded-for": "10.0.0.2"})) == "token-unknown"
     finally:
         api.close()
+
+
+def test_a_proxy_is_known_by_its_address_on_a_server_that_listens_on_ipv6():
+    access = Access("tokens", None, ["10.0.0.1"])
+    headers = {b"x-forwarded-for": b"192.0.2.7"}
+    assert access._address({"client": ("::ffff:10.0.0.1", 5)}, headers) == "192.0.2.7"
 
 
 # ---- open -----------------------------------------------------------------------------------------------------------

@@ -138,7 +138,7 @@ class Access:
     def _address(self, scope: Scope, headers: Mapping[bytes, bytes]) -> str:
         """Return where a request comes from; of one that a known proxy passes on, what the proxy says."""
         client = scope.get("client")
-        address: str = client[0] if client else ""
+        address: str = client[0].removeprefix("::ffff:") if client else ""  # IPv4, where it listens on IPv6
         if address in self.proxies:
             for hop in reversed(headers.get(b"x-forwarded-for", b"").decode("latin-1").split(",")):
                 address = hop.strip()[:60] or address

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from starlette.requests import Request
 
+from ..edge import HEADERS
 from ..problems import Problem
 from ..visible import Sees
 
@@ -72,6 +73,7 @@ async def grant_of(request: Request, context: Context, secret: str) -> tuple[Gra
     if not _TOKEN.fullmatch(secret):
         return None, "this is no token: a token looks like pw_…"
     headers = {b"cookie": f"{COOKIE}={secret}".encode("latin-1", "replace")}
+    headers[b"x-forwarded-for"] = request.scope[HEADERS].get(b"x-forwarded-for", b"")
     try:
         return await context.access.identify(request.scope, headers, context.read, cookie=True), ""
     except Problem as problem:
