@@ -98,5 +98,5 @@ async def _bulk(call: Call, change: Callable[..., int], usual: State | None, **w
         demand_all(call.grant, call.operation.scope or "", "name one of its topics")
     meant = {"key": wish.key, "due_from": wish.due_from, "due_until": wish.due_until, "error": wish.error}
     state = usual if wish.state is None else State(wish.state)
-    jobs = await call.context.read(change, wish.topic, state, **meant, **words, dry_run=wish.dry_run)
+    jobs = await call.context.long(change, wish.topic, state, **meant, **words, dry_run=wish.dry_run)
     return json_answer(schema.BulkAnswer(jobs, wish.dry_run))

@@ -46,7 +46,7 @@ class Dead:
         topic = ask.request.query_params.get("topic") or None
         if topic is not None:
             ask.allow("read", topic)
-        groups, seen, whole = await ask.context.read(_grouped, ask.context.queue.store, topic, ask.visitor)
+        groups, seen, whole = await ask.context.long(_grouped, ask.context.queue.store, topic, ask.visitor)
         return ask.page(
             "dead.html",
             groups=groups[:_GROUPS],

@@ -101,7 +101,7 @@ class Jobs:
             number_of, exact = len(ids), True
         else:
             store, sees = ask.context.queue.store, ask.visitor.sees
-            number_of, exact = await ask.context.read(count, store, action, asked.filter, sees)
+            number_of, exact = await ask.context.long(count, store, action, asked.filter, sees)
         what = f"{len(ids)} selected jobs" if ids else f"all jobs with {asked.text()}"
         return ask.page(
             "confirm.html",

@@ -75,10 +75,10 @@ class Views:
         ask.allow("admin", topic)
         queue = ask.context.queue
         if action == "pause":
-            changed = await ask.context.read(queue.pause, topic)
+            changed = await queue.apause(topic)
             said = f"{topic} is paused: nothing of it starts until it is resumed"
         elif action == "resume":
-            changed = await ask.context.read(queue.resume, topic)
+            changed = await queue.aresume(topic)
             said = f"{topic} goes on"
         else:
             raise HTTPException(400, "a topic can be paused and resumed")
