@@ -275,6 +275,16 @@ def test_a_client_that_goes_away_with_requests_in_its_pipeline_waits_no_longer()
     assert asyncio.run(run()) == b""
 
 
+def test_the_head_of_a_stream_ends():
+    async def talk(line):
+        async with asyncio.timeout(20):
+            await line.say(b"HEAD /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            await line.say(HEALTH)
+
+    written, closed, _ = scene(talk)
+    assert (written.count(b"200 OK"), b"text/event-stream" in written, closed) == (2, True, False)
+
+
 def test_a_client_that_is_gone_when_a_job_is_claimed_for_it_holds_nothing():
     wish = b'{"topics": ["mail"], "ttr": 60}'
     reserve = PUT.replace(b"/v1/jobs", b"/v1/reserve").replace(b"%d" % len(BODY), b"%d" % len(wish)) + wish

@@ -20,7 +20,7 @@ from msgspec import Struct
 from ..._errors import StoreError
 from ..edge import REQUEST_ID
 from ..problems import Problem
-from .call import Call, Stream
+from .call import Answer, Call, Stream
 from .records import moment_out
 
 if TYPE_CHECKING:
@@ -175,11 +175,13 @@ def counts_event(topic: str, counts: Any) -> _Event:
 # ---- one stream -----------------------------------------------------------------------------------------------------
 
 
-async def events(call: Call) -> Stream:
+async def events(call: Call) -> Answer | Stream:
     """Return the stream of what happens, after the last event that the client has seen."""
     context, topic = call.context, call.query.topic
     if topic is not None:
         call.demand(topic)
+    if call.scope["method"] == "HEAD":
+        return Answer(200, b"", _HEADERS)  # a stream would never end, and the connection be of no use
     if context.feed is None:
         context.feed = Feed(context)
     if len(context.feed) >= context.limits.streams:
