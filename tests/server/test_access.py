@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from pywheel import StoreAway
 from pywheel.server.access import Access, Failures, is_loopback
 from pywheel.server.problems import Problem
 from pywheel.server.tokens import Tokens
@@ -220,6 +221,16 @@ def test_health_needs_no_token(guarded):
     assert guarded("GET", "/readyz").status_code == 200
     assert guarded("GET", "/v1/openapi.json").status_code == 200
     assert guarded("GET", "/metrics").status_code in (401, 501)
+
+
+def test_a_stranger_does_not_learn_where_the_store_is_while_it_is_away(guarded, monkeypatch):
+    def get(ref):
+        raise StoreAway("postgresql://kim@db.inside/shop does not answer")
+
+    monkeypatch.setattr(guarded.queue.store, "get", get)
+    answer = guarded("GET", "/readyz")
+    assert (problem(answer), answer.headers["retry-after"]) == ("store-away", "1")
+    assert "db.inside" not in answer.text
 
 
 def test_many_wrong_tokens_are_slowed_down_and_those_that_work_are_not(bearing):

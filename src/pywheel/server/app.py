@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from .._errors import PywheelError
+from .._errors import PywheelError, StoreError
 from .access import Access, Mode, demand_all
 from .api.operations import endpoints
 from .context import Context, Limits
@@ -143,7 +143,14 @@ async def _ready(request: Request) -> Response:
     context: Context = request.app.state.context
     if context.stopping.is_set():
         raise Problem("stopping", "this server drains: use another one", headers={"retry-after": "1"})
-    await context.read(context.queue.store.get, 1)
+    try:
+        await context.read(context.queue.store.get, 1)
+    except StoreError as error:
+        problem = of_error(error)
+        if not context.access.open:  # a stranger need not know where the store is
+            text = "the store does not do what it is asked: /v1/counts says why, to who has a token"
+            problem = Problem(problem.kind, text, headers=problem.headers)
+        raise problem from None
     return Response("ok\n", media_type="text/plain")
 
 
