@@ -49,6 +49,8 @@ def test_names_that_would_move_the_cursor_are_shown_harmless(call, queue, termin
     out = call("list")[1]
     assert "\x1b" not in STYLE.sub("", out)
     assert "\a" not in out
+    code, _, err = call("pause", "t\x1b[2")  # did you mean ...?
+    assert (code, "\x1b" in err, "t\\x1b[2J" in err) == (1, False, True)
 
 
 def test_every_command_that_prints_has_json():

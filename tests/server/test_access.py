@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from pywheel.server.access import Failures, is_loopback
+from pywheel import StoreAway
+from pywheel.server.access import Access, Failures, is_loopback
 from pywheel.server.problems import Problem
 from pywheel.server.tokens import Tokens
 from tests.server.client import Api, problem
@@ -119,7 +120,33 @@ def test_of_a_batch_every_topic_must_be_allowed(bearing):
 
 def test_a_change_of_all_topics_needs_a_token_of_all_topics(bearing):
     api = bearing("admin", topics=("shop.*",))
-    assert problem(api("POST", "/v1/jobs/delete", json={})) == "scope-missing"
+    refused = api("POST", "/v1/jobs/delete", json={})
+    assert problem(refused) == "scope-missing"
+    assert "name one of its topics" in refused.json()["detail"]
+    assert api("POST", "/v1/jobs/delete", json={"topic": "shop.a"}).status_code == 200
+
+
+def test_metrics_need_a_token_of_all_topics(bearing):
+    refused = bearing("read", topics=("shop.*",))("GET", "/metrics")
+    assert problem(refused) == "scope-missing"
+    assert "/v1/counts" in refused.json()["detail"]
+    assert bearing("read")("GET", "/metrics").status_code in (200, 501)
+
+
+def test_a_search_tells_nothing_of_other_topics_by_where_it_goes_on(bearing):
+    """Else who asks for one job at a time learns keys, due times and, letter by letter, errors."""
+    api = bearing("read", topics=("shop.*",))
+    for topic in ("bank.a", "bank.b", "bank.b"):
+        api.queue.put(topic, delay=60, key=f"k{api.queue.counts()}")
+    for words in ({}, {"state": "delayed"}, {"due_from": "2020-01-01T00:00:00Z"}):
+        assert api("GET", "/v1/jobs", params={"limit": 1, **words}).json() == {"jobs": [], "next": None}
+    api.queue.put("shop.a", key="k")
+    api.queue.put("shop.b", key="k")
+    api.queue.put("bank.a", key="k")
+    first = api("GET", "/v1/jobs?key=k&limit=1").json()
+    second = api("GET", "/v1/jobs", params={"key": "k", "limit": 1, "cursor": first["next"]}).json()
+    assert [job["topic"] for job in (*first["jobs"], *second["jobs"])] == ["shop.a", "shop.b"]
+    assert second["next"] is None
 
 
 def test_a_token_cannot_repeat_the_put_of_another(bearing):
@@ -200,6 +227,16 @@ def test_health_needs_no_token(guarded):
     assert guarded("GET", "/metrics").status_code in (401, 501)
 
 
+def test_a_stranger_does_not_learn_where_the_store_is_while_it_is_away(guarded, monkeypatch):
+    def get(ref):
+        raise StoreAway("postgresql://kim@db.inside/shop does not answer")
+
+    monkeypatch.setattr(guarded.queue.store, "get", get)
+    answer = guarded("GET", "/readyz")
+    assert (problem(answer), answer.headers["retry-after"]) == ("store-away", "1")
+    assert "db.inside" not in answer.text
+
+
 def test_many_wrong_tokens_are_slowed_down_and_those_that_work_are_not(bearing):
     api = bearing("read")
     assert api("GET", "/v1/topics").status_code == 200
@@ -242,6 +279,12 @@ def test_behind_a_proxy_the_address_is_what_the_proxy_says(queue):
         assert problem(api("GET", "/v1/topics", headers={**wrong, "x-forwarded-for": "10.0.0.2"})) == "token-unknown"
     finally:
         api.close()
+
+
+def test_a_proxy_is_known_by_its_address_on_a_server_that_listens_on_ipv6():
+    access = Access("tokens", None, ["10.0.0.1"])
+    headers = {b"x-forwarded-for": b"192.0.2.7"}
+    assert access._address({"client": ("::ffff:10.0.0.1", 5)}, headers) == "192.0.2.7"
 
 
 # ---- open -----------------------------------------------------------------------------------------------------------

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from tests.server.client import problem
+from pywheel import StoreAway
+from tests.server.client import Api, problem
 
 
 def settle(api, job, how, **words):
@@ -138,7 +139,6 @@ def test_each_of_many_who_wait_gets_one_job(api):
 
 def test_more_than_the_server_lets_wait_are_refused(queue):
     from pywheel.server import Limits
-    from tests.server.client import Api
 
     api = Api(queue, limits=Limits(waiters=0))
     answer = api("POST", "/v1/reserve", json={"topics": ["mail"], "wait": 1})
@@ -197,3 +197,84 @@ def test_a_client_that_goes_away_holds_nothing(api, claimed):
     [job] = api.queue.list()
     assert (job.state, job.attempt) == ("delayed", 0)
     assert api.context.waiting.count == 0
+
+
+def test_jobs_of_two_topics_go_to_two_who_wait_for_both(api):
+    """Not both to one, beside whom the other would wait on."""
+    woken = []
+
+    async def scene():
+        ask = api.ask("POST", "/v1/reserve", json={"topics": ["a", "b"], "wait": 30})
+        first = asyncio.ensure_future(ask)
+        second = asyncio.ensure_future(api.ask("POST", "/v1/reserve", json={"topics": ["a", "b"], "wait": 30}))
+        await asyncio.sleep(0.1)
+        waiting = api.context.waiting
+        for name in ("a", "b"):
+            waiting._ring(name, 1)
+        woken.extend({waiter.topic for topic in waiting._topics.values() for waiter in topic.waiters if waiter.rung})
+        await api.ask("POST", "/v1/jobs/batch", json={"jobs": [{"topic": "a"}, {"topic": "b"}]})
+        return await asyncio.gather(first, second)
+
+    answers = api.run(scene())
+    assert sorted(woken) == ["a", "b"]
+    assert sorted(job["topic"] for answer in answers for job in answer.json()["jobs"]) == ["a", "b"]
+
+
+def test_due_times_of_many_topics_are_read_in_parts(api, monkeypatch):
+    """Else whoever waits for another one waits for the whole of it, each second."""
+    asked, read = [], api.queue.store.first_dues
+
+    def first_dues(spans):
+        asked.append(len({span.topic for span in spans}))
+        return read(spans)
+
+    monkeypatch.setattr(api.queue.store, "first_dues", first_dues)
+
+    async def scene():
+        wishes = [{"topics": [f"{n}.{m}" for m in range(100)], "wait": 30} for n in range(8)]
+        waits = [asyncio.ensure_future(api.ask("POST", "/v1/reserve", json=wish)) for wish in wishes]
+        await asyncio.sleep(0.1)
+        for n in range(8):
+            await api.queue.aput(f"{n}.{n}")
+        return await asyncio.gather(*waits)
+
+    answers = api.run(asyncio.wait_for(scene(), 60))
+    assert [job["topic"] for answer in answers for job in answer.json()["jobs"]] == [f"{n}.{n}" for n in range(8)]
+    assert max(asked) <= 250
+
+
+def test_jobs_claimed_before_the_store_went_away_are_given(api, monkeypatch):
+    """They are claimed: to refuse the request would hold them until their leases end."""
+    api.put("a")
+    api.put("b")
+    claim = api.queue.aclaim
+
+    async def breaks(command):
+        if command.topic == "b":
+            raise StoreAway("gone")
+        return await claim(command)
+
+    monkeypatch.setattr(api.queue, "aclaim", breaks)
+    assert [job["topic"] for job in api.reserve("a", "b", limit=2)] == ["a"]
+
+
+def test_a_token_that_is_removed_while_its_reserve_waits_gets_nothing(queue):
+    from pywheel.server import tokens
+
+    api = Api(queue, access="tokens")
+    secret = api.context.tokens.add(["work"])
+    id = tokens.id_of(secret)
+    api.headers = {"authorization": f"Bearer {secret}"}
+
+    async def scene():
+        waits = asyncio.ensure_future(api.ask("POST", "/v1/reserve", json={"topics": ["mail"], "wait": 30}))
+        await asyncio.sleep(0.05)
+        api.context.tokens.remove(id)
+        api.context.access._fresh.clear()  # as a few seconds would
+        await queue.aput("mail")
+        return await waits
+
+    assert problem(api.run(scene())) == "token-unknown"
+    [job] = queue.list()
+    assert (job.state, job.attempt) == ("delayed", 0)
+    api.close()

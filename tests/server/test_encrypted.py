@@ -1,5 +1,7 @@
 """The HTTP API of a queue whose bodies are encrypted, with the key and without it."""
 
+import asyncio
+
 import pytest
 
 from pywheel import JobQueue, Keyring
@@ -71,3 +73,29 @@ def test_a_result_is_plain_with_the_key_and_said_to_be_encrypted_without_it(stor
         [attempt] = service(keyring)("GET", f"/v1/jobs/{id}/history").json()["attempts"]
         assert said.items() <= attempt.items()
         assert len(attempt.keys() & {"result", "result_base64", "encrypted"}) == 1
+
+
+@pytest.mark.parametrize("wait", [0, 1])
+@pytest.mark.parametrize("topics", [["plain", "sealed"], ["sealed", "plain"]])
+def test_what_can_be_read_is_claimed_whatever_stands_beside_it(store, service, topics, wait):
+    JobQueue(store, encryption=KEYRING).put("sealed", 1)
+    api = service(None)
+    id = api.put("plain", body=5)
+    [job] = api.reserve(*topics, limit=10, wait=wait)
+    assert (job["id"], job["attempt"]) == (id, 1)
+    answer = api("POST", "/v1/reserve", json={"topics": topics})
+    assert answer.json()["type"] == "urn:pywheel:problem:no-key"
+
+
+def test_who_waits_beside_what_cannot_be_read_gets_what_comes(store, service):
+    JobQueue(store, encryption=KEYRING).put("sealed", 1)
+    api = service(None)
+
+    async def scene():
+        wish = {"topics": ["sealed", "plain"], "wait": 30}
+        waiting = asyncio.ensure_future(api.ask("POST", "/v1/reserve", json=wish))
+        await asyncio.sleep(0.1)
+        await api.queue.aput("plain", 5)
+        return await waiting
+
+    assert [job["body"] for job in api.run(scene()).json()["jobs"]] == [5]

@@ -1,5 +1,8 @@
 """Many jobs by HTTP: search in parts, changes by filter, topics and their counts."""
 
+import asyncio
+import threading
+
 import pytest
 
 from tests.server.client import problem
@@ -91,6 +94,24 @@ def test_what_a_filter_means_is_cancelled_retried_and_deleted(api):
 )
 def test_a_change_that_no_job_of_that_state_can_have_is_refused(api, what, words):
     assert problem(bulk(api, what, **words)) == "bad-body"
+
+
+def test_changes_of_many_hold_up_nobody_else(api, monkeypatch):
+    """However many go on, and for however long."""
+    id = api.put("a", delay="1h")
+    go_on = threading.Event()
+    monkeypatch.setattr(api.queue, "delete_many", lambda *_, **__: go_on.wait(60) and 1)
+
+    async def scene():
+        many = [asyncio.ensure_future(api.ask("POST", "/v1/jobs/delete", json={"topic": "a"})) for _ in range(10)]
+        await asyncio.sleep(0.1)
+        answers = [await api.ask("GET", path) for path in (f"/v1/jobs/{id}", "/v1/jobs", "/v1/counts", "/readyz")]
+        answers.append(await api.ask("POST", "/v1/topics/pause?topic=a"))
+        assert not any(one.done() for one in many)
+        go_on.set()
+        return answers + list(await asyncio.gather(*many))
+
+    assert {answer.status_code for answer in api.run(asyncio.wait_for(scene(), 50))} == {200}
 
 
 # ---- topics ---------------------------------------------------------------------------------------------------------

@@ -370,6 +370,60 @@ def test_a_wish_for_another_protocol_behind_another_request_is_refused():
     assert closed
 
 
+# ---- who goes away ---------------------------------------------------------------------------------------------------
+
+
+def test_a_client_that_goes_away_with_requests_in_its_pipeline_waits_no_longer():
+    wish = b'{"topics": ["mail"], "wait": 30, "ttr": 60}'
+    reserve = PUT.replace(b"/v1/jobs", b"/v1/reserve").replace(b"%d" % len(BODY), b"%d" % len(wish)) + wish
+
+    async def run():
+        with JobQueue("memory:") as queue:
+            line = Line(queue)
+            line.protocol.data_received(reserve * 2 + HEALTH)
+            await asyncio.sleep(0.01)
+            line.protocol.connection_lost(None)
+            async with asyncio.timeout(20):
+                while line.state.tasks:
+                    await asyncio.sleep(0.01)
+            return line.wire.written
+
+    assert asyncio.run(run()) == b""
+
+
+def test_the_head_of_a_stream_ends():
+    async def talk(line):
+        async with asyncio.timeout(20):
+            await line.say(b"HEAD /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            await line.say(HEALTH)
+
+    written, closed, _ = scene(talk)
+    assert (written.count(b"200 OK"), b"text/event-stream" in written, closed) == (2, True, False)
+
+
+def test_a_client_that_is_gone_when_a_job_is_claimed_for_it_holds_nothing():
+    wish = b'{"topics": ["mail"], "ttr": 60}'
+    reserve = PUT.replace(b"/v1/jobs", b"/v1/reserve").replace(b"%d" % len(BODY), b"%d" % len(wish)) + wish
+
+    async def run():
+        with JobQueue("memory:") as queue:
+            id = queue.put("mail")
+            line, claim = Line(queue), queue.aclaim
+
+            async def claims(command):
+                line.protocol.connection_lost(None)
+                return await claim(command)
+
+            queue.aclaim = claims
+            line.protocol.data_received(reserve)
+            while line.state.tasks:
+                await asyncio.sleep(0)
+            job = queue.get(id)
+            return job.state, job.claims, job.attempt
+
+    assert asyncio.run(run()) == ("delayed", 1, 0)
+
+
 REQUESTS = PUT + BODY + b"GET /v1/jobs?x=1 HTTP/1.1\r\nHost: localhost\r\n\r\n" + PUT + BODY
 
 

@@ -121,7 +121,7 @@ def fail(message: str) -> None:
 def note(line: str) -> None:
     """Print what is not the result, where it does not get into a pipe."""
     with suppress(OSError):  # nobody listens
-        print(line, file=sys.stderr, flush=True)
+        print(_printable(line), file=sys.stderr, flush=True)
 
 
 def _with_content(titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> tuple[list[str], list[list[Any]]]:

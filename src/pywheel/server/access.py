@@ -25,6 +25,7 @@ __all__ = [
     "Granted",
     "Mode",
     "demand",
+    "demand_all",
     "is_loopback",
     "refuse_strangers",
 ]
@@ -137,7 +138,7 @@ class Access:
     def _address(self, scope: Scope, headers: Mapping[bytes, bytes]) -> str:
         """Return where a request comes from; of one that a known proxy passes on, what the proxy says."""
         client = scope.get("client")
-        address: str = client[0] if client else ""
+        address: str = client[0].removeprefix("::ffff:") if client else ""  # IPv4, where it listens on IPv6
         if address in self.proxies:
             for hop in reversed(headers.get(b"x-forwarded-for", b"").decode("latin-1").split(",")):
                 address = hop.strip()[:60] or address
@@ -159,6 +160,18 @@ def demand(grant: Granted, scope: str, topic: str | None = None) -> None:
         headers={"www-authenticate": f'{_REALM}, error="insufficient_scope", scope="{scope}"'},
         more={"scope": scope},
     )
+
+
+def demand_all(grant: Granted, scope: str, mend: str) -> None:
+    """Raise the Problem of a grant that does not allow something for all topics; `mend` is what else would do."""
+    demand(grant, scope)
+    if "*" not in grant.topics:
+        raise Problem(
+            "scope-missing",
+            f"this is of all topics, and the token is for some: {mend}, or use a token for all topics",
+            headers={"www-authenticate": f'{_REALM}, error="insufficient_scope", scope="{scope}"'},
+            more={"scope": scope},
+        )
 
 
 class Failures:

@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from .._errors import PywheelError
-from .access import Access, Mode, demand
+from .._errors import PywheelError, StoreError
+from .access import Access, Mode, demand_all
 from .api.operations import endpoints
 from .api.quick_put import quick_put
 from .context import Context, Limits
@@ -146,7 +146,14 @@ async def _ready(request: Request) -> Response:
     context: Context = request.app.state.context
     if context.stopping.is_set():
         raise Problem("stopping", "this server drains: use another one", headers={"retry-after": "1"})
-    await context.read(context.queue.store.get, 1)
+    try:
+        await context.read(context.queue.store.get, 1)
+    except StoreError as error:
+        problem = of_error(error)
+        if not context.access.open:  # a stranger need not know where the store is
+            text = "the store does not do what it is asked: /v1/counts says why, to who has a token"
+            problem = Problem(problem.kind, text, headers=problem.headers)
+        raise problem from None
     return Response("ok\n", media_type="text/plain")
 
 
@@ -155,7 +162,8 @@ async def _metrics(request: Request) -> Response:
     from .metrics import exposition
 
     context: Context = request.app.state.context
-    demand(await context.access.identify(request.scope, request.scope[HEADERS], context.read), "read")
+    grant = await context.access.identify(request.scope, request.scope[HEADERS], context.read)
+    demand_all(grant, "read", "ask for /v1/counts")
     try:
         kind, content = await context.read(exposition, context.queue, request.headers.get("accept", ""))
     except ImportError as error:  # it says what to install

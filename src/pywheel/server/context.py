@@ -19,6 +19,7 @@ __all__ = ["Context", "Limits"]
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _READERS: Final = 4  # threads that read the store: more of them would only take the processor from the commits
+_LONG: Final = 4  # threads for what goes on for seconds, or minutes
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class Context:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the server drains: long polls and streams end."""
     _readers: ThreadPoolExecutor | None = None
+    _long: ThreadPoolExecutor | None = None
 
     @property
     def tokens(self) -> Any:
@@ -63,15 +65,22 @@ class Context:
         return self.access.tokens
 
     async def read(self, function: Callable[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        """Return what a function says that reads the store, called in a thread of its own."""
+        """Return what a function says that reads a little of the store, called in a thread of its own."""
         if self._readers is None:
             self._readers = ThreadPoolExecutor(_READERS, "pywheel-reads")
         return await asyncio.get_running_loop().run_in_executor(self._readers, lambda: function(*args, **kwargs))
+
+    async def long(self, function: Callable[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        """Return what a function says that may take seconds: it holds up others of its kind alone."""
+        if self._long is None:
+            self._long = ThreadPoolExecutor(_LONG, "pywheel-long")
+        return await asyncio.get_running_loop().run_in_executor(self._long, lambda: function(*args, **kwargs))
 
     def close(self) -> None:
         """Let go of what the service itself has begun. The queue is its owner's."""
         if self.waiting is not None:
             self.waiting.close()
-        if self._readers is not None:
-            self._readers.shutdown(wait=False, cancel_futures=True)
-            self._readers = None
+        for threads in (self._readers, self._long):
+            if threads is not None:
+                threads.shutdown(wait=False, cancel_futures=True)
+        self._readers = self._long = None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .context import Context
     from .reply import Shortcut, ShortcutMaker
 
-__all__ = ["ARRIVED", "HEADERS", "REQUEST_ID", "RESPOND", "Edge", "respond"]
+__all__ = ["ARRIVED", "GONE", "HEADERS", "REQUEST_ID", "RESPOND", "Edge", "respond"]
 
 _LOGGER: Final = logging.getLogger("pywheel.server")
 HEADERS: Final = "pywheel.headers"
@@ -34,6 +34,8 @@ RESPOND: Final = "pywheel.respond"
 """Where a scope has what sends a whole answer at once, if its server is ours."""
 ARRIVED: Final = "pywheel.arrived"
 """Where a scope has the body that arrived with its head, if its server is ours."""
+GONE: Final = "pywheel.gone"
+"""Where a scope has what says whether the client has gone away, if its server is ours."""
 _WELL_FORMED: Final = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 
 

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from httptools import parse_url
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from .edge import ARRIVED, HEADERS, RESPOND
+from .edge import ARRIVED, GONE, HEADERS, RESPOND
 from .problems import MEDIA_TYPE, Problem
 from .reply import Reply, Shortcut
 
@@ -93,6 +93,10 @@ class Cycle(RequestResponseCycle):
         self.body = body  # type: ignore[assignment]  # nothing is added to it
         self.more_body = False
 
+    def gone(self) -> bool:
+        """Whether the client has gone away."""
+        return self.disconnected
+
     _taken = False  # whether a request that had arrived was
 
     def respond(self, status: int, content: bytes, headers: Iterable[tuple[bytes, bytes]]) -> None:
@@ -127,6 +131,7 @@ class Protocol(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._known = _heads.setdefault(self.app, {})
         self._reply: Reply | None = None
+        self._answered: RequestResponseCycle | None = None  # the latest that is, or was, answered by a task
         self._idle = 0.0  # since when there is no request, if there is none
         self._since: float | None = self.loop.time()  # when the request that arrives has begun to; None: none does
         self._stalled: float | None = None
@@ -143,6 +148,14 @@ class Protocol(HttpToolsProtocol):
         super().connection_made(transport)
         if len(self.connections) > self.most:
             self._refuse(Problem("too-busy", "too many connections are open: try again", headers={"retry-after": "1"}))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell every request that nobody hears its answer, those too that others have followed in the pipeline."""
+        for cycle in (self._answered, *(cycle for cycle, _ in self.pipeline)):
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Take in what has arrived."""
@@ -234,7 +247,7 @@ class Protocol(HttpToolsProtocol):
             keep_alive=keep_alive,
             on_response=self.on_response_complete,
         )
-        scope[RESPOND] = cycle.respond
+        scope[RESPOND], scope[GONE] = cycle.respond, cycle.gone
         if body is not None:
             scope["server"], scope["client"] = self.server, self.client
             scope[ARRIVED] = body
@@ -244,6 +257,10 @@ class Protocol(HttpToolsProtocol):
         else:
             self.flow.pause_reading()
             self.pipeline.appendleft((cycle, self.app))
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answered = cycle
+        super()._start_asgi_task(cycle, app)
 
     def on_message_complete(self) -> None:
         """Go on to the next request."""

@@ -51,7 +51,13 @@ class Site:
             self.context.access = Access("tokens", self.tokens)
         mounted = Starlette(routes=[Mount(self.prefix, service)]) if self.prefix else service
         config = uvicorn.Config(
-            mounted, host="127.0.0.1", port=self.port, log_level="warning", lifespan="off", timeout_graceful_shutdown=5
+            mounted,
+            host="127.0.0.1",
+            port=self.port,
+            log_level="warning",
+            lifespan="off",
+            timeout_graceful_shutdown=5,
+            proxy_headers=False,  # as the service's own server
         )
         self.server = uvicorn.Server(config)
         self.thread = threading.Thread(target=self._run)

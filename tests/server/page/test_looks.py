@@ -338,6 +338,26 @@ def test_wrong_tokens_are_limited(guarded):
     assert "too many" in answers[-1].text
 
 
+def test_behind_a_proxy_wrong_tokens_of_one_keep_nobody_else_out(guarded):
+    guarded.context.access = Access("tokens", guarded.tokens, ["127.0.0.1"])
+    with guarded.client() as client:
+        client.headers["x-forwarded-for"] = "192.0.2.6"
+        answers = [post(client, "/sign-in", token=f"wrong{n}", next="/") for n in range(30)]
+        assert "too many" in answers[-1].text
+        client.headers["x-forwarded-for"] = "192.0.2.7"
+        assert post(client, "/sign-in", token="viewer", next="/").status_code == 303
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_token_that_came_by_tls_is_kept_for_tls_alone(guarded, scheme):
+    """Also where a proxy ends it."""
+    with guarded.client(origin=f"{scheme}://127.0.0.1:{guarded.port}") as client:
+        answer = post(client, "/sign-in", token="viewer", next="/")
+    assert answer.status_code == 303
+    for cookie in answer.headers.get_list("set-cookie"):
+        assert ("Secure" in cookie) is (scheme == "https")
+
+
 def test_the_colours_are_remembered(client):
     answer = post(client, "/theme", theme="dark", next="/jobs")
     assert answer.headers["location"] == "/jobs"

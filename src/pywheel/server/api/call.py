@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from ..access import Granted, demand
-from ..edge import ARRIVED, HEADERS, REQUEST_ID, RESPOND
+from ..edge import ARRIVED, GONE, HEADERS, REQUEST_ID, RESPOND
 from ..problems import Problem, of_validation
 
 if TYPE_CHECKING:
@@ -101,6 +101,20 @@ class Call:
     def demand(self, topic: str | None = None) -> None:
         """Raise the Problem of a token that does not allow this operation, for a topic."""
         demand(self.grant, self.operation.scope or "", topic)
+
+    async def still_allowed(self, topics: Iterable[str | None]) -> None:
+        """Raise the Problem of a token that has become good for nothing, or not for these, since the request came."""
+        access = self.context.access
+        if access.known(self.headers) is None:
+            self.grant = await access.identify(self.scope, self.headers, self.context.read)
+            for topic in topics:
+                self.demand(topic)
+
+    @property
+    def gone(self) -> bool:
+        """Whether the client is known to have gone away, at once; another server than ours tells by `receive` alone."""
+        gone = self.scope.get(GONE)
+        return gone is not None and gone()
 
     @property
     def most(self) -> int:

@@ -38,7 +38,13 @@ async def reserve(call: Call) -> Answer:
     terms = commands.Terms(ttr, wish.max_attempts or DEFAULT.max_attempts)
     wanted = _Wanted(call.context, tuple(dict.fromkeys(wish.topics)), wish.limit, terms, wish.worker)
     jobs = await _long(call, wanted, wait) if wait > 0 else await wanted.claim()
-    return json_answer(Claims([reserved(job) for job in jobs])) if jobs else _NOTHING
+    if call.gone:
+        await _give_back(call.context, jobs)
+        raise Gone
+    if jobs:
+        return json_answer(Claims([reserved(job) for job in jobs]))
+    wanted.refuse_sealed()
+    return _NOTHING
 
 
 async def _long(call: Call, wanted: _Wanted, seconds: float) -> list[Job]:
@@ -52,7 +58,7 @@ async def _long(call: Call, wanted: _Wanted, seconds: float) -> list[Job]:
     stopping = asyncio.ensure_future(context.stopping.wait())
     waiter = waiting.enter(wanted.topics)
     try:
-        jobs = await _first(wanted, waiter, (gone, stopping), seconds)
+        jobs = await _first(call, wanted, waiter, (gone, stopping), seconds)
         if jobs:
             await asyncio.sleep(0)  # what is known of the client by now
         if gone.done():
@@ -65,11 +71,13 @@ async def _long(call: Call, wanted: _Wanted, seconds: float) -> list[Job]:
             task.cancel()
 
 
-async def _first(wanted: _Wanted, waiter: Waiter, ends: tuple[asyncio.Future[Any], ...], seconds: float) -> list[Job]:
+async def _first(
+    call: Call, wanted: _Wanted, waiter: Waiter, ends: tuple[asyncio.Future[Any], ...], seconds: float
+) -> list[Job]:
     """Return the first jobs that come; [] after so many seconds, or when one of the ends has come."""
     until = asyncio.get_running_loop().time() + seconds
     jobs = await wanted.claim()
-    while not jobs:
+    while not jobs and wanted.readable:
         left = until - asyncio.get_running_loop().time()
         if left <= 0 or any(end.done() for end in ends):
             break
@@ -78,7 +86,8 @@ async def _first(wanted: _Wanted, waiter: Waiter, ends: tuple[asyncio.Future[Any
         if not woken.done():
             woken.cancel()
             break
-        jobs = await wanted.claim(waiter.topic)
+        await call.still_allowed(wanted.topics)
+        jobs = await wanted.claim(waiter.take())
     return jobs
 
 
@@ -93,15 +102,33 @@ class _Wanted:
         self._limit = limit
         self._terms = terms
         self._worker = worker
+        self._sealed: dict[str, BadBody] = {}  # topics of which nothing that is due can be read here
 
     async def claim(self, first: str | None = None) -> list[Job]:
         """Return jobs that are due, of the topics in their order."""
         jobs: list[Job] = []
-        for topic in await self._ready() if first is None else (first,):
-            jobs += await self._claim(topic, self._limit - len(jobs))
-            if len(jobs) >= self._limit:
-                break
+        try:
+            for topic in await self._ready() if first is None else (first,):
+                if topic not in self._sealed:
+                    jobs += await self._claim(topic, self._limit - len(jobs))
+                if len(jobs) >= self._limit:
+                    break
+        except BaseException as error:
+            if jobs and isinstance(error, PywheelError):
+                return jobs  # they are claimed: what comes next is for the next request to learn
+            await _give_back(self._context, jobs)
+            raise
         return jobs
+
+    @property
+    def readable(self) -> bool:
+        """Whether there is a topic of which something may yet come."""
+        return len(self._sealed) < len(self.topics)
+
+    def refuse_sealed(self) -> None:
+        """Raise the Problem of jobs that are due, and for whose bodies there is no key here."""
+        for error in self._sealed.values():
+            raise Problem("no-key", f"{error}; no other job is due", headers={"retry-after": "60"})
 
     async def _ready(self) -> tuple[str, ...]:
         """Return the topics to claim of: of several those where something is due, found by one query."""
@@ -123,7 +150,8 @@ class _Wanted:
                 await _give_back(self._context, await claim)
             raise
         except BadBody as error:  # they stay as they are, for others who may have the key
-            raise Problem("no-key", f"{error}; no other job is due", headers={"retry-after": "60"}) from None
+            self._sealed[topic] = error
+            return []
         waiting = self._context.waiting
         if waiting is not None:
             waiting.claimed(topic, len(jobs), more=len(jobs) == limit)
@@ -131,8 +159,8 @@ class _Wanted:
 
 
 async def _give_back(context: Context, jobs: list[Job]) -> None:
-    for job in jobs:
-        await context.queue.aapply(commands.Release(job.id, job.claims))
+    if jobs:
+        await context.queue.aapply_all([commands.Release(job.id, job.claims) for job in jobs])
 
 
 def _waiting(context: Context) -> Waiting:

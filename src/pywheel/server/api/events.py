@@ -18,10 +18,9 @@ import msgspec
 from msgspec import Struct
 
 from ..._errors import StoreError
-from ..access import demand
 from ..edge import REQUEST_ID
 from ..problems import Problem
-from .call import Call, Stream
+from .call import Answer, Call, Stream
 from .records import moment_out
 
 if TYPE_CHECKING:
@@ -176,11 +175,13 @@ def counts_event(topic: str, counts: Any) -> _Event:
 # ---- one stream -----------------------------------------------------------------------------------------------------
 
 
-async def events(call: Call) -> Stream:
+async def events(call: Call) -> Answer | Stream:
     """Return the stream of what happens, after the last event that the client has seen."""
     context, topic = call.context, call.query.topic
     if topic is not None:
         call.demand(topic)
+    if call.scope["method"] == "HEAD":
+        return Answer(200, b"", _HEADERS)  # a stream would never end, and the connection be of no use
     if context.feed is None:
         context.feed = Feed(context)
     if len(context.feed) >= context.limits.streams:
@@ -241,7 +242,7 @@ class _Stream:
                 if event is None:
                     await _part(send, _ALIVE)
                 elif self._sees(event) and (event.key is None or event.key not in told):
-                    await self._still_allowed()
+                    await self._call.still_allowed((self._topic,))
                     await _part(send, event.content)
         except Problem:  # the token was removed, or is over its time
             pass
@@ -250,12 +251,6 @@ class _Stream:
             for end in ends:
                 end.cancel()
         await send({"type": "http.response.body", "body": b""})
-
-    async def _still_allowed(self) -> None:
-        """Raise the Problem of a token that has become good for nothing since the stream began."""
-        call, access = self._call, self._call.context.access
-        if access.known(call.headers) is None:
-            demand(await access.identify(call.scope, call.headers, call.context.read), "read", self._topic)
 
     def _sees(self, event: _Event) -> bool:
         call = self._call

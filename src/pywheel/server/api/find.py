@@ -11,7 +11,9 @@ from ..._errors import BadJob
 from ...jobs.durations import delay_ms, moment
 from ...jobs.job import State
 from ...stores.contract import Filter
+from ..access import demand_all
 from ..problems import Problem
+from ..visible import Sees, page
 from . import schema
 from .call import Answer, Call, json_answer
 from .records import job_out
@@ -27,12 +29,16 @@ async def find(call: Call) -> Answer:
     after = _after(wish.cursor)
     preview = None if wish.body else 0
     try:
-        page = await call.context.read(call.context.queue.store.page, _filter(wish), after, wish.limit, preview=preview)
+        store, wanted, sees = call.context.queue.store, _filter(wish), _sees(call)
+        found = await call.context.read(page, store, wanted, after, wish.limit, sees, preview=preview)
     except BadJob:
         raise _no_cursor() from None
-    jobs = [job for job in page.jobs if call.everywhere or call.grant.may("read", job.topic)]
-    following = None if page.next is None else base64.urlsafe_b64encode(page.next.encode()).decode()
-    return json_answer(schema.Found([job_out(job, body=wish.body) for job in jobs], following))
+    following = None if found.next is None else base64.urlsafe_b64encode(found.next.encode()).decode()
+    return json_answer(schema.Found([job_out(job, body=wish.body) for job in found.jobs], following))
+
+
+def _sees(call: Call) -> Sees:
+    return None if call.everywhere else lambda topic: call.grant.may("read", topic)
 
 
 def _after(cursor: str | None) -> str:
@@ -86,9 +92,11 @@ async def delete_many(call: Call) -> Answer:
 
 async def _bulk(call: Call, change: Callable[..., int], usual: State | None, **words: Any) -> Answer:
     wish: schema.Bulk = call.body
-    if wish.topic is not None or not call.everywhere:
-        call.demand(wish.topic or "")
+    if wish.topic is not None:
+        call.demand(wish.topic)
+    else:
+        demand_all(call.grant, call.operation.scope or "", "name one of its topics")
     meant = {"key": wish.key, "due_from": wish.due_from, "due_until": wish.due_until, "error": wish.error}
     state = usual if wish.state is None else State(wish.state)
-    jobs = await call.context.read(change, wish.topic, state, **meant, **words, dry_run=wish.dry_run)
+    jobs = await call.context.long(change, wish.topic, state, **meant, **words, dry_run=wish.dry_run)
     return json_answer(schema.BulkAnswer(jobs, wish.dry_run))

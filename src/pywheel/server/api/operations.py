@@ -148,7 +148,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         scope="read",
         query=schema.Find,
         answers={200: schema.Found},
-        notes="By id; of a range of due times by these. An answer may have fewer jobs than `limit`, and yet a `next`.",
+        notes="By id; of a range of due times by these; to a token for some topics by topic first. "
+        "An answer may have fewer jobs than `limit`, and yet a `next`.",
     ),
     *(
         Operation(

@@ -26,7 +26,7 @@ async def pause(call: Call) -> Answer:
     """Let no job of a topic start."""
     topic = call.query.topic
     call.demand(topic)
-    return json_answer(schema.Changed(await call.context.read(call.context.queue.pause, topic)))
+    return json_answer(schema.Changed(await call.context.queue.apause(topic)))
 
 
 async def resume(call: Call) -> Answer:

@@ -16,6 +16,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from itertools import chain, islice
 from typing import Final
 
 from ..._errors import StoreClosed, StoreError, StoreReplaced
@@ -36,6 +37,8 @@ _LINGER: Final = 2.0  # seconds that a topic stays announced after the last one 
 _PATIENCE: Final = (0.02, 1.0)  # seconds before somebody is woken again for a topic that gave nothing: first, longest
 _HORIZON: Final = 5_000  # ms: what is due later is read before it is
 _EXPIRED: Final = 200
+_SLICE: Final = 250  # topics whose due times are read at once: what is put meanwhile waits for no more
+_BETWEEN: Final = 0.005  # seconds between two slices of what is only read again
 _BACKOFF: Final = (0.05, 1.0)  # seconds between tries while the store is away: first, longest
 
 
@@ -47,12 +50,12 @@ class Waiter:
     def __init__(self, topics: Sequence[str]) -> None:
         self.topics = topics
         self.topic: str | None = None
-        """The topic that it was woken for."""
+        """The topic that it was woken for; None: for several."""
         self._event = asyncio.Event()
 
-    def wake(self, topic: str | None) -> None:
+    def wake(self, topic: str) -> None:
         """Let it claim."""
-        self.topic = topic
+        self.topic = topic if self.topic == topic or not self.rung else None
         self._event.set()
 
     @property
@@ -61,9 +64,13 @@ class Waiter:
         return self._event.is_set()
 
     async def woken(self) -> None:
-        """Return when woken, at once if that was since the last time."""
+        """Return when woken, at once if that was since the last `take`."""
         await self._event.wait()
+
+    def take(self) -> str | None:
+        """Return the topic that it was woken for, and see to it. Who leaves without that leaves it to the next one."""
         self._event.clear()
+        return self.topic
 
 
 class _Topic:
@@ -98,6 +105,7 @@ class Waiting:
         self._mutex = threading.Lock()
         self._topics: dict[str, _Topic] = {}
         self._unseen: set[str] = set()  # topics whose next due time is to be read
+        self._again: set[str] = set()  # topics of which it is to be read again, as it may have changed unnoticed
         self._changed = False  # whether other topics are to be announced
         self._closed = False
         self._notifier: Notifier | None = None
@@ -136,8 +144,9 @@ class Waiting:
                 topic.waiters.pop(waiter, None)
                 if not topic.waiters:
                     topic.left_at = now
-        if waiter.rung and waiter.topic is not None:
-            self._ring(waiter.topic, 1)
+        if waiter.rung:
+            for name in waiter.topics if waiter.topic is None else (waiter.topic,):
+                self._ring(name, 1)
 
     def claimed(self, name: str, jobs: int, *, more: bool) -> None:
         """Take in what a claim says of a topic: so many were claimed, and there may be more that is due."""
@@ -154,12 +163,13 @@ class Waiting:
         self._wake()
 
     def _ring(self, name: str, count: int) -> None:
-        """Wake some who wait for a topic: the first, who then comes last."""
+        """Wake some who wait for a topic: the first of those who are not woken for another one, who then comes last."""
         with self._mutex:
             topic = self._topics.get(name)
             if topic is None:
                 return
-            for waiter in list(topic.waiters)[:count]:
+            idle = (waiter for waiter in topic.waiters if not waiter.rung)
+            for waiter in list(islice(idle, count)) or list(islice(topic.waiters, 1)):
                 topic.waiters.move_to_end(waiter)
                 waiter.wake(name)
 
@@ -224,16 +234,14 @@ class Waiting:
                 self._thread = None  # whoever enters from here on begins another one
                 return False
             changed, self._changed = self._changed, False
-            unseen, self._unseen = self._unseen & self._topics.keys(), set()
             names = tuple(self._topics)
             waits = any(topic.waiters for topic in self._topics.values())
         if changed:
             listener.announce(names)
-            unseen = set(names)
         look = listener.look(behind=self._behind(waits=waits))
         hints = listener.hints()
-        if look or hints is None:
-            unseen = set(names)
+        if look or changed or hints is None:
+            self._again.update(names)
         counted: dict[str, int] = {}
         with self._mutex:
             for due, _, name, _ in hints or ():
@@ -242,7 +250,7 @@ class Waiting:
                     counted[name] = counted.get(name, 0) + 1
                     topic.due = due if topic.due is None else min(topic.due, due)
                     topic.stirred()
-        for name, first in listener.firsts(unseen).items():
+        for name, first in listener.firsts(self._slice()).items():
             if name in self._topics:
                 self._topics[name].due = first
         rung = self._due(counted)
@@ -250,6 +258,14 @@ class Waiting:
             self._loop.call_soon_threadsafe(self._ring_all, rung)
         listener.wait(self._next())
         return True
+
+    def _slice(self) -> list[str]:
+        """Return the topics to read next: those first of which something is known to have changed."""
+        with self._mutex:
+            names = list(islice(chain(self._unseen, self._again - self._unseen), _SLICE))
+            self._unseen.difference_update(names)
+            self._again.difference_update(names)
+            return [name for name in names if name in self._topics]
 
     def _behind(self, *, waits: bool) -> int:
         """Return since when something is due that nobody here takes."""
@@ -279,6 +295,8 @@ class Waiting:
             for topic in list(self._topics.values())
             if topic.due is not None and topic.waiters
         ]
+        if self._again:
+            times.append(_BETWEEN)
         return max(min(times, default=_ALONE), 0.0)
 
 

@@ -18,7 +18,19 @@ from .visitor import Visitor, visitor_of
 if TYPE_CHECKING:
     from ..context import Context
 
-__all__ = ["HEADERS", "Ask", "Handler", "allowed", "back", "cookie_path", "guarded", "html", "root_of", "same_site"]
+__all__ = [
+    "HEADERS",
+    "Ask",
+    "Handler",
+    "allowed",
+    "back",
+    "by_tls",
+    "cookie_path",
+    "guarded",
+    "html",
+    "root_of",
+    "same_site",
+]
 
 HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -85,6 +97,11 @@ def same_site(request: Request) -> bool:
     if origin is None:
         return site is not None
     return urlsplit(origin).netloc == request.headers.get("host")  # a proxy may speak TLS for us: not the scheme
+
+
+def by_tls(request: Request) -> bool:
+    """Whether a form came by TLS. Where a proxy speaks that for us the browser alone says so, in Origin."""
+    return request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://")
 
 
 def _refuse_foreign(request: Request) -> None:
@@ -162,7 +179,7 @@ def back(request: Request, path: str, said: str = "") -> Response:
             quote(said[:500]),
             max_age=60,
             path=cookie_path(request),
-            secure=request.url.scheme == "https",
+            secure=by_tls(request),
             httponly=True,
             samesite="strict",
         )

@@ -7,18 +7,21 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ..._errors import BadJob, PywheelError
 from ...jobs.commands import Cancel, Command, Delete, Retry
 from ...jobs.job import Job, State
 from ...stores.contract import Filter, Store, intact
+from ..visible import Sees, page
 
 if TYPE_CHECKING:
     from ..context import Context
 
 __all__ = ["ACTIONS", "Action", "Bulk", "Bulks", "count", "matching", "states_of"]
 
+Fits: TypeAlias = Callable[[Job], bool] | None
+"""Whether a job is meant; None: each is."""
 _BATCH: Final = 250  # jobs in one transaction
 _PATIENCE: Final = 1.5  # seconds that counting may take
 _KEPT: Final = 50  # that are over
@@ -78,35 +81,35 @@ class Bulks:
         return self._known.get(id)
 
     def start(
-        self, context: Context, action: Action, filter: Filter, fits: Callable[[Job], bool], what: str, path: str
+        self, context: Context, action: Action, filter: Filter, sees: Sees, fits: Fits, what: str, path: str
     ) -> Bulk:
-        """Begin an action on all jobs that a filter means and that fit; it goes on by itself, batch by batch."""
+        """Begin an action on all jobs that a filter means, that are seen and fit; it goes on by itself, in batches."""
         bulk = Bulk(secrets.token_urlsafe(12), action, what, path)
         self._known[bulk.id] = bulk
         for id in [id for id, each in self._known.items() if each.over][:-_KEPT]:
             del self._known[id]
-        task = asyncio.get_running_loop().create_task(_work(context, bulk, filter, fits))
+        task = asyncio.get_running_loop().create_task(_work(context, bulk, filter, sees, fits))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return bulk
 
 
-async def _work(context: Context, bulk: Bulk, filter: Filter, fits: Callable[[Job], bool]) -> None:
+async def _work(context: Context, bulk: Bulk, filter: Filter, sees: Sees, fits: Fits) -> None:
     store = context.queue.store
     try:
         for state in states_of(bulk.action, filter):
             after: str | None = ""
             while after is not None and not bulk.stopped:
-                after = await context.read(_batch, store, bulk, filter._replace(state=state), fits, after)
+                after = await context.read(_batch, store, bulk, filter._replace(state=state), sees, fits, after)
     except PywheelError as error:
         bulk.error = f"{type(error).__name__}: {error}"
     finally:
         bulk.over = True
 
 
-def _batch(store: Store, bulk: Bulk, filter: Filter, fits: Callable[[Job], bool], after: str) -> str | None:
-    found = store.page(filter, after, _BATCH, preview=0)
-    commands = [bulk.action.command(job.id) for job in found.jobs if fits(job)]
+def _batch(store: Store, bulk: Bulk, filter: Filter, sees: Sees, fits: Fits, after: str) -> str | None:
+    found = page(store, filter, after, _BATCH, sees, preview=0)
+    commands = [bulk.action.command(job.id) for job in found.jobs if fits is None or fits(job)]
     bulk.seen += len(found.jobs)
     if commands:
         # A retry whose key is taken by now is JobExists: the others have happened.
@@ -123,26 +126,26 @@ def states_of(action: Action, filter: Filter) -> tuple[State, ...]:
     return (filter.state,)
 
 
-def matching(store: Store, filter: Filter, states: tuple[State, ...]) -> Iterator[list[Job]]:
-    """Yield the jobs that a filter means, in these states, without their bodies."""
+def matching(store: Store, filter: Filter, states: tuple[State, ...], sees: Sees) -> Iterator[list[Job]]:
+    """Yield the jobs that a filter means and that are seen, in these states, without their bodies."""
     for state in states:
         after: str | None = ""
         while after is not None:
-            found = store.page(filter._replace(state=state), after, 1000, preview=0)
+            found = page(store, filter._replace(state=state), after, 1000, sees, preview=0)
             yield found.jobs
             after = found.next
 
 
-def count(store: Store, action: Action, filter: Filter, fits: Callable[[Job], bool]) -> tuple[int, bool]:
+def count(store: Store, action: Action, filter: Filter, sees: Sees) -> tuple[int, bool]:
     """Return how many jobs an action is for, and whether that is all of them: counting ends after a while."""
     states = states_of(action, filter)
     if filter == Filter(filter.topic, filter.state):
         counts = store.counts()
-        names = [filter.topic] if filter.topic is not None else list(counts)
+        names = [filter.topic] if filter.topic is not None else [name for name in counts if sees is None or sees(name)]
         return sum(getattr(counts[name], state) for name in names if name in counts for state in states), True
     end, number = time.monotonic() + _PATIENCE, 0
-    for jobs in matching(store, filter, states):
-        number += sum(map(fits, jobs))
+    for jobs in matching(store, filter, states, sees):
+        number += len(jobs)
         if time.monotonic() > end:
             return number, False
     return number, True

@@ -46,7 +46,7 @@ class Dead:
         topic = ask.request.query_params.get("topic") or None
         if topic is not None:
             ask.allow("read", topic)
-        groups, seen, whole = await ask.context.read(_grouped, ask.context.queue.store, topic, ask.visitor)
+        groups, seen, whole = await ask.context.long(_grouped, ask.context.queue.store, topic, ask.visitor)
         return ask.page(
             "dead.html",
             groups=groups[:_GROUPS],
@@ -69,7 +69,7 @@ class Dead:
             return _group_id(topic, error_group(job.last_error)) == group
 
         what = f"dead jobs of {topic} with errors like “{given.one('error')[:160]}”"
-        bulk = self._bulks.start(ask.context, action, Filter(topic, State.DEAD), fits, what, "/dead")
+        bulk = self._bulks.start(ask.context, action, Filter(topic, State.DEAD), None, fits, what, "/dead")
         return back(ask.request, f"/bulk/{bulk.id}")
 
 
@@ -77,10 +77,8 @@ def _grouped(store: Store, topic: str | None, visitor: Visitor) -> tuple[list[Gr
     """Return the groups, how many jobs were looked at, and whether that is all of them."""
     found: dict[tuple[str, str], Group] = {}
     end, seen, whole = time.monotonic() + _PATIENCE, 0, True
-    for jobs in matching(store, Filter(topic), (State.DEAD,)):
+    for jobs in matching(store, Filter(topic), (State.DEAD,), visitor.sees):
         for job in jobs:
-            if not visitor.may("read", job.topic):
-                continue
             seen += 1
             kind = error_group(job.last_error)
             group = found.get((job.topic, kind))

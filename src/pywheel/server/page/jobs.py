@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -12,11 +11,13 @@ from starlette.responses import Response
 from ..._errors import BadJob
 from ...jobs.job import Job
 from ...stores.contract import intact
+from ..visible import page
 from .answers import Ask, back
 from .bulk import ACTIONS, Action, Bulks, count, states_of
 from .feed import Feed
 from .filters import Asked
 from .forms import Fields, fields
+from .visitor import Visitor
 from .words import number
 
 __all__ = ["Jobs"]
@@ -73,14 +74,16 @@ class Jobs:
         following: str | None = after
         for _ in range(5):  # looks at a bounded number of rows each time, and may have found none of them
             found = await ask.context.read(
-                store.page,
+                page,
+                store,
                 asked.filter,
                 following or "",
                 _LIMIT - len(jobs),
+                ask.visitor.sees,
                 preview=_PREVIEW,
                 newest=bool(asked.newest),
             )
-            jobs += [job for job in found.jobs if ask.visitor.may("read", job.topic)]
+            jobs += found.jobs
             following = found.next
             if following is None or len(jobs) >= _LIMIT:
                 break
@@ -93,11 +96,12 @@ class Jobs:
         ids = _ids(given) if given.one("scope") == "selected" else []
         if given.one("scope") == "selected" and not ids:
             return back(ask.request, f"/jobs?{asked.query}", "no job was selected")
-        may = _may(ask, asked)
+        _demand(ask, asked)
         if ids:
             number_of, exact = len(ids), True
         else:
-            number_of, exact = await ask.context.read(count, ask.context.queue.store, action, asked.filter, may)
+            store, sees = ask.context.queue.store, ask.visitor.sees
+            number_of, exact = await ask.context.long(count, store, action, asked.filter, sees)
         what = f"{len(ids)} selected jobs" if ids else f"all jobs with {asked.text()}"
         return ask.page(
             "confirm.html",
@@ -114,12 +118,13 @@ class Jobs:
         """Do it: to a selection at once, to all of a search in the background."""
         given = await fields(ask.request)
         action, asked, ids = _action(given), Asked.of(given.singles), _ids(given)
-        may = _may(ask, asked)
+        _demand(ask, asked)
         there = f"/jobs?{asked.query}"
         if not ids:
-            bulk = self._bulks.start(ask.context, action, asked.filter, may, asked.text(), there)
+            sees = ask.visitor.sees
+            bulk = self._bulks.start(ask.context, action, asked.filter, sees, None, asked.text(), there)
             return back(ask.request, f"/bulk/{bulk.id}")
-        changed = await ask.context.read(_to_each, ask.context.queue.store, action, ids, may)
+        changed = await ask.context.read(_to_each, ask.context.queue.store, action, ids, ask.visitor)
         said = f"{number(changed)} of {number(len(ids))} jobs {action.done}"
         return back(ask.request, there, said if changed == len(ids) else f"{said}; the others had changed by then")
 
@@ -148,11 +153,9 @@ def _sensible(ask: Ask, asked: Asked) -> list[Action]:
     ]
 
 
-def _may(ask: Ask, asked: Asked) -> Callable[[Job], bool]:
-    """Return which of the jobs the visitor may change many of. HTTPException: none."""
+def _demand(ask: Ask, asked: Asked) -> None:
+    """Raise HTTPException unless the visitor may change many of these jobs: an admin may, of all that it sees."""
     ask.allow("admin", asked.topic or None)
-    visitor = ask.visitor
-    return lambda job: visitor.may("admin", job.topic)
 
 
 def _action(given: Fields) -> Action:
@@ -172,6 +175,7 @@ def _ids(given: Fields) -> list[int]:
     return ids
 
 
-def _to_each(store: Any, action: Action, ids: list[int], may: Callable[[Job], bool]) -> int:
-    found = [job for job in map(store.get, ids) if job is not None and job.state in action.states and may(job)]
+def _to_each(store: Any, action: Action, ids: list[int], visitor: Visitor) -> int:
+    known = [job for job in map(store.get, ids) if job is not None and visitor.may("admin", job.topic)]
+    found = [job for job in known if job.state in action.states]
     return sum(outcome is True for outcome in intact(store.apply([action.command(job.id) for job in found])))

@@ -17,6 +17,7 @@ from .bulk import ACTIONS
 from .drawings import timeline
 from .filters import utc
 from .forms import Fields, fields
+from .visitor import Visitor
 
 __all__ = ["OneJob"]
 
@@ -26,8 +27,7 @@ class OneJob:
 
     async def show(self, ask: Ask) -> Response:
         """Body, headers, timeline of attempts, errors."""
-        job, history = await ask.context.read(_read, ask.context.queue.store, _id(ask))
-        ask.allow("read", job.topic)
+        job, history = await ask.context.read(_read, ask.context.queue.store, _id(ask), ask.visitor)
         now = ask.context.queue.store.clock.wall()
         return ask.page(
             "job.html",
@@ -46,8 +46,7 @@ class OneJob:
 
     async def body(self, ask: Ask) -> Response:
         """All of the body, as a file to be kept: a browser shows nothing of it."""
-        job, _ = await ask.context.read(_read, ask.context.queue.store, _id(ask))
-        ask.allow("read", job.topic)
+        job, _ = await ask.context.read(_read, ask.context.queue.store, _id(ask), ask.visitor)
         if is_encrypted(job.body):
             raise HTTPException(403, "the body is encrypted, and this server has no key")
         headers = HEADERS | {"Content-Disposition": f'attachment; filename="job-{job.id}.body"'}
@@ -57,9 +56,7 @@ class OneJob:
         """Cancel, reschedule, retry or delete it, unless it has changed from what the form was about."""
         given, id, store = await fields(ask.request), _id(ask), ask.context.queue.store
         wanted = given.one("action")
-        job = await ask.context.read(store.get, id)
-        if job is None:
-            raise NoSuchJob(f"there is no job {id}")
+        job, _ = await ask.context.read(_read, store, id, ask.visitor)
         command: Command[bool]
         states: tuple[State, ...]
         if wanted == "reschedule":
@@ -102,10 +99,11 @@ def _result(history: list[Attempt]) -> Body | None:
     return None if result is None else shown(result)
 
 
-def _read(store: Store, id: int) -> tuple[Job, list[Attempt]]:
+def _read(store: Store, id: int, visitor: Visitor) -> tuple[Job, list[Attempt]]:
+    """Return a job and its attempts. NoSuchJob, too, for one whose topic is not for the visitor to know."""
     job = store.get(id)
-    if job is None:
-        raise NoSuchJob(f"there is no job {id}")
+    if job is None or not visitor.may("read", job.topic):
+        raise NoSuchJob(f"there is no job {id} that you may see")
     return job, store.history(id)
 
 

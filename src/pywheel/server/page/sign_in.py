@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-from .answers import THEMES, back, cookie_path, html, same_site
+from .answers import THEMES, back, by_tls, cookie_path, html, same_site
 from .forms import fields
 from .visitor import COOKIE, grant_of, visitor_of
 
@@ -45,7 +45,7 @@ async def enter(request: Request, context: Context) -> Response:
         secret,
         max_age=_DAYS * 86_400,
         path=cookie_path(request),
-        secure=request.url.scheme == "https",
+        secure=by_tls(request),
         httponly=True,
         samesite="strict",
     )

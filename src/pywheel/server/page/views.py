@@ -62,6 +62,8 @@ class Views:
 
     async def outlets(self, ask: Ask) -> Response:
         """Where jobs are delivered to, and what was answered last."""
+        if not ask.visitor.everywhere:
+            raise HTTPException(403, "your token is for some topics, and outlets are for all of them")
         store = ask.context.queue.store
         notes = await ask.context.read(store.notes, _OUTLETS)
         return ask.page("outlets.html", outlets=[_outlet(key, value) for key, value in notes], now=store.clock.wall())
@@ -73,10 +75,10 @@ class Views:
         ask.allow("admin", topic)
         queue = ask.context.queue
         if action == "pause":
-            changed = await ask.context.read(queue.pause, topic)
+            changed = await queue.apause(topic)
             said = f"{topic} is paused: nothing of it starts until it is resumed"
         elif action == "resume":
-            changed = await ask.context.read(queue.resume, topic)
+            changed = await queue.aresume(topic)
             said = f"{topic} goes on"
         else:
             raise HTTPException(400, "a topic can be paused and resumed")

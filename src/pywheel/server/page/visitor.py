@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from starlette.requests import Request
 
+from ..edge import HEADERS
 from ..problems import Problem
+from ..visible import Sees
 
 if TYPE_CHECKING:
     from ..access import Granted
@@ -43,6 +45,11 @@ class Visitor(NamedTuple):
         return "*" in self.topics
 
     @property
+    def sees(self) -> Sees:
+        """Whether it may see a topic."""
+        return None if self.everywhere else lambda topic: self.may("read", topic)
+
+    @property
     def role(self) -> str:
         """What its scopes are called."""
         role = next((role for scope, role in _ROLES if scope in self.scopes), "nobody")
@@ -66,6 +73,7 @@ async def grant_of(request: Request, context: Context, secret: str) -> tuple[Gra
     if not _TOKEN.fullmatch(secret):
         return None, "this is no token: a token looks like pw_…"
     headers = {b"cookie": f"{COOKIE}={secret}".encode("latin-1", "replace")}
+    headers[b"x-forwarded-for"] = request.scope[HEADERS].get(b"x-forwarded-for", b"")
     try:
         return await context.access.identify(request.scope, headers, context.read, cookie=True), ""
     except Problem as problem:

@@ -1,0 +1,70 @@
+"""Lists of jobs for who may see some topics alone.
+
+They go topic by topic: one of all would tell by its cursors and by what it leaves out what is in the others.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from .._errors import BadJob
+from ..jobs.job import Job
+from ..stores.contract import Filter, Page, Store
+
+__all__ = ["Sees", "page"]
+
+Sees: TypeAlias = Callable[[str], bool] | None
+"""Whether somebody may see a topic; None: every topic, so nobody asks."""
+_TOPICS: Final = 100
+"""of which a page may have looked for jobs, though there were none"""
+
+
+def page(
+    store: Store, filter: Filter, after: str, limit: int, sees: Sees, *, preview: int | None, newest: bool = False
+) -> Page:
+    """Return what `Store.page` does, of the topics alone that are seen; of several by topic first, then as there.
+
+    O(topics), and then by what it looks at: at a hundred topics at most. BadJob: `after` is no cursor of such a list.
+    """
+    if sees is None:
+        return store.page(filter, after, limit, preview=preview, newest=newest)
+    if filter.topic is not None:
+        if not sees(filter.topic):
+            return Page([], None)
+        return store.page(filter, after, limit, preview=preview, newest=newest)
+    first, inner = _place(after)
+    names = sorted(topic.name for topic in store.topics() if sees(topic.name))
+    names = names[bisect_left(names, first) :]
+    if inner and names[:1] != [first]:  # it is not there any more
+        inner = ""
+    jobs, sizes = list[Job](), list[int]()
+    for number, name in enumerate(names):
+        if number == _TOPICS or len(jobs) == limit:
+            return Page(jobs, _cursor(name, inner), sizes)
+        found = store.page(filter._replace(topic=name), inner, limit - len(jobs), preview=preview, newest=newest)
+        jobs += found.jobs
+        sizes += found.sizes
+        if found.next is not None:
+            return Page(jobs, _cursor(name, found.next), sizes)
+        inner = ""
+    return Page(jobs, None, sizes)
+
+
+def _cursor(name: str, inner: str) -> str:
+    return json.dumps([name, inner])
+
+
+def _place(cursor: str) -> tuple[str, str]:
+    """Return topic and cursor within it."""
+    if not cursor:
+        return "", ""
+    try:
+        match json.loads(cursor):
+            case [str(name), str(inner)]:
+                return name, inner
+    except (ValueError, RecursionError):
+        pass
+    raise BadJob("this is no cursor of this list: use the one that came with the part before")
