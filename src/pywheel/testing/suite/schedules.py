@@ -55,7 +55,7 @@ class ScheduleTests(StoreTests):
     def test_a_tick_gives_way_to_one_that_runs(self) -> None:
         queue, ran = self._working()
         for overlap in ("skip", "queue", "overlap"):
-            queue.schedule(overlap, "work", every="10s", overlap=overlap)  # type: ignore[arg-type]
+            queue.schedule(overlap, "work", every="10s", overlap=overlap)
         run_due(queue)
         self.pass_time(10_000)
         running: list[Job] = queue.apply(Reserve("work", 3, TERMS._replace(ttr=60_000), "w"))
