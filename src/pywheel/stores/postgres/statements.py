@@ -32,6 +32,7 @@ def statements(tables: str) -> Mapping[str, str]:
     found["claim_due"] = found["lock_due"] + " SKIP LOCKED"
     found["claim_run"] = found["lock_run"].replace("{lost}", f"r.lease <= {_NOW}") + " SKIP LOCKED"
     found["lock_run"] = found["lock_run"].replace("{lost}", "true")
+    found["history"] = found["history"].replace("{results}", found["results"])
     look, recount, fits = found.pop("look"), found.pop("recount"), found.pop("fits")
     head = look.replace("j.body,", "NULL::bytea,")
     for name in [name for name in found if name.startswith("page_") and name != "page_bodies"]:
