@@ -38,6 +38,7 @@ CALLS = {
     "topics": lambda store: store.topics(),
     "history": lambda store: store.history(1),
     "histories": lambda store: store.histories([1, 2]),
+    "states": lambda store: store.states([1, 2]),
     "windows": lambda store: store.windows([Span("t", ALL, (-1, 0), 9)], 9),
     "first_dues": lambda store: store.first_dues([Span("t", ALL, (-1, 0), 9)]),
     "next_lease": lambda store: store.next_lease(),

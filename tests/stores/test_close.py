@@ -72,6 +72,7 @@ CALLS = {
     "topics": lambda store: store.topics(),
     "history": lambda store: store.history(1),
     "histories": lambda store: store.histories([1, 2]),
+    "states": lambda store: store.states([1, 2]),
     "note": lambda store: store.note("n"),
     "notes": lambda store: store.notes(""),
     "windows": lambda store: store.windows([Span("t", ALL, (-1, 0), 9)], 9),
@@ -100,7 +101,9 @@ def test_every_method_of_a_closed_store_says_so(store, name):
 
 def test_every_method_was_tried():
     methods = {name for kind in (Store, SqliteStore) for name in vars(kind) if callable(getattr(kind, name))}
-    assert {name for name in methods if not name.startswith("_")} == {*CALLS, "apply", "close", "opened"} - {"put"}
+    assert {name for name in methods if not name.startswith("_")} == {*CALLS, "apply", "close", "opened", "sealed"} - {
+        "put"
+    }
 
 
 def while_closing(store, use, expected):

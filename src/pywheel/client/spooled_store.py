@@ -230,7 +230,18 @@ class SpooledStore(Front):
 
     def history(self, id: int) -> list[Attempt]:
         """Return what was tried with a job."""
+        if id < 0:
+            job = self.get(id)
+            id = id if job is None else job.id  # of one that was forwarded that in the store
         return self._there().history(id) if id >= 0 else []
+
+    def histories(self, ids: Sequence[int]) -> list[list[Attempt]]:
+        """Return the histories of jobs."""
+        return super().histories(ids) if min(ids, default=0) >= 0 else [self.history(id) for id in ids]
+
+    def states(self, ids: Sequence[int]) -> list[State | None]:
+        """Return the states of jobs."""
+        return super().states(ids) if min(ids, default=0) >= 0 else Store.states(self, ids)
 
     def _there(self) -> Store:
         """Return the store for reading: a busy one may be read."""

@@ -266,10 +266,12 @@ class _Listener:
             self._announce(self._announced)
 
     def _look(self, ids: Sequence[int]) -> None:
-        """See which of these jobs have ended. It takes a fifth of the time at most, however many they are."""
-        began = time.monotonic()
+        """See which of these jobs have ended. To ask takes a fifth of the time at most, however many they are."""
+        asking = 0.0
         for some in _parts(ids):
+            began = time.monotonic()
             states = self._store.states(some)
+            asking += time.monotonic() - began
             ended = [
                 (id, state) for id, state in zip(some, states, strict=True) if state is not None and not state.live
             ]
@@ -280,7 +282,7 @@ class _Listener:
                     self._waits.gone(id)
         now = time.monotonic()
         least, times = _REST
-        self._rest_until = now + max(least, times * (now - began))
+        self._rest_until = now + max(least, times * asking)
         self._look_at = max(now + self._patience, self._rest_until)
 
 

@@ -317,13 +317,14 @@ def _claim(command: c.Claim) -> None:
         raise BadJob("ids must be whole numbers")
 
 
-def _ended(command: c.Ack | c.Release) -> None:
+def _ended(command: c.Release) -> None:
     if type(command.id) is not int or type(command.claims) is not int:
         _receipt(command.id, command.claims)
 
 
 def _ack(command: c.Ack) -> None:
-    _ended(command)
+    if type(command.id) is not int or type(command.claims) is not int:
+        _receipt(command.id, command.claims)
     if command.result is not None:
         _result(command.result)
 

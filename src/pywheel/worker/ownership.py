@@ -42,7 +42,7 @@ class Ownership:
         longest = _GONE * self._notifier.silent
         there = {m.worker: m.topics for m in self._members if m.silent <= longest or m.worker == me}
         there[me] = self._topics
-        self.look_at = now + (_ALONE if len(there) == 1 else _BESIDE)
+        self.look_at = now + (_ALONE if len(there) == 1 and not self.waiters else _BESIDE)
         changed, self._there = there != self._there, there
         return changed
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pywheel import BadJob, StoreAway, StoreBusy
+from pywheel import BadJob, JobExists, StoreAway, StoreBusy
 from pywheel._errors import StoreFull
 from pywheel.events import JobsForwarded, JobsPut, JobsSpooled, StoreBack, StoreFailed
 from pywheel.jobs import NewJob, State
@@ -258,3 +258,19 @@ def test_who_looks_on_hears_of_it(queue, server, heard):
     ]  # fmt: skip
     assert JobsForwarded("u", 3) in heard
     assert [tally.total(name) for name in ("spooled", "put", "forwarded", "refused")] == [4, 4, 4, 0]
+
+
+def test_who_waits_for_a_spooled_job_hears_of_its_end_in_the_store(queue, server):
+    queue.handler("t", results=True)(lambda job: job.json() + 1)
+    server.away = True
+    id = queue.put("t", 41, key="k", dedupe_for="1h")
+    found = []
+    waiting = threading.Thread(target=lambda: found.append(queue.wait(id)))
+    waiting.start()
+    until(lambda: len(queue._waits))
+    back(queue, server)
+    with working(queue):
+        waiting.join(60)
+    assert (found[0].id, found[0].state, found[0].json()) == (id, State.DONE, 42)
+    with pytest.raises(JobExists, match="had the key 'k' and ended"):
+        queue.put("t", 42, key="k", dedupe_for="1h")

@@ -29,12 +29,13 @@ def test_what_is_due_by_the_servers_clock_is_found_by_its_time(postgres_server, 
     assert any("Index Cond" in line and condition in line for line in plan), "\n".join(plan)
 
 
-@pytest.mark.parametrize("name", ["ack", "begin_held", "touch", "claim"])
+@pytest.mark.parametrize("name", ["ack", "ack_kept", "begin_held", "touch", "claim"])
 def test_a_workers_step_finds_each_job_by_its_id(postgres_server, name):
     url = postgres_server.url()
     schema = parse_qs(urlsplit(url).query)["schema"][0]
     values = {"now": None, "topic": 1, "ids": "{1,2}", "claims": "{1,1}", "ttrs": "{1,1}", "count": 2, "bytes": 9}
     values |= {"begin": 1, "ttr": 9, "slack": 1, "hold": 1, "limit": 3, "backoff": "{}", "jitter": 0.0, "worker": "w"}
+    values |= {"results": [b"1", b"2"]}
     with open(url) as store, store._use() as connection:
         text = statements(f'"{schema}".pywheel_')[name]
         plan = [line for (line,) in connection.execute(f"EXPLAIN {text}", values)]
@@ -80,3 +81,20 @@ def test_what_people_read_is_found_by_an_index_without_statistics(postgres_serve
             plan = [line for (line,) in connection.execute(f"EXPLAIN {text}", values)]
             whole = [line for line in plan if "Seq Scan" in line and "pywheel_topic" not in line]
             assert not whole, "\n".join(plan)
+
+
+@pytest.mark.parametrize("name", ["states", "results", "history", "insert_deduped"])
+def test_a_finished_job_is_found_by_all_of_its_key_beside_many(postgres_server, name):
+    """Of a table that has grown since it was looked at last, all that is done may seem to be a few jobs."""
+    url = postgres_server.url()
+    schema = parse_qs(urlsplit(url).query)["schema"][0]
+    with open(url) as store, store._use() as connection:
+        [ids] = store.apply([ops.Put(tuple(NewJob("t", b"", 0) for _ in range(500)))])
+        [jobs] = store.apply([ops.Reserve("t", 500, ops.Terms(60_000, 3), "w")])
+        store.apply([ops.Ack(job.id, job.claims, b"r") for job in jobs])
+        text = statements(f'"{schema}".pywheel_')[name]
+        values = [[1], ["k"], [ids[0]], [0]] if name == "insert_deduped" else {"ids": ids[:50], "now": None}
+        plan = [line for (line,) in connection.execute(f"EXPLAIN {text}", values)]
+    found = [number for number, line in enumerate(plan) if " on pywheel_finished" in line]
+    assert found
+    assert all("(state = " in plan[number + 1] and "(id = " in plan[number + 1] for number in found), "\n".join(plan)

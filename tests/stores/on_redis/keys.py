@@ -36,6 +36,8 @@ class Keys:
         places.update(self.client.zrange(self.prefix + ":l", 0, -1))
         wrong += [f"in {places[id]} places: {id}" for id in self.jobs if places[id] != 1]
         wrong += [f"in a place and no job: {id}" for id in places.keys() - self.jobs.keys()]
+        results = [id for key, _ in self.kinds[b"r"] for id in self.client.hkeys(key)]
+        wrong += [f"result of no job: {id}" for id in results if id not in self.jobs]
         wrong += [f"history of no job: {name}" for _, name in self.kinds[b"h"] if self.id(name) not in self.jobs]
         return wrong + self.topics() + self.keys() + self.chunks()
 

@@ -99,11 +99,12 @@ def test_keys_are_those_of_live_jobs(store, jobs, client):
     assert outcome.id == jobs.keyed
 
 
-def test_states_and_history_of_no_job_are_dropped(store, jobs, client):
+def test_states_history_and_results_of_no_job_are_dropped(store, jobs, client):
     client("HSET", ":s:" + "\0" * 5, packed(200), b"x")
     client("RPUSH", ":h:300", b"x")
     client("RPUSH", f":h:{jobs.plain}", b"x")
-    assert mended(store) == ids((faults.HISTORY, [jobs.plain, 200, 300]))
+    client("HSET", ":r:" + "\0" * 5, packed(250), b"x", packed(jobs.done), b"x")
+    assert mended(store) == ids((faults.HISTORY, [jobs.plain, jobs.done, 200, 250, 300]))
 
 
 def test_ids_go_on_behind_the_last_job(store, jobs, client):

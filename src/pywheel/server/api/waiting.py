@@ -340,7 +340,7 @@ class _Listener:
             topic: [member.worker for member in there if topic in member.topics] for topic in self._topics
         }
         alone = len(there) <= 1
-        self._look_at = now + (_ALONE if alone else _BESIDE)
+        self._look_at = now + (_ALONE if len(members) <= 1 else _BESIDE)
         self._end_lost(0 if alone else _DEPUTY)
         return True
 

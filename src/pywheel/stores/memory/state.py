@@ -183,7 +183,9 @@ class MemoryState:
     def _lately(self, name: tuple[str, str], since: int) -> Entry | None:
         """Return a job with a key that ended after `since`, among the last ones with it."""
         last = [self._jobs[id] for id in self._named.get(name, ())[-_LAST:]]
-        return next((one for one in last if not one.state.live and one.run is None and one.ended > since), None)
+        return next(
+            (one for one in reversed(last) if not one.state.live and one.run is None and one.ended > since), None
+        )
 
     def _exit(self, entry: Entry) -> None:
         due = self._due[entry.new.topic]

@@ -161,7 +161,8 @@ class PostgresSession(Session):
     def results(self, ids: Sequence[int]) -> Mapping[int, bytes]:
         """Return the results of jobs."""
         with self._store.translated():
-            return {id: bytes(result) for id, result in self._run("results", ids=numbers(ids)).fetchall()}
+            rows = self._run("results", ids=numbers(ids)).fetchall()
+            return {id: bytes(result) for id, result in rows if result is not None}
 
     def numbers(self, names: Sequence[str] | None, *, add: bool = False) -> Mapping[str, int]:
         """Return the numbers of topics."""

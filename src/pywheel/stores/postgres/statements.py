@@ -38,6 +38,7 @@ def statements(tables: str) -> Mapping[str, str]:
     due = found["lock_due_of_topic"]
     found["lock_due_of_topic"] = due.replace("{lane}", "true")
     found["lock_due_without"] = due.replace("{lane}", "l.id IS NULL")
+    found["history"] = found["history"].replace("{results}", found["results"])
     look, recount, fits = found.pop("look"), found.pop("recount"), found.pop("fits")
     head = look.replace("j.body,", "NULL::bytea,")
     for name in [name for name in found if name.startswith("page_") and name != "page_bodies"]:

@@ -239,11 +239,12 @@ class Request:
         some = [(packed, command) for packed, command in zip(receipts, commands, strict=True) if packed is not None]
         if some:
             packed = b"".join(packed for packed, _ in some)
-            kept = kind is c.Ack and any(command.result is not None for _, command in some)
+            results = [command.result for _, command in some] if kind is c.Ack else []
+            kept = results.count(None) < len(results)
             self._add(b"ack_kept" if kept else kind.__name__.lower().encode(), number(len(some)), packed)
             if kept:
                 self.script = APPLY
-                self._add(*(_result(command.result) for _, command in some))
+                self._add(*map(_result, results))
             if kind is c.Nack:
                 for _, command in some:
                     error = storable(command.error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import verify as faults
@@ -63,8 +63,8 @@ def _parts(store: RedisStore) -> Iterator[tuple[bytes, bytes, list[bytes]]]:
     for scan, key in ((b"HSCAN", b"e"), (b"ZSCAN", b"c"), (b"ZSCAN", b"g")):
         for some in _some(_members(store, scan, prefix + key)):
             yield b"e", b"", some
-    for key in _keys(store, prefix + b"s:"):
-        yield b"s", b"", store.call(b"HKEYS", key)
+    for key in chain(_keys(store, prefix + b"s:"), _keys(store, prefix + b"r:")):
+        yield key[len(prefix) : len(prefix) + 1], b"", store.call(b"HKEYS", key)
     for some in _some(key[len(prefix) + 2 :] for key in _keys(store, prefix + b"h:")):
         yield b"h", b"", some
     for key in _keys(store, prefix + b"j:"):

@@ -23,6 +23,7 @@ NOTES = ("n", "n:1", "n:2", "m:1", "m:n1")
 LIMITS = (Limits(2), Limits(1, "k"), Limits(None, None, 3_500, 2), Limits(3, None, 900, 1))
 STEPS = 150
 MISSING = 10**12
+PAST = {Outcome.FAILED: ("e3", None), Outcome.DONE: (None, b"r2")}  # error and result of what is imported
 LAST = {State.DONE: Outcome.DONE, State.CANCELLED: Outcome.CANCELLED, State.DEAD: Outcome.FAILED}
 
 
@@ -99,21 +100,23 @@ class Pair:
 
     def put(self) -> c.Command[Any]:
         random = self.random
+        keys = [random.choice((None, None, "k", "l")) for _ in range(random.choice((0, 1, 1, 1, 2, 30)))]
         jobs = [
             NewJob(
                 random.choice(TOPICS),
                 b"%d" % random.randrange(100),
                 self.when(),
-                random.choice((None, None, "k", "l")),
+                key,
                 random.choice((None, None, 40)),
                 random.choice((None, 1, 2)),
                 random.choice((None, {"h": "1"})),
                 random.random() < 0.5,
                 random.choice((None, None, 20)),
                 random.choice((None, random.choice(self.receipts))),
+                random.choice((None, None, 15)) if key else None,
                 random.choice((0, 0, 0, 3, -1)),
             )
-            for _ in range(random.choice((0, 1, 1, 1, 2, 30)))
+            for key in keys
         ]
         return c.Put(tuple(jobs), random.choice((None, None, f"n{random.randrange(20)}")))
 
@@ -126,7 +129,7 @@ class Pair:
             outcomes += [LAST[state]] if state in LAST else []
             times = sorted(self.when() for _ in outcomes)
             rows = [
-                Attempt(claim, claim, None, when, outcome, "w", "e3" if outcome is Outcome.FAILED else None)
+                Attempt(claim, claim, None, when, outcome, "w", *PAST.get(outcome, (None, None)))
                 for claim, (when, outcome) in enumerate(zip(times, outcomes, strict=True), 1)
             ]
             job = Job(
@@ -178,7 +181,7 @@ class Pair:
         receipt = random.choice(self.receipts[-12:])
         kind, more = random.choice(
             [
-                (c.Ack, ()),
+                (c.Ack, (random.choice((None, None, b"r1", b"")),)),
                 (c.Nack, (random.choice((None, 0, 15)), random.choice(("e1", "e2")) if receipt[0] % 3 else None)),
                 (c.Release, ()),
                 (c.Touch, (25,)),

@@ -167,6 +167,16 @@ class DedupeTests(StoreTests):
         self.pass_time(1)
         assert isinstance(self.tried(), int)
 
+    def test_the_latest_of_several_is_named(self) -> None:
+        first = self.tried()
+        assert isinstance(first, int)
+        self.apply(Cancel(first))
+        second = self.put(key="k")
+        self.apply(Cancel(second))
+        refusal = self.tried()
+        assert isinstance(refusal, JobExists)
+        assert refusal.id == second != first
+
     def test_it_does_so_after_a_cancel_and_a_death_too(self) -> None:
         self.apply(Cancel(self.put(key="cancelled")))
         self.put(key="dead")

@@ -92,8 +92,8 @@ ORDER BY f.ended LIMIT %(limit)s FOR UPDATE OF f SKIP LOCKED
 SELECT id, body FROM {p}job WHERE id = ANY(%(ids)s::bigint[])
 
 -- name: results
-SELECT f.id, f.result FROM {p}job j JOIN {p}finished f ON f.topic = j.topic AND f.state = 0 AND f.id = j.id
-WHERE j.id = ANY(%(ids)s::bigint[]) AND f.result IS NOT NULL
+SELECT j.id, (SELECT f.result FROM {p}finished f WHERE f.topic = j.topic AND f.state = 0 AND f.id = j.id) AS result
+FROM unnest(%(ids)s::bigint[]) AS w (id) JOIN {p}job j ON j.id = w.id
 
 -- name: topic_add
 INSERT INTO {p}topic (name) SELECT name FROM unnest(%(names)s::text[]) AS n (name) ORDER BY name

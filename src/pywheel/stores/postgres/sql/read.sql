@@ -88,18 +88,20 @@ SELECT name, paused, {lanes} FROM {p}topic ORDER BY name
 -- name: history
 SELECT job, claim, attempt, started, ended, outcome, worker, error, NULL::bytea FROM {p}history
 WHERE job = ANY(%(ids)s::bigint[])
-UNION ALL SELECT f.id, 0, 0, NULL, 0, 0, NULL, NULL, f.result
-FROM {p}job j JOIN {p}finished f ON f.topic = j.topic AND f.state = 0 AND f.id = j.id
-WHERE j.id = ANY(%(ids)s::bigint[]) AND f.result IS NOT NULL ORDER BY 1, 2
+UNION ALL SELECT id, 0, 0, NULL, 0, 0, NULL, NULL, result FROM ({results}) r WHERE result IS NOT NULL ORDER BY 1, 2
 
+-- Each finished job by all columns of its key, whatever the planner knows of the table.
 -- name: states
 SELECT j.id, CASE WHEN d.id IS NOT NULL THEN 0 WHEN r.id IS NOT NULL THEN 1 ELSE 2 END,
-    r.attempt, r.begun, r.lease, r.max_attempts, f.state
+    r.attempt, r.begun, r.lease, r.max_attempts, coalesce(
+        (SELECT f.state FROM {p}finished f WHERE f.topic = j.topic AND f.state = 0 AND f.id = j.id),
+        (SELECT f.state FROM {p}finished f WHERE f.topic = j.topic AND f.state = 1 AND f.id = j.id),
+        (SELECT f.state FROM {p}finished f WHERE f.topic = j.topic AND f.state = 2 AND f.id = j.id)
+    )
 FROM unnest(%(ids)s::bigint[]) AS w (id)
 JOIN {p}job j ON j.id = w.id
 LEFT JOIN {p}due d ON d.topic = j.topic AND d.id = j.id
 LEFT JOIN {p}run r ON r.id = j.id
-LEFT JOIN {p}finished f ON f.topic = j.topic AND f.state IN (0, 1, 2) AND f.id = j.id
 
 -- A span: topic, shards, due and id after which, due until which. In the order of the loops, so that the limit ends them.
 -- name: windows

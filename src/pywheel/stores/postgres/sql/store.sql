@@ -70,7 +70,11 @@ INSERT INTO {p}live_key (topic, key, job)
 SELECT w.topic, w.key, w.job FROM unnest(%s::int[], %s::text[], %s::bigint[], %s::bigint[]) AS w (topic, key, job, since)
 WHERE EXISTS (
     SELECT FROM (SELECT id FROM {p}job WHERE key = w.key AND topic = w.topic ORDER BY id DESC LIMIT 21) j
-    JOIN {p}finished f ON f.topic = w.topic AND f.state IN (0, 1, 2) AND f.id = j.id WHERE f.ended > w.since
+    WHERE coalesce(
+        (SELECT f.ended FROM {p}finished f WHERE f.topic = w.topic AND f.state = 0 AND f.id = j.id),
+        (SELECT f.ended FROM {p}finished f WHERE f.topic = w.topic AND f.state = 1 AND f.id = j.id),
+        (SELECT f.ended FROM {p}finished f WHERE f.topic = w.topic AND f.state = 2 AND f.id = j.id)
+    ) > w.since
 )
 
 -- name: insert_key

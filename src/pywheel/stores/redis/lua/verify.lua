@@ -103,6 +103,18 @@ function look.s()
     end
 end
 
+-- Results of jobs whose states know of none.
+function look.r()
+    for at = 5, #ARGV do
+        local b = ARGV[at]
+        local state = state_of(b)
+        local kept = call('HEXISTS', results_of(b), b) == 1
+        if kept and not (state and state[RESULT]) and wrong(HISTORY, b) then
+            call('HDEL', results_of(b), b)
+        end
+    end
+end
+
 -- Histories, by the numbers of their jobs.
 function look.h()
     for at = 5, #ARGV do
