@@ -2,7 +2,7 @@
 
 import threading
 
-from pywheel.jobs.job import SHARDS
+from pywheel.jobs.job import SHARDS, Due
 from tests.stores.notifying import FAR, LIMIT, by_owner, ids, run, settle, settled
 
 # ---- rings and hints ------------------------------------------------------------------------------------------------

@@ -102,12 +102,12 @@ class Window:
     @property
     def waiting(self) -> int:
         """How many are ready in all lanes."""
-        return sum(len(lane.ready) for lane in self.lanes)
+        return sum(len(lane.ready) for lane in self.lanes) if len(self.lanes) > 1 else len(self.ready)
 
     @property
     def more(self) -> bool:
         """Whether the store has more than was read, in any lane."""
-        return any(lane.full for lane in self.lanes)
+        return self.full or any(lane.full for lane in self.lanes)
 
     def take(self, most: int) -> tuple[int, ...]:
         """Return ids that are due, no longer ready; they stay known until `settled` or `put_back`."""
@@ -238,8 +238,9 @@ class Windows:
     def claimed(self, window: Window, ids: Iterable[int], left: Iterable[Due]) -> None:
         """Forget the jobs that were asked for, but for those that were left; read on if few are known now."""
         stay = {job.id for job in left}
+        known = window.known
         for id in ids:
-            if id not in stay:
+            if id not in stay and known.pop(id, None) is None:
                 window.lane_of(id).known.pop(id, None)
         for lane in window.lanes:
             if lane.hungry:
@@ -360,8 +361,8 @@ class Windows:
 
     def _read(self, windows: list[Window], now: int, until: int) -> None:
         page = self._store.windows([window.span(until) for window in windows], PAGE)
-        near = {(job.topic, job.priority) for job in page}
-        cut = self._lanes[page[-1].topic, page[-1].priority] if len(page) == PAGE else None
+        near = {job[2:] for job in page}
+        cut = self._lanes[page[-1][2:]] if len(page) == PAGE else None
         idle = []
         for number, window in enumerate(windows):
             if window is cut:
@@ -375,7 +376,7 @@ class Windows:
             if (window.topic, window.priority) not in near:
                 idle.append(window)
         for job in page:
-            window = self._lanes[job.topic, job.priority]
+            window = self._lanes[job[2:]]
             if job.due <= self._now and job.id not in window.known:  # a backlog: it need not go through the wheel
                 self._ready(window, job.id)
             else:
