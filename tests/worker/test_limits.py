@@ -180,7 +180,10 @@ def test_several_stores_refuse_a_limit_when_the_worker_is_made():
         ({"limit": Limit(1, per="")}, "per= of a Limit"),
         ({"rate": "100"}, "rate is text such as '100/m'"),
         ({"rate": "0/s"}, "the number of a rate must be"),
-        ({"rate": "5/fortnight"}, "the period of a rate 'fortnight'|the period of a rate '1fortnight' is not understood"),
+        (
+            {"rate": "5/fortnight"},
+            "the period of a rate 'fortnight'|the period of a rate '1fortnight' is not understood",
+        ),
         ({"rate": Rate(5, "1s", burst=0)}, "the burst of a rate must be"),
     ],
 )

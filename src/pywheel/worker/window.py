@@ -361,9 +361,8 @@ class Windows:
 
     def _read(self, windows: list[Window], now: int, until: int) -> None:
         page = self._store.windows([window.span(until) for window in windows], PAGE)
-        near = {job[2:] for job in page}
-        cut = self._lanes[page[-1][2:]] if len(page) == PAGE else None
-        idle = []
+        cut = self._lanes[page[-1].topic, page[-1].priority] if len(page) == PAGE else None
+        whole = []
         for number, window in enumerate(windows):
             if window is cut:
                 window.has_read(page[-1], until)
@@ -373,17 +372,21 @@ class Windows:
                 break
             window.has_read(None, until)
             window.read_at = now + self._span // 2
-            if (window.topic, window.priority) not in near:
-                idle.append(window)
+            whole.append(window)
+        near: set[Window] = set()
+        name, level = "", 0
         for job in page:
-            window = self._lanes[job[2:]]
-            if job.due <= self._now and job.id not in window.known:  # a backlog: it need not go through the wheel
-                self._ready(window, job.id)
+            due, id, topic, priority = job
+            if topic != name or priority != level or not near:
+                name, level, lane = topic, priority, self._lanes[topic, priority]
+                near.add(lane)
+            if due <= self._now and id not in lane.known:  # a backlog: it need not go through the wheel
+                self._ready(lane, id)
             else:
-                self._wait_for(window, job)
+                self._wait_for(lane, job)
         if cut is not None and cut.hungry:
             self._queue(cut)
-        self._rest(idle, now, until)
+        self._rest([window for window in whole if window not in near], now, until)
 
     def _rest(self, idle: list[Window], now: int, until: int) -> None:
         """Let windows with nothing near sleep until shortly before their first job."""
