@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from itertools import pairwise
 
 import pytest
 
@@ -159,7 +160,7 @@ def test_a_rate_is_kept_by_all_workers_together(live_queue):
     with working(live_queue), working(live_queue):
         until(lambda: done(live_queue) == 12)
     starts.sort()  # by the store's clock, which judges
-    assert all(later - earlier >= 19 for earlier, later in zip(starts, starts[1:], strict=False))
+    assert all(later - earlier >= 19 for earlier, later in pairwise(starts))
 
 
 def test_several_stores_refuse_a_limit_when_the_worker_is_made():
