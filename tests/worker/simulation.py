@@ -115,9 +115,14 @@ class World:
     def takes_place(self, lease):
         """Account for a limit: a handler that has not ended has its place until its lease is over."""
         if lease.job.topic == self.limited:
-            running = sum(self.clock.wall() < until for until in self.taken.values())
-            assert running < LIMIT, f"job {lease.job.id} is one too many"
+            self.leases_end()
+            assert len(self.taken) < LIMIT, f"job {lease.job.id} is one too many"
             self.taken[lease] = lease.job.lease_until
+
+    def leases_end(self):
+        """Account for leases that are over, for good: the clock may go back again."""
+        now = self.clock.wall()
+        self.taken = {lease: until for lease, until in self.taken.items() if now < until}
 
     def full(self):
         """Return what a limit holds back, or did until now: a claim that was not answered has a place too."""
@@ -269,7 +274,9 @@ class World:
 
     def step_clock(self):
         seconds = self.random.choice([-HOUR, HOUR, -5, 5, -0.02, 0.02, -0.2])
+        self.leases_end()
         self.clock.step(seconds)
+        self.leases_end()
         for worker in self.workers:  # a lease that ends at once is a lease lost; one that lasts an hour more is not
             self.forgive(worker)
         self.waited.clear()
