@@ -16,7 +16,7 @@ LINTED := $(patsubst src/wheel/%.pxi,build/lint/%.pyx,$(wildcard src/wheel/*/*.p
 PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)') --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test servers clients node-client pythons asyncio crash bench bench-jobs bench-jobs-peers bench-stores bench-reads bench-service bench-outlets bench-brokers simulate openapi lint format types sanitize tsan package clean
+.PHONY: help demo test servers clients node-client pythons asyncio crash bench bench-jobs bench-jobs-peers bench-stores bench-reads bench-service bench-outlets bench-brokers simulate openapi lint format types sanitize tsan package release-check clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
@@ -47,6 +47,7 @@ help:
 	@echo "make sanitize  the tests of the core, and of timers beside the garbage collector, under the address and undefined behaviour sanitizers"
 	@echo "make tsan      threads that share wheels and drivers, under the thread sanitizer, on a CPython that is built for it"
 	@echo "make package   build the sdist and the wheels, install them, check them"
+	@echo "make release-check  a release but for the publishing, for every Python of PYTHONS that is here"
 	@echo "make clean     remove all that was made here"
 	@echo
 	@echo "PYTHON=python3.13 VENV=.venv313: another Python, in an environment of its own. ARGS='-k cancel': for pytest."
@@ -168,6 +169,10 @@ tsan:
 
 package: $(VENV)/package.group $(VENV)/native
 	@$(BIN)/python -m pytest tests/packaging $(ARGS)
+
+# On every Python of PYTHONS that is here: a wheel from the sdist, with all extras, in an empty environment.
+release-check: $(VENV)/package.group $(VENV)/native
+	@$(BIN)/python -m tests.packaging.dry_run $(PYTHONS)
 
 clean:
 	rm -rf $(VENV) .venv-3.* $(SANITIZED) $(TSAN) $(PEERS) build dist *.egg-info .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache

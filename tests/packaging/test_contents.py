@@ -3,6 +3,7 @@
 import importlib.metadata
 import re
 import tarfile
+import tomllib
 import zipfile
 from pathlib import PurePosixPath
 
@@ -24,6 +25,12 @@ PAGE_FILES = {
     path.relative_to(ROOT / "src").as_posix() for path in [*PAGE.glob("static/*"), *PAGE.glob("templates/*.html")]
 }
 MODULES = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src" / "pywheel").rglob("*.py")}
+
+
+def test_the_extra_all_is_all_the_others():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    [named] = extras.pop("all")
+    assert named == f"pywheel-timer[{','.join(sorted(extras))}]"
 
 
 def names(archive):

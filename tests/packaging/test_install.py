@@ -47,6 +47,13 @@ def test_the_pure_wheel_does_not_pass_for_a_native_one(pure_wheel, environment):
     assert "ImportError" in run([environment.python, "-c", SMOKE], check=False, PYWHEEL_REQUIRE_NATIVE="1")[1]
 
 
+def test_all_extras_go_together(wheel, environment):
+    environment.install("--only-binary", ":all:", f"{wheel}[all]")
+    assert run([environment.python, "-m", "pip", "check"]).strip() == "No broken requirements found."
+    assert environment.run(SMOKE).split() == ["native"]
+    assert "serve" in run([environment.python, "-m", "pywheel.cli", "--help"])
+
+
 def test_nothing_called_wheel_can_be_imported(wheel, environment):
     environment.install(wheel)
     assert environment.run("import importlib.util; print(importlib.util.find_spec('wheel'))").split() == ["None"]

@@ -50,10 +50,12 @@ def test_every_action_is_pinned(workflow):
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
-def test_nothing_may_be_written_but_the_publishing_token(workflow):
+def test_nothing_may_be_written_but_the_publishing_token_and_attestations(workflow):
     text = workflow.read_text()
     assert re.search(r"^permissions:\n  contents: read\n\n", text, re.MULTILINE)
-    assert re.findall(r"[\w-]+: write", text) == (["id-token: write"] if workflow.stem == "release" else [])
+    assert re.findall(r"[\w-]+: write", text) == (
+        ["attestations: write", "id-token: write"] if workflow.stem == "release" else []
+    )
 
 
 @pytest.mark.parametrize(("platform", "arch"), PLATFORMS)

@@ -12,18 +12,26 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from .._errors import StoreClosed
 from ..jobs.commands import Command
 from ..stores.contract import Store
 
-__all__ = ["AsyncBatches"]
+__all__ = ["AsyncBatches", "Promise"]
 
 R = TypeVar("R")
 _LoopRef: TypeAlias = Callable[[], asyncio.AbstractEventLoop | None]
-_Wish: TypeAlias = tuple[Command[Any], asyncio.Future[Any]]
+_Wish: TypeAlias = "tuple[Command[Any], Promise]"
 _Applied: TypeAlias = Callable[[Sequence[Command[Any]], Sequence[Any]], None]
+
+
+class Promise(Protocol):
+    """Who waits for an outcome: a future, or what is called as one. It raises nothing."""
+
+    def done(self) -> bool: ...  # noqa: D102
+    def set_result(self, outcome: Any, /) -> None: ...  # noqa: D102
+    def set_exception(self, error: BaseException, /) -> None: ...  # noqa: D102
 
 
 class _Turn:
@@ -68,16 +76,20 @@ class AsyncBatches:
 
     def add(self, command: Command[R]) -> asyncio.Future[R]:
         """Return a future of the command's outcome, on the running loop."""
+        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self.add_for(command, future)
+        return future
+
+    def add_for(self, command: Command[Any], promise: Promise) -> None:
+        """Let a promise of the running loop have the command's outcome."""
         loop = asyncio.get_running_loop()
         latest, turn = self._latest
         if latest() is not loop:
             turn = self._turn_of(loop)
-        future: asyncio.Future[R] = loop.create_future()
-        turn.waiting.append((command, future))
+        turn.waiting.append((command, promise))
         if not turn.busy:
             turn.busy = True
             loop.call_soon(self._begin, loop, turn)
-        return future
 
     def close(self) -> None:
         """End the thread, once it has done what it was asked to; what comes later gets StoreClosed. Idempotent."""
@@ -135,13 +147,13 @@ class AsyncBatches:
     def _end(self, order: _Order, outcomes: list[Any] | BaseException) -> None:
         if isinstance(outcomes, BaseException):
             outcomes = [outcomes] * len(order.wishes)
-        for (_, future), outcome in zip(order.wishes, outcomes, strict=True):
-            if future.done():  # cancelled meanwhile; the change has happened all the same
+        for (_, promise), outcome in zip(order.wishes, outcomes, strict=True):
+            if promise.done():  # cancelled meanwhile; the change has happened all the same
                 continue
             if isinstance(outcome, BaseException):
-                future.set_exception(outcome)
+                promise.set_exception(outcome)
             else:
-                future.set_result(outcome)
+                promise.set_result(outcome)
         # After the tasks that go on now: what they ask for goes along.
         order.loop.call_soon(self._begin, order.loop, order.turn)
 

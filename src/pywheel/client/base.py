@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from ..events import Events, JobsPut
 from ..jobs.commands import Command, Put
 from ..stores.contract import Store, intact
-from .async_batches import AsyncBatches
+from .async_batches import AsyncBatches, Promise
 from .traced import Traced
 
 __all__ = ["Base"]
@@ -45,6 +45,13 @@ class Base:
         if self.events.listeners:
             self._applied((command,), (outcome,))
         return outcome  # type: ignore[no-any-return]  # what the command's class says
+
+    def apply_for(self, command: Command[R], promise: Promise) -> None:
+        """`aapply`, without a coroutine: the promise gets the outcome, on the running loop, or what would be raised.
+
+        For servers, whose requests are answered without a task of their own. Tracers do not see it.
+        """
+        self._batches.add_for(command, promise)
 
     async def aapply(self, command: Command[R]) -> R:
         """`apply`, for asyncio: a command shares a transaction with those of other tasks."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -16,6 +16,7 @@ from starlette.routing import BaseRoute, Route
 from .._errors import PywheelError
 from .access import Access, Mode, demand
 from .api.operations import endpoints
+from .api.quick_put import quick_put
 from .context import Context, Limits
 from .edge import HEADERS, REQUEST_ID, Edge
 from .problems import MEDIA_TYPE, Problem, of_error
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from ..client.queue import JobQueue
 
 __all__ = ["Service", "app"]
+
+_SHORTCUTS: Final = {("POST", "/v1/jobs"): quick_put}
 
 
 def app(
@@ -68,7 +71,7 @@ class Service(Starlette):
         )
         self.router.redirect_slashes = False
         self.state.context = context
-        edge: ASGIApp = Edge(context, endpoints(context), super().__call__)
+        edge: ASGIApp = Edge(context, endpoints(context), _SHORTCUTS, super().__call__)
         self.edge = _cors(edge, cors) if cors else edge
         """What takes every request in: for a server of ours, which saves a call."""
 

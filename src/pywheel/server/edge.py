@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from .context import Context
+    from .reply import Shortcut, ShortcutMaker
 
 __all__ = ["ARRIVED", "HEADERS", "REQUEST_ID", "RESPOND", "Edge", "respond"]
 
@@ -39,11 +40,19 @@ _WELL_FORMED: Final = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 class Edge:
     """Takes every request in. What the API's paths name goes to their endpoints, all else to `others`.
 
-    A path of the API has at most one variable part, its third: ``/v1/jobs/{id}/cancel``.
+    `shortcuts` has by method and path what may answer a request without a task. A path of the API has at most one
+    variable part, its third: ``/v1/jobs/{id}/cancel``.
     """
 
-    def __init__(self, context: Context, endpoints: Mapping[str, ASGIApp], others: ASGIApp) -> None:
+    def __init__(
+        self,
+        context: Context,
+        endpoints: Mapping[str, ASGIApp],
+        shortcuts: Mapping[tuple[str, str], ShortcutMaker],
+        others: ASGIApp,
+    ) -> None:
         self._context = context
+        self._shortcuts = shortcuts
         self._fixed = {path: endpoint for path, endpoint in endpoints.items() if "{" not in path}
         self._varied: dict[tuple[str, ...], tuple[str, ASGIApp]] = {}
         for path, endpoint in endpoints.items():
@@ -51,7 +60,7 @@ class Edge:
                 parts = path.split("/")
                 self._varied[(parts[2], *parts[4:])] = parts[3].strip("{}"), endpoint
         self._others = others
-        self._prefix = os.urandom(4).hex()
+        self._prefix = os.urandom(4).hex().encode()
         self._numbers = count(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -64,7 +73,7 @@ class Edge:
             headers = scope[HEADERS] = dict(scope["headers"])
         given = headers.get(b"x-request-id")
         if given is None or not _WELL_FORMED.fullmatch(given):
-            given = f"{self._prefix}-{next(self._numbers)}".encode()
+            given = self._new_id()
         scope[REQUEST_ID] = given
         sending = _Sending(send, given)
         try:
@@ -84,6 +93,14 @@ class Edge:
             if sending.started:
                 return
             await respond(scope, send, Problem("internal-error", f"the log has more, of request {given.decode()}"))
+
+    def shortcut(self, scope: Scope) -> Shortcut | None:
+        """Return the short way of requests that have this very head, if there is one. For a server of ours."""
+        make = None if scope.get("root_path") else self._shortcuts.get((scope["method"], scope["path"]))
+        return None if make is None else make(self._context, scope[HEADERS], self._new_id)
+
+    def _new_id(self) -> bytes:
+        return b"%s-%d" % (self._prefix, next(self._numbers))
 
     def _endpoint(self, scope: Scope) -> ASGIApp | None:
         """Return what answers a path of the API."""

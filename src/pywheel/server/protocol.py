@@ -7,12 +7,14 @@ from asyncio import Event, Transport
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
+from weakref import WeakKeyDictionary
 
 from httptools import parse_url
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from .edge import ARRIVED, HEADERS, RESPOND
 from .problems import MEDIA_TYPE, Problem
+from .reply import Reply, Shortcut
 
 __all__ = ["Protocol"]
 
@@ -32,7 +34,10 @@ _ONCE: Final = frozenset(
 _MOST_KNOWN: Final = 1_000
 _LONGEST_KNOWN: Final = 2_048  # bytes
 _LONGEST_HEAD: Final = 64 << 10  # bytes
-_UPGRADE: Final = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
+_UPGRADE: Final = re.compile(rb"(?<=\n)upgrade:", re.IGNORECASE)
+_PART_OF_UPGRADE: Final = re.compile(rb"(?<=\n)(?:u|up|upg|upgr|upgra|upgrad|upgrade)\Z", re.IGNORECASE)
+_LOOK_BACK: Final = len(_END) - 1
+_CHUNK: Final = 8  # bytes around the smallest chunk of a body
 
 
 # ---- heads that come again ------------------------------------------------------------------------------------------
@@ -43,21 +48,29 @@ class _Known(NamedTuple):
 
     scope: dict[str, Any]  # without what is the connection's
     length: int  # of the body
+    shortcut: Shortcut | None
 
 
-_heads: Final[dict[bytes, _Known]] = {}
+_heads: Final[WeakKeyDictionary[Any, dict[bytes, _Known]]] = WeakKeyDictionary()
+"""What each application was asked."""
 
 
-def _learn(head: bytes, scope: dict[str, Any]) -> None:
-    """Remember a head, if it is one that clients send again and again, byte by byte the same."""
+def _learn(known: dict[bytes, _Known], head: bytes, length: int, scope: Any, app: Any) -> None:
+    """Remember a head, if it is one that clients send again and again, byte by byte the same.
+
+    It was the first and the only one of what arrived at once, and a body of so many bytes all else: what belongs to
+    another request, or to a body, is never taken for a head.
+    """
     headers = dict(scope["headers"])
-    length = headers.get(b"content-length", b"0")
-    if scope["raw_path"] not in _OFTEN or scope["query_string"] or not _ONCE.isdisjoint(headers) or len(length) > 5:
+    if scope["raw_path"] not in _OFTEN or scope["query_string"] or not _ONCE.isdisjoint(headers):
         return
-    if len(_heads) >= _MOST_KNOWN:
-        _heads.clear()
+    if headers.get(b"content-length", b"0") != b"%d" % length or len(headers) < len(scope["headers"]):
+        return
+    if len(known) >= _MOST_KNOWN:
+        known.clear()
     kept = {name: scope[name] for name in scope if name not in ("server", "client")}
-    _heads[head] = _Known({**kept, HEADERS: headers}, int(length))
+    kept[HEADERS] = headers
+    known[head] = _Known(kept, length, app.shortcut(kept) if hasattr(app, "shortcut") else None)
 
 
 # ---- one request ----------------------------------------------------------------------------------------------------
@@ -112,11 +125,18 @@ class Protocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._since: float | None = self.loop.time()  # when the request that arrives has begun to
+        self._known = _heads.setdefault(self.app, {})
+        self._reply: Reply | None = None
+        self._idle = 0.0  # since when there is no request, if there is none
+        self._since: float | None = self.loop.time()  # when the request that arrives has begun to; None: none does
         self._stalled: float | None = None
-        self._learns: bytes | None = None  # the head that arrives, if it may be one that comes again
+        self._heads = 0  # that were complete in what has just arrived
         self._in_head = True
         self._head = 0  # bytes of a head that is not complete
+        self._before = b""  # the last bytes of it that the parser has
+        self._held = b""  # its end, if that may be the beginning of a wish for another protocol
+        self._keeps_alive = False  # whether the latest request lets the connection be open
+        self._beside = 0  # bytes of what came after it, and is not body: of chunks and trailers
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         """Begin, if there is room for one more."""
@@ -126,31 +146,64 @@ class Protocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Take in what has arrived."""
-        if self._since is None:
+        alone = self._since is None  # it begins with a request
+        end = -1
+        if alone:
             end = data.find(_END)
-            known = _heads.get(data[:end]) if end > 0 else None
+            known = self._known.get(data[:end]) if end > 0 else None
             if known is not None and len(data) == end + 4 + known.length and self._is_idle():
-                self._unset_keepalive_if_required()
-                self._begin(known.scope.copy(), keep_alive=True, body=data[end + 4 :])
+                body = data[end + 4 :]
+                if known.shortcut is None or not self._go_short(known.shortcut, body):
+                    self._begin(known.scope.copy(), keep_alive=True, body=body)
                 return
-            self._since, self._learns = self.loop.time(), data[:end] if 0 < end < _LONGEST_KNOWN else None
-        if self._in_head:
-            self._head += len(data)
-            if b"pgrade" in data:
-                data = _without_upgrade(data)
         if self.transport.is_closing():
             return
+        self._heads, arrived = 0, data
+        if self._in_head:
+            self._head += len(data)
+            data, self._held = _without_upgrade(self._before, self._held + data)
+        else:
+            self._beside += len(data)
         super().data_received(data)
-        if self._head > _LONGEST_HEAD:
+        if self._in_head:
+            self._before = (self._before + data)[-_LOOK_BACK:]
+        if self._head > _LONGEST_HEAD or self._beside > _LONGEST_HEAD:
             self._refuse(Problem("headers-too-large", f"a request's head may have {_LONGEST_HEAD} bytes"))
+        elif alone and 0 < end < _LONGEST_KNOWN and self._heads == 1 and self._since is None and self._keeps_alive:
+            _learn(self._known, arrived[:end], len(arrived) - end - 4, self.scope, self.app)
+
+    def _go_short(self, shortcut: Shortcut, body: bytes) -> bool:
+        """Answer a request without a task; False if it cannot be."""
+        if self._reply is None:
+            self._reply = Reply(self.transport, self.server_state, self.on_response_complete)
+        if not shortcut(body, self._reply):
+            return False
+        self.cycle = self._reply  # type: ignore[assignment]  # as much of a cycle as uvicorn looks at
+        return True
 
     def _is_idle(self) -> bool:
         cycle: RequestResponseCycle | None = self.cycle  # None before the first
         return (cycle is None or cycle.response_complete) and not self.transport.is_closing()
 
+    def on_message_begin(self) -> None:
+        """Note that a request begins."""
+        if self._since is None:
+            self._since = self.loop.time()
+        self._in_head = True
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header in, but none from behind a body: a proxy has not seen that, and it has no meaning here."""
+        if self._in_head:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         """Go on to the body, and begin to answer."""
-        self._in_head, self._head = False, 0
+        self._in_head, self._head, self._before, self._beside = False, 0, b"", 0
+        self._heads += 1
+        if self.parser.should_upgrade():  # it came behind another request, else `_without_upgrade` had seen it
+            self._refuse(Problem("bad-request", "wait for the answer before you ask for another protocol"))
+            return
         url = parse_url(self.url)
         raw_path: bytes = url.path
         path = raw_path.decode("ascii")
@@ -162,9 +215,7 @@ class Protocol(HttpToolsProtocol):
         scope["raw_path"] = raw_path
         scope["query_string"] = url.query or b""
         keep_alive = version != "1.0" and self.parser.should_keep_alive()
-        if self._learns is not None and keep_alive:
-            _learn(self._learns, scope)
-        self._learns = None
+        self._keeps_alive = keep_alive
         self._begin(scope, keep_alive=keep_alive)
 
     def _begin(self, scope: dict[str, Any], *, keep_alive: bool, body: bytes | None = None) -> None:
@@ -197,7 +248,25 @@ class Protocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """Go on to the next request."""
         self._in_head, self._since = True, None
-        super().on_message_complete()
+        if not self.transport.is_closing():
+            super().on_message_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of a body in."""
+        self._beside = max(0, self._beside - _CHUNK * len(body))
+        if not self.transport.is_closing():
+            super().on_body(body)
+
+    def on_response_complete(self) -> None:
+        """Go on to a request that has come meanwhile, or wait for the next one until a sweep finds it too long."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        else:
+            self._idle = self.loop.time()
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP."""
@@ -220,7 +289,13 @@ class Protocol(HttpToolsProtocol):
         limit = HEAD if self._in_head else REQUEST
         if self._stalled is not None and now - self._stalled > STALLED:
             self.transport.abort()
-        elif self.transport.is_closing() or self._since is None or now - self._since <= limit:
+        elif self.transport.is_closing():
+            return False
+        elif self._since is None:
+            if not self._is_idle() or now - self._idle <= self.timeout_keep_alive:
+                return False
+            self.transport.close()
+        elif now - self._since <= limit:
             return False
         elif self._in_head and self._head == 0:
             self.transport.close()  # it never said anything
@@ -246,10 +321,17 @@ class Protocol(HttpToolsProtocol):
         self.transport.close()
 
 
-def _without_upgrade(data: bytes) -> bytes:
-    """Return what has arrived of a head and what follows it without its wish for another protocol.
+def _without_upgrade(before: bytes, data: bytes) -> tuple[bytes, bytes]:
+    """Return what has arrived, without the wish for another protocol in its head, and what of it to hold back.
 
-    Java's client asks for HTTP/2 so with each request. The parser would leave out the body.
+    Java's client asks for HTTP/2 so with each request. The parser would leave out the body. `before` are the last bytes
+    of the head that came before these. What is held back is the beginning of such a wish, maybe.
     """
-    head, end, rest = data.partition(b"\r\n\r\n")
-    return _UPGRADE.sub(b"\r\nx-upgrade:", head) + end + rest
+    joined, skipped = before + data, len(before)
+    end = joined.find(_END)
+    if end >= 0:
+        end = max(end + 2, skipped)  # the rest may be a body, and have the same words in it
+        return _UPGRADE.sub(b"x-upgrade:", joined[:end])[skipped:] + joined[end:], b""
+    maybe = _PART_OF_UPGRADE.search(joined)
+    end = len(joined) if maybe is None else maybe.start()
+    return _UPGRADE.sub(b"x-upgrade:", joined[:end])[skipped:], joined[end:]

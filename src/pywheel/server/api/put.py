@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ..._errors import BadJob, PywheelError
 from ...client.new_job import new_job
@@ -16,14 +16,18 @@ from .call import Answer, Call
 from .records import body_of
 from .schema import NewJob
 
-__all__ = ["put", "put_many"]
+if TYPE_CHECKING:
+    from ..context import Context
+
+__all__ = ["ROOT", "new_record", "put", "put_many"]
 
 _CREATED: Final = (b"content-type", b"application/json")
 _TRACEPARENT: Final = re.compile(rb"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _LONGEST_STATE: Final = 512
 _LONGEST_KEY: Final = 255
 _DAY: Final = 86_400_000  # ms
-_ROOT: Final = "#"
+ROOT: Final = "#"
+"""Where a job is within a request of one."""
 
 
 async def put(call: Call) -> Answer:
@@ -31,7 +35,7 @@ async def put(call: Call) -> Answer:
     wish: NewJob = call.body
     call.demand(wish.topic)
     trace = _trace(call.headers)
-    jobs = (_new(call, wish, _ROOT, trace),)
+    jobs = (new_record(call.context, wish, ROOT, trace),)
     key = call.headers.get(b"idempotency-key")
     [id] = await (call.context.queue.aapply(Put(jobs)) if key is None else _once(call, key, jobs))
     location = f"{call.scope.get('root_path', '')}/v1/jobs/{id}".encode("latin-1", "replace")
@@ -47,16 +51,16 @@ async def put_many(call: Call) -> Answer:
     else:
         for topic in {wish.topic for wish in wishes}:
             call.demand(topic)
-    jobs = tuple([_new(call, wish, place, trace) for place, wish in enumerate(wishes)])
+    jobs = tuple([new_record(call.context, wish, place, trace) for place, wish in enumerate(wishes)])
     key = call.headers.get(b"idempotency-key")
     ids = await (call.context.queue.aapply(Put(jobs)) if key is None else _once(call, key, jobs))
     return Answer(201, b'{"ids":["%s"]}' % '","'.join(map(str, ids)).encode(), (_CREATED, *_traced(trace)))
 
 
-def _new(call: Call, wish: NewJob, place: str | int, trace: dict[str, str] | None) -> records.NewJob:
+def new_record(context: Context, wish: NewJob, place: str | int, trace: dict[str, str] | None) -> records.NewJob:
     """Return the record of a job. Raises the Problem of one that makes no sense, with its place."""
     pointer = place if isinstance(place, str) else f"#/jobs/{place}"
-    queue, limits = call.context.queue, call.context.limits
+    queue, limits = context.queue, context.limits
     content = body_of(wish.body, wish.body_base64, limits.depth, pointer)
     headers: Mapping[str, str] | None = wish.headers
     if trace is not None:
