@@ -36,7 +36,7 @@ def test_a_put_says_its_priority(api):
     assert api.queue.get(int(id)).priority == api.job(id)["priority"] == 4
     assert "priority" not in api.job(api.put("mail"))
     answer = api("POST", "/v1/jobs", json={"topic": "mail", "priority": 10})
-    assert (answer.status_code, problem(answer)) == (400, "bad-request")
+    assert (answer.status_code, problem(answer)) == (422, "bad-body")
 
 
 def test_a_job_is_due_when_at_says(api):
