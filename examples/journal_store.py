@@ -23,13 +23,14 @@ from pathlib import Path
 import pywheel
 from pywheel.clock import Clock, MonotonicClock
 from pywheel.jobs import Attempt, Imported, Job, NewJob, Outcome, State, commands
+from pywheel.jobs.limits import Limits
 from pywheel.stores import Store
 from pywheel.stores.address import Address
 from pywheel.stores.checks import sound
 from pywheel.stores.memory import MemoryStore
 
 FIRST_LINE = b"pywheel journal 1\n"
-RECORDS = (NewJob, Imported, Job, Attempt, State, Outcome)
+RECORDS = (NewJob, Imported, Job, Attempt, State, Outcome, Limits)
 KINDS = {name: getattr(commands, name) for name in commands.__all__} | {kind.__name__: kind for kind in RECORDS}
 
 

@@ -747,6 +747,11 @@ export interface components {
             lease_until?: string | null;
             /** @default null */
             last_error?: string | null;
+            /**
+             * @description Of what is due of the topic the highest comes first.
+             * @default 0
+             */
+            priority?: number;
             /** @description Names the claim; opaque. It is the proof that the job is yours. */
             receipt: string;
         };
@@ -812,6 +817,11 @@ export interface components {
             lease_until?: string | null;
             /** @default null */
             last_error?: string | null;
+            /**
+             * @description Of what is due of the topic the highest comes first.
+             * @default 0
+             */
+            priority?: number;
         };
         /** @description What was tried with a job, oldest first. */
         History: {
@@ -898,6 +908,11 @@ export interface components {
              * @default null
              */
             to?: string | null;
+            /**
+             * @description Of what is due of the topic the highest comes first.
+             * @default 0
+             */
+            priority?: number;
         };
         /** @description Jobs to be put, all or none. */
         NewJobs: {

@@ -85,6 +85,10 @@ def test_put_reads_standard_input(says, monkeypatch, queue):
     assert record["trace_id"] == TRACE[3:35]
 
 
+def test_put_with_a_priority(says):
+    assert says("show", says("put", "t", "--priority", "-4")["id"])["priority"] == -4
+
+
 def test_put_at_a_time(says):
     id = says("put", "t", "--at", "2100-01-01T00:00:00+01:00")["id"]
     assert says("show", id)["due"] == 4_102_441_200_000

@@ -40,6 +40,14 @@ def test_what_a_put_says_is_what_the_job_has(api):
     )
 
 
+def test_a_put_says_its_priority(api):
+    id = api.put("mail", priority=4)
+    assert api.queue.get(int(id)).priority == api.job(id)["priority"] == 4
+    assert "priority" not in api.job(api.put("mail"))
+    answer = api("POST", "/v1/jobs", json={"topic": "mail", "priority": 10})
+    assert (answer.status_code, problem(answer)) == (422, "bad-body")
+
+
 def test_a_job_is_due_when_at_says(api):
     id = api.put(at="2040-01-31T06:00:00+01:00")
     assert api.job(id)["due"] == "2040-01-31T05:00:00Z"

@@ -6,6 +6,7 @@ from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
 from pywheel.stores import open
 from pywheel.stores import verify as faults
+from pywheel.stores.contract import Span
 from pywheel.testing import ManualClock
 from tests.stores.damaged import NOW, Jobs, beside, found, mended
 from tests.stores.on_mysql.emptied import emptied
@@ -70,6 +71,17 @@ def damage(store):
 
 def ids(*pairs):
     return {fault.what: list(some) for fault, some in pairs}
+
+
+def test_a_lane_that_says_another_due_time_than_the_job_is_made_right(store, damage):
+    [[stale, gone]] = store.apply([ops.Put((NewJob("t", b"", NOW + 5, priority=1), NewJob("t", b"", NOW, priority=1)))])
+    damage("UPDATE {p}lane SET due = 7 WHERE id = %s", stale)
+    damage("UPDATE {p}lane SET id = 999 WHERE id = %s", gone)
+    assert {finding.what: list(finding.examples) for finding in store.verify()} == ids((faults.INDEXES, (stale, 999)))
+    assert all(finding.repaired for finding in store.verify(repair=True))
+    assert store.verify() == []
+    assert [due.id for due in store.windows([Span("t", 2**32 - 1, (-1, 0), NOW + 9, 1)], 9)] == [stale]
+    assert store.get(gone).priority == 0
 
 
 def test_a_job_that_is_nowhere_is_delayed_again_at_once(store, jobs, damage):

@@ -2,7 +2,7 @@
 
 import threading
 
-from pywheel.jobs.job import SHARDS
+from pywheel.jobs.job import SHARDS, Due
 from tests.stores.notifying import FAR, LIMIT, by_owner, ids, run, settle, settled
 
 # ---- rings and hints ------------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ def test_a_hint_names_no_job_that_is_finished_or_running(host):
     host.connection.execute("UPDATE job SET state = 0 WHERE id = ?", (done,))
     run(host, job=running)
     [due] = worker.hints().due
-    assert due == (1, left, "t")
+    assert due == Due(1, left, "t")
 
 
 # ---- who is there ---------------------------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ def test_a_worker_alone_is_the_owner_however_rarely_it_beats(host, clock):
     for _ in range(3):
         clock.advance(1.5)
         id = host.put(1)
-        assert worker.hints() == ([(1, id, "t")], False)
+        assert worker.hints() == ([Due(1, id, "t")], False)
         worker.beat(0)
         assert worker.wait(0) is True  # of the put
         assert worker.wait(0) is False

@@ -177,7 +177,7 @@ def test_a_claim_is_stored_as_lifecycle_has_it(store, claims, forgiven, ttr, lim
         raw.execute(f"DELETE FROM {table}")
     raw.execute("INSERT INTO topic (id, name) VALUES (1, 't')")
     row = (NOW, claims, forgiven, ttr, limit)
-    raw.execute("INSERT INTO job VALUES (7, 1, ?, 0, NULL, ?, ?, NULL, NULL, ?, ?, NULL, NULL, x'')", row)
+    raw.execute("INSERT INTO job VALUES (7, 1, ?, 0, NULL, ?, ?, NULL, NULL, ?, ?, NULL, NULL, x'', NULL)", row)
     claimed = apply(store, c.Claim("t", (7,), Terms(1_000, 3, tuple(delays), jitter, 30, 200), "w", int(begun)))
     stored = raw.execute("SELECT claim, attempt, begun, lease, max_attempts, backoff FROM run").fetchone()
     [job] = claimed.jobs

@@ -25,6 +25,8 @@ NOW = 1_700_000_000_000
 HOUR = 3_600
 TOPICS = ("a", "b", "c")
 TTR = 2.0  # seconds
+LIMIT = 2  # jobs of a topic at once, in half of the worlds
+FREED = 0.3  # seconds in which a place under a limit that is free may not be taken yet
 PATIENCE = 2.0  # seconds that a due job may wait while somebody has room for it
 GONE = 1.25  # times a notifier's `silent`, and TURN seconds: so much more for each worker that falls silent meanwhile,
 TURN = 0.1  # as each may have been the owner in its turn
@@ -56,8 +58,12 @@ class World:
         self.calm = False
         self.store = FaultyStore(open(url, clock=self.clock), self.fault)
         self.queue = JobQueue(self.store)
+        self.limited = self.random.choice((None, "c"))
+        self.taken = {}  # leases of the limited topic: until when, by the store's clock
+        self.full_at = -FREED
         for topic in TOPICS:
-            self.queue.handler(topic, concurrency=3, ttr=TTR, retry=Steady())(print)
+            limit = LIMIT if topic == self.limited else None
+            self.queue.handler(topic, concurrency=3, ttr=TTR, retry=Steady(), limit=limit)(print)
         self.due = {}  # id: the earliest due time that the outside may count on
         self.unanswered = set()  # ids that were to be claimed by a command that was not answered
         self.unsure = set()  # ids whose last change was not answered
@@ -91,6 +97,7 @@ class World:
         job = lease.job
         assert job.topic not in worker.paused & self.paused, f"job {job.id} begins, and {job.topic} is paused"
         self.delivered[job.id] += 1
+        self.takes_place(lease)
         held = job.lost == LOST_HELD and not self.spare[job.id] and job.id not in self.unanswered
         assert not held, f"job {job.id} was lost unstarted, by a worker that went on"
         assert job.id not in self.cancelled, f"job {job.id} was cancelled"
@@ -105,6 +112,25 @@ class World:
             return 0
         return self.random.choice([0.01, 0.3, 0.9 * TTR, 0.9 * TTR, 1.5 * TTR, 20])
 
+    def takes_place(self, lease):
+        """Account for a limit: a handler that has not ended has its place until its lease is over."""
+        if lease.job.topic == self.limited:
+            self.leases_end()
+            assert len(self.taken) < LIMIT, f"job {lease.job.id} is one too many"
+            self.taken[lease] = lease.job.lease_until
+
+    def leases_end(self):
+        """Account for leases that are over, for good: the clock may go back again."""
+        now = self.clock.wall()
+        self.taken = {lease: until for lease, until in self.taken.items() if now < until}
+
+    def full(self):
+        """Return what a limit holds back, or did until now: a claim that was not answered has a place too."""
+        running = Filter(self.limited, State.RUNNING)
+        if self.limited and len(self.store.inner.jobs(running, 0, LIMIT)) == LIMIT:
+            self.full_at = self.clock.time()
+        return {self.limited} if self.clock.time() - self.full_at < FREED else set()
+
     def poisoned(self, job, worker):
         """Account for those that were running beside a job that kills its process."""
         now = self.clock.time()
@@ -118,6 +144,7 @@ class World:
 
     def ended(self, lease):
         """Whatever is no ack in time allows one more delivery."""
+        self.taken.pop(lease, None)
         self.spare[lease.job.id] += lease.error is not None or self.clock.time() >= lease.until
 
     # ---- what may happen --------------------------------------------------------------------------------------------
@@ -125,7 +152,7 @@ class World:
     def put(self):
         delay = self.random.choice([0, 0, 0.001, 0.5, 5, 60, self.random.randrange(100)])
         try:
-            id = self.queue.put(self.random.choice(TOPICS), delay=delay)
+            id = self.queue.put(self.random.choice(TOPICS), delay=delay, priority=self.random.choice([0, 0, 1, -1]))
         except StoreError:
             return  # perhaps stored: such a job may be delivered, and need not
         self.due[id] = self.clock.wall() + int(delay * 1000)
@@ -247,7 +274,9 @@ class World:
 
     def step_clock(self):
         seconds = self.random.choice([-HOUR, HOUR, -5, 5, -0.02, 0.02, -0.2])
+        self.leases_end()
         self.clock.step(seconds)
+        self.leases_end()
         for worker in self.workers:  # a lease that ends at once is a lease lost; one that lasts an hour more is not
             self.forgive(worker)
         self.waited.clear()
@@ -284,7 +313,7 @@ class World:
     def account(self, seconds):
         """Count for how long due jobs have waited though somebody had room."""
         roomy = {topic for topic in TOPICS if any(worker.has_room(topic) for worker in self.workers)}
-        roomy -= self.paused
+        roomy -= self.paused | self.full()
         if not roomy or self.clock.time() < self.trouble_until:
             self.waited.clear()
             return

@@ -102,12 +102,12 @@ class Window:
     @property
     def waiting(self) -> int:
         """How many are ready in all lanes."""
-        return sum(len(lane.ready) for lane in self.lanes)
+        return sum(len(lane.ready) for lane in self.lanes) if len(self.lanes) > 1 else len(self.ready)
 
     @property
     def more(self) -> bool:
         """Whether the store has more than was read, in any lane."""
-        return any(lane.full for lane in self.lanes)
+        return self.full or any(lane.full for lane in self.lanes)
 
     def take(self, most: int) -> tuple[int, ...]:
         """Return ids that are due, no longer ready; they stay known until `settled` or `put_back`."""
@@ -238,8 +238,9 @@ class Windows:
     def claimed(self, window: Window, ids: Iterable[int], left: Iterable[Due]) -> None:
         """Forget the jobs that were asked for, but for those that were left; read on if few are known now."""
         stay = {job.id for job in left}
+        known = window.known
         for id in ids:
-            if id not in stay:
+            if id not in stay and known.pop(id, None) is None:
                 window.lane_of(id).known.pop(id, None)
         for lane in window.lanes:
             if lane.hungry:
@@ -360,9 +361,8 @@ class Windows:
 
     def _read(self, windows: list[Window], now: int, until: int) -> None:
         page = self._store.windows([window.span(until) for window in windows], PAGE)
-        near = {(job.topic, job.priority) for job in page}
         cut = self._lanes[page[-1].topic, page[-1].priority] if len(page) == PAGE else None
-        idle = []
+        whole = []
         for number, window in enumerate(windows):
             if window is cut:
                 window.has_read(page[-1], until)
@@ -372,17 +372,21 @@ class Windows:
                 break
             window.has_read(None, until)
             window.read_at = now + self._span // 2
-            if (window.topic, window.priority) not in near:
-                idle.append(window)
+            whole.append(window)
+        near: set[Window] = set()
+        name, level = "", 0
         for job in page:
-            window = self._lanes[job.topic, job.priority]
-            if job.due <= self._now and job.id not in window.known:  # a backlog: it need not go through the wheel
-                self._ready(window, job.id)
+            due, id, topic, priority = job
+            if topic != name or priority != level or not near:
+                name, level, lane = topic, priority, self._lanes[topic, priority]
+                near.add(lane)
+            if due <= self._now and id not in lane.known:  # a backlog: it need not go through the wheel
+                self._ready(lane, id)
             else:
-                self._wait_for(window, job)
+                self._wait_for(lane, job)
         if cut is not None and cut.hungry:
             self._queue(cut)
-        self._rest(idle, now, until)
+        self._rest([window for window in whole if window not in near], now, until)
 
     def _rest(self, idle: list[Window], now: int, until: int) -> None:
         """Let windows with nothing near sleep until shortly before their first job."""

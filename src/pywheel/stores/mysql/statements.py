@@ -23,8 +23,8 @@ _PARTS: Final = {
     "{head}": "j.id, j.topic, j.created, j.name, j.ttr, j.max_attempts, j.headers, NULL",
     "{run}": "r.attempt, r.begun, r.started, r.lease, r.max_attempts, r.backoff, r.worker",
     "{finished}": "f.attempt, f.started, f.worker, f.state, f.outcome, f.ended",
-    "{recount}": "SELECT topic, sum(state IS NULL) AS live, sum(state = 0) AS done, sum(state = 2) AS dead, "
-    "sum(state = 1) AS cancelled FROM (SELECT topic, NULL AS state FROM {p}due "
+    "{recount}": "SELECT topic, sum(state IS NULL) AS live, sum(state <=> 0) AS done, sum(state <=> 2) AS dead, "
+    "sum(state <=> 1) AS cancelled FROM (SELECT topic, NULL AS state FROM {p}due "
     "UNION ALL SELECT topic, NULL FROM {p}run UNION ALL SELECT topic, state FROM {p}finished) p GROUP BY topic",
     "{ids}": "(SELECT id FROM JSON_TABLE('[%(ids)s]', '$[*]' COLUMNS (id bigint PATH '$')) v) w",
     "{hashes}": "(SELECT unhex(x) AS hash FROM JSON_TABLE('[%(hashes)s]', '$[*]' COLUMNS (x char(32) PATH '$')) v) w",

@@ -21,6 +21,7 @@ FAULTS: Final[Looks] = (
     (faults.LEASES, "find_leases", ("mend_leases",)),
     (faults.KEYS, "find_keys", ("mend_keys",)),
     (faults.KEYLESS, "find_keyless", ("mend_keyless", "mend_passed_due", "mend_passed_run")),
+    (faults.INDEXES, "find_lanes", ("mend_lanes_gone", "mend_lanes")),
     (faults.COUNTS, "find_counts", ("mend_counts_gone", "mend_counts")),
     (faults.IDS, "find_ids", ("mend_ids",)),
     (faults.TOPICS, "find_topics", ()),

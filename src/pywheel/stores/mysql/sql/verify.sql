@@ -153,6 +153,16 @@ DELETE FROM {p}count
 -- name: mend_counts
 INSERT INTO {p}count (topic, live, done, dead, cancelled) {recount}
 
+-- name: find_lanes
+SELECT l.id FROM {p}lane l LEFT JOIN {p}due d ON d.topic = l.topic AND d.id = l.id LEFT JOIN {p}job j ON j.id = l.id
+WHERE NOT (l.due <=> d.due) OR j.id IS NULL
+
+-- name: mend_lanes_gone
+DELETE l FROM {p}lane l LEFT JOIN {p}job j ON j.id = l.id WHERE j.id IS NULL
+
+-- name: mend_lanes
+UPDATE {p}lane l LEFT JOIN {p}due d ON d.topic = l.topic AND d.id = l.id SET l.due = d.due WHERE NOT (l.due <=> d.due)
+
 -- name: find_ids
 SELECT j.id FROM {p}job j WHERE j.id > (SELECT value FROM {p}number WHERE name = 'id')
 

@@ -1,5 +1,5 @@
 -- name: lock_all
-LOCK TABLE {p}topic, {p}job, {p}due, {p}run, {p}finished, {p}live_key, {p}history, {p}count IN SHARE ROW EXCLUSIVE MODE
+LOCK TABLE {p}topic, {p}job, {p}due, {p}run, {p}finished, {p}live_key, {p}history, {p}count, {p}lane IN SHARE ROW EXCLUSIVE MODE
 
 -- name: find_no_job
 SELECT d.id FROM {p}due d WHERE NOT EXISTS (SELECT FROM {p}job j WHERE j.id = d.id AND j.topic = d.topic)
@@ -73,6 +73,17 @@ FROM (SELECT job, max(claim) AS claim FROM {p}history GROUP BY job) h WHERE h.jo
 -- name: mend_claims_finished
 UPDATE {p}finished f SET forgiven = coalesce(forgiven, 0) + h.claim + 1 - coalesce(claims, 0), claims = h.claim + 1
 FROM (SELECT job, max(claim) AS claim FROM {p}history GROUP BY job) h WHERE h.job = f.id AND h.claim >= coalesce(f.claims, 0)
+
+-- name: find_lanes
+SELECT l.id FROM {p}lane l LEFT JOIN {p}due d ON d.topic = l.topic AND d.id = l.id
+WHERE l.due IS DISTINCT FROM d.due OR NOT EXISTS (SELECT FROM {p}job j WHERE j.id = l.id)
+
+-- name: mend_lanes_gone
+DELETE FROM {p}lane l WHERE NOT EXISTS (SELECT FROM {p}job j WHERE j.id = l.id)
+
+-- name: mend_lanes
+UPDATE {p}lane l SET due = (SELECT d.due FROM {p}due d WHERE d.topic = l.topic AND d.id = l.id)
+WHERE l.due IS DISTINCT FROM (SELECT d.due FROM {p}due d WHERE d.topic = l.topic AND d.id = l.id)
 
 -- name: find_keys
 SELECT k.job AS id FROM {p}live_key k WHERE NOT EXISTS (

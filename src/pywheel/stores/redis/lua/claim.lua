@@ -52,8 +52,13 @@ local function start(b, job, key, ttr, most, due, terms, begun, reply)
     state[STATE], state[DUE], state[ATTEMPT], state[BEGUN] = RUNNING, due, attempt, begun and 1 or 0
     state[LEASE] = now + (begun and ttr + terms.slack or terms.hold)
     state[MOST], state[BACKOFF], state[STARTED], state[WORKER] = most, backoff_of(terms, attempt), now, terms.worker
-    wait_no_more(terms.topic, b)
-    lease_until(b, state)
+    if mark_of(terms.topic) == 0 then
+        remove(delayed_of(terms.topic), b)
+        add(LEASES, state[LEASE], b)
+    else
+        wait_no_more(terms.topic, b)
+        lease_until(b, state)
+    end
     keep(b, state)
     local size = #reply
     reply[size + 1], reply[size + 2], reply[size + 3], reply[size + 4] = b, due, state[CLAIMS], attempt
