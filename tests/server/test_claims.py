@@ -220,29 +220,6 @@ def test_jobs_of_two_topics_go_to_two_who_wait_for_both(api):
     assert sorted(job["topic"] for answer in answers for job in answer.json()["jobs"]) == ["a", "b"]
 
 
-def test_due_times_of_many_topics_are_read_in_parts(api, monkeypatch):
-    """Else whoever waits for another one waits for the whole of it, each second."""
-    asked, read = [], api.queue.store.first_dues
-
-    def first_dues(spans):
-        asked.append(len({span.topic for span in spans}))
-        return read(spans)
-
-    monkeypatch.setattr(api.queue.store, "first_dues", first_dues)
-
-    async def scene():
-        wishes = [{"topics": [f"{n}.{m}" for m in range(100)], "wait": 30} for n in range(8)]
-        waits = [asyncio.ensure_future(api.ask("POST", "/v1/reserve", json=wish)) for wish in wishes]
-        await asyncio.sleep(0.1)
-        for n in range(8):
-            await api.queue.aput(f"{n}.{n}")
-        return await asyncio.gather(*waits)
-
-    answers = api.run(asyncio.wait_for(scene(), 60))
-    assert [job["topic"] for answer in answers for job in answer.json()["jobs"]] == [f"{n}.{n}" for n in range(8)]
-    assert max(asked) <= 250
-
-
 def test_jobs_claimed_before_the_store_went_away_are_given(api, monkeypatch):
     """They are claimed: to refuse the request would hold them until their leases end."""
     api.put("a")

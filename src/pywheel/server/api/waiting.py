@@ -16,7 +16,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from itertools import chain, islice
+from itertools import islice
 from typing import Final
 
 from ..._errors import StoreClosed, StoreError, StoreReplaced
@@ -37,8 +37,6 @@ _LINGER: Final = 2.0  # seconds that a topic stays announced after the last one 
 _PATIENCE: Final = (0.02, 1.0)  # seconds before somebody is woken again for a topic that gave nothing: first, longest
 _HORIZON: Final = 5_000  # ms: what is due later is read before it is
 _EXPIRED: Final = 200
-_SLICE: Final = 250  # topics whose due times are read at once: what is put meanwhile waits for no more
-_BETWEEN: Final = 0.005  # seconds between two slices of what is only read again
 _BACKOFF: Final = (0.05, 1.0)  # seconds between tries while the store is away: first, longest
 
 
@@ -105,7 +103,6 @@ class Waiting:
         self._mutex = threading.Lock()
         self._topics: dict[str, _Topic] = {}
         self._unseen: set[str] = set()  # topics whose next due time is to be read
-        self._again: set[str] = set()  # topics of which it is to be read again, as it may have changed unnoticed
         self._changed = False  # whether other topics are to be announced
         self._closed = False
         self._notifier: Notifier | None = None
@@ -234,14 +231,16 @@ class Waiting:
                 self._thread = None  # whoever enters from here on begins another one
                 return False
             changed, self._changed = self._changed, False
+            unseen, self._unseen = self._unseen & self._topics.keys(), set()
             names = tuple(self._topics)
             waits = any(topic.waiters for topic in self._topics.values())
         if changed:
             listener.announce(names)
+            unseen = set(names)
         look = listener.look(behind=self._behind(waits=waits))
         hints = listener.hints()
-        if look or changed or hints is None:
-            self._again.update(names)
+        if look or hints is None:
+            unseen = set(names)
         counted: dict[str, int] = {}
         with self._mutex:
             for due, _, name, _ in hints or ():
@@ -250,7 +249,7 @@ class Waiting:
                     counted[name] = counted.get(name, 0) + 1
                     topic.due = due if topic.due is None else min(topic.due, due)
                     topic.stirred()
-        for name, first in listener.firsts(self._slice()).items():
+        for name, first in listener.firsts(unseen).items():
             if name in self._topics:
                 self._topics[name].due = first
         rung = self._due(counted)
@@ -258,14 +257,6 @@ class Waiting:
             self._loop.call_soon_threadsafe(self._ring_all, rung)
         listener.wait(self._next())
         return True
-
-    def _slice(self) -> list[str]:
-        """Return the topics to read next: those first of which something is known to have changed."""
-        with self._mutex:
-            names = list(islice(chain(self._unseen, self._again - self._unseen), _SLICE))
-            self._unseen.difference_update(names)
-            self._again.difference_update(names)
-            return [name for name in names if name in self._topics]
 
     def _behind(self, *, waits: bool) -> int:
         """Return since when something is due that nobody here takes."""
@@ -295,8 +286,6 @@ class Waiting:
             for topic in list(self._topics.values())
             if topic.due is not None and topic.waiters
         ]
-        if self._again:
-            times.append(_BETWEEN)
         return max(min(times, default=_ALONE), 0.0)
 
 
