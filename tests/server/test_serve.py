@@ -64,7 +64,7 @@ def test_without_starlette_it_says_what_to_install():
 import sys
 sys.modules["starlette"] = None
 try:
-    import pywheel.server
+    from pywheel.server import app
 except ModuleNotFoundError as error:
     print(error)
 """

@@ -86,27 +86,32 @@ class Waits:
                 self._fresh.add(job.id)
                 self._topics.setdefault(job.topic, _Topic()).jobs += 1
             self._waiting[job.id][1].add(future)
-            begins = None
-            if self._thread is None:
-                begins = self._thread = threading.Thread(target=self._run, name="pywheel-waits", daemon=True)
-        try:
-            if begins is not None:
-                begins.start()
-        except RuntimeError:
-            self._thread = None
-            self.leave(job.id, future)
-            raise
+            try:
+                self._have_thread()
+            except RuntimeError:
+                self._leave(job.id, future)
+                raise
         self._wake()
         return future
 
     def leave(self, id: int, future: Future[Result]) -> None:
         """Wait no longer. Idempotent."""
         with self._mutex:
-            if id in self._waiting:
-                futures = self._waiting[id][1]
-                futures.discard(future)
-                if not futures:
-                    self._forget(id)
+            self._leave(id, future)
+
+    def _leave(self, id: int, future: Future[Result]) -> None:
+        if id in self._waiting:
+            futures = self._waiting[id][1]
+            futures.discard(future)
+            if not futures:
+                self._forget(id)
+
+    def _have_thread(self) -> None:
+        """Start the thread, unless there is one. The caller has the mutex: whoever closes finds none that is to start."""
+        if self._thread is None:
+            thread = threading.Thread(target=self._run, name="pywheel-waits", daemon=True)
+            thread.start()
+            self._thread = thread
 
     def _forget(self, id: int) -> set[Future[Result]]:
         """Wait no longer for a job; return who did. The caller has the mutex."""
