@@ -192,7 +192,7 @@ class Outlet(Attached):
     async def __call__(self, job):
         self.seen.append("handle")
 
-    def attach(self, topic, notes):
+    def attach(self, topic, notes, concurrency):
         self.seen.append(f"attach {topic}")
 
     async def aclose(self):
