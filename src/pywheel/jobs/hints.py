@@ -55,7 +55,8 @@ def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
         function = inspect.unwrap(function.func)
     if isinstance(function, type) or hasattr(function, "__globals__"):
         return function
-    return inspect.unwrap(getattr(type(function), "__call__", function))
+    method: Callable[..., Any] = inspect.unwrap(type(function).__call__)
+    return method
 
 
 def _annotations(function: Callable[..., Any]) -> Mapping[str, Any]:

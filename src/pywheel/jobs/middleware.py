@@ -66,7 +66,7 @@ class Middleware:
         return functools.update_wrapper(on_loop if is_async(function) else in_thread, function)
 
     def call_dead(self, job: Job, error: str | None, finish: Callable[[Any], object]) -> None:
-        """Tell that a job is dead. `finish` awaits what a coroutine function returned. Never raises one, but for Ctrl-C."""
+        """Tell that a job is dead. `finish` awaits what a coroutine function returned. What they raise is logged."""
         dead = job._replace(state=State.DEAD, last_error=error, lease_until=None)
         for function in self.dead:
             try:
