@@ -8,6 +8,7 @@ import pytest
 
 from pywheel import BadJob, JobQueue, ManualClock, NotAStore, StoreClosed, Worker
 from pywheel.stores import open as open_store
+from pywheel.stores.memory import MemoryStore
 
 
 @pytest.fixture
@@ -86,6 +87,21 @@ def test_a_queue_that_was_closed_or_lent_before_its_first_use_never_opens_its_st
     with pytest.raises(StoreClosed):
         queue.put("t")
     assert asked == []
+
+
+def test_a_queue_that_is_closed_while_it_opens_is_closed():
+    store = MemoryStore()
+
+    def place():
+        queue.close()
+        return store
+
+    queue = JobQueue(place)
+    for _ in range(2):
+        with pytest.raises(StoreClosed):
+            queue.put("t")
+    with pytest.raises(StoreClosed):
+        store.get(1)
 
 
 def test_threads_that_use_it_at_once_have_one_store():

@@ -9,7 +9,7 @@ from pywheel import BadJob, Fixed, GiveUp, NotNow, RetryLater
 from pywheel.jobs import State
 from pywheel.jobs.attached import Attached
 from pywheel.testing import run_due
-from tests.jobs.waiting import finished, working
+from tests.jobs.waiting import finished, until, working
 
 who = contextvars.ContextVar("who", default="nobody")
 
@@ -95,12 +95,13 @@ def test_what_before_raises_is_what_the_handler_would_have_raised(queue, seen, e
     assert seen == [error]
 
 
-def test_what_after_raises_is_logged_and_changes_nothing(queue, seen, caplog):
+@pytest.mark.parametrize("kind", [RuntimeError, SystemExit])
+def test_what_after_raises_is_logged_and_changes_nothing(queue, seen, caplog, kind):
     queue.after(lambda job, error: seen.append(error))
 
     @queue.after
     def fail(job, error):
-        raise RuntimeError("after all")
+        raise kind("after all")
 
     @queue.handler("t")
     def handle(job): ...
@@ -130,10 +131,11 @@ def test_on_dead_gets_the_job_as_it_is_then(queue, seen, is_async):
     assert (job.state, job.last_error) == (State.DEAD, "ValueError: 2")
 
 
-def test_what_on_dead_raises_is_logged(queue, seen, caplog):
+@pytest.mark.parametrize("kind", [RuntimeError, SystemExit])
+def test_what_on_dead_raises_is_logged(queue, seen, caplog, kind):
     @queue.on_dead
     def fail(job):
-        raise RuntimeError("after all")
+        raise kind("after all")
 
     queue.on_dead(seen.append)
 
@@ -143,6 +145,21 @@ def test_what_on_dead_raises_is_logged(queue, seen, caplog):
 
     assert [handled(queue)] == seen
     assert errors(caplog) == ["after all"]
+
+
+def test_a_worker_tells_of_the_dead_after_an_on_dead_that_exits(live_queue, seen):
+    @live_queue.on_dead
+    def leave(job):
+        seen.append(job.id)
+        raise SystemExit
+
+    @live_queue.handler("t")
+    def give_up(job):
+        raise GiveUp
+
+    with working(live_queue):
+        ids = [finished(live_queue, live_queue.put("t")).id for _ in range(2)]
+        until(lambda: seen == ids)
 
 
 def test_what_cannot_stand_around_a_handler_is_refused(queue):

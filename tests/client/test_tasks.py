@@ -8,6 +8,7 @@ import inspect
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 import pytest
 
@@ -261,6 +262,13 @@ def test_the_caller_s_transaction_takes_the_put_in(tmp_path):
         connection = sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)
         connection.execute("BEGIN IMMEDIATE")
         close.put(7, connection=connection)
+        within = close.options(connection=connection)
+        within.put_many([(8,), {"order_id": 9}, close.job(10)])
+        asyncio.run(within.aput_many([(11,)]))
+        for refused in (lambda: within.job(7), lambda: close.put_many([{"order_id": 7, "connection": connection}])):
+            with pytest.raises(BadJob, match="connection= is for what stores jobs"):
+                refused()
+        assert connection.execute("SELECT count(*) FROM job").fetchone() == (5,)
         connection.rollback()
         connection.close()
         assert queue.counts() == {}
@@ -281,6 +289,8 @@ def test_many_are_put_by_tuples_mappings_and_jobs(queue, calls):
     assert [call["order_id"] for call in calls] == [1, 2, 3, 4, 5]
     with pytest.raises(BadJob, match="put_many takes tuples of arguments"):
         close.put_many([7])
+    with pytest.raises(BadJob, match="put_many takes many calls, not 7"):
+        close.put_many(7)
 
 
 # ---- keys -----------------------------------------------------------------------------------------------------------
@@ -376,6 +386,44 @@ def test_a_function_without_a_name_needs_a_topic(queue, calls):
         queue.task()(nameless)
     with pytest.raises(BadJob, match="a task is made of a function, not of 7"):
         queue.task("t")(7)
+
+
+class Closer:
+    """A callable object, whose class has annotations as well."""
+
+    order: str
+
+    def __init__(self, calls):
+        self.calls = calls
+
+    def __call__(self, order: uuid.UUID, its: Job, shop: str = "main"):
+        self.calls(order=order, shop=shop, job=its)
+
+
+@pytest.mark.parametrize("wrap", [lambda closer: closer, functools.partial], ids=["object", "partial"])
+def test_partials_and_callable_objects_have_the_types_of_what_they_call(queue, calls, wrap):
+    task = queue.task("t")(wrap(Closer(calls)))
+    order = uuid.uuid4()
+    id = tried(queue, task, order=order).id
+    assert [(call["order"], call["job"].id) for call in calls] == [(order, id)]
+    with pytest.raises(BadArguments, match="argument 'order' of t must be UUID"):
+        task.put(order="seven")
+
+
+def test_what_a_plain_call_may_leave_out_is_given_all_the_same(queue, calls):
+    @queue.provide
+    def session() -> Iterator[Session]:
+        yield Session()
+
+    @queue.task("t")
+    def close(order: int, its: Job | None = None, db: Annotated[Session, "a note"] | None = None) -> None:
+        calls(job=its, db=db)
+
+    close(7)
+    job = tried(queue, close, 7)
+    assert calls[0] == {"job": None, "db": None}
+    assert calls[1]["job"].id == job.id
+    assert isinstance(calls[1]["db"], Session)
 
 
 def test_an_argument_whose_type_leads_nowhere_says_so(queue):

@@ -215,7 +215,7 @@ settings.configure(DATABASES={"default": database}, INSTALLED_APPS=["pywheel.dja
 django.setup()
 from asgiref.sync import sync_to_async
 from django.db import connection
-from pywheel import Worker
+from pywheel import GiveUp, Worker
 from pywheel.django import queue
 
 seen = []
@@ -238,15 +238,27 @@ async def coroutine(job):
 def task(n: int):
     note()
 
+@queue.handler("dead")
+def dead(job):
+    raise GiveUp
+
+@queue.on_dead
+def told(job):
+    note()
+
+@queue.on_dead
+async def told_on_the_loop(job):
+    await sync_to_async(note)()
+
 worker = Worker(queue)
 worker.start()
-for topic, body in [("plain", None), ("async", None), ("task", {"n": 1})] * 2:
+for topic, body in [("plain", None), ("async", None), ("task", {"n": 1}), ("dead", None)] * 2:
     id = queue.put(topic, body)
     while queue.get(id).state.live:
         pass
 worker.stop()
 worker.join()
-print(seen == [True, False] * 6, seen)
+print(seen.count(True) == seen.count(False) == 10, seen)
 """
 
 

@@ -170,7 +170,7 @@ def test_what_is_missing_or_too_much_is_named(codec, body, argument):
     assert caught.value.argument == argument
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"\xff"])
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'{"n":NaN}', b'{"n":-Infinity}'])
 def test_what_is_no_json_is_another_error(codec, body):
     with pytest.raises(BadBody):
         codec("t", fields(n=int)).decode(body)
@@ -226,6 +226,8 @@ def test_what_a_function_returns_becomes_bytes_of_every_type():
 
     assert encoded_result(Line("a", 2)) == b'{"sku":"a","count":2}'
     assert asyncio.run(encoded_result(later())) == b'{"sku":"a","count":1}'
+    assert encoded_result([Line("a"), None]) == b'[{"sku":"a","count":1},null]'
+    assert encoded_result([math.inf, Line("a")]) == [math.inf, Line("a")]  # json says what is wrong with it
     strange = object()
     assert [encoded_result(value) for value in (None, b"x", strange)] == [None, b"x", strange]
 

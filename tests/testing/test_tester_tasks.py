@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from pywheel import BadArguments, Fixed
+from pywheel import BadArguments, BadJob, Fixed
 from pywheel.testing import QueueTester
 
 
@@ -47,6 +47,17 @@ def test_an_argument_that_the_task_has_not_is_refused(tester, queue):
     for args, kwargs in [((1, 2), {}), ((), {"m": 1})]:
         with pytest.raises(BadArguments):
             tester.assert_put(task, *args, **kwargs)
+
+
+def test_a_name_that_means_two_things_is_refused(tester, queue):
+    @queue.task("t")
+    def order(count: int, key: str = "none") -> None: ...
+
+    order.put(99)
+    for said in ({"count": 1}, {"key": "k"}):
+        with pytest.raises(BadJob, match="give the argument by its place"):
+            tester.assert_put(order, **said)
+    assert len(tester.assert_put(order, 99, delay=0)) == 1
 
 
 def test_what_was_put_by_topic_and_is_no_call_is_none(tester, queue):

@@ -207,6 +207,35 @@ def test_whatever_a_handler_raises_ends_the_attempt_alone(live_queue, error):
         assert finished(live_queue, live_queue.put("t")).state is State.DEAD
 
 
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, EventLoop])
+@pytest.mark.parametrize("where", ["handler", "within before", "on_dead", "task of its own"])
+def test_an_exit_on_the_loop_leaves_it_to_the_others(live_queue, where, loop_factory):
+    """asyncio lets an exit of a task end the loop, on which all other coroutine handlers are."""
+
+    async def leave(job):
+        raise SystemExit(3)
+
+    @live_queue.handler("t", retry=Fixed(0, attempts=1))
+    def handle(job):
+        if where == "on_dead":
+            raise ValueError
+        return leave(job)
+
+    @live_queue.handler("coroutine")
+    async def coroutine(job):
+        if where == "task of its own":
+            await asyncio.gather(asyncio.create_task(leave(job)), return_exceptions=True)
+
+    if where == "on_dead":
+        live_queue.on_dead(leave)
+    if where == "within before":
+        live_queue.before(lambda job: None)
+    with working(live_queue, loop_factory=loop_factory):
+        assert finished(live_queue, live_queue.put("t")).state is State.DEAD
+        for _ in range(2):
+            assert finished(live_queue, live_queue.put("coroutine")).state is State.DONE
+
+
 def test_a_slow_topic_does_not_hold_up_another(live_queue):
     gate = threading.Event()
     live_queue.handler("slow", concurrency=1)(lambda job: gate.wait(60))

@@ -108,6 +108,8 @@ class JobQueue(Puts, Results, ByFilter, Claims, Tasks, Schedules):
             store.close()
         vars(self).setdefault("_batches", AsyncBatches(self.store, self._applied))
         vars(self).setdefault("_waits", Waits(self.store))
+        if self._opener is _closed:  # meanwhile
+            self._close()
         return self
 
     def _open(self, url: Place, clock: Clock | None, create: bool, spool: str | None) -> Store:

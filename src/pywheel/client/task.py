@@ -149,8 +149,7 @@ class Task(Generic[P, K, C, R]):
     def job(self, *args: Any, key: str, **kwargs: Any) -> NewJob: ...
     def job(self, *args: Any, **kwargs: Any) -> NewJob:
         """Return a new job for `put_many`; nothing is stored yet. BadArguments, BadJob."""
-        body, options = self._said(args, kwargs)
-        return self._queue.job(self.topic, body, **options)
+        return self._job(args, kwargs)
 
     def put_many(
         self, calls: Iterable[NewJob | tuple[Any, ...] | Mapping[str, Any]], *, connection: object = None
@@ -165,13 +164,13 @@ class Task(Generic[P, K, C, R]):
             JobExists: a key is taken.
             StoreError: the store cannot do it. In each case nothing was stored.
         """
-        return self._queue.put_many([self._called(call) for call in calls], connection=connection)
+        return self._queue.put_many(self._many(calls), connection=self._within(connection))
 
     async def aput_many(
         self, calls: Iterable[NewJob | tuple[Any, ...] | Mapping[str, Any]], *, connection: object = None
     ) -> list[int]:
         """`put_many`, for asyncio."""
-        return await self._queue.aput_many([self._called(call) for call in calls], connection=connection)
+        return await self._queue.aput_many(self._many(calls), connection=self._within(connection))
 
     # ---- by key -----------------------------------------------------------------------------------------------------
 
@@ -267,6 +266,15 @@ class Task(Generic[P, K, C, R]):
             made_of[name] = value
         return self._key(**made_of)
 
+    def _within(self, connection: object) -> object:
+        return self._options.get("connection") if connection is None else connection
+
+    def _many(self, calls: Iterable[Any]) -> list[NewJob]:
+        if not isinstance(calls, Iterable):
+            raise BadJob(f"put_many takes many calls, not {calls!r:.40}")
+        one = self if self._within(None) is None else self.options(connection=None)  # which is for all of them
+        return [one._called(call) for call in calls]
+
     def _called(self, call: Any) -> NewJob:
         if isinstance(call, NewJob):
             return call
@@ -279,7 +287,14 @@ class Task(Generic[P, K, C, R]):
         else:
             wanted = "tuples of arguments, mappings of them by name, or what job() returns"
             raise BadJob(f"put_many takes {wanted}, not {call!r:.40}")
-        body, options = self._said(args, dict(kwargs))
+        return self._job(args, dict(kwargs))
+
+    def _job(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewJob:
+        body, options = self._said(args, kwargs)
+        if "connection" in options:
+            if options["connection"] is not None:
+                raise BadJob("connection= is for what stores jobs: give it to put_many, for all of them")
+            options = {name: value for name, value in options.items() if name != "connection"}
         return self._queue.job(self.topic, body, **options)
 
     def _when(self, kwargs: dict[str, Any]) -> dict[str, Any]:

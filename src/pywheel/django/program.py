@@ -25,8 +25,14 @@ __all__ = ["queue"]
 class Connections(Middleware):
     """Handlers find good connections to the databases, as requests do: around each job, where it runs.
 
-    Django closes there those that are unusable, or older than CONN_MAX_AGE.
+    Django closes there those that are unusable, or older than CONN_MAX_AGE. So does what is told of dead jobs.
     """
+
+    def add(self, functions: list[Any], function: Callable[..., object], what: str) -> None:
+        """Take one in. BadJob as for any program."""
+        super().add(functions, function, what)
+        if functions is self.dead:
+            functions[-1] = _with_connections(function)
 
     def around(self, handler: Handler) -> Handler:
         """Return the handler with that around it."""

@@ -175,9 +175,9 @@ def _codec(arguments: Arguments) -> Codec:
 def _writer() -> Callable[[Any], bytes] | None:
     if not _there():
         return None
-    from .arguments_typed import writer
+    from .arguments_typed import result_writer
 
-    return writer()
+    return result_writer()
 
 
 def _there() -> bool:

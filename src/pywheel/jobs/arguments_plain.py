@@ -45,7 +45,7 @@ class PlainCodec:
     def decode(self, body: bytes, /) -> dict[str, Any]:
         """Return the arguments that the body has. Misfit; BadBody if it is no JSON."""
         try:
-            found = json.loads(body)
+            found = json.loads(body, parse_constant=_no_number)
         except ValueError as error:
             raise BadBody(f"the body holds no arguments: {error}") from None
         if not isinstance(found, dict):
@@ -61,6 +61,10 @@ class PlainCodec:
         for name in self._required - found.keys():
             raise Misfit(name, "missing")
         return found
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"JSON has no {name}")
 
 
 def _reader(wanted: Any) -> Reader:

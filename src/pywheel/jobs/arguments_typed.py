@@ -10,7 +10,7 @@ from typing import Any, Final, Union
 from .._errors import BadArguments, BadBody
 from .arguments import Field, Misfit
 
-__all__ = ["TypedCodec", "writer"]
+__all__ = ["TypedCodec", "result_writer", "writer"]
 
 _NEVER_NULL: Final = (bool, int, float, str, bytes)  # whoever reads one of these refuses null by himself
 _PLACE: Final = re.compile(r" - at `\$\.([^.\[`]+)([^`]*)`$")
@@ -77,6 +77,19 @@ def writer() -> Callable[[Any], bytes]:
         return msgspec.Raw(write(by_alias=True, round_trip=True).encode())
 
     return msgspec.json.Encoder(enc_hook=plain).encode
+
+
+def result_writer() -> Callable[[Any], bytes]:
+    """Return `writer`, but for a number that JSON has not: ValueError, as from json. It would be kept as null."""
+    write = writer()
+
+    def written(value: Any) -> bytes:
+        body = write(value)
+        if b"null" in body:
+            _refuse_nan({"": value})
+        return body
+
+    return written
 
 
 def _made(wanted: Any, value: Any) -> Any:

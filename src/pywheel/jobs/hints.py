@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from types import SimpleNamespace
-from typing import Any, get_type_hints
+from types import NoneType, SimpleNamespace, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["hints", "parameters"]
+__all__ = ["bare", "hints", "parameters"]
 
 
 def parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
@@ -25,7 +26,7 @@ def hints(function: Callable[..., Any]) -> dict[str, Any]:
 
     What is imported under TYPE_CHECKING alone leads nowhere. That matters where the type is needed.
     """
-    function = inspect.unwrap(function)
+    function = _annotated(function)
     found: dict[str, Any] = {}
     for name, annotation in _annotations(function).items():
         alone = SimpleNamespace(__annotations__={name: annotation})
@@ -34,6 +35,28 @@ def hints(function: Callable[..., Any]) -> dict[str, Any]:
         except (NameError, AttributeError, SyntaxError, TypeError) as error:
             found[name] = error
     return found
+
+
+def bare(annotation: Any) -> Any:
+    """Return T of ``T | None`` and of ``Annotated[T, ...]``, anything else as it is."""
+    while True:
+        origin, parts = get_origin(annotation), get_args(annotation)
+        some = [part for part in parts if part is not NoneType]
+        if origin is Annotated or (origin in (Union, UnionType) and len(some) == 1):
+            annotation = some[0]
+        else:
+            return annotation
+
+
+def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what has the annotations of a function: of a partial its function, of an object its method."""
+    function = inspect.unwrap(function)
+    while isinstance(function, functools.partial):
+        function = inspect.unwrap(function.func)
+    if isinstance(function, type) or hasattr(function, "__globals__"):
+        return function
+    method: Callable[..., Any] = inspect.unwrap(type(function).__call__)
+    return method
 
 
 def _annotations(function: Callable[..., Any]) -> Mapping[str, Any]:

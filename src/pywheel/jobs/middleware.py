@@ -66,12 +66,12 @@ class Middleware:
         return functools.update_wrapper(on_loop if is_async(function) else in_thread, function)
 
     def call_dead(self, job: Job, error: str | None, finish: Callable[[Any], object]) -> None:
-        """Tell that a job is dead. `finish` awaits what a coroutine function returned. Never raises an Exception."""
+        """Tell that a job is dead. `finish` awaits what a coroutine function returned. What they raise is logged."""
         dead = job._replace(state=State.DEAD, last_error=error, lease_until=None)
         for function in self.dead:
             try:
                 finish(function(dead))
-            except Exception:
+            except (Exception, SystemExit):  # an exit would end the thread in which others are told
                 _LOGGER.exception("%r failed for the dead job %d of %r", function, job.id, job.topic)
 
     def _call(self, function: Callable[[Job], Any], job: Job) -> Any:
@@ -102,7 +102,7 @@ class Middleware:
         for after in reversed(self.after):
             try:
                 after(job, error)
-            except Exception:  # the handler has done what it did, and is not to do it again
+            except (Exception, SystemExit):  # the handler has done what it did, and is not to do it again
                 _LOGGER.exception("%r failed after job %d of %r", after, job.id, job.topic)
 
 

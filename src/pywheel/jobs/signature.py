@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from .._errors import BadJob
 from .arguments import Arguments, Field
-from .hints import hints, parameters
+from .hints import bare, hints, parameters
 from .job import Job
 from .providers import Provider, Providers, provided
 
@@ -61,9 +61,10 @@ class Signature:
         fields: dict[str, Field] = {}
         for name, parameter in self.parameters.items():
             annotation = types.get(name, Any)
-            provider = self._providers.wanted(name, annotation)
+            wanted = bare(annotation)  # as a plain call may leave it out: `job: Job | None = None`
+            provider = self._providers.wanted(name, wanted)
             unknown = parameter.annotation is _EMPTY or isinstance(annotation, Exception)
-            if annotation is Job or (name == "job" and unknown):
+            if wanted is Job or (name == "job" and unknown):
                 jobs.append(name)
             elif provider is not None or parameter.default is provided:
                 given.append((name, provider))

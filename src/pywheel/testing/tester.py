@@ -16,7 +16,7 @@ from ..stores.schedule_notes import TOPIC
 from ..worker.ticks import is_tick
 from .due import DueRunner, Failure, at_once, first_dues
 from .puts import PutJob, RecordingStore, in_words
-from .wanted import Wanted, topic_of
+from .wanted import Wanted, refuse_ambiguous, topic_of
 
 __all__ = ["QueueTester"]
 
@@ -190,9 +190,11 @@ class QueueTester:
         Raises:
             AssertionError: there are none, or not `count`. It shows what was put instead, and what handlers raised.
             BadArguments: the task takes no such argument.
-            BadJob: the arguments make no sense.
+            BadJob: the arguments make no sense, or one means two things: the function of the task has a `count` itself.
         """
         task = task_or_topic if isinstance(task_or_topic, Task) else None
+        if task is not None:
+            refuse_ambiguous(task, count=count, delay=delay, key=key)
         wanted = Wanted(self._topic(task_or_topic), task, args, kwargs, delay, key)
         puts = [PutJob(self.queue.store.opened(put.job), put.delay) for put in self._store.puts.values()]
         found = [put.job for put in puts if wanted.fits(put)]

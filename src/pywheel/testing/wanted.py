@@ -14,7 +14,7 @@ from ..jobs.handler import Handler
 from ..jobs.job import Job
 from .puts import PutJob, said
 
-__all__ = ["Wanted", "topic_of"]
+__all__ = ["Wanted", "refuse_ambiguous", "topic_of"]
 
 _NO_JSON: Final = object()
 
@@ -34,6 +34,17 @@ def topic_of(wanted: object, handlers: dict[str, Handler]) -> str:
         number = "no topic is" if not topics else f"{len(topics)} topics are"
         raise BadJob(f"{number} handled by {wanted!r:.80}: give the topic")
     return topics[0]
+
+
+def refuse_ambiguous(task: Task[..., ..., ..., Any], **said: object) -> None:
+    """Raise BadJob for what is said of the put by a name that the task has for an argument: a test may pass by it."""
+    arguments = task._signature.asked().arguments.fields
+    for name in said:
+        if said[name] is not None and name in arguments:
+            raise BadJob(
+                f"{name}= may be the argument of {task.topic}, or said of its put: give the argument by its place, "
+                "and look at what assert_put returns for the other"
+            )
 
 
 class Wanted:

@@ -111,6 +111,7 @@ class Loop(Runner):
         self._factory = factory or asyncio.new_event_loop
         self._loop: asyncio.AbstractEventLoop | None = None
         self._runs = False
+        self._stopped = False
         self._mutex = threading.Lock()
 
     def block(self) -> None:
@@ -159,14 +160,19 @@ class Loop(Runner):
         """Stop it; tasks that still run are cancelled."""
         with self._mutex:
             if self._runs and self._loop is not None:
-                self._loop.call_soon_threadsafe(self._loop.stop)
+                self._loop.call_soon_threadsafe(self._halt, self._loop)
             elif self._loop is not None:
                 self._loop.close()
 
-    @staticmethod
-    def _run(loop: asyncio.AbstractEventLoop) -> None:
+    def _halt(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._stopped = True
+        loop.stop()
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
-        loop.run_forever()
+        while not self._stopped:
+            with suppress(SystemExit, KeyboardInterrupt):  # a task's, which has it: the others go on
+                loop.run_forever()
         for task in asyncio.all_tasks(loop):
             task.cancel()
         loop.run_until_complete(loop.shutdown_asyncgens())
