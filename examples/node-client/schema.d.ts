@@ -13,7 +13,7 @@ export interface paths {
         };
         /**
          * Find jobs
-         * @description By id; of a range of due times by these. An answer may have fewer jobs than `limit`, and yet a `next`. Needs the scope `read`.
+         * @description By id; of a range of due times by these; to a token for some topics by topic first. An answer may have fewer jobs than `limit`, and yet a `next`. Needs the scope `read`.
          */
         get: operations["findJobs"];
         put?: never;
@@ -844,6 +844,18 @@ export interface components {
             worker?: string | null;
             /** @default null */
             error?: string | null;
+            /** @description What the handler returned, if that is kept and is JSON. */
+            result?: unknown;
+            /**
+             * @description The same, if it is something else than JSON.
+             * @default null
+             */
+            result_base64?: string | null;
+            /**
+             * @description The id of the key that the result is encrypted with, which this server has not.
+             * @default null
+             */
+            encrypted?: string | null;
         };
         /** @description The jobs that were stored, durably, in the order in which they were sent. */
         Ids: {
@@ -908,6 +920,8 @@ export interface components {
              * @default null
              */
             to?: string | null;
+            /** @description Refuse it also if a job with its key ended less than so long ago: seconds, or text like 10m. */
+            dedupe_for?: number | string | null;
             /**
              * @description Of what is due of the topic the highest comes first.
              * @default 0
