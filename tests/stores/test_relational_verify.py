@@ -84,6 +84,16 @@ def test_a_lane_that_says_another_due_time_than_the_job_is_made_right(store, dam
     assert store.get(gone).priority == 0
 
 
+def test_a_job_that_an_older_process_has_moved_is_found_all_the_same(store, damage):
+    [[id]] = store.apply([ops.Put((NewJob("t", b"", NOW - 5, priority=1),))])
+    damage("UPDATE {p}lane SET due = NULL WHERE id = %s", id)  # as it stands after a nack by who knows no lanes
+    spans = [Span("t", 2**32 - 1, (-1, 0), NOW, priority) for priority in (0, 1)]
+    assert [due.id for due in store.windows(spans, 9)] == [id]
+    [[job]] = store.apply([ops.Reserve("t", 9, ops.Terms(60_000, 3), "w")])
+    store.apply([ops.Nack(id, job.claims, 0)])
+    assert [(due.id, due.priority) for due in store.windows(spans, 9)] == [(id, 1)]
+
+
 def test_a_job_that_is_nowhere_is_delayed_again_at_once(store, jobs, damage):
     damage("DELETE FROM {p}due WHERE id IN (%s, %s)", jobs.keyed, jobs.again)
     damage("DELETE FROM {p}finished WHERE id = %s", jobs.done)

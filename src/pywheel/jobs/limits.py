@@ -136,7 +136,8 @@ class Gate:
         self._now = now * 1000
         self._groups = Counter(map(self._group, running))
         self._before = value
-        self._due = int(value or 0)
+        # Further off is only what a slower rate has noted, or another clock: nobody waits for those.
+        self._due = min(int(value or 0), self._now + limits.burst * limits.every)
         self._again: int | None = None
 
     def admits(self, key: str | None) -> bool:

@@ -263,6 +263,8 @@ class Dispatcher:
                 claims.append(Claim(topic.name, ids, topic.terms, self._notifier.worker, topic.begin, trial, share))
                 most -= len(ids)
                 trial = 0
+            elif not window.waiting:
+                self._windows.restore(window)
             self._backlog(topic)
         return claims
 
@@ -289,10 +291,12 @@ class Dispatcher:
             self._windows.drop(topic.window)
             return
         self._windows.claimed(topic.window, claim.ids, outcome.left)
-        if outcome.left and topic.limits is None:
-            self._leave(topic, outcome)
+        if outcome.left and (topic.limits is None or (outcome.again is None and not outcome.jobs)):
+            self._leave(topic, outcome)  # no limit holds them
         elif outcome.left:
             self._hold_back(topic, claim.begin, outcome)
+        elif not topic.window.waiting:
+            self._windows.restore(topic.window)
         if not outcome.jobs:
             return
         leases = self._sealed.leases(topic, outcome, asked, self._clock.wall())

@@ -9,6 +9,7 @@ import pytest
 from pywheel import JobQueue, NotAStore, StoreAway, StoreError, StoreFull, StoreReadOnly, StoreTooNew
 from pywheel.jobs.commands import Ack, Announce, Put, Reserve, Terms
 from pywheel.jobs.job import NewJob, State
+from pywheel.jobs.limits import Limits
 from pywheel.stores import open
 from tests.stores.servers import Redis
 
@@ -171,7 +172,7 @@ class TestWrongAddresses:
         with redis_server.connect() as client:
             client.set("{other}:store", "mine")
             client.hset("{hash}:store", "mine", "1")
-            client.set("{newer}:store", "pywheel 2")
+            client.set("{newer}:store", "pywheel 3")
         for prefix in ("other", "hash"):
             assert "prefix" in refusal(NotAStore, redis_server.url(prefix=prefix))
         assert "install a newer one" in refusal(StoreTooNew, redis_server.url(prefix="newer"))
@@ -182,6 +183,21 @@ class TestWrongAddresses:
             open(url, create=False)
         open(url).close()
         open(url, create=False).close()
+
+
+LIMITED = TERMS._replace(limits=Limits(1))
+
+
+@pytest.mark.parametrize("use", [Put((JOB._replace(priority=1),)), Reserve("t", 1, LIMITED, "w")])
+def test_a_store_with_priorities_or_limits_is_refused_to_older_ones_that_do_not_know_them(redis_server, use):
+    url = redis_server.url()
+    with open(url) as store, redis_server.connect() as client:
+        name = f"{store.server.prefix.decode()}:store"
+        store.apply([Put((JOB,))])
+        assert client.get(name) == b"pywheel 2 1"
+        store.apply([use])
+        assert client.get(name) == b"pywheel 2"
+    open(url).close()
 
 
 def test_stores_of_one_server_do_not_mix(redis_server):

@@ -35,7 +35,7 @@ _PARTS: Final = {
     # Which priorities jobs of a topic had, as bits: `jobs.limits.lane`.
     "{lanes}": "(SELECT CAST(bit_or(1 << (r.priority + 9)) AS SIGNED) FROM {p}priority r WHERE r.topic = {p}topic.id)",
     "{plain}": "(NOT EXISTS (SELECT 1 FROM {p}priority WHERE topic = %(topic)s) "
-    "OR NOT EXISTS (SELECT 1 FROM {p}lane l WHERE l.id = {p}due.id))",
+    "OR NOT EXISTS (SELECT 1 FROM {p}lane l WHERE l.id = {p}due.id AND l.due = {p}due.due))",
     "{server}": "concat_ws(':', @@hostname, @@port, @@server_id)",
 } | {f"{{past.{t}}}": ", ".join(f"{t}.{c}" for c in "due claims forgiven lost passed error".split()) for t in "drf"}
 
@@ -138,7 +138,7 @@ def _texts(tables: str) -> Mapping[str, str]:
             found[title.strip()] = text
     due = found["lock_due_of_topic"]
     found["lock_due_of_topic"] = due.replace("{lane}", "TRUE")
-    found["lock_due_without"] = due.replace("{lane}", "l.id IS NULL")
+    found["lock_due_without"] = due.replace("{lane}", "NOT (l.due <=> d.due)")
     for name in [name for name in found if name.startswith("page_")]:
         text = found[name]
         for end, words in (("", _UP), ("_down", _DOWN)):

@@ -37,7 +37,7 @@ def statements(tables: str) -> Mapping[str, str]:
     found["lock_run"] = found["lock_run"].replace("{lost}", "true")
     due = found["lock_due_of_topic"]
     found["lock_due_of_topic"] = due.replace("{lane}", "true")
-    found["lock_due_without"] = due.replace("{lane}", "l.id IS NULL")
+    found["lock_due_without"] = due.replace("{lane}", "l.due IS DISTINCT FROM d.due")
     found["history"] = found["history"].replace("{results}", found["results"])
     look, recount, fits = found.pop("look"), found.pop("recount"), found.pop("fits")
     head = look.replace("j.body,", "NULL::bytea,")

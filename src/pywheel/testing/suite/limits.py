@@ -225,6 +225,14 @@ class LimitTests(StoreTests):
             self.pass_time(50)
         assert begun == [3, 0, 1, 0, 1, 0, 1, 0, 1, 0]
 
+    def test_a_rate_is_not_held_up_by_what_a_slower_one_has_noted(self) -> None:
+        self.apply(Put(tuple(NewJob("t", b"", NOW) for _ in range(3))))
+        assert len(self.reserve(terms=self.limited(rate="1/d"))) == 1
+        terms = self.limited(rate=Rate(10, "1s", burst=1))
+        assert self.reserve(terms=terms) == []
+        self.pass_time(100)
+        assert len(self.reserve(terms=terms)) == 1
+
     def test_a_rate_counts_what_was_given_back(self) -> None:
         self.put()
         terms = self.limited(rate="1/s")

@@ -113,7 +113,7 @@ CROSS JOIN LATERAL (
     WHERE d.topic = s.topic AND (d.due, d.id) > (s.due, s.id) AND d.due <= s.until AND (s.shards >> (d.id & 31)::int) & 1 = 1
         AND NOT (SELECT paused FROM {p}topic WHERE id = s.topic)
         AND ((SELECT NOT EXISTS (SELECT FROM {p}priority WHERE topic = s.topic))
-            OR NOT EXISTS (SELECT FROM {p}lane l WHERE l.id = d.id))
+            OR NOT EXISTS (SELECT FROM {p}lane l WHERE l.id = d.id AND l.due = d.due))
     ORDER BY d.due, d.id LIMIT %(limit)s
 ) d
 LIMIT %(limit)s

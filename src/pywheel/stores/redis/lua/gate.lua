@@ -44,8 +44,8 @@ local function gate_of(topic, limits)
     local most, per, every, burst, name = unpack(cjson.decode(limits))
     local gate = {most = most, per = per, every = every, burst = burst, name = name, groups = {}, again = false}
     local note = call('HGET', P .. ':e', name)
-    gate.due = note and tonumber(sub(note, 9)) or 0
-    gate.before = note and gate.due
+    gate.before = note and tonumber(sub(note, 9))
+    gate.due = math.min(gate.before or 0, now * 1000 + burst * every)
     if most then
         count_running(topic)
         local running = call('ZRANGE', running_of(topic), '(' .. string.format('%.17g', now), '+inf', 'BYSCORE')

@@ -13,11 +13,21 @@ local function mark_of(topic)
     return mark
 end
 
+-- Whoever does not know these sets would read such jobs wrongly, and have them claimed twice: from now on who opens the store
+-- must know its version.
+local function refuse_older()
+    local format = call('GET', P .. ':store')
+    if format then
+        call('SET', P .. ':store', string.match(format, '^pywheel %d+') or format)
+    end
+end
+
 local function add_mark(topic, bits)
     local before = mark_of(topic)
     marks[topic] = bit.bor(before, bits)
     if marks[topic] ~= before then
         call('HSET', P .. ':p', topic, marks[topic])
+        refuse_older()
     end
 end
 
