@@ -101,7 +101,7 @@ class Schedules(Base):
         self, given: str | None, when: dict[str, Any], options: dict[str, Any], handler: dict[str, Any]
     ) -> Callable[[F], F]:
         def declare(function: F) -> F:
-            called = schedule_name(given or getattr(function, "__name__", None))
+            called = schedule_name(getattr(function, "__name__", None) if given is None else given)
             if isinstance(function, Task):
                 if handler:
                     raise BadJob(f"{', '.join(handler)[:80]}: give what is for the handler to @queue.task")
@@ -296,12 +296,13 @@ def _taking_the_job(function: Any) -> Callable[..., Any]:
     if not callable(function):
         raise BadJob(f"a schedule is declared above a function, not {type(function).__name__}")
     needed = [
-        parameter.name
+        parameter
         for parameter in inspect.signature(function).parameters.values()
         if parameter.default is parameter.empty and parameter.kind not in _AS_MANY_AS_THERE_ARE
     ]
-    if len(needed) > 1:
-        raise BadJob(f"a periodic function takes nothing, or the Job: who would give it {', '.join(needed)[:200]}?")
+    if len(needed) > 1 or any(parameter.kind is parameter.KEYWORD_ONLY for parameter in needed):
+        names = ", ".join(parameter.name for parameter in needed)
+        raise BadJob(f"a periodic function takes nothing, or the Job: who would give it {names[:200]}?")
     if needed:
         return cast(Callable[..., Any], function)
     if is_async(function):
