@@ -74,6 +74,13 @@ def test_a_task_runs_with_its_defaults(queue, clock):
     assert queue.get_schedule("weekly").schedule.topic == "report"
 
 
+def test_ticks_have_the_priority_of_their_task(queue, clock):
+    start(clock)
+    queue.every("1m")(queue.task("close", priority=5)(lambda: None))
+    run_due(queue)
+    assert {job.priority for job in queue.list("close")} == {5}
+
+
 def by_name_alone(*, job):
     """Ask for what a worker gives by its place."""
 

@@ -76,6 +76,7 @@ class Schedule:
     ttr: int | None = None
     max_attempts: int | None = None
     headers: dict[str, str] | None = None
+    priority: int = 0
     declared: str | None = None
     """The module whose code says so; None if it was made by a call."""
     paused: bool = False
@@ -157,6 +158,7 @@ class Schedule:
             self.ttr,
             self.max_attempts,
             {**(self.headers or {}), **marks},
+            priority=self.priority,
         )
 
     # ---- as it is kept ----------------------------------------------------------------------------------------------
