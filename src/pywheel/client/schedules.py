@@ -176,8 +176,7 @@ class Schedules(Base):
         Raises:
             BadJob: the limit is no whole number.
         """
-        found = ScheduleNotes(self.store).page(after, whole(limit, "limit", MOST))
-        return [self._scheduled(schedule) for schedule in found]
+        return self._listed(after, whole(limit, "limit", MOST))
 
     async def aschedules(self, *, after: str = "", limit: int = 1_000) -> list[Scheduled]:
         """`schedules`, for asyncio."""
@@ -245,6 +244,9 @@ class Schedules(Base):
         return await asyncio.to_thread(self.remove_schedule, name)
 
     # ---- below ------------------------------------------------------------------------------------------------------
+
+    def _listed(self, after: str, limit: int, wanted: Callable[[Schedule], bool] | None = None) -> list[Scheduled]:
+        return [self._scheduled(schedule) for schedule in ScheduleNotes(self.store).page(after, limit, wanted)]
 
     def _scheduled(self, schedule: Schedule) -> Scheduled:
         now = self.store.clock.wall()

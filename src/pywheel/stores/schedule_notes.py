@@ -78,13 +78,15 @@ class ScheduleNotes:
         found = _read(name, self._store.note(_NOTE + name))
         return None if found is None or found.removed else found
 
-    def page(self, after: str, limit: int) -> list[Schedule]:
-        """Return up to `limit` schedules whose names come after this one, by name."""
+    def page(self, after: str, limit: int, wanted: Callable[[Schedule], bool] | None = None) -> list[Schedule]:
+        """Return up to `limit` schedules, all or those that are wanted, whose names come after this one, by name."""
         found: list[Schedule] = []
+        most = limit if wanted is None else max(limit, _PAGE)
         while len(found) < limit:
-            notes = self._store.notes(_NOTE, _NOTE + after, limit)
-            found += [schedule for schedule in map(_sound, notes) if schedule is not None and not schedule.removed]
-            if len(notes) < limit:
+            notes = self._store.notes(_NOTE, _NOTE + after, most)
+            sound = [schedule for schedule in map(_sound, notes) if schedule is not None and not schedule.removed]
+            found += sound if wanted is None else filter(wanted, sound)
+            if len(notes) < most:
                 break
             after = notes[-1][0].removeprefix(_NOTE)
         return found[:limit]
