@@ -10,7 +10,7 @@ import pytest
 
 from pywheel import BadJob, Fixed, JobExists, JobQueue, Keyring, ManualClock, NoSuchSchedule, State
 from pywheel.jobs import cron
-from pywheel.jobs.commands import Put
+from pywheel.jobs.commands import Keep, Put
 from pywheel.jobs.job import NewJob
 from pywheel.jobs.schedule import written
 from pywheel.stores.front import Front
@@ -74,11 +74,26 @@ def test_a_task_runs_with_its_defaults(queue, clock):
     assert queue.get_schedule("weekly").schedule.topic == "report"
 
 
+def test_ticks_have_the_priority_of_their_task(queue, clock):
+    start(clock)
+    queue.every("1m")(queue.task("close", priority=5)(lambda: None))
+    run_due(queue)
+    assert {job.priority for job in queue.list("close")} == {5}
+
+
+def by_name_alone(*, job):
+    """Ask for what a worker gives by its place."""
+
+
 def test_what_cannot_run_by_itself_is_refused_and_registers_nothing(queue):
     with pytest.raises(BadJob, match="who would give it a, b"):
         queue.every("1m")(lambda a, b: None)
+    with pytest.raises(BadJob, match="who would give it job"):
+        queue.every("1m")(by_name_alone)
     with pytest.raises(BadJob, match="not int"):
         queue.every("1m", name="x")(7)
+    with pytest.raises(BadJob, match="1 to 180"):
+        queue.every("1m", name="")(by_name_alone)
 
     @queue.task("needs")
     def needs(order: int):
@@ -478,6 +493,93 @@ def test_two_who_change_one_schedule_at_once_do_both(queue, ran, clock):
     notes.change("s", change)
     schedule = queue.get_schedule("s").schedule
     assert (schedule.every, schedule.paused) == (20_000, True)
+
+
+def test_who_changes_many_schedules_keeps_what_another_one_changed_meanwhile(queue, ran, clock):
+    queue.schedule("s", "work", every="10s")
+
+    def change(before):
+        if before.every == 10_000:
+            queue.pause_schedule("s")  # comes in between what was read and what is written
+        return replace(before, every=20_000)
+
+    ScheduleNotes(queue.store).change_many({"s": change})
+    schedule = queue.get_schedule("s").schedule
+    assert (schedule.every, schedule.paused) == (20_000, True)
+
+
+def test_a_schedule_that_is_said_again_gets_a_planner_if_there_is_none(queue, ran, clock):
+    run_due(queue)
+    with pytest.MonkeyPatch.context() as away:
+        away.setattr(ScheduleNotes, "_begin", lambda _: None)  # whoever said it was killed here
+        queue.schedule("s", "work", every="10s")
+    queue.schedule("s", "work", every="10s")
+    pass_time(queue, clock, 30)
+    assert len(ran) == 3
+
+
+def test_a_planner_that_sleeps_by_a_clock_that_was_wrong_wakes_when_a_worker_starts(queue, ran, clock):
+    queue.schedule("s", "work", every="10s")
+    clock.step(86_400)
+    run_due(queue)
+    clock.step(-86_400)  # while no worker is there to see it
+    another = JobQueue(queue.store)
+    another.handler("work")(queue.handlers["work"].function)
+    pass_time(another, clock, 30)
+    assert [tick for _, tick in ran if tick > "12:00:00"] == ["12:00:10", "12:00:20", "12:00:30"]
+
+
+def test_what_is_new_is_left_whole_to_a_planner_that_can(queue, ran, clock, monkeypatch):
+    queue.schedule("every", "work", every="20s")
+    run_due(queue)  # two minutes are planned
+    queue.schedule("by cron", "work", cron="1 12 * * *")
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "cronsim", None)
+        cron._cronsim.cache_clear()
+        run_due(queue)
+    cron._cronsim.cache_clear()
+    pass_time(queue, clock, 70)
+    assert ("by cron", "12:01:00") in ran
+
+
+def test_a_zone_that_a_worker_does_not_know_is_left_to_one_that_does(queue, ran, clock, monkeypatch):
+    queue.schedule("s", "work", cron="* * * * *", tz="Europe/Berlin")
+    with monkeypatch.context() as without:
+        without.setattr("zoneinfo.ZoneInfo", lambda _: {}["no tzdata"])
+        cron.zone.cache_clear()
+        run_due(queue)
+    pass_time(queue, clock, 60)
+    assert ran == [("s", "12:01:00")]
+
+
+def test_a_note_that_makes_no_sense_hinders_no_other_schedule(queue, ran, clock):
+    queue.store.apply([Keep("schedule:a", b'{"topic": "work", "every": "P1D"}')])
+    queue.schedule("s", "work", every="10s")
+    pass_time(queue, clock, 10)
+    assert len(ran) == 1
+    assert [each.schedule.name for each in queue.schedules()] == ["s"]
+
+
+def test_a_tick_that_came_late_by_lot_and_failed_is_tried_again_though_its_schedule_has_changed(queue, clock):
+    start(clock)
+
+    @queue.handler("fails", retry=Fixed(60, attempts=5))
+    def fails(job):
+        raise ValueError
+
+    queue.schedule("s", "fails", every="10m", jitter="9m")
+    while not (waiting := [job for job in queue.list("fails") if job.attempt]):
+        pass_time(queue, clock, 5)
+    queue.schedule("s", "fails", b"new", every="10m", jitter="9m")
+    assert queue.get(waiting[0].id).state is State.DELAYED
+
+
+def test_a_tick_whose_lot_is_yet_to_come_is_not_missed(queue, ran, clock):
+    schedule = queue.schedule("s", "work", every="1h", jitter="50m")
+    assert schedule.due(schedule.after(clock.wall())) > clock.wall() + 3_600_000 + 300_000
+    clock.advance(3_600 + 120)
+    pass_time(queue, clock, 3_300)
+    assert [tick for _, tick in ran] == ["13:00:00"]
 
 
 def test_ticks_are_plain_jobs_with_keys_of_their_own(queue, ran, clock):

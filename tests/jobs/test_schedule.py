@@ -61,6 +61,14 @@ def test_the_last_tick_is_the_one_after_which_none_has_come_since(expression, tz
             assert cron.until(expression, tz, moment) == max(tick for tick in found if tick <= moment)
 
 
+@pytest.mark.parametrize("expression", ["* * * * * *", "* * * * *", "*/15 * * * *", "0 * * * *", "0 0 1 1 *"])
+def test_the_last_tick_is_found_in_few_steps(monkeypatch, expression):
+    steps, after = [], cron.after
+    monkeypatch.setattr(cron, "after", lambda *args: steps.append(args) or after(*args))
+    assert cron.until(expression, "Europe/Berlin", ms("2026-01-01T12:30:30Z"))
+    assert len(steps) < 20
+
+
 def test_every_comes_at_the_multiples_since_1970_wherever_it_is_asked():
     schedule = Schedule("s", "t", every=900_000)
     assert written(schedule.after(ms("2026-01-01T12:00:01Z"))) == "2026-01-01T12:15:00Z"

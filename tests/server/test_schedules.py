@@ -41,6 +41,8 @@ def test_a_token_for_other_topics_sees_none_of_it(queue, clock):
     queue.schedule("s", "work", every="1h")
     api = Api(queue, access="tokens")
     api.headers = {"authorization": f"Bearer {Tokens(queue.store).add(['read', 'put'], ['mail'])}"}
-    assert api("GET", "/v1/schedules").json()["schedules"] == []
+    assert api("GET", "/v1/schedules?limit=1").json() == {"schedules": [], "next": None}
+    queue.schedule("t", "mail", every="1h")
+    assert [one["name"] for one in api("GET", "/v1/schedules?limit=1").json()["schedules"]] == ["t"]
     assert api("POST", "/v1/schedules/s/run").status_code == 404
     api.close()

@@ -98,6 +98,14 @@ def test_what_is_made_while_workers_run_is_planned_at_once(live_queue):
         assert ran.wait(30)
 
 
+def test_a_removed_schedule_comes_back_when_another_worker_of_the_process_starts(live_queue):
+    live_queue.every("1h", name="s")(lambda: None)
+    for _ in range(2):
+        with working(live_queue):
+            until(live_queue.schedules)
+        assert live_queue.remove_schedule("s")
+
+
 def test_an_idle_store_with_no_schedule_has_no_planner_job(live_queue):
     live_queue.handler("t")(lambda job: None)
     with working(live_queue):

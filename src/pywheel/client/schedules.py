@@ -101,7 +101,7 @@ class Schedules(Base):
         self, given: str | None, when: dict[str, Any], options: dict[str, Any], handler: dict[str, Any]
     ) -> Callable[[F], F]:
         def declare(function: F) -> F:
-            called = schedule_name(given or getattr(function, "__name__", None))
+            called = schedule_name(getattr(function, "__name__", None) if given is None else given)
             if isinstance(function, Task):
                 if handler:
                     raise BadJob(f"{', '.join(handler)[:80]}: give what is for the handler to @queue.task")
@@ -176,8 +176,7 @@ class Schedules(Base):
         Raises:
             BadJob: the limit is no whole number.
         """
-        found = ScheduleNotes(self.store).page(after, whole(limit, "limit", MOST))
-        return [self._scheduled(schedule) for schedule in found]
+        return self._listed(after, whole(limit, "limit", MOST))
 
     async def aschedules(self, *, after: str = "", limit: int = 1_000) -> list[Scheduled]:
         """`schedules`, for asyncio."""
@@ -246,6 +245,9 @@ class Schedules(Base):
 
     # ---- below ------------------------------------------------------------------------------------------------------
 
+    def _listed(self, after: str, limit: int, wanted: Callable[[Schedule], bool] | None = None) -> list[Scheduled]:
+        return [self._scheduled(schedule) for schedule in ScheduleNotes(self.store).page(after, limit, wanted)]
+
     def _scheduled(self, schedule: Schedule) -> Scheduled:
         now = self.store.clock.wall()
         try:
@@ -278,7 +280,8 @@ class Schedules(Base):
 def _of(name: str, job: NewJob, **fields: Any) -> Schedule:
     """Return a schedule that puts such a job."""
     headers = None if job.headers is None else dict(job.headers)
-    return Schedule(name, job.topic, job.body, ttr=job.ttr, max_attempts=job.max_attempts, headers=headers, **fields)
+    terms: dict[str, Any] = {"ttr": job.ttr, "max_attempts": job.max_attempts, "priority": job.priority}
+    return Schedule(name, job.topic, job.body, headers=headers, **terms, **fields)
 
 
 def _options(catch_up: Any, overlap: Any, jitter: Any) -> dict[str, Any]:
@@ -296,12 +299,13 @@ def _taking_the_job(function: Any) -> Callable[..., Any]:
     if not callable(function):
         raise BadJob(f"a schedule is declared above a function, not {type(function).__name__}")
     needed = [
-        parameter.name
+        parameter
         for parameter in inspect.signature(function).parameters.values()
         if parameter.default is parameter.empty and parameter.kind not in _AS_MANY_AS_THERE_ARE
     ]
-    if len(needed) > 1:
-        raise BadJob(f"a periodic function takes nothing, or the Job: who would give it {', '.join(needed)[:200]}?")
+    if len(needed) > 1 or any(parameter.kind is parameter.KEYWORD_ONLY for parameter in needed):
+        names = ", ".join(parameter.name for parameter in needed)
+        raise BadJob(f"a periodic function takes nothing, or the Job: who would give it {names[:200]}?")
     if needed:
         return cast(Callable[..., Any], function)
     if is_async(function):

@@ -13,14 +13,19 @@ from typing import Any, Final
 
 from .._errors import BadJob
 
-__all__ = ["CronMissing", "after", "checked", "until", "zone"]
+__all__ = ["CronMissing", "ZoneMissing", "after", "checked", "until", "zone"]
 
 _DAY: Final = 86_400_000  # ms: longer than any change of a zone's clock
+_LATELY: Final = (10_000, 600_000, 7_200_000, _DAY)  # ms in which the last tick is looked for, one after the other
 _START: Final = 946_684_800_000  # the year 2000: an expression that has no tick in 50 years from then has none
 
 
 class CronMissing(BadJob, ImportError):
     """The package that understands cron expressions is not installed."""
+
+
+class ZoneMissing(BadJob):
+    """A time zone is not known here; elsewhere it may be."""
 
 
 def checked(expression: Any, tz: Any) -> tuple[str, str]:
@@ -37,7 +42,7 @@ def checked(expression: Any, tz: Any) -> tuple[str, str]:
 
 @lru_cache(maxsize=1_024)
 def zone(name: str) -> tzinfo:
-    """Return a time zone by its IANA name. BadJob if it is not known here."""
+    """Return a time zone by its IANA name. ZoneMissing, a BadJob, if it is not known here."""
     if name == "UTC":
         return UTC
     from zoneinfo import ZoneInfo  # most programs need none
@@ -45,7 +50,7 @@ def zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:  # ZoneInfoNotFoundError is a KeyError
-        raise BadJob(
+        raise ZoneMissing(
             f"there is no time zone {name[:80]!r}: write it like 'Europe/Berlin'; pip install tzdata if none is known"
         ) from error
 
@@ -67,6 +72,9 @@ def after(expression: str, tz: str, time: int) -> int | None:
 
 def until(expression: str, tz: str, time: int) -> int | None:
     """Return when the last tick came that is not later than `time`; None if none did within 50 years."""
+    for span in _LATELY:  # from there on each tick is a step
+        if (found := after(expression, tz, time - span)) is not None and found <= time:
+            return _last(expression, tz, found, time)
     sim, error = _cronsim()
     found = None
     try:
@@ -77,11 +85,14 @@ def until(expression: str, tz: str, time: int) -> int | None:
         raise _bad(expression, wrong) from None
     except OverflowError:
         pass
-    if found is None or found > time:
-        found = after(expression, tz, time - _DAY)  # none in the days before: it can be the first
-    while found is not None and (following := after(expression, tz, found)) is not None and following <= time:
-        found = following
-    return None if found is None or found > time else found
+    return None if found is None or found > time else _last(expression, tz, found, time)
+
+
+def _last(expression: str, tz: str, tick: int, time: int) -> int:
+    """Return the last tick up to `time`, from one of them on."""
+    while (following := after(expression, tz, tick)) is not None and following <= time:
+        tick = following
+    return tick
 
 
 def _ms(tick: datetime) -> int:

@@ -76,6 +76,7 @@ class Schedule:
     ttr: int | None = None
     max_attempts: int | None = None
     headers: dict[str, str] | None = None
+    priority: int = 0
     declared: str | None = None
     """The module whose code says so; None if it was made by a call."""
     paused: bool = False
@@ -124,11 +125,14 @@ class Schedule:
         last = self.until(now)
         if last is None or last <= after:
             return []
-        least = {"none": now - LATE, "one": last, "all": now - _LOOK_BACK}[self.catch_up]
+        least = {"none": now - LATE - self.jitter, "one": last, "all": now - _LOOK_BACK}[self.catch_up]
         found: list[int] = []
         tick: int | None = last
-        while tick is not None and tick >= least and tick > after and len(found) < MOST_MISSED:
-            found.append(tick)
+        for _ in range(MOST_MISSED):
+            if tick is None or tick < least or tick <= after:
+                break
+            if self.catch_up != "none" or self.due(tick) >= now - LATE:  # its lot may be yet to come
+                found.append(tick)
             tick = self.until(tick - 1)
         return found[::-1]
 
@@ -154,6 +158,7 @@ class Schedule:
             self.ttr,
             self.max_attempts,
             {**(self.headers or {}), **marks},
+            priority=self.priority,
         )
 
     # ---- as it is kept ----------------------------------------------------------------------------------------------
@@ -188,9 +193,13 @@ class Schedule:
         try:
             fields = json.loads(note)
             known = {field: fields[field] for field in cls.__dataclass_fields__ if field in fields}
-            return cls(**{**known, "name": name, "body": b64decode(fields.get("body", ""))})
+            kept = cls(**{**known, "name": name, "body": b64decode(fields.get("body", ""))})
         except (ValueError, TypeError, AttributeError) as error:
             raise BadBody(f"what is kept of the schedule {name[:80]!r} cannot be read: {error}") from error
+        every: Any = kept.every
+        if every is not None and not (isinstance(every, int) and every >= SHORTEST):
+            raise BadBody(f"what is kept of the schedule {name[:80]!r} cannot be read: every is {every!r:.40}")
+        return kept
 
 
 def tick_of(job: Job) -> int | None:

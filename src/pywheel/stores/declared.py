@@ -34,12 +34,12 @@ class Declared:
         """Take back what was declared."""
         self._schedules.pop(name, None)
 
-    def tell(self, store: Store, modules: Collection[str]) -> None:
+    def tell(self, store: Store, modules: Collection[str], *, again: bool = False) -> None:
         """Have a store hear of them, and forget those that `modules`, which the program consists of, declared before.
 
-        Nothing is read if that was done. StoreError: it is to be called again.
+        Nothing is read if that was done, unless `again`. StoreError: it is to be called again.
         """
-        if self._told is store:
+        if self._told is store and not again:
             return
         notes = ScheduleNotes(store)
         notes.change_many({name: as_said(schedule, store) for name, schedule in self._schedules.items()})

@@ -21,7 +21,7 @@ from ..jobs.job import Job, NewJob, State
 from ..jobs.schedule import Schedule
 from .contract import Store, intact
 
-__all__ = ["AHEAD", "BLOCK", "PLAN", "TOPIC", "Planned", "ScheduleNotes", "plan_job", "sealed_key"]
+__all__ = ["AHEAD", "BLOCK", "LONGEST", "PLAN", "TOPIC", "Planned", "ScheduleNotes", "plan_job", "sealed_key"]
 
 TOPIC: Final = "pywheel.schedules"
 """Of the planner's job."""
@@ -31,6 +31,8 @@ AHEAD: Final = 150_000
 """ms for which ticks are put ahead of their time."""
 BLOCK: Final = 60_000
 """ms: the ticks of a schedule in each stretch of so many are put together, once."""
+LONGEST: Final = 3_600_000
+"""ms for which the planner sleeps, at most."""
 
 _LOGGER: Final = logging.getLogger("pywheel.jobs")
 _NOTE: Final = "schedule:"
@@ -76,13 +78,15 @@ class ScheduleNotes:
         found = _read(name, self._store.note(_NOTE + name))
         return None if found is None or found.removed else found
 
-    def page(self, after: str, limit: int) -> list[Schedule]:
-        """Return up to `limit` schedules whose names come after this one, by name."""
+    def page(self, after: str, limit: int, wanted: Callable[[Schedule], bool] | None = None) -> list[Schedule]:
+        """Return up to `limit` schedules, all or those that are wanted, whose names come after this one, by name."""
         found: list[Schedule] = []
+        most = limit if wanted is None else max(limit, _PAGE)
         while len(found) < limit:
-            notes = self._store.notes(_NOTE, _NOTE + after, limit)
-            found += [schedule for schedule in map(_sound, notes) if schedule is not None and not schedule.removed]
-            if len(notes) < limit:
+            notes = self._store.notes(_NOTE, _NOTE + after, most)
+            sound = [schedule for schedule in map(_sound, notes) if schedule is not None and not schedule.removed]
+            found += sound if wanted is None else filter(wanted, sound)
+            if len(notes) < most:
                 break
             after = notes[-1][0].removeprefix(_NOTE)
         return found[:limit]
@@ -114,16 +118,22 @@ class ScheduleNotes:
     def change(self, name: str, change: Change) -> Schedule | None:
         """Have a function say what becomes of a schedule; return what did. It returns None to leave it as it is."""
         note = self._store.note(_NOTE + name)
-        before, wanted = note, self._written(name, note, change)
+        wanted = self._written(name, note, change)
         if wanted is None:
+            self.begin()  # whoever wrote it may have come no further
             return _read_or_none(name, note)
-        while True:
-            found = self._apply([wanted])[0]
-            if found == before:
-                return wanted.schedule
+        return self._settled(name, change, wanted, note, self._apply([wanted])[0])
+
+    def _settled(
+        self, name: str, change: Change, wanted: _Written, before: bytes | None, found: bytes | None
+    ) -> Schedule | None:
+        """Return what has become of a schedule: that was written where `before` had been read, and `found` was."""
+        while found != before:
             # Somebody else came first, and what he did is gone: do it again, and this on top of it.
             before = wanted.note
             wanted = self._written(name, found, change) or _as_it_was(name, found)
+            found = self._apply([wanted])[0]
+        return wanted.schedule
 
     def change_many(self, changes: Mapping[str, Change]) -> None:
         """`change` for many, in few transactions."""
@@ -132,13 +142,11 @@ class ScheduleNotes:
         else:
             notes = {name: note for name, note in self.raw() if name in changes}
         wanted = {name: self._written(name, notes.get(name), change) for name, change in changes.items()}
-        names = [name for name, written in wanted.items() if written is not None]
-        for at in range(0, len(names), _TOGETHER):
-            batch = names[at : at + _TOGETHER]
-            found = self._apply([written for name in batch if (written := wanted[name]) is not None])
-            for name, before in zip(batch, found, strict=True):
-                if before != notes.get(name):  # somebody else came first
-                    self.change(name, changes[name])
+        todo = [(name, written) for name, written in wanted.items() if written is not None]
+        for at in range(0, len(todo), _TOGETHER):
+            batch = todo[at : at + _TOGETHER]
+            for (name, written), found in zip(batch, self._apply([each for _, each in batch]), strict=True):
+                self._settled(name, changes[name], written, notes.get(name), found)
 
     def _written(self, name: str, note: bytes | None, change: Change) -> _Written | None:
         before = _read_or_none(name, note)
@@ -162,7 +170,7 @@ class ScheduleNotes:
         return replace(schedule, body=self._store.sealed(job).body)
 
     def _cancelled(self, before: Schedule | None) -> list[Cancel]:
-        """Return the commands that cancel what was put ahead for what a schedule was."""
+        """Return the commands that cancel what was put ahead for what a schedule was, and is not due yet."""
         if before is None or not before.active:
             return []
         now = self._store.clock.wall()
@@ -170,7 +178,7 @@ class ScheduleNotes:
             ticks = list(before.ticks(now - before.jitter - 1, now + AHEAD))
         except ValueError:  # it cannot be computed here, nor was it: what is left refuses to run
             return []
-        return [Cancel((before.topic, before.key(tick))) for tick in ticks]
+        return [Cancel((before.topic, before.key(tick))) for tick in ticks if before.due(tick) >= now]
 
     def _apply(self, batch: list[_Written]) -> list[bytes | None]:
         """Write, and wake the planner; return what was there before."""
@@ -185,10 +193,13 @@ class ScheduleNotes:
         return [found for command, found in zip(commands, outcomes, strict=False) if isinstance(command, Keep)]
 
     def begin(self) -> None:
-        """See to it that the planner's job is there, if there is anything to plan."""
+        """See to it that the planner's job is there, if there is anything to plan, and comes within its time."""
         job = self._store.get(PLAN)
-        if (job is None or not job.state.live) and self._store.notes(_NOTE, "", 1):
-            self._begin()
+        if job is None or not job.state.live:
+            if self._store.notes(_NOTE, "", 1):
+                self._begin()
+        elif job.due > self._store.clock.wall() + LONGEST:  # by a clock that was wrong, and is not any more
+            self._store.apply([Reschedule(PLAN, delay=0)])
 
     def _begin(self) -> None:
         [outcome] = intact(self._store.apply([Put((plan_job(delay=0),))]))
@@ -197,10 +208,10 @@ class ScheduleNotes:
 
     # ---- for the planner --------------------------------------------------------------------------------------------
 
-    def go_on(self, successor: NewJob, planned: Planned, before: int) -> None:
+    def go_on(self, successor: NewJob, planned: Planned, token: str, before: int) -> None:
         """Put the planner's next job, if it is still the planner's to do, and write how far is planned.
 
-        It comes at once if anything has changed since what `planned` knows. The job `before` is forgotten.
+        It comes at once if anything has changed since `token` was read. The job `before` is forgotten.
         """
         commands: list[Command[Any]] = [
             Put((successor,)),
@@ -208,7 +219,7 @@ class ScheduleNotes:
             Keep(_PLANNED, json.dumps(planned).encode()),
         ]
         outcomes = intact(self._store.apply([*commands, Delete(before)] if before else commands))
-        if not isinstance(outcomes[0], JobExists) and _token(outcomes[1]) != planned.token:
+        if not isinstance(outcomes[0], JobExists) and _token(outcomes[1]) != token:
             self._store.apply([Reschedule(PLAN, delay=0)])
 
     def opened(self, schedule: Schedule) -> bytes:

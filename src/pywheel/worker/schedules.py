@@ -14,19 +14,18 @@ from typing import Any, Final, Protocol
 
 from .._errors import BadBody, BadJob, JobExists, NoKey
 from ..jobs.commands import Cancel, Put
-from ..jobs.cron import CronMissing
+from ..jobs.cron import CronMissing, ZoneMissing
 from ..jobs.handler import Handler
 from ..jobs.job import Job
 from ..jobs.retry import Fixed
 from ..jobs.schedule import VERSION, Schedule
 from ..stores.contract import Store
-from ..stores.schedule_notes import AHEAD, BLOCK, TOPIC, Planned, ScheduleNotes, plan_job
+from ..stores.schedule_notes import AHEAD, BLOCK, LONGEST, TOPIC, Planned, ScheduleNotes, plan_job
 
 __all__ = ["Planner", "declare", "with_planner"]
 
 _LOGGER: Final = logging.getLogger("pywheel.jobs")
 _ROUND: Final = 30_000  # ms between two runs, at least, unless something changes
-_LONGEST: Final = 3_600_000  # ms
 _SOON: Final = 90_000  # ms before a tick at which it is time to plan: its whole block comes with it
 _RECENT: Final = 300_000  # ms for which a change may have been under way when a planner looked
 _TOGETHER: Final = 50  # jobs that are put in one transaction: whoever else writes does not wait for long
@@ -88,9 +87,10 @@ class Planner:
         until = max(until, known)
         first, able = self._plan(notes, now, known, until, recent)
         wait = _ROUND if first is None else max(first - _SOON - now, _ROUND)
-        planned = Planned(until if able else before.until, now, token, job.id)
-        successor = plan_job(due=now + (min(wait, _LONGEST) if able else _AGAIN), parent=(job.id, job.claims))
-        notes.go_on(successor, planned, before.last)
+        # What was not planned is new still to whoever can.
+        planned = Planned(until, now, token, job.id) if able else before._replace(last=job.id)
+        successor = plan_job(due=now + (min(wait, LONGEST) if able else _AGAIN), parent=(job.id, job.claims))
+        notes.go_on(successor, planned, token, before.last)
 
     # ---- reading ----------------------------------------------------------------------------------------------------
 
@@ -139,7 +139,7 @@ class Planner:
         self._put(puts)
         for name, why in wrong.items():
             _LOGGER.error("the schedule %s cannot be planned by this worker: %s", name, why)
-        able = not any(isinstance(why, CronMissing | NoKey) for why in wrong.values())
+        able = not any(isinstance(why, CronMissing | ZoneMissing | NoKey) for why in wrong.values())
         return min(firsts, default=None), able
 
     def _put(self, puts: list[Put]) -> None:
@@ -200,11 +200,11 @@ def with_planner(program: Any, handlers: Mapping[str, Handler]) -> dict[str, Han
     return {**handlers, TOPIC: handlers.get(TOPIC, plans)}
 
 
-def declare(program: Any) -> None:
-    """Have a program's store hear, once, of the schedules that its code declares, and begin planning. StoreError."""
+def declare(program: Any, *, again: bool = False) -> None:
+    """Have a program's store hear, once or again, of the schedules that its code declares, and plan. StoreError."""
     declared = getattr(program, "declared", None)
     if declared is None:
         ScheduleNotes(program.store).begin()
     else:
         functions = (handler.function for handler in program.handlers.values())
-        declared.tell(program.store, {getattr(function, "__module__", "") for function in functions})
+        declared.tell(program.store, {getattr(function, "__module__", "") for function in functions}, again=again)

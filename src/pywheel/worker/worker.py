@@ -205,7 +205,7 @@ class Worker:
         try:
             self.dispatcher.announce()
             if not self._stopping:
-                declare(self.program)
+                declare(self.program, again=True)
         except (StoreClosed, StoreReplaced):
             raise
         except StoreError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..._errors import NoSuchSchedule
 from ...client.schedules import Scheduled
+from ...jobs.schedule import Schedule
 from ..problems import Problem
 from . import schema
 from .call import Answer, Call, json_answer
@@ -14,11 +15,14 @@ __all__ = ["pause", "resume", "run", "schedules"]
 
 async def schedules(call: Call) -> Answer:
     """Return a part of the schedules whose topics the token may see."""
-    query = call.query
-    found = await call.context.queue.aschedules(after=query.after or "", limit=query.limit)
-    seen = [_out(one) for one in found if call.grant.may("read", one.schedule.topic)]
+    query, queue = call.query, call.context.queue
+
+    def seen(schedule: Schedule) -> bool:
+        return bool(call.grant.may("read", schedule.topic))
+
+    found = await call.context.read(queue._listed, query.after or "", query.limit, seen)
     following = found[-1].schedule.name if len(found) == query.limit else None
-    return json_answer(schema.Schedules(seen, following))
+    return json_answer(schema.Schedules([_out(one) for one in found], following))
 
 
 async def run(call: Call) -> Answer:

@@ -21,10 +21,12 @@ class Schedules:
     async def show(self, ask: Ask) -> Response:
         """Show a part of the schedules whose topics the visitor may see, by name."""
         queue, after = ask.context.queue, ask.request.query_params.get("after", "")
-        found = await ask.context.read(lambda: queue.schedules(after=after, limit=_PAGE))
+        found = await ask.context.read(
+            queue._listed, after, _PAGE, lambda schedule: ask.visitor.may("read", schedule.topic)
+        )
         return ask.page(
             "schedules.html",
-            schedules=[one for one in found if ask.visitor.may("read", one.schedule.topic)],
+            schedules=found,
             after=after,
             following=found[-1].schedule.name if len(found) == _PAGE else None,
             now=queue.store.clock.wall(),
