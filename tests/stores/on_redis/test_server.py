@@ -172,7 +172,7 @@ class TestWrongAddresses:
         with redis_server.connect() as client:
             client.set("{other}:store", "mine")
             client.hset("{hash}:store", "mine", "1")
-            client.set("{newer}:store", "pywheel 3")
+            client.set("{newer}:store", "pywheel 99")
         for prefix in ("other", "hash"):
             assert "prefix" in refusal(NotAStore, redis_server.url(prefix=prefix))
         assert "install a newer one" in refusal(StoreTooNew, redis_server.url(prefix="newer"))
