@@ -291,10 +291,8 @@ class Dispatcher:
             self._windows.drop(topic.window)
             return
         self._windows.claimed(topic.window, claim.ids, outcome.left)
-        if outcome.left and (topic.limits is None or (outcome.again is None and not outcome.jobs)):
-            self._leave(topic, outcome)  # no limit holds them
-        elif outcome.left:
-            self._hold_back(topic, claim.begin, outcome)
+        if outcome.left:
+            self._left(topic, claim.begin, outcome)
         elif not topic.window.waiting:
             self._windows.restore(topic.window)
         if not outcome.jobs:
@@ -311,6 +309,14 @@ class Dispatcher:
             self._events.tell(JobsClaimed(topic.name, len(leases)))
         topic.feed(leases, self._clock.time())
         self._fed.add(topic)
+
+    def _left(self, topic: Topic, begin: int, outcome: Claimed) -> None:
+        """Wait again for jobs that were not claimed."""
+        limited = outcome.again is not None or bool(outcome.jobs)  # else no limit holds them
+        if topic.limits is not None and limited:
+            self._hold_back(topic, begin, outcome)
+        else:
+            self._leave(topic, outcome)
 
     def _leave(self, topic: Topic, outcome: Claimed) -> None:
         """Wait again for jobs that may not be claimed now: too soon by an estimate, or to be tried alone."""
