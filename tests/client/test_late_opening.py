@@ -1,8 +1,10 @@
 """A queue of which a function says where its store is: it is opened when the queue is used first."""
 
 import asyncio
+import gc
 import os
 import threading
+import weakref
 
 import pytest
 
@@ -154,3 +156,17 @@ assert sorted(job.json() for job in queue.list()) == ["child", "parent"]
 print("well")
 """
     assert run_well("-c", code) == "well\n"
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_queue_that_nobody_closed_is_freed_with_its_last_user(late):
+    gc.collect()
+    gc.disable()
+    try:
+        queue = JobQueue((lambda: "memory:") if late else "memory:")
+        queue.put("t")
+        dropped = weakref.ref(queue)
+        del queue
+        assert dropped() is None
+    finally:
+        gc.enable()

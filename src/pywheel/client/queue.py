@@ -86,7 +86,7 @@ class JobQueue(Puts, Results, ByFilter, Claims, Tasks, Schedules):
         self.declared = Declared()
         self.middleware = Middleware()
         self._providers = Providers()
-        self._opener: Callable[[], Store] = partial(self._open, url, clock, create, spool)
+        self._opener: Callable[[], Store] = partial(_placed, url, clock, create, spool, self.events)
         if not callable(url):
             self._ready()
 
@@ -103,7 +103,7 @@ class JobQueue(Puts, Results, ByFilter, Claims, Tasks, Schedules):
 
     def _ready(self) -> Self:
         """Open the store. No lock, which a fork could leave locked: of two threads one closes what it opened."""
-        store = self._opener()
+        store = self._front(self._opener())
         if vars(self).setdefault("store", store) is not store:
             store.close()
         vars(self).setdefault("_batches", AsyncBatches(self.store, self._applied))
@@ -111,11 +111,6 @@ class JobQueue(Puts, Results, ByFilter, Claims, Tasks, Schedules):
         if self._opener is _closed:  # meanwhile
             self._close()
         return self
-
-    def _open(self, url: Place, clock: Clock | None, create: bool, spool: str | None) -> Store:
-        place = url if isinstance(url, str | Store) or not callable(url) else url()
-        opener = partial(_opened, place, clock, create=create)
-        return self._front(opener() if spool is None else _spooled(place, opener, spool, clock, self.events))
 
     # ---- handlers ---------------------------------------------------------------------------------------------------
 
@@ -206,6 +201,13 @@ class JobQueue(Puts, Results, ByFilter, Claims, Tasks, Schedules):
 
 def _closed() -> Store:
     raise StoreClosed("this queue is closed: open another one")
+
+
+def _placed(url: Place, clock: Clock | None, create: bool, spool: str | None, events: Events) -> Store:
+    """Open a store. Not a method: a queue that keeps one of its own would only be freed by the garbage collector."""
+    place = url if isinstance(url, str | Store) or not callable(url) else url()
+    opener = partial(_opened, place, clock, create=create)
+    return opener() if spool is None else _spooled(place, opener, spool, clock, events)
 
 
 def _spooled(url: str | Store, opener: Callable[[], Store], spool: str, clock: Clock | None, events: Events) -> Store:

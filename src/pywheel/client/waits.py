@@ -107,7 +107,7 @@ class Waits:
                 self._forget(id)
 
     def _have_thread(self) -> None:
-        """Start the thread, unless there is one. The caller has the mutex: whoever closes finds none that is to start."""
+        """Start the thread, unless there is one. The caller has the mutex: who closes finds none that is to start."""
         if self._thread is None:
             thread = threading.Thread(target=self._run, name="pywheel-waits", daemon=True)
             thread.start()
