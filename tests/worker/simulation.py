@@ -27,7 +27,7 @@ TOPICS = ("a", "b", "c")
 TTR = 2.0  # seconds
 LIMIT = 2  # jobs of a topic at once, in half of the worlds
 FREED = 0.3  # seconds in which a place under a limit that is free may not be taken yet
-PATIENCE = 3.0  # seconds that a due job may wait while somebody has room for it
+PATIENCE = 5.0  # seconds that a due job may wait while somebody has room for it
 GONE = 1.25  # times a notifier's `silent`, and TURN seconds: so much more for each worker that falls silent meanwhile,
 TURN = 0.1  # as each may have been the owner in its turn
 TROUBLE = 1.6  # seconds after a fault of the store in which its workers may be away
@@ -59,6 +59,8 @@ class World:
         self.store = FaultyStore(open(url, clock=self.clock), self.fault)
         self.queue = JobQueue(self.store)
         self.limited = self.random.choice((None, "c"))
+        if not self.store.inner.keeps_limits:  # a worker refuses them there
+            self.limited = None
         self.taken = {}  # leases of the limited topic: until when, by the store's clock
         self.full_at = -FREED
         for topic in TOPICS:
