@@ -27,7 +27,7 @@ TOPICS = ("a", "b", "c")
 TTR = 2.0  # seconds
 LIMIT = 2  # jobs of a topic at once, in half of the worlds
 FREED = 0.3  # seconds in which a place under a limit that is free may not be taken yet
-PATIENCE = 5.0  # seconds that a due job may wait while somebody has room for it
+PATIENCE = 2.0  # seconds that a due job may wait while somebody has room for it
 GONE = 1.25  # times a notifier's `silent`, and TURN seconds: so much more for each worker that falls silent meanwhile,
 TURN = 0.1  # as each may have been the owner in its turn
 TROUBLE = 1.6  # seconds after a fault of the store in which its workers may be away
@@ -115,8 +115,11 @@ class World:
         return self.random.choice([0.01, 0.3, 0.9 * TTR, 0.9 * TTR, 1.5 * TTR, 20])
 
     def takes_place(self, lease):
-        """Account for a limit: a handler that has not ended has its place until its lease is over."""
-        if lease.job.topic == self.limited:
+        """Account for a limit: a handler that has not ended has its place until its lease is over.
+
+        A claim that begins when it is over, as the clock was stepped since, has none.
+        """
+        if lease.job.topic == self.limited and self.clock.wall() < lease.job.lease_until:
             self.leases_end()
             assert len(self.taken) < LIMIT, f"job {lease.job.id} is one too many"
             self.taken[lease] = lease.job.lease_until

@@ -6,7 +6,7 @@ import pytest
 
 from tests.worker.simulation import play
 
-HISTORIES = int(os.environ.get("PYWHEEL_SIMULATIONS", "500"))
+HISTORIES = int(os.environ.get("PYWHEEL_SIMULATIONS", "1000"))
 CHUNK = 50
 
 

@@ -8,7 +8,8 @@ from pywheel import JobQueue, ManualClock
 from pywheel.jobs.job import Due
 from pywheel.stores.notifier import Hints
 from pywheel.stores.ownership import ALL
-from pywheel.worker import window as module
+from pywheel.worker import windows as module
+from pywheel.worker.window import Window
 
 NOW = 1_700_000_000_000
 STEP = 250  # ms
@@ -38,7 +39,7 @@ class Windowed:
         self.queue = JobQueue("memory:", clock=self.clock)
         self.teller = Teller()
         self.jobs = {}  # id: when it is due
-        self.window = module.Window("t", 16)
+        self.window = Window("t", 16)
         self.window.shards = ALL
         self.windows = module.Windows(self.queue.store, self.teller, [self.window])
 
@@ -82,7 +83,7 @@ class Windowed:
             self.windows.hear()
             self.windows.read(now)
             self.windows.advance(now)
-            ids = self.window.take(5)
+            ids = self.window.take(5, 0)
             for id in ids:
                 if self.jobs.get(id, now + 1) <= now:
                     self.queue.cancel(id)

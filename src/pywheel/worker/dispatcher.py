@@ -9,26 +9,23 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from itertools import chain
 from typing import Any, Final
 
 from .._errors import StoreClosed, StoreError, StoreReplaced
 from ..clock import Clock
 from ..events import (
-    BacklogSeen,
     ClockStepped,
     Events,
-    JobsClaimed,
     PoolStuck,
     StoreBack,
     StoreFailed,
 )
-from ..jobs.commands import Announce, Claim, Claimed, Command, Reschedule
+from ..jobs.commands import Announce, Command, Reschedule
 from ..jobs.handler import Handler
-from ..jobs.lifecycle import LOST_BEGUN
 from ..stores.contract import Store, intact
 from ..stores.notifier import Notifier
 from ..stores.schedule_notes import PLAN
+from .claiming import Claiming
 from .clock_steps import ClockSteps
 from .leases import Lease, Leases
 from .ownership import OVERDUE, Ownership
@@ -42,13 +39,12 @@ from .settling import Dead, Settling
 from .suspects import Suspects
 from .ticks import admit
 from .topics import Topic
-from .window import PAGE, Window, Windows
+from .window import PAGE, Window
+from .windows import Windows
 
 __all__ = ["Dispatcher"]
 
 MAX_BYTES: Final = 64 << 20
-_SOON: Final = 0.001  # seconds before a limit is asked again, at least
-_AGAIN: Final = 0.01  # seconds before jobs are claimed again that could not be claimed
 _TEND: Final = 0.1  # seconds between looks whether what is blocked still is
 _SETTLE: Final = 0.01  # seconds that an ack may wait for others while more jobs are handled
 _BACKOFF: Final = (0.05, 1.0)  # seconds between tries while the store is away: first, longest
@@ -79,10 +75,9 @@ class Dispatcher:
         self._notifier = notifier
         self._clock: Clock = store.clock
         self._events = events
-        self._max_bytes = max_bytes
         self._leases = Leases()
-        self._suspects = Suspects()
-        self._settling = Settling(store, notifier, self._leases, self._suspects, events, dead)
+        suspects = Suspects()
+        self._settling = Settling(store, notifier, self._leases, suspects, events, dead)
         outside = Outside(self._settling.done, self._clock, events, partial(admit, store))
         self.topics = {
             name: Topic(handler, pool(handler, outside), Window(name, _room(handler)))
@@ -96,12 +91,20 @@ class Dispatcher:
         self._rung = True
         self._announced = False
         self._failures = 0
-        self._turn = 0
-        self._fed: set[Topic] = set()  # with jobs in their pools
         self._blocked: set[Runner] = set()  # and perhaps some that are not any more
-        self._late: set[Topic] = set()  # that are behind, and perhaps some that are not
         self._clock_steps = ClockSteps(self._clock)
-        self._sealed = Sealed(store, self._settling, events)
+        self._claiming = Claiming(
+            self.topics,
+            self._windows,
+            self._leases,
+            suspects,
+            Sealed(store, self._settling, events),
+            self._pace,
+            self._clock,
+            events,
+            worker=notifier.worker,
+            max_bytes=max_bytes,
+        )
         self.draining = False
 
     # ---- one step ---------------------------------------------------------------------------------------------------
@@ -163,7 +166,7 @@ class Dispatcher:
 
     def _look_round(self, now: int, monotonic: float) -> None:
         """See who else is there, which leases end, and which jobs of others are overdue."""
-        changed = self._ownership.look(monotonic, self._behind())
+        changed = self._ownership.look(monotonic, self._claiming.behind())
         self._settling.waiters = self._ownership.waiters
         self._recovery.look()
         if self.draining:
@@ -176,18 +179,8 @@ class Dispatcher:
         spare = (name for name, topic in self.topics.items() if not topic.behind and topic.begin)
         rescues = self._ownership.rescues(spare, now)
         if rescues:
-            spans = [self._windows.rescued(name, shards, now - OVERDUE) for name, shards in rescues.items()]
-            self._windows.also(self._store.windows([*chain.from_iterable(spans)], PAGE))
-
-    def _behind(self) -> int:
-        """Return since when jobs are due here that are not claimed; -1 if no more could be; else 0."""
-        for topic in list(self._late):
-            if not topic.window.waiting and not topic.window.more:
-                topic.behind = 0
-            if not topic.behind:
-                self._late.discard(topic)
-        late = min((topic.behind for topic in self._late), default=0) or self._sealed.behind(self._clock.time())
-        return late or -(not any(topic.begin for topic in self.topics.values()))
+            spans = self._windows.rescued(rescues, now, now - OVERDUE)
+            self._windows.also(self._store.windows(spans, PAGE))
 
     def _take_back_paused(self) -> None:
         """Give back what waits in the pools of paused topics."""
@@ -203,7 +196,7 @@ class Dispatcher:
         renewals = self._leases.begins(asked) + self._leases.renewals(asked)
         expire = [] if self.draining else self._recovery.commands(now, in_charge=self._ownership.recovers)
         purges = [] if self.draining else self._pruning.commands(now, len(settling))
-        claims = [] if self.draining else self._claims(asked)
+        claims = [] if self.draining else self._claiming.commands(asked)
         commands: list[Command[Any]] = [
             *settling,
             *map(Leases.command, renewals),
@@ -216,8 +209,7 @@ class Dispatcher:
         try:
             found = self._store.apply(commands)
         except BaseException:
-            for claim in claims:
-                self._windows.return_ids(self.topics[claim.topic].window, claim.ids)
+            self._claiming.failed(claims)
             raise
         outcomes = iter(found)
         self._pace.took(self._clock.time() - asked)
@@ -229,119 +221,9 @@ class Dispatcher:
         for purge in purges:
             self._pruning.learn(now, purge, next(outcomes))
         for claim in claims:
-            self._claimed(claim, next(outcomes), asked)
+            self._claiming.learn(claim, next(outcomes), asked)
         self._windows.feed()
         intact(found)
-
-    # ---- claims -----------------------------------------------------------------------------------------------------
-
-    def _claims(self, now: float) -> list[Claim]:
-        """Return the commands that claim what is due and has room.
-
-        Of what one step claims each topic gets an equal part, and what others leave of theirs: a topic with one job
-        does not wait for one with a million. With more topics than that, each is first in its turn.
-        """
-        windows = list(self._windows.ready)
-        if not windows:
-            return []
-        self._turn = (self._turn + 1) % len(windows)
-        claims: list[Claim] = []
-        most, trial = self._pace.claims, self._suspects.room(now)
-        bytes_left = self._max_bytes - self._leases.bytes
-        share = max(bytes_left // min(len(windows), most), 0)
-        windows = windows[self._turn :] + windows[: self._turn]
-        if len(windows) <= most:
-            windows.sort(key=_waiting)
-        for place, window in enumerate(windows):
-            topic = self.topics[window.topic]
-            if topic.freed:
-                topic.freed = False
-                self._windows.restore(window)
-            room = min(topic.room(now, bytes_left), -(-most // (len(windows) - place)))
-            ids = self._sealed.claimable(topic, window.take(room), now) if room > 0 else ()
-            if ids:
-                claims.append(Claim(topic.name, ids, topic.terms, self._notifier.worker, topic.begin, trial, share))
-                most -= len(ids)
-                trial = 0
-            elif not window.waiting:
-                self._windows.restore(window)
-            self._backlog(topic)
-        return claims
-
-    def _backlog(self, topic: Topic) -> None:
-        """Note since when jobs are due that are not claimed."""
-        window = topic.window
-        waiting = window.waiting
-        if not waiting:
-            del self._windows.ready[window]
-        if waiting or window.more:
-            topic.behind = topic.behind or self._clock.wall()
-            self._late.add(topic)
-        else:
-            topic.behind = 0
-        if self._events.listeners:
-            self._events.tell(BacklogSeen(topic.name, waiting))
-
-    def _claimed(self, claim: Claim, outcome: Claimed | StoreError, asked: float) -> None:
-        topic = self.topics[claim.topic]
-        if isinstance(outcome, StoreError):
-            self._windows.return_ids(topic.window, claim.ids)
-            return
-        if outcome.paused:
-            self._windows.drop(topic.window)
-            return
-        self._windows.claimed(topic.window, claim.ids, outcome.left)
-        if outcome.left:
-            self._left(topic, claim.begin, outcome)
-        elif not topic.window.waiting:
-            self._windows.restore(topic.window)
-        if not outcome.jobs:
-            return
-        leases = self._sealed.leases(topic, outcome, asked, self._clock.wall())
-        if not leases:
-            return
-        self._leases.add(leases)
-        for lease in leases:
-            job = lease.job
-            if job.lost == LOST_BEGUN:
-                self._suspects.tried((job.id, job.claims), asked, job.attempt, lease.ttr / 1000)
-        if self._events.listeners:
-            self._events.tell(JobsClaimed(topic.name, len(leases)))
-        topic.feed(leases, self._clock.time())
-        self._fed.add(topic)
-
-    def _left(self, topic: Topic, begin: int, outcome: Claimed) -> None:
-        """Wait again for jobs that were not claimed."""
-        limited = outcome.again is not None or bool(outcome.jobs)  # else no limit holds them
-        if topic.limits is not None and limited:
-            self._hold_back(topic, begin, outcome)
-        else:
-            self._leave(topic, outcome)
-
-    def _leave(self, topic: Topic, outcome: Claimed) -> None:
-        """Wait again for jobs that may not be claimed now: too soon by an estimate, or to be tried alone."""
-        self._windows.put_back(topic.window, outcome.left)
-        if not outcome.jobs:
-            topic.waits = True
-            topic.retry_at = self._clock.time() + _AGAIN
-
-    def _hold_back(self, topic: Topic, begin: int, outcome: Claimed) -> None:
-        """Wait for a place under a limit: one that a job of this worker frees is taken in the step that settles it.
-
-        Behind what the limit of its group holds back others may be that can begin.
-        """
-        window, now = topic.window, self._clock.wall()
-        self._windows.put_back(window, [due for due in outcome.left if due.due > now])
-        held = [due.id for due in outcome.left if due.due <= now]
-        if topic.limits is not None and topic.limits.per is not None and len(outcome.jobs) < begin:
-            self._windows.set_aside(window, held)
-            if window.waiting:
-                return
-            self._windows.restore(window)
-        else:
-            self._windows.return_ids(window, held)
-        if outcome.again is not None:
-            topic.retry_at = self._clock.time() + max(self._clock.until(outcome.again), _SOON)
 
     def _renewed(self, renewals: list[Lease], outcomes: Iterator[Any], asked: float) -> None:
         for lease in renewals:
@@ -387,24 +269,17 @@ class Dispatcher:
                 self._pruning.due_at,
             ]
             times += [self._clock.until(wall) for wall in walls if wall is not None]
-            times += self._due_again(now)
+            times += self._claiming.due_again(now)
         for runner in list(self._blocked):
             runner.tend()
             if runner.blocked:
                 times.append(_TEND)
             else:
                 self._blocked.discard(runner)
-        self._fed = {topic for topic in self._fed if topic.inside}
-        for topic in self._fed:
+        for topic in self._claiming.fed_still():
             if topic.pool.waiting:
                 times.append(min(_SETTLE, (topic.pool.tend(now) or now + _SETTLE) - now))
         return max(min(times), 0.0)
-
-    def _due_again(self, now: float) -> list[float]:
-        """Return in how many seconds jobs that are ready can be claimed."""
-        left = self._max_bytes - self._leases.bytes
-        topics = [self.topics[window.topic] for window in self._windows.ready]
-        return [max(topic.retry_at - now, 0.0) for topic in topics if topic.room(topic.retry_at, left) > 0]
 
     def sleep(self, longest: float = 1.0) -> None:
         """Wait until there is something to do, or so many seconds."""
@@ -427,10 +302,6 @@ class Dispatcher:
         """Return what still runs; from now on each settles itself when its handler ends."""
         self._settling.alone = True
         return [lease for lease in self._leases if lease.started is not None and not lease.ended]
-
-
-def _waiting(window: Window) -> int:
-    return window.waiting
 
 
 def _room(handler: Handler) -> int:

@@ -32,6 +32,7 @@ class Topic:
         self.inside = 0  # jobs in the pool, running or waiting
         self.waits = False  # for a place to begin at once: what is ready may not be held
         self.retry_at = 0.0  # when to claim again what could not be claimed
+        self.trial = 0  # when its suspects had their turn last, counted
         self.behind = 0  # since when jobs are due that are not claimed, wall clock in ms; 0 if there are none
         self._buffer = 0  # jobs that may wait in the pool
         self._fed_at = 0.0

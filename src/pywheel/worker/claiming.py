@@ -1,0 +1,227 @@
+"""What a step claims, and what becomes of what it got and of what was left.
+
+Of what one step claims each topic gets an equal part, and what others leave of theirs: a topic with one job does not
+wait for one with a million. With more topics than that, each is first in its turn. So is each topic whose suspects wait
+for their trial: one that cannot use its turn, as a limit holds it back, holds up no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from .._errors import StoreError
+from ..clock import Clock
+from ..events import BacklogSeen, Events, JobsClaimed
+from ..jobs.commands import Claim, Claimed
+from ..jobs.lifecycle import LOST_BEGUN
+from .leases import Leases
+from .pace import Pace
+from .sealed import Sealed
+from .suspects import Suspects
+from .topics import Topic
+from .window import Window
+from .windows import Windows
+
+__all__ = ["Claiming"]
+
+_SOON: Final = 0.001  # seconds before a limit is asked again, at least
+_AGAIN: Final = 0.01  # seconds before jobs are claimed again that could not be claimed
+
+
+class Claiming:
+    """The claims of a worker. Only the dispatcher uses it."""
+
+    def __init__(
+        self,
+        topics: Mapping[str, Topic],
+        windows: Windows,
+        leases: Leases,
+        suspects: Suspects,
+        sealed: Sealed,
+        pace: Pace,
+        clock: Clock,
+        events: Events,
+        *,
+        worker: str,
+        max_bytes: int,
+    ) -> None:
+        self._topics = topics
+        self._windows = windows
+        self._leases = leases
+        self._suspects = suspects
+        self._sealed = sealed
+        self._pace = pace
+        self._clock = clock
+        self._events = events
+        self._worker = worker
+        self._max_bytes = max_bytes
+        self._turn = 0
+        self._trials = 0
+        self._late: set[Topic] = set()  # that are behind, and perhaps some that are not
+        self._fed: set[Topic] = set()  # with jobs in their pools
+
+    # ---- before the transaction -------------------------------------------------------------------------------------
+
+    def commands(self, now: float) -> list[Claim]:
+        """Return the commands that claim what is due and has room; their outcomes go to `learn`."""
+        windows = list(self._windows.ready)
+        if not windows:
+            return []
+        self._turn = (self._turn + 1) % len(windows)
+        claims: list[Claim] = []
+        most, trial = self._pace.claims, self._suspects.room(now)
+        bytes_left = self._max_bytes - self._leases.bytes
+        share = max(bytes_left // min(len(windows), most), 0)
+        windows = windows[self._turn :] + windows[: self._turn]
+        if len(windows) <= most:
+            windows.sort(key=_waiting)
+        tried = self._on_trial(windows, now, bytes_left) if trial else None
+        for place, window in enumerate(windows):
+            topic = self._topics[window.topic]
+            if topic.freed:
+                topic.freed = False
+                self._windows.restore(window)
+            room = min(topic.room(now, bytes_left), -(-most // (len(windows) - place)))
+            suspects = trial if tried is None or tried is window else 0
+            ids = self._sealed.claimable(topic, window.take(room, suspects), now) if room > 0 else ()
+            if ids:
+                claims.append(Claim(topic.name, ids, topic.terms, self._worker, topic.begin, suspects, share))
+                most -= len(ids)
+                trial -= suspects
+            elif not window.waiting:
+                self._windows.restore(window)
+            elif room > 0 and not window.at_hand:
+                topic.retry_at = now + _AGAIN  # others are on trial
+            self._backlog(topic)
+        return claims
+
+    def _on_trial(self, windows: Sequence[Window], now: float, bytes_left: int) -> Window | None:
+        """Return the topic whose turn it is to have a suspect tried; None if none is known to have any."""
+        waiting = [window for window in windows if window.suspects]
+        waiting = [window for window in waiting if self._topics[window.topic].room(now, bytes_left) > 0]
+        if not waiting:
+            return None
+        self._trials += 1
+        chosen = min(waiting, key=lambda window: self._topics[window.topic].trial)
+        self._topics[chosen.topic].trial = self._trials
+        return chosen
+
+    def _backlog(self, topic: Topic) -> None:
+        """Note since when jobs are due that are not claimed."""
+        window = topic.window
+        waiting = window.waiting
+        if not waiting:
+            del self._windows.ready[window]
+        if waiting or window.more:
+            topic.behind = topic.behind or self._clock.wall()
+            self._late.add(topic)
+        else:
+            topic.behind = 0
+        if self._events.listeners:
+            self._events.tell(BacklogSeen(topic.name, waiting))
+
+    # ---- after it ---------------------------------------------------------------------------------------------------
+
+    def failed(self, claims: Sequence[Claim]) -> None:
+        """Take in that the store has done none of it."""
+        for claim in claims:
+            self._windows.return_ids(self._topics[claim.topic].window, claim.ids)
+
+    def learn(self, claim: Claim, outcome: Claimed | StoreError, asked: float) -> None:
+        """Take in what a claim came to: jobs go to their pool."""
+        topic = self._topics[claim.topic]
+        if isinstance(outcome, StoreError):
+            self.failed((claim,))
+            return
+        if outcome.paused:
+            self._windows.drop(topic.window)
+            return
+        self._windows.claimed(topic.window, claim.ids, outcome.left)
+        if outcome.left:
+            self._left(topic, claim, outcome)
+        elif not topic.window.waiting:
+            self._windows.restore(topic.window)
+        if not outcome.jobs:
+            return
+        leases = self._sealed.leases(topic, outcome, asked, self._clock.wall())
+        if not leases:
+            return
+        self._leases.add(leases)
+        for lease in leases:
+            job = lease.job
+            if job.lost == LOST_BEGUN:
+                self._suspects.tried((job.id, job.claims), asked, job.attempt, lease.ttr / 1000)
+        if self._events.listeners:
+            self._events.tell(JobsClaimed(topic.name, len(leases)))
+        topic.feed(leases, self._clock.time())
+        self._fed.add(topic)
+
+    def _left(self, topic: Topic, claim: Claim, outcome: Claimed) -> None:
+        """Wait again for jobs that were not claimed."""
+        limited = outcome.again is not None or bool(outcome.jobs)  # else no limit holds them
+        if topic.limits is not None and limited:
+            self._hold_back(topic, claim.begin, outcome)
+        elif outcome.jobs or not claim.begin:
+            self._windows.put_back(topic.window, outcome.left)
+            topic.waits = topic.waits or not outcome.jobs
+            topic.retry_at = topic.retry_at if outcome.jobs else self._clock.time() + _AGAIN
+        else:
+            self._leave(topic, outcome)
+
+    def _leave(self, topic: Topic, outcome: Claimed) -> None:
+        """Wait again for jobs none of which was claimed, though each could begin: too soon by an estimate, or suspects.
+
+        Those behind them, in whatever lane, do not wait for their trials.
+        """
+        window, now = topic.window, self._clock.wall()
+        self._windows.put_back(window, [due for due in outcome.left if due.due > now])
+        self._windows.suspect(window, [due.id for due in outcome.left if due.due <= now])
+        if not window.at_hand:
+            topic.waits = True
+            topic.retry_at = self._clock.time() + _AGAIN
+
+    def _hold_back(self, topic: Topic, begin: int, outcome: Claimed) -> None:
+        """Wait for a place under a limit: one that a job of this worker frees is taken in the step that settles it.
+
+        Behind what the limit of its group holds back others may be that can begin.
+        """
+        window, now = topic.window, self._clock.wall()
+        self._windows.put_back(window, [due for due in outcome.left if due.due > now])
+        held = [due.id for due in outcome.left if due.due <= now]
+        if topic.limits is not None and topic.limits.per is not None and len(outcome.jobs) < begin:
+            self._windows.set_aside(window, held)
+            if window.waiting:
+                return
+            self._windows.restore(window)
+        else:
+            self._windows.return_ids(window, held)
+        if outcome.again is not None:
+            topic.retry_at = self._clock.time() + max(self._clock.until(outcome.again), _SOON)
+
+    # ---- how it stands ----------------------------------------------------------------------------------------------
+
+    def behind(self) -> int:
+        """Return since when jobs are due here that are not claimed; -1 if no more could be; else 0."""
+        for topic in list(self._late):
+            if not topic.window.waiting and not topic.window.more:
+                topic.behind = 0
+            if not topic.behind:
+                self._late.discard(topic)
+        late = min((topic.behind for topic in self._late), default=0) or self._sealed.behind(self._clock.time())
+        return late or -(not any(topic.begin for topic in self._topics.values()))
+
+    def fed_still(self) -> set[Topic]:
+        """Return the topics with jobs in their pools."""
+        self._fed = {topic for topic in self._fed if topic.inside}
+        return self._fed
+
+    def due_again(self, now: float) -> list[float]:
+        """Return in how many seconds jobs that are ready can be claimed."""
+        left = self._max_bytes - self._leases.bytes
+        topics = [self._topics[window.topic] for window in self._windows.ready]
+        return [max(topic.retry_at - now, 0.0) for topic in topics if topic.room(topic.retry_at, left) > 0]
+
+
+def _waiting(window: Window) -> int:
+    return window.waiting

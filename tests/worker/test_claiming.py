@@ -1,0 +1,114 @@
+"""Whose turn it is: a dispatcher whose steps are slow, and jobs that may have killed their process."""
+
+from datetime import timedelta
+
+import pytest
+
+from pywheel import Fixed, JobQueue, ManualClock
+from pywheel.jobs.commands import Expire, Reserve, Terms
+from pywheel.jobs.limits import Limits
+from tests.worker.simulated_worker import SimulatedWorker
+
+STEP = timedelta(seconds=0.1)  # longer than the worker waits before it asks again, as on a slow disk
+HOUR = 3_600_000
+
+
+class Stage:
+    """What a simulated worker asks of its world."""
+
+    def __init__(self):
+        self.clock = ManualClock(wall=1_700_000_000_000)
+        self.queue = JobQueue("memory:", clock=self.clock)
+        self.store = self.queue.store
+        self.paused = set()
+        self.begun = []
+        self.takes = 0.05  # seconds
+
+    def handler(self, topic, **options):
+        self.queue.handler(topic, concurrency=3, ttr=60, retry=Fixed(0, attempts=9), **options)(print)
+
+    def suspects(self, topic, count, **options):
+        """Put jobs that were running when a process died."""
+        self.queue.put_many(self.queue.job(topic, b"suspect", **options) for _ in range(count))
+        self.store.apply([Reserve(topic, count, Terms(1, 9), "dead")])
+        self.clock.advance(timedelta(milliseconds=5))
+        self.store.apply([Expire(count)])
+
+    def started(self, lease, worker):
+        self.begun.append(lease.job)
+        return self.takes
+
+    def fails(self):
+        return False
+
+    def ended(self, lease):
+        pass
+
+    def troubled(self):
+        pytest.fail("the store failed")
+
+    def play(self, *topics, steps):
+        self.work([SimulatedWorker(self, topics)], steps)
+
+    def work(self, workers, steps):
+        for _ in range(steps):
+            for worker in workers:
+                worker.turn()
+            self.clock.advance(STEP)
+
+
+@pytest.fixture
+def stage():
+    found = Stage()
+    with found.queue:
+        yield found
+
+
+def test_a_topic_that_is_full_does_not_take_the_turns_of_others_suspects(stage):
+    stage.handler("full", limit=1)
+    stage.handler("t")
+    stage.queue.put_many(stage.queue.job("full") for _ in range(2))
+    stage.store.apply([Reserve("full", 1, Terms(HOUR, 9, limits=Limits(1)), "elsewhere")])
+    stage.suspects("t", 3)
+    stage.play("full", "t", steps=10)
+    assert stage.queue.counts()["t"].done == 3
+    assert stage.queue.counts()["full"].delayed == 1
+
+
+def test_suspects_of_many_topics_have_their_turn_beside_one_that_always_has_something(stage):
+    topics = ["a", "b", "c"]
+    for topic in topics:
+        stage.handler(topic)
+        stage.suspects(topic, 2)
+    stage.play(*topics, steps=20)
+    assert [stage.queue.counts()[topic].done for topic in topics] == [2, 2, 2]
+
+
+def test_a_job_of_lower_priority_does_not_wait_for_the_trials_of_higher_ones(stage):
+    stage.takes = 30
+    stage.handler("t")
+    stage.suspects("t", 8)
+    stage.queue.put("t", b"healthy", priority=-1)
+    stage.play("t", steps=1)
+    assert [job.body for job in stage.begun] == [b"suspect", b"healthy"]
+
+
+def test_suspects_begin_one_after_the_other(stage):
+    stage.takes = 30
+    stage.handler("t")
+    stage.suspects("t", 8)
+    stage.play("t", steps=1)
+    assert len(stage.begun) == 1
+
+
+@pytest.mark.parametrize("lost", ["stopped_until", "blocked_until"])
+def test_a_priority_that_a_worker_has_not_heard_of_is_found_when_its_owner_cannot_go_on(stage, lost):
+    stage.handler("t")
+    workers = [SimulatedWorker(stage, ("t",)) for _ in range(2)]
+    stage.work(workers, 10)
+    stage.queue.put("t", priority=5, delay=1)
+    stage.work(workers, 1)
+    [owner] = [worker for worker in workers if len(worker.dispatcher.topics["t"].window.lanes) == 2]
+    setattr(owner, lost, 1e9)
+    stage.work(workers, 40)
+    assert len(stage.begun) == 1
