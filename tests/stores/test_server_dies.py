@@ -165,7 +165,8 @@ def test_cut_at_any_byte_a_change_that_was_told_has_happened_and_one_that_was_no
             [job] = jobs
             happened = job.due == 10**12 + n if change is moved else job.state is State.RUNNING
             if told is not None:
-                assert happened is bool(told[0]), (n, cut, told)
+                # A claim gets nothing if the connection that was cut holds the job locked: it is left as it was.
+                assert happened is bool(told and told[0]), (n, cut, told)
             else:
                 assert not happened or "not known" in said, (n, cut, said)
 

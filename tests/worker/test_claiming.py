@@ -5,8 +5,10 @@ from datetime import timedelta
 import pytest
 
 from pywheel import Fixed, JobQueue, ManualClock
-from pywheel.jobs.commands import Expire, Reserve, Terms
+from pywheel.jobs.commands import Claim, Claimed, Expire, Reserve, Terms
+from pywheel.jobs.job import Due
 from pywheel.jobs.limits import Limits
+from pywheel.stores.contract import Filter
 from tests.worker.simulated_worker import SimulatedWorker
 
 STEP = timedelta(seconds=0.1)  # longer than the worker waits before it asks again, as on a slow disk
@@ -99,6 +101,36 @@ def test_suspects_begin_one_after_the_other(stage):
     stage.suspects("t", 8)
     stage.play("t", steps=1)
     assert len(stage.begun) == 1
+
+
+def test_jobs_that_others_had_locked_for_a_moment_are_claimed_together_again(stage, monkeypatch):
+    """A store leaves what another transaction has locked, though it is due."""
+    stage.handler("t")
+    stage.queue.put_many(stage.queue.job("t") for _ in range(30))
+    apply, claims = stage.store.apply, []
+
+    def seen(commands):
+        claims.extend(command for command in commands if isinstance(command, Claim))
+        return apply(commands)
+
+    def locked(commands):
+        found = {job.id: Due(job.due, job.id, "t", 0) for job in stage.store.jobs(Filter("t"), 0, 100)}
+        return [
+            Claimed([], 0, [found[id] for id in command.ids], paused=False, again=None)
+            if isinstance(command, Claim)
+            else apply([command])[0]
+            for command in commands
+        ]
+
+    [worker] = workers = [SimulatedWorker(stage, ("t",))]
+    with monkeypatch.context() as patched:
+        patched.setattr(stage.store, "apply", locked)
+        stage.work(workers, 2)
+        assert len(worker.dispatcher.topics["t"].window.suspects) == 30
+    monkeypatch.setattr(stage.store, "apply", seen)
+    stage.work(workers, 11)
+    assert len(stage.begun) == 30
+    assert len(claims) < 20
 
 
 @pytest.mark.parametrize("lost", ["stopped_until", "blocked_until"])

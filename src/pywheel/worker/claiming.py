@@ -137,14 +137,8 @@ class Claiming:
         if outcome.paused:
             self._windows.drop(topic.window)
             return
-        self._windows.claimed(topic.window, claim.ids, outcome.left)
-        if outcome.left:
-            self._left(topic, claim, outcome)
-        elif not topic.window.waiting:
-            self._windows.restore(topic.window)
-        if not outcome.jobs:
-            return
-        leases = self._sealed.leases(topic, outcome, asked, self._clock.wall())
+        self._note(topic, claim, outcome)
+        leases = self._sealed.leases(topic, outcome, asked, self._clock.wall()) if outcome.jobs else []
         if not leases:
             return
         self._leases.add(leases)
@@ -156,6 +150,22 @@ class Claiming:
             self._events.tell(JobsClaimed(topic.name, len(leases)))
         topic.feed(leases, self._clock.time())
         self._fed.add(topic)
+
+    def _note(self, topic: Topic, claim: Claim, outcome: Claimed) -> None:
+        """Note in the window what is no longer to be had, and what is to be asked for again."""
+        self._windows.claimed(topic.window, claim.ids, outcome.left)
+        if topic.window.on_trial:
+            self._judge(topic.window, outcome)
+        if outcome.left:
+            self._left(topic, claim, outcome)
+        elif not topic.window.waiting:
+            self._windows.restore(topic.window)
+
+    def _judge(self, window: Window, outcome: Claimed) -> None:
+        """See whether what was on trial is suspect: what others held locked as they looked at it is left, too."""
+        suspect = {job.id for job in outcome.jobs if job.lost == LOST_BEGUN} | {due.id for due in outcome.left}
+        if not suspect.issuperset(window.on_trial):
+            self._windows.acquit(window)
 
     def _left(self, topic: Topic, claim: Claim, outcome: Claimed) -> None:
         """Wait again for jobs that were not claimed."""

@@ -25,6 +25,7 @@ class Window:
         "known",
         "lanes",
         "main",
+        "on_trial",
         "priority",
         "queued",
         "read_at",
@@ -44,6 +45,7 @@ class Window:
         self.lanes: list[Window] = [self]  # of the topic's own: all of them, the highest priority first
         self.aside: list[int] = []  # ids that are due and not ready, as a limit of their group holds them back
         self.suspects: deque[int] = deque()  # those that wait for their trial; of all lanes, like what is aside
+        self.on_trial: tuple[int, ...] = ()  # those of them that were taken last
         self.shards = 0
         self.known: dict[int, int] = {}  # id: handle in the wheel, or 0 once it is due
         self.ready: deque[int] = deque()  # ids that are due and not claimed, in order, and perhaps some that are not
@@ -106,6 +108,7 @@ class Window:
             id = self.suspects.popleft()
             if self.lane_of(id).known.get(id) == 0:
                 ids.append(id)
+        self.on_trial = tuple(ids)
         for lane in self.lanes:
             ready, known = lane.ready, lane.known
             while ready and len(ids) < most:

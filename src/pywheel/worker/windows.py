@@ -174,6 +174,12 @@ class Windows:
         """Look past these ids, until `restore`."""
         window.aside += ids
 
+    def acquit(self, window: Window) -> None:
+        """Take them as any others: they were none."""
+        ids = list(window.suspects)
+        window.suspects.clear()
+        self.return_ids(window, ids)
+
     def suspect(self, window: Window, ids: Iterable[int]) -> None:
         """Take these ids only by their turn: they may have killed their process."""
         window.suspects += ids
