@@ -1,11 +1,14 @@
-"""Django, set up by hand for one database: `database(url)`; as a program it puts a job and dies before the commit."""
+"""Django, set up by hand for one database: `database(url)`.
+
+As a program it puts a job in a transaction, and "dies" before the commit, or "ends" or "closes" its queue right after.
+"""
 
 import os
 import sys
 from urllib.parse import urlsplit
 
 from pywheel import JobQueue
-from pywheel.stores import open
+from pywheel.stores import open, within
 
 ALIAS = "shop"
 
@@ -49,13 +52,18 @@ def forgotten():
     del connections[ALIAS]
 
 
-def main(url):
+def main(url, what):
     from django.db import transaction
 
+    within._LOOKS = (3_600.0, 3_600.0)  # its thread has no time for a look
     connection = connected(database(url))
     queue = JobQueue(url)
     with transaction.atomic(using=ALIAS):
-        print(queue.put("order", key="k", connection=connection), flush=True)
+        print(queue.put("order", key="k", delay="1h", connection=connection), flush=True)
+        if what == "dies":
+            os._exit(0)
+    if what == "closes":
+        queue.close()
         os._exit(0)
 
 

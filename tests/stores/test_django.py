@@ -8,6 +8,8 @@ from itertools import count
 import pytest
 
 from pywheel import BadJob, JobExists, JobQueue, Worker
+from pywheel.jobs.commands import Announce
+from tests.jobs.waiting import until
 from tests.stores.django_database import ALIAS, connected, database, forgotten
 from tests.stores.on_mysql.emptied import emptied
 
@@ -45,6 +47,12 @@ def connection(url, queue):
 
 def atomic(**options):
     return transaction.atomic(using=ALIAS, **options)
+
+
+def program(url, what):
+    """Run a program that puts a job in a transaction; return its id."""
+    arguments = [sys.executable, "-m", "tests.stores.django_database", url, what]
+    return int(subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=True).stdout)
 
 
 def test_a_job_exists_from_the_outermost_commit_on(queue, connection):
@@ -165,10 +173,25 @@ def test_a_worker_hears_of_it_at_the_commit(queue, connection):
         assert worker.join(20)
 
 
+@pytest.mark.parametrize("what", ["ends", "closes"])
+def test_workers_hear_of_it_though_the_program_is_over_right_after_the_commit(url, queue, what):
+    notifier, heard = queue.store.notifier("w"), set()
+    queue.store.apply([Announce(notifier.worker, ("order",))])
+    notifier.publish(2**60)
+    id = program(url, what)
+
+    def told():
+        notifier.wait(0.05)
+        heard.update(due.id for due in notifier.hints().due)
+        notifier.beat(0)
+        return id in heard
+
+    until(told)
+    notifier.close()
+
+
 def test_a_process_that_dies_before_the_commit_leaves_nothing(url, queue, connection):
-    arguments = [sys.executable, "-m", "tests.stores.django_database", url]
-    ended = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=True)
-    assert int(ended.stdout) > 0
+    assert program(url, "dies") > 0
     assert queue.list("order") == []
     with atomic():  # waits for what the dead one had locked
         id = queue.put("order", key="k", connection=connection)

@@ -1,6 +1,7 @@
 """Puts inside a transaction of the caller's own, by the drivers of databases: a job exists exactly if that commits."""
 
 import contextlib
+import re
 import threading
 
 import pytest
@@ -47,6 +48,26 @@ def run(connection, text):
 
 def topics(queue):
     return {topic: sum(counts) for topic, counts in queue.store.counts().items() if sum(counts)}
+
+
+def test_a_connection_to_another_database_is_refused(server, queue):
+    """It may have the same tables: there the job would be nobody's."""
+    name = "another" if server.program == "mariadbd" else "postgres"
+    if name == "another":
+        with contextlib.closing(server.connect()) as connection:
+            run(connection, "CREATE DATABASE IF NOT EXISTS another")
+        url, options = re.sub("/db[0-9]+", "/another", queue.store.address.url), {"database": name}
+    else:
+        url, options = queue.store.address.url.replace("/pywheel?", "/postgres?"), {"dbname": name}
+    with JobQueue(url) as other, contextlib.closing(server.connect(autocommit=False, **options)) as connection:
+        other.put("order")
+        queue.put_many([queue.job("order")] * 100)  # so that its ids are others
+        for _ in range(2):
+            with pytest.raises(BadJob, match=f"the database {name}, and the jobs are in {queue.store.database}"):
+                queue.put("order", connection=connection)
+        run(connection, "SELECT 1")
+        connection.commit()
+        assert len(other.list("order")) == 1
 
 
 def test_a_job_exists_from_the_commit_on(queue, connection):

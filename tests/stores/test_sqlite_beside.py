@@ -181,9 +181,9 @@ def test_a_log_that_was_removed_rightly_is_no_error(path, store, monkeypatch):
     monkeypatch.setattr("pywheel.stores.sqlite.database._LOOK", 0)
     put(store)
     for _ in range(2):
-        store._before_fork()
+        store.before_fork()
         assert not path.with_name("jobs.db-wal").exists()
-        store._after_fork_in_parent()
+        store.after_fork_in_parent()
         assert store.get(1).id == 1
         put(store)
 

@@ -75,8 +75,8 @@ def test_a_killed_worker_leaves_its_slot_and_its_row_to_the_next(path):
     host.close()
 
 
-def test_two_hundred_workers(path):
-    host, other = Host(path), Host(path)
+def test_two_hundred_workers(path, clock):
+    host, other = Host(path, clock), Host(path, clock)  # nobody falls silent, however busy this host is
     workers = [one.presence.notifier("w") for one in (host, other) for _ in range(100)]
     with host.transaction() as transaction:
         for worker in workers:

@@ -137,15 +137,14 @@ def _ref(ref: Any) -> None:
 
 
 def _nonce(nonce: Any) -> None:
-    if nonce is not None:
-        _text("nonce", nonce)
-        if not 0 < len(nonce) <= _NONCE:
-            raise BadJob(f"nonce must be a str of 1 to {_NONCE} characters, not of {len(nonce)}")
+    _text("nonce", nonce)
+    if not 0 < len(nonce) <= _NONCE:
+        raise BadJob(f"nonce must be a str of 1 to {_NONCE} characters, not of {len(nonce)}")
 
 
 def _put(put: c.Put) -> None:
-    _nonce(put.nonce)
-    checked: object = put  # the topic that was found to be one, at first none
+    if put.nonce is not None:
+        _nonce(put.nonce)
     for topic, body, due, key, ttr, attempts, headers, _, delay, parent, dedupe_for, priority in put.jobs:
         if type(due) is not int or not -FURTHEST < due < FURTHEST:
             raise _bad("due", due)
@@ -153,9 +152,8 @@ def _put(put: c.Put) -> None:
             raise _bad("delay", delay)
         if type(body) is not bytes:
             raise BadJob(f"body must be bytes, not {type(body).__name__}")
-        if topic is not checked:
+        if type(topic) is not str or not topic.isascii():
             _text("topic", topic)
-            checked = topic
         if key is not None or ttr is not None or attempts is not None or headers is not None or parent is not None:
             _more(key, ttr, attempts, headers, parent)
         if dedupe_for is not None:
@@ -194,7 +192,8 @@ def _result(result: Any) -> None:
 
 
 def _import(command: c.Import) -> None:
-    _nonce(command.nonce)
+    if command.nonce is not None:
+        _nonce(command.nonce)
     for one in command.jobs:
         _put(c.Put((one.new,)))
         for name in ("created", "claims", "attempt"):

@@ -18,6 +18,7 @@ __all__ = ["Forecast"]
 _LARGEST: Final = 8
 _ROWS: Final = FORECAST // 2  # jobs read of all other topics together
 _LEAST: Final = 10  # and of each, at least
+_RUNS: Final = 3  # parts of the time that are read each by itself
 _CHUNK: Final = 64  # topics that are counted at once
 
 
@@ -47,34 +48,45 @@ class Forecast(ABC):
     def __call__(self, topic: int | None) -> list[int]:
         """Return the numbers, of one topic or of all."""
         topics = self.topics() if topic is None else [topic]
-        self._count(topics[:_LARGEST])
-        others = self._count_few(topics[_LARGEST:])
-        for first in range(0, len(others), _CHUNK):
-            self._count(others[first : first + _CHUNK])
+        self._count(topics[:_LARGEST], range(len(self._counts)))
+        topics = topics[_LARGEST:]
+        runs = self._open_runs() if topics else []
+        share = max(_ROWS // max(len(topics) * len(runs), 1), _LEAST)
+        for run in runs:
+            others = self._count_few(topics, run, share)
+            for first in range(0, len(others), _CHUNK):
+                self._count(others[first : first + _CHUNK], run)
         return self._counts
 
-    def _open(self) -> list[int]:
-        """Return the places between which one still counts."""
-        return [place for place, jobs in enumerate(self._counts) if jobs < self._limit]
+    def _open_runs(self) -> list[range]:
+        """Return the places between which one still counts, those side by side together.
+
+        What lies between them is not read: most jobs may be due there.
+        """
+        runs: list[range] = []
+        for place, jobs in enumerate(self._counts):
+            if jobs >= self._limit:
+                continue
+            if runs and runs[-1].stop == place:
+                runs[-1] = range(runs[-1].start, place + 1)
+            else:
+                runs.append(range(place, place + 1))
+        return runs if len(runs) <= _RUNS else [range(runs[0].start, runs[-1].stop)]
 
     def _add(self, places: Sequence[int], counts: Sequence[int]) -> None:
         for place, jobs in zip(places, counts, strict=True):
             self._counts[place] = min(self._counts[place] + jobs, self._limit)
 
-    def _count(self, topics: Sequence[int]) -> None:
+    def _count(self, topics: Sequence[int], run: range) -> None:
         """Count jobs of some topics edge by edge."""
-        places = self._open()
+        places = [place for place in run if self._counts[place] < self._limit]
         if topics and places:
             spans = [(self._edges[place], self._edges[place + 1]) for place in places]
             self._add(places, self.count(topics, spans, self._limit))
 
-    def _count_few(self, topics: Sequence[int]) -> list[int]:
+    def _count_few(self, topics: Sequence[int], run: range, share: int) -> list[int]:
         """Count jobs of those topics that have few; return the others."""
-        places = self._open()
-        if not topics or not places:
-            return []
-        edges = self._edges[places[0] : places[-1] + 2]
-        share = max(_ROWS // len(topics), _LEAST)
+        edges = self._edges[run.start : run.stop + 1]
         dues, others = self.few(topics, (edges[0], edges[-1]), share)
-        self._add(range(places[0], places[-1] + 1), in_buckets(chain.from_iterable(dues), edges))
+        self._add(run, in_buckets(chain.from_iterable(dues), edges))
         return others

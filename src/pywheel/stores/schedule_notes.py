@@ -1,8 +1,8 @@
 """Schedules as a store keeps them: a note each, one that says that something has changed, one how far is planned.
 
-A change is written by exchange: whoever finds that somebody else has changed the same schedule in between does what he
-wanted again, on top of that. Whatever has changed wakes the planner, whose job is always in the store while there is
-anything to plan.
+One at a time changes schedules, under a lock; and by exchange: whoever finds that somebody has changed the same one all
+the same, as a lock ends with time, does what he wanted again, on top of that. Whatever has changed wakes the planner,
+whose job is always in the store while there is anything to plan.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ..jobs.commands import Cancel, Command, Delete, Keep, Put, Reschedule
 from ..jobs.job import Job, NewJob, State
 from ..jobs.schedule import Schedule
 from .contract import Store, intact
+from .note_lock import locked
 
 __all__ = ["AHEAD", "BLOCK", "LONGEST", "PLAN", "TOPIC", "Planned", "ScheduleNotes", "plan_job", "sealed_key"]
 
@@ -37,6 +38,7 @@ LONGEST: Final = 3_600_000
 _LOGGER: Final = logging.getLogger("pywheel.jobs")
 _NOTE: Final = "schedule:"
 _CHANGED: Final = "schedules:changed"
+_LOCK: Final = "lock:schedules"
 _PLANNED: Final = "schedules:planned"
 _REMOVED: Final = 3_600_000  # ms for which it is known that there was one, and its version
 _PAGE: Final = 1_000
@@ -116,13 +118,20 @@ class ScheduleNotes:
     # ---- changing ---------------------------------------------------------------------------------------------------
 
     def change(self, name: str, change: Change) -> Schedule | None:
-        """Have a function say what becomes of a schedule; return what did. It returns None to leave it as it is."""
+        """Have a function say what becomes of a schedule; return what did. It returns None to leave it as it is.
+
+        It is asked twice at least if there is anything to do: the lock is for those alone who have.
+        """
         note = self._store.note(_NOTE + name)
         wanted = self._written(name, note, change)
-        if wanted is None:
-            self.begin()  # whoever wrote it may have come no further
-            return _read_or_none(name, note)
-        return self._settled(name, change, wanted, note, self._apply([wanted])[0])
+        if wanted is not None:
+            with locked(self._store, _LOCK):
+                note = self._store.note(_NOTE + name)
+                wanted = self._written(name, note, change)
+                if wanted is not None:
+                    return self._settled(name, change, wanted, note, self._apply([wanted])[0])
+        self.begin()  # whoever wrote it may have come no further
+        return _read_or_none(name, note)
 
     def _settled(
         self, name: str, change: Change, wanted: _Written, before: bytes | None, found: bytes | None
@@ -137,16 +146,29 @@ class ScheduleNotes:
 
     def change_many(self, changes: Mapping[str, Change]) -> None:
         """`change` for many, in few transactions."""
+        if not self._wanted(changes):
+            return
+        with locked(self._store, _LOCK) as renew:
+            todo = self._wanted(changes)
+            for at in range(0, len(todo), _TOGETHER):
+                batch = todo[at : at + _TOGETHER]
+                founds = self._apply([written for _, written, _ in batch])
+                for (name, written, note), found in zip(batch, founds, strict=True):
+                    self._settled(name, changes[name], written, note, found)
+                renew()
+
+    def _wanted(self, changes: Mapping[str, Change]) -> list[tuple[str, _Written, bytes | None]]:
+        """Return what is to be written, where something is, by name, and what is there."""
         if len(changes) <= _FEW:
             notes = {name: self._store.note(_NOTE + name) for name in changes}
         else:
             notes = {name: note for name, note in self.raw() if name in changes}
-        wanted = {name: self._written(name, notes.get(name), change) for name, change in changes.items()}
-        todo = [(name, written) for name, written in wanted.items() if written is not None]
-        for at in range(0, len(todo), _TOGETHER):
-            batch = todo[at : at + _TOGETHER]
-            for (name, written), found in zip(batch, self._apply([each for _, each in batch]), strict=True):
-                self._settled(name, changes[name], written, notes.get(name), found)
+        found: list[tuple[str, _Written, bytes | None]] = []
+        for name, change in changes.items():
+            written = self._written(name, notes.get(name), change)
+            if written is not None:
+                found.append((name, written, notes.get(name)))
+        return found
 
     def _written(self, name: str, note: bytes | None, change: Change) -> _Written | None:
         before = _read_or_none(name, note)
@@ -154,7 +176,7 @@ class ScheduleNotes:
         if after is None:
             return None
         written = _Written(after, self._sealed(after).kept(), [])
-        written.commands = [_keep(name, written), *self._cancelled(before)]
+        written.commands = [_keep(name, written), *self._cancelled(before, after)]
         return written
 
     def _plain(self, schedule: Schedule) -> Schedule:
@@ -169,16 +191,20 @@ class ScheduleNotes:
         job = NewJob(schedule.topic, schedule.body, 0, sealed_key(schedule.name))
         return replace(schedule, body=self._store.sealed(job).body)
 
-    def _cancelled(self, before: Schedule | None) -> list[Cancel]:
-        """Return the commands that cancel what was put ahead for what a schedule was, and is not due yet."""
+    def _cancelled(self, before: Schedule | None, after: Schedule) -> list[Cancel]:
+        """Return the commands that cancel what was put ahead for what a schedule was.
+
+        What came before a change stays, also if its lot is yet to come. What is paused or removed leaves nothing.
+        """
         if before is None or not before.active:
             return []
         now = self._store.clock.wall()
+        since = min(now, after.since) if after.active else now - before.jitter - 1
         try:
-            ticks = list(before.ticks(now - before.jitter - 1, now + AHEAD))
+            ticks = list(before.ticks(since, now + AHEAD))
         except ValueError:  # it cannot be computed here, nor was it: what is left refuses to run
             return []
-        return [Cancel((before.topic, before.key(tick))) for tick in ticks if before.due(tick) >= now]
+        return [Cancel((before.topic, before.key(tick))) for tick in ticks if after.active or before.due(tick) >= now]
 
     def _apply(self, batch: list[_Written]) -> list[bytes | None]:
         """Write, and wake the planner; return what was there before."""

@@ -1,7 +1,7 @@
 """Puts inside a transaction of the caller's own: the job exists exactly if that transaction commits.
 
 Nobody tells when it does. So a thread looks until the job is there, soon at first, and then tells the workers of it; a
-job that is due before is late by so much.
+job that is due before is late by so much. A program that ends, or closes its store, looks once more.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class CommitWatch:
 
     def __init__(self, there: Callable[[list[int]], set[int]]) -> None:
         self._there = there
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may close the store in the middle of a put
         self._watched: dict[int, tuple[float, Callable[[], None]]] = {}  # job: until when, and how to tell of it
         self._look_at = 0.0
         self._pause = _LOOKS[0]
@@ -96,7 +96,13 @@ class CommitWatch:
                 if id in there:
                     tell()
 
+    def flush(self) -> None:
+        """Tell of those that are there by now. No query if nothing is watched."""
+        if self._watched and not self.closed:
+            self._look()
+
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Tell of those that are there, and watch nothing any more."""
+        self.flush()
         self.closed = True
         self._news.set()

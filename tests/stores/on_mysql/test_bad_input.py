@@ -170,7 +170,7 @@ def test_a_store_of_a_newer_pywheel_is_refused(server):
     url = server.url()
     open(url).close()
     run(server, "UPDATE pywheel_number SET value = 99 WHERE name IN ('schema', 'least')", database=database_of(url))
-    refused(StoreTooNew, "has version 99, this pywheel knows 4: install a newer one", open, url)
+    refused(StoreTooNew, r"has version 99, this pywheel knows \d+: install a newer one", open, url)
 
 
 def test_what_was_begun_to_be_made_is_made_again(server):

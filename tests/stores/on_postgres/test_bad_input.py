@@ -219,6 +219,19 @@ def test_a_statement_timeout_of_the_role_is_named(server, admin, role):
         refused(StoreBusy, "statement timeout.*statement_timeout", store.get, 1)
 
 
+def test_sessions_that_a_role_may_not_leave_idle_last_all_the_same(server, admin, role):
+    url = server.url()
+    open(url).close()
+    admin.execute(RIGHTS.format(schema=schema_of(url), role=role))
+    admin.execute(f"ALTER ROLE {role} SET idle_session_timeout = 1000")
+    pids = f"SELECT pid FROM pg_stat_activity WHERE usename = '{role}' ORDER BY pid"
+    with open(url.replace("pywheel@", f"{role}@")) as store, contextlib.closing(store.notifier("w")):
+        put(store)
+        before = admin.execute(pids).fetchall()
+        admin.execute("SELECT pg_sleep(2)")
+        assert admin.execute(pids).fetchall() == before != []
+
+
 def test_a_name_that_no_index_takes_and_a_body_that_no_message_takes_are_bad(server):
     with open(server.url()) as store:
         word = os.urandom(8_000).hex()

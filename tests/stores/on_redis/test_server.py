@@ -5,12 +5,16 @@ import re
 from pathlib import Path
 
 import pytest
+from redis import ConnectionError as Refused
 
-from pywheel import JobQueue, NotAStore, StoreAway, StoreError, StoreFull, StoreReadOnly, StoreTooNew
+from pywheel import JobQueue, NotAStore, StoreAway, StoreBusy, StoreError, StoreFull, StoreReadOnly, StoreTooNew
 from pywheel.jobs.commands import Ack, Announce, Put, Reserve, Terms
 from pywheel.jobs.job import NewJob, State
 from pywheel.jobs.limits import Limits
 from pywheel.stores import open
+from pywheel.stores.redis import store as redis_store
+from pywheel.stores.schema import Schema
+from tests.jobs.waiting import until
 from tests.stores.servers import Redis
 
 JOB = NewJob("t", b"b" * 1000, 0, delay=0)
@@ -65,6 +69,26 @@ def test_a_server_that_evicts_keys_is_refused(redis_server):
         finally:
             client.config_set("maxmemory-policy", "noeviction")
     assert "noeviction" in text
+
+
+def test_a_server_with_too_many_clients_is_busy(redis_server):
+    """Where its word is heard: what is sent meanwhile may find the connection closed first, and it is away then."""
+    with server(maxclients=3) as redis, contextlib.ExitStack() as stack:
+        url = redis.url()
+        open(url).close()
+        with contextlib.suppress(Refused):
+            while True:
+                stack.enter_context(redis.connect())
+        said = []
+
+        def busy():
+            with pytest.raises((StoreBusy, StoreAway)) as caught:
+                open(url)
+            said.append(caught.value)
+            return isinstance(said[-1], StoreBusy)
+
+        until(busy)
+        assert "maxclients" in str(said[-1])
 
 
 def test_a_replica_is_refused_and_one_that_becomes_it_writes_no_more(redis_server):
@@ -263,3 +287,23 @@ def test_an_error_of_a_store_is_one(redis_server):
         with pytest.raises(StoreError):
             store.counts()
         store.close()
+
+
+@pytest.mark.parametrize("use", [Put((JOB._replace(priority=1),)), Reserve("t", 1, LIMITED, "w")])
+def test_an_upgrade_keeps_what_a_store_with_priorities_or_limits_asks_for(redis_server, use, monkeypatch):
+    url = redis_server.url()
+    with open(url) as store, redis_server.connect() as client:
+        name = f"{store.server.prefix.decode()}:store"
+        store.apply([Put((JOB,))])
+        with monkeypatch.context() as newer:
+            newer.setattr(redis_store, "_SCHEMA", Schema(4, 1))
+            open(url).close()
+            assert client.get(name) == b"pywheel 4 1"
+            store.apply([use])
+            assert client.get(name) == b"pywheel 4 2"
+            newer.setattr(redis_store, "_SCHEMA", Schema(5, 1))
+            open(url).close()
+            assert client.get(name) == b"pywheel 5 2"
+        open(url).close()
+        monkeypatch.setattr(redis_store, "_SCHEMA", Schema(1, 1))
+        refusal(StoreTooNew, url)

@@ -7,6 +7,8 @@ import pytest
 
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
+from pywheel.jobs.commands import Put, Terms
+from pywheel.jobs.limits import Limits
 from pywheel.stores import open
 from pywheel.stores import verify as faults
 from pywheel.testing import ManualClock
@@ -87,6 +89,53 @@ def test_a_time_that_is_not_the_jobs_own_is_mended(store, jobs, client):
     client("ZADD", ":l", NOW + 10**9, packed(jobs.running))
     client("ZADD", ":f:2t", 1, packed(jobs.done))
     assert mended(store) == ids((faults.INDEXES, [jobs.running, jobs.done]))
+
+
+@pytest.fixture
+def ranked(store):
+    """Jobs of a topic with priorities and a limit: a high one and a plain one that wait, and a low one that runs."""
+    limited = Terms(60_000, 3, limits=Limits(5))
+    [[low]] = store.apply([Put((NewJob("r", b"", NOW - 5, priority=-3),))])
+    [[_]] = store.apply([ops.Reserve("r", 1, limited, "w")])
+    [[high, plain]] = store.apply([Put((NewJob("r", b"", NOW + 50, priority=7), NewJob("r", b"", NOW + 60)))])
+    assert store.verify() == []
+    return high, plain, low
+
+
+def test_lanes_and_counts_are_made_anew_from_the_jobs(store, ranked, client):
+    high, plain, low = ranked
+    client.delete(":w:*", ":u:*", ":p:*", ":p")
+    expected = ids((faults.INDEXES, [low, high]))
+    assert found(store) == expected
+    assert mended(store) == expected
+    assert client("ZSCORE", ":w:7:r", packed(high)) == NOW + 50
+    assert client("HGETALL", ":p:r") == {packed(high): b"7", packed(low): b"-3"}
+    store.clock.advance(1)
+    [jobs] = store.apply([ops.Reserve("r", 5, Terms(60_000, 3), "w")])
+    assert [job.id for job in jobs] == [high, plain]
+
+
+def test_a_count_of_what_runs_is_made_anew(store, ranked, client):
+    client.delete(":u:*")
+    assert mended(store) == ids((faults.INDEXES, [ranked[2]]))
+    assert client("ZRANGE", ":u:r", 0, -1) == [packed(ranked[2])]
+
+
+def test_what_stands_wrongly_in_lanes_and_counts_is_dropped(store, ranked, client):
+    high, plain, low = ranked
+    client("ZADD", ":w:7:r", NOW, packed(plain), NOW, packed(low), NOW, packed(999))
+    client("ZADD", ":w:5:r", NOW, packed(high))
+    client("ZADD", ":u:r", NOW + 10**6, packed(high), NOW + 10**6, packed(998))
+    client("HSET", ":p:r", packed(plain), "7", packed(997), "7")
+    expected = ids((faults.TWICE, [low, high, plain]), (faults.NO_JOB, [997, 998, 999]))
+    assert found(store) == expected
+    assert mended(store) == expected
+
+
+def test_a_lane_that_has_another_time_is_mended(store, ranked, client):
+    client("ZADD", ":w:7:r", NOW + 10**6, packed(ranked[0]))
+    assert mended(store) == ids((faults.INDEXES, [ranked[0]]))
+    assert client("ZSCORE", ":w:7:r", packed(ranked[0])) == NOW + 50
 
 
 def test_keys_are_those_of_live_jobs(store, jobs, client):

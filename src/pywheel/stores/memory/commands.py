@@ -122,7 +122,8 @@ class MemoryCommands(MemoryState):
         due = lifecycle.due(now, new.due, new.delay)
         name = None if new.key is None else (new.topic, new.key)
         holder = None if name is None else self._holder(name, now)
-        self._know_priority(new)
+        if new.priority:
+            self._know_priority(new)
         if holder is not None and holder.run is None:
             holder.new = new
             self._move(holder, due)
@@ -136,8 +137,7 @@ class MemoryCommands(MemoryState):
         return entry.id
 
     def _know_priority(self, new: NewJob) -> None:
-        if new.priority:
-            self._lanes.setdefault(new.topic, set()).add(new.priority)
+        self._lanes.setdefault(new.topic, set()).add(new.priority)
 
     def _new_entry(self, new: NewJob, due: int, created: int) -> Entry:
         """Return a job of a new id, that stands nowhere yet."""
@@ -151,7 +151,8 @@ class MemoryCommands(MemoryState):
     def _take_in(self, one: Imported) -> int:
         job = one.job
         self._paused.setdefault(job.topic, False)
-        self._know_priority(one.new)
+        if one.new.priority:
+            self._know_priority(one.new)
         entry = self._new_entry(one.new, job.due, job.created)
         entry.claims, entry.forgiven, entry.lost = job.claims, job.claims - job.attempt, job.lost
         entry.passed, entry.error = one.passed, storable(one.last_error)
@@ -363,9 +364,10 @@ class MemoryCommands(MemoryState):
     def _expire(self, command: c.Expire) -> c.Expired:
         now = self.clock.wall()
         over = [entry for entry in self._running.values() if entry.run and entry.run.lease <= now]
-        ended = sum(self._settle_lost(entry, now) for entry in over[: max(command.limit, 0)])
+        ended = [entry for entry in over[: max(command.limit, 0)] if self._settle_lost(entry, now)]
         leases = [entry.run.lease for entry in self._running.values() if entry.run and entry.run.lease > now]
-        return c.Expired(ended, min(leases, default=None))
+        dead = tuple(sorted(entry.id for entry in ended if entry.state is State.DEAD))
+        return c.Expired(len(ended), min(leases, default=None), dead)
 
     # ---- workers ----------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import islice, pairwise
 
@@ -43,7 +43,12 @@ class MemoryQueries(MemoryState):
             if filter.topic is None or filter.key is None
             else self._named.get((filter.topic, filter.key), ())
         )
-        return (self._record(self._jobs[id]) for id in ids if id > after)
+        return self._records(filter.state, (id for id in ids if id > after))
+
+    def _records(self, state: State | None, ids: Iterable[int]) -> Iterator[Job]:
+        """Yield the records of jobs that may be in a state: with a claim in any, as its lease may be over."""
+        entries = map(self._jobs.__getitem__, ids)
+        return (self._record(entry) for entry in entries if entry.run or state in (None, entry.state))
 
     def page(
         self, filter: Filter, after: str = "", limit: int = 100, *, preview: int | None = None, newest: bool = False
@@ -52,7 +57,7 @@ class MemoryQueries(MemoryState):
         wanted = pages.asked(filter, after, limit, preview, newest=newest)
         with self.lock:
             self._open()
-            jobs = (self._record(self._jobs[id]) for id in self._listed(wanted))
+            jobs = self._records(filter.state, self._listed(wanted))
             return pages.of_whole(list(islice((job for job in jobs if filter.fits(job)), wanted.limit + 1)), wanted)
 
     def _listed(self, wanted: Asked) -> Iterator[int]:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
+import time
 from typing import Final
 
 import pymysql
 
 from ..._errors import NotAStore, StoreBusy
-from ..schema import Schema, of_migrations
+from ..schema import IN_USE, Schema, of_migrations
 from .connection import Timed
 from .statements import migrations, scripts
 
 __all__ = ["schema_of", "script", "upgrade"]
 
 _MISSING: Final = 1146  # ER_NO_SUCH_TABLE
-_WAIT: Final = 5  # seconds for another process that makes tables
+_LOCKED: Final = 1205  # ER_LOCK_WAIT_TIMEOUT
+_PATIENCE: Final = 1  # seconds for which others wait behind an upgrade that waits for a table
+_PAUSE: Final = 2.0  # seconds until it is tried again
+_LONGEST: Final = 3_600  # seconds for another process that makes tables
 
 
 def script(prefix: str, version: int = 0) -> str:
@@ -57,10 +62,26 @@ def upgrade(connection: Timed, prefix: str, shown: str, *, create: bool) -> None
     if not found and not create:
         raise NotAStore(f"there is no store at {shown}: put a job first, or run `pywheel migrate`")
     lock = f"left(concat('pywheel.migrate.{prefix}', database()), 64)"
-    [held] = connection.ask([f"SELECT get_lock({lock}, {_WAIT})"])
+    patience = max(math.floor(min(connection.until - time.monotonic(), _LONGEST)) - 1, 1)
+    [held] = connection.ask([f"SELECT get_lock({lock}, {patience})"])
     if held.rows[0][0] != 1:
         raise StoreBusy(f"{shown}: another process is making the tables: try again")
     found = schema_of(connection, prefix).version  # after an error the session ends, and the lock with it
-    if found < newest:
-        connection.ask(_steps(prefix, found))
+    while found < newest and not _done(connection, _steps(prefix, found)):
+        # Whoever queues for a table stops all who come behind: they have their turn before it is tried again.
+        if time.monotonic() + _PAUSE + 2 * _PATIENCE >= connection.until:
+            raise StoreBusy(f"{shown}: {IN_USE}")
+        time.sleep(_PAUSE)
     connection.ask([f"DO release_lock({lock})"])
+
+
+def _done(connection: Timed, steps: list[str]) -> bool:
+    """Run the statements of an upgrade, unless somebody keeps a table locked; return whether they ran."""
+    try:
+        limit = "SET SESSION lock_wait_timeout = "
+        connection.ask([f"{limit}{_PATIENCE}", *steps, f"{limit}DEFAULT"])
+    except pymysql.Error as error:
+        if error.args[0] != _LOCKED:
+            raise
+        return False
+    return True

@@ -12,9 +12,10 @@ from ..relational.part import FINISHED
 from .connection import Result
 from .statements import Raw, Statements, hashed
 
-__all__ = ["Finder"]
+__all__ = ["ARMS", "Finder"]
 
-_ARMS: Final = 64  # ranges read by one statement
+ARMS: Final = 64
+"""Ranges that one statement reads, and so the topics that are read each by itself."""
 _WALK: Final = 5_000  # jobs that are walked through for one page, where there would be more
 
 _LAST: Final = 2**63 - 1
@@ -28,26 +29,26 @@ class Finder:
         sql: Statements,
         ask: Callable[[Sequence[str]], list[Result]],
         wanted: Asked,
-        topics: Callable[[], Sequence[int]],
+        topics: Callable[[], Sequence[int] | None],
     ) -> None:
         self._sql = sql
         self._ask = ask
         self._wanted = wanted
         self._topics = topics
-        """Gives the topic that is meant, or all."""
+        """Gives the topic that is meant, or all; None if these are more than ARMS."""
         self._topic: int | None = None
 
     def __call__(self, after: Position, size: int, now: int) -> Candidates:
         """Return up to so many jobs behind a place."""
         filter = self._wanted.filter
         topics = self._topics()
-        self._topic = topics[0] if filter.topic is not None else None
+        self._topic = topics[0] if topics and filter.topic is not None else None
         span = {"due": after.due, "id": after.id, "until": self._wanted.until, "limit": size, "moment": now}
         if self._wanted.by_due:
             return self._by_due(topics, span)
-        arms = list(self._arms(topics, span))
-        if len(arms) > _ARMS:
+        if topics is None and filter.key is None and filter.state not in (None, State.RUNNING):
             return self._walk(span)
+        arms = list(self._arms(topics or (), span))
         return self._found(" UNION ALL ".join(arms), span) if arms else Candidates((), False)
 
     def _text(self, name: str, **values: Any) -> str:
@@ -66,11 +67,7 @@ class Finder:
     def _arms(self, topics: Sequence[int], span: dict[str, int]) -> Iterator[str]:
         filter, topic = self._wanted.filter, self._topic
         if filter.key is not None:
-            key = hashed(filter.key)
-            if topic is None:
-                [result] = self._ask([self._sql("page_key_topics", hash=key)])
-                topics = [number for [number] in result.rows]
-            yield from (self._text("page_key", hash=key, topic=number, **span) for number in topics)
+            yield from self._arms_of_key(hashed(filter.key), span)
             return
         state = filter.state
         if state is None and topic is None:
@@ -87,6 +84,16 @@ class Finder:
         for number, finished in enumerate(FINISHED):
             if state in (None, finished):
                 yield from (self._text("page_finished", topic=one, state=number, **span) for one in topics)
+
+    def _arms_of_key(self, key: bytes, span: dict[str, int]) -> Iterator[str]:
+        topics = [self._topic]
+        if self._topic is None:
+            [result] = self._ask([self._sql("page_key_topics", hash=key)])
+            topics = [number for [number] in result.rows]
+        if len(topics) > ARMS:  # all that had the key are sorted then
+            yield self._text("page_key_anywhere", hash=key, **span)
+            return
+        yield from (self._text("page_key", hash=key, topic=number, **span) for number in topics)
 
     def _walk(self, span: dict[str, int]) -> Candidates:
         """Return those of the next jobs of all topics that are in a state: a range for each topic would be dearer."""
@@ -108,14 +115,14 @@ class Finder:
         rows = [row for row in found.rows if (row[0] >= last.id if newest else row[0] <= last.id)]
         return Candidates(rows, True, last, ROWS)  # those of `page_lost` may lie behind it
 
-    def _by_due(self, topics: Sequence[int], span: dict[str, int]) -> Candidates:
+    def _by_due(self, topics: Sequence[int] | None, span: dict[str, int]) -> Candidates:
         """Return delayed jobs by due time: of many topics those up to where the next topic begins."""
         bound = None
-        if len(topics) > _ARMS:
+        if topics is None:
             topics, bound = self._first_topics(span)
         places: list[Position] = []
-        for start in range(0, len(topics), _ARMS):
-            arms = [self._text("page_due", topic=number, **span) for number in topics[start : start + _ARMS]]
+        for start in range(0, len(topics), ARMS):
+            arms = [self._text("page_due", topic=number, **span) for number in topics[start : start + ARMS]]
             order, limit = "DESC" if self._wanted.newest else "ASC", span["limit"]
             rows = " UNION ALL ".join(arms)
             [result] = self._ask([f"SELECT due, id FROM ({rows}) d ORDER BY due {order}, id {order} LIMIT {limit:d}"])
@@ -135,10 +142,10 @@ class Finder:
         [result] = self._ask([self._text("page_due_firsts", first=first, last=last)])
         firsts = sorted(((due, topic) for topic, due in result.rows), reverse=newest)
         topics = [topic for _, topic in firsts]
-        if len(firsts) <= _ARMS or firsts[0][0] == firsts[_ARMS][0]:  # where many are due at once all are read
+        if len(firsts) <= ARMS or firsts[0][0] == firsts[ARMS][0]:  # where many are due at once all are read
             return topics, None
-        bound = firsts[_ARMS][0]
-        return topics[:_ARMS], Position(bound, _LAST) if newest else Position(bound, 0)
+        bound = firsts[ARMS][0]
+        return topics[:ARMS], Position(bound, _LAST) if newest else Position(bound, 0)
 
     def _heads(self, ids: Sequence[int]) -> Sequence[Sequence[Any]]:
         return self._given([Position(0, id) for id in ids])

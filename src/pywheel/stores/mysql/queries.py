@@ -22,7 +22,7 @@ from ..relational.pages import RECENT_ROWS
 from ..relational.part import FINISHED
 from ..relational.store import RelationalStore
 from .connection import Result
-from .pages import Finder
+from .pages import ARMS, Finder
 from .statements import Raw, Statements, hashed, hashes
 
 __all__ = ["MysqlQueries"]
@@ -133,8 +133,12 @@ class MysqlQueries(RelationalStore):
             self._open()
             return Page([], None)
 
-        def topics() -> Sequence[int]:
-            return list(self.known_topics(None).values()) if topic is None else [topic]
+        def topics() -> Sequence[int] | None:
+            if topic is not None:
+                return [topic]
+            if len(self._topics.names) <= ARMS:
+                self._topics.learn(self.known_topics(None))
+            return list(self._topics.names) if len(self._topics.names) <= ARMS else None
 
         def bodies(ids: Sequence[int]) -> dict[int, tuple[int, bytes]]:
             rows = self._read("bodies_of_page", ids=list(ids), preview=preview)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
+from weakref import WeakSet
 
 import pymysql
 from pymysql.constants import SERVER_STATUS
@@ -18,17 +19,29 @@ from .statements import Statements
 
 __all__ = ["SessionWithin"]
 
+_OTHER: Final = "connection=: it is one to the database {}, and the jobs are in {}"
 _NONE: Final = "connection=: there is no transaction, as it commits each statement: begin one"
 _OVER: Final = "connection=: the server has ended this transaction, as it and another waited for each other: begin anew"
 _DEADLOCK: Final = 1213
 _READS: Final = frozenset({"topics_of", "holders", "named", "nonces"})
 
 
+class Lent(Writing, Protocol):
+    """What it needs of its store."""
+
+    lenders: WeakSet[Any]
+
+    @property
+    def database(self) -> str:
+        """The name of its database."""
+
+
 class SessionWithin(MysqlSession):
     """The same statements, between two savepoints, one by one: the caller's connection may run no more at once."""
 
-    def __init__(self, connection: Any, store: Writing, sql: Statements, now: int | None) -> None:
+    def __init__(self, connection: Any, store: Lent, sql: Statements, now: int | None) -> None:
         super().__init__(store, sql, now, 0.0)
+        self._lent = store
         self._theirs = connection
         self._begun = False
         self._begins = 0
@@ -41,7 +54,17 @@ class SessionWithin(MysqlSession):
         self._run("SAVEPOINT pywheel")
         self._begun = True
         self._begins += 1
+        self._refuse_another_database()
         return self._ask(asked, begin=True)
+
+    def _refuse_another_database(self) -> None:
+        """Raise BadJob for one in which the job would be among others. One query for each connection."""
+        theirs, store = self._theirs, self._lent
+        if theirs not in store.lenders:
+            [[name]] = self._run("SELECT database()").rows
+            if str(name).lower() != store.database.lower():  # a server may write it in either way
+                raise BadJob(_OTHER.format(name, store.database))
+            store.lenders.add(theirs)
 
     def _ask(self, asked: Asked, *, begin: bool) -> Answer:
         """Read and lock. A job that was found is looked for nowhere else.

@@ -20,9 +20,13 @@ _LONG: Final = 1 << 19  # characters of an INSERT: a server takes a million byte
 _OPTIONS: Final = "ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
 _PARTS: Final = {
     "{job}": "j.id, j.topic, j.created, j.name, j.ttr, j.max_attempts, j.headers, length(j.body)",
-    "{head}": "j.id, j.topic, j.created, j.name, j.ttr, j.max_attempts, j.headers, NULL",
     "{run}": "r.attempt, r.begun, r.started, r.lease, r.max_attempts, r.backoff, r.worker",
-    "{finished}": "f.attempt, f.started, f.worker, f.state, f.outcome, f.ended",
+    "{finished}": "f.attempt, f.started, f.worker, f.state, f.outcome, f.ended, f.silent",
+    # Where a job stands: in one of these.
+    "{places}": "LEFT JOIN {p}due d FORCE INDEX (PRIMARY) ON d.topic = j.topic AND d.id = j.id "
+    "LEFT JOIN {p}run r FORCE INDEX (PRIMARY) ON r.id = j.id "
+    "LEFT JOIN ((SELECT 0 AS state UNION ALL SELECT 1 UNION ALL SELECT 2) s "
+    "STRAIGHT_JOIN {p}finished f FORCE INDEX (PRIMARY)) ON f.topic = j.topic AND f.state = s.state AND f.id = j.id",
     "{recount}": "SELECT topic, sum(state IS NULL) AS live, sum(state <=> 0) AS done, sum(state <=> 2) AS dead, "
     "sum(state <=> 1) AS cancelled FROM (SELECT topic, NULL AS state FROM {p}due "
     "UNION ALL SELECT topic, NULL FROM {p}run UNION ALL SELECT topic, state FROM {p}finished) p GROUP BY topic",
@@ -136,6 +140,7 @@ def _texts(tables: str) -> Mapping[str, str]:
             for mark, meaning in {**_PARTS, "{open}": open_, "{p}": tables}.items():
                 text = text.replace(mark, meaning)
             found[title.strip()] = text
+    found["page_head"] = found["look"].replace("length(j.body), j.body,", "NULL, NULL,")  # without bodies
     due = found["lock_due_of_topic"]
     found["lock_due_of_topic"] = due.replace("{lane}", "TRUE")
     found["lock_due_without"] = due.replace("{lane}", "NOT (l.due <=> d.due)")

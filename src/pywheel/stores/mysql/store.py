@@ -86,7 +86,8 @@ class MysqlStore(MysqlQueries):
             migrate.upgrade(connection, self._prefix, self.shown, create=create)
             [flushed, place] = connection.ask(["SELECT @@innodb_flush_log_at_trx_commit", "SELECT database()"])
         self.durability = "fsync" if flushed.rows[0][0] == 1 else "everysec"
-        self.lock = f"pywheel.{hashed(place.rows[0][0] + '.' + self._prefix).hex()[:16]}."
+        self.database: str = place.rows[0][0]
+        self.lock = f"pywheel.{hashed(self.database + '.' + self._prefix).hex()[:16]}."
         """How the names of the workers' locks begin: they are the server's, not the database's."""
         self._hear()
 

@@ -33,7 +33,9 @@ _SETTINGS: Final = (
     # One that is stopped in the middle of a transaction keeps its locks no longer.
     "set_config('idle_in_transaction_session_timeout', '3000', false)) END FROM pg_backend_pid() AS p (pid)"
 )
-_LIGHT: Final = _SETTINGS.replace("concat(", "concat(set_config('synchronous_commit', 'off', false), ")
+_LIGHT: Final = "set_config('synchronous_commit', 'off', false), "
+_LASTING: Final = "set_config('idle_session_timeout', '0', false), "  # a worker that listens is idle, and not forgotten
+_LASTING_SINCE: Final = 140_000
 
 
 class _Dumper(StrDumper):
@@ -132,7 +134,9 @@ def connect(conninfo: str, until: float, *, light: bool = False, prepare: bool =
     adapt(connection)
     try:
         # A pooler makes up the number of the session. Settings of one would be left to whoever has the session next.
-        [(pid, _)] = connection.execute(_LIGHT if light else _SETTINGS, {"pid": connection.info.backend_pid}).fetchall()
+        more = (_LIGHT if light else "") + (_LASTING if version >= _LASTING_SINCE else "")
+        settings = _SETTINGS.replace("concat(", f"concat({more}")
+        [(pid, _)] = connection.execute(settings.encode(), {"pid": connection.info.backend_pid}).fetchall()
         if pid != connection.info.backend_pid:
             connection.pooled = True
             connection.prepare_threshold = None

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
 from psycopg import errors
 
-from ..._errors import NotAStore, StoreReadOnly
-from ..schema import Schema, of_migrations
+from ..._errors import NotAStore, StoreBusy, StoreReadOnly
+from ..schema import IN_USE, Schema, of_migrations
 from .connection import Timed
 from .statements import migrations
 
 __all__ = ["schema_of", "script", "upgrade"]
 
 _LOCK: Final = 0x70797768  # of the database, while tables are made
+_PATIENCE: Final = "500ms"  # for which others wait behind an upgrade that waits for a table
+_PAUSE: Final = 2.0  # seconds until it is tried again, less than a session may be idle in a transaction
 
 
 def script(schema: str | None, prefix: str, version: int = 0) -> str:
@@ -56,14 +59,28 @@ def upgrade(connection: Timed, schema: str | None, prefix: str, shown: str, *, c
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
             found = _locked(connection, schema, prefix).version
-            if found < newest:
-                body = script(schema, prefix, found).strip()
-                connection.execute(body.removeprefix("BEGIN;").removesuffix("COMMIT;").encode())
+            body = script(schema, prefix, found).strip().removeprefix("BEGIN;").removesuffix("COMMIT;").encode()
+            while body and not _done(connection, body):
+                # Whoever queues for a table stops all who come behind: they have their turn before it is tried again.
+                if time.monotonic() + _PAUSE + 1 >= connection.until:
+                    raise StoreBusy(f"{shown}: {IN_USE}")
+                time.sleep(_PAUSE)
     except errors.InsufficientPrivilege as error:
         raise StoreReadOnly(
             f"{shown}: {error.diag.message_primary}: its tables are of version {found}, {newest} is needed: have "
             "somebody who may run what `pywheel migrate --sql` prints"
         ) from error
+
+
+def _done(connection: Timed, body: bytes) -> bool:
+    """Run the statements of an upgrade, unless somebody keeps a table locked; return whether they ran."""
+    try:
+        with connection.transaction():
+            connection.execute("SELECT set_config('lock_timeout', %s, true)", (_PATIENCE,))
+            connection.execute(body)
+    except errors.LockNotAvailable:
+        return False
+    return True
 
 
 def _locked(connection: Timed, schema: str | None, prefix: str) -> Schema:

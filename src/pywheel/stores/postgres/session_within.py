@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, Protocol
+from weakref import WeakSet
 
 import psycopg
 from psycopg.rows import tuple_row
@@ -17,14 +18,26 @@ from .session import PostgresSession, Writing
 
 __all__ = ["SessionWithin"]
 
+_OTHER: Final = "connection=: it is one to the database {}, and the jobs are in {}"
 _NONE: Final = "connection=: there is no transaction, as it commits each statement: begin one"
+
+
+class Lent(Writing, Protocol):
+    """What it needs of its store."""
+
+    lenders: WeakSet[Any]
+
+    @property
+    def database(self) -> str:
+        """The name of its database."""
 
 
 class SessionWithin(PostgresSession):
     """The same statements, between two savepoints, one by one: the caller's connection is in no pipeline of ours."""
 
-    def __init__(self, connection: Any, store: Writing, sql: Mapping[str, str], now: int | None) -> None:
+    def __init__(self, connection: Any, store: Lent, sql: Mapping[str, str], now: int | None) -> None:
         super().__init__(store, sql, now, 0.0)
+        self._lent = store
         self._theirs: Any = _Borrowed(connection)
 
     def begin(self, asked: Asked) -> Answer:
@@ -35,7 +48,18 @@ class SessionWithin(PostgresSession):
         with self._store.translated():
             self._theirs.execute("SAVEPOINT pywheel")
         self._connection = self._theirs
+        self._refuse_another_database()
         return self._opened(lambda: self._ask(asked))()
+
+    def _refuse_another_database(self) -> None:
+        """Raise BadJob for one in which the job would be among others. One query for each connection."""
+        theirs, store = self._theirs.connection, self._lent
+        if theirs not in store.lenders:
+            with store.translated():
+                [(name,)] = self._theirs.execute("SELECT current_database()").fetchall()
+            if name != store.database:
+                raise BadJob(_OTHER.format(name, store.database))
+            store.lenders.add(theirs)
 
     def _start(self) -> None:
         """The transaction is there."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from typing import Any, Final, NoReturn, TypeVar
 
 import psycopg
@@ -167,6 +168,12 @@ class PostgresStore(PostgresQueries):
 
     def _session_within(self, connection: object) -> Session:
         return SessionWithin(driver_connection(connection, ("psycopg", "psycopg2")), self, self._sql, self.now)
+
+    @cached_property
+    def database(self) -> str:
+        """The name of the database, as the server says it."""
+        [(name,)] = self._read("database", {})
+        return str(name)
 
     def _present(self, ids: Sequence[int]) -> set[int]:
         return {id for [id] in self._read("present", {"ids": numbers(ids)})}

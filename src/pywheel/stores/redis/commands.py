@@ -1,4 +1,4 @@
-"""Commands as arguments of a script, and its answer as their outcomes."""
+"""Commands as arguments of a script."""
 
 from __future__ import annotations
 
@@ -9,16 +9,26 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
-from ..._errors import JobExists
 from ...jobs import commands as c
-from ...jobs.job import Due, NewJob, State
+from ...jobs.job import NewJob
 from ...jobs.limits import Limits, note_of
-from ..checks import lately, note_name, storable
+from ..checks import note_name, storable
+from .answers import (
+    Learn,
+    as_it_is,
+    changed,
+    claim_of,
+    expired,
+    ids_of,
+    kept,
+    nacked,
+    nothing,
+    reserved,
+    shared_out,
+)
 from .connection import encoded
 from .records import (
     STATES,
-    claimed,
-    from_id,
     known,
     number,
     packed_created,
@@ -27,22 +37,14 @@ from .records import (
     plain_start,
     receipt,
     reference,
-    score,
     to_id,
 )
 from .scripts import APPLY, PUT, SETTLE, Script
 
 __all__ = ["Request"]
 
-_EXISTS: Final = -1
-_TWICE: Final = -2
-_LATELY: Final = -3
-_REFUSALS: Final = (_EXISTS, _TWICE, _LATELY)  # no ids, which several stores note as less than these
 _MOST: Final = 2**31 - 1
 _TOPIC: Final = itemgetter(0)
-
-Learn = Callable[[Iterator[Any], list[Any]], None]
-"""Takes from the answer what belongs to some commands, and appends their outcomes."""
 
 
 class Request:
@@ -74,7 +76,7 @@ class Request:
     def outcomes(self, answer: Any) -> list[Any]:
         """Return the outcomes of the commands, in order."""
         if self._sizes is not None:
-            return _shared_out(answer, self._sizes)
+            return shared_out(answer, self._sizes)
         found: list[Any] = []
         answers = iter(answer)
         for learn in self._learn:
@@ -100,7 +102,7 @@ class Request:
             return
         self._add(b"put")
         sizes = self._jobs(commands)
-        self._learn.append(lambda answers, found: found.extend(_shared_out(next(answers), sizes)))
+        self._learn.append(lambda answers, found: found.extend(shared_out(next(answers), sizes)))
 
     def _jobs(self, commands: Sequence[Any]) -> list[int]:
         """Add plain jobs; return how many each command has. On the way of every put, so it is written to be quick."""
@@ -134,7 +136,7 @@ class Request:
             if job.dedupe_for is not None:
                 how = how[:1].upper() + struct.pack(">d", job.dedupe_for) + how[1:]
             self._add(job.topic.encode(), _when(job.due, job.delay), packed_job(job), key, how)
-        self._learn.append(_ids_of(jobs))
+        self._learn.append(ids_of(jobs))
 
     def _import(self, commands: list[c.Import]) -> None:
         """Jobs with their past, one command by one: each of them may be refused."""
@@ -147,7 +149,7 @@ class Request:
                 how = b"l" if one.holds_key else b""
                 stored = packed_created(one.job.created) + packed_job(new)
                 self._add(new.topic.encode(), b"%d" % new.due, stored, key, how, packed_past(one), _result(one.result))
-            self._learn.append(_ids_of(jobs))
+            self._learn.append(ids_of(jobs))
 
     # ---- by hand ----------------------------------------------------------------------------------------------------
 
@@ -162,7 +164,7 @@ class Request:
                 self._add(b"" if command.expect is None else b"%d %d" % command.expect)
             if isinstance(command, c.Reschedule | c.Retry):
                 self._add(_when(command.due, command.delay))
-            self._learn.append(_changed)
+            self._learn.append(changed)
 
     def _rewrite(self, commands: list[c.Rewrite]) -> None:
         for command in commands:
@@ -174,12 +176,12 @@ class Request:
             else:
                 claim = number(command.claim)
                 self._add(b"rewrite_result", to_id(command.id), claim, command.old, command.new)
-            self._learn.append(_changed)
+            self._learn.append(changed)
 
     def _pause(self, commands: list[c.Pause]) -> None:
         for command in commands:
             self._add(b"pause", command.topic.encode(), b"1" if command.paused else b"0")
-            self._learn.append(_changed)
+            self._learn.append(changed)
 
     def _purge(self, commands: list[c.Purge]) -> None:
         for command in commands:
@@ -187,7 +189,7 @@ class Request:
             topic = b"" if command.topic is None else b"t" + command.topic.encode()
             limit = min(max(command.limit, 0), _MOST)
             self._add(b"purge", number(state), number(command.age), number(limit), topic)
-            self._learn.append(_one)
+            self._learn.append(as_it_is)
 
     # ---- notes ------------------------------------------------------------------------------------------------------
 
@@ -198,7 +200,7 @@ class Request:
             if value:
                 self.script = APPLY
             self._add(b"keep", note_name(command.name), b"1" if command.absent else b"0", ttl, value)
-            self._learn.append(_kept)
+            self._learn.append(kept)
 
     # ---- claims -----------------------------------------------------------------------------------------------------
 
@@ -222,7 +224,7 @@ class Request:
             self._add(b"reserve")
             self._terms(command)
             self._add(number(min(max(command.limit, 0), _MOST)))
-            self._learn.append(_reserved)
+            self._learn.append(reserved)
 
     def _claim(self, commands: list[c.Claim]) -> None:
         for command in commands:
@@ -230,7 +232,7 @@ class Request:
             self._terms(command)
             ids = b"".join(map(to_id, dict.fromkeys(filter(known, command.ids))))
             self._add(number(command.begin), number(command.suspects), number(command.bytes), ids)
-            self._learn.append(_claimed(command.topic))
+            self._learn.append(claim_of(command.topic))
 
     def _settle(self, commands: list[Any]) -> None:
         """Ends of claims, and new leases: those of a kind together, those with a receipt that cannot be left out."""
@@ -252,7 +254,7 @@ class Request:
                     self._add(b"" if error is None else b"e" + error.encode())
             elif kind in (c.Begin, c.Touch):
                 self._add(*(number(command.ttr) for _, command in some))
-        read = _nacked if kind is c.Nack else bool
+        read = nacked if kind is c.Nack else bool
         never = None if kind is c.Nack else False
 
         def learn(answers: Iterator[Any], found: list[Any]) -> None:
@@ -264,7 +266,7 @@ class Request:
     def _expire(self, commands: list[c.Expire]) -> None:
         for command in commands:
             self._add(b"expire", number(min(max(command.limit, 0), _MOST)))
-            self._learn.append(_expired)
+            self._learn.append(expired)
 
     # ---- workers ----------------------------------------------------------------------------------------------------
 
@@ -272,7 +274,7 @@ class Request:
         self.announces = True
         for command in commands:
             self._add(b"announce", command.worker.encode(), json.dumps(command.topics).encode())
-            self._learn.append(_nothing)
+            self._learn.append(nothing)
 
     def _known(self, outcome: Any) -> None:
         """Note an outcome that nobody need be asked for."""
@@ -286,9 +288,10 @@ def _limits(topic: str, limits: Limits) -> bytes:
 
 def _plain(commands: Sequence[Any]) -> bool:
     """Whether these puts have no nonce, and their jobs neither keys nor priorities."""
-    return all(
-        command.nonce is None and all(job[3] is None and not job[11] for job in command.jobs) for command in commands
-    )
+    for command in commands:
+        if command.nonce is not None or [job for job in command.jobs if job[3] is not None or job[11]]:
+            return False
+    return True
 
 
 def _when(due: int, delay: int | None) -> bytes:
@@ -301,85 +304,6 @@ def _nonce(command: c.Put | c.Import) -> bytes:
 
 def _result(result: bytes | None) -> bytes:
     return b"" if result is None else b"r" + result
-
-
-def _ids_of(jobs: Sequence[NewJob]) -> Learn:
-    """Return what takes in the ids of jobs, or why there are none."""
-
-    def learn(answers: Iterator[Any], found: list[Any]) -> None:
-        answer = next(answers)
-        found.append(_taken(jobs, *answer) if answer and answer[0] in _REFUSALS else answer)
-
-    return learn
-
-
-def _taken(jobs: Sequence[NewJob], code: int, holder: int, place: int, ago: int = 0) -> JobExists:
-    key = jobs[place].key or ""
-    if code == _LATELY:
-        return lately(holder, key, ago, jobs[place].dedupe_for)
-    if code == _TWICE:
-        return JobExists(f"two of the jobs put have the key {key[:80]!r}", 0)
-    return JobExists(f"job {holder} has the key {key[:80]!r} already and is live", holder)
-
-
-def _shared_out(first: int, sizes: Sequence[int]) -> list[Any]:
-    """Return the ids of each command's jobs, which follow each other."""
-    if len(sizes) == 1:
-        return [list(range(first, first + sizes[0]))]
-    found = []
-    for size in sizes:
-        found.append(list(range(first, first + size)))
-        first += size
-    return found
-
-
-# ---- answers --------------------------------------------------------------------------------------------------------
-
-
-def _one(answers: Iterator[Any], found: list[Any]) -> None:
-    found.append(next(answers))
-
-
-def _nothing(answers: Iterator[Any], found: list[Any]) -> None:
-    next(answers)
-    found.append(None)
-
-
-def _changed(answers: Iterator[Any], found: list[Any]) -> None:
-    answer = next(answers)
-    if isinstance(answer, list):
-        found.append(JobExists(f"job {answer[1]} has this key now and is live", answer[1]))
-    else:
-        found.append(bool(answer))
-
-
-def _kept(answers: Iterator[Any], found: list[Any]) -> None:
-    before = next(answers)
-    found.append(before[0] if before else None)
-
-
-def _nacked(state: int) -> State | None:
-    return None if state < 0 else STATES[state]
-
-
-def _reserved(answers: Iterator[Any], found: list[Any]) -> None:
-    found.append(claimed(next(answers)))
-
-
-def _claimed(topic: str) -> Learn:
-    def learn(answers: Iterator[Any], found: list[Any]) -> None:
-        paused, begun, left, again, *rest = next(answers)
-        parts = iter(rest[: 3 * left])
-        others = [Due(due, from_id(id), topic, lane) for id, due, lane in zip(parts, parts, parts, strict=True)]
-        jobs, when = claimed(rest[3 * left :]), int(again) if again else None
-        found.append(c.Claimed(jobs, begun, others, paused=bool(paused), again=when))
-
-    return learn
-
-
-def _expired(answers: Iterator[Any], found: list[Any]) -> None:
-    ended, first = next(answers)
-    found.append(c.Expired(ended, score(first) if first else None))
 
 
 _ADD: Final[dict[type, Callable[[Request, Any], None]]] = {

@@ -10,9 +10,9 @@ from ..forecast import Forecast
 from ..pages import Asked, Page, Position
 from ..readings import Ended
 from . import records
-from .queries import answered, topics
+from .queries import answered
 from .records import LAST, STATES, from_id, number, score, to_id
-from .scripts import FORECAST, PAGE, RECENT
+from .scripts import FORECAST, PAGE, RECENT, TOPICS
 
 if TYPE_CHECKING:
     from .store import RedisStore
@@ -64,8 +64,8 @@ def forecast(store: RedisStore, edges: Sequence[int], topic: str | None, most: i
     if len(edges) < 2:
         store._open()
         return []
-    names = [topic] if topic is not None else [topic.name for topic in topics(store)]
-    counter = _Forecast(store, [name.encode() for name in names], edges, most)
+    names = store.run(TOPICS)[1][::2] if topic is None else [topic.encode()]
+    counter = _Forecast(store, names, edges, most)
     return counter(None if topic is None else 0)
 
 

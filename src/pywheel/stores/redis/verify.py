@@ -52,8 +52,8 @@ def _parts(store: RedisStore) -> Iterator[tuple[bytes, bytes, list[bytes]]]:
     What is somewhere wrongly goes before what is missing comes: jobs are looked at last.
     """
     prefix = store.server.prefix + b":"
-    for kind in (b"k", b"o", b"d", b"f"):
-        scan = b"HSCAN" if kind == b"k" else b"ZSCAN"
+    for kind in (b"k", b"o", b"d", b"f", b"w", b"u", b"p"):
+        scan = b"HSCAN" if kind in (b"k", b"p") else b"ZSCAN"
         for key in _keys(store, prefix + kind + b":"):
             name = key[len(prefix) + 2 :]
             for some in _some(_members(store, scan, key)):

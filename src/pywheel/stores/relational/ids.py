@@ -32,6 +32,10 @@ class Ids:
         """Return so many ids."""
         return list(islice(self.take(count), count))
 
+    def forget(self) -> None:
+        """Give none of those that are left: others have them, where a server took over that was behind."""
+        self._left.clear()
+
 
 def _popped(ids: deque[int]) -> Iterator[int]:
     while ids:

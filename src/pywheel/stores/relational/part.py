@@ -171,10 +171,10 @@ class Part(MemoryCommands):
         for row in rows:
             if row[0] not in self.read:
                 entry = self._load(row, names, Place.FINISHED)
-                attempt, started, worker, state, outcome, entry.ended = row[16:]
+                attempt, started, worker, state, outcome, entry.ended, silent = row[16:]
                 entry.state, entry.finished = FINISHED[state], state
                 ending = OUTCOMES[outcome]
-                error = entry.error if ending is Outcome.FAILED else None
+                error = entry.error if ending is Outcome.FAILED and not silent else None
                 entry.last = Attempt(entry.claims, attempt or 0, started, entry.ended, ending, worker, error)
                 insort(self._ended[entry.state], (entry.ended, entry.id))
 
@@ -247,7 +247,7 @@ class Part(MemoryCommands):
         outcome = super()._expire(command)
         others = min((lease for id, lease in self.leases if id not in self._jobs), default=None)
         both = [lease for lease in (outcome.next_lease, others) if lease is not None]
-        return c.Expired(outcome.ended, min(both, default=None))
+        return outcome._replace(next_lease=min(both, default=None))
 
     def entries(self) -> Iterator[tuple[int, Read | None, Entry | None]]:
         """Yield each job by id: as it was read, None if it is new, and as it is now, None if it was forgotten."""
@@ -374,4 +374,5 @@ def finished_row(entry: Entry, last: Attempt) -> tuple[Any, ...]:
         FINISHED.index(entry.state),
         OUTCOMES.index(last.outcome),
         entry.ended,
+        (last.outcome is Outcome.FAILED and last.error != entry.error) or None,
     )

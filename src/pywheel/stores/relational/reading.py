@@ -28,7 +28,7 @@ def part_of(rows: Iterable[Sequence[Any]], names: Mapping[int, str], now: int) -
     loads = {
         Place.DUE: lambda row: part.load_due([row[:16]], names),
         Place.RUN: lambda row: part.load_run([(*row[:16], *row[17:24])], names),
-        Place.FINISHED: lambda row: part.load_finished([(*row[:16], *row[24:30])], names),
+        Place.FINISHED: lambda row: part.load_finished([(*row[:16], *row[24:31])], names),
     }
     for row in rows:
         loads[row[16]](row)
@@ -109,15 +109,16 @@ def counted(rows: Iterable[Sequence[Any]], now: int) -> dict[str, Counts]:
     """Return the counts by topic. A row: topic, live, done, dead, cancelled; running by begun, over, spent, jobs."""
     counts = {}
     for topic, live, done, dead, cancelled, running in rows:
-        states = dict.fromkeys(State, 0)
-        states[State.DELAYED] = live or 0
-        states[State.DONE], states[State.DEAD], states[State.CANCELLED] = done or 0, dead or 0, cancelled or 0
-        for begun, over, spent, jobs in running or ():
+        found = counts[topic] = Counts(live or 0, 0, done or 0, dead or 0, cancelled or 0)
+        if not running:
+            continue
+        states = dict(zip(State, found, strict=True))
+        for begun, over, spent, jobs in running:
             # As far as `lifecycle` asks, all of them are like this one.
             run = Run(0, spent, bool(begun), now if over else now + 1, 1, 0)
             states[State.DELAYED] -= jobs
             states[lifecycle.seen(run, now)] += jobs
-        counts[topic] = Counts(*(states[state] for state in State))
+        counts[topic] = Counts(*states.values())
     return counts
 
 

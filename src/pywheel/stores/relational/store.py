@@ -54,6 +54,8 @@ class RelationalStore(Store):
         self._group_commit = GroupCommit(self._transact, self._separate, seconds)
         self._presence = Presence(self._workers(), self.clock)
         self._watch = CommitWatch(self._present)
+        self.lenders: weakref.WeakSet[Any] = weakref.WeakSet()
+        """Connections of callers that were found to lead to this database."""
         self._closed = False
         self._counted = 0
         self._lease: tuple[float, int | None] | None = None  # when it was read, and what
@@ -149,6 +151,8 @@ class RelationalStore(Store):
                 done = transact(session, commands, self._topics, self._ids.take, _noting(commit))
             except Conflict:
                 self._topics.forget()  # some may have been rolled back
+                if attempt:
+                    self._ids.forget()
                 if attempt + 1 == _TRIES or time.monotonic() >= until:
                     raise
                 time.sleep(0.002 * attempt)
@@ -241,20 +245,10 @@ class RelationalStore(Store):
 
     def _put(self, commands: Sequence[Any], jobs: list[NewJob], until: float, commit: Commit | None) -> list[Any]:
         """Store new jobs by one statement; those whose key is taken are decided in a transaction, one by one."""
-        ids = self._ids.many(len(jobs))
-        taken = iter(ids)
-        outcomes: list[Any] = [[next(taken) for _ in command.jobs] for command in commands]
-        if commit is not None:
-            commit.outcomes, commit.stored = outcomes, None
         now = self.now
         guess = self.clock.wall() - _FAR if now is None else now
         dues = [job.due if job.delay is None else guess + job.delay for job in jobs]
-        try:
-            stored, near = self._put_direct(jobs, ids, min(dues), until)
-        except StoreError as error:
-            if commit is not None and not isinstance(error, Unknown):
-                commit.stored = False
-            raise
+        ids, outcomes, stored, near = self._stored(commands, jobs, min(dues), until, commit)
         if near or near is None:
             told = Told()
             told.jobs = {id: (job.topic, due) for id, job, due in zip(ids, jobs, dues, strict=True)}
@@ -270,6 +264,26 @@ class RelationalStore(Store):
         if commit is not None:
             commit.stored = True
         return outcomes
+
+    def _stored(
+        self, commands: Sequence[Any], jobs: list[NewJob], due: int, until: float, commit: Commit | None
+    ) -> tuple[list[int], list[Any], Collection[int] | None, Sequence[Sequence[Any]] | None]:
+        """Store new jobs, under other ids if somebody has these; return their ids, the outcomes, and what was said."""
+        for attempt in range(_TRIES):
+            ids = self._ids.many(len(jobs))
+            taken = iter(ids)
+            outcomes: list[Any] = [[next(taken) for _ in command.jobs] for command in commands]
+            if commit is not None:
+                commit.outcomes, commit.stored = outcomes, None
+            try:
+                return ids, outcomes, *self._put_direct(jobs, ids, due, until)
+            except StoreError as error:
+                if commit is not None and not isinstance(error, Unknown):
+                    commit.stored = False
+                if not isinstance(error, Conflict) or attempt + 1 == _TRIES or time.monotonic() >= until:
+                    raise
+                self._ids.forget()
+        raise AssertionError
 
     def _put_alone(self, command: Put, until: float) -> Any:
         try:
@@ -362,6 +376,7 @@ _STORES: Final[weakref.WeakSet[RelationalStore]] = weakref.WeakSet()
 def _tell_the_last() -> None:
     """Tell the workers of the last puts of a program that ends without closing its stores."""
     for store in list(_STORES):
+        store._watch.flush()
         store._presence.flush()
 
 

@@ -67,12 +67,13 @@ def _purge(store: SeveralStore, command: c.Purge) -> int:
 
 
 def _expire(store: SeveralStore, command: c.Expire) -> c.Expired:
-    ended, leases = 0, []
+    ended, leases, dead = 0, [], []
     for place in store.in_turn():
         expired = store.one(place, c.Expire(command.limit - ended))
         ended += expired.ended
         leases += [expired.next_lease] if expired.next_lease is not None else []
-    return c.Expired(ended, min(leases, default=None))
+        dead += store.ids.all_outer(place, expired.dead)
+    return c.Expired(ended, min(leases, default=None), tuple(sorted(dead)))
 
 
 def _pause(store: SeveralStore, command: c.Pause) -> bool:

@@ -7,13 +7,12 @@ import os
 import sqlite3
 import threading
 import time
-import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote
 
 from ..._errors import BadJob, StoreClosed, StoreError
@@ -29,7 +28,7 @@ from ..pages import asked
 from ..readings import edges_of, most_of
 from ..verify import Finding
 from ..within import CommitWatch
-from . import maintenance, pages, readings, verify
+from . import maintenance, pages, process, readings, verify
 from .borrowed import borrowed, in_savepoint
 from .commands import APPLY, puts
 from .connection import BUSY_SECONDS, FOREIGN, ours, translated
@@ -75,7 +74,7 @@ class SqliteStore(Store):
         except BaseException:
             self._database.close()
             raise
-        _STORES.add(self)
+        process.STORES.add(self)
 
     # ---- writing --------------------------------------------------------------------------------------------------
 
@@ -301,13 +300,13 @@ class SqliteStore(Store):
 
     def close(self) -> None:
         """Close the file, after the transaction under way, if any. Idempotent; all else raises StoreClosed then."""
+        self._watch.close()
         self._database.over = True
         if not self._closed:
             with suppress(StoreError):  # busy: then the call that is under way closes it when it ends
                 self._group_commit.alone(self._shut)
 
     def _shut(self) -> None:
-        self._watch.close()
         if not self._closed:
             self._database.close()
             self._closed = True
@@ -344,17 +343,24 @@ class SqliteStore(Store):
         read = self._database.read_still if self._group_commit.leads() else self._database.read
         return read(Reader.rows, name, values)
 
-    def _before_fork(self) -> None:
+    def before_exit(self) -> None:
+        """Tell the workers of what others have committed: the program ends without closing the store."""
+        self._watch.flush()
+
+    def before_fork(self) -> None:
+        """Let no commit be under way."""
         self._paused = self._group_commit.pause()
         if self._paused:
             self._database.before_fork()
 
-    def _after_fork_in_parent(self) -> None:
+    def after_fork_in_parent(self) -> None:
+        """Go on."""
         if self._paused:  # else a signal handler forked in the middle of this thread's own commit
             self._database.after_fork_in_parent()
             self._group_commit.resume()
 
-    def _after_fork_in_child(self) -> None:
+    def after_fork_in_child(self) -> None:
+        """Leave what is the parent's; the rest is opened anew when it is needed."""
         self._watch = CommitWatch(self._present)
         self._forked = True  # the presence leaves its parent's files and sockets alone by itself
         self._renewing = threading.RLock()
@@ -379,32 +385,6 @@ def _note(connection: sqlite3.Connection, commit: Commit, outcomes: list[Any]) -
     commit.stored = True
 
 
-_STORES: Final[weakref.WeakSet[SqliteStore]] = weakref.WeakSet()
-_paused: list[SqliteStore] = []
-
-
 def _separate(error: BaseException) -> bool:
     """Whether one caller's commands may be the reason: a value that SQLite does not take."""
     return isinstance(error, ORDINARY) and not isinstance(error, StoreError)
-
-
-def _before_fork() -> None:
-    _paused[:] = _STORES
-    for store in _paused:
-        store._before_fork()
-
-
-def _after_fork_in_parent() -> None:
-    for store in _paused:
-        store._after_fork_in_parent()
-    _paused.clear()
-
-
-def _after_fork_in_child() -> None:
-    for store in _STORES:
-        store._after_fork_in_child()
-    _paused.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

@@ -23,6 +23,7 @@ from .model import ModelTests
 from .notes import ExpectTests, NoteTests
 from .once import OnceTests
 from .pages import PageTests
+from .readings import ReadingTests
 from .results import DedupeTests, ResultTests
 from .rewrites import RewriteTests
 from .schedules import ScheduleTests
@@ -49,6 +50,7 @@ class StoreSuite(
     ImportTests,
     ViewTests,
     PageTests,
+    ReadingTests,
     WorkerTests,
     ScheduleTests,
     ArgumentTests,

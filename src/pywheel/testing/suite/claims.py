@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from ...jobs.commands import Ack, Cancel, Claim, Claimed, Nack, Put, Release, Reschedule, Reserve, Terms, Touch
+from ...jobs.commands import Ack, Cancel, Claim, Claimed, Nack, Put, Release, Reschedule, Reserve, Retry, Terms, Touch
 from ...jobs.job import Counts, Due, NewJob, State
 from .base import NOW, TERMS, StoreTests
 
@@ -213,6 +213,17 @@ class ClaimTests(StoreTests):
         job = self.one()
         assert self.apply(Nack(job.id, job.claims, 0, "no file \udcff\N{SNOWMAN}")) is State.DELAYED
         assert self.job(job.id).last_error == "no file \\udcff\N{SNOWMAN}"
+
+    def test_an_attempt_without_an_error_does_not_show_that_of_the_one_before(self) -> None:
+        id = self.put()
+        for delay, error in ((0, "boom"), (None, None)):
+            job = self.one()
+            self.apply(Nack(job.id, job.claims, delay, error))
+        assert (self.state(id), self.job(id).last_error) == (State.DEAD, "boom")
+        assert [row.error for row in self.store.history(id)] == ["boom", None]
+        assert [ended.error for ended in self.store.recent("t", 0, 9)] == [None]
+        assert self.apply(Retry(id, NOW)) is True
+        assert [row.error for row in self.store.history(id)] == ["boom", None]
 
     def test_many_nacks_in_one_call_end_as_one_by_one(self) -> None:
         ids = [self.put(max_attempts=1 + n % 2) for n in range(30)]

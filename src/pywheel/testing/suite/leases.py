@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...jobs.commands import Ack, Begin, Cancel, Claim, Delete, Expire, Nack, Purge, Release, Reschedule, Retry, Touch
+from ...jobs.commands import (
+    Ack,
+    Begin,
+    Cancel,
+    Claim,
+    Delete,
+    Expire,
+    Expired,
+    Nack,
+    Purge,
+    Release,
+    Reschedule,
+    Retry,
+    Touch,
+)
 from ...jobs.job import Attempt, Counts, Due, Outcome, State, shard_of
 from .base import ALL, FAR, NOW, TERMS, StoreTests
 
@@ -56,7 +70,7 @@ class LeaseTests(StoreTests):
     def test_a_window_lists_a_lost_lease_once_it_was_expired(self) -> None:
         id = self.lose()
         assert self.window() == []
-        assert self.apply(Expire(10)) == (1, None)
+        assert self.apply(Expire(10)) == Expired(1, None)
         assert self.window() == [Due(NOW + 1_000, id, "t")]
 
     def test_a_lost_lease_can_be_cancelled(self) -> None:
@@ -101,6 +115,16 @@ class LeaseTests(StoreTests):
         assert self.apply(Expire(100)).ended == 6
         assert ([(self.store.get(id), self.store.history(id)) for id in ids], self.store.counts()) == before
 
+    def test_an_expiry_names_the_jobs_that_are_dead_by_it(self) -> None:
+        ids = [self.put(max_attempts=1 + n % 2) for n in range(4)]
+        held = self.put(max_attempts=1)
+        self.claim(*ids, held, begin=4)
+        self.pass_time(60_000)
+        ended, _, dead = self.apply(Expire(100))
+        assert (ended, dead) == (5, tuple(sorted(ids[::2])))
+        assert {self.state(id) for id in dead} == {State.DEAD}
+        assert self.apply(Expire(100)) == Expired(0, None)
+
     def test_expire_ends_no_more_than_asked(self) -> None:
         for _ in range(5):
             self.put()
@@ -110,14 +134,14 @@ class LeaseTests(StoreTests):
         assert len(self.window()) == 5
 
     def test_expire_says_when_the_next_lease_ends(self) -> None:
-        assert self.apply(Expire(10)) == (0, None)
+        assert self.apply(Expire(10)) == Expired(0, None)
         first, second = self.put(ttr=300), self.put(ttr=500)
         self.claim(first, second, begin=2)
-        assert self.apply(Expire(10)) == (0, NOW + 300)
+        assert self.apply(Expire(10)) == Expired(0, NOW + 300)
         self.pass_time(300)
-        assert self.apply(Expire(10)) == (1, NOW + 500)
+        assert self.apply(Expire(10)) == Expired(1, NOW + 500)
         assert self.apply(Touch(second, 1, 1_000)) is True
-        assert self.apply(Expire(10)) == (0, NOW + 1_300)
+        assert self.apply(Expire(10)) == Expired(0, NOW + 1_300)
 
     def test_the_next_lease_is_never_later_than_the_truth(self) -> None:
         first, second, third = self.put(ttr=300), self.put(ttr=500), self.put()
@@ -137,9 +161,9 @@ class LeaseTests(StoreTests):
         self.reserve()
         self.apply(Touch(id, 1, 5_000))
         self.pass_time(1_500)
-        assert self.apply(Expire(10)) == (0, NOW + 5_000)
+        assert self.apply(Expire(10)) == Expired(0, NOW + 5_000)
         assert self.store.next_lease() == NOW + 5_000
         self.apply(Ack(id, 1))
         self.pass_time(4_000)
-        assert self.apply(Expire(10)) == (0, None)
+        assert self.apply(Expire(10)) == Expired(0, None)
         assert self.store.next_lease() is None

@@ -23,7 +23,7 @@ NOTES = ("n", "n:1", "n:2", "m:1", "m:n1")
 LIMITS = (Limits(2), Limits(1, "k"), Limits(None, None, 3_500, 2), Limits(3, None, 900, 1))
 STEPS = 150
 MISSING = 10**12
-PAST = {Outcome.FAILED: ("e3", None), Outcome.DONE: (None, b"r2")}  # error and result of what is imported
+PAST = {Outcome.FAILED: (("e3", None), (None, None)), Outcome.DONE: ((None, b"r2"),)}  # errors and results of imports
 LAST = {State.DONE: Outcome.DONE, State.CANCELLED: Outcome.CANCELLED, State.DEAD: Outcome.FAILED}
 
 
@@ -129,7 +129,7 @@ class Pair:
             outcomes += [LAST[state]] if state in LAST else []
             times = sorted(self.when() for _ in outcomes)
             rows = [
-                Attempt(claim, claim, None, when, outcome, "w", *PAST.get(outcome, (None, None)))
+                Attempt(claim, claim, None, when, outcome, "w", *random.choice(PAST.get(outcome, ((None, None),))))
                 for claim, (when, outcome) in enumerate(zip(times, outcomes, strict=True), 1)
             ]
             job = Job(
@@ -182,7 +182,7 @@ class Pair:
         kind, more = random.choice(
             [
                 (c.Ack, (random.choice((None, None, b"r1", b"")),)),
-                (c.Nack, (random.choice((None, 0, 15)), random.choice(("e1", "e2")) if receipt[0] % 3 else None)),
+                (c.Nack, (random.choice((None, 0, 15)), random.choice((None, "e1", "e2")))),
                 (c.Release, ()),
                 (c.Touch, (25,)),
                 (c.Begin, (35,)),

@@ -1,20 +1,20 @@
-"""Pages of lists, and readings for people: what is coming, what has just ended, what waits longest."""
+"""Pages of lists."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..._errors import BadJob, StoreClosed
-from ...jobs.commands import Ack, Begin, Cancel, Delete, Expire, Nack, Pause, Put, Reschedule, Retry
+from ..._errors import BadJob
+from ...jobs.commands import Ack, Cancel, Delete, Nack, Put
 from ...jobs.job import Job, NewJob, State
-from ...stores.contract import Ended, Filter
+from ...stores.contract import Filter
 from .base import FAR, NOW, TERMS, StoreTests
 
 __all__ = ["PageTests"]
 
 
 class PageTests(StoreTests):
-    """Pages of lists, and readings for people."""
+    """Pages of lists."""
 
     def pages(self, limit: int = 3, *, newest: bool = False, **filter: Any) -> list[Job]:
         """Return the jobs of all pages, one after the other."""
@@ -60,8 +60,6 @@ class PageTests(StoreTests):
             self.apply(Cancel(id))
         return {id: self.job(id) for id in self.listed()}
 
-    # ---- pages ------------------------------------------------------------------------------------------------------
-
     def test_pages_by_any_combination_hold_what_a_filter_means_in_both_directions(self) -> None:
         jobs = self.crowd()
         assert {job.state for job in jobs.values()} == set(State)
@@ -98,6 +96,11 @@ class PageTests(StoreTests):
             sum(self.job(id).due < NOW + 3 for id in rest),
             sum(self.job(id).due >= NOW + 3 for id in rest),
         ]
+
+    def test_a_key_may_be_in_many_topics(self) -> None:
+        ids = sorted(self.put(f"t{number}", key="k") for number in range(70))
+        self.both_ways(ids, key="k")
+        self.both_ways(ids, key="k", state=State.DELAYED)
 
     def test_pages_of_a_key_hold_whoever_had_it(self) -> None:
         old = []
@@ -253,150 +256,3 @@ class PageTests(StoreTests):
         except BadJob:
             return
         raise AssertionError(f"a page of {asked} {more}")
-
-    # ---- what is coming ---------------------------------------------------------------------------------------------
-
-    def test_a_forecast_counts_delayed_jobs_between_edges(self) -> None:
-        for due in (NOW - 5, NOW, NOW, NOW + 9, NOW + 10, NOW + 25, FAR):
-            self.put(due=due)
-        self.put("u", due=NOW + 9)
-        edges = [0, NOW, NOW + 10, NOW + 20, NOW + 30]
-        assert self.store.forecast(edges, "t") == [1, 3, 1, 1]
-        assert self.store.forecast(edges) == [1, 4, 1, 1]
-        assert self.store.forecast(edges, most=2) == [1, 2, 1, 1]
-        assert self.store.forecast(edges, "nowhere") == [0, 0, 0, 0]
-        assert self.store.forecast([NOW, NOW + 1], "t") == [2]
-        assert self.store.forecast([NOW]) == self.store.forecast([]) == []
-        assert self.store.forecast([-(2**62), 2**62]) == [8]
-
-    def test_a_forecast_counts_what_waits_alone(self) -> None:
-        self.put(due=NOW + 1)
-        self.apply(Cancel(self.put(due=NOW + 1)))
-        moved = self.put(due=NOW + 1)
-        self.apply(Reschedule(moved, NOW + 50))
-        self.apply(Ack(self.running().id, 1))
-        running = self.running()
-        edges = [0, NOW + 10, NOW + 60]
-        assert self.store.forecast(edges) == self.store.forecast(edges, "t") == [1, 1]
-        self.apply(Nack(running.id, 1, 20))
-        assert self.store.forecast(edges) == self.store.forecast(edges, "t") == [1, 2]
-        self.apply(Pause("t", paused=True))
-        assert self.store.forecast(edges) == [1, 2]
-
-    def running(self) -> Job:
-        """Return a job that runs."""
-        self.put()
-        return self.one()
-
-    def test_a_forecast_says_so_many_at_least_where_it_stops_counting(self) -> None:
-        self.apply(Put(tuple(NewJob(f"t{n % 30}", b"", NOW + n % 2) for n in range(3_000))))
-        edges = [NOW, NOW + 1, NOW + 2, *range(NOW + 3, NOW + 900)]
-        for topic, there in ((None, 1_500), ("t1", 0)):
-            found = self.store.forecast(edges, topic)
-            assert min(there, 30_000 // 899) <= found[0] <= there
-            assert found[2:] == [0] * 897
-        assert self.store.forecast(edges[:3]) == [1_500, 1_500]
-
-    def test_a_forecast_without_order_is_refused(self) -> None:
-        wrongs: tuple[Any, ...] = ([2, 1], [1, 1], [1, 2.0], [1, "2"], [None, 1], [1, 2**70], [True, 2], range(2_000))
-        for wrong in wrongs:
-            try:
-                self.store.forecast(wrong)
-            except BadJob:
-                continue
-            raise AssertionError(f"a forecast of {wrong}")
-
-    def test_the_oldest_is_the_first_that_waits_of_each_topic(self) -> None:
-        assert self.store.oldest() == {}
-        self.put(due=NOW - 9)
-        self.one()
-        for due in (NOW + 5, NOW - 3, NOW + 7):
-            self.put(due=due)
-        self.put("u", due=FAR)
-        self.apply(Cancel(self.put("v")))
-        self.apply(Pause("u", paused=True))
-        assert self.store.oldest() == {"t": NOW - 3, "u": FAR}
-
-    # ---- what has ended ---------------------------------------------------------------------------------------------
-
-    def test_recent_are_the_latest_that_ended_with_how_they_did(self) -> None:
-        done, dead, cancelled = self.put(key="k", due=NOW - 7), self.put(due=NOW - 6), self.put(due=NOW - 5)
-        self.apply(Cancel(cancelled))
-        self.reserve()
-        self.pass_time(5)
-        self.apply(Ack(done, 1))
-        self.pass_time(5)
-        self.apply(Nack(dead, 1, None, "wrong"))
-        self.put("u")
-        self.apply(Ack(self.one(topic="u").id, 1))
-        found = self.store.recent("t", 0, 10)
-        assert found == [
-            Ended(dead, "t", None, State.DEAD, NOW - 6, NOW, NOW + 10, 1, "w", "wrong"),
-            Ended(done, "t", "k", State.DONE, NOW - 7, NOW, NOW + 5, 1, "w", None),
-            Ended(cancelled, "t", None, State.CANCELLED, NOW - 5, None, NOW, 0, None, None),
-        ]
-        assert [ended.lateness for ended in found] == [6, 7, None]
-        assert self.store.recent("t", NOW + 5, 10) == found[:2]
-        assert self.store.recent("t", 0, 1) == found[:1]
-        assert self.store.recent("t", NOW + 11, 10) == self.store.recent("nowhere", 0, 10) == []
-        assert self.store.recent("t", 0, 0) == []
-        assert [ended.topic for ended in self.store.recent(None, 0, 2)] == ["u", "t"]
-        assert len(self.store.recent(None, 0, 1_000)) == 4
-
-    def test_a_job_that_was_lost_has_ended_with_its_lease(self) -> None:
-        self.put()
-        self.one(terms=TERMS._replace(max_attempts=1))
-        self.pass_time(1_500)
-        self.apply(Expire(10))
-        [ended] = self.store.recent(None, 0, 10)
-        assert (ended.state, ended.ended, ended.error) == (State.DEAD, NOW + 1_000, None)
-
-    def test_an_error_of_an_earlier_attempt_is_none_of_the_last(self) -> None:
-        id = self.put()
-        self.apply(Nack(id, self.one().claims, 0, "wrong"))
-        self.apply(Ack(id, self.one().claims))
-        [ended] = self.store.recent("t", 0, 10)
-        assert (ended.attempt, ended.error) == (2, None)
-
-    def test_what_was_retried_or_forgotten_is_not_recent(self) -> None:
-        for ending in (None, "done"):
-            for after in (lambda id: Retry(id, FAR), Delete):
-                id = self.put()
-                claims = self.one().claims
-                if ending:
-                    self.apply(Ack(id, claims))
-                else:
-                    self.apply(Nack(id, claims, None, "wrong"))
-                assert [ended.id for ended in self.store.recent(None, 0, 10)] == [id]
-                self.apply(after(id))
-                assert self.store.recent(None, 0, 10) == self.store.recent("t", 0, 10) == []
-
-    def test_recent_of_many_topics_are_the_latest_of_all(self) -> None:
-        ids = []
-        for n in range(60):
-            ids.append(self.put(f"t{n % 7}"))
-            [job] = self.reserve(topic=f"t{n % 7}")
-            self.apply(Begin(job.id, 1, 1_000))
-            if n % 3:
-                self.apply(Ack(job.id, 1))
-            else:
-                self.apply(Nack(job.id, 1, None))
-            self.pass_time(1)
-        assert [ended.id for ended in self.store.recent(None, 0, 25)] == ids[:-26:-1]
-        assert [ended.id for ended in self.store.recent("t1", NOW + 30, 25)] == ids[57:29:-7]
-
-    def test_what_is_read_of_a_closed_store_says_so(self) -> None:
-        self.put()
-        self.store.close()
-        for call in (
-            lambda: self.store.page(Filter()),
-            lambda: self.store.page(Filter("nowhere")),
-            lambda: self.store.forecast([0, FAR]),
-            lambda: self.store.recent(None, 0, 1),
-            lambda: self.store.oldest(),
-        ):
-            try:
-                call()
-            except StoreClosed:
-                continue
-            raise AssertionError("a closed store answered")

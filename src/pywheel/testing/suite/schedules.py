@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from ...client.queue import JobQueue
 from ...jobs.commands import Ack, Reserve
 from ...jobs.job import Job, State
 from ...jobs.schedule import TICK
-from ...stores.schedule_notes import PLAN
+from ...stores.schedule_notes import PLAN, ScheduleNotes
 from ..due import run_due
 from .base import NOW, TERMS, StoreTests
 
@@ -51,6 +53,37 @@ class ScheduleTests(StoreTests):
         assert queue.remove_schedule("s")
         run_due(queue)
         assert ran == ["22:13:30", "22:14:00"]
+
+    def test_no_change_is_lost_of_several_who_change_one_schedule_at_once(self) -> None:
+        JobQueue(self.store).schedule("s", "work", b"0", every="1h")
+
+        def add() -> None:
+            notes = ScheduleNotes(self.store)
+            for _ in range(10):
+                notes.change("s", lambda before: before and replace(before, body=b"%d" % (int(before.body) + 1)))
+
+        with ThreadPoolExecutor(4) as threads:
+            for added in [threads.submit(add) for _ in range(4)]:
+                added.result()
+        found = ScheduleNotes(self.store).get("s")
+        assert found is not None
+        assert found.body == b"40"
+
+    def test_what_came_before_a_change_is_neither_lost_nor_repeated(self) -> None:
+        queue, ran = self._working()
+        queue.schedule("s", "work", every="10s", overlap="overlap")
+        run_due(queue)
+        self.pass_time(10_000)
+        run_due(queue)
+        self.pass_time(11_000)  # one is due and has not begun
+        queue.schedule("s", "work", every="15s", overlap="overlap")
+        self.pass_time(400_000)  # all that was put ahead is over
+        queue.schedule("s", "work", every="1m", catch_up="all", overlap="overlap")
+        run_due(queue)
+        self.pass_time(40_000)
+        run_due(queue)
+        fifteens = [f"22:{s // 60:02}:{s % 60:02}" for s in range(13 * 60 + 45, 20 * 60 + 16, 15)]
+        assert sorted(ran) == ["22:13:30", "22:13:40", *fifteens, "22:21:00"]
 
     def test_a_tick_gives_way_to_one_that_runs(self) -> None:
         queue, ran = self._working()

@@ -2,20 +2,6 @@
 -- What they are by now is looked at one by one. A range of an index is read where its topic stands in the statement: not
 -- where that is a column of another table.
 
--- name: page_head
-SELECT {head}, NULL,
-    coalesce(d.due, r.due, f.due), coalesce(d.claims, r.claims, f.claims), coalesce(d.forgiven, r.forgiven, f.forgiven),
-    coalesce(d.lost, r.lost, f.lost), coalesce(d.passed, r.passed, f.passed), coalesce(d.error, r.error, f.error), l.priority,
-    CASE WHEN d.id IS NOT NULL THEN 0 WHEN r.id IS NOT NULL THEN 1 ELSE 2 END,
-    {run}, {finished}
-FROM (%(found)s) w
-STRAIGHT_JOIN {p}job j FORCE INDEX (PRIMARY) ON j.id = w.id
-LEFT JOIN {p}due d FORCE INDEX (PRIMARY) ON d.topic = j.topic AND d.id = j.id
-LEFT JOIN {p}run r FORCE INDEX (PRIMARY) ON r.id = j.id
-LEFT JOIN ((SELECT 0 AS state UNION ALL SELECT 1 UNION ALL SELECT 2) s
-    STRAIGHT_JOIN {p}finished f FORCE INDEX (PRIMARY)) ON f.topic = j.topic AND f.state = s.state AND f.id = j.id
-LEFT JOIN {p}lane l FORCE INDEX (PRIMARY) ON l.id = j.id
-
 -- Whether the due time and error of jobs are as asked for; of running ones that is seen later.
 -- name: fits
 SELECT w.id, coalesce(d.due, r.due, f.due), r.id IS NOT NULL OR coalesce(
@@ -24,10 +10,7 @@ SELECT w.id, coalesce(d.due, r.due, f.due), r.id IS NOT NULL OR coalesce(
     AND (%(due_until)s IS NULL OR coalesce(d.due, f.due) <= %(due_until)s), FALSE)
 FROM (%(found)s) w
 STRAIGHT_JOIN {p}job j FORCE INDEX (PRIMARY) ON j.id = w.id
-LEFT JOIN {p}due d FORCE INDEX (PRIMARY) ON d.topic = j.topic AND d.id = j.id
-LEFT JOIN {p}run r FORCE INDEX (PRIMARY) ON r.id = j.id
-LEFT JOIN ((SELECT 0 AS state UNION ALL SELECT 1 UNION ALL SELECT 2) s
-    STRAIGHT_JOIN {p}finished f FORCE INDEX (PRIMARY)) ON f.topic = j.topic AND f.state = s.state AND f.id = j.id
+{places}
 
 -- name: page_all
 SELECT id FROM {p}job FORCE INDEX (PRIMARY) WHERE id {>} %(id)s ORDER BY id {asc} LIMIT %(limit)s
@@ -35,6 +18,9 @@ SELECT id FROM {p}job FORCE INDEX (PRIMARY) WHERE id {>} %(id)s ORDER BY id {asc
 -- name: page_key
 (SELECT id FROM {p}name FORCE INDEX (PRIMARY) WHERE hash = %(hash)s AND topic = %(topic)s AND id {>} %(id)s
 ORDER BY id {asc} LIMIT %(limit)s)
+
+-- name: page_key_anywhere
+(SELECT id FROM {p}name FORCE INDEX (PRIMARY) WHERE hash = %(hash)s AND id {>} %(id)s ORDER BY id {asc} LIMIT %(limit)s)
 
 -- name: page_key_topics
 SELECT DISTINCT topic FROM {p}name FORCE INDEX (PRIMARY) WHERE hash = %(hash)s

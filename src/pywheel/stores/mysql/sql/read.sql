@@ -6,10 +6,7 @@ SELECT {job}, j.body,
     {run}, {finished}
 FROM (%(found)s) w
 STRAIGHT_JOIN {p}job j FORCE INDEX (PRIMARY) ON j.id = w.id
-LEFT JOIN {p}due d FORCE INDEX (PRIMARY) ON d.topic = j.topic AND d.id = j.id
-LEFT JOIN {p}run r FORCE INDEX (PRIMARY) ON r.id = j.id
-LEFT JOIN ((SELECT 0 AS state UNION ALL SELECT 1 UNION ALL SELECT 2) s
-    STRAIGHT_JOIN {p}finished f FORCE INDEX (PRIMARY)) ON f.topic = j.topic AND f.state = s.state AND f.id = j.id
+{places}
 LEFT JOIN {p}lane l FORCE INDEX (PRIMARY) ON l.id = j.id
 
 -- name: ids_given
@@ -66,10 +63,7 @@ WHERE j.id IN (%(ids)s) AND f.result IS NOT NULL ORDER BY 1, 2
 SELECT j.id, CASE WHEN d.id IS NOT NULL THEN 0 WHEN r.id IS NOT NULL THEN 1 ELSE 2 END,
     r.attempt, r.begun, r.lease, r.max_attempts, f.state
 FROM {p}job j
-LEFT JOIN {p}due d FORCE INDEX (PRIMARY) ON d.topic = j.topic AND d.id = j.id
-LEFT JOIN {p}run r FORCE INDEX (PRIMARY) ON r.id = j.id
-LEFT JOIN ((SELECT 0 AS state UNION ALL SELECT 1 UNION ALL SELECT 2) s
-    STRAIGHT_JOIN {p}finished f FORCE INDEX (PRIMARY)) ON f.topic = j.topic AND f.state = s.state AND f.id = j.id
+{places}
 WHERE j.id IN (%(ids)s)
 
 -- Two ranges, as MySQL reads (due, id) > (a, b) from the first due on, however many are due then.

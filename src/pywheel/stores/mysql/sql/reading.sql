@@ -24,7 +24,7 @@ SELECT topic, min(due) FROM {p}due GROUP BY topic
 -- The index goes by when jobs ended, of all topics: of one, so many of the last %(rows)s as are of it.
 -- name: recent
 SELECT f.id, f.topic, j.name, f.state, f.due, f.started, f.ended, coalesce(f.attempt, 0), f.worker,
-    CASE WHEN f.outcome = 2 THEN f.error END
+    CASE WHEN f.outcome = 2 AND f.silent IS NULL THEN f.error END
 FROM (
     SELECT topic, state, id FROM (
         (SELECT topic, state, id, ended FROM {p}finished FORCE INDEX (ended) WHERE state = 0 AND ended >= %(since)s

@@ -41,8 +41,8 @@ INSERT INTO {p}run (topic, id, due, claims, forgiven, lost, passed, error, attem
     worker) VALUES %(rows)s
 
 -- name: insert_finished
-INSERT INTO {p}finished (topic, id, due, claims, forgiven, lost, passed, error, attempt, started, worker, state, outcome, ended)
-VALUES %(rows)s
+INSERT INTO {p}finished (topic, id, due, claims, forgiven, lost, passed, error, attempt, started, worker, state, outcome, ended,
+    silent) VALUES %(rows)s
 
 -- There is such a row, and it is locked. MySQL calls values() deprecated, and MariaDB has nothing else.
 -- name: update_due

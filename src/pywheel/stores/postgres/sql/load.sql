@@ -42,7 +42,7 @@ ORDER BY r.id FOR UPDATE OF r
 -- name: lock_finished
 SELECT j.id, j.topic, j.created, j.key, j.ttr, j.max_attempts, j.headers, length(j.body), NULL::bytea,
     f.due, f.claims, f.forgiven, f.lost, f.passed, f.error, l.priority,
-    f.attempt, f.started, f.worker, f.state, f.outcome, f.ended
+    f.attempt, f.started, f.worker, f.state, f.outcome, f.ended, f.silent
 FROM unnest(%(ids)s::bigint[]) AS w (id)
 JOIN {p}job j ON j.id = w.id JOIN {p}finished f ON f.topic = j.topic AND f.state IN (0, 1, 2) AND f.id = j.id
 LEFT JOIN {p}lane l ON l.id = j.id
@@ -83,7 +83,7 @@ SELECT id, lease FROM {p}run WHERE lease > {now} ORDER BY lease LIMIT %(limit)s
 -- name: lock_old
 SELECT j.id, j.topic, j.created, j.key, j.ttr, j.max_attempts, j.headers, length(j.body), NULL::bytea,
     f.due, f.claims, f.forgiven, f.lost, f.passed, f.error, l.priority,
-    f.attempt, f.started, f.worker, f.state, f.outcome, f.ended
+    f.attempt, f.started, f.worker, f.state, f.outcome, f.ended, f.silent
 FROM {p}finished f JOIN {p}job j ON j.id = f.id LEFT JOIN {p}lane l ON l.id = j.id
 WHERE f.state = %(state)s AND f.ended <= {now} - %(age)s AND (%(topic)s::int IS NULL OR f.topic = %(topic)s::int)
 ORDER BY f.ended LIMIT %(limit)s FOR UPDATE OF f SKIP LOCKED

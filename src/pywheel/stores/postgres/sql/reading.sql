@@ -16,8 +16,7 @@ SELECT (
 
 -- Those with the most jobs first.
 -- name: forecast_topics
-SELECT t.id FROM {p}topic t LEFT JOIN (SELECT topic, sum(live) AS jobs FROM {p}count GROUP BY topic) c ON c.topic = t.id
-ORDER BY c.jobs DESC NULLS LAST
+SELECT id FROM (SELECT topic AS id, live FROM {p}count UNION ALL SELECT id, 0 FROM {p}topic) c GROUP BY id ORDER BY sum(live) DESC
 
 -- Of each topic when its jobs are due; NULL where these are %(share)s or more.
 -- name: forecast_few
@@ -34,7 +33,7 @@ SELECT t.name, d.due FROM {p}topic t CROSS JOIN LATERAL (SELECT due FROM {p}due 
 -- The index goes by when jobs ended, of all topics: of one, so many of the last %(rows)s as are of it.
 -- name: recent
 SELECT f.id, f.topic, j.key, f.state, f.due, f.started, f.ended, coalesce(f.attempt, 0), f.worker,
-    CASE WHEN f.outcome = 2 THEN f.error END
+    CASE WHEN f.outcome = 2 AND f.silent IS NULL THEN f.error END
 FROM (
     SELECT topic, state, id FROM (
         (SELECT topic, state, id, ended FROM {p}finished WHERE state = 0 AND ended >= %(since)s ORDER BY ended DESC LIMIT %(rows)s)

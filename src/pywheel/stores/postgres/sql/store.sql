@@ -19,9 +19,10 @@ SELECT * FROM unnest(%s::int[], %s::bigint[], %s::bigint[], %s::int[], %s::int[]
     %s::int[], %s::boolean[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::text[])
 
 -- name: insert_finished
-INSERT INTO {p}finished (topic, id, due, claims, forgiven, lost, passed, error, attempt, started, worker, state, outcome, ended)
+INSERT INTO {p}finished (topic, id, due, claims, forgiven, lost, passed, error, attempt, started, worker, state, outcome, ended,
+    silent)
 SELECT * FROM unnest(%s::int[], %s::bigint[], %s::bigint[], %s::int[], %s::int[], %s::smallint[], %s::boolean[], %s::text[],
-    %s::int[], %s::bigint[], %s::text[], %s::smallint[], %s::smallint[], %s::bigint[])
+    %s::int[], %s::bigint[], %s::text[], %s::smallint[], %s::smallint[], %s::bigint[], %s::boolean[])
 
 -- name: update_due
 UPDATE {p}due d SET due = w.due, claims = w.claims, forgiven = w.forgiven, lost = w.lost, passed = w.passed, error = w.error

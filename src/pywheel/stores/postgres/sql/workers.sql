@@ -65,6 +65,9 @@ SELECT pg_notify(n.channel, n.payload) FROM n JOIN {p}worker w ON w.name = n.wor
 -- name: take_hints
 DELETE FROM {p}hint WHERE worker = %(name)s RETURNING payload
 
+-- name: database
+SELECT current_database()
+
 -- name: now
 SELECT {now}
 

@@ -16,12 +16,12 @@ for at = 4 + count, #ARGV do
             found[span] = (found[span] or 0) + jobs
         end
     else
-        local share = tonumber(numbers[3])
-        local part = call('ZRANGE', key, numbers[1], '(' .. numbers[2], 'BYSCORE', 'LIMIT', 0, share, 'WITHSCORES')
-        if #part == 2 * share then
+        local share, stop = tonumber(numbers[3]), '(' .. numbers[2]
+        if call('ZCOUNT', key, numbers[1], stop) >= share then -- counting them is cheaper than reading them
             found[place] = share
         else
             local dues = {}
+            local part = call('ZRANGE', key, numbers[1], stop, 'BYSCORE', 'WITHSCORES')
             for one = 2, #part, 2 do
                 dues[one / 2] = part[one]
             end

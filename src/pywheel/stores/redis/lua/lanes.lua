@@ -2,6 +2,7 @@
 -- :p:<topic>. In :p stands for a topic which priorities there ever were (jobs/limits.py), and whether what runs is counted;
 -- for most there is nothing, and so nothing more is done.
 local LIMITED = 1048576 -- 2^20
+local KNOWN_FROM = 2 -- the version of stores that has lanes and limits
 local marks = {}
 
 local function mark_of(topic)
@@ -16,9 +17,9 @@ end
 -- Whoever does not know these sets would read such jobs wrongly, and have them claimed twice: from now on who opens the store
 -- must know its version.
 local function refuse_older()
-    local format = call('GET', P .. ':store')
-    if format then
-        call('SET', P .. ':store', string.match(format, '^pywheel %d+') or format)
+    local version, least = string.match(call('GET', P .. ':store') or '', '^pywheel (%d+) ?(%d*)$')
+    if version and least ~= '' and tonumber(least) < KNOWN_FROM then
+        call('SET', P .. ':store', 'pywheel ' .. version .. (tonumber(version) > KNOWN_FROM and ' ' .. KNOWN_FROM or ''))
     end
 end
 

@@ -28,31 +28,12 @@ local function with_key()
     return ids
 end
 
--- The sets that together hold the jobs of the topic and state, and perhaps some others.
-local function sets()
-    local found = {}
-    for _, name in ipairs(topics) do
-        if not state or state == DELAYED then
-            found[#found + 1] = delayed_of(name)
-        end
-        for one = DONE, CANCELLED do
-            if not state or state == one then
-                found[#found + 1] = finished_of(one, name)
-            end
-        end
-    end
-    if not state or state <= RUNNING or state == DEAD then
-        found[#found + 1] = LEASES
-    end
-    return found
-end
-
 -- Whether it costs less to read the sets than to walk through all jobs until enough were found; and the sets.
 local function in_sets()
     if not topic and not state then
         return nil
     end
-    local found, size = sets(), 0
+    local found, size = sets(topics, state), 0
     for _, set in ipairs(found) do
         size = size + call('ZCARD', set)
     end

@@ -118,25 +118,6 @@ local function with_key()
     return in_order(ids)
 end
 
--- The sets that together hold the jobs of the topics and state, and perhaps some others.
-local function sets()
-    local found = {}
-    for _, name in ipairs(topics) do
-        if not state or state == DELAYED then
-            found[#found + 1] = delayed_of(name)
-        end
-        for one = DONE, CANCELLED do
-            if not state or state == one then
-                found[#found + 1] = finished_of(one, name)
-            end
-        end
-    end
-    if not state or state <= RUNNING or state == DEAD then
-        found[#found + 1] = LEASES
-    end
-    return found
-end
-
 -- Returns all ids of the sets, if these are small.
 local function in_few(found)
     local size, ids = 0, {}
@@ -237,7 +218,7 @@ elseif key then
 elseif not topic and not state then
     more = walk()
 else
-    local found = sets()
+    local found = sets(topics, state)
     local few = in_few(found)
     if few then
         more = look_at(few) and 0 or 1

@@ -106,7 +106,10 @@ end
 
 function commands.expire(at)
     local limit = tonumber(ARGV[at])
-    local ended = limit > 0 and settle_over(limit) or 0
+    local ended, dead = 0, {}
+    if limit > 0 then
+        ended, dead = settle_over(limit)
+    end
     local first = call('ZRANGE', LEASES, '(' .. string.format('%.17g', now), '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
-    return {ended, first[2] or ''}, at + 1
+    return {ended, first[2] or '', dead}, at + 1
 end

@@ -130,14 +130,18 @@ local function settle_lost(b, state)
     return true
 end
 
+-- Returns how many it ended, and which of them are dead by it.
 local function settle_over(limit)
-    local over = call('ZRANGE', LEASES, '-inf', now, 'BYSCORE', 'LIMIT', 0, limit)
+    local over, dead = call('ZRANGE', LEASES, '-inf', now, 'BYSCORE', 'LIMIT', 0, limit), {}
     states_of(over)
     for _, b in ipairs(over) do
-        settle_lost(b, state_of(b))
+        local state = state_of(b)
+        if settle_lost(b, state) and state[STATE] == DEAD then
+            dead[#dead + 1] = b
+        end
     end
     flush()
-    return #over
+    return #over, dead
 end
 
 local function settle_all_over()

@@ -11,14 +11,14 @@ local function wrong(fault, b)
     return mend
 end
 
--- Returns topic, key and where the job is; nil if there is none.
+-- Returns topic, key, where the job is, and its priority; nil if there is none.
 local function read(b)
     local job = call('HGET', of_job(b), b)
     if not job then
         return nil
     end
-    local state = state_of(b)
-    return topic_of(job), read_job(job) or nil, state and state[STATE] or DELAYED
+    local state, key, _, _, _, priority = state_of(b), read_job(job)
+    return topic_of(job), key or nil, state and state[STATE] or DELAYED, priority
 end
 
 -- Looks at the members of a sorted set of places: `fits` says of a job whether it should be there.
@@ -26,8 +26,8 @@ local function places(set, fits)
     for at = 5, #ARGV do
         local b = ARGV[at]
         if call('ZSCORE', set, b) then
-            local topic, key, to = read(b)
-            if (not topic or not fits(topic, key, to, b)) and wrong(topic and TWICE or NO_JOB, b) then
+            local topic, key, to, priority = read(b)
+            if (not topic or not fits(topic, key, to, b, priority)) and wrong(topic and TWICE or NO_JOB, b) then
                 call('ZREM', set, b)
             end
         end
@@ -46,6 +46,32 @@ function look.l()
     places(LEASES, function(_, _, to)
         return to == RUNNING
     end)
+end
+
+-- Lanes: jobs with a priority, once more.
+function look.w()
+    local level, of = string.match(name, '^(%-?%d+):(.*)$')
+    places(P .. ':w:' .. name, function(topic, _, to, _, priority)
+        return topic == of and to == DELAYED and priority == tonumber(level)
+    end)
+end
+
+-- What runs of a topic with limits, once more.
+function look.u()
+    places(running_of(name), function(topic, _, to)
+        return topic == name and to == RUNNING
+    end)
+end
+
+-- The priorities of a topic's jobs.
+function look.p()
+    for at = 5, #ARGV do
+        local b = ARGV[at]
+        local kept, topic, _, _, priority = call('HGET', priorities_of(name), b), read(b)
+        if kept and (topic ~= name or priority == 0) and wrong(topic and TWICE or NO_JOB, b) then
+            call('HDEL', priorities_of(name), b)
+        end
+    end
 end
 
 function look.f()
@@ -140,7 +166,23 @@ local function look_at_key(b, topic, key, to)
     end
 end
 
-local function look_at_place(b, topic, to)
+-- Whether a lane has the job as the set of its topic has it, which says when it is due.
+local function look_at_lane(b, topic, due, priority)
+    local bits = bit.lshift(1, priority + 9)
+    local known = bit.band(mark_of(topic), bits) ~= 0 and call('HGET', priorities_of(topic), b) == tostring(priority)
+    if known and (not due or tonumber(call('ZSCORE', lane(topic, priority), b)) == due) then
+        return
+    end
+    if wrong(INDEXES, b) then
+        add_mark(topic, bits)
+        call('HSET', priorities_of(topic), b, priority)
+        if due then
+            call('ZADD', lane(topic, priority), due, b)
+        end
+    end
+end
+
+local function look_at_place(b, topic, to, priority)
     local state = state_of(b)
     local set = to == DELAYED and delayed_of(topic) or to == RUNNING and LEASES or finished_of(to, topic)
     local score = call('ZSCORE', set, b)
@@ -148,12 +190,22 @@ local function look_at_place(b, topic, to)
     if to == DELAYED then
         if not score and wrong(NOWHERE, b) then
             call('ZADD', set, due, b)
+            score = due
         end
+    end
+    if priority ~= 0 then
+        look_at_lane(b, topic, to == DELAYED and tonumber(score), priority)
+    end
+    if to == DELAYED then
         return
     end
     local at = to == RUNNING and state[LEASE] or state[ENDED]
-    if (not score or tonumber(score) ~= at) and wrong(INDEXES, b) then
+    local counted = to ~= RUNNING or mark_of(topic) < LIMITED or tonumber(call('ZSCORE', running_of(topic), b)) == at
+    if (not score or tonumber(score) ~= at or not counted) and wrong(INDEXES, b) then
         call('ZADD', set, at, b)
+        if not counted then
+            call('ZADD', running_of(topic), at, b)
+        end
     end
 end
 
@@ -165,7 +217,7 @@ function look.j()
         call('ZADD', P .. ':x', chunk, name)
     end
     for at = 1, #jobs, 2 do
-        local b, topic, key = jobs[at], topic_of(jobs[at + 1]), read_job(jobs[at + 1])
+        local b, topic, key, _, _, _, priority = jobs[at], topic_of(jobs[at + 1]), read_job(jobs[at + 1])
         local state = state_of(b)
         local to = state and state[STATE] or DELAYED
         if number(b) > tonumber(call('GET', P .. ':n') or 0) and wrong(IDS, b) then
@@ -174,7 +226,7 @@ function look.j()
         if call('HEXISTS', P .. ':t', topic) == 0 and wrong(TOPICS, b) then
             call('HSET', P .. ':t', topic, '')
         end
-        look_at_place(b, topic, to)
+        look_at_place(b, topic, to, priority)
         if key then
             look_at_key(b, topic, key, to)
         end

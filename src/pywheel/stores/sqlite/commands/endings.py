@@ -164,16 +164,17 @@ def expire(transaction: Transaction, commands: Sequence[Expire]) -> list[Expired
     outcomes = []
     for command in commands:
         limit = max(clamped(command.limit), 0)
-        ended = _end_lost(transaction, transaction.rows("runs_over", (transaction.now, limit)))
+        ended, dead = _end_lost(transaction, transaction.rows("runs_over", (transaction.now, limit)))
         [next_lease] = transaction.row("next_lease", (transaction.now,))
         transaction.expired(transaction.now if ended == limit else next_lease)
-        outcomes.append(Expired(ended, next_lease))
+        outcomes.append(Expired(ended, next_lease, dead))
     return outcomes
 
 
 def settle_lost(transaction: Transaction, id: int) -> bool:
     """End the claim of one job if its lease is over; return whether it was."""
-    return bool(_end_lost(transaction, [row for row in transaction.rows("run_of", (id,)) if row[5] <= transaction.now]))
+    ended, _ = _end_lost(transaction, [row for row in transaction.rows("run_of", (id,)) if row[5] <= transaction.now])
+    return bool(ended)
 
 
 def settle_all_lost(transaction: Transaction) -> None:
@@ -181,7 +182,9 @@ def settle_all_lost(transaction: Transaction) -> None:
     _end_lost(transaction, transaction.rows("runs_over", (transaction.now, _ALL)))
 
 
-def _end_lost(transaction: Transaction, rows: Iterable[Any]) -> int:
+def _end_lost(transaction: Transaction, rows: Iterable[Any]) -> tuple[int, tuple[int, ...]]:
+    """End claims; return how many, and the ids of the jobs that are dead now."""
     claims = [_running(row) for row in rows]
-    _end(transaction, [Ended(claim, lifecycle.lost(claim.run), Outcome.LOST, claim.run.lease) for claim in claims])
-    return len(claims)
+    ended = [Ended(claim, lifecycle.lost(claim.run), Outcome.LOST, claim.run.lease) for claim in claims]
+    _end(transaction, ended)
+    return len(ended), tuple(sorted(end.claim.job for end in ended if end.ending.state is State.DEAD))

@@ -1,0 +1,52 @@
+"""A server took over that had not heard of all: it gives out ids anew that processes still hold."""
+
+from contextlib import closing
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from pywheel.jobs import NewJob
+from pywheel.jobs import commands as c
+from pywheel.stores import Filter, open
+
+DUE = 2 * 10**12
+
+
+@pytest.fixture(params=["postgres", "mariadb"])
+def server(request):
+    return request.getfixturevalue(f"{request.param}_server")
+
+
+def put(store, count=1, nonce=None, **more):
+    jobs = tuple(NewJob("t", b"b", DUE, **more) for _ in range(count))
+    [outcome] = store.apply([c.Put(jobs, nonce)])
+    assert isinstance(outcome, list), outcome
+    return outcome
+
+
+def fall_back(server, url, id):
+    """Let the next id that is given out be the one behind this, as on a replica that lags."""
+    parts = urlsplit(url)
+    if parts.scheme == "postgresql":
+        place, sql = {}, "SELECT setval(%s, %s)"
+        values = (f"{parse_qs(parts.query)['schema'][0]}.pywheel_id", id)
+    else:
+        place, sql = {"database": parts.path[1:]}, "UPDATE pywheel_number SET value = %s WHERE name = 'id'"
+        values = (id,)
+    with closing(server.connect(**place)) as connection, connection.cursor() as cursor:
+        cursor.execute(sql, values)
+
+
+@pytest.mark.parametrize("kind", ["one", "many", "key", "nonce"])
+def test_puts_go_on_where_ids_that_a_process_holds_are_given_out_again(server, kind):
+    url = server.url()
+    with open(url) as before:
+        ids = [id for _ in range(300) for id in put(before)]  # so that it holds some hundreds
+        fall_back(server, url, ids[-1])
+        with open(url) as after:
+            for number in range(200):
+                ids += put(after, 2)
+                more = {"key": {"key": f"k{number}"}, "nonce": {"nonce": f"n{number}"}, "many": {"count": 3}}
+                ids += put(before, **more.get(kind, {}))
+            assert sorted(ids) == [job.id for job in after.jobs(Filter(), 0, 10_000)]
+            assert after.verify() == []
