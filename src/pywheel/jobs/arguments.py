@@ -42,8 +42,8 @@ class Codec(Protocol):
     def encode(self, arguments: Any, /) -> bytes:
         """Return the body. Whatever the library raises, for a value that it cannot write."""
 
-    def check(self, body: bytes, /) -> object:
-        """Raise what `decode` would raise."""
+    def checked(self, arguments: Any, /) -> bytes:
+        """Return the body, once it was read back. What `encode` raises, and what `decode` would."""
 
     def decode(self, body: bytes, /) -> dict[str, Any]:
         """Return the arguments that the body has, each as its parameter's type. Misfit; BadBody if it is no JSON."""
@@ -67,6 +67,7 @@ class Arguments:
         self._others = others
         self._by_place = tuple(name for name, field in fields.items() if field.positional)
         self._codec = _codec(self)
+        self._checked = self._codec.checked
 
     def named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return all arguments by name. BadArguments for too many of them, and for one that is given twice."""
@@ -74,21 +75,30 @@ class Arguments:
             raise BadArguments(
                 f"{self.task} takes {len(self._by_place)} arguments by their places, {len(args)} were given"
             )
-        named = dict(zip(self._by_place, args, strict=False))
-        if not named.keys().isdisjoint(kwargs):
+        named = dict(zip(self._by_place, args))  # noqa: B905  (the rest is given by name, or left out)
+        if kwargs and not named.keys().isdisjoint(kwargs):
             raise BadArguments(f"argument {min(named.keys() & kwargs)!r} of {self.task} is given twice")
-        return {**named, **kwargs}
+        named.update(kwargs)
+        return named
 
     def encoded(self, arguments: dict[str, Any]) -> bytes:
         """Return the body. BadArguments for what the handler could not read."""
         try:
-            body = self._codec.encode(arguments)
-            self._codec.check(body)
+            return self._checked(arguments)
         except Misfit as misfit:
             raise self._refusal(misfit) from None
         except _UNWRITABLE as error:
             raise self._refusal(self._unwritable(arguments, error)) from error
-        return body
+
+    def read_back(self, arguments: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
+        """Return the body, and the arguments as `decoded` gives them of it. BadArguments, as `encoded`."""
+        try:
+            body = self._codec.encode(arguments)
+            return body, self._codec.decode(body)
+        except Misfit as misfit:
+            raise self._refusal(misfit) from None
+        except _UNWRITABLE as error:
+            raise self._refusal(self._unwritable(arguments, error)) from error
 
     def decoded(self, body: bytes) -> dict[str, Any]:
         """Return the arguments in a body; those that it has not are left to their defaults.

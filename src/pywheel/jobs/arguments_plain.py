@@ -31,16 +31,18 @@ class PlainCodec:
             except TypeError:
                 raise BadArguments(
                     f"argument {name!r} of {task} is {type_name(field.type)}, which needs msgspec: "
-                    "pip install pywheel-timer[tasks]"
+                    "pip install 'pywheel-timer[tasks]'"
                 ) from None
 
     def encode(self, arguments: Any, /) -> bytes:
         """Return the body. TypeError or ValueError for a value that JSON cannot say."""
         return _write(arguments).encode()
 
-    def check(self, body: bytes, /) -> None:
-        """Raise what `decode` would raise."""
+    def checked(self, arguments: Any, /) -> bytes:
+        """Return the body, once it was read back. What `encode` raises, and what `decode` would."""
+        body = self.encode(arguments)
         self.decode(body)
+        return body
 
     def decode(self, body: bytes, /) -> dict[str, Any]:
         """Return the arguments that the body has. Misfit; BadBody if it is no JSON."""

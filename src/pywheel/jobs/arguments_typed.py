@@ -32,13 +32,14 @@ class TypedCodec:
         try:
             form: Any = msgspec.defstruct("Arguments", defined, kw_only=True, forbid_unknown_fields=True)
             self._read: Callable[[bytes], Any] = msgspec.json.Decoder(form, dec_hook=_made).decode
-        except TypeError as error:
+        except (TypeError, RuntimeError) as error:  # that one for a name with two underscores, which Python mangles
             raise BadArguments(f"{task} cannot have such parameters: {error}") from error
         self._write = writer()
         self._nullable = any(field.type not in _NEVER_NULL for field in fields.values())
         self._by_name: Callable[[Any], dict[str, Any]] = msgspec.structs.asdict
         self._optional, self._unset = bool(optional), msgspec.UNSET
-        self._wrong, self._malformed = msgspec.ValidationError, msgspec.DecodeError
+        self._wrong = msgspec.ValidationError
+        self._unreadable = (msgspec.DecodeError, UnicodeDecodeError)  # of which the one above is one
 
     def encode(self, arguments: Any, /) -> bytes:
         """Return the body. Whatever msgspec or a model raises, for a value that it cannot write."""
@@ -47,22 +48,31 @@ class TypedCodec:
             _refuse_nan(arguments)
         return body
 
-    def check(self, body: bytes, /) -> Any:
-        """Return the arguments in msgspec's form. Misfit; BadBody if it is no JSON."""
+    def checked(self, arguments: Any, /) -> bytes:
+        """Return the body, once it was read back. What `encode` raises, and what `decode` would."""
+        body = self.encode(arguments) if self._nullable else self._write(arguments)  # at each put: a call less
         try:
-            return self._read(body)
-        except self._wrong as error:
-            raise _misfit(str(error)) from None
-        except (self._malformed, UnicodeDecodeError) as error:
-            raise BadBody(f"the body holds no arguments: {error}") from None
+            self._read(body)
+        except self._unreadable as error:
+            raise self._reason(error) from None
+        return body
 
     def decode(self, body: bytes, /) -> dict[str, Any]:
         """Return the arguments that the body has. Misfit; BadBody if it is no JSON."""
-        arguments = self._by_name(self.check(body))
+        try:
+            arguments = self._by_name(self._read(body))
+        except self._unreadable as error:
+            raise self._reason(error) from None
         if self._optional:
             unset = self._unset
             return {name: value for name, value in arguments.items() if value is not unset}
         return arguments
+
+    def _reason(self, error: Exception) -> Exception:
+        """Return what is raised for a body that cannot be read."""
+        if isinstance(error, self._wrong):
+            return _misfit(str(error))
+        return BadBody(f"the body holds no arguments: {error}")
 
 
 def writer() -> Callable[[Any], bytes]:

@@ -331,6 +331,7 @@ class Expired(NamedTuple):
 
     ended: int
     next_lease: int | None  # the earliest end of a lease that is not over
+    dead: tuple[int, ...] = ()  # the ids, ascending, of the jobs that are dead by it
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final
 
 from .._errors import BadJob
@@ -77,6 +78,7 @@ def signed_ms(value: Duration | Any, name: str) -> int:
     return -((1 - nanoseconds) // 1_000_000)
 
 
+@lru_cache  # a program has few of them, and says one at each put
 def _parsed(text: str, name: str) -> int:
     sign = -1 if text.startswith("-") else 1
     total, begin = 0.0, int(sign < 0)

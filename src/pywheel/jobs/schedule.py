@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
+from secrets import token_hex
 from typing import Any, Final, Literal
 
 from .._errors import BadBody, BadJob
@@ -18,6 +19,7 @@ from . import cron
 from .checks import did_you_mean
 from .durations import duration
 from .job import Job, NewJob
+from .rules import Former, first_after, last_until, still_owing
 
 __all__ = [
     "BY_HAND",
@@ -86,6 +88,8 @@ class Schedule:
     """Another one whenever what it does has changed."""
     removed: bool = False
     """Whether it is gone: kept for a while, so that one of the same name is another."""
+    past: tuple[Former, ...] = field(default=(), repr=False)
+    """What it was before it was changed, as far as that had ticks. Nothing of before a pause."""
 
     @property
     def active(self) -> bool:
@@ -102,16 +106,20 @@ class Schedule:
     # ---- ticks ------------------------------------------------------------------------------------------------------
 
     def after(self, time: int) -> int | None:
-        """Return its first tick later than `time`, and later than `since`; None if there is none."""
-        time = max(time, self.since)
-        if self.every is not None:
-            return (time // self.every + 1) * self.every
-        return cron.after(self.cron or "", self.tz, time)
+        """Return its first tick later than `time`, by the rule that held or holds then; None if there is none."""
+        for former in self.past:
+            if time < former.until and (tick := former.after(time)) is not None:
+                return tick
+        return first_after(self, time)
 
     def until(self, time: int) -> int | None:
-        """Return its last tick not later than `time`, and later than `since`; None if there is none."""
-        found = time // self.every * self.every if self.every else cron.until(self.cron or "", self.tz, time)
-        return None if found is None or found <= self.since else found
+        """Return its last tick not later than `time`, by the rule that held or holds then; None if there is none."""
+        tick = last_until(self, time)
+        for former in reversed(self.past):
+            if tick is not None:
+                break
+            tick = former.last(time)
+        return tick
 
     def ticks(self, after: int, until: int) -> Iterator[int]:
         """Give its ticks later than `after`, up to `until`."""
@@ -125,7 +133,8 @@ class Schedule:
         last = self.until(now)
         if last is None or last <= after:
             return []
-        least = {"none": now - LATE - self.jitter, "one": last, "all": now - _LOOK_BACK}[self.catch_up]
+        lot = max(self.jitter, *(former.jitter for former in self.past), 0)
+        least = {"none": now - LATE - lot, "one": last, "all": now - _LOOK_BACK}[self.catch_up]
         found: list[int] = []
         tick: int | None = last
         for _ in range(MOST_MISSED):
@@ -138,10 +147,34 @@ class Schedule:
 
     def due(self, tick: int) -> int:
         """Return when a tick's job is due: the same for everybody, so that it does not matter who puts it."""
-        if not self.jitter:
+        former = self._former(tick)
+        jitter = self.jitter if former is None else former.jitter
+        if not jitter:
             return tick
         draw = int.from_bytes(blake2b(f"{self.name}\0{tick}".encode(), digest_size=8).digest())
-        return tick + draw % self.jitter
+        return tick + draw % jitter
+
+    def version_at(self, tick: int) -> str:
+        """Return which of its versions a tick is of."""
+        former = self._former(tick)
+        return self.version if former is None else former.version
+
+    def puts(self, tick: int | None, version: str | None) -> bool:
+        """Whether a tick that was put for a version is one of it, be it of what it was before a change."""
+        return version == self.version or (tick is not None and version == self.version_at(tick))
+
+    def unplanned(self, known: int, recent: int | None) -> int:
+        """Return after which time not all of its ticks are put, if that was done up to `known`.
+
+        What began later than `recent`, if that is told, was not known then.
+        """
+        if recent is None:
+            return known
+        began = [*(former.since for former in self.past), self.since]
+        return min([known, *(since for since in began if since > recent)])
+
+    def _former(self, tick: int) -> Former | None:
+        return next((former for former in self.past if former.has(tick)), None)
 
     def key(self, tick: int) -> str:
         """Return the key of a tick's job."""
@@ -154,7 +187,7 @@ class Schedule:
             self.topic,
             self.body,
             tick if by_hand else self.due(tick),
-            f"{self.key(tick)} {BY_HAND}" if by_hand else self.key(tick),
+            f"{self.key(tick)} {BY_HAND} {token_hex(4)}" if by_hand else self.key(tick),
             self.ttr,
             self.max_attempts,
             {**(self.headers or {}), **marks},
@@ -170,19 +203,31 @@ class Schedule:
     @property
     def at_rest(self) -> Schedule:
         """What somebody said about it, without what became of it."""
-        return replace(self, paused=False, since=0, version="", removed=False)
+        return replace(self, paused=False, since=0, version="", removed=False, past=())
 
     def following(self, before: Schedule | None, since: int) -> Schedule:
-        """Return it with the version that follows another one's, which is the same whoever asks."""
+        """Return it with the version that follows another one's, which is the same whoever asks.
+
+        Ticks up to then are those of the other one, if that was not paused.
+        """
         said = f"{'' if before is None else before.version} {self.at_rest!r}"
         version = blake2b(said.encode(), digest_size=8).hexdigest()
-        return replace(self, since=since, version=version)
+        return replace(self, since=since, version=version, past=() if before is None else before._until_now(since))
+
+    def _until_now(self, now: int) -> tuple[Former, ...]:
+        """Return by what rules its ticks came until now, if one did that may be owed."""
+        if not self.active:
+            return ()
+        mine = Former(self.every, self.cron, self.tz, self.jitter, self.since, now, self.version)
+        return still_owing((*self.past, mine), now - _LOOK_BACK)
 
     def kept(self) -> bytes:
         """Return it as a note. BadJob if it is too long for one."""
-        fields = {name: value for name, value in asdict(self).items() if value is not None and name != "name"}
+        fields = {name: value for name, value in asdict(self).items() if value not in (None, ()) and name != "name"}
         fields["body"] = b64encode(self.body).decode()
         text = json.dumps(fields).encode()
+        if len(text) > 2 * _ROOM and self.past:
+            return replace(self, past=()).kept()
         if len(text) > 2 * _ROOM:
             raise BadJob(f"body and headers of a schedule have {_ROOM} bytes at most: put a name of it into the body")
         return text
@@ -193,12 +238,14 @@ class Schedule:
         try:
             fields = json.loads(note)
             known = {field: fields[field] for field in cls.__dataclass_fields__ if field in fields}
-            kept = cls(**{**known, "name": name, "body": b64decode(fields.get("body", ""))})
+            past = tuple(Former(**former) for former in fields.get("past", ()))
+            kept = cls(**{**known, "name": name, "body": b64decode(fields.get("body", "")), "past": past})
         except (ValueError, TypeError, AttributeError) as error:
             raise BadBody(f"what is kept of the schedule {name[:80]!r} cannot be read: {error}") from error
-        every: Any = kept.every
-        if every is not None and not (isinstance(every, int) and every >= SHORTEST):
-            raise BadBody(f"what is kept of the schedule {name[:80]!r} cannot be read: every is {every!r:.40}")
+        periods: list[Any] = [kept.every, *(former.every for former in past)]
+        for every in periods:
+            if every is not None and not (isinstance(every, int) and every >= SHORTEST):
+                raise BadBody(f"what is kept of the schedule {name[:80]!r} cannot be read: every is {every!r:.40}")
         return kept
 
 

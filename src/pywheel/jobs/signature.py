@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from .._errors import BadJob
@@ -42,6 +42,10 @@ class Signature:
         for parameter in self.parameters.values():
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
                 raise BadJob(f"a task has a name for each of its arguments, and {str(parameter)!r} of {task} is none")
+        if _is_method(function, self.parameters):
+            raise BadJob(
+                f"{task} is a method, and its jobs would have no self: make it a @staticmethod, above the task"
+            )
 
     def asked(self) -> Asked:
         """Return what it asks for, as far as is provided by now.
@@ -78,3 +82,12 @@ class Signature:
                 fields[name] = Field(annotation, parameter.default is _EMPTY, by_place)
         others = {*jobs, *(name for name, _ in given)}
         return Asked(Arguments(self.task, fields, others), tuple(jobs), tuple(given))
+
+
+def _is_method(function: Callable[..., Any], its: Mapping[str, inspect.Parameter]) -> bool:
+    """Whether a function stands in a class and takes an instance first; a bound method has its own already."""
+    first = next(iter(its.values()), None)
+    if first is None or first.name not in ("self", "cls") or first.annotation is not _EMPTY:
+        return False
+    parent = getattr(function, "__qualname__", "").rpartition(".")[0]
+    return bool(parent) and not parent.endswith("<locals>")

@@ -13,13 +13,15 @@ from .arguments import encoded_result
 from .handler import is_async
 from .job import Job
 from .providers import Provider
-from .signature import Signature
+from .signature import Asked, Signature
 
 __all__ = ["AsyncTaskHandler", "TaskHandler", "task_handler"]
 
 
 class TaskHandler:
     """Handles the jobs of a function that runs in a thread. It has the function's name, for processes of its own."""
+
+    _awaits = False  # whether async providers can be entered
 
     def __init__(self, function: Callable[..., Any], signature: Signature, *, encodes: bool) -> None:
         functools.update_wrapper(self, function, updated=())
@@ -34,8 +36,6 @@ class TaskHandler:
             return self._result(self.function(**arguments))
         with ExitStack() as stack:
             for name, provider in provided:
-                if provider.is_async:
-                    raise BadJob(f"{self._signature.task} must be async: what provides its {name!r} is")
                 arguments[name] = provider.open(job, stack)
             result = self.function(**arguments)
             if inspect.isawaitable(result):
@@ -52,16 +52,28 @@ class TaskHandler:
         arguments = asked.arguments.decoded(job.body)
         for name in asked.jobs:
             arguments[name] = job
-        if not asked.provided:
-            return arguments, []
+        return arguments, self._providers(asked) if asked.provided else []
+
+    def check(self) -> None:
+        """Raise what every job would fail with: BadJob, BadArguments. By now all its types are defined."""
+        self._providers(self._signature.asked())
+
+    def _providers(self, asked: Asked) -> list[tuple[str, Provider]]:
+        """Return what provides what is to be provided, by name."""
+        found = []
         for name, provider in asked.provided:
             if provider is None:
                 raise BadJob(f"nothing provides {name!r} of {self._signature.task}: use @queue.provide")
-        return arguments, list(asked.provided)  # type: ignore[arg-type]  # None of them is None
+            if provider.is_async and not self._awaits:
+                raise BadJob(f"{self._signature.task} must be async: what provides its {name!r} is")
+            found.append((name, provider))
+        return found
 
 
 class AsyncTaskHandler(TaskHandler):
     """Handles the jobs of a coroutine function."""
+
+    _awaits = True
 
     async def __call__(self, job: Job) -> Any:
         """Handle a job; return what the function does. BadJob if something cannot be provided, BadArguments."""
