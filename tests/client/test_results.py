@@ -239,6 +239,24 @@ def test_a_wait_outlasts_a_store_that_is_away(queue, monkeypatch):
     assert found == [Result(id, State.CANCELLED)]
 
 
+def test_a_wait_outlasts_its_connections_to_the_server(postgres_server):
+    cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = %s"
+    url = postgres_server.url()
+    with JobQueue(url) as queue:
+        id = queue.put("t", delay="1h")
+        found = []
+        waiting = threading.Thread(target=lambda: found.append(queue.wait(id, 60)))
+        waiting.start()
+        for _ in range(3):
+            until(lambda: any(one.worker.startswith("wait:") for one in _members(queue)))
+            with postgres_server.connect() as connection:
+                connection.execute(cut, ["client backend"])
+        with JobQueue(url) as other:
+            other.cancel(id)
+        waiting.join(60)
+    assert found == [Result(id, State.CANCELLED)]
+
+
 @pytest.mark.parametrize("url", ["memory:", "sqlite", "postgres", "mariadb", "redis"])
 def test_a_worker_rings_who_waits_in_another_process(request, url, tmp_path, monkeypatch):
     monkeypatch.setattr("pywheel.client.waits._LOOKS", (600, 600))  # whoever looks without a ring comes too late

@@ -14,7 +14,7 @@ from pywheel.jobs.commands import Keep, Put
 from pywheel.jobs.job import NewJob
 from pywheel.jobs.schedule import written
 from pywheel.stores.front import Front
-from pywheel.stores.schedule_notes import PLAN, ScheduleNotes
+from pywheel.stores.schedule_notes import _LOCK, PLAN, ScheduleNotes
 from pywheel.testing import run_due
 from tests.client.periods import NOON, pass_time, start
 
@@ -165,6 +165,77 @@ def test_another_period_takes_effect_at_once_and_nothing_of_the_old_one_runs(que
     assert [tick for _, tick in ran] == ["12:00:10", *expected]
 
 
+@pytest.mark.parametrize(
+    ("catch_up", "made_up"),
+    [("none", []), ("one", ["03:00:00"]), ("all", ["01:00:00", "02:00:00", "03:00:00"])],
+)
+def test_what_was_missed_before_a_change_is_made_up_for_as_the_change_says(queue, ran, clock, catch_up, made_up):
+    queue.schedule("s", "work", every="1h")
+    pass_time(queue, clock, 12 * 3600 + 60)
+    ran.clear()
+    clock.advance(3 * 3600)  # and nobody works
+    queue.schedule("s", "work", b"new", cron="30 4 * * *", catch_up=catch_up)
+    clock.advance(60)
+    pass_time(queue, clock, 3600)
+    assert [tick for _, tick in ran] == made_up
+    pass_time(queue, clock, 3600)
+    assert [tick for _, tick in ran] == [*made_up, "04:30:00"]
+
+
+def test_what_was_left_out_before_is_not_made_up_for_by_a_change(queue, ran, clock):
+    queue.schedule("s", "work", every="1h")
+    run_due(queue)
+    clock.advance(5 * 3600 + 120)
+    run_due(queue)
+    queue.schedule("s", "work", every="1h", catch_up="all")
+    run_due(queue)
+    assert ran == []
+
+
+def test_a_tick_that_was_due_and_had_not_begun_runs_though_its_schedule_has_changed(queue, ran, clock):
+    queue.schedule("s", "work", b"old", every="1h")
+    run_due(queue)
+    clock.advance(3601)
+    for body in (b"new", b"newer"):
+        queue.schedule("s", "work", body, every="1h")
+        clock.advance(1)
+    run_due(queue)
+    assert ran == [("s", "13:00:00")]
+
+
+def test_after_a_pause_nothing_is_made_up_for_though_it_was_changed(queue, ran, clock):
+    queue.schedule("s", "work", every="1h", catch_up="all")
+    run_due(queue)
+    clock.advance(3601)
+    queue.schedule("s", "work", every="30m", catch_up="all")
+    queue.pause_schedule("s")
+    queue.resume_schedule("s")
+    pass_time(queue, clock, 1801)
+    assert ran == [("s", "13:30:00")]
+
+
+def test_programs_that_say_different_things_by_turns_neither_lose_nor_repeat_a_tick(queue, ran, clock):
+    for turn in range(60):
+        queue.schedule("s", "work", b"%d" % (turn % 2), every="10s", jitter=8 * (turn % 2), overlap="overlap")
+        pass_time(queue, clock, 3.7)
+    pass_time(queue, clock, 17)
+    assert sorted(tick for _, tick in ran) == [f"12:0{s // 60}:{s % 60:02}" for s in range(10, 231, 10)]
+
+
+def test_a_change_by_who_cannot_compute_what_was_goes_on_all_the_same(queue, ran, clock, monkeypatch):
+    queue.schedule("s", "work", cron="0 * * * *", catch_up="all")
+    run_due(queue)
+    clock.advance(7200)
+    queue.schedule("s", "work", every="1h", catch_up="all")
+    monkeypatch.setattr(cron, "_cronsim", _missing)
+    pass_time(queue, clock, 3601)
+    assert ("s", "15:00:00") in ran
+
+
+def _missing():
+    raise cron.CronMissing("no cronsim")
+
+
 def test_a_removed_schedule_runs_no_more_and_one_of_its_name_is_another(queue, ran, clock):
     queue.schedule("s", "work", every="10s")
     pass_time(queue, clock, 15)
@@ -198,6 +269,13 @@ def test_run_now_puts_one_more_also_of_a_paused_one(queue, ran, clock):
     run_due(queue)
     assert ran == [("s", "12:00:00")]
     assert queue.get(id).state is State.DONE
+
+
+def test_run_now_may_be_asked_for_again_at_once(queue, ran, clock):
+    queue.schedule("s", "work", every="1h", overlap="overlap")
+    assert len({queue.run_schedule("s") for _ in range(3)}) == 3
+    run_due(queue)
+    assert ran == [("s", "12:00:00")] * 3
 
 
 def test_a_listing_says_when_the_next_comes_and_what_became_of_the_last(queue, ran, clock):
@@ -387,8 +465,8 @@ class History:
         tick = job.headers["pywheel-schedule"], job.headers["pywheel-tick"]
         self.ran.setdefault(tick, set()).add(job.id)
 
-    def change(self):
-        name, what = self.draw.choice("abcd"), self.draw.randrange(6)
+    def change(self, what=None):
+        name, what = self.draw.choice("abcd"), self.draw.randrange(6) if what is None else what
         if what == 0:
             period = self.draw.choice([1, 3, 7, 20, 60, 90, 600])
             self.ended(name)
@@ -411,7 +489,10 @@ class History:
     def die(self):
         with suppress(Death):
             run_due(self.program(Mortal(self.boss.store, self.draw)))
-        self.clock.advance(self.draw.choice([0, 11.3]))  # while nobody works
+        for _ in range(self.draw.randrange(4)):  # while nobody works
+            self.clock.advance(self.draw.choice([0, 3, 11.3]))
+            if self.draw.random() < 0.5:
+                self.change(0)  # one that removed or paused would leave nothing of what is due
         self.live(13)  # until the claims of the dead are over
 
     def live(self, seconds):
@@ -481,13 +562,19 @@ def test_what_a_worker_cannot_plan_is_said_and_left_to_one_that_can(queue, ran, 
     assert len(ran) == len(set(ran)) == 2 + 6
 
 
+def changed_beside(queue):
+    """Have a schedule paused in between what another one reads and writes, who stood still: his lock is over."""
+    queue.apply(Keep(_LOCK, None))
+    queue.pause_schedule("s")
+
+
 def test_two_who_change_one_schedule_at_once_do_both(queue, ran, clock):
     queue.schedule("s", "work", every="10s")
     notes = ScheduleNotes(queue.store)
 
     def change(before):
         if not before.paused and before.every == 10_000:
-            queue.pause_schedule("s")  # comes in between what was read and what is written
+            changed_beside(queue)
         return replace(before, every=20_000)
 
     notes.change("s", change)
@@ -500,7 +587,7 @@ def test_who_changes_many_schedules_keeps_what_another_one_changed_meanwhile(que
 
     def change(before):
         if before.every == 10_000:
-            queue.pause_schedule("s")  # comes in between what was read and what is written
+            changed_beside(queue)
         return replace(before, every=20_000)
 
     ScheduleNotes(queue.store).change_many({"s": change})

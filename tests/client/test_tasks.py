@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import datetime
+import decimal
+import enum
 import functools
 import inspect
 import uuid
@@ -12,7 +14,20 @@ from typing import Annotated
 
 import pytest
 
-from pywheel import BadArguments, BadBody, BadJob, Fixed, Job, JobExists, JobQueue, Keyring, NoKey, Task, provided
+from pywheel import (
+    BadArguments,
+    BadBody,
+    BadJob,
+    Fixed,
+    Job,
+    JobExists,
+    JobQueue,
+    Keyring,
+    NoKey,
+    Task,
+    Worker,
+    provided,
+)
 from pywheel.client.puts import Puts
 from pywheel.client.task import PutOptions
 from pywheel.client.tasks import TaskOptions
@@ -214,6 +229,45 @@ def test_options_stand_among_the_arguments_or_before_them(queue, clock):
     assert (job.headers, job.ttr, job.max_attempts) == ({"a": "b"}, 9_000, 2)
 
 
+@pytest.mark.parametrize("said", [{}, {"delay": 60}, {"at": datetime.datetime(2100, 1, 1, tzinfo=datetime.UTC)}])
+@pytest.mark.parametrize("given", [{}, {"delay": 5}, {"delay": "5s"}, {"delay": None}, {"delay": 5, "ttr": 9}])
+def test_a_job_of_a_put_is_that_of_the_queue_s_put_with_the_same_options(queue, said, given):
+    @queue.task("t", ttr=7, priority=2, max_attempts=4, results=True)
+    def close(order_id: int) -> None: ...
+
+    task = close.options(**said)
+    wanted = {"priority": 2, "max_attempts": 4, **said, **given}
+    if given.get("delay") is not None:
+        wanted.pop("at", None)
+    body = b'{"order_id":7}'
+    jobs = [task.job(order_id=7, **given), task.job(7, **given), *task._many([{"order_id": 7, **given}])]
+    assert jobs == [queue.job("t", body, **wanted)] * 3  # also the second time, when the first has been made
+    assert task.job(order_id=8) == queue.job("t", b'{"order_id":8}', priority=2, max_attempts=4, **said)
+
+
+def test_jobs_of_a_task_share_no_headers(queue):
+    @queue.task("t", headers={"shop": "main"})
+    def close(order_id: int) -> None: ...
+
+    first, second = close.job(7), close.job(8)
+    assert first.headers == second.headers == {"shop": "main"}
+    assert first.headers is not second.headers
+
+
+def test_the_arguments_of_a_task_may_be_no_longer_than_a_body(clock):
+    with JobQueue("memory:", clock=clock, max_body=20) as queue:
+
+        @queue.task("t")
+        def close(note: str) -> None: ...
+
+        for _ in range(2):
+            close.put("short")
+            with pytest.raises(BadJob, match="the limit is 20"):
+                close.put("x" * 20)
+            with pytest.raises(BadJob, match="the limit is 20"):
+                close.put(note="x" * 20, delay=5)
+
+
 def test_a_parameter_with_the_name_of_an_option_is_the_function_s(queue, clock):
     @queue.task("t")
     def wait(delay: int) -> None: ...
@@ -332,9 +386,75 @@ def test_one_key_for_all_jobs_of_a_task(queue):
     assert rebuild.cancel()
 
 
+@dataclass
+class Shop:
+    name: str
+    open: bool = True
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+SAME = [
+    (float, 7, 7.0),
+    (uuid.UUID, "00000000-0000-0000-0000-00000000000A", uuid.UUID(int=10)),
+    (datetime.datetime, "2026-01-01T00:00:00Z", datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)),
+    (Colour, "red", Colour.RED),
+    (decimal.Decimal, "9.90", decimal.Decimal("9.90")),
+    (tuple[int, ...], [1, 2], (1, 2)),
+    (Shop, {"name": "main"}, Shop("main")),
+    (bytes, "AQI=", b"\1\2"),
+]
+
+
+@pytest.mark.parametrize(("kind", "written", "value"), SAME, ids=lambda it: getattr(it, "__name__", ""))
+def test_a_key_is_made_of_what_the_function_gets_and_not_of_how_it_was_given(queue, kind, written, value):
+    def handle(it) -> None: ...
+
+    handle.__annotations__ = {"it": kind, "return": None}
+    task = queue.task("t", key=lambda it: f"{type(it).__name__}-{it}")(handle)
+    wanted = f"{type(value).__name__}-{value}"
+    for given in (written, value):
+        assert task.key(given) == task.key(it=given) == wanted
+        id = task.put(given, delay="1h")
+        assert queue.get(id).key == wanted
+        assert task.reschedule(given, delay="2h")
+        assert task.cancel(given)
+        assert queue.get(id).state is State.CANCELLED
+    [id] = task.put_many([(written,)])
+    assert task.cancel(value)
+    assert task.job(written).key == wanted
+
+
+def test_what_a_key_leaves_out_has_the_default_of_the_task(queue, keyed):
+    assert queue.get(keyed.put(7)).key == keyed.key(7) == keyed.key(order_id=7) == "main-7"
+    assert keyed.reschedule(7)
+    assert keyed.cancel(7)
+    task = queue.task("u", key=lambda n, shop="of the key": f"{shop}-{n}")(of_the_task)
+    assert queue.get(task.put(7)).key == task.key(7) == "of the task-7"
+    assert task.key(7, "mine") == "mine-7"
+
+
+def of_the_task(n: int, shop: str = "of the task") -> None: ...
+
+
+def test_a_key_of_arguments_that_no_put_takes_is_refused(queue, keyed):
+    with pytest.raises(BadArguments, match="argument 'order_id' of t must be int"):
+        keyed.cancel("7")
+    task = queue.task("u", key=lambda n, prefix="x": f"{prefix}-{n}")(typed)
+    assert queue.get(task.put(7)).key == task.key(7) == "x-7"
+    with pytest.raises(BadArguments, match="'prefix' is no argument of the task"):
+        task.key(7, prefix="y")
+    with pytest.raises(BadJob, match="by name, and 'n' stands before a /"):
+        queue.task("v", key=lambda n, /: f"{n}")(typed)
+
+
 def test_keys_that_make_no_sense_are_refused(queue, keyed):
-    with pytest.raises(BadArguments, match="the key of t is made of order_id, shop"):
-        keyed.cancel(7)
+    with pytest.raises(BadArguments, match="the key of t is made of order_id, shop: missing"):
+        keyed.cancel(shop="main")
+    with pytest.raises(BadArguments, match="the key of t is made of order_id, shop: got an unexpected"):
+        keyed.cancel(7, note="x")
     with pytest.raises(BadJob, match="have no keys"):
         queue.task("u")(lambda: None).cancel()
     with pytest.raises(BadJob, match="the key of v is made of 'other', which is no argument"):
@@ -378,6 +498,55 @@ def test_functions_that_cannot_be_tasks_are_refused(queue):
     with pytest.raises(BadJob, match="with parentheses"):
         queue.task(generator)
     assert queue.handlers == {}
+
+
+def test_a_method_is_refused_for_it_would_have_no_self(queue):
+    for n, decorated in enumerate((lambda task: task, classmethod)):
+        with pytest.raises(BadJob, match=r"is a method, and its jobs would have no self|of a function, not of <classm"):
+
+            class Shop:
+                @queue.task(f"t{n}")
+                @decorated
+                def close(self, order: int) -> None: ...
+
+    class Other:
+        @staticmethod
+        @queue.task("u")
+        def close(order: int) -> None: ...
+
+        def bound(self, order: int) -> None: ...
+
+    assert tried(queue, Other.close, 7).state is State.DONE
+    assert tried(queue, queue.task("v")(Other().bound), 7).state is State.DONE
+
+    def function(self, order: int) -> None: ...
+
+    assert tried(queue, queue.task("w")(function), 7, 8).state is State.DONE
+
+
+def test_a_name_that_python_mangles_is_refused(queue):
+    def mangled(order: int, *, __shop: int) -> None: ...
+
+    with pytest.raises(BadArguments, match="t cannot have such parameters"):
+        queue.task("t")(mangled).put(7, __shop=1)
+
+
+class Pair(enum.Enum):
+    ONE = (1, 2)
+
+
+def unreadable(it: Pair) -> None: ...
+def unfound(it: "Nowhere") -> None: ...  # noqa: F821
+def unprovided(session: Session = provided) -> None: ...
+
+
+@pytest.mark.parametrize("function", [unreadable, unfound, unprovided])
+def test_a_worker_with_a_task_that_would_fail_each_job_does_not_start(queue, function):
+    queue.task("good")(typed)
+    queue.task("t")(function)
+    with pytest.raises(BadJob, match=r"t cannot have such|'it' of t cannot be found|nothing provides 'session' of t"):
+        Worker(queue)
+    Worker(queue, topics=["good"])
 
 
 def test_a_function_without_a_name_needs_a_topic(queue, calls):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar
 
 from ..events import Events, JobsPut
@@ -60,6 +60,10 @@ class Base:
         with Traced(self.events.tracer, (command,)) as traced:
             traced.outcomes = [await self._batches.add(command) for command in traced.commands]
         return traced.outcomes[0]  # type: ignore[no-any-return]  # what the command's class says
+
+    def _outcome(self, command: Command[R]) -> Awaitable[R]:
+        """`aapply`, without a coroutine of its own where there is no tracer."""
+        return self._batches.add(command) if self.events.tracer is None else self.aapply(command)
 
     def apply_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Apply commands in order, in one transaction; return the outcome of each.

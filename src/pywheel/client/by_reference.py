@@ -27,7 +27,7 @@ class ByReference(Base):
         """
         found = self.store.get(reference(ref))
         if found is None:
-            raise NoSuchJob(f"there is no job {ref.id if isinstance(ref, Job) else ref!r:.80}")
+            raise NoSuchJob(f"there is no job {_called(ref)}")
         return found
 
     async def aget(self, ref: Ref | Job) -> Job:
@@ -97,3 +97,10 @@ def _reschedule(ref: Ref | Job, delay: Duration | None, at: datetime | None) -> 
     if at is not None and delay is None:
         return Reschedule(reference(ref), due=moment(at))
     raise BadJob("give delay or at, one of them")
+
+
+def _called(ref: Ref | Job) -> str:
+    """Return what a job is called by, for an error."""
+    if isinstance(ref, Job):
+        return str(ref.id)
+    return str(ref) if isinstance(ref, int) else f"{ref[1]!r:.80} of topic {ref[0]!r:.80}"

@@ -16,7 +16,7 @@ from ..jobs.handler import current_job
 from ..jobs.job import NewJob
 from ..jobs.limits import PRIORITIES
 
-__all__ = ["new_job"]
+__all__ = ["new_job", "too_long"]
 
 _MOST_ATTEMPTS: Final = 1_000_000
 _TEXT_BY_NAME: Final = "headers must be text by name"
@@ -27,15 +27,15 @@ def new_job(
     max_body: int,
     topic: str,
     body: Any,
-    delay: Duration | None,
-    at: datetime | None,
-    key: str | None,
-    replace: bool,
-    ttr: Duration | None,
-    max_attempts: int | None,
-    headers: Mapping[str, str] | None,
-    to: str | None,
-    traceparent: str | None,
+    delay: Duration | None = None,
+    at: datetime | None = None,
+    key: str | None = None,
+    replace: bool = False,
+    ttr: Duration | None = None,
+    max_attempts: int | None = None,
+    headers: Mapping[str, str] | None = None,
+    to: str | None = None,
+    traceparent: str | None = None,
     dedupe_for: Duration | None = None,
     priority: int = 0,
 ) -> NewJob:
@@ -50,7 +50,7 @@ def new_job(
     if type(body) is not bytes:
         body = encoded(body)
     if len(body) > max_body:
-        raise BadJob(f"the body has {len(body)} bytes, the limit is {max_body}: store it elsewhere, put its name")
+        raise too_long(body, max_body)
     if headers is not None or traceparent or to is not None:
         headers = _headers(headers, to, traceparent)
     if key is not None:
@@ -72,6 +72,11 @@ def new_job(
         priority if priority == 0 else whole(priority, "priority", PRIORITIES, -PRIORITIES),
     )
     return tuple.__new__(NewJob, fields)  # without the function that a named tuple's own is
+
+
+def too_long(body: bytes, max_body: int) -> BadJob:
+    """Return why a body is refused."""
+    return BadJob(f"the body has {len(body)} bytes, the limit is {max_body}: store it elsewhere, put its name")
 
 
 def _dedupe(dedupe_for: Duration, key: str | None) -> int:

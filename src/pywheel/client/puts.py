@@ -125,9 +125,7 @@ class Puts(Base):
             dedupe_for,
             priority,
         )
-        if connection is not None:
-            return self._put_within(connection, Put((job,)))[0]
-        return self.apply(Put((job,)))[0]
+        return self._store(job, connection)
 
     async def aput(
         self,
@@ -170,9 +168,7 @@ class Puts(Base):
         )
         if connection is not None:
             return self._put_within(connection, Put((job,)))[0]
-        if self.events.tracer is not None:
-            return (await self.aapply(Put((job,))))[0]
-        return (await self._batches.add(Put((job,))))[0]
+        return (await self._outcome(Put((job,))))[0]
 
     def put_many(self, jobs: Iterable[NewJob], *, connection: object = None) -> list[int]:
         """Store many jobs, all or none, in one transaction; return their ids, in order. Make them with `job`.
@@ -195,6 +191,11 @@ class Puts(Base):
         if connection is not None:
             return self.put_many(jobs, connection=connection)
         return await self.aapply(Put(_batch(jobs)))
+
+    def _store(self, job: NewJob, connection: object) -> int:
+        if connection is not None:
+            return self._put_within(connection, Put((job,)))[0]
+        return self.apply(Put((job,)))[0]
 
 
 def _batch(jobs: Iterable[NewJob]) -> tuple[NewJob, ...]:

@@ -40,6 +40,19 @@ F = TypeVar("F", bound=Callable[[Job], Any])
 Place: TypeAlias = str | Store | Callable[[], str | Store]
 
 
+class _WhenUsed:
+    """An attribute that opens the store when it is asked for first; from then on the queue has its own.
+
+    Not a `__getattr__`: with one, every other attribute takes as long.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, queue: Any, owner: type) -> Any:
+        return self if queue is None else vars(queue._ready())[self._name]
+
+
 class JobQueue(Puts, Results, ByFilter, Claims, Tasks, Schedules):
     """Durable delayed jobs in a store: ``sqlite:///jobs.db``, ``memory:``.
 
@@ -93,13 +106,10 @@ class JobQueue(Puts, Results, ByFilter, Claims, Tasks, Schedules):
     def __repr__(self) -> str:
         return f"<JobQueue {self.store.url if 'store' in vars(self) else '(not used yet)'}>"
 
-    if not TYPE_CHECKING:  # else any misspelt attribute would be one
-
-        def __getattr__(self, name):
-            """Open the store when it is asked for first."""
-            if name not in ("store", "_batches", "_waits"):
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            return getattr(self._ready(), name)
+    if not TYPE_CHECKING:
+        store = _WhenUsed()
+        _batches = _WhenUsed()
+        _waits = _WhenUsed()
 
     def _ready(self) -> Self:
         """Open the store. No lock, which a fork could leave locked: of two threads one closes what it opened."""
@@ -189,6 +199,12 @@ class JobQueue(Puts, Results, ByFilter, Claims, Tasks, Schedules):
             self._waits.close()
             self._batches.close()
             self.store.close()
+
+    def _let_go(self) -> None:
+        """Close the store; the next use opens it anew. For a queue that was given a function."""
+        self._close()
+        for opened in ("store", "_batches", "_waits"):
+            vars(self).pop(opened, None)
 
     def __enter__(self) -> Self:
         return self

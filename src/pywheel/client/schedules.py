@@ -32,7 +32,7 @@ class Scheduled(NamedTuple):
 
     schedule: Schedule
     next: int | None  # when its next tick comes, ms; None if it is paused, or this process cannot compute it
-    last: int | None  # when its last one came, ms; None if none did since it was made, changed or resumed
+    last: int | None  # when its last one came, ms; None if none did since it was made or resumed
     job: Job | None  # that one's job; None if it was left out, or is forgotten by now
 
     @property
@@ -139,7 +139,8 @@ class Schedules(Base):
     ) -> Schedule:
         """Make a schedule, or change the one of this name; return it. One that is paused stays so. O(log notes).
 
-        What was put ahead for the one before is cancelled. The same said again changes nothing.
+        What was put ahead for the one before is cancelled. Ticks that came before now stay, and those that were missed
+        are made up for as `catch_up` says now. The same said again changes nothing.
 
         Args:
             name: its name, of up to 180 characters.
@@ -259,16 +260,15 @@ class Schedules(Base):
         return Scheduled(schedule, following, last, job)
 
     def _change(self, name: str, change: Callable[[Schedule], Schedule | None]) -> bool:
-        changed = False
+        changes: list[bool] = []
 
         def changing(before: Schedule | None) -> Schedule | None:
-            nonlocal changed
             after = change(self._there(before, name))
-            changed = after is not None
+            changes.append(after is not None)
             return after
 
         ScheduleNotes(self.store).change(schedule_name(name), changing)
-        return changed
+        return any(changes[1:])  # the first time it was only asked whether there is anything to do
 
     @staticmethod
     def _there(schedule: Schedule | None, name: str) -> Schedule:

@@ -6,19 +6,19 @@ import copy
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
-from .._errors import BadArguments, BadJob
+from .._errors import BadJob
 from ..jobs.checks import did_you_mean
-from ..jobs.durations import Duration
-from ..jobs.hints import parameters
+from ..jobs.commands import Put
+from ..jobs.durations import Duration, delay_ms
 from ..jobs.job import Job, NewJob
-from ..jobs.providers import provided
 from ..jobs.signature import Signature
 from ..jobs.task_handler import TaskHandler
+from .new_job import new_job, too_long
 from .puts import Puts
+from .task_key import TaskKey
 
 if TYPE_CHECKING:
     from .queue import JobQueue
@@ -31,6 +31,10 @@ C = ParamSpec("C")  # what a plain call takes
 R = TypeVar("R", covariant=True)
 
 OPTIONS: Final = frozenset(Puts.put.__kwdefaults__ or ())
+_DIFFERING: Final = {"connection", "headers", "key", "to", "traceparent"}  # jobs share no dict, and a key asks for more
+_DELAY: Final = frozenset({"delay"})
+_BODY: Final = NewJob._fields.index("body")
+_WAIT: Final = NewJob._fields.index("delay") - _BODY - 1
 
 
 class PutOptions(TypedDict, total=False):
@@ -81,9 +85,9 @@ class Task(Generic[P, K, C, R]):
         self._queue = queue
         self._handler = handler
         self._signature = signature
-        self._key = key
-        self._key_names = _key_names(key, signature)
+        self._key = None if key is None else TaskKey(key, signature)
         self._options = options
+        self._form: tuple[Any, ...] | None = None  # once it was needed
         self._option_names = OPTIONS.difference(signature.parameters)
 
     def __call__(self, *args: C.args, **kwargs: C.kwargs) -> R:
@@ -101,7 +105,7 @@ class Task(Generic[P, K, C, R]):
         for name in options.keys() - OPTIONS:
             raise BadJob(f"{name[:80]!r} is no option of a put{did_you_mean(name, OPTIONS)}")
         other = copy.copy(self)
-        other._options = merged(self._options, options)
+        other._options, other._form = merged(self._options, options), None
         return other
 
     # ---- new jobs ---------------------------------------------------------------------------------------------------
@@ -123,8 +127,8 @@ class Task(Generic[P, K, C, R]):
             JobExists: a live job has the key, and is not to be replaced, or is running.
             StoreError: the store cannot do it. In each case nothing was stored.
         """
-        body, options = self._said(args, kwargs)
-        return self._queue.put(self.topic, body, **options)
+        job, connection = self._new(args, kwargs)
+        return self._queue._store(job, connection)
 
     @overload
     async def aput(self, *args: P.args, **kwargs: P.kwargs) -> int: ...
@@ -136,8 +140,10 @@ class Task(Generic[P, K, C, R]):
     async def aput(self, *args: Any, key: str, **kwargs: Any) -> int: ...
     async def aput(self, *args: Any, **kwargs: Any) -> int:
         """`put`, for asyncio."""
-        body, options = self._said(args, kwargs)
-        return await self._queue.aput(self.topic, body, **options)
+        job, connection = self._new(args, kwargs)
+        if connection is not None:
+            return self._queue._store(job, connection)
+        return (await self._queue._outcome(Put((job,))))[0]
 
     @overload
     def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob: ...
@@ -175,21 +181,20 @@ class Task(Generic[P, K, C, R]):
     # ---- by key -----------------------------------------------------------------------------------------------------
 
     def key(self, *args: K.args, **kwargs: K.kwargs) -> str:
-        """Return the key of the job that has these arguments: those that the key is made of.
+        """Return the key of the job that was put with these arguments: those that the key is made of.
+
+        They are converted as those of a put, and what is left out has the function's default.
 
         Raises:
             BadJob: the task has no keys.
-            BadArguments: the key is made of others.
+            BadArguments: the key is made of others, or the function does not take them.
         """
         given: str | None = self._options.get("key")
         if given is not None:
             return given
         if self._key is None:
             raise BadJob(f"the jobs of {self.topic} have no keys: give key= to @queue.task, or use what put returned")
-        try:
-            return self._key(*args, **kwargs)
-        except TypeError as error:
-            raise BadArguments(f"the key of {self.topic} is made of {', '.join(self._key_names)}: {error}") from error
+        return self._key.of_call(args, kwargs)
 
     def cancel(self, *args: K.args, **kwargs: K.kwargs) -> bool:
         """Cancel the delayed job with the key of these arguments; return whether there was one. Errors as `key`.
@@ -241,6 +246,35 @@ class Task(Generic[P, K, C, R]):
 
     # ---- inside -----------------------------------------------------------------------------------------------------
 
+    def _new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[NewJob, object]:
+        """Return the job of a put, and the connection that it goes by. Written to be quick.
+
+        Most puts say no options of their own, or a delay.
+        """
+        form = self._form
+        if form is None:
+            form = self._form = self._formed()
+        plain = self._option_names.isdisjoint(kwargs)
+        if form and (plain or (self._option_names.intersection(kwargs) == _DELAY and kwargs["delay"] is not None)):
+            if not plain:
+                form = (0, *form[1:_WAIT], delay_ms(kwargs.pop("delay")), *form[_WAIT + 1 :])  # 0 is the due time
+            arguments = self._signature.asked().arguments
+            body = arguments.encoded(arguments.named(args, kwargs) if args else kwargs)
+            if len(body) > self._queue.max_body:
+                raise too_long(body, self._queue.max_body)
+            return tuple.__new__(NewJob, (self.topic, body, *form)), None
+        body, options = self._said(args, kwargs)
+        connection = options.get("connection")
+        if "connection" in options:
+            options = {name: value for name, value in options.items() if name != "connection"}
+        return new_job(self._queue.max_body, self.topic, body, **options), connection
+
+    def _formed(self) -> tuple[Any, ...]:
+        """Return what follows the body in all jobs of these options; nothing if they differ in more than bodies."""
+        if self._key is not None or not _DIFFERING.isdisjoint(self._options):
+            return ()
+        return new_job(self._queue.max_body, self.topic, b"", **self._options)[_BODY + 1 :]
+
     def _said(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
         """Return the body and the options of a put. Written to be quick."""
         options = self._options
@@ -250,21 +284,10 @@ class Task(Generic[P, K, C, R]):
         arguments = self._signature.asked().arguments
         if args:
             kwargs = arguments.named(args, kwargs)
-        body = arguments.encoded(kwargs)
         if self._key is not None and options.get("key") is None:
-            options = {**options, "key": self._key_of(kwargs)}
-        return body, options
-
-    def _key_of(self, arguments: dict[str, Any]) -> str:
-        """Return the key of a put; what the put leaves to a default has that."""
-        assert self._key is not None
-        made_of = {}
-        for name in self._key_names:
-            value = arguments[name] if name in arguments else self._signature.parameters[name].default
-            if value is Parameter.empty or value is provided:
-                raise BadJob(f"the key of {self.topic} is made of {name!r}, which is not put")
-            made_of[name] = value
-        return self._key(**made_of)
+            body, read = arguments.read_back(kwargs)
+            return body, {**options, "key": self._key.of_put(read)}
+        return arguments.encoded(kwargs), options
 
     def _within(self, connection: object) -> object:
         return self._options.get("connection") if connection is None else connection
@@ -290,18 +313,19 @@ class Task(Generic[P, K, C, R]):
         return self._job(args, dict(kwargs))
 
     def _job(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewJob:
-        body, options = self._said(args, kwargs)
-        if "connection" in options:
-            if options["connection"] is not None:
-                raise BadJob("connection= is for what stores jobs: give it to put_many, for all of them")
-            options = {name: value for name, value in options.items() if name != "connection"}
-        return self._queue.job(self.topic, body, **options)
+        job, connection = self._new(args, kwargs)
+        if connection is not None:
+            raise BadJob("connection= is for what stores jobs: give it to put_many, for all of them")
+        return job
 
     def _when(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return, and take from the arguments, the due time of a reschedule."""
-        names = [name for name in ("delay", "at") if name in kwargs and name not in self._key_names]
+        names = [name for name in ("delay", "at") if name in kwargs and not self._of_key(name)]
         given = {name: kwargs.pop(name) for name in names} or self._options
         return {name: given[name] for name in ("delay", "at") if name in given}
+
+    def _of_key(self, name: str) -> bool:
+        return self._key is not None and name in self._key
 
 
 def default_topic(function: Callable[..., Any]) -> str:
@@ -331,18 +355,3 @@ def merged(options: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, An
     elif given.get("delay") is not None:
         kept.pop("at", None)
     return {**kept, **given}
-
-
-def _key_names(key: Callable[..., str] | None, signature: Signature) -> tuple[str, ...]:
-    """Return of which arguments a key is made. BadJob if they are not arguments of the task."""
-    if key is None:
-        return ()
-    if not callable(key):
-        raise BadJob(f"key is a str, or a function of the task's arguments that returns one, not {key!r:.40}")
-    names = []
-    for name, parameter in parameters(key).items():
-        if name in signature.parameters:
-            names.append(name)
-        elif parameter.default is Parameter.empty:
-            raise BadJob(f"the key of {signature.task} is made of {str(parameter)!r:.80}, which is no argument of it")
-    return tuple(names)

@@ -154,10 +154,13 @@ class Tasks:
         return function
 
     def on_dead(self, function: D) -> D:
-        """Call a function, or a coroutine function, with each Job whose last attempt has failed; return the function.
+        """Call a function, or a coroutine function, with each Job that is dead; return the function.
 
-        Its `last_error` says why. It is called in the worker, in a thread of its own, once the store knows, and once at
-        most: not if the process ends first, nor for a job whose last lease was lost. What it raises is logged.
+        Its last attempt has failed, or the lease of that was lost, as by a worker that was killed; its `last_error`
+        says why. It is called in a worker, in a thread of its own, once the store knows. What it raises is logged.
+
+        It is called once at most: not if the process ends first, nor if `reserve`, or a put with the same key, ended
+        the lost lease before a worker did.
 
         Raises:
             BadJob: it is no function.

@@ -1,0 +1,87 @@
+"""The keys of a task's jobs: made of arguments as its function gets them, by whomever they are asked for."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from inspect import Parameter
+from typing import Any
+
+from .._errors import BadArguments, BadJob
+from ..jobs.arguments import Arguments
+from ..jobs.hints import parameters
+from ..jobs.providers import provided
+from ..jobs.signature import Asked, Signature
+
+__all__ = ["TaskKey"]
+
+
+class TaskKey:
+    """A function that makes a key of some of a task's arguments. It gets what the task's function would get.
+
+    What is left out has the task's default, or else that of the function of the key.
+
+    Raises:
+        BadJob: it is no function of arguments of the task by their names.
+    """
+
+    def __init__(self, function: Callable[..., str], signature: Signature) -> None:
+        if not callable(function):
+            raise BadJob(f"key is a str, or a function of the task's arguments that returns one, not {function!r:.40}")
+        self._function = function
+        self._signature = signature
+        self._form = inspect.Signature(list(parameters(function).values()))
+        self._names: list[str] = []
+        self._partly: tuple[Asked, Arguments] | None = None
+        for name, parameter in self._form.parameters.items():
+            if parameter.kind is parameter.POSITIONAL_ONLY:
+                raise BadJob(f"the key of {signature.task} gets its arguments by name, and {name!r} stands before a /")
+            if name in signature.parameters:
+                self._names.append(name)
+            elif parameter.default is Parameter.empty:
+                raise BadJob(
+                    f"the key of {signature.task} is made of {str(parameter)!r:.80}, which is no argument of it"
+                )
+
+    def __contains__(self, name: str) -> bool:
+        """Whether it is made of an argument."""
+        return name in self._names
+
+    def of_put(self, arguments: Mapping[str, Any]) -> str:
+        """Return the key of a job with these arguments, as they were read from its body."""
+        default = self._default
+        made_of = {name: arguments[name] if name in arguments else default(name) for name in self._names}
+        return self._function(**made_of)
+
+    def of_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+        """Return the key that a put of these arguments makes, and of others that have no part in it. BadArguments."""
+        try:
+            given = self._form.bind_partial(*args, **kwargs).arguments
+        except TypeError as error:
+            raise self._refusal(str(error)) from error
+        for name in given:
+            if name not in self._names:
+                raise self._refusal(f"{name!r} is no argument of the task")
+        partly = self._arguments()
+        return self.of_put(partly.decoded(partly.encoded(given)))
+
+    def _default(self, name: str) -> Any:
+        if name not in self._signature.asked().arguments.fields:
+            raise BadJob(f"the key of {self._signature.task} is made of {name!r}, which is not put")
+        for parameter in (self._signature.parameters[name], self._form.parameters[name]):
+            if parameter.default is not Parameter.empty and parameter.default is not provided:
+                return parameter.default
+        raise self._refusal(f"missing a required argument: {name!r}")
+
+    def _arguments(self) -> Arguments:
+        """Return what reads those arguments that the key is made of, as far as they are given."""
+        asked = self._signature.asked()
+        if self._partly is None or self._partly[0] is not asked:
+            fields = asked.arguments.fields
+            some = {name: fields[name]._replace(required=False) for name in self._names if name in fields}
+            others = [name for name in self._names if name not in fields]
+            self._partly = asked, Arguments(self._signature.task, some, others)
+        return self._partly[1]
+
+    def _refusal(self, what: str) -> BadArguments:
+        return BadArguments(f"the key of {self._signature.task} is made of {', '.join(self._names)}: {what}")
