@@ -8,6 +8,8 @@ from pywheel.worker.runners import Runner
 
 __all__ = ["Killed", "SimulatedWorker"]
 
+LONGEST = 1.0  # seconds that a worker sleeps at most
+
 
 class Killed(BaseException):
     """A handler ended its process."""
@@ -37,12 +39,13 @@ class StillPool(Pool):
                 self.running[lease] = self._clock.time() + self.world.started(lease, self.worker)
 
     def end(self):
-        now = self._clock.time()
-        for lease in [lease for lease, end in self.running.items() if end <= now]:
-            del self.running[lease]
-            lease.error = ValueError("boom") if self.world.fails() else None
-            self.world.ended(lease)
-            self._ended(lease)
+        if self.running:
+            now = self._clock.time()
+            for lease in [lease for lease, end in self.running.items() if end <= now]:
+                del self.running[lease]
+                lease.error = ValueError("boom") if self.world.fails() else None
+                self.world.ended(lease)
+                self._ended(lease)
         self.start()
 
 
@@ -66,6 +69,7 @@ class SimulatedWorker:
         self.announced = False
         self.stopped_until = 0.0
         self.blocked_until = 0.0  # its handlers keep it from starting others
+        self.asleep_until = 0.0
         self.draining = False
 
     @property
@@ -77,10 +81,13 @@ class SimulatedWorker:
         return self.world.clock.time() < self.blocked_until
 
     def turn(self):
-        """Work until there is nothing to do at this moment."""
+        """Work until there is nothing to do at this moment, unless it sleeps and nobody wakes it."""
         if self.is_stopped:
             return
         self.runner.blocked &= self.is_blocked
+        if self.sleeps():
+            return
+        self.asleep_until = 0.0
         for _ in range(20):
             if not self.announced:
                 try:
@@ -88,15 +95,29 @@ class SimulatedWorker:
                     self.announced = True
                 except StoreError:
                     return
-            self.dispatcher._rung |= self.notifier.wait(0)
-            for topic in self.dispatcher.topics.values():
-                topic.pool.end()
+            self.listen()
             if not self.dispatcher.step():
                 self.world.troubled()
                 return
             self.paused = set(self.world.paused)
-            if self.dispatcher.timeout() > 0:
+            timeout = self.dispatcher.timeout()
+            if timeout > 0:
+                self.asleep_until = self.world.clock.time() + min(timeout, LONGEST)
                 return
+
+    def sleeps(self):
+        """Whether it goes on sleeping, as it would in `Dispatcher.sleep`."""
+        if self.world.clock.time() >= self.asleep_until or not self.announced:
+            return False
+        self.listen()
+        dispatcher = self.dispatcher
+        return not (dispatcher._rung or len(dispatcher._settling))
+
+    def listen(self):
+        """Hear what woke it, and let handlers end."""
+        self.dispatcher._rung |= self.notifier.wait(0)
+        for topic in self.dispatcher.topics.values():
+            topic.pool.end()
 
     def has_room(self, topic):
         there = self.announced and not self.draining and not self.is_stopped and not self.is_blocked

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from pywheel import Fixed, JobQueue, ManualClock
+from pywheel import Fixed, JobQueue, ManualClock, StoreAway
 from pywheel.jobs.commands import Claim, Claimed, Expire, Reserve, Terms
 from pywheel.jobs.job import Due
 from pywheel.jobs.limits import Limits
@@ -143,4 +143,39 @@ def test_a_priority_that_a_worker_has_not_heard_of_is_found_when_its_owner_canno
     [owner] = [worker for worker in workers if len(worker.dispatcher.topics["t"].window.lanes) == 2]
     setattr(owner, lost, 1e9)
     stage.work(workers, 40)
+    assert len(stage.begun) == 1
+
+
+def test_a_job_whose_claim_was_not_heard_of_is_not_held_until_its_lease_is_over(stage, monkeypatch):
+    """A server that stops in the middle of a commit may have done it."""
+    stage.handler("t")
+    stage.queue.put_many(stage.queue.job("t") for _ in range(3))
+    apply, troubles = stage.store.apply, []
+    monkeypatch.setattr(stage, "troubled", lambda: troubles.append(1))
+
+    def cut(commands):
+        found = apply(commands)
+        if any(isinstance(command, Claim) for command in commands):
+            monkeypatch.setattr(stage.store, "apply", apply)
+            raise StoreAway("the server broke down in a commit")
+        return found
+
+    monkeypatch.setattr(stage.store, "apply", cut)
+    stage.play("t", steps=10)
+    assert troubles == [1]
+    assert len(stage.begun) == stage.queue.counts()["t"].done == 3
+    assert {job.attempt for job in stage.begun} == {1}
+
+
+def test_what_runs_is_not_given_back_when_a_later_claim_was_not_heard_of(stage, monkeypatch):
+    stage.handler("t")
+    stage.takes = 30
+    stage.queue.put("t", b"runs")
+    worker = SimulatedWorker(stage, ["t"])
+    stage.work([worker], 3)
+    monkeypatch.setattr(stage, "troubled", lambda: None)
+    [runs] = stage.begun
+    worker.dispatcher._claiming._unheard.add(runs.id)
+    stage.work([worker], 3)
+    assert stage.queue.get(runs.id).state == "running"
     assert len(stage.begun) == 1

@@ -115,3 +115,15 @@ def test_a_step_is_told_from_a_busy_machine(kind, seconds, expected):
         clock.step(seconds)
         dispatcher.step()
     assert stepped == pytest.approx(expected, abs=0.1)
+
+
+def test_a_step_forward_ends_the_wait_for_a_rate(queue, clock):
+    ran = []
+    queue.handler("rated", rate="1/h")(lambda job: ran.append(job.id))
+    with working(queue):
+        first, second = queue.put_many([queue.job("rated") for _ in range(2)])
+        handled(queue, first)
+        handled(queue, queue.put("t"))
+        assert ran == [first]
+        clock.step(timedelta(milliseconds=2 * HOUR))
+        handled(queue, second)

@@ -1,5 +1,6 @@
 """Priorities and limits, at work."""
 
+import itertools
 import os
 import threading
 import time
@@ -124,6 +125,28 @@ def test_a_limit_by_key_holds_back_its_group_alone(live_queue):
         worker.stop()
 
 
+@pytest.mark.parametrize("seconds", [60, 0.01])
+def test_behind_a_group_that_is_larger_than_a_window_others_begin_and_it_keeps_its_order(live_queue, seconds):
+    gate, order = threading.Event(), []
+
+    def handle(job):
+        order.append(job.key)
+        if job.key.startswith("a:"):
+            gate.wait(seconds)
+
+    live_queue.handler("t", concurrency=4, limit=Limit(1, per=":"))(handle)
+    live_queue.put_many(live_queue.job("t", key=f"a:{n:05}") for n in range(9_000))
+    others = live_queue.put_many(live_queue.job("t", key=f"b{n}:") for n in range(5))
+    with working(live_queue) as worker:
+        for id in others:
+            finished(live_queue, id)
+        gate.set()
+        until(lambda: len(order) > 300)
+        worker.stop()
+    first = [key for key in order if key.startswith("a:")]
+    assert first == [f"a:{n:05}" for n in range(len(first))]
+
+
 def test_jobs_of_a_full_group_begin_though_all_behind_them_have_begun(live_queue):
     order = []
     live_queue.handler("t", concurrency=8, limit=Limit(1, per=":"))(lambda job: order.append(job.key))
@@ -190,6 +213,26 @@ def test_a_place_that_another_worker_frees_is_taken(live_queue):
             gate.set()
             finished(live_queue, second)
     assert order == [first, second]
+
+
+@pytest.mark.parametrize("limit", [1, Limit(1, per=":")])
+def test_what_comes_first_with_another_worker_is_next_though_this_one_has_all_places(live_queue, limit):
+    numbers = itertools.count()
+
+    def job(priority):
+        return live_queue.job("t", key=f"group:{next(numbers)}", priority=priority)
+
+    @live_queue.handler("t", limit=limit, concurrency=4)
+    def handle(job_):
+        time.sleep(0.005)
+        if job_.priority == 0:  # a backlog that has no end
+            live_queue.put_many([job(0), job(0), job(0)])
+
+    live_queue.put_many([job(0) for _ in range(50)])
+    with working(live_queue), working(live_queue):
+        until(lambda: live_queue.counts()["t"].done > 20)
+        for id in live_queue.put_many([job(9) for _ in range(16)]):  # some of them are the other one's
+            finished(live_queue, id)
 
 
 def test_a_rate_is_kept_by_all_workers_together(live_queue):

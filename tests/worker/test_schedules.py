@@ -13,7 +13,9 @@ import pytest
 
 from pywheel import JobQueue, State
 from pywheel.events import JobSkipped
+from pywheel.jobs.schedule import TICK
 from pywheel.stores.schedule_notes import PLAN, ScheduleNotes
+from tests.client.periods import start
 from tests.isolated.child import environment
 from tests.jobs.waiting import until, working
 
@@ -104,6 +106,34 @@ def test_a_removed_schedule_comes_back_when_another_worker_of_the_process_starts
         with working(live_queue):
             until(live_queue.schedules)
         assert live_queue.remove_schedule("s")
+
+
+@pytest.mark.parametrize("ended", ["cancelled", "deleted", "put off"])
+def test_a_planner_job_that_somebody_ended_is_there_again_before_a_tick_is_missed(queue, clock, ended):
+    start(clock)
+    ran = []
+    queue.handler("work")(lambda job: ran.append(job.headers[TICK][11:19]))
+    queue.schedule("s", "work", every="1m")
+    with working(queue):
+        for minute in range(1, 3):
+            until(lambda: _sleeps(queue, clock))
+            if ended == "put off":
+                assert queue.reschedule(PLAN, "1000d")
+            else:
+                assert queue.cancel(PLAN)
+            if ended == "deleted":
+                assert queue.delete(queue.store.get(PLAN).id)
+            clock.advance(20)
+            until(lambda: _sleeps(queue, clock))
+            clock.advance(40)
+            until(lambda minute=minute: len(ran) == minute)
+    assert ran == [f"12:{minute:02}:00" for minute in range(1, 3)]
+
+
+def _sleeps(queue, clock):
+    """Whether the planner has planned, and is to do so again within an hour."""
+    job = queue.store.get(PLAN)
+    return job is not None and job.state is State.DELAYED and 0 < job.due - clock.wall() <= 3_600_000
 
 
 def test_an_idle_store_with_no_schedule_has_no_planner_job(live_queue):

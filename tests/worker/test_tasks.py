@@ -1,13 +1,15 @@
 """Tasks in a worker: wherever a function runs it gets the same, and what stands around it is the same."""
 
+import asyncio
 import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 
 import pytest
 
-from pywheel import Worker
+from pywheel import Fixed, GiveUp, Job, NotNow, Worker, provided
 from pywheel.jobs import State
 from pywheel.testing import run_due
 from tests.isolated.child import environment
@@ -74,6 +76,70 @@ def test_what_was_given_to_a_cancelled_handler_is_closed(shop, notes):
     assert worker.join(60)
     assert told(notes)[-2:] == ["close", "after main CancelledError()"]
     assert shop.queue.get(id).state is State.DELAYED  # given back, unspent
+
+
+ENDS = [
+    SystemExit(3),
+    KeyboardInterrupt(),
+    GeneratorExit(),
+    asyncio.CancelledError(),
+    StopIteration(),
+    NotNow(3_600),
+    GiveUp(),
+]
+
+
+@pytest.mark.parametrize("end", ENDS, ids=lambda end: type(end).__name__)
+@pytest.mark.parametrize("is_async", [False, True])
+def test_however_a_handler_ends_what_it_was_given_sees_it_and_is_closed(live_queue, is_async, end):
+    seen = []
+
+    @live_queue.provide
+    def opened() -> Iterator[list]:
+        try:
+            yield []
+        except BaseException as error:
+            seen.append(type(error))
+            raise
+        finally:
+            seen.append("closed")
+
+    def work(opened: list = provided) -> None:
+        raise end
+
+    async def awork(opened: list = provided) -> None:
+        work(opened)
+
+    task = live_queue.task("t", retry=Fixed(3_600, attempts=2))(awork if is_async else work)
+    with working(live_queue):
+        task.put()
+        until(lambda: "closed" in seen)
+    told = RuntimeError if is_async and isinstance(end, StopIteration) else type(end)
+    assert seen == [told, "closed"]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_what_a_handler_was_given_is_closed_after_its_lease_was_lost_too(live_queue, metrics, is_async):
+    seen = []
+
+    @live_queue.provide
+    def opened(job: Job) -> Iterator[list]:
+        seen.append(("open", job.claims))
+        yield []
+        seen.append(("close", job.claims))
+
+    def work(job: Job, opened: list = provided) -> None:
+        if job.claims == 1:
+            assert live_queue.release(job)  # as if it were over: it is handled again
+
+    async def awork(job: Job, opened: list = provided) -> None:
+        work(job, opened)
+
+    task = live_queue.task("t", retry=Fixed(0, attempts=3))(awork if is_async else work)
+    with working(live_queue):
+        assert finished(live_queue, task.put()).claims == 2
+        until(lambda: metrics.total("lease_lost") == 1)
+    assert sorted(seen) == [("close", 1), ("close", 2), ("open", 1), ("open", 2)]
 
 
 def test_no_job_waits_for_on_dead(live_queue):

@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Any, Final
 
 from .._errors import BadJob, StoreError
-from ..events import Event, JobEnded, JobGivenBack, JobsClaimed, JobStarted, LeaseLost
+from ..events import Event, JobDied, JobEnded, JobGivenBack, JobsClaimed, JobStarted, LeaseLost
 from ..jobs.handler import error_text
 from ..jobs.job import Outcome, State
 from ..observe import logs
@@ -59,6 +59,8 @@ class Report:
             case JobEnded(outcome=outcome, state=state):
                 dead = "dead" if state is State.DEAD else "retried"
                 self._counts["done" if outcome is Outcome.DONE else dead] += 1
+            case JobDied():
+                self._counts["dead"] += 1
             case JobGivenBack():
                 self._counts["released"] += 1
             case LeaseLost():

@@ -7,14 +7,16 @@ for their trial: one that cannot use its turn, as a limit holds it back, holds u
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from .._errors import StoreError
 from ..clock import Clock
 from ..events import BacklogSeen, Events, JobsClaimed
-from ..jobs.commands import Claim, Claimed
+from ..jobs.commands import Claim, Claimed, Release
 from ..jobs.lifecycle import LOST_BEGUN
+from ..stores.contract import Store
+from .held_back import HeldBack
 from .leases import Leases
 from .pace import Pace
 from .sealed import Sealed
@@ -26,7 +28,9 @@ from .windows import Windows
 __all__ = ["Claiming"]
 
 _SOON: Final = 0.001  # seconds before a limit is asked again, at least
+_FIRST: Final = 64  # held jobs that are looked at at once when a place is free: the others when all behind them were
 _AGAIN: Final = 0.01  # seconds before jobs are claimed again that could not be claimed
+_AWAY: Final = 1.0  # seconds before a store is asked again for what it has claimed, while it does not answer
 
 
 class Claiming:
@@ -34,6 +38,7 @@ class Claiming:
 
     def __init__(
         self,
+        store: Store,
         topics: Mapping[str, Topic],
         windows: Windows,
         leases: Leases,
@@ -46,6 +51,7 @@ class Claiming:
         worker: str,
         max_bytes: int,
     ) -> None:
+        self._store = store
         self._topics = topics
         self._windows = windows
         self._leases = leases
@@ -56,10 +62,13 @@ class Claiming:
         self._events = events
         self._worker = worker
         self._max_bytes = max_bytes
+        self._held_back = HeldBack(windows, clock)
         self._turn = 0
         self._trials = 0
         self._late: set[Topic] = set()  # that are behind, and perhaps some that are not
         self._fed: set[Topic] = set()  # with jobs in their pools
+        self._unheard: set[int] = set()  # jobs that may have been claimed: the answer did not come
+        self._ask_at = 0.0  # when to ask for those again
 
     # ---- before the transaction -------------------------------------------------------------------------------------
 
@@ -81,7 +90,8 @@ class Claiming:
             topic = self._topics[window.topic]
             if topic.freed:
                 topic.freed = False
-                self._windows.restore(window)
+                self._windows.restore(window, _FIRST)
+                topic.passed = bool(window.aside)
             room = min(topic.room(now, bytes_left), -(-most // (len(windows) - place)))
             suspects = trial if tried is None or tried is window else 0
             ids = self._sealed.claimable(topic, window.take(room, suspects), now) if room > 0 else ()
@@ -93,7 +103,7 @@ class Claiming:
                 self._windows.restore(window)
             elif room > 0 and not window.at_hand:
                 topic.retry_at = now + _AGAIN  # others are on trial
-            self._backlog(topic)
+            self._backlog(topic, ids)
         return claims
 
     def _on_trial(self, windows: Sequence[Window], now: float, bytes_left: int) -> Window | None:
@@ -107,8 +117,8 @@ class Claiming:
         self._topics[chosen.topic].trial = self._trials
         return chosen
 
-    def _backlog(self, topic: Topic) -> None:
-        """Note since when jobs are due that are not claimed."""
+    def _backlog(self, topic: Topic, asked: Sequence[int]) -> None:
+        """Note since when jobs are due that are not claimed. A limit may hold back those that are asked for now."""
         window = topic.window
         waiting = window.waiting
         if not waiting:
@@ -116,7 +126,7 @@ class Claiming:
         if waiting or window.more:
             topic.behind = topic.behind or self._clock.wall()
             self._late.add(topic)
-        else:
+        elif topic.limits is None or not asked:
             topic.behind = 0
         if self._events.listeners:
             self._events.tell(BacklogSeen(topic.name, waiting))
@@ -124,9 +134,10 @@ class Claiming:
     # ---- after it ---------------------------------------------------------------------------------------------------
 
     def failed(self, claims: Sequence[Claim]) -> None:
-        """Take in that the store has done none of it."""
+        """Take in that the store has done none of it, as far as is known."""
         for claim in claims:
             self._windows.return_ids(self._topics[claim.topic].window, claim.ids)
+            self._unheard.update(claim.ids)
 
     def learn(self, claim: Claim, outcome: Claimed | StoreError, asked: float) -> None:
         """Take in what a claim came to: jobs go to their pool."""
@@ -137,6 +148,8 @@ class Claiming:
         if outcome.paused:
             self._windows.drop(topic.window)
             return
+        if topic.limits is not None:
+            topic.has_reached(outcome, self._clock.wall())
         self._note(topic, claim, outcome)
         leases = self._sealed.leases(topic, outcome, asked, self._clock.wall()) if outcome.jobs else []
         if not leases:
@@ -198,16 +211,46 @@ class Claiming:
         """
         window, now = topic.window, self._clock.wall()
         self._windows.put_back(window, [due for due in outcome.left if due.due > now])
-        held = [due.id for due in outcome.left if due.due <= now]
+        held = [due for due in outcome.left if due.due <= now]
         if topic.limits is not None and topic.limits.per is not None and len(outcome.jobs) < begin:
             self._windows.set_aside(window, held)
-            if window.waiting:
+            if window.waiting or self._held_back.all_of(window):
                 return
-            self._windows.restore(window)
+            if topic.passed:
+                topic.passed = False
+                return
         else:
-            self._windows.return_ids(window, held)
+            self._windows.return_ids(window, [due.id for due in held])
         if outcome.again is not None:
             topic.retry_at = self._clock.time() + max(self._clock.until(outcome.again), _SOON)
+
+    # ---- when the answer was lost -----------------------------------------------------------------------------------
+
+    def unheard(self, now: float) -> list[Release]:
+        """Return the commands that give back what the store has claimed for this worker without its hearing of it.
+
+        Else nobody would have those jobs until their leases are over. One query, after a step that failed.
+        """
+        if not self._unheard or now < self._ask_at:
+            return []
+        ids = sorted(self._unheard)
+        try:
+            histories = self._store.histories(ids)
+        except StoreError:
+            self._ask_at = now + _AWAY
+            return []
+        held = {(lease.job.id, lease.job.claims) for lease in self._leases}
+        last = {id: history[-1] for id, history in zip(ids, histories, strict=True) if history}
+        mine = {id: one.claim for id, one in last.items() if one.ended is None and one.worker == self._worker}
+        found = [Release(*claim) for claim in mine.items() if claim not in held]
+        self._unheard = {command.id for command in found}
+        return found
+
+    def heard(self, commands: Sequence[Release], outcomes: Iterator[Any]) -> None:
+        """Take in which of them the store has given back."""
+        for command, outcome in zip(commands, outcomes, strict=False):
+            if not isinstance(outcome, StoreError):
+                self._unheard.discard(command.id)
 
     # ---- how it stands ----------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from ..jobs.commands import Announce, Command, Reschedule
 from ..jobs.handler import Handler
 from ..stores.contract import Store, intact
 from ..stores.notifier import Notifier
-from ..stores.schedule_notes import PLAN
+from ..stores.schedule_notes import PLAN, ScheduleNotes
 from .claiming import Claiming
 from .clock_steps import ClockSteps
 from .leases import Lease, Leases
@@ -48,6 +48,7 @@ MAX_BYTES: Final = 64 << 20
 _TEND: Final = 0.1  # seconds between looks whether what is blocked still is
 _SETTLE: Final = 0.01  # seconds that an ack may wait for others while more jobs are handled
 _BACKOFF: Final = (0.05, 1.0)  # seconds between tries while the store is away: first, longest
+_PLANNER: Final = 20.0  # seconds between looks whether schedules have a planner: ticks for longer are put ahead
 
 
 class Dispatcher:
@@ -56,7 +57,7 @@ class Dispatcher:
     pool        makes the pool of a handler
     keep        how long finished jobs are kept, in ms; None for ever
     max_bytes   how many bytes of bodies may be in the pools
-    dead        told of each job whose last attempt has failed
+    dead        told of each job that is dead: its last attempt has failed, or this worker has found its lease over
     """
 
     def __init__(
@@ -88,12 +89,15 @@ class Dispatcher:
         self._ownership = Ownership(notifier, handlers)
         self._recovery = Recovery(store)
         self._pruning = Pruning(keep)
+        self._dead = dead
         self._rung = True
         self._announced = False
         self._failures = 0
         self._blocked: set[Runner] = set()  # and perhaps some that are not any more
         self._clock_steps = ClockSteps(self._clock)
+        self._planner_at = self._clock.time() + _PLANNER
         self._claiming = Claiming(
+            store,
             self.topics,
             self._windows,
             self._leases,
@@ -148,6 +152,8 @@ class Dispatcher:
         if monotonic >= self._ownership.look_at or self._rung:
             self._look_round(now, monotonic)
         if self._rung:
+            if self._dead is not None and not self.draining:
+                self._dead.rung()
             paused = self._windows.hear()
             self._rung = False
             if paused:
@@ -176,11 +182,16 @@ class Dispatcher:
         if changed:
             for window in self._windows.by_topic.values():
                 self._windows.own(window, self._ownership.shards(window.topic))
-        spare = (name for name, topic in self.topics.items() if not topic.behind and topic.begin)
-        rescues = self._ownership.rescues(spare, now)
+        able = (name for name, topic in self.topics.items() if topic.spare or topic.limits is not None)
+        rescues = self._ownership.rescues(able, now)
         if rescues:
-            spans = self._windows.rescued(rescues, now, now - OVERDUE)
-            self._windows.also(self._store.windows(spans, PAGE))
+            # Places under a limit are everybody's: a worker that has them does first what comes first with others.
+            reached = {name: self.topics[name].reached for name in rescues if not self.topics[name].spare}
+            spans = self._windows.rescued(rescues, now, now - OVERDUE, reached)
+            self._windows.also(self._store.windows(spans, PAGE), reached)
+        if self._ownership.recovers and monotonic >= self._planner_at:
+            self._planner_at = monotonic + _PLANNER
+            ScheduleNotes(self._store).begin()  # somebody may have cancelled its job
 
     def _take_back_paused(self) -> None:
         """Give back what waits in the pools of paused topics."""
@@ -196,12 +207,14 @@ class Dispatcher:
         renewals = self._leases.begins(asked) + self._leases.renewals(asked)
         expire = [] if self.draining else self._recovery.commands(now, in_charge=self._ownership.recovers)
         purges = [] if self.draining else self._pruning.commands(now, len(settling))
+        unheard = self._claiming.unheard(asked)
         claims = [] if self.draining else self._claiming.commands(asked)
         commands: list[Command[Any]] = [
             *settling,
             *map(Leases.command, renewals),
             *expire,
             *purges,
+            *unheard,
             *claims,
         ]
         if not commands:
@@ -216,10 +229,12 @@ class Dispatcher:
         self._settling.learn(outcomes)
         self._renewed(renewals, outcomes, asked)
         for _ in expire:
-            self._recovery.learn(next(outcomes))
-            self._settling.expired()
+            expired = next(outcomes)
+            self._recovery.learn(expired)
+            self._settling.expired(expired)
         for purge in purges:
             self._pruning.learn(now, purge, next(outcomes))
+        self._claiming.heard(unheard, outcomes)
         for claim in claims:
             self._claiming.learn(claim, next(outcomes), asked)
         self._windows.feed()
@@ -244,6 +259,7 @@ class Dispatcher:
             self._events.tell(ClockStepped(round(step, 3)))
             for topic in self.topics.values():
                 topic.behind = 0  # that was a time of the old clock: the others would take it for one to come
+                topic.retry_at = 0.0  # a rate reckoned by the old clock, too
             self._windows.reset()
             self._pruning.again()
             self._rung = True

@@ -120,8 +120,7 @@ class Planner:
             schedule = place.schedule
             if schedule is None or not schedule.active:
                 continue
-            new = recent is not None and schedule.since > recent
-            after = schedule.since if new else max(known, schedule.since)
+            after = schedule.unplanned(known, recent)
             try:
                 first = place.first(after)
                 if first is not None and first <= until:
@@ -185,13 +184,13 @@ def _puts(notes: ScheduleNotes, schedule: Schedule, after: int, now: int, until:
     Which of those that are over are among them says whoever is the first to put a block.
     """
     body = notes.opened(schedule)
-    blocks: dict[int, list[int]] = {}
+    blocks: dict[tuple[str, int], list[int]] = {}
     missed = schedule.missed(after, now) if after < now else []
     for tick in [*missed, *schedule.ticks(max(after, now), until)]:
-        blocks.setdefault(tick // BLOCK, []).append(tick)
-    for block, ticks in blocks.items():
+        blocks.setdefault((schedule.version_at(tick), tick // BLOCK), []).append(tick)
+    for (version, block), ticks in blocks.items():
         jobs = tuple(schedule.job(tick)._replace(body=body) for tick in ticks)
-        yield Put(jobs, f"tick:{schedule.version}:{block}:{schedule.name}")
+        yield Put(jobs, f"tick:{version}:{block}:{schedule.name}")
 
 
 def with_planner(program: Any, handlers: Mapping[str, Handler]) -> dict[str, Handler]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from .._errors import PywheelError, StoreError
 from ..events import Events, JobEnded, JobGivenBack, JobSkipped, LeaseLost
-from ..jobs.commands import Ack, Cancel, Command, Nack, Release, Reschedule
+from ..jobs.commands import Ack, Cancel, Command, Expired, Nack, Release, Reschedule
 from ..jobs.handler import ending, moved
 from ..jobs.job import Job, Outcome, State
 from ..stores.contract import Store
@@ -20,8 +20,19 @@ from .suspects import Suspects
 
 __all__ = ["Dead", "Settling"]
 
-Dead = Callable[[Job, str | None], object]
-"""Is told of a job that is dead, and why."""
+
+class Dead(Protocol):
+    """Is told of jobs that are dead."""
+
+    def __call__(self, job: Job, error: str | None) -> object:
+        """Take in a job whose last attempt has failed here, and why."""
+
+    def lost(self, ids: Iterable[int]) -> object:
+        """Take in jobs, whosesoever, whose last leases were lost."""
+
+    def rung(self) -> object:
+        """Take in that another worker may know of more."""
+
 
 _DONE: Final = (Outcome.DONE, State.DONE)
 _new: Final = tuple.__new__  # of a named tuple: without the function that its own is
@@ -157,9 +168,11 @@ class Settling:
         if state is State.DEAD and self._dead is not None:
             self._dead(lease.job, command.error)
 
-    def expired(self) -> None:
-        """Tell who waits for ends, of any topic: leases that were over may have ended jobs."""
+    def expired(self, outcome: Expired | StoreError) -> None:
+        """Tell who waits for ends, of any topic, and of the jobs that are dead: leases that were over may end jobs."""
         self._ring(self.waiters)
+        if isinstance(outcome, Expired) and outcome.dead and self._dead is not None:
+            self._dead.lost(outcome.dead)
 
     def _ring(self, topics: Iterable[str]) -> None:
         """Tell who waits for ends of jobs of these topics, once the store knows of them: they look which ended."""

@@ -46,7 +46,7 @@ def admit(store: Store, job: Job) -> None:
 def _ask(store: Store, schedule: Schedule | None, job: Job, tick: int | None) -> None:
     version = job.headers.get(VERSION)
     if job.attempt <= 1 and version != BY_HAND:  # what has begun once is not stopped
-        if schedule is None or schedule.version != version:
+        if schedule is None or not schedule.puts(tick, version):
             raise Skipped("the schedule has changed" if schedule else "the schedule was removed")
         if schedule.paused:
             raise Skipped("the schedule is paused")

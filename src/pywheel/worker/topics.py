@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..jobs.commands import Claimed
 from ..jobs.handler import Handler
 from .leases import HOLD, Lease, slack
 from .pools import Pool
@@ -29,9 +30,11 @@ class Topic:
         self.terms = handler.terms._replace(slack=slack(handler.ttr), hold=HOLD)
         self.limits = self.terms.limits
         self.freed = False  # whether a place under a limit is free again
+        self.passed = False  # whether one came free for which perhaps not all that is set aside was looked at
         self.inside = 0  # jobs in the pool, running or waiting
         self.waits = False  # for a place to begin at once: what is ready may not be held
         self.retry_at = 0.0  # when to claim again what could not be claimed
+        self.reached: tuple[int, int] | None = None  # under limits: priority and due time of what comes next
         self.trial = 0  # when its suspects had their turn last, counted
         self.behind = 0  # since when jobs are due that are not claimed, wall clock in ms; 0 if there are none
         self._buffer = 0  # jobs that may wait in the pool
@@ -58,6 +61,20 @@ class Topic:
         # What is claimed comes before all that is put later, whatever its priority.
         buffer = self._buffer if len(self.window.lanes) == 1 else min(self._buffer, self.handler.concurrency)
         return self.handler.concurrency + buffer - self.inside
+
+    @property
+    def spare(self) -> bool:
+        """Whether it has room for more than it has. A limit by groups may hold back what it has, and not the rest."""
+        grouped = self.limits is not None and self.limits.per is not None
+        return bool(self.begin) and (grouped or not self.behind)
+
+    def has_reached(self, outcome: Claimed, now: int) -> None:
+        """Note how far claims under limits have come in the order of what is due."""
+        held = [(-due.priority, due.due) for due in outcome.left if due.due <= now]
+        begun = [(-job.priority, job.due) for job in outcome.jobs]
+        if held or begun:
+            priority, due = min(held) if held else max(begun)
+            self.reached = -priority, due
 
     def feed(self, leases: list[Lease], now: float) -> None:
         """Give claimed jobs to the pool."""

@@ -43,7 +43,7 @@ class Window:
         self.priority = priority
         self.main = main or self  # the topic's own
         self.lanes: list[Window] = [self]  # of the topic's own: all of them, the highest priority first
-        self.aside: list[int] = []  # ids that are due and not ready, as a limit of their group holds them back
+        self.aside: list[tuple[int, int, int]] = []  # due, but a limit of their group holds them: in order, ids last
         self.suspects: deque[int] = deque()  # those that wait for their trial; of all lanes, like what is aside
         self.on_trial: tuple[int, ...] = ()  # those of them that were taken last
         self.shards = 0

@@ -15,11 +15,12 @@ has room again as time goes by, and reads on before it runs dry. A hint of what 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final
 
 from ..core import KeyWheel
 from ..jobs.job import Due, shard_of
+from ..jobs.limits import PRIORITIES
 from ..stores.contract import Span, Store
 from ..stores.notifier import Notifier
 from .window import PAGE, Window
@@ -33,6 +34,8 @@ _LOOK: Final = 500  # ms between looks which priorities there are, while others 
 _A_TOPIC: Final = 12  # ms of span for each topic
 _BUSY: Final = 500  # hints within a second from which on it is cheaper to read more often than to be told
 _START: Final = (-1, 0)
+_ANYWHERE: Final = (-PRIORITIES, 2**62)  # a priority and a due time behind all others
+_NOWHERE: Final = (PRIORITIES + 1, 0)
 
 
 class Windows:
@@ -170,9 +173,20 @@ class Windows:
         if window.waiting:
             self.ready[window] = None
 
-    def set_aside(self, window: Window, ids: Iterable[int]) -> None:
-        """Look past these ids, until `restore`."""
-        window.aside += ids
+    def set_aside(self, window: Window, jobs: Iterable[Due]) -> None:
+        """Look past these jobs, until `restore`. They keep their order: some may have been looked at before others."""
+        window.aside += [(-job.priority, job.due, job.id) for job in jobs]
+        window.aside.sort()
+
+    def look_past(self, window: Window, most: int) -> None:
+        """Forget what is set aside but for the first, to have room for what comes after it, and read on."""
+        for _, _, id in window.aside[most:]:
+            window.lane_of(id).settled(id)
+        del window.aside[most:]
+        self.ready[window] = None  # if nothing comes, what is aside is to be restored
+        for lane in window.lanes:
+            if lane.full:
+                self._queue(lane)
 
     def acquit(self, window: Window) -> None:
         """Take them as any others: they were none."""
@@ -185,10 +199,11 @@ class Windows:
         window.suspects += ids
         self.ready[window] = None
 
-    def restore(self, window: Window) -> None:
-        """Make ready again what was set aside."""
+    def restore(self, window: Window, most: int | None = None) -> None:
+        """Make ready again what was set aside, or the first of it."""
         if window.aside:
-            ids, window.aside = window.aside, []
+            ids = [id for _, _, id in window.aside[:most]]
+            del window.aside[:most]
             self.return_ids(window, ids)
 
     def drop(self, window: Window) -> None:
@@ -199,22 +214,35 @@ class Windows:
             lane.has_read(None, self._now)
         self.ready.pop(window, None)
 
-    def rescued(self, shards: Mapping[str, int], now: int, until: int) -> list[Span]:
-        """Return what to read of topics' jobs that are overdue with others, who alone may have heard of a priority."""
+    def rescued(
+        self, shards: Mapping[str, int], now: int, until: int, reached: Mapping[str, tuple[int, int] | None]
+    ) -> list[Span]:
+        """Return what to read of topics' jobs that are overdue with others, who alone may have heard of a priority.
+
+        Of topics with jobs enough of their own it is what comes before the priority and due time that was reached.
+        """
         self._lanes_at = min(self._lanes_at, self._looked_at + _LOOK)
         self._look_for_lanes(now)
-        return [
-            Span(topic, mask, _START, until, lane.priority)
-            for topic, mask in shards.items()
-            for lane in self.by_topic[topic].lanes
-        ]
+        spans: list[Span] = []
+        for topic, mask in shards.items():
+            priority, due = (reached[topic] or _NOWHERE) if topic in reached else _ANYWHERE
+            for lane in self.by_topic[topic].lanes:
+                if lane.priority >= priority:
+                    before = until if lane.priority > priority else min(until, due)
+                    spans.append(Span(topic, mask, _START, before, lane.priority))
+        return spans
 
-    def also(self, jobs: Iterable[Due]) -> None:
-        """Take in jobs that are overdue with others."""
+    def also(self, jobs: Sequence[Due], first: Container[str] = ()) -> None:
+        """Take in jobs that are overdue with others; those of some topics come before what is ready."""
         for job in jobs:
             window = self._lane(job.topic, job.priority)
-            if job.id not in window.known:
+            if job.id not in window.known and job.topic not in first:
                 self._ready(window, job.id)
+        for job in reversed(jobs):
+            window = self._lane(job.topic, job.priority)
+            if job.id not in window.known and job.topic in first:
+                window.known[job.id] = 0
+                self.return_ids(window.main, (job.id,))
 
     def _ready(self, window: Window, id: int) -> None:
         window.known[id] = 0

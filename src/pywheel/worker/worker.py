@@ -21,6 +21,7 @@ from ..jobs.commands import Release
 from ..jobs.durations import Duration, duration
 from ..jobs.handler import Handler, is_async
 from ..jobs.middleware import Middleware
+from ..jobs.task_handler import TaskHandler
 from ..stores.contract import Store
 from ..stores.schedule_notes import TOPIC
 from .deaths import Deaths
@@ -68,6 +69,7 @@ class Worker:
 
     Raises:
         BadJob: there is no handler, or none for one of the topics, or another process would not find an isolated one.
+            Every job of a task would fail: a type cannot be found or read, or nothing provides what it asks for.
         StoreError: the store cannot be used.
     """
 
@@ -93,16 +95,21 @@ class Worker:
         limited = [topic for topic, handler in handlers.items() if handler.limits is not None]
         if limited and not self.store.keeps_limits:
             raise BadJob(f"limit= and rate= of {limited[0][:80]!r} want one store, and {self.store.url} is several")
+        for handler in handlers.values():
+            if isinstance(handler.function, TaskHandler):
+                handler.function.check()
         self._grace = duration(grace, "grace") / 1000
         kept = None if keep is None else duration(keep, "keep")
         self._events = program.events
         self._middleware: Middleware = getattr(program, "middleware", None) or Middleware()
         self._loop = Loop(loop_factory)
-        self._deaths = Deaths(self._middleware, self._loop.finish)
         most = sum(handler.concurrency for handler in handlers.values() if _in_threads(handler))
         self._threads = Threads(min(max(most, 1), _MOST_THREADS))
         self._stopping = False  # no Event: a signal may come in the middle of its own handler, and find it locked
         self._notifier = self.store.notifier(name or f"{socket.gethostname()}:{os.getpid()}")
+        self._deaths = Deaths(
+            self.store, self._notifier, self._middleware, program.handlers, self._events, self._loop.finish
+        )
         try:
             self.dispatcher = Dispatcher(
                 self.store,

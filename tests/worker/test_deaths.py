@@ -1,0 +1,135 @@
+"""Who is told of dead jobs: `on_dead`, once, whoever had the job; listeners, and the log."""
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from pywheel import JobQueue
+from pywheel.events import JobDied
+from pywheel.jobs import Outcome, State
+from tests.isolated.child import environment
+from tests.jobs.waiting import finished, until, working
+from tests.worker.each_store import url
+
+__all__ = ["url"]
+
+
+def leave(queue, topic="t", count=1):
+    """Put jobs, and claim them as somebody who never says how they ended; return their ids."""
+    ids = [queue.put(topic, max_attempts=1) for _ in range(count)]
+    assert [job.id for job in queue.reserve(topic, count, ttr=0.05)] == ids
+    return ids
+
+
+def handling(queue, topic="t"):
+    """Make a handler that never begins with what has died."""
+
+    @queue.handler(topic)
+    def handle(job):
+        raise AssertionError("a dead job was handled")
+
+
+def test_on_dead_is_called_for_a_job_whose_last_lease_was_lost(live_queue):
+    seen = []
+    live_queue.on_dead(seen.append)
+    handling(live_queue)
+    ids = leave(live_queue, count=3)
+    with working(live_queue):
+        until(lambda: len(seen) == 3)
+    assert sorted(job.id for job in seen) == ids
+    assert {(job.state, job.attempt, job.lease_until) for job in seen} == {(State.DEAD, 1, None)}
+    assert all("lease was lost" in job.last_error for job in seen)
+    assert [live_queue.history(id)[-1].outcome for id in ids] == [Outcome.LOST] * 3
+
+
+def test_of_several_workers_one_calls_on_dead(live_queue):
+    seen = []
+    live_queue.on_dead(lambda job: seen.append(job.id))
+    handling(live_queue)
+    ids = leave(live_queue, count=20)
+    with working(live_queue), working(live_queue), working(live_queue):
+        until(lambda: set(seen) == set(ids))
+    assert sorted(seen) == ids  # all is told once the workers have ended
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_of_another_programs_job_its_own_worker_is_told_once_it_is_there(live_queue, url, there):
+    """Whoever ends the lease: its worker is there by then, or comes later."""
+    died, seen, others = [], [], []
+    live_queue.events.listen(lambda event: died.append(event.job.id) if isinstance(event, JobDied) else None)
+    live_queue.on_dead(seen.append)
+    handling(live_queue)
+    with JobQueue(live_queue.store if url == "memory:" else url) as other:
+        other.on_dead(lambda job: others.append(job.id))
+        handling(other, "of another")
+        ids = leave(live_queue, "of another", 3)
+        with working(live_queue):
+            if not there:
+                until(lambda: sorted(died) == ids)
+            with working(other), working(other):
+                until(lambda: set(others) == set(ids))
+        assert (sorted(others), seen) == (ids, [])
+        assert live_queue.store.notes("dead:") == []
+
+
+def test_a_job_that_died_with_its_worker_is_logged_and_counted(live_queue, metrics, caplog):
+    handling(live_queue)
+    [id] = leave(live_queue)
+    with working(live_queue):
+        until(lambda: metrics.total("dead", "t") == 1)
+    lines = [record for record in caplog.records if getattr(record, "event", None) == "job_dead"]
+    assert [(line.levelname, line.fields["job"], line.fields["reason"]) for line in lines] == [
+        ("ERROR", id, "lease_lost")
+    ]
+
+
+def test_no_job_waits_for_what_is_done_about_the_dead(live_queue):
+    called, release = threading.Event(), threading.Event()
+
+    @live_queue.on_dead
+    def hang(job):
+        called.set()
+        release.wait(60)
+
+    handling(live_queue)
+
+    @live_queue.handler("u")
+    def work(job): ...
+
+    leave(live_queue)
+    with working(live_queue):
+        assert called.wait(60)
+        assert finished(live_queue, live_queue.put("u")).state is State.DONE
+        release.set()
+
+
+KILLED = """
+import os
+import sys
+from pywheel import Fixed, JobQueue, Worker
+
+queue = JobQueue(sys.argv[1])
+
+@queue.task("t", retry=Fixed(0, attempts=2), ttr=0.2)
+def kills() -> None:
+    os._exit(7)
+
+Worker(queue).run()
+"""
+
+
+def test_a_worker_that_was_killed_at_each_attempt_is_told_of_by_one_that_lives(tmp_path):
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    seen = []
+    with JobQueue(url) as queue:
+        queue.on_dead(seen.append)
+        handling(queue)
+        id = queue.put("t", max_attempts=2)
+        for _ in range(2):
+            found = subprocess.run([sys.executable, "-c", KILLED, url], env=environment(), timeout=60, check=False)
+            assert found.returncode == 7
+        with working(queue):
+            until(lambda: seen)
+    assert [(job.id, job.attempt) for job in seen] == [(id, 2)]
