@@ -220,6 +220,49 @@ def test_jobs_of_two_topics_go_to_two_who_wait_for_both(api):
     assert sorted(job["topic"] for answer in answers for job in answer.json()["jobs"]) == ["a", "b"]
 
 
+def test_whoever_waits_for_thousands_of_topics_holds_up_no_others(api, monkeypatch):
+    """Their due times are read some at a time: who waits for one topic is woken in between."""
+    asked = []
+    store = api.queue.store
+    first_dues = store.first_dues
+
+    def noted(spans):
+        asked.append(len({span.topic for span in spans}))
+        return first_dues(spans)
+
+    async def scene():
+        await api.ask("POST", "/v1/reserve", json={"topics": ["mail"], "wait": 0.001})  # makes the waiting
+        monkeypatch.setattr(store, "first_dues", noted)
+        waiting = api.context.waiting
+        names = [f"t{number}" for number in range(1_700)]
+        waiters = [waiting.enter((name,)) for name in names]
+        put = [{"topic": name} for name in names[::100]]
+        assert (await api.ask("POST", "/v1/jobs/batch", json={"jobs": put})).status_code == 201
+        await asyncio.wait_for(asyncio.gather(*(waiter.woken() for waiter in waiters[::100])), 60)
+        for waiter in waiters:
+            waiting.leave(waiter)
+
+    api.run(scene())
+    assert 1 < max(asked) <= 500
+
+
+def test_of_a_death_that_the_service_finds_word_is_left_to_a_worker(api, clock):
+    id = api.put("x", max_attempts=1)
+
+    async def scene():
+        waits = asyncio.ensure_future(api.ask("POST", "/v1/reserve", json={"topics": ["mail"], "wait": 30}))
+        await asyncio.sleep(0.1)
+        api.queue.reserve("x")
+        clock.advance(120)
+        while not (words := api.queue.store.notes("dead:")):
+            await asyncio.sleep(0.01)
+        api.queue.put("mail")
+        await waits
+        return words
+
+    assert api.run(asyncio.wait_for(scene(), 60)) == [(f"dead:{id}", b"x")]
+
+
 def test_jobs_claimed_before_the_store_went_away_are_given(api, monkeypatch):
     """They are claimed: to refuse the request would hold them until their leases end."""
     api.put("a")

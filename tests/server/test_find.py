@@ -21,6 +21,45 @@ def found(api, **parameters):
             return ids
 
 
+@pytest.mark.parametrize("ask", ["find", "reserve"])
+def test_an_answer_of_many_jobs_lets_other_requests_have_their_turn(api, monkeypatch, ask):
+    """It is counted from when the store has answered."""
+    api.queue.put_many([api.queue.job("mail", "x" * 60_000) for _ in range(100)])
+    turns = None
+    real, answered = api.queue.aclaim, asyncio.Event()
+
+    async def claim(command):
+        jobs = await real(command)
+        answered.set()
+        return jobs
+
+    async def read(function, *args, **words):
+        answer = function(*args, **words)  # here and now
+        answered.set()
+        return answer
+
+    async def scene():
+        nonlocal turns
+        if ask == "find":
+            request = asyncio.ensure_future(api.ask("GET", "/v1/jobs", params={"limit": 100}))
+        else:
+            words = {"topics": ["mail"], "limit": 100}
+            request = asyncio.ensure_future(api.ask("POST", "/v1/reserve", json=words))
+        await answered.wait()
+        turns = 0
+        while not request.done():
+            turns += 1
+            await asyncio.sleep(0)
+        return (await request).json()["jobs"]
+
+    monkeypatch.setattr(api.queue, "aclaim", claim)
+    monkeypatch.setattr(type(api.context), "read", lambda _, *args, **words: read(*args, **words))
+    jobs = api.run(scene())
+    assert len(jobs) == 100 if ask == "reserve" else 50 <= len(jobs) < 100  # a search has parts of some MB
+    assert {job["body"] for job in jobs} == {"x" * 60_000}
+    assert turns > len(jobs) / 8
+
+
 @pytest.mark.parametrize("limit", [1, 7, 1_000])
 def test_a_search_comes_in_parts_and_finds_each_job_once(api, limit):
     ids = [api.put(delay=n) for n in range(20)]

@@ -1,12 +1,15 @@
 """Jobs come in by HTTP: one or many, all or none, once."""
 
+import asyncio
 import base64
 import json
 
 import pytest
 
-from pywheel import JobQueue
-from tests.server.client import problem
+from pywheel import JobQueue, StoreAway
+from pywheel.jobs.commands import Keep
+from pywheel.server import Limits
+from tests.server.client import Api, problem
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -140,6 +143,36 @@ def test_a_malformed_trace_context_counts_as_none(api, parent):
     assert "traceparent" not in api.queue.get(int(answer.json()["id"])).headers
 
 
+def test_a_batch_lets_other_requests_have_their_turn(api):
+    turns = 0
+
+    async def scene():
+        nonlocal turns
+        batch = asyncio.ensure_future(api.ask("POST", "/v1/jobs/batch", json={"jobs": [{"topic": "mail"}] * 6_400}))
+        while not batch.done():
+            turns += 1
+            await asyncio.sleep(0)
+        return await batch
+
+    async def stored(put):
+        return list(range(len(put.jobs)))
+
+    api.queue.aapply = stored  # which takes as many turns as it likes
+    assert len(api.run(scene()).json()["ids"]) == 6_400
+    assert turns >= 100
+
+
+def test_a_batch_of_more_than_its_limit_is_refused(queue):
+    api = Api(queue, limits=Limits(batch=1_000))
+    jobs = [{"topic": "mail", "body": "x" * 100}] * 10
+    answer = api("POST", "/v1/jobs/batch", json={"jobs": jobs})
+    assert (answer.status_code, problem(answer)) == (413, "too-large")
+    assert "a request may have 1000 bytes: put less at once" in answer.json()["detail"]
+    assert api("POST", "/v1/jobs", json={"topic": "mail", "body": "x" * 2_000}).status_code == 201
+    assert len(queue.list()) == 1
+    api.close()
+
+
 # ---- once -----------------------------------------------------------------------------------------------------------
 
 
@@ -188,6 +221,36 @@ def test_a_put_that_was_refused_leaves_its_idempotency_key_free(api):
     assert once(api, "a", key="k", body=2).status_code == 201
 
 
+def test_a_refused_idempotency_key_stores_nothing_while_the_put_before_is_under_way(api, monkeypatch):
+    id, apply = api.put(key="k"), api.queue.aapply
+    api.queue.reserve("mail")
+
+    async def without_freeing(command):
+        if isinstance(command, Keep) and command.value is None:
+            raise StoreAway("just then")
+        return await apply(command)
+
+    monkeypatch.setattr(api.queue, "aapply", without_freeing)
+    assert problem(once(api, "a", key="k")) == "job-exists"
+    assert problem(once(api, "a", body=2)) == "key-reused"
+    assert [job.id for job in api.queue.list()] == [int(id)]
+
+
+def test_an_answer_of_an_error_says_that_nothing_was_stored(api):
+    api.put(key="k")
+    for number in range(20):
+        name = f"{number}"
+
+        async def both(name=name):
+            refused = api.ask("POST", "/v1/jobs", json={"topic": "mail", "key": "k"}, headers={"idempotency-key": name})
+            other = api.ask("POST", "/v1/jobs", json={"topic": name}, headers={"idempotency-key": name})
+            return await asyncio.gather(refused, other)
+
+        refused, other = api.run(both())
+        assert refused.status_code in (409, 422)
+        assert len(api.queue.list(name)) == (other.status_code == 201)
+
+
 def test_puts_with_other_idempotency_keys_are_other_puts(api):
     assert once(api, "a").json() != once(api, "b").json()
 
@@ -198,8 +261,6 @@ def test_an_idempotency_key_has_a_length(api, name):
 
 
 def test_fifty_repeats_at_once_store_one_job(api):
-    import asyncio
-
     async def repeats():
         words = {"json": {"topic": "mail"}, "headers": {"idempotency-key": "a"}}
         return await asyncio.gather(*(api.ask("POST", "/v1/jobs", **words) for _ in range(50)))

@@ -1,5 +1,9 @@
 """Schedules over HTTP: where each is; run, pause, resume; by whom."""
 
+from urllib.parse import quote
+
+import pytest
+
 from pywheel import State
 from pywheel.server.tokens import Tokens
 from pywheel.testing import run_due
@@ -34,6 +38,20 @@ def test_one_is_run_now_paused_and_resumed(api, queue, clock):
     assert queue.get_schedule("a b").schedule.paused
     assert api("POST", "/v1/schedules/a%20b/resume").json()["changed"]
     assert problem(api("POST", "/v1/schedules/c/run")) == "no-such-schedule"
+
+
+@pytest.mark.parametrize("name", ["shop/night", "/", "a//b", "/run/run", "x/pause"])
+def test_a_name_may_have_slashes(api, queue, clock, name):
+    queue.schedule(name, "work", every="1h")
+    for path in (quote(name, safe=""), quote(name)):
+        id = api("POST", f"/v1/schedules/{path}/run").json()["id"]
+        assert queue.get(int(id)).headers["pywheel-schedule"] == name
+        assert api("POST", f"/v1/schedules/{path}/pause").json()["changed"]
+        assert api("POST", f"/v1/schedules/{path}/resume").json()["changed"]
+
+
+def test_an_id_has_no_slashes(api, queue):
+    assert problem(api("GET", f"/v1/jobs/{api.put()}/1/history")) == "not-found"
 
 
 def test_a_token_for_other_topics_sees_none_of_it(queue, clock):

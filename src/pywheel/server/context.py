@@ -38,6 +38,8 @@ class Limits:
     """reserves that wait at once in one process"""
     streams: int = 1_000
     """streams of events at once in one process"""
+    batch: int = 4 << 20
+    """bytes of a body of many jobs: while such a one is read and stored, others wait for their commits"""
 
 
 @dataclass(slots=True)

@@ -43,7 +43,7 @@ class Edge:
     """Takes every request in. What the API's paths name goes to their endpoints, all else to `others`.
 
     `shortcuts` has by method and path what may answer a request without a task. A path of the API has at most one
-    variable part, its third: ``/v1/jobs/{id}/cancel``.
+    variable part, its third: ``/v1/jobs/{id}/cancel``. Only a name may have slashes, as they are or as %2F.
     """
 
     def __init__(
@@ -113,12 +113,14 @@ class Edge:
         if endpoint is not None:
             return endpoint
         parts = path.split("/")
-        if not 4 <= len(parts) <= 5 or parts[1] != "v1" or not parts[3]:
+        slashes = len(parts) > 5
+        if slashes:
+            parts = [*parts[:3], "/".join(parts[3:-1]), parts[-1]]
+        if len(parts) < 4 or parts[1] != "v1" or not parts[3]:
             return None
-        found = self._varied.get((parts[2], *parts[4:]))
-        if found is None:
+        name, endpoint = self._varied.get((parts[2], *parts[4:]), ("", None))
+        if endpoint is None or (slashes and name != "name"):
             return None
-        name, endpoint = found
         scope["path_params"] = {name: parts[3]}
         return endpoint
 

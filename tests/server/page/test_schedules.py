@@ -23,6 +23,11 @@ def test_each_says_when_it_comes_and_can_be_run_paused_and_resumed(queue, client
     assert post(client, "/schedules", name="none", action="run").status_code == 404
 
 
+def test_a_name_may_have_slashes(queue, client):
+    queue.schedule("shop/night", "work", every="1h")
+    assert said(client, post(client, "/schedules", name="shop/night", action="pause")) == "shop/night is paused"
+
+
 def test_a_viewer_sees_them_and_an_operator_runs_them(queue, guarded):
     queue.schedule("night", "work", every="1h")
     queue.schedule("shopping", "shop.mail", every="1h")

@@ -19,6 +19,7 @@ from ..problems import Problem
 from .call import Answer, Call, Gone, json_answer
 from .records import receipt_of, reserved
 from .schema import Claims, NackAnswer, Reserve
+from .turns import jobs_out
 from .waiting import Waiter, Waiting
 
 __all__ = ["ack", "nack", "release", "reserve", "touch"]
@@ -42,7 +43,11 @@ async def reserve(call: Call) -> Answer:
         await _give_back(call.context, jobs)
         raise Gone
     if jobs:
-        return json_answer(Claims([reserved(job) for job in jobs]))
+        try:
+            return json_answer(Claims(await jobs_out(jobs, reserved)))
+        except asyncio.CancelledError:
+            await _give_back(call.context, jobs)
+            raise
     wanted.refuse_sealed()
     return _NOTHING
 

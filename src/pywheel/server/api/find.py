@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..._errors import BadJob
@@ -17,6 +18,7 @@ from ..visible import Sees, page
 from . import schema
 from .call import Answer, Call, json_answer
 from .records import job_out
+from .turns import jobs_out
 
 __all__ = ["cancel_many", "delete_many", "find", "retry_many"]
 
@@ -34,7 +36,7 @@ async def find(call: Call) -> Answer:
     except BadJob:
         raise _no_cursor() from None
     following = None if found.next is None else base64.urlsafe_b64encode(found.next.encode()).decode()
-    return json_answer(schema.Found([job_out(job, body=wish.body) for job in found.jobs], following))
+    return json_answer(schema.Found(await jobs_out(found.jobs, partial(job_out, body=wish.body)), following))
 
 
 def _sees(call: Call) -> Sees:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from ..._errors import BadJob, PywheelError
+from ..._errors import BadJob, PywheelError, StoreError
 from ...client.new_job import new_job
 from ...jobs import job as records
 from ...jobs.commands import NONCES_KEPT, Keep, Put
@@ -15,6 +16,7 @@ from ..problems import Problem
 from .call import Answer, Call
 from .records import body_of
 from .schema import NewJob
+from .turns import Turns
 
 if TYPE_CHECKING:
     from ..context import Context
@@ -51,10 +53,20 @@ async def put_many(call: Call) -> Answer:
     else:
         for topic in {wish.topic for wish in wishes}:
             call.demand(topic)
-    jobs = tuple([new_record(call.context, wish, place, trace) for place, wish in enumerate(wishes)])
+    jobs = await _records(call.context, wishes, trace)
     key = call.headers.get(b"idempotency-key")
     ids = await (call.context.queue.aapply(Put(jobs)) if key is None else _once(call, key, jobs))
     return Answer(201, b'{"ids":["%s"]}' % '","'.join(map(str, ids)).encode(), (_CREATED, *_traced(trace)))
+
+
+async def _records(context: Context, wishes: list[NewJob], trace: dict[str, str] | None) -> tuple[records.NewJob, ...]:
+    """Return the records of jobs. Other requests have their turn in between."""
+    turns = Turns()
+    made = []
+    for place, wish in enumerate(wishes):
+        made.append(new_record(context, wish, place, trace))
+        await turns.after(made[-1].body)
+    return tuple(made)
 
 
 def new_record(context: Context, wish: NewJob, place: str | int, trace: dict[str, str] | None) -> records.NewJob:
@@ -94,26 +106,28 @@ def new_record(context: Context, wish: NewJob, place: str | int, trace: dict[str
 async def _once(call: Call, key: bytes, jobs: tuple[records.NewJob, ...]) -> list[int]:
     """Store jobs, unless the same was done with this key before; return their ids.
 
-    What was asked for is noted in the put's own transaction, and the nonce lets the put happen once. The note lasts a
-    day longer than the nonce: a key whose nonce is known is never taken for a new one.
+    What is asked for is noted first, and only whose note it is puts: in one transaction with its note, a put could be
+    stored and yet be refused. The nonce lets the put happen once. The note lasts a day longer than the nonce: a key
+    whose nonce is known is never taken for a new one.
     """
     queue = call.context.queue
     if not 1 <= len(key) <= _LONGEST_KEY:
         raise Problem("bad-request", f"an Idempotency-Key has 1 to {_LONGEST_KEY} characters, such as a UUID")
     nonce = sha256(b"\0".join((call.grant.id.encode(), key))).hexdigest()
     fingerprint = sha256(b"\0".join((call.operation.id.encode(), call.content))).digest()
-    keep = Keep(f"idem:{nonce}", fingerprint, ttl=NONCES_KEPT + _DAY, absent=True)
-    known, ids = await queue.aapply_all((keep, Put(jobs, nonce)))
-    if isinstance(known, bytes) and known != fingerprint:
+    known = await queue.aapply(Keep(f"idem:{nonce}", fingerprint, ttl=NONCES_KEPT + _DAY, absent=True))
+    if known is not None and known != fingerprint:
         text = "this Idempotency-Key came with another request before: give each request a key of its own"
         raise Problem("key-reused", text)
-    if isinstance(ids, PywheelError):
+    try:
+        return await queue.aapply(Put(jobs, nonce))
+    except StoreError:
+        raise  # whether it was stored is not known: the key stays its own
+    except PywheelError:
         if known is None:  # nothing was stored: so the key is free again
-            await queue.aapply(Keep(f"idem:{nonce}", None))
-        raise ids
-    if isinstance(known, PywheelError):
-        raise known
-    return list(ids)
+            with suppress(StoreError):
+                await queue.aapply(Keep(f"idem:{nonce}", None))
+        raise
 
 
 # ---- traces ---------------------------------------------------------------------------------------------------------

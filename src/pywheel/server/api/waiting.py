@@ -15,28 +15,23 @@ import socket
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
 from ..._errors import StoreClosed, StoreError, StoreReplaced
-from ...jobs.commands import Announce, Expire
-from ...jobs.job import Due
-from ...stores.contract import Span, Store, intact
-from ...stores.notifier import Notifier, workers
-from ...stores.ownership import ALL, shards_of
+from ...jobs.commands import Announce
+from ...stores.contract import Store
+from ...stores.notifier import Notifier
+from .listener import Listener
 
 __all__ = ["Waiter", "Waiting"]
 
 _LOGGER: Final = logging.getLogger("pywheel.server")
-_ALONE: Final = 1.0  # seconds between looks at all topics
-_BESIDE: Final = 0.25  # while others work there too
-_OVERDUE: Final = 250  # ms after which a job of another's shard is taken
-_DEPUTY: Final = 500  # ms after which a lost lease is ended that whoever is in charge has not ended
+_IDLE: Final = 1.0  # seconds without anything to do
 _LINGER: Final = 2.0  # seconds that a topic stays announced after the last one has waited for it
 _PATIENCE: Final = (0.02, 1.0)  # seconds before somebody is woken again for a topic that gave nothing: first, longest
-_HORIZON: Final = 5_000  # ms: what is due later is read before it is
-_EXPIRED: Final = 200
+_SOME: Final = 500  # topics in one query: whoever waits for thousands makes nobody else late
 _BACKOFF: Final = (0.05, 1.0)  # seconds between tries while the store is away: first, longest
 
 
@@ -103,6 +98,8 @@ class Waiting:
         self._mutex = threading.Lock()
         self._topics: dict[str, _Topic] = {}
         self._unseen: set[str] = set()  # topics whose next due time is to be read
+        self._later: dict[str, None] = {}  # those whose turn to be read comes after them
+        self._rest = 0.0  # seconds until it does
         self._changed = False  # whether other topics are to be announced
         self._closed = False
         self._notifier: Notifier | None = None
@@ -209,7 +206,7 @@ class Waiting:
         notifier = self._store.notifier(f"http:{socket.gethostname()}:{os.getpid()}")
         try:
             self._notifier = notifier
-            listener = _Listener(self._store, notifier)
+            listener = Listener(self._store, notifier)
             with self._mutex:
                 self._changed = True
             while not self._closed and self._turn(listener):
@@ -220,7 +217,7 @@ class Waiting:
                 self._notifier = None
             notifier.close()
 
-    def _turn(self, listener: _Listener) -> bool:
+    def _turn(self, listener: Listener) -> bool:
         """Do all there is to do now, and wait; False if nobody has waited for a while."""
         now = time.monotonic()
         with self._mutex:
@@ -231,16 +228,14 @@ class Waiting:
                 self._thread = None  # whoever enters from here on begins another one
                 return False
             changed, self._changed = self._changed, False
-            unseen, self._unseen = self._unseen & self._topics.keys(), set()
             names = tuple(self._topics)
             waits = any(topic.waiters for topic in self._topics.values())
         if changed:
             listener.announce(names)
-            unseen = set(names)
         look = listener.look(behind=self._behind(waits=waits))
         hints = listener.hints()
-        if look or hints is None:
-            unseen = set(names)
+        if changed or look or hints is None:
+            self._later |= dict.fromkeys(names)
         counted: dict[str, int] = {}
         with self._mutex:
             for due, _, name, _ in hints or ():
@@ -249,14 +244,26 @@ class Waiting:
                     counted[name] = counted.get(name, 0) + 1
                     topic.due = due if topic.due is None else min(topic.due, due)
                     topic.stirred()
-        for name, first in listener.firsts(unseen).items():
+        began = time.monotonic()
+        for name, first in listener.firsts(self._some()).items():
             if name in self._topics:
                 self._topics[name].due = first
+        self._rest = time.monotonic() - began
         rung = self._due(counted)
         if rung:
             self._loop.call_soon_threadsafe(self._ring_all, rung)
         listener.wait(self._next())
         return True
+
+    def _some(self) -> list[str]:
+        """Return the topics to be read now."""
+        with self._mutex:
+            some = list(islice(self._unseen, _SOME))
+            self._unseen.difference_update(some)
+            some += islice(self._later, _SOME - len(some))
+            for name in some:
+                self._later.pop(name, None)
+            return [name for name in some if name in self._topics]
 
     def _behind(self, *, waits: bool) -> int:
         """Return since when something is due that nobody here takes."""
@@ -286,99 +293,9 @@ class Waiting:
             for topic in list(self._topics.values())
             if topic.due is not None and topic.waiters
         ]
-        return max(min(times, default=_ALONE), 0.0)
-
-
-class _Listener:
-    """The place among the workers. Used by the thread only."""
-
-    def __init__(self, store: Store, notifier: Notifier) -> None:
-        self._store = store
-        self._notifier = notifier
-        self._look_at = 0.0
-        self._lease: int | None = None  # when to end one that is lost, ms
-        self._rung = True
-        self._topics: tuple[str, ...] = ()
-        self._handling: dict[str, list[str]] = {}  # workers by topic
-
-    def announce(self, topics: tuple[str, ...]) -> None:
-        """Say which topics are waited for."""
-        self._topics = topics
-        self._notifier.publish(self._store.clock.wall() + _HORIZON)
-        intact(self._store.apply([Announce(self._notifier.worker, topics)]))
-        self._look_at = 0.0
-
-    def look(self, behind: int) -> bool:
-        """Show that somebody listens, see who else does, and end lost leases; whether it was time for it."""
-        now = time.monotonic()
-        if now < self._look_at:
-            return False
-        self._notifier.beat(behind)
-        self._notifier.publish(self._store.clock.wall() + _HORIZON)
-        members = self._notifier.members()
-        me = self._notifier.worker
-        if all(member.worker != me for member in members):
-            intact(self._store.apply([Announce(me, self._topics)]))
-            members = self._notifier.members()
-        there = [
-            member
-            for member in workers(members)
-            if member.worker == me or member.silent <= 1.25 * self._notifier.silent
-        ]
-        self._handling = {
-            topic: [member.worker for member in there if topic in member.topics] for topic in self._topics
-        }
-        alone = len(there) <= 1
-        self._look_at = now + (_ALONE if len(members) <= 1 else _BESIDE)
-        self._end_lost(0 if alone else _DEPUTY)
-        return True
-
-    def _end_lost(self, later: int) -> None:
-        """End the leases that have been over for so many ms."""
-        lease = self._store.next_lease()
-        if lease is not None and self._store.clock.wall() >= lease + later:
-            [expired] = intact(self._store.apply([Expire(_EXPIRED)]))
-            lease = expired.next_lease
-        self._lease = None if lease is None else lease + later
-
-    def hints(self) -> Iterable[Due] | None:
-        """Return what was put or rescheduled since; None if all is to be read again."""
-        if not self._rung:
-            return ()
-        found = self._notifier.hints()
-        self._rung = False
-        if found.reload:
-            self._notifier.quiet()  # nothing is begun here that a pause must wait for
-            return None
-        return found.due
-
-    def firsts(self, topics: Iterable[str]) -> dict[str, int | None]:
-        """Return when somebody is to be woken for topics. One query.
-
-        What is in another's shard counts as due a while later: its owner comes first.
-        """
-        names = list(topics)
-        if not names:
-            return {}
-        me = self._notifier.worker
-        masks = [shards_of(me, name, handling) if (handling := self._handling.get(name)) else ALL for name in names]
-        spans = [Span(name, mask, (-1, 0), -1) for name, mask in zip(names, masks, strict=True) if mask]
-        others = [Span(name, ALL, (-1, 0), -1) for name, mask in zip(names, masks, strict=True) if mask != ALL]
-        dues = self._store.first_dues(spans + others)
-        found: dict[str, int | None] = dict.fromkeys(names)
-        for place, (span, due) in enumerate(zip(spans + others, dues, strict=True)):
-            if due is not None:
-                at = due if place < len(spans) else due + _OVERDUE
-                known = found[span.topic]
-                found[span.topic] = at if known is None else min(known, at)
-        return found
-
-    def wait(self, seconds: float) -> None:
-        """Wait until there is something to do."""
-        now = time.monotonic()
-        if self._lease is not None:
-            self._look_at = min(self._look_at, now + max(self._store.clock.until(self._lease), 0.0))
-        self._rung |= self._notifier.wait(max(min(seconds, self._look_at - now), 0.0))
+        if self._later:
+            times.append(self._rest)
+        return max(min(times, default=_IDLE), 0.0)
 
 
 def _deserted(topic: _Topic, now: float) -> bool:
