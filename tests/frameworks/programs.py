@@ -43,7 +43,7 @@ class Program:
             self._process = subprocess.Popen(
                 [sys.executable, *(part.replace("PORT", str(self.port)) for part in command)],
                 cwd=folder,
-                env=environment(PYTHONPATH=str(folder), **variables),
+                env=environment(**{"PYTHONPATH": str(folder), **variables}),
                 stdout=out,
                 stderr=subprocess.STDOUT,
             )

@@ -28,8 +28,8 @@ class Shop:
         self._start = start
         self.variables = {"SHOP_FOLDER": str(folder), "PYWHEEL_STORE": None, **variables}
 
-    def start(self, *command, **variables):
-        return self._start(*command, folder=DJANGO, **self.variables, **variables)
+    def start(self, *command, folder=DJANGO, **variables):
+        return self._start(*command, folder=folder, **self.variables, **variables)
 
     def manage(self, *arguments, code=0):
         """Return what a command prints."""
@@ -76,11 +76,15 @@ def test_an_order_and_its_job_are_one_transaction_and_a_worker_closes_it(migrate
     web.stop()
 
 
-@pytest.mark.parametrize("kind", ["postgres", "mariadb"])
-def test_so_it_is_on_servers(request, start, tmp_path, kind):
-    server = request.getfixturevalue(f"{kind}_server")
-    url = server.url() if kind == "postgres" else emptied(server)
-    shop = Shop(start, tmp_path, SHOP_DATABASE=json.dumps(database(url)))
+@pytest.fixture(params=["postgres", "mariadb"])
+def shop_on_server(request, start, tmp_path):
+    server = request.getfixturevalue(f"{request.param}_server")
+    url = server.url() if request.param == "postgres" else emptied(server)
+    return Shop(start, tmp_path, SHOP_DATABASE=json.dumps(database(url)))
+
+
+def test_so_it_is_on_servers(shop_on_server):
+    shop = shop_on_server
     shop.manage("migrate", "-v", "0")
     web = shop.start(*SERVERS["gunicorn"], SHOP_UNPAID="300ms")
     worker = shop.start("manage.py", "pywheel", "work")
@@ -112,6 +116,30 @@ def test_the_commands_work_on_the_projects_store(migrated, tmp_path):
     migrated.manage(*cancel, code=1)
 
 
+def test_django_takes_its_own_options_and_the_command_the_others(migrated):
+    assert migrated.manage("pywheel", "put", "mail", "--settings=settings") == "1\n"
+    assert migrated.manage("pywheel", "--settings", "settings", "put", "mail", "--pythonpath", ".") == "2\n"
+    migrated.manage("pywheel", "put", "mail", "--text", "--", "--settings")
+    assert json.loads(migrated.manage("pywheel", "show", "3", "--json"))["body"] == "--settings"
+
+
+def test_a_command_that_a_program_calls_leaves_its_variables_alone(migrated):
+    lines = "import os; from django.core.management import call_command; call_command('pywheel', 'put', 'mail')"
+    assert migrated.manage("shell", "-v", "0", "-c", f"{lines}; print(os.environ.get('PYWHEEL_STORE'))") == "1\nNone\n"
+
+
+@pytest.mark.parametrize("more", [[], ["--processes", "2"], ["--reload"]], ids=["one", "two", "reload"])
+def test_workers_find_the_project_wherever_they_are_started(migrated, tmp_path, more):
+    web = migrated.start(*SERVERS["gunicorn"], SHOP_UNPAID="300ms")
+    (tmp_path / "elsewhere").mkdir()
+    command = (str(DJANGO / "manage.py"), "pywheel", "work", *more)
+    worker = migrated.start(*command, folder=tmp_path / "elsewhere", PYTHONPATH=None)
+    deliver(web)
+    assert worker.stop() == 0, worker.said
+    assert "names another store" not in worker.said
+    web.stop()
+
+
 def test_commands_that_walk_all_models_find_no_table_of_jobs_missing(migrated):
     migrated.call(
         ("check",),
@@ -141,6 +169,38 @@ def test_before_it_is_migrated_the_project_says_so_and_makes_nothing(shop, tmp_p
 
 def test_the_projects_own_tests_pass(shop):
     assert "OK" in shop.manage("test", "shop")
+
+
+def test_so_they_do_on_servers(shop_on_server):
+    """There a connection that was closed in a test has lost the test's transaction."""
+    assert "OK" in shop_on_server.manage("test", "--no-input", "shop")
+
+
+TESTS = """
+from django.db import transaction
+from django.test import TestCase, TransactionTestCase
+
+from pywheel.django import queue
+
+
+class Inside(TestCase):
+    def test_it_is_never_committed(self):
+        number = self.client.post("/orders").json()["order"]
+        assert queue.counts().get("order.close") is None, number
+
+
+class Outside(TransactionTestCase):
+    def test_it_is(self):
+        self.client.post("/orders")
+        assert queue.counts()["order.close"].delayed == 1
+"""
+
+
+def test_a_projects_tests_may_put_into_the_database_of_the_test(shop_on_server, tmp_path):
+    """Django drops it at their end, which PostgreSQL refuses while the queue is connected to it."""
+    (tmp_path / "shop_tests.py").write_text(TESTS)
+    shop_on_server.variables["PYTHONPATH"] = str(tmp_path)
+    assert "OK" in shop_on_server.manage("test", "--no-input", "shop_tests")
 
 
 ADDRESSES = {

@@ -75,12 +75,14 @@ def test_no_process_of_the_server_works_if_none_shall(start):
     assert "is closed" not in shop.said
 
 
-def test_a_queue_that_the_parent_has_used_works_in_each_process_after_the_fork(start, tmp_path):
+@pytest.mark.parametrize("store", ["sqlite", "postgres", "mariadb", "redis"])
+def test_a_queue_that_the_parent_has_used_works_in_each_process_after_the_fork(request, start, tmp_path, store):
     """As where a program puts a job when it is imported, under --preload."""
+    place = {} if store == "sqlite" else {"PYWHEEL_STORE": request.getfixturevalue(f"{store}_server").url()}
     (tmp_path / "early_shop.py").write_text("from flask_shop import app, queue\n\nqueue.put('early')\n")
     (tmp_path / "gunicorn.conf.py").write_text((FOLDER / "gunicorn.conf.py").read_text())
     command = (*GUNICORN, "--pythonpath", str(FOLDER), "--config", "gunicorn.conf.py", "early_shop:app")
-    shop = start(*command, folder=tmp_path)
+    shop = start(*command, folder=tmp_path, **place)
     jobs = placed(shop, 20)
     within(30, lambda: all_done(shop, jobs))
     assert shop.stop() == 0

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from django.conf import settings
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -160,8 +161,9 @@ def _row(job: StoredJob) -> dict[str, Any]:
 
 
 def _time(ms: int | None) -> datetime | None:
+    """Return a time as Django shows times: in its current time zone, or, without USE_TZ, as the project's own."""
     try:
-        return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)
+        return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC if settings.USE_TZ else None)
     except (ValueError, OverflowError):  # beyond the year 9999
         return None
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from django.apps import AppConfig
+from django.db import connections
 from django.db.models.signals import pre_migrate
 from django.utils.module_loading import autodiscover_modules
 
@@ -31,3 +33,22 @@ def _migrated(using: str, **_: Any) -> None:
 
     if using == database_alias():
         made(using)
+        _leave_before_it_is_dropped(using)
+
+
+def _leave_before_it_is_dropped(alias: str) -> None:
+    """Have the queue leave a test's database at its end: PostgreSQL drops none that somebody is connected to.
+
+    Django makes such a database, and migrates it, by the very object that will drop it.
+    """
+    creation = connections[alias].creation
+    destroy = creation.destroy_test_db
+
+    @functools.wraps(destroy)
+    def destroyed(*arguments: Any, **options: Any) -> Any:
+        from .program import queue
+
+        queue._let_go()
+        return destroy(*arguments, **options)
+
+    creation.destroy_test_db = destroyed

@@ -11,7 +11,7 @@ from typing import Any
 import django
 from asgiref.sync import sync_to_async
 from django.apps import apps
-from django.db import close_old_connections
+from django.db import connections
 
 from ..client.queue import JobQueue
 from ..jobs.handler import Handler, is_async
@@ -25,7 +25,7 @@ __all__ = ["queue"]
 class Connections(Middleware):
     """Handlers find good connections to the databases, as requests do: around each job, where it runs.
 
-    Django closes there those that are unusable, or older than CONN_MAX_AGE. So does what is told of dead jobs.
+    Those that are unusable, or older than CONN_MAX_AGE, are closed there. So does what is told of dead jobs.
     """
 
     def add(self, functions: list[Any], function: Callable[..., object], what: str) -> None:
@@ -43,16 +43,23 @@ class Connections(Middleware):
         return _with_connections(super().around_function(function))
 
 
+def _close_old_connections() -> None:
+    """Do what Django does around requests, but for connections in a transaction: a test runs jobs in its own."""
+    for connection in connections.all(initialized_only=True):
+        if not connection.in_atomic_block:
+            connection.close_if_unusable_or_obsolete()
+
+
 def _with_connections(function: Callable[[Job], Any]) -> Callable[[Job], Any]:
     if is_async(function):
 
         @functools.wraps(function)
         async def awaited(job: Job) -> Any:
-            await sync_to_async(close_old_connections)()
+            await sync_to_async(_close_old_connections)()
             try:
                 return await function(job)
             finally:
-                await sync_to_async(close_old_connections)()
+                await sync_to_async(_close_old_connections)()
 
         return awaited
 
@@ -60,11 +67,11 @@ def _with_connections(function: Callable[[Job], Any]) -> Callable[[Job], Any]:
     def called(job: Job) -> Any:
         if asyncio._get_running_loop() is not None:  # a test that is a coroutine: Django refuses to be asked there
             return sync_to_async(called)(job)
-        close_old_connections()
+        _close_old_connections()
         try:
             return function(job)
         finally:
-            close_old_connections()
+            _close_old_connections()
 
     return called
 

@@ -1,7 +1,10 @@
 """What this shop does, without a worker: ``python manage.py test``."""
 
+from datetime import UTC, datetime
+
 from django.contrib.auth.models import Permission, User
 from django.test import Client, TestCase
+from django.utils import timezone
 
 from pywheel.django import queue
 from pywheel.testing import QueueTester
@@ -92,6 +95,14 @@ class AdminTest(ShopTest):
         assert "run_due" in page
         self.page("999/change/", code=404)
         self.page("x/change/", code=404)
+
+    def test_times_are_shown_as_the_project_shows_times(self):
+        due = datetime(2031, 5, 6, 12, 30, tzinfo=UTC)
+        id = queue.put("mail", at=due)
+        for own, shown in ((True, "2031-05-06 17:30:00"), (False, f"{due.astimezone():%Y-%m-%d %H:%M:%S}")):
+            with self.settings(USE_TZ=own), timezone.override("Asia/Tashkent"):
+                assert shown in self.page()
+                assert shown in self.page(f"{id}/change/")
 
     def test_jobs_are_cancelled_and_retried(self):
         ids = [queue.put("mail", n, delay="1h") for n in range(3)]

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 from argparse import REMAINDER, ArgumentParser
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError
 
@@ -14,6 +18,9 @@ from ....cli import main
 from ...database import store_url
 
 __all__ = ["Command"]
+
+_DJANGOS: Final = ("--settings", "--pythonpath")
+"""Options of every command, which Django has obeyed before it comes here."""
 
 
 class Command(BaseCommand):
@@ -24,7 +31,7 @@ class Command(BaseCommand):
 
     def run_from_argv(self, argv: list[str]) -> None:
         """Run a command; exit with its code. What Django's own parser would take, such as --help, is pywheel's."""
-        _run(argv[2:], f"{argv[0]} {argv[1]}")
+        _run(list(_pywheels(argv[2:])), f"{argv[0]} {argv[1]}")
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Take whatever comes, for `call_command`."""
@@ -39,12 +46,50 @@ class Command(BaseCommand):
                 raise CommandError(f"pywheel {' '.join(arguments)[:80]} ended with {ended.code}") from None
 
 
+def _pywheels(arguments: Sequence[str]) -> Iterator[str]:
+    """Yield the arguments without Django's own."""
+    left = iter(arguments)
+    for argument in left:
+        if argument == "--":
+            yield argument
+            yield from left
+        elif argument in _DJANGOS:
+            next(left, None)
+        elif not argument.startswith(tuple(f"{name}=" for name in _DJANGOS)):
+            yield argument
+
+
 def _run(arguments: list[str], name: str) -> None:
     if arguments[:1] == ["work"]:
         arguments = ["work", "pywheel.django:queue", *arguments[1:]]
-    os.environ["PYWHEEL_STORE"] = store_url()
-    before, sys.argv = sys.argv, [name, *arguments]
-    try:
+        changed = {"PYTHONPATH": os.pathsep.join(_folders())}
+    else:
+        changed = {"PYWHEEL_STORE": store_url()}
+    with _surroundings([name, *arguments], changed):
         main()
+
+
+def _folders() -> Iterator[str]:
+    """Yield where modules are looked for before Python's own, such as the folder of manage.py.
+
+    A worker's other processes do not begin with manage.py, and would find the project in the working directory only.
+    """
+    found = takewhile(lambda folder: folder != sysconfig.get_path("stdlib"), sys.path)
+    yield from dict.fromkeys(str(Path(folder).absolute()) for folder in found if Path(folder).is_dir())
+
+
+@contextmanager
+def _surroundings(argv: list[str], variables: dict[str, str]) -> Iterator[None]:
+    """Let the command line find its arguments and variables meanwhile."""
+    before, sys.argv = sys.argv, argv
+    kept = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
     finally:
         sys.argv = before
+        for name, value in kept.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
