@@ -127,7 +127,7 @@ def test_an_option_before_the_command_is_refused_with_its_place(call, url):
     assert code == 2
     assert "No such option: --store" in err
     assert "it follows the command: pywheel put --store" in err
-    assert call("--sotre", url, "counts")[2].rstrip().endswith("No such option: --sotre")
+    assert call("--sotre", url, "counts")[2] == "pywheel: No such option: --sotre: `pywheel --help` says more\n"
 
 
 def test_a_file_is_put_as_it_is(says, call, queue, tmp_path):

@@ -137,5 +137,5 @@ def test_check_says_what_is_wrong(says, call, kept):
 def test_a_store_that_cannot_says_so(call, queue, monkeypatch):
     from pywheel.cli.maintain import _able
 
-    with JobQueue("memory:") as memory, pytest.raises(StoreError, match="memory: has no backup"):
+    with JobQueue("memory:") as memory, pytest.raises(StoreError, match="memory: has no backup: `pywheel copy`"):
         _able(memory.store, "backup")

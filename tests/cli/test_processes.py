@@ -58,7 +58,8 @@ main()
 def test_nothing_given_shows_the_help():
     result = run("-m", "pywheel.cli")
     assert result.returncode == 2
-    assert "Commands" in result.stdout
+    assert "\nOne job:\n" in result.stdout
+    assert "\nAt work:\n" in result.stdout
     assert any(line.strip().startswith("pywheel work shop:queue") for line in result.stdout.splitlines())
     assert "Exit codes" in result.stdout
 

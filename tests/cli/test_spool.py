@@ -76,7 +76,7 @@ def test_without_a_spool_there_is_nothing_to_show(call, queue, spool, tmp_path):
     for command in ("show", "drain"):
         code, _, err = call("spool", command)
         assert code == 3
-        assert "there is no store at" in err
+        assert "there is no spool at" in err
     assert not (tmp_path / "spool.db").exists()
 
 

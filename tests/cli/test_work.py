@@ -17,6 +17,7 @@ from pywheel.cli.supervise import _Look
 from pywheel.cli.work import Terms, _Drain, _ready
 from pywheel.events import JobEnded, JobGivenBack, JobsPut, JobStarted, LeaseLost, WorkerDrains
 from pywheel.jobs import Counts, Job, Outcome, State
+from pywheel.stores.address import Address
 from tests.jobs.waiting import until
 
 TERMS = Terms(None, (), 30, None, False)
@@ -94,6 +95,15 @@ def test_the_queues_own_store_is_not_opened_for_another_one(shop, tmp_path, monk
 
 
 # ---- what it says ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("address", ["postgresql://me:p%40ss@db/x?host=%2Frun%2Fpg", "redis://:secret@db/0", "memory:"])
+def test_a_store_in_the_environment_that_is_the_queues_own_is_not_noted(monkeypatch, capsys, address):
+    """A queue shows its address without the password."""
+    monkeypatch.setenv("PYWHEEL_STORE", address)
+    shown = address if address == "memory:" else Address(address).shown
+    TERMS.say_where("working", shown, ("mail",))
+    assert capsys.readouterr().err == f"pywheel: working on {shown}, topics mail\n"
 
 
 @pytest.mark.parametrize("chosen", [None, "sqlite:///here.db"])

@@ -13,6 +13,7 @@ from . import keys, maintain, many, one, spool
 from .alarms import EXAMPLES as _ALARMS
 from .alarms import alarms
 from .bridge import bridge
+from .commands_help import Commands
 from .copy import EXAMPLES as _COPY
 from .copy import copy
 from .deliver import EXAMPLES as _DELIVER
@@ -102,6 +103,7 @@ Examples:
 
 app = typer.Typer(
     name="pywheel",
+    cls=Commands,
     help="Durable delayed jobs: put them, look at them, work on them.",
     epilog=EXAMPLES,
     no_args_is_help=True,
@@ -157,9 +159,12 @@ app.command(epilog=_WORK)(work)
 app.command(epilog=_SERVE)(serve)
 app.command(epilog=_ALARMS)(alarms)
 app.command(epilog=_DELIVER)(deliver)
-app.add_typer(outlets, name="outlets")
-app.add_typer(schedules, name="schedules")
 app.command()(maintain.workers)
+app.add_typer(outlets, name="outlets", cls=Commands)
+app.add_typer(schedules, name="schedules", cls=Commands)
+app.add_typer(bridge, name="bridge", cls=Commands)
+app.add_typer(spool.spool, name="spool", cls=Commands)
+app.add_typer(token, name="token", cls=Commands)
 app.command()(maintain.info)
 app.command(epilog=_MIGRATE)(maintain.migrate)
 app.command()(maintain.vacuum)
@@ -169,9 +174,6 @@ app.command(epilog=_VERIFY)(verify)
 app.command(epilog=_COPY)(copy)
 app.command("new-key", epilog=keys.NEW)(keys.new)
 app.command(epilog=keys.EXAMPLES)(keys.rekey)
-app.add_typer(spool.spool, name="spool")
-app.add_typer(bridge, name="bridge")
-app.add_typer(token, name="token")
 app.command()(demo)
 app.command()(maintain.version)
 
@@ -210,7 +212,7 @@ def _called() -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             print(message)
         else:
-            fail(message + _place(error))
+            fail(_advised(message, error))
         return USAGE
     except StoreError as error:
         fail(str(error))
@@ -222,6 +224,18 @@ def _called() -> int:
         fail(str(error))
         return USAGE
     return result if isinstance(result, int) else 0
+
+
+def _advised(message: str, error: Any) -> str:
+    """Return the message of a usage error with what to do: the place of an option, or where the help is."""
+    message = message.replace("Value error, ", "").removesuffix(".")
+    context = getattr(error, "ctx", None)
+    if context is None or message.endswith("?"):  # it says what may have been meant
+        return message
+    names = [context.info_name]
+    while (context := context.parent) is not None:
+        names.insert(0, context.info_name)
+    return message + (_place(error) or f": `{' '.join(['pywheel', *names[1:]])} --help` says more")
 
 
 def _place(error: Any) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from .._errors import BadJob
 from ..client.queue import JobQueue
 from ..jobs.durations import duration
 from ..outlets.config import Configured, load
@@ -22,6 +23,7 @@ Examples:
   pywheel deliver --store sqlite:////var/lib/shop/jobs.db --config outlets.toml --check
   pywheel deliver --store sqlite:////var/lib/shop/jobs.db --config outlets.toml
 
+\b
 outlets.toml:
   [outlets.shop]
   kind = "webhook"
@@ -48,6 +50,8 @@ def deliver(
 
     It then begins no delivery, waits for those under way, and gives back what is not delivered by the end of the grace.
     """
+    if not config.exists():
+        raise BadJob(f"there is no file {config}: --config says where it is; `pywheel deliver --help` shows one")
     outlets = load(config)
     terms = Terms(store, (), span(grace), span_or_none(keep), on_terminal() if live is None else live)
     duration(terms.grace, "--grace")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from .._errors import BadJob
 from ..client.rekey import Rekeyed
 from ..client.rekey import rekey as encrypt_anew
 from ..jobs.keyring import Keyring, new_key
@@ -57,6 +59,8 @@ def rekey(
 
     It may be ended and begun again: what is done is not done again.
     """
+    if keys_file is None and "PYWHEEL_KEYS" not in os.environ:
+        raise BadJob("there are no keys: give --keys-file, or set PYWHEEL_KEYS; `pywheel new-key` makes a key")
     keys = Keyring.from_env() if keys_file is None else Keyring.from_file(keys_file)
     said = Rekeyed(after)
     with existing(store) as queue:

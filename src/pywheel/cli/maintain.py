@@ -18,6 +18,10 @@ from .output import emit, emit_pairs, emit_rows, progress
 
 __all__ = ["backup", "check", "info", "migrate", "vacuum", "version", "version_line", "workers"]
 
+_INSTEAD: Final = {  # of what only a store in a file has
+    "backup": "`pywheel copy` carries its jobs to a store in a file, and a server has tools of its own",
+    "check": "`pywheel verify` looks at its jobs",
+}
 _PAGES: Final = 2_000  # given back in one turn: some milliseconds, in which nobody else writes
 
 
@@ -158,5 +162,5 @@ def _able(store: JobStore, method: str) -> Any:
     """Return a method that not every store has."""
     able = getattr(store, method, None)
     if able is None:
-        raise StoreError(f"{store.url} has no {method}")
+        raise StoreError(f"{store.url} has no {method}: {_INSTEAD.get(method, 'it needs none')}")
     return able

@@ -21,6 +21,8 @@ from .output import emit, on_terminal
 NO, USAGE, STORE = 1, 2, 3
 DEFAULT_STORE: Final = "sqlite:///jobs.db"
 _KEYS: Final = "PYWHEEL_KEYS"
+_EXAMPLE: Final = "2030-01-31T12:00:00+01:00"
+_LIKE: Final = f"write it like {_EXAMPLE}"
 _PLAIN: Final = re.compile(r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?", re.ASCII)
 _ID: Final = re.compile(r"[0-9]{1,19}", re.ASCII)
 
@@ -105,16 +107,22 @@ def moment(text: str | None) -> datetime | None:
     if text is None:
         return None
     try:
-        return datetime.fromisoformat(text)
+        found = datetime.fromisoformat(text)
     except ValueError:
-        raise BadJob(f"{text[:60]!r} is no time: write it like 2030-01-31T12:00:00+01:00") from None
+        raise BadJob(f"{text[:60]!r} is no time: {_LIKE}") from None
+    if found.utcoffset() is None:
+        raise BadJob(f"{text[:60]!r} has no time zone: {_LIKE}")
+    return found
 
 
 def bound(text: str | None, name: str) -> datetime | None:
     """Return a time, or one so far from now, if there is one."""
     if text is None or re.match(r"[0-9]{4}-?[0-9W]", text):
         return moment(text)
-    return datetime.now(UTC) + timedelta(milliseconds=signed_ms(span(text), name))
+    try:
+        return datetime.now(UTC) + timedelta(milliseconds=signed_ms(span(text), name))
+    except BadJob as error:
+        raise BadJob(f"{error}, or a time like {_EXAMPLE}") from None
 
 
 def between(due_from: str | None, due_until: str | None) -> dict[str, Any]:

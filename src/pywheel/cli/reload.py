@@ -13,7 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NoReturn
 
-from .output import note
+from .._errors import PywheelError
+from .output import fail, note
 
 __all__ = ["Watch", "begin_again", "project_files", "wait_for_mending"]
 
@@ -45,7 +46,10 @@ class Watch:
 
 def wait_for_mending(error: Exception) -> None:
     """Show what is wrong with a program, and return when a source below the working directory changes."""
-    traceback.print_exception(error)
+    if isinstance(error, PywheelError):
+        fail(str(error))
+    else:
+        traceback.print_exception(error)
     note("pywheel: waiting for a change of the sources; Ctrl-C ends it")
     before = _times(_sources_below(Path.cwd()))
     while _times(_sources_below(Path.cwd())) == before:

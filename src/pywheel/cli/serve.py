@@ -14,9 +14,9 @@ from ..client.queue import JobQueue
 from ..observe import logs
 from ..observe.extra import TelemetryMissing
 from ..observe.prometheus import PrometheusMetrics
-from ..worker.loading import load
 from .options import DEFAULT_STORE, absolute, keyring, opened
 from .output import note
+from .program import program
 
 __all__ = ["EXAMPLES", "serve"]
 
@@ -107,9 +107,7 @@ def _queue(target: str | None, store: str | None) -> JobQueue:
     """Return the queue to serve, on its own store unless one is named."""
     if target is None:
         return opened(store or os.environ.get("PYWHEEL_STORE") or DEFAULT_STORE, encryption=keyring())
-    queue = load(target)
-    if not isinstance(queue, JobQueue):
-        raise BadJob(f"{target[:80]} is no JobQueue")
+    queue = program(target)
     if store is not None:
         queue.use(absolute(store))
     return queue

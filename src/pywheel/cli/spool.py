@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from contextlib import closing
 from itertools import islice
+from pathlib import Path
 from typing import Annotated, Any, Final
+from urllib.parse import unquote
 
 import typer
 
-from .._errors import BadJob
+from .._errors import BadJob, NotAStore
 from ..client.forwarder import Forwarder
 from ..client.link import Link
 from ..client.spool import Spool, spooled_job
@@ -61,7 +63,7 @@ spool = typer.Typer(
 @spool.command(epilog=_SHOW)
 def show(spool: SpoolOption = DEFAULT_SPOOL, limit: Limit = 100, as_json: AsJson = False) -> None:
     """List what waits in the spool, and what the store refused, in the order of the puts."""
-    with closing(Spool(absolute(spool), create=False)) as file:
+    with closing(_existing(spool)) as file:
         counts = file.counts()
         rows = [(word, row) for state, word in _WORDS.items() for row in islice(file.rows(state), limit)]
     rows.sort(key=lambda found: found[1].id)
@@ -93,7 +95,7 @@ def drain(spool: SpoolOption = DEFAULT_SPOOL, store: Store = DEFAULT_STORE, as_j
     """Forward all that waits to the store, in order, each put once."""
     tally = Tally()
     with (
-        closing(Spool(absolute(spool), create=False)) as file,
+        closing(_existing(spool)) as file,
         existing(store) as queue,
         counted("forwarding", "forwarded", file.counts().delayed) as shown,
     ):
@@ -113,7 +115,7 @@ def drain(spool: SpoolOption = DEFAULT_SPOOL, store: Store = DEFAULT_STORE, as_j
 @spool.command(context_settings=_NEGATIVE)
 def retry(job: Id, spool: SpoolOption = DEFAULT_SPOOL, as_json: AsJson = False) -> int:
     """Have a refused job sent again, with all of its put_many. Exit code 1: it was not refused."""
-    with closing(Spool(absolute(spool), create=False)) as file:
+    with closing(_existing(spool)) as file:
         done = file.retry(_id(job))
     return answer(done, as_json=as_json, yes="waits again", no="no such job, or it was not refused")
 
@@ -121,7 +123,7 @@ def retry(job: Id, spool: SpoolOption = DEFAULT_SPOOL, as_json: AsJson = False) 
 @spool.command(context_settings=_NEGATIVE)
 def delete(job: Id, spool: SpoolOption = DEFAULT_SPOOL, as_json: AsJson = False) -> int:
     """Forget a refused job. Exit code 1: it was not refused."""
-    with closing(Spool(absolute(spool), create=False)) as file:
+    with closing(_existing(spool)) as file:
         done = file.forget(_id(job))
     return answer(done, as_json=as_json, yes="deleted", no="no such job, or it was not refused")
 
@@ -131,3 +133,12 @@ def _id(job: str) -> int:
     if not re.fullmatch("-?[0-9]{1,18}", job, re.ASCII):
         raise BadJob(f"{job[:80]!r} is no id: give the number that put returned")
     return -abs(int(job))
+
+
+def _existing(spool: str) -> Spool:
+    """Return a spool that is there. NotAStore if it is not."""
+    url = absolute(spool)
+    path = Path(url.removeprefix("sqlite:///"))
+    if url.startswith("sqlite:///") and not Path(unquote(str(path))).exists():
+        raise NotAStore(f"there is no spool at {path}: --spool says where it is")
+    return Spool(url, create=False)

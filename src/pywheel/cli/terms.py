@@ -7,7 +7,9 @@ import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from .._errors import NotAStore
 from ..jobs.durations import Duration
+from ..stores.address import Address
 from .options import absolute
 from .output import note
 
@@ -30,7 +32,7 @@ class Terms(NamedTuple):
         """Say which store is worked on, and that PYWHEEL_STORE names another one, if it does."""
         self.say(f"{who} on {url}, topics {', '.join(sorted(topics))}")
         elsewhere = os.environ.get("PYWHEEL_STORE")
-        if self.store is None and elsewhere and absolute(elsewhere) != url:
+        if self.store is None and elsewhere and _shown(elsewhere) != url:
             self.say("PYWHEEL_STORE names another store; it counts here with --store only")
 
     def say(self, text: str) -> None:
@@ -39,3 +41,11 @@ class Terms(NamedTuple):
             logging.getLogger("pywheel.cli").info(text)
         else:
             note(f"pywheel: {text}")
+
+
+def _shown(url: str) -> str:
+    """Return an address as a store shows its own."""
+    try:
+        return Address(url).shown if "://" in url and not url.startswith("sqlite:") else absolute(url)
+    except NotAStore:
+        return url

@@ -12,9 +12,10 @@ from ..client.queue import JobQueue
 from ..events import Event, JobEnded, JobGivenBack, JobSkipped, JobStarted, LeaseLost, WorkerDrains
 from ..jobs.durations import duration
 from ..observe import logs
-from ..worker.loading import chosen, load
+from ..worker.loading import chosen
 from .options import absolute, span, span_or_none
 from .output import on_terminal
+from .program import program
 from .reload import Watch, begin_again, wait_for_mending
 from .terms import Terms
 
@@ -93,9 +94,7 @@ def _reloading(target: str, terms: Terms) -> None:
 
 def _ready(target: str, terms: Terms) -> JobQueue:
     """Return the queue, on the store that is wanted. BadJob if it cannot do what is wanted."""
-    queue = load(target)
-    if not isinstance(queue, JobQueue):
-        raise BadJob(f"{target[:80]} is no JobQueue")
+    queue = program(target)
     chosen(queue.handlers, terms.topics or None)
     if terms.store is not None:
         queue.use(absolute(terms.store))

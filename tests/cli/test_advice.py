@@ -1,0 +1,93 @@
+"""What a command refuses, it refuses with what to write instead."""
+
+import sys
+
+import pytest
+from typer.main import get_command
+
+from pywheel import BadArguments, JobQueue
+from pywheel.cli.app import app
+from pywheel.cli.commands_help import PARTS
+from pywheel.observe.extra import TelemetryMissing
+from pywheel.observe.extra import needed as of_telemetry
+from pywheel.outlets.contract import OutletMissing
+from pywheel.outlets.contract import needed as of_an_outlet
+
+NO_ZONE = "'2030-01-31T06:00:00' has no time zone: write it like 2030-01-31T12:00:00+01:00"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("put", "Missing argument 'topic': `pywheel put --help` says more"),
+        ("token remove --bogus", "No such option: --bogus: `pywheel token remove --help` says more"),
+        ("lst", "Did you mean 'list'?"),
+        ("list --state ded", "Invalid value for '--state': 'ded' is not one of 'delayed'"),
+        ("put t 1 --at 2030-01-31T06:00:00", NO_ZONE),
+        ("list --due-from 2030-01-31T06:00:00", NO_ZONE),
+        ("list --due-until tomorrow", "or a time like 2030-01-31T12:00:00+01:00"),
+        ("token add --scope put --until tomorrow", "or a time like 2030-01-31T12:00:00+01:00"),
+        ("rekey", "give --keys-file, or set PYWHEEL_KEYS; `pywheel new-key` makes a key"),
+        ("deliver --config nowhere.toml", "`pywheel deliver --help` shows one"),
+    ],
+)
+def test_a_refusal_says_what_to_write(call, monkeypatch, arguments, said):
+    monkeypatch.delenv("PYWHEEL_KEYS", raising=False)
+    code, out, err = call(*arguments.split())
+    assert (code, out) == (2, "")
+    assert said in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("group", [[], ["token"], ["schedules"], ["outlets"], ["bridge"], ["spool"]], ids=str)
+def test_help_cuts_off_no_sentence(call, group):
+    code, out, _ = call(*group, "--help")
+    assert code == 0
+    assert "..." not in out.replace("[ARGS]...", "")
+
+
+def test_every_command_is_listed_once_under_a_heading():
+    names = [name for part in PARTS.values() for name in part]
+    assert sorted(names) == sorted(get_command(app).commands)
+
+
+def test_a_spool_that_is_not_there_is_called_a_spool(call, tmp_path):
+    code, _, err = call("spool", "show", "--spool", f"sqlite:///{tmp_path}/spool.db")
+    assert code == 3
+    assert err == f"pywheel: there is no spool at {tmp_path}/spool.db: --spool says where it is\n"
+
+
+def test_a_job_that_is_not_there_is_named_as_it_was_asked_for(call, queue):
+    queue.put("mail", 1)
+    assert call("show", "order-7", "--topic", "mail")[2] == "pywheel: there is no job 'order-7' of topic 'mail'\n"
+    assert call("show", "77")[2] == "pywheel: there is no job 77\n"
+
+
+@pytest.mark.parametrize("line", ["import nothing_is_called_so", "1 +"])
+def test_a_program_that_cannot_be_imported_shows_its_own_lines_and_none_of_ours(call, tmp_path, monkeypatch, line):
+    (tmp_path / "broken_shop.py").write_text(f"x = 1\n{line}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    code, out, err = call("work", "broken_shop:queue")
+    assert (code, out) == (2, "")
+    assert 'broken_shop.py", line 2' in err
+    assert "src/pywheel" not in err
+    assert err.splitlines()[-1].startswith("pywheel: broken_shop cannot be imported: ")
+
+
+def test_a_package_that_is_missing_has_its_own_name_and_that_of_its_extra():
+    with pytest.raises(OutletMissing, match=r"^nothing_like_it is not installed: pip install 'pywheel-timer\[x\]'$"):
+        of_an_outlet("nothing_like_it.inside", "x")
+    with pytest.raises(TelemetryMissing, match=r"^nothing_like_it is not installed: pip install 'pywheel-timer\["):
+        of_telemetry("nothing_like_it.inside")
+
+
+def test_the_extra_of_tasks_is_quoted_for_the_shell(monkeypatch):
+    monkeypatch.setitem(sys.modules, "msgspec", None)
+    with JobQueue("memory:") as queue:
+
+        @queue.task()
+        def close(order: bytes) -> None: ...
+
+        with pytest.raises(BadArguments, match=r"pip install 'pywheel-timer\[tasks\]'$"):
+            close.put(b"7")
