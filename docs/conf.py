@@ -18,7 +18,7 @@ exclude_patterns = ["_site", "Thumbs.db"]
 root_doc = "index"
 
 # ---- pages: plain Markdown, which GitHub shows as well --------------------------------------------------------------
-myst_enable_extensions = ["attrs_inline"]
+myst_enable_extensions = ["attrs_block", "attrs_inline"]
 myst_heading_anchors = 4  # as GitHub names them
 myst_links_external_new_tab = False
 
@@ -27,6 +27,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
+autodoc_type_aliases = {name: name for name in ("Duration", "Listener", "Place", "Ref", "Seconds")}
 add_module_names = False
 python_use_unqualified_type_names = True
 default_role = "literal"  # the docstrings' single backticks
@@ -41,7 +42,7 @@ html_title = f"pywheel {version}"
 html_copy_source = True  # llms.txt leads to the Markdown
 html_show_sourcelink = True
 html_static_path = ["_site/static"]
-html_css_files = ["wide.css"]
+html_css_files = ["site.css"]
 html_theme_options = {
     "source_repository": "https://github.com/pywheel/pywheel/",
     "source_branch": "main",

@@ -16,12 +16,17 @@ from typing import Any, Final
 
 from benchmarks.host import about, fsync_p50, wake_p99
 from benchmarks.outlets.measures import RATE, drain, lateness
+from benchmarks.report.missed import missed
 from benchmarks.report.text import number, table
 from pywheel import __version__
 
 _PAGE: Final = """# Benchmarks of the outlets
 
 Written by `make bench-outlets`; do not edit. pywheel {version}, {about}.
+
+{missed}
+
+## What was measured
 
 One worker process delivers 128-byte bodies by webhook, signed, from a SQLite store with synchronous=FULL, to
 endpoints in another process on the same host, which answer at once. Every measure is taken {rounds} times, in turns
@@ -81,6 +86,7 @@ def main() -> None:
         "load": number(load),
         "fsync": number(median(fsync for fsync, _ in floors)),
         "wake": number(median(wake for _, wake in floors)),
+        "missed": missed(rows),
         "table": table(("measure", "goal", "measured"), rows),
     }
     if options.page:

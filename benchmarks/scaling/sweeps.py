@@ -37,8 +37,8 @@ class Table(NamedTuple):
 
 
 def steady(setup: Setup, rate: float, jobs: int) -> Outcome:
-    """Simulate a rate for about so many jobs, but not less than half a second."""
-    return simulate(replace(setup, rate=rate, seconds=max(jobs / rate, 0.5)))
+    """Simulate a rate for about so many jobs, but not less than half a second, or a twentieth for a few hundred."""
+    return simulate(replace(setup, rate=rate, seconds=max(jobs / rate, min(jobs / 10_000, 0.5))))
 
 
 def holds(outcome: Outcome, setup: Setup) -> bool:

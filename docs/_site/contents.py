@@ -14,6 +14,9 @@ SECTION: Final = re.compile(r"^## (.+)\n\n((?:- .+\n(?:  .+\n)*)+)", re.MULTILIN
 LINK: Final = re.compile(r"^- \[(.+?)\]\((.+?)\)", re.MULTILINE)
 
 
+HERE: Final = re.compile(r"\n\n((?:- \[.+\]\(#.+\)\n)+)")
+
+
 def sections(index: str) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return each section's heading, with the titles and targets of its links."""
     return [(heading, LINK.findall(links)) for heading, links in SECTION.findall(index)]
@@ -32,6 +35,7 @@ def llms(index: str) -> str:
 def read(app: Sphinx, name: str, source: list[str]) -> None:
     """Let what leads out of docs/ lead to the repository, and give index.md its sidebar."""
     source[0] = re.sub(r"\]\((?:\.\./)+", f"]({REPOSITORY}", source[0])
+    source[0] = HERE.sub(r"\n\n{.on-this-page}\n\1", source[0], count=1)  # beside it the site has its own
     if name == app.config.root_doc:
         source[0] += "".join(toctree(heading, links) for heading, links in sections(source[0]))
 

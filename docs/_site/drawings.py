@@ -81,13 +81,13 @@ def wheel() -> Drawing:
         d.text(20, y + 18, name, anchor="start")
         d.text(20, y + 36, width, "small", anchor="start")
         for slot in range(12):
-            d.box(180 + 46 * slot, y, 42, 42, kind="hot" if slot == timer + level else "idle")
+            d.box(180 + 45 * slot, y, 41, 41, kind="hot" if slot == timer + level else "idle")
         d.text(740, y + 28, "…", anchor="end")
-    d.arrow("M566 218C566 190 350 205 346 180")
+    d.arrow("M560 218C560 190 344 205 336 179")
     d.text(588, 207, "cascade: placed anew", "small", anchor="start")
-    d.arrow("M330 134C330 112 410 118 430 96")
+    d.arrow("M330 134C330 112 405 118 424 95")
     d.text(570, 116, "once more, into the slot of its tick", "small")
-    d.arrow("M201 20V46")
+    d.arrow("M200 20V46")
     d.text(212, 30, "the present moves right, tick by tick", "small", anchor="start")
     d.text(
         380, 308, "8 levels of 512 slots reach every deadline to 2⁶³ - 1; an empty slot costs nothing to pass", "small"

@@ -63,3 +63,11 @@ def test_the_reference_has_what_a_room_exports(room, pages):
     documented = {name.rpartition(".")[2] for name in ids if name and name.startswith("pywheel")}
     exported = {name: getattr(import_module(room), name) for name in import_module(room).__all__}
     assert {name for name, value in exported.items() if callable(value)} - documented == set()
+
+
+def test_the_reference_shows_nothing_private_and_no_noise():
+    for path in (SITE / "api").glob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        assert 'id="pywheel._' not in text, path.name
+        assert "Alias for field number" not in text, path.name
+        assert "TypeAliasForwardRef" not in text, path.name

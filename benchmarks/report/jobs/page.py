@@ -9,6 +9,7 @@ from typing import Any
 
 import pywheel
 from benchmarks import host
+from benchmarks.report.missed import missed
 from benchmarks.report.text import number, table
 
 PAGE = Path(__file__).with_name("page.md")
@@ -18,8 +19,9 @@ LESS_IS_BETTER = {"p50", "p99", "p100"}
 
 def page(rows: Iterable[Sequence[str]], rounds: int) -> str:
     """Return the whole page."""
+    rows = list(rows)
     return PAGE.read_text(encoding="utf-8").format(
-        version=pywheel.__version__, host=host.about(), rounds=rounds, table=table(HEAD, rows)
+        version=pywheel.__version__, host=host.about(), rounds=rounds, table=table(HEAD, rows), missed=missed(rows)
     )
 
 

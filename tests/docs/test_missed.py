@@ -1,0 +1,47 @@
+"""Pages of figures lead with the goals that were missed, and those are the ones that their tables say."""
+
+import re
+
+import pytest
+
+from benchmarks.report.missed import missed
+from tests.docs.pages import text
+
+ROW = re.compile(r"^\| (.+) \|$", re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("goal", "measured", "reached"),
+    [
+        (">= 30 000", "32,175 (36,682)", True),
+        (">= 30 000", "29,999 (36,682)", False),
+        (">= 0.85 of the floor", "floor 5,001 (5,787), put 4,841 (5,097), ratio 0.84 (1)", False),
+        (">= 75 000", "floor 98,998 (102,090), put_many 85,279 (87,350)", True),
+        ("p50 <= 1, p99 <= 3, max <= 20", "p50 0.5 (0.4), p99 2.6 (2.4), p100 7.6 (6.9)", True),
+        ("p50 <= 1, p99 <= 3, max <= 20", "p50 0.5 (0.4), p99 2.6 (2.4), p100 20.1 (6.9)", False),
+        ("<= 250 / 70 us", "one 284, batched 53.2", False),
+        ("<= 0.2/s, 0.05 %, 40 MB", "queries/s 0.05, cpu % 0.04, rss MB 39.7", True),
+        ("<= 0.2/s, 0.05 %, 40 MB", "queries/s 0.05, cpu % 0.04, rss MB 41", False),
+        ("<= 20 ms", "any 0.171, of a topic 20.5", False),
+        ("ratio ≥ 0.5", "http 21,153 (21,872), ratio 0.385 (0.5)", False),
+        (">= 1.6 x that", "200 (205)", True),
+        (">= 1.6 x that", "150 (205)", False),
+    ],
+)
+def test_a_goal_is_reached_by_what_was_measured(goal, measured, reached):
+    said = missed([("the row before", "", "100"), ("this row", goal, measured)])
+    assert ("this row" not in said) is reached
+    assert said.startswith(
+        "All 1 goals were reached." if reached else "## What was missed\n\nOf 1 goals 0 were reached."
+    )
+
+
+def test_what_has_no_figure_for_a_goal_is_no_goal():
+    assert missed([("a", "nothing grows", "file MB 12.3"), ("b", "", "7")]) == "All 0 goals were reached."
+
+
+@pytest.mark.parametrize("name", ["jobs", "service", "outlets"])
+def test_a_page_of_figures_leads_with_what_its_table_says_was_missed(name):
+    page = text(f"docs/{name}-benchmarks.md")
+    _, _, *rows = [line.split(" | ") for line in ROW.findall(page)]
+    assert f"\n\n{missed(rows)}\n\n## What was measured\n" in page
