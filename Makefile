@@ -12,9 +12,13 @@ COMING := $(VENV)-coming
 NATIVE := $(wildcard src/wheel/* src/wheel/*/*) setup.py pyproject.toml
 # Of a .pxi cython-lint looks at the layout alone, of a .pyx at all that it means.
 LINTED := $(patsubst src/wheel/%.pxi,build/lint/%.pyx,$(wildcard src/wheel/*/*.pxi))
-# More than there are processors, as tests of processes wait a third of their time; a worker of pytest's that has nothing
-# left takes from another. ARGS="-n 0": all in one process.
-PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)') --dist worksteal
+# More than there are processors, as tests wait as well: for processes, disks, intervals; a worker of pytest's that has
+# nothing left takes from another. ARGS="-n 0": all in one process.
+MORE = 1
+PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + $(MORE))') --dist worksteal
+
+# Tests start hundreds of Pythons, and each would compile again all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test servers clients frameworks node-client pythons asyncio crash bench bench-jobs bench-jobs-peers bench-stores bench-reads bench-service bench-outlets bench-brokers simulate openapi lint format types sanitize tsan package release-check clean
@@ -61,12 +65,13 @@ demo: $(VENV)/demo.group $(VENV)/native
 	@$(BIN)/python -m pywheel.cli demo
 	@$(BIN)/python -m demos.page
 
+test: MORE = 2
 test: $(VENV)/test.group $(VENV)/native
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not packaging and not servers and not clients and not frameworks and not browser and not docs and not coming" $(ARGS)
 
 # Each process of pytest starts its own servers; what is not installed is skipped, with a line that says so.
 servers: $(VENV)/test.group $(VENV)/native
-	@$(BIN)/python -m pytest $(PARALLEL) -m "servers and not frameworks" $(ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) -m "servers and not clients and not frameworks" $(ARGS)
 
 .PHONY: page screenshots
 page: export PYWHEEL_AXE = $(abspath $(VENV))/axe
@@ -198,7 +203,7 @@ release-check: $(VENV)/package.group $(VENV)/native
 
 clean:
 	rm -rf $(VENV) .venv-3.* $(SANITIZED) $(TSAN) $(PEERS) $(COMING) build dist *.egg-info .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
-	find src tests benchmarks demos -name __pycache__ -prune -exec rm -rf {} +
+	find src tests benchmarks demos docs examples -name __pycache__ -prune -exec rm -rf {} +
 	find src \( -name '*.so' -o -name '*.pyd' \) -delete
 
 # ---- stamps, in the environment they are about --------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Build the extensions from src/wheel; everything static stands in pyproject.toml.
+"""Build the extensions from src/wheel, and the README for PyPI; everything static stands in pyproject.toml.
 
 PYWHEEL_PURE=1            no extension, a py3-none-any wheel
 PYWHEEL_REQUIRE_NATIVE=1  a failed build is an error (so it is under cibuildwheel); otherwise a warning
@@ -8,8 +8,10 @@ PYWHEEL_SANITIZE=names    for gcc and clang, such as address,undefined
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
+import tomllib
 from pathlib import Path
 
 from setuptools import Distribution, Extension, setup
@@ -129,6 +131,18 @@ class BuildPython(build_py):
         return files
 
 
+def description() -> str:
+    """Return the README with addresses in the place of paths: on PyPI a path leads nowhere, and shows no picture."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    home = project["urls"]["Homepage"]
+    version = re.search(r'^__version__ = "(.+)"$', (ROOT / "src/pywheel/__init__.py").read_text(), re.MULTILINE)
+    assert version is not None
+    raw = home.replace("//github.com/", "//raw.githubusercontent.com/") + f"/v{version[1]}/"
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = re.sub(r"(!\[[^]]*\]\()(?![a-z]+:|#)", rf"\1{raw}", text)
+    return re.sub(r"(?<!!)(\[[^]]*\]\()(?![a-z]+:|#)", rf"\1{home}/blob/v{version[1]}/", text)
+
+
 def native(module: str, macros: dict[str, str] | None = None, *, optional: bool = False) -> Extension:
     """Return an extension, with C macros defined."""
     source = SOURCES / f"{module.rpartition('.')[2]}.pyx"
@@ -152,6 +166,8 @@ if __name__ == "__main__":
     pure = flag("PYWHEEL_PURE") or sys.implementation.name != "cpython"
     required = flag("PYWHEEL_REQUIRE_NATIVE") or flag("CIBUILDWHEEL")
     setup(
+        long_description=description(),
+        long_description_content_type="text/markdown",
         ext_modules=[] if pure else [native(module, optional=not required) for module in MODULES],
         cmdclass={"build_ext": BuildNative, "build_py": BuildPython},
     )

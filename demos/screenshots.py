@@ -13,7 +13,7 @@ from demos import shop
 from demos.page import running
 
 FLAGS = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking".split()
-WIDE, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 780}
+WIDE = {"width": 1280, "height": 800}
 WARM = 75  # seconds: a minute of throughput is shown
 
 
@@ -50,8 +50,7 @@ def _pictures(dead: int) -> Iterator[tuple[str, str, dict[str, Any]]]:
     yield "jobs", "/jobs?topic=shop.notify&state=delayed", {}
     yield "job", f"/jobs/{dead}", {}
     yield "dead", "/dead", {"color_scheme": "dark"}
-    yield "workers", "/workers", {}
-    yield "phone", "/", {"viewport": PHONE}
+    yield "workers", "/workers", {"viewport": {"width": 1280, "height": 360}}
 
 
 __all__ = ["main", "shop"]

@@ -30,10 +30,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)  # for the children that are to be interrupted
 
 
-def pytest_collection_finish(session):
-    """Leave what is there before the first test out of every collection: many tests collect, and would walk it all."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Collect no garbage meanwhile: what is made stays. Later collections leave it out: many tests collect."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_configure(config):

@@ -41,7 +41,7 @@ def test_the_example_runs(code: str, name: str, line: int, tmp_path: Path, monke
             value.close()
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/start-jobs.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/start-jobs.md"])
 def test_the_first_example_delivers_a_job_in_five_lines(page: str, tmp_path: Path) -> None:
     code = blocks(page, "py")[0]
     assert len(code.splitlines()) <= 5

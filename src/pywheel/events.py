@@ -25,6 +25,7 @@ __all__ = [
     "ClockStepped",
     "Event",
     "Events",
+    "JobDied",
     "JobEnded",
     "JobGivenBack",
     "JobRefused",
@@ -118,6 +119,15 @@ class LeaseLost(NamedTuple):
     job: Job
 
 
+class JobDied(NamedTuple):
+    """A worker ended the last lease of a job, whosesoever it was, as it was over: the job is dead.
+
+    Nobody has failed in it: its worker was killed or cut off, or its handler took longer than its ttr.
+    """
+
+    job: Job  # as the store has it
+
+
 class PoolStuck(NamedTuple):
     """The handlers of a topic make no progress; what waited for them went back to the store."""
 
@@ -198,6 +208,7 @@ Event: TypeAlias = (
     | BodiesSealed
     | JobStarted
     | JobEnded
+    | JobDied
     | JobGivenBack
     | JobSkipped
     | LeaseLost

@@ -9,8 +9,6 @@ import urllib.request
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
 from tests.stores.server import Missing, Server, find
 
 __all__ = ["DEPLOY", "TOOLS", "Prometheus", "checked"]
@@ -78,6 +76,8 @@ TOOLS = [Prometheus, SYSTEMD_ANALYZE]
 
 def checked(tool, *arguments):
     """Run a tool; it must succeed. Where it is not installed the test is skipped, as for servers."""
+    import pytest  # which is not there when only what is missing is asked for
+
     try:
         program = tool.located()
     except Missing as missing:

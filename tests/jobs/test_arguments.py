@@ -255,5 +255,5 @@ for wrong in (lambda: at.put(datetime.now()), lambda: close.put("7")):
 """
     lines = run_well("-c", code).splitlines()
     assert lines[0] == "7 late"
-    assert "needs msgspec: pip install pywheel-timer[tasks]" in lines[1]
+    assert "needs msgspec: pip install 'pywheel-timer[tasks]'" in lines[1]
     assert "argument 'order_id' of __main__.close must be int: Expected `int`, got `str`" in lines[2]

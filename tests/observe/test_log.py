@@ -5,6 +5,7 @@ import logging
 from pywheel import StoreBusy
 from pywheel.events import (
     ClockStepped,
+    JobDied,
     JobEnded,
     JobGivenBack,
     JobSkipped,
@@ -37,6 +38,7 @@ def test_what_goes_wrong_is_logged_and_what_goes_well_is_not(caplog):
         JobEnded(JOB, Outcome.DONE, State.DONE, 0.1, None),
         JobEnded(JOB, Outcome.FAILED, State.DELAYED, 0.1, "ValueError: no"),
         JobEnded(JOB, Outcome.FAILED, State.DEAD, 0.1, "x" * 999),
+        JobDied(JOB),
         LeaseLost(JOB),
         JobGivenBack(JOB),
         JobGivenBack(JOB, 2.5),
@@ -45,6 +47,7 @@ def test_what_goes_wrong_is_logged_and_what_goes_well_is_not(caplog):
         ("WARNING", 'attempt_failed job=7 topic=t key="a b" attempt=2 error_text="ValueError: no"'),
         ("WARNING", f'attempt_failed job=7 topic=t key="a b" attempt=2 error_text={"x" * 200}'),
         ("ERROR", 'job_dead job=7 topic=t key="a b" attempt=2'),
+        ("ERROR", 'job_dead job=7 topic=t key="a b" attempt=2 reason="lease_lost"'),
         ("WARNING", 'lease_lost job=7 topic=t key="a b" attempt=2'),
         ("INFO", 'job_given_back job=7 topic=t key="a b" attempt=2'),
         ("INFO", 'job_skipped job=7 topic=t key="a b" attempt=2 reason="the schedule is paused"'),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pywheel import Tally
 from pywheel.events import (
     BacklogSeen,
+    JobDied,
     JobEnded,
     JobGivenBack,
     JobsClaimed,
@@ -39,6 +40,7 @@ def test_events_become_counters_by_topic():
         JobEnded(job("a"), Outcome.FAILED, State.DEAD, 0.1, "no"),
         JobGivenBack(job("a")),
         LeaseLost(job("b")),
+        JobDied(job("b")),
         StoreFailed(OSError(), 1, 0),
         StoreBack(1),
     ):
@@ -50,6 +52,7 @@ def test_events_become_counters_by_topic():
         ("done", "a"): 1,
         ("retried", "a"): 1,
         ("dead", "a"): 1,
+        ("dead", "b"): 1,
         ("released", "a"): 1,
         ("lease_lost", "b"): 1,
         ("store_error", ""): 1,

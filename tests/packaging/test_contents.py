@@ -45,6 +45,15 @@ def names(archive):
     return {PurePosixPath(*path.parts[1:]).as_posix() for path in paths}
 
 
+def description(archive):
+    """Return what PyPI shows: the body of a wheel's metadata."""
+    with zipfile.ZipFile(archive) as content:
+        [name] = [name for name in content.namelist() if name.endswith(".dist-info/METADATA")]
+        text = content.read(name).decode()
+    assert "Description-Content-Type: text/markdown\n" in text.partition("\n\n")[0]
+    return text.partition("\n\n")[2]
+
+
 def suffixes(found):
     return {PurePosixPath(name).suffix for name in found}
 
@@ -150,3 +159,17 @@ def test_the_metadata_says_what_it_needs(any_wheel):
     assert metadata["License-Expression"] == "MIT"
     assert metadata["Requires-Python"] == ">=3.11"
     assert all("extra ==" in requirement for requirement in metadata.get_all("Requires-Dist"))
+
+
+def test_the_page_on_pypi_leads_to_this_version_and_shows_its_pictures(any_wheel):
+    version = any_wheel.name.split("-")[1]
+    home = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Homepage"]
+    text = re.sub(r"^```.*?^```$", "", description(any_wheel), flags=re.DOTALL | re.MULTILINE)
+    pictures, links = re.findall(r"!\[[^]]*\]\((\S+?)\)", text), re.findall(r"(?<!!)\[[^]]*\]\((\S+?)\)", text)
+    assert len(pictures) >= 2
+    assert len(links) >= 30
+    raw = home.replace("//github.com/", "//raw.githubusercontent.com/")
+    paths = [target.removeprefix(f"{raw}/v{version}/") for target in pictures]
+    paths += [target.removeprefix(f"{home}/blob/v{version}/").partition("#")[0] for target in links]
+    assert [path for path in paths if not path or not (ROOT / path).exists()] == []
+    assert [target for target in pictures + links if not target.startswith("https://")] == []

@@ -1,6 +1,7 @@
 """The workflows are well-formed, ask for little, and build what is promised."""
 
 import re
+import sys
 
 import pytest
 
@@ -39,6 +40,11 @@ def test_dependabot_and_the_templates_match_their_schemas():
     matches_schema("vendor.dependabot", GITHUB / "dependabot.yml")
     matches_schema("vendor.github-issue-config", config)
     matches_schema("vendor.github-issue-forms", *forms)
+
+
+@pytest.mark.parametrize("module", ["tests.stores.servers", "tests.clients.tools"])
+def test_what_servers_are_missing_is_found_out_before_anything_is_installed(module):
+    run([sys.executable, "-S", "-m", module], cwd=ROOT)
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)

@@ -9,6 +9,7 @@ from types import MethodType
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("swept")
 with_a_gil = pytest.mark.skipif(not getattr(sys, "_is_gil_enabled", lambda: True)(), reason="all are tracked then")
 
 

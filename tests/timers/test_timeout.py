@@ -39,6 +39,7 @@ def test_a_block_that_ends_in_time_is_finished_and_nothing_is_raised(pywheel, ru
     assert repr(timeout) == "<Timeout [finished]>"
 
 
+@pytest.mark.usefixtures("as_asyncio_does_now")
 @pytest.mark.parametrize("delay", [SOON, 0, 0.0, -1, -float("inf")])
 def test_when_time_is_up_the_block_raises_a_timeout_error_because_of_a_cancellation(
     pywheel, each_loop, run_each, delay
@@ -167,6 +168,7 @@ def test_a_cancellation_from_outside_that_comes_with_the_end_of_time_prevails(py
     assert run_each(main()) is True
 
 
+@pytest.mark.usefixtures("as_asyncio_does_now")
 def test_an_earlier_cancellation_does_not_count(pywheel, run_each):
     async def main():
         asyncio.current_task().cancel()

@@ -32,6 +32,7 @@ def test_reschedule_moves_the_time(pywheel, each_loop, run_each, first):
     assert run_each(main())
 
 
+@pytest.mark.usefixtures("as_asyncio_does_now")
 def test_reschedule_needs_an_open_block_that_has_time(pywheel, run_each):
     async def main():
         timeout = pywheel.timeout(FAR)
@@ -57,6 +58,7 @@ def test_reschedule_needs_an_open_block_that_has_time(pywheel, run_each):
 # ---- misuse ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("as_asyncio_does_now")
 def test_a_timeout_is_entered_once(pywheel, run_each):
     async def main():
         timeout = pywheel.timeout(FAR)
@@ -69,6 +71,7 @@ def test_a_timeout_is_entered_once(pywheel, run_each):
     run_each(main())
 
 
+@pytest.mark.usefixtures("as_asyncio_does_now")
 def test_without_a_loop_it_is_an_error_that_says_so(pywheel):
     with pytest.raises(RuntimeError, match=r"^no running event loop$"):
         pywheel.timeout(1)

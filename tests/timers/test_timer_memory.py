@@ -7,6 +7,8 @@ import pytest
 
 from tests.core.items import Item, Meddler
 
+pytestmark = pytest.mark.usefixtures("swept")
+
 
 def nothing(*args):
     """A callback."""

@@ -11,6 +11,7 @@ import pytest
 
 from tests.core.items import Item, Meddler
 
+pytestmark = pytest.mark.usefixtures("swept")
 MANY = 1_500  # more than a native driver has as ordinary objects
 
 

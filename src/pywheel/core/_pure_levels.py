@@ -74,7 +74,7 @@ def release_in_order(slots: list[Slot], held: dict[int, Slot]) -> None:
     """
     entries: Slot = {}
     try:
-        for slot in chain(slots, held.values()):
+        for slot in chain(filter(None, slots), held.values()):
             entries.update(slot)
         handles = sorted(entries)
     except MemoryError:

@@ -19,4 +19,5 @@ def needed(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise TelemetryMissing(f"{module} is not installed: pip install 'pywheel-timer[telemetry]'") from error
+        package = module.partition(".")[0]
+        raise TelemetryMissing(f"{package} is not installed: pip install 'pywheel-timer[telemetry]'") from error

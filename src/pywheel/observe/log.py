@@ -15,6 +15,7 @@ from ..events import (
     BodiesSealed,
     ClockStepped,
     Event,
+    JobDied,
     JobEnded,
     JobGivenBack,
     JobRefused,
@@ -64,6 +65,7 @@ def _failed(event: StoreFailed) -> None:
 
 _LOGGED: Final[dict[type, Callable[[Any], None]]] = {
     JobEnded: _ended,
+    JobDied: lambda event: _line(logging.ERROR, "job_dead", **_about(event.job), reason="lease_lost"),
     BodiesSealed: lambda event: _line(
         logging.ERROR, "bodies_sealed", topic=event.topic, count=event.jobs, error_text=str(event.error)
     ),

@@ -35,7 +35,7 @@ COUNTERS: Final = {
     "claimed": ("pywheel_jobs_claimed", "Jobs claimed by workers."),
     "done": ("pywheel_jobs_done", "Attempts that ended well."),
     "retried": ("pywheel_jobs_retried", "Attempts that failed, of jobs that are tried again."),
-    "dead": ("pywheel_jobs_dead", "Jobs that failed and have no attempt left."),
+    "dead": ("pywheel_jobs_dead", "Jobs that have no attempt left."),
     "released": ("pywheel_jobs_given_back", "Claims given back, unspent."),
     "stuck": ("pywheel_jobs_stuck", "Jobs given back as the handlers of their topic made no progress."),
     "lease_lost": ("pywheel_leases_lost", "Claims that were over before they were settled: delivered again."),

@@ -19,6 +19,7 @@ from ..events import (
     BacklogSeen,
     ClockStepped,
     Event,
+    JobDied,
     JobEnded,
     JobGivenBack,
     JobRefused,
@@ -235,6 +236,7 @@ def _word(outcome: Outcome, state: State) -> str:
 _COUNTS: Final[dict[type, Callable[[Tally, Any], None]]] = {
     JobStarted: Tally._started,
     JobEnded: Tally._ended,
+    JobDied: lambda tally, event: tally._count("dead", event.job.topic),
     JobsPut: lambda tally, event: tally._count("put", event.topic, event.jobs),
     JobsSpooled: lambda tally, event: tally._count("spooled", event.topic, event.jobs),
     JobsForwarded: lambda tally, event: tally._count("forwarded", event.topic, event.jobs),

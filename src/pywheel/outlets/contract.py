@@ -41,7 +41,8 @@ def needed(module: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise OutletMissing(f"{module} is not installed: pip install 'pywheel-timer[{extra}]'") from error
+        package = module.partition(".")[0]
+        raise OutletMissing(f"{package} is not installed: pip install 'pywheel-timer[{extra}]'") from error
 
 
 def delivery_id(job: Job) -> str:
