@@ -260,7 +260,7 @@ def test_of_a_death_that_the_service_finds_word_is_left_to_a_worker(api, clock):
         await waits
         return words
 
-    assert api.run(asyncio.wait_for(scene(), 60)) == [(f"dead:{id}", b"x")]
+    assert api.run(asyncio.wait_for(scene(), 60)) == [(f"dead:{id}:1", b"x")]
 
 
 def test_jobs_claimed_before_the_store_went_away_are_given(api, monkeypatch):

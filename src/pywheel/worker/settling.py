@@ -27,7 +27,7 @@ class Dead(Protocol):
     def __call__(self, job: Job, error: str | None) -> object:
         """Take in a job whose last attempt has failed here, and why."""
 
-    def lost(self, ids: Iterable[int]) -> object:
+    def lost(self, ids: Sequence[int]) -> object:
         """Take in jobs, whosesoever, whose last leases were lost."""
 
     def rung(self) -> object:

@@ -14,10 +14,11 @@ from typing import NamedTuple
 from ..._errors import StoreClosed
 from ...clock import Clock
 from ...jobs import lifecycle
-from ...jobs.commands import NONCES_KEPT, Ref
+from ...jobs.commands import NONCES_KEPT, NOTES_FORGOTTEN, Ref
 from ...jobs.job import Attempt, Due, Job, NewJob, Outcome, State
 from ...jobs.lifecycle import Ending, Run
 from ...jobs.limits import Gate, Limits, note_of
+from ..deaths import KEPT, word
 from .notifier import MemoryNotifier, Presence
 
 __all__ = ["Entry", "Kept", "MemoryState", "turn"]
@@ -143,6 +144,10 @@ class MemoryState:
         if run is None or now < run.lease:
             return False
         self._end(entry, lifecycle.lost(run), Outcome.LOST, None, run.lease)
+        if entry.state is State.DEAD:
+            self._note(word(entry.id, entry.claims), Kept(entry.new.topic.encode(), now + KEPT))
+            self._forget_notes(now, NOTES_FORGOTTEN)
+            self._presence.changed(entry.id, entry.new.topic, run.lease)
         return True
 
     def _end(self, entry: Entry, ending: Ending, outcome: Outcome, error: str | None, ended: int) -> None:
