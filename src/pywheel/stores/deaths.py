@@ -1,4 +1,4 @@
-"""Word of jobs that are dead as their last leases were lost. Whoever ends such a lease leaves it, in that very transaction.
+"""Word of jobs that are dead as their last leases were lost: whoever ends such a lease leaves it in that transaction.
 
 It is a note, for the workers of the job's topic: one of them takes it, and has `on_dead` called.
 """

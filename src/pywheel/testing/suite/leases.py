@@ -9,6 +9,7 @@ from ...jobs.commands import (
     Begin,
     Cancel,
     Claim,
+    Command,
     Delete,
     Expire,
     Expired,
