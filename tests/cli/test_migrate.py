@@ -1,5 +1,7 @@
 """`pywheel migrate`: for whoever keeps the tables."""
 
+import contextlib
+
 import pytest
 
 from pywheel import StoreReadOnly
@@ -25,6 +27,21 @@ def test_what_it_prints_makes_the_store(call, postgres_server):
     assert call("migrate", "--sql", "--store", url)[1] == "-- nothing to do\n"
     assert call("migrate", "--store", url)[1] == "nothing to do\n"
     open(url, create=False).close()
+
+
+def test_what_it_prints_keeps_nobody_waiting_behind_it_for_long(call, postgres_server, mariadb_server):
+    script = call("migrate", "--sql", "--store", postgres_server.url())[1]
+    with postgres_server.connect() as connection:
+        connection.execute(script.removesuffix("COMMIT;\n"))
+        assert connection.execute("SHOW lock_timeout").fetchone() == ("500ms",)
+        connection.execute("COMMIT")
+        assert connection.execute("SHOW lock_timeout").fetchone() == ("0",)
+    limit, *_, default = call("migrate", "--sql", "--store", mariadb_server.url())[1].strip().split(";\n\n")
+    with contextlib.closing(mariadb_server.connect()) as connection, connection.cursor() as cursor:
+        for statement, seconds in ((limit, 1), (default.rstrip(";"), 86_400)):
+            cursor.execute(statement)
+            cursor.execute("SELECT @@lock_wait_timeout")
+            assert cursor.fetchone() == (seconds,)
 
 
 def test_it_makes_the_store(call, postgres_server):

@@ -12,6 +12,7 @@ from pywheel.jobs import Fixed
 from pywheel.jobs.commands import RESULT_MOST
 from pywheel.testing import run_due
 from tests.jobs.waiting import until, working
+from tests.stores.servers import Redis
 
 
 @pytest.fixture(params=["memory:", "sqlite"])
@@ -237,6 +238,29 @@ def test_a_wait_outlasts_a_store_that_is_away(queue, monkeypatch):
     queue.cancel(id)
     waiting.join(60)
     assert found == [Result(id, State.CANCELLED)]
+
+
+@pytest.mark.usefixtures("redis_server")
+def test_a_wait_with_time_left_outlasts_a_server_that_was_away_when_it_began():
+    with Redis() as server, JobQueue(server.url(timeout="1s")) as queue:
+        id = queue.put("t", delay="1h")
+        server.kill()
+        for timeout in (None, 0.1):
+            with pytest.raises(StoreAway):
+                queue.wait(id, timeout)
+        with pytest.raises(StoreAway):
+            asyncio.run(queue.await_(id, 0.1))
+        found = []
+        ways = [lambda: queue.wait(id, 60), lambda: asyncio.run(queue.await_(id, 60))]
+        threads = [threading.Thread(target=lambda way=way: found.append(way())) for way in ways]
+        for thread in threads:
+            thread.start()
+        server.start()
+        until(lambda: len(queue._waits._waiting.get(id, ("", ()))[1]) == 2)
+        queue.cancel(id)
+        for thread in threads:
+            thread.join(60)
+    assert found == [Result(id, State.CANCELLED)] * 2
 
 
 def test_a_wait_outlasts_its_connections_to_the_server(postgres_server):

@@ -18,6 +18,8 @@ __all__ = ["schema_of", "script", "upgrade"]
 _MISSING: Final = 1146  # ER_NO_SUCH_TABLE
 _LOCKED: Final = 1205  # ER_LOCK_WAIT_TIMEOUT
 _PATIENCE: Final = 1  # seconds for which others wait behind an upgrade that waits for a table
+_LIMIT: Final = "SET SESSION lock_wait_timeout = "
+_AGAIN: Final = "-- Others wait behind whoever waits for a table. An error 1205: run all of this again."
 _PAUSE: Final = 2.0  # seconds until it is tried again
 _LONGEST: Final = 3_600  # seconds for another process that makes tables
 
@@ -26,7 +28,8 @@ def script(prefix: str, version: int = 0) -> str:
     """Return the statements that lead from a version to the newest, for a DBA to run in order; "" if it is that."""
     if version >= len(migrations(prefix)):
         return ""
-    return "".join(f"{statement};\n\n" for statement in _steps(prefix, version))
+    steps = [f"{_AGAIN}\n{_LIMIT}{_PATIENCE}", *_steps(prefix, version), f"{_LIMIT}DEFAULT"]
+    return "".join(f"{statement};\n\n" for statement in steps)
 
 
 def _steps(prefix: str, version: int) -> list[str]:
@@ -78,8 +81,7 @@ def upgrade(connection: Timed, prefix: str, shown: str, *, create: bool) -> None
 def _done(connection: Timed, steps: list[str]) -> bool:
     """Run the statements of an upgrade, unless somebody keeps a table locked; return whether they ran."""
     try:
-        limit = "SET SESSION lock_wait_timeout = "
-        connection.ask([f"{limit}{_PATIENCE}", *steps, f"{limit}DEFAULT"])
+        connection.ask([f"{_LIMIT}{_PATIENCE}", *steps, f"{_LIMIT}DEFAULT"])
     except pymysql.Error as error:
         if error.args[0] != _LOCKED:
             raise

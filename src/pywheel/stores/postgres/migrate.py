@@ -15,7 +15,8 @@ from .statements import migrations
 __all__ = ["schema_of", "script", "upgrade"]
 
 _LOCK: Final = 0x70797768  # of the database, while tables are made
-_PATIENCE: Final = "500ms"  # for which others wait behind an upgrade that waits for a table
+_PATIENCE: Final = "SET LOCAL lock_timeout = '500ms';"  # others wait behind an upgrade that waits for a table
+_AGAIN: Final = "-- Others wait behind whoever waits for a table. An error of lock_timeout: run all of this again."
 _PAUSE: Final = 2.0  # seconds until it is tried again, less than a session may be idle in a transaction
 
 
@@ -23,7 +24,7 @@ def script(schema: str | None, prefix: str, version: int = 0) -> str:
     """Return the statements that lead from a version to the newest, for a DBA to run in one transaction; "" if none."""
     if version >= len(migrations(schema, prefix)):
         return ""
-    lines = ["BEGIN;"]
+    lines = ["BEGIN;", f"{_AGAIN}\n{_PATIENCE}"]
     if schema is not None and version == 0:
         lines.append(f'CREATE SCHEMA IF NOT EXISTS "{schema}";')
     newer = migrations(schema, prefix)
@@ -76,7 +77,6 @@ def _done(connection: Timed, body: bytes) -> bool:
     """Run the statements of an upgrade, unless somebody keeps a table locked; return whether they ran."""
     try:
         with connection.transaction():
-            connection.execute("SELECT set_config('lock_timeout', %s, true)", (_PATIENCE,))
             connection.execute(body)
     except errors.LockNotAvailable:
         return False

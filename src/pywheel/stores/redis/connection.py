@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
+from redis import connection as redis_connection
 from redis.backoff import NoBackoff
-from redis.connection import Connection as _Tcp
 from redis.connection import SSLConnection as _Tls
-from redis.connection import UnixDomainSocketConnection as _Unix
 from redis.retry import Retry
 
-from .errors import translated, wrong
+from .errors import CROWDED, translated, wrong
 from .place import Place
 from .scripts import Script
 
 __all__ = ["Connection", "encoded", "one"]
 
+_WORDS: Final = 256  # bytes
 _KEEPALIVE: Final = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3}  # s, s, times
 
 
@@ -33,6 +34,31 @@ def one(value: bytes) -> bytes:
 def encoded(values: Sequence[bytes]) -> bytes:
     """Return some arguments as they are sent."""
     return b"".join([b"$%d\r\n%b\r\n" % (len(value), value) for value in values])
+
+
+class _Hearing:
+    """Keeps what the server said last. One that takes no more clients says so and closes at once.
+
+    Where that is before the first command is sent, redis-py finds the connection broken, and reads nothing.
+    """
+
+    last_words = b""
+
+    def disconnect(self, *args: Any, **kwargs: Any) -> None:
+        sock: socket.socket | None = getattr(self, "_sock", None)
+        if sock is not None and not self.last_words:
+            with suppress(OSError, ValueError):
+                sock.settimeout(0)
+                self.last_words = sock.recv(_WORDS)
+        super().disconnect(*args, **kwargs)  # type: ignore[misc]
+
+
+class _Tcp(_Hearing, redis_connection.Connection):
+    pass
+
+
+class _Unix(_Hearing, redis_connection.UnixDomainSocketConnection):
+    pass
 
 
 class Connection:
@@ -49,7 +75,12 @@ class Connection:
             # RESP2: what comes unasked comes on a connection that listens, and nowhere else.
             password = place.address.password
             self._redis = kind(**place.options, **limits, password=password, protocol=2, retry=Retry(NoBackoff(), 0))
-            self._redis.connect()
+            try:
+                self._redis.connect()
+            except wrong.ConnectionError:
+                if CROWDED in getattr(self._redis, "last_words", b""):
+                    raise wrong.ConnectionError(CROWDED.decode()) from None
+                raise
         self.over = False
         self.midway = False
         """Whether an answer has not been read to its end. A second interrupt may come before the first closes it."""

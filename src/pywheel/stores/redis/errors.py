@@ -18,14 +18,17 @@ from ..._errors import (
 )
 from .place import Place
 
-__all__ = ["translated", "wrong"]
+__all__ = ["CROWDED", "translated", "wrong"]
+
+CROWDED: Final = b"max number of clients"
+"""What the server says to whom it takes in no more."""
 
 _Kind = tuple[type[StoreError], str]
 _PASSWORD: Final[_Kind] = (NotAStore, "refuses the user name or password: write redis://user:password@host")
 _RIGHTS: Final[_Kind] = (NotAStore, "grants the user too few rights ({text}): docs/stores-redis.md has those needed")
 _FULL: Final[_Kind] = (StoreFull, "has reached its maxmemory: purge finished jobs, or raise it")
 _REPLICA: Final[_Kind] = (StoreReadOnly, "is a replica, and cannot be written to: give the address of its master")
-_CROWDED: Final[_Kind] = (StoreBusy, "takes no more connections: raise its maxclients, or let fewer processes connect")
+_TOO_MANY: Final[_Kind] = (StoreBusy, "takes no more connections: raise its maxclients, or let fewer processes connect")
 _LATER: Final[_Kind] = (StoreAway, "{text}: wait until it serves again")
 _TIMEOUT: Final[_Kind] = (StoreAway, "no answer within {limit:g} s: see whether it is overloaded, or stopped")
 _ELSEWHERE: Final[_Kind] = (NotAStore, "is a node of a cluster, and has not this store: write redis+cluster://")
@@ -93,8 +96,8 @@ def _found(error: Exception, text: str, place: Place) -> _Kind:
         if isinstance(error, known):
             return kind
     if isinstance(error, wrong.ConnectionError | OSError):
-        if "max number of clients" in text:
-            return _CROWDED
+        if CROWDED.decode() in text:
+            return _TOO_MANY
         if "CERTIFICATE_VERIFY" in text:
             return NotAStore, "has a certificate that is not trusted ({text}): give ssl_ca_certs=FILE, or its name"
         return StoreAway, "{text}"

@@ -105,6 +105,16 @@ class Server:
         version = facts.get("redis_version", "0")
         if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < _OLDEST:
             raise NotAStore(f"{self.place.server} is Redis {version}: pywheel needs 7.0 or later, or Valkey")
+        policy = facts.get("maxmemory_policy", "noeviction")
+        if policy != "noeviction":
+            raise NotAStore(
+                f"{self.place.server} throws data away when its memory is full (maxmemory-policy {policy}): "
+                "set maxmemory-policy to noeviction"
+            )
+
+    def look(self) -> None:
+        """See anew whether the server may be used: by a new connection. NotAStore: it may throw jobs away."""
+        self.give(self.fresh())
 
     def forget(self) -> None:
         """Drop the connections that were kept open."""
@@ -123,15 +133,8 @@ class Server:
     # ---- what it promises -------------------------------------------------------------------------------------------
 
     def durability(self, connection: Connection) -> Durability:
-        """Return what the server promises of what it has answered. NotAStore if it may throw jobs away."""
-        facts = connection.facts
-        policy = facts.get("maxmemory_policy", "noeviction")
-        if policy != "noeviction":
-            raise NotAStore(
-                f"{self.place.server} throws data away when its memory is full (maxmemory-policy {policy}): "
-                "set maxmemory-policy to noeviction"
-            )
-        if facts.get("aof_enabled") != "1":
+        """Return what the server promises of what it has answered."""
+        if connection.facts.get("aof_enabled") != "1":
             return "memory"
         try:
             answer = connection.call(b"CONFIG", b"GET", b"appendfsync")

@@ -13,7 +13,7 @@ from itertools import count
 from secrets import token_hex
 from typing import Any, Final
 
-from ..._errors import NotAStore, StoreAway, StoreClosed, StoreError
+from ..._errors import NotAStore, StoreAway, StoreBusy, StoreClosed, StoreError
 from ...clock import Clock
 from ...jobs import commands as c
 from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
@@ -194,7 +194,7 @@ class RedisStore(Inner):
         while True:
             try:
                 connection, kept = self.server.take()
-            except StoreAway as error:
+            except (StoreAway, StoreBusy) as error:
                 if not in_doubt:
                     raise
                 self._wait_in_doubt(error, limit)
@@ -212,10 +212,10 @@ class RedisStore(Inner):
             self._take_in(answer, sent, number)
             return answer[-1]
 
-    def _wait_in_doubt(self, error: StoreAway, limit: float) -> None:
+    def _wait_in_doubt(self, error: StoreAway | StoreBusy, limit: float) -> None:
         if time.monotonic() + _AGAIN >= limit:
             unknown = StoreAway(f"{error}; whether what was asked last has happened is not known")
-            unknown.seconds = error.seconds
+            unknown.seconds = error.seconds if isinstance(error, StoreAway) else 0.0
             raise unknown from None
         time.sleep(_AGAIN)
 
@@ -350,7 +350,12 @@ class RedisStore(Inner):
     # ---- life -------------------------------------------------------------------------------------------------------
 
     def verify(self, *, repair: bool = False) -> list[Finding]:
-        """Return what is wrong with what is stored. Hundreds of jobs a script: others get their turn in between."""
+        """Return what is wrong with what is stored. Hundreds of jobs a script: others get their turn in between.
+
+        NotAStore: the server is no longer told to keep all it has.
+        """
+        self._open()
+        self.server.look()
         return verify(self, repair=repair)
 
     def close(self) -> None:

@@ -23,6 +23,25 @@ local function ranked(key, from, to, down)
     return call('ZRANGE', key, from, to, 'WITHSCORES')
 end
 
+-- Returns those of {score, ...} that may be among the first `limit`. Numbers alone sort in a tenth of the time that entries take.
+local function foremost(entries, limit, down)
+    if #entries <= limit then
+        return entries
+    end
+    local all, kept = {}, {}
+    for place, entry in ipairs(entries) do
+        all[place] = down and -entry[1] or entry[1]
+    end
+    table.sort(all)
+    local last = all[limit]
+    for _, entry in ipairs(entries) do
+        if (down and -entry[1] or entry[1]) <= last then
+            kept[#kept + 1] = entry
+        end
+    end
+    return kept
+end
+
 -- Returns up to `limit` members as {score, id, key}, no further than `stop`. A source is {key, the rank behind which it is
 -- read}, ranks from the end if it goes down. Only those sets are read on whose first member comes before the last that is wanted.
 local function merged(sources, limit, down, stop)
@@ -54,6 +73,7 @@ local function merged(sources, limit, down, stop)
             firsts[#firsts + 1] = {score, pair[1], source[1], source[2]}
         end
     end
+    firsts = foremost(firsts, limit, down)
     table.sort(firsts, before)
     local bound = firsts[limit]
     for place = 1, math.min(limit, #firsts) do
