@@ -172,7 +172,7 @@ class Dispatcher:
 
     def _look_round(self, now: int, monotonic: float) -> None:
         """See who else is there, which leases end, and which jobs of others are overdue."""
-        changed = self._ownership.look(monotonic, self._claiming.behind())
+        changed = self._ownership.look(monotonic, self._claiming.behind(), self._spare)
         self._settling.waiters = self._ownership.waiters
         self._recovery.look()
         if self.draining:
@@ -192,6 +192,12 @@ class Dispatcher:
         if self._ownership.recovers and monotonic >= self._planner_at:
             self._planner_at = monotonic + _PLANNER
             ScheduleNotes(self._store).begin()  # somebody may have cancelled its job
+
+    def _spare(self) -> list[str]:
+        """Return the topics of which more could begin at once than is known to be due."""
+        if self.draining:
+            return []
+        return [name for name, topic in self.topics.items() if topic.begin and not topic.behind]
 
     def _take_back_paused(self) -> None:
         """Give back what waits in the pools of paused topics."""

@@ -13,7 +13,7 @@ from typing import Final
 from ..._errors import StoreClosed
 from ...clock import Clock
 from ...jobs.job import Due, shard_of
-from ..notifier import SILENT, Hints, Member, Notifier
+from ..notifier import SILENT, Hints, Member, Notifier, Spare
 from ..ownership import owners
 
 __all__ = ["MemoryNotifier", "Presence"]
@@ -166,7 +166,7 @@ class MemoryNotifier(Notifier):
         with self._lock:
             self.horizon = horizon
 
-    def beat(self, behind: int) -> None:
+    def beat(self, behind: int, spare: Spare = tuple) -> None:  # noqa: ARG002
         """Note the time."""
         with self._lock:
             if self._presence.silent(self.worker) > SILENT:
