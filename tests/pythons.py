@@ -59,7 +59,9 @@ def test(python: str, name: str) -> tuple[bool, str]:
             return False, f"could not be set up: {path.relative_to(ROOT)}"
     said = [line for line in path.read_text(errors="replace").splitlines() if " passed" in line or " failed" in line]
     without = f"; without {', '.join(missing)}" if missing else ""
-    return passed, (" and ".join(line.strip("= ") for line in said) if said else f"no test ran: {path.relative_to(ROOT)}") + without
+    return passed, (
+        " and ".join(line.strip("= ") for line in said) if said else f"no test ran: {path.relative_to(ROOT)}"
+    ) + without
 
 
 def main(pythons: list[str]) -> int:
