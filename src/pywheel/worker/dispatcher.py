@@ -229,6 +229,7 @@ class Dispatcher:
             found = self._store.apply(commands)
         except BaseException:
             self._claiming.failed(claims)
+            self._settling.failed()
             raise
         outcomes = iter(found)
         self._pace.took(self._clock.time() - asked)
