@@ -182,8 +182,13 @@ class MemoryState:
 
     def _enter(self, entry: Entry) -> None:
         """Make a job claimable at its due time."""
-        insort(self._due[entry.new.topic], (entry.due, entry.id))
-        self._presence.changed(entry.id, entry.new.topic, entry.due)
+        topic, place = entry.new.topic, (entry.due, entry.id)
+        due = self._due[topic]
+        if not due or place > due[-1]:  # as of most puts
+            due.append(place)
+        else:
+            insort(due, place)
+        self._presence.changed(entry.id, topic, entry.due)
 
     def _lately(self, name: tuple[str, str], since: int) -> Entry | None:
         """Return a job with a key that ended after `since`, among the last ones with it."""
