@@ -1,6 +1,7 @@
 """A Django project with its jobs in its own database: the server, the workers, the commands, its own tests."""
 
 import json
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -169,6 +170,18 @@ def test_before_it_is_migrated_the_project_says_so_and_makes_nothing(shop, tmp_p
 
 def test_the_projects_own_tests_pass(shop):
     assert "OK" in shop.manage("test", "shop")
+
+
+def test_the_admins_search_looks_at_some_thousand_jobs_for_a_page(migrated):
+    lines = (
+        "from pywheel.django import queue",
+        "from pywheel.django.admin import _found",
+        "queue.put_many([queue.job('mail', n) for n in range(6_000)])",
+        "jobs, following = _found({'error': 'refused'}, '')",
+        "print(jobs, following, _found({'error': 'refused'}, following))",
+    )
+    said = migrated.manage("shell", "-v", "0", "-c", "; ".join(lines))
+    assert re.fullmatch(r"\[\] i5\d\d\d \(\[\], None\)", said.strip().splitlines()[-1])
 
 
 def test_so_they_do_on_servers(shop_on_server):

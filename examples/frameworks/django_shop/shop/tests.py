@@ -73,15 +73,16 @@ class AdminTest(ShopTest):
         assert "&lt;b&gt;" in whole
         assert "<td>other</td>" in whole
         assert "<td>other</td>" not in self.page(topic="mail")
-        assert "No job." in self.page(state="dead")
-        assert "No job." in self.page(error="refused")
+        assert "No job here." in self.page(state="dead")
+        assert "No job here." in self.page(error="refused")
         assert "nonsense" in self.page(state="nonsense")
 
     def test_a_long_list_has_pages(self):
         queue.put_many([queue.job("mail", n) for n in range(101)])
         first = self.page(topic="mail")
-        assert "?topic=mail&amp;after=100" in first
-        assert "Next page" not in self.page(topic="mail", after="100")
+        assert "?topic=mail&amp;after=i100" in first
+        assert "Next page" not in self.page(topic="mail", after="i100")
+        assert "is no cursor" in self.page(after="nonsense")
 
     def test_a_job_shows_its_body_and_what_was_tried(self):
         queue.handler("broken")(lambda job: 1 / 0)

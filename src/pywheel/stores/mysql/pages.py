@@ -59,7 +59,12 @@ class Finder:
         order = "DESC" if self._wanted.newest else "ASC"
         found = f"SELECT DISTINCT id FROM ({text}) ids ORDER BY id {order} LIMIT {span['limit']:d}"
         if self._wanted.loose:
-            [result] = self._ask([self._sql("fits", found=Raw(found), **sought(self._wanted))])
+            state, values = self._wanted.filter.state, {"found": Raw(found), **sought(self._wanted)}
+            if state in FINISHED and self._wanted.filter.key is None:
+                text = self._sql("fits_finished", state=FINISHED.index(state), **values)
+            else:
+                text = self._sql("fits", **values)
+            [result] = self._ask([text])
             return sifted(self._wanted, result.rows, span["limit"], self._heads)
         [result] = self._ask([self._sql("page_head", found=Raw(found))])
         return Candidates(result.rows, len(result.rows) >= span["limit"])

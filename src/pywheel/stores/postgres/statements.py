@@ -40,13 +40,15 @@ def statements(tables: str) -> Mapping[str, str]:
     found["lock_due_without"] = due.replace("{lane}", "l.due IS DISTINCT FROM d.due")
     found["history"] = found["history"].replace("{results}", found["results"])
     look, recount, fits = found.pop("look"), found.pop("recount"), found.pop("fits")
+    fits_finished = found.pop("fits_finished")
     head = look.replace("j.body,", "NULL::bytea,")
     for name in [name for name in found if name.startswith("page_") and name != "page_bodies"]:
         ids = found.pop(name)
         up = _filled(ids, {"{>}": ">", "{<=}": "<=", "{asc}": "ASC", "{end}": _LAST})
         down = _filled(ids, {"{>}": "<", "{<=}": ">=", "{asc}": "DESC", "{end}": "0"})
         found |= {name: head.replace("{ids}", up), f"{name}_down": head.replace("{ids}", down)}
-        found |= {f"fits_{name}": fits.replace("{ids}", up), f"fits_{name}_down": fits.replace("{ids}", down)}
+        fit = fits_finished if name.startswith("page_finished") else fits
+        found |= {f"fits_{name}": fit.replace("{ids}", up), f"fits_{name}_down": fit.replace("{ids}", down)}
     for name in ("find_counts", "mend_counts"):
         found[name] = found[name].replace("{recount}", recount)
     for name in [name for name in found if name.startswith("ids_")]:
