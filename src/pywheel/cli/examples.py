@@ -6,7 +6,7 @@ from typing import Final
 
 __all__ = ["examples"]
 
-_OF: Final = {
+_OF: Final[dict[str, str]] = {
     "put": """
   pywheel put mail '{"to": 5}'                   # due at once
   pywheel put mail '{"to": 5}' --delay 30m       # or 90, seconds; 1h 30m; 2d
@@ -95,7 +95,7 @@ _BULK: Final = """
   pywheel {name} --topic notify --dry-run
   pywheel {name} --topic notify --error 502 --yes
   pywheel {name} --due-from 1d                   # due in a day or later"""
-_OF |= {name: _BULK.format(name=name) for name in ("cancel-many", "retry-many", "delete-many")}
+_OF.update({name: _BULK.format(name=name) for name in ("cancel-many", "retry-many", "delete-many")})
 
 
 def examples(command: str) -> str:
