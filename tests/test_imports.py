@@ -190,13 +190,6 @@ def test_a_driver_is_not_imported_before_a_store_needs_it():
     assert drivers & set(run_well("-c", code).split()) == set()
 
 
-def test_the_service_is_not_imported_by_the_commands():
-    """They know its tokens. What the service is made of takes longer to load than all commands."""
-    loaded = set(run_well("-c", "import sys, pywheel.cli.app; print(*sorted(sys.modules))").split())
-    assert "pywheel.server.tokens" in loaded
-    assert loaded & {"starlette", "pywheel.server.service"} == set()
-
-
 def test_telemetry_is_not_imported_before_somebody_asks_for_it():
     modules = "pywheel.observe.prometheus, pywheel.observe.opentelemetry, pywheel.server.metrics"
     code = f"import sys, {modules}; print(*sorted(sys.modules))"

@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from .._errors import BadJob
 from ..jobs.checks import did_you_mean
+from ..server.tokens import ROLES, SCOPES, Token, Tokens, id_of
+from .examples import examples
 from .options import DEFAULT_STORE, NO, AsJson, Store, bound, existing, opened
 from .output import emit, emit_rows, note
-
-if TYPE_CHECKING:
-    from ..server.tokens import Token  # at run time the commands import it: the others need not wait for the service
 
 __all__ = ["token"]
 
@@ -65,8 +64,6 @@ def add(
     as_json: AsJson = False,
 ) -> None:
     """Make a token, and print it: nobody can see it again."""
-    from ..server.tokens import Tokens, id_of
-
     scopes, patterns, end = _scopes(scope, role), _parts(topics) or ["*"], _end(until)
     with opened(store) as queue:
         tokens = Tokens(queue.store)
@@ -82,11 +79,9 @@ def add(
     note(f"pywheel: token {id}, {what}, is in {address}; keep it now, it is not shown again")
 
 
-@token.command("list")
+@token.command("list", epilog=examples("token list"))
 def list_tokens(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
     """List the tokens, without their secrets; those that are over for 30 days more."""
-    from ..server.tokens import Tokens
-
     with existing(store) as queue:
         found = Tokens(queue.store).list()
         now = datetime.fromtimestamp(queue.store.clock.wall() / 1_000, UTC)
@@ -106,8 +101,6 @@ def remove(
     as_json: AsJson = False,
 ) -> int:
     """Remove tokens: nobody can use them any more. Exit code 1: there is none."""
-    from ..server.tokens import Tokens
-
     if (not ids) == (note_ is None):
         raise BadJob("give ids of tokens, or --note, one of them")
     given = [_id(text) for text in ids or ()]
@@ -123,8 +116,6 @@ def remove(
 
 
 def _scopes(scope: list[str] | None, role: str | None) -> list[str]:
-    from ..server.tokens import ROLES, SCOPES
-
     given = _parts(scope)
     if bool(given) == (role is not None):
         raise BadJob(f"give --scope, some of {', '.join(SCOPES)}, or --role, one of {', '.join(ROLES)}")
@@ -148,8 +139,6 @@ def _end(until: str | None) -> datetime | None:
 
 
 def _id(text: str) -> str:
-    from ..server.tokens import id_of
-
     id = id_of(text)
     if id is None:
         raise BadJob(f"{text[:20]!r} is no id of a token: `pywheel token list` has them; or give --note")
