@@ -110,7 +110,7 @@ def short(job):
     do(job)
 
 
-@queue.handler("kept", ttr="300ms", keep_lease=True, isolate=True)
+@queue.handler("kept", ttr="1s", keep_lease=True, isolate=True)
 def kept(job):
     do(job)
 
