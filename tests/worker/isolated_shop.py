@@ -16,9 +16,12 @@ import time
 from pathlib import Path
 
 from pywheel import BadBody, Fixed, GiveUp, JobExists, JobQueue, RetryLater
+from pywheel.events import WorkerDrains
 from pywheel.jobs.handler import current_job
 
-queue = JobQueue(os.environ["SHOP_STORE"])
+queue = JobQueue(
+    os.environ["SHOP_STORE"], listeners=[lambda event: isinstance(event, WorkerDrains) and note("drains", os.getpid())]
+)
 ledger = os.open(os.environ["SHOP_LEDGER"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
 
@@ -107,7 +110,7 @@ def short(job):
     do(job)
 
 
-@queue.handler("kept", ttr="300ms", keep_lease=True, isolate=True)
+@queue.handler("kept", ttr="1s", keep_lease=True, isolate=True)
 def kept(job):
     do(job)
 

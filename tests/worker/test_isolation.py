@@ -15,7 +15,7 @@ import pytest
 from pywheel import BadJob, GiveUp, JobExists, JobQueue, RetryLater, Worker
 from pywheel.jobs import State
 from tests.isolated.child import environment, run
-from tests.jobs.waiting import finished, until
+from tests.jobs.waiting import alive, finished, until
 from tests.worker.noted import Noted
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="processes of POSIX")
@@ -65,14 +65,6 @@ def start(url, ledger, tmp_path):
         for pid in filter(alive, ledger.pids()):
             os.kill(pid, signal.SIGKILL)
     print((tmp_path / "err").read_text() if processes else "")
-
-
-def alive(pid):
-    """Whether a process is there and no zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):  # the second if it ends as it is read
-        return False
 
 
 def put(queue, deed, topic="t", **options):
@@ -206,9 +198,9 @@ def test_a_second_signal_ends_the_grace(queue, start, ledger):
     worker = start(GRACE="500")
     id = put(queue, "sleep", ttr="10m")
     until(lambda: ledger.pids(id))
-    for _ in range(2):
-        worker.send_signal(signal.SIGTERM)
-        time.sleep(0.3)
+    worker.send_signal(signal.SIGTERM)
+    until(lambda: ledger.lines("drains"))  # signals that come together are one
+    worker.send_signal(signal.SIGTERM)
     assert worker.wait(60) == 0
     assert (queue.get(id).state, queue.get(id).attempt) == (State.DELAYED, 0)
 
