@@ -32,11 +32,13 @@ class Ownership:
         self.waiters: dict[str, list[str]] = {}
         """By topic, who waits for the ends of its jobs."""
         self._first: int | None = None  # when the first job of topics with room is due, if the store was asked just now
+        self._keeps_up = True
         self._there: dict[str, frozenset[str]] = {}  # the topics of those that are not gone, this worker among them
 
     def look(self, now: float, behind: int, spare: Spare = tuple) -> bool:
         """Show that this worker works, and see who else does; return whether that has changed."""
         self._first = self._notifier.beat(behind, spare)
+        self._keeps_up = behind <= 0
         members = self._notifier.members()
         self._members = tuple(workers(members))
         self.waiters = waiters(members) if len(members) > len(self._members) else {}
@@ -82,13 +84,14 @@ class Ownership:
     def _overlooking(self, now: int) -> set[str]:
         """Return who may not see a job that is due: it stands still, or was never told. This worker may be one.
 
-        Whoever beats is taken at its word a little longer. One that says it is behind is helped anyhow.
+        Whoever beats is taken at its word a little longer. One that is behind knows of jobs, and is helped anyhow.
         """
         if self._first is None or self._first > now - OVERLOOKED:
             return set()
         anybody = self._first <= now - FORLORN
-        others = {m.worker for m in self._members if m.behind <= 0 and (anybody or m.silent >= _DOUBTED)}
-        return others | {self._notifier.worker}
+        me = self._notifier.worker
+        found = {m.worker for m in self._members if m.behind <= 0 and (anybody or m.silent >= _DOUBTED)} - {me}
+        return found | {me} if self._keeps_up else found
 
     @property
     def missed(self) -> bool:
