@@ -24,7 +24,7 @@ from ..jobs.commands import Announce, Command, Reschedule
 from ..jobs.handler import Handler
 from ..stores.contract import Store, intact
 from ..stores.notifier import Notifier
-from ..stores.schedule_notes import PLAN, ScheduleNotes
+from ..stores.schedule_notes import PLAN, TOPIC, ScheduleNotes
 from .claiming import Claiming
 from .clock_steps import ClockSteps
 from .leases import Lease, Leases
@@ -84,7 +84,7 @@ class Dispatcher:
             name: Topic(handler, pool(handler, outside), Window(name, _room(handler)))
             for name, handler in handlers.items()
         }
-        self._pace = Pace(len(handlers))
+        self._pace = Pace(len(handlers.keys() - {TOPIC}))  # the planner of schedules may wait
         self._windows = Windows(store, notifier, [topic.window for topic in self.topics.values()])
         self._ownership = Ownership(notifier, handlers)
         self._recovery = Recovery(store)

@@ -170,9 +170,10 @@ class ThreadPool(Pool):
         self._seconds += (lease.ended - self._progress - self._seconds) / 8
 
     def _run(self, lease: Lease) -> None:
-        if is_tick(lease.job):
-            self._admit(lease.job)
-        result = self.handler.function(lease.job)
+        job = lease.job
+        if job.headers and is_tick(job):  # most have none
+            self._admit(job)
+        result = self.handler.function(job)
         if result is not None:
             result = self._loop.finish(result)
         if self.handler.results:
@@ -221,7 +222,7 @@ class AsyncPool(Pool):
             return
         current_job.set(lease.job)
         try:
-            if is_tick(lease.job):
+            if lease.job.headers and is_tick(lease.job):
                 await asyncio.to_thread(self._admit, lease.job)
             if self._events.tracer is None:
                 await self._run(lease)

@@ -337,14 +337,16 @@ class MemoryCommands(MemoryState):
         return self._record(entry)
 
     def _begin(self, command: c.Begin) -> bool:
-        entry = self._held(command.id, command.claims)
+        now = self.clock.wall()
+        entry = self._held(command.id, command.claims, now)
         if entry is None or entry.run is None:
             return False
-        entry.run = entry.run._replace(begun=True, lease=self.clock.wall() + command.ttr)
+        entry.run = entry.run._replace(begun=True, lease=now + command.ttr)
         return True
 
     def _ack(self, command: c.Ack) -> bool:
-        entry, now = self._held(command.id, command.claims), self.clock.wall()
+        now = self.clock.wall()
+        entry = self._held(command.id, command.claims, now)
         if entry is None or entry.run is None:
             return False
         self._end(entry, lifecycle.DONE, Outcome.DONE, None, now)
@@ -353,7 +355,8 @@ class MemoryCommands(MemoryState):
         return True
 
     def _nack(self, command: c.Nack) -> State | None:
-        entry, now = self._held(command.id, command.claims), self.clock.wall()
+        now = self.clock.wall()
+        entry = self._held(command.id, command.claims, now)
         if entry is None or entry.run is None:
             return None
         ending = lifecycle.failed(entry.run, now, command.delay)
@@ -361,17 +364,19 @@ class MemoryCommands(MemoryState):
         return ending.state
 
     def _release(self, command: c.Release) -> bool:
-        entry = self._held(command.id, command.claims)
+        now = self.clock.wall()
+        entry = self._held(command.id, command.claims, now)
         if entry is None or entry.run is None:
             return False
-        self._end(entry, lifecycle.RELEASED, Outcome.RELEASED, None, self.clock.wall())
+        self._end(entry, lifecycle.RELEASED, Outcome.RELEASED, None, now)
         return True
 
     def _touch(self, command: c.Touch) -> bool:
-        entry = self._held(command.id, command.claims)
+        now = self.clock.wall()
+        entry = self._held(command.id, command.claims, now)
         if entry is None or entry.run is None:
             return False
-        entry.run = entry.run._replace(lease=self.clock.wall() + command.ttr)
+        entry.run = entry.run._replace(lease=now + command.ttr)
         return True
 
     def _expire(self, command: c.Expire) -> c.Expired:

@@ -24,6 +24,7 @@ from .notifier import MemoryNotifier, Presence
 __all__ = ["Entry", "Kept", "MemoryState", "turn"]
 
 _CLOSED = "this store is closed: open another one"
+_new = tuple.__new__  # of a named tuple: without the function that its own is
 _LAST = 20  # jobs with a key that are looked at, as a reference by key does in every store
 
 
@@ -126,9 +127,9 @@ class MemoryState:
             return None
         return entry if expect in (None, (entry.due, entry.claims)) else None
 
-    def _held(self, id: int, claims: int) -> Entry | None:
+    def _held(self, id: int, claims: int, now: int) -> Entry | None:
         entry = self._running.get(id)
-        held = entry and entry.run and entry.run.claim == claims and self.clock.wall() < entry.run.lease
+        held = entry and entry.run and entry.run.claim == claims and now < entry.run.lease
         return entry if held else None
 
     # ---- changing ---------------------------------------------------------------------------------------------------
@@ -154,7 +155,8 @@ class MemoryState:
         """End a claim: write it into the history, and make the job what it leaves behind."""
         run = entry.run
         assert run is not None
-        entry.history.append(Attempt(run.claim, run.attempt, entry.started, ended, outcome, entry.worker, error))
+        attempt = (run.claim, run.attempt, entry.started, ended, outcome, entry.worker, error, None)
+        entry.history.append(_new(Attempt, attempt))
         entry.error = entry.error if error is None else error
         entry.run = None
         del self._running[entry.id]
@@ -294,24 +296,9 @@ class MemoryState:
             state, lost = ending.state, ending.lost
             due = due if ending.due is None else ending.due
             attempt -= not ending.spent
-        return Job(
-            entry.id,
-            new.topic,
-            new.body,
-            due,
-            entry.created,
-            state,
-            new.key,
-            new.ttr,
-            new.max_attempts,
-            dict(new.headers or {}),
-            entry.claims,
-            attempt,
-            lease,
-            entry.error,
-            lost,
-            new.priority,
-        )
+        topic, body, _, key, ttr, most, headers, _, _, _, _, priority = new
+        first = (entry.id, topic, body, due, entry.created, state, key, ttr, most, dict(headers or ()))
+        return _new(Job, (*first, entry.claims, attempt, lease, entry.error, lost, priority))
 
     def _add_notifier(self, name: str) -> MemoryNotifier:
         return MemoryNotifier(self._presence, name, self._due_now)
