@@ -1,7 +1,7 @@
 """What has changed of schedules: a token, another one after every change, and the names of the last ones that did.
 
-So whoever knows all schedules as of one token need not read them all for the next. Names are kept newest first, a lot of
-them with the token before it. Who has written over a change that he had not seen leaves a token without a past.
+So whoever knows all schedules as of one token need not read them all for the next. Names are kept newest first, a lot
+of them with the token before it. Who has written over a change that he had not seen leaves a token without a past.
 """
 
 from __future__ import annotations
