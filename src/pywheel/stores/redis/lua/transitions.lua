@@ -122,8 +122,8 @@ end
 
 -- Leaves word that a job is dead as its lease was lost, and wakes who is to take it: stores/deaths.py.
 local function leave_word(b, state)
-    set_note(string.format('dead:%.0f:%.0f', number(b), state[CLAIMS]), state[TOPIC], now + 86400000)
-    forget_notes(NOTES_FORGOTTEN)
+    notes.set(string.format('dead:%.0f:%.0f', number(b), state[CLAIMS]), state[TOPIC], now + 86400000)
+    notes.forget(notes.FORGOTTEN)
     tell(state[TOPIC], b, state[LEASE])
 end
 
