@@ -23,6 +23,9 @@ class Declared:
         self._schedules: dict[str, Schedule] = {}
         self._told: Store | None = None
 
+    def __len__(self) -> int:
+        return len(self._schedules)
+
     def add(self, schedule: Schedule) -> None:
         """Declare a schedule. BadJob if there is one of this name."""
         if schedule.name in self._schedules:
