@@ -226,7 +226,7 @@ class Worker:
     def _declare_lost(self) -> None:
         try:
             if declare_lost(self.program):
-                _LOGGER.warning("the store has lost all schedules, as after FLUSHALL: those of the code are declared again")
+                _LOGGER.warning("the store lost all schedules, as after FLUSHALL: those of the code are declared again")
             self.dispatcher.forgotten = False
         except (StoreClosed, StoreReplaced):
             raise
