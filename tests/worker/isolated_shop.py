@@ -55,6 +55,16 @@ def fork_and_die():
     os._exit(9)
 
 
+def nap_and_fail():
+    time.sleep(0.3)
+    raise ValueError("wrong")
+
+
+def fork_and_return():
+    if os.fork() == 0:
+        time.sleep(0.1)  # returns while the next job runs
+
+
 def shell_out():
     process = subprocess.Popen(["sleep", "600"])
     note("shell", process.pid)
@@ -73,6 +83,8 @@ DEEDS = {
     "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "stopped": lambda: os.kill(os.getpid(), signal.SIGSTOP),
     "heir": fork_and_die,
+    "nap and fail": nap_and_fail,
+    "fork": fork_and_return,
     "shell": shell_out,
     "sleep": lambda: time.sleep(600),
     "nap": lambda: time.sleep(2),
@@ -112,6 +124,11 @@ def short(job):
 
 @queue.handler("kept", ttr="1s", keep_lease=True, isolate=True)
 def kept(job):
+    do(job)
+
+
+@queue.handler("one", concurrency=1, ttr="20s", retry=Fixed("1ms", attempts=1), isolate=True)
+def one(job):
     do(job)
 
 

@@ -97,6 +97,14 @@ def test_whatever_ends_an_attempt_is_its_reason_and_no_neighbour_is_touched(queu
     assert len({line[1] for line in ledger.lines("beside")}) == 1, "the worker is still the same process"
 
 
+def test_what_returns_in_a_forked_child_does_not_end_the_next_job(queue, start):
+    start()
+    first = put(queue, "fork", "one")
+    second = put(queue, "nap and fail", "one")
+    assert finished(queue, first).state is State.DONE
+    assert finished(queue, second).last_error.endswith("ValueError: wrong")
+
+
 def test_give_up_retry_later_and_bad_body_mean_what_they_mean_in_process(queue, start):
     start()
     final = {deed: put(queue, deed) for deed in ("give up", "never", "bad body")}

@@ -25,6 +25,9 @@ class Declared:
         self._functions: dict[str, object] = {}
         self._told: Store | None = None
 
+    def __len__(self) -> int:
+        return len(self._schedules)
+
     def add(self, schedule: Schedule, function: object) -> None:
         """Declare the schedule of a function. BadJob if there is one of this name, of another function."""
         if schedule.name in self._schedules and not redefined(self._functions[schedule.name], function):

@@ -103,6 +103,10 @@ class ScheduleNotes:
             if len(notes) < _PAGE:
                 return
 
+    def none(self) -> bool:
+        """Return whether there is no schedule at all, nor one that was removed."""
+        return not self._store.notes(_NOTE, "", 1)
+
     def changes(self) -> Changes:
         """Return what has changed last."""
         return Changes.read(self._last_changes())
@@ -232,7 +236,7 @@ class ScheduleNotes:
         """See to it that the planner's job is there, if there is anything to plan, and comes within its time."""
         job = self._store.get(PLAN)
         if job is None or not job.state.live:
-            if self._store.notes(_NOTE, "", 1):
+            if not self.none():
                 self._begin()
         elif job.due > self._store.clock.wall() + LONGEST:  # by a clock that was wrong, and is not any more
             self._store.apply([Reschedule(PLAN, delay=0)])

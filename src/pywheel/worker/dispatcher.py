@@ -92,6 +92,8 @@ class Dispatcher:
         self._dead = dead
         self._rung = True
         self._announced = False
+        self.forgotten = False
+        """Whether the store did not know this worker any more, and it has announced itself again."""
         self._failures = 0
         self._blocked: set[Runner] = set()  # and perhaps some that are not any more
         self._clock_steps = ClockSteps(self._clock)
@@ -178,7 +180,9 @@ class Dispatcher:
         if self.draining:
             return
         if self._announced and self._ownership.missed:
-            self.announce()  # it was stopped for so long that the others have taken it for gone
+            # It was stopped for so long that the others have taken it for gone, or the store was emptied.
+            self.announce()
+            self.forgotten = True
         if changed:
             for window in self._windows.by_topic.values():
                 self._windows.own(window, self._ownership.shards(window.topic))

@@ -22,7 +22,7 @@ from ..jobs.schedule import VERSION, Schedule
 from ..stores.contract import Store
 from ..stores.schedule_notes import AHEAD, BLOCK, LONGEST, TOPIC, Planned, ScheduleNotes, plan_job
 
-__all__ = ["Planner", "declare", "with_planner"]
+__all__ = ["Planner", "declare", "declare_lost", "with_planner"]
 
 _LOGGER: Final = logging.getLogger("pywheel.jobs")
 _ROUND: Final = 30_000  # ms between two runs, at least, unless something changes
@@ -228,3 +228,11 @@ def declare(program: Any, *, again: bool = False) -> None:
     else:
         functions = (handler.function for handler in program.handlers.values())
         declared.tell(program.store, {getattr(function, "__module__", "") for function in functions}, again=again)
+
+
+def declare_lost(program: Any) -> bool:
+    """Declare again, to a store that has no schedule any more; return whether there was any to declare. StoreError."""
+    if not getattr(program, "declared", None) or not ScheduleNotes(program.store).none():
+        return False
+    declare(program, again=True)
+    return True
