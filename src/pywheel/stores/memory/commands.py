@@ -15,6 +15,7 @@ from ...jobs.job import Attempt, Due, Imported, Job, NewJob, Outcome, State
 from ...jobs.lifecycle import Run
 from ...jobs.limits import LOOKED_PAST
 from ..checks import lately, sound, storable
+from ..marks import marked, unmarked
 from .state import Entry, Kept, MemoryState, turn
 
 __all__ = ["MemoryCommands"]
@@ -66,21 +67,25 @@ class MemoryCommands(MemoryState):
     # ---- for clients ------------------------------------------------------------------------------------------------
 
     def _put(self, command: c.Put) -> list[int]:
-        return self._once(command.nonce, command.jobs, lambda now: [self._store(job, now) for job in command.jobs])
+        return self._once(
+            command.nonce, command.jobs, lambda now: [self._store(job, now) for job in command.jobs], command.mark
+        )
 
     def _import(self, command: c.Import) -> list[int]:
         keyed = [one.new for one in command.jobs if one.holds_key]
         return self._once(command.nonce, keyed, lambda _: [self._take_in(one) for one in command.jobs])
 
-    def _once(self, nonce: str | None, jobs: Sequence[NewJob], store: Callable[[int], list[int]]) -> list[int]:
+    def _once(
+        self, nonce: str | None, jobs: Sequence[NewJob], store: Callable[[int], list[int]], mark: str | None = None
+    ) -> list[int]:
         """Return the ids of what is stored, or was with this nonce. JobExists if a key of these jobs is taken."""
         now = self.clock.wall()
         if nonce is not None and nonce in self._nonces:
-            return list(self._nonces[nonce][1])
+            return unmarked(self._nonces[nonce][1], mark)
         self._refuse_taken(jobs, now)
         ids = store(now)
         if nonce is not None:
-            self._nonces[nonce] = (now, list(ids))
+            self._nonces[nonce] = (now, marked(ids, mark))
             self._forget_nonces(now, c.NONCES_FORGOTTEN)
         return ids
 
