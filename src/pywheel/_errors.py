@@ -74,6 +74,10 @@ class JobExists(PywheelError):
         return type(self), (str(self), self.id), self.__dict__  # pickled by itself it would forget the id
 
 
+class NonceTaken(PywheelError):
+    """A put with another mark had the nonce before; nothing was stored."""
+
+
 class NoSuchJob(PywheelError, LookupError):
     """No job has this id, or this topic and key."""
 

@@ -95,10 +95,12 @@ class Put(Command[list[int]]):
     A put with a `nonce`, a text of 1 to 200 characters, happens once: if this store has applied one with the same nonce
     before, whatever its jobs were, nothing changes, and the outcome is the ids of then. A put that was refused leaves
     no nonce. A nonce is known for at least NONCES_KEPT; later puts with one, and Purge, forget older ones, a few each.
+    With a `mark`, a text of 1 to 200 ASCII characters, NonceTaken if the put with that nonce had another mark.
     """
 
     jobs: tuple[NewJob, ...]
     nonce: str | None = None
+    mark: str | None = None
 
 
 @dataclass(slots=True)

@@ -143,9 +143,15 @@ def _nonce(nonce: Any) -> None:
         raise BadJob(f"nonce must be a str of 1 to {_NONCE} characters, not of {len(nonce)}")
 
 
+def _mark(mark: Any) -> None:
+    if mark is not None and not (type(mark) is str and mark.isascii() and 0 < len(mark) <= _NONCE):
+        raise BadJob(f"mark must be a str of 1 to {_NONCE} ASCII characters, not {mark!r:.40}")
+
+
 def _put(put: c.Put) -> None:
     if put.nonce is not None:
         _nonce(put.nonce)
+        _mark(put.mark)
     for topic, body, due, key, ttr, attempts, headers, _, delay, parent, dedupe_for, priority in put.jobs:
         if type(due) is not int or not _NEAREST < due < FURTHEST:
             raise _bad("due", due)

@@ -112,7 +112,7 @@ class EncryptedStore(Front):
             return self._sealed_ack(command)
         if isinstance(command, Import):
             return Import(tuple(map(self._sealed_import, command.jobs)), command.nonce)
-        return Put(tuple(map(self.sealed, command.jobs)), command.nonce)
+        return replace(command, jobs=tuple(map(self.sealed, command.jobs)))
 
     def sealed(self, job: NewJob) -> NewJob:
         """Return a new job with an encrypted body. NoKey, BadJob."""

@@ -130,8 +130,8 @@ class Deaths:
                 if job is not None:  # else it was deleted meanwhile
                     self._events.tell(JobDied(job))
                     self._call(job, LOST)
-        except StoreError as error:
-            _LOGGER.warning("whether jobs are dead as their last leases were lost is not known: %s", error)
+        except StoreError:  # the dispatcher says so: look again
+            self._looking = True
         now = time.monotonic()
         self._look_at = now + max(_REST if self._middleware.dead else _LONG_REST, _SHARE * (now - began))
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from ..._errors import BadJob, PywheelError, StoreError
+from ..._errors import BadJob, NonceTaken
 from ...client.new_job import new_job
 from ...jobs import job as records
-from ...jobs.commands import NONCES_KEPT, Keep, Put
+from ...jobs.commands import Put
 from ..problems import Problem
 from .call import Answer, Call
 from .records import body_of
@@ -27,7 +26,6 @@ _CREATED: Final = (b"content-type", b"application/json")
 _TRACEPARENT: Final = re.compile(rb"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _LONGEST_STATE: Final = 512
 _LONGEST_KEY: Final = 255
-_DAY: Final = 86_400_000  # ms
 ROOT: Final = "#"
 """Where a job is within a request of one."""
 
@@ -106,28 +104,17 @@ def new_record(context: Context, wish: NewJob, place: str | int, trace: dict[str
 async def _once(call: Call, key: bytes, jobs: tuple[records.NewJob, ...]) -> list[int]:
     """Store jobs, unless the same was done with this key before; return their ids.
 
-    What is asked for is noted first, and only whose note it is puts: in one transaction with its note, a put could be
-    stored and yet be refused. The nonce lets the put happen once. The note lasts a day longer than the nonce: a key
-    whose nonce is known is never taken for a new one.
+    Whether it was, and what was asked for, the store knows by the nonce and its mark, in the transaction of the put.
     """
-    queue = call.context.queue
     if not 1 <= len(key) <= _LONGEST_KEY:
         raise Problem("bad-request", f"an Idempotency-Key has 1 to {_LONGEST_KEY} characters, such as a UUID")
     nonce = sha256(b"\0".join((call.grant.id.encode(), key))).hexdigest()
-    fingerprint = sha256(b"\0".join((call.operation.id.encode(), call.content))).digest()
-    known = await queue.aapply(Keep(f"idem:{nonce}", fingerprint, ttl=NONCES_KEPT + _DAY, absent=True))
-    if known is not None and known != fingerprint:
-        text = "this Idempotency-Key came with another request before: give each request a key of its own"
-        raise Problem("key-reused", text)
+    fingerprint = sha256(b"\0".join((call.operation.id.encode(), call.content))).hexdigest()
     try:
-        return await queue.aapply(Put(jobs, nonce))
-    except StoreError:
-        raise  # whether it was stored is not known: the key stays its own
-    except PywheelError:
-        if known is None:  # nothing was stored: so the key is free again
-            with suppress(StoreError):
-                await queue.aapply(Keep(f"idem:{nonce}", None))
-        raise
+        return await call.context.queue.aapply(Put(jobs, nonce, fingerprint))
+    except NonceTaken:
+        text = "this Idempotency-Key came with another request before: give each request a key of its own"
+        raise Problem("key-reused", text) from None
 
 
 # ---- traces ---------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from ...jobs.job import Attempt, Due, Imported, Job, NewJob, Outcome, State
 from ...jobs.lifecycle import Run
 from ...jobs.limits import LOOKED_PAST
 from ..checks import lately, sound, storable
+from ..marks import marked, unmarked
 from .state import Entry, Kept, MemoryState, turn
 
 __all__ = ["MemoryCommands"]
@@ -67,7 +68,7 @@ class MemoryCommands(MemoryState):
     # ---- for clients ------------------------------------------------------------------------------------------------
 
     def _put(self, command: c.Put) -> list[int]:
-        return self._once(command.nonce, self._put_all, command.jobs)
+        return self._once(command.nonce, self._put_all, command.jobs, command.mark)
 
     def _put_all(self, jobs: Sequence[NewJob], now: int) -> list[int]:
         self._refuse_taken(jobs, now)
@@ -80,15 +81,21 @@ class MemoryCommands(MemoryState):
         self._refuse_taken([one.new for one in some if one.holds_key], now)
         return [self._take_in(one) for one in some]
 
-    def _once(self, nonce: str | None, store: Callable[[Any, int], list[int]], jobs: Sequence[Any]) -> list[int]:
+    def _once(
+        self,
+        nonce: str | None,
+        store: Callable[[Any, int], list[int]],
+        jobs: Sequence[Any],
+        mark: str | None = None,
+    ) -> list[int]:
         """Return the ids of what is stored, or was with this nonce."""
         now = self.clock.wall()
         if nonce is None:
             return store(jobs, now)
         if nonce in self._nonces:
-            return list(self._nonces[nonce][1])
+            return unmarked(self._nonces[nonce][1], mark)
         ids = store(jobs, now)
-        self._nonces[nonce] = (now, list(ids))
+        self._nonces[nonce] = (now, marked(ids, mark))
         self._forget_nonces(now, c.NONCES_FORGOTTEN)
         return ids
 

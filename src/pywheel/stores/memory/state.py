@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 from random import uniform
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..._errors import StoreClosed
 from ...clock import Clock
@@ -97,7 +97,7 @@ class MemoryState:
         self._tally: defaultdict[str, dict[State, int]] = defaultdict(lambda: dict.fromkeys(State, 0))
         self._paused: dict[str, bool] = {}
         self._lanes: dict[str, set[int]] = {}  # the priorities that jobs of a topic ever had, but for 0
-        self._nonces: dict[str, tuple[int, list[int]]] = {}  # of puts: when, and the ids of then; in order of arrival
+        self._nonces: dict[str, tuple[int, list[Any]]] = {}  # of puts: when, and the ids of then; in order of arrival
         self._notes: dict[str, Kept] = {}
         self._notes_over: list[tuple[int, str]] = []  # those with an end, sorted
         self._presence = Presence(self.lock, clock)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from ..._errors import JobExists
+from ..._errors import JobExists, NonceTaken
 from ...jobs import commands as c
 from ...jobs.job import Due, NewJob, State
 from ..checks import lately
+from ..marks import unmarked
 from .records import STATES, claimed, from_id, score
 
 __all__ = [
@@ -34,12 +35,18 @@ Learn = Callable[[Iterator[Any], list[Any]], None]
 """Takes from the answer what belongs to some commands, and appends their outcomes."""
 
 
-def ids_of(jobs: Sequence[NewJob]) -> Learn:
+def ids_of(jobs: Sequence[NewJob], mark: str | None = None) -> Learn:
     """Return what takes in the ids of jobs, or why there are none."""
 
     def learn(answers: Iterator[Any], found: list[Any]) -> None:
         answer = next(answers)
-        found.append(_taken(jobs, *answer) if answer and answer[0] in _REFUSALS else answer)
+        if answer and answer[0] in _REFUSALS:
+            found.append(_taken(jobs, *answer))
+            return
+        try:
+            found.append(unmarked(answer, mark))
+        except NonceTaken as taken:
+            found.append(taken)
 
     return learn
 

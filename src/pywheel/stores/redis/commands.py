@@ -128,7 +128,8 @@ class Request:
 
     def _put_keyed(self, command: Any) -> None:
         jobs: Sequence[NewJob] = command.jobs
-        self._add(b"put_keyed", _nonce(command), b"%d" % len(jobs))
+        mark = None if command.mark is None else f"m{command.mark}"  # never a number
+        self._add(b"put_keyed", _nonce(command), (mark or "").encode(), b"%d" % len(jobs))
         for job in jobs:
             key = b"" if job.key is None else b"k" + job.key.encode()
             parent = receipt(*job.parent) if job.parent else None
@@ -136,7 +137,7 @@ class Request:
             if job.dedupe_for is not None:
                 how = how[:1].upper() + struct.pack(">d", job.dedupe_for) + how[1:]
             self._add(job.topic.encode(), _when(job.due, job.delay), packed_job(job), key, how)
-        self._learn.append(ids_of(jobs))
+        self._learn.append(ids_of(jobs, mark))
 
     def _import(self, commands: list[c.Import]) -> None:
         """Jobs with their past, one command by one: each of them may be refused."""

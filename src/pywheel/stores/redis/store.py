@@ -230,10 +230,10 @@ class RedisStore(Inner):
             self.presence.renewed()  # it has forgotten what it answered: it lost the end of what was written
         self._asked = (now, number)
 
-    def nonce(self, nonce: str, ids: Sequence[int] | None = None) -> list[int] | None:
-        """Return the ids of the put that had a nonce, or None; then note these, if they are given."""
-        numbers = () if ids is None else (b"+", *(b"%d" % id for id in ids))
-        found: list[int] | None = self.run(NONCE, (nonce.encode(), *numbers))[1]
+    def nonce(self, nonce: str, kept: Sequence[int | str] | None = None) -> list[Any] | None:
+        """Return what is kept of the put that had a nonce, or None; then note this, if it is given."""
+        texts = () if kept is None else (b"+", *(str(one).encode() for one in kept))
+        found: list[Any] | None = self.run(NONCE, (nonce.encode(), *texts))[1]
         return found
 
     # ---- reading ----------------------------------------------------------------------------------------------------

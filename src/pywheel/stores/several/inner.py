@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 from ..contract import Store
 
@@ -14,8 +15,9 @@ class Inner(Store):
     """A store that may be one of several."""
 
     @abstractmethod
-    def nonce(self, nonce: str, ids: Sequence[int] | None = None) -> list[int] | None:
-        """Return the ids of the put that had a nonce, or None; then note these, negative ones too, if they are given.
+    def nonce(self, nonce: str, kept: Sequence[int | str] | None = None) -> list[Any] | None:
+        """Return what is kept of the put that had a nonce, or None; then note this, if it is given.
 
-        A later put with that nonce has them as its outcome.
+        That is ids, negative ones too, and the mark with an m before it, if there is one. A later put with that nonce
+        has them as its outcome.
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any, Final
 
@@ -180,7 +181,7 @@ def new_jobs(put: c.Put | c.Import) -> Sequence[NewJob]:
 
 def part_of(put: c.Put | c.Import, jobs: Sequence[Any], nonce: str | None) -> c.Put | c.Import:
     """Return a command of the same kind with other jobs."""
-    return type(put)(tuple(jobs), nonce)
+    return replace(put, jobs=tuple(jobs), nonce=nonce)  # type: ignore[arg-type]  # jobs of that kind
 
 
 def inner_put(ids: Ids, put: c.Put | c.Import, store: int) -> c.Put | c.Import:
@@ -194,7 +195,7 @@ def inner_put(ids: Ids, put: c.Put | c.Import, store: int) -> c.Put | c.Import:
             here = ids.store(id) == store
             job = job._replace(parent=(ids.inner(id), claims) if here else None)
         jobs.append(job)
-    return c.Put(tuple(jobs), put.nonce)
+    return replace(put, jobs=tuple(jobs))
 
 
 # ---- outcomes -------------------------------------------------------------------------------------------------------

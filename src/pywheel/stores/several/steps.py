@@ -11,6 +11,7 @@ from ..._errors import BadJob, JobExists, PywheelError, StoreError
 from ...jobs import commands as c
 from ...jobs.job import Imported, Job, NewJob, State
 from ..contract import Span
+from ..marks import marked, unmarked
 from ..ownership import ALL
 from .parts import inner_put, new_jobs, noted, order, outer_error, outer_ids, outer_job, part_of, turn
 
@@ -94,14 +95,15 @@ def _announce(store: SeveralStore, command: c.Announce) -> None:
 def _put(store: SeveralStore, put: c.Put | c.Import) -> list[int]:
     """A put whose keys, or whose key and nonce, are for different stores to decide."""
     ids, nonce = store.ids, put.nonce
+    mark = f"m{put.mark}" if isinstance(put, c.Put) and put.mark is not None else None
     if nonce is not None:
         home = ids.of_nonce(nonce)
         known = store.stores[home].nonce(nonce)
         if known is not None:
-            return outer_ids(ids, home, known)
+            return outer_ids(ids, home, unmarked(known, mark))
     found = _put_parts(store, put, _by_store(store, put))
     if nonce is not None:
-        store.stores[home].nonce(nonce, noted(found))
+        store.stores[home].nonce(nonce, marked(noted(found), mark))
     return found
 
 

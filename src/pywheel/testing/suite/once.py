@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..._errors import JobExists
+from ..._errors import JobExists, NonceTaken
 from ...jobs.commands import NONCES_KEPT, Ack, Cancel, Delete, Purge, Put
 from ...jobs.job import Counts, NewJob, State
 from .base import FAR, NOW, StoreTests
@@ -43,6 +43,24 @@ class OnceTests(StoreTests):
         [id] = self.apply(first)
         assert self.apply(second) == self.apply(first) == [id]
         assert (self.job(id).body, self.job(id).due) == (b"2", FAR)
+
+    def test_a_put_with_another_mark_is_refused_its_nonce(self) -> None:
+        for nonce, jobs in (("a", (JOB, JOB)), ("b", (KEYED,)), ("c", ())):
+            ids = self.apply(Put(jobs, nonce, "1"))
+            assert self.apply(Put(jobs, nonce, "1")) == self.apply(Put((JOB,), nonce)) == ids
+            assert isinstance(self.refused(Put((JOB,), nonce, "2")), NonceTaken)
+            assert isinstance(self.refused(Put((JOB._replace(key="k2"),), nonce, "2")), NonceTaken)
+        assert self.counts() == Counts(delayed=3)
+        unmarked = self.apply(Put((JOB,), "d"))
+        assert self.apply(Put((JOB,), "d", "1")) == unmarked
+
+    def test_a_put_that_was_refused_leaves_no_mark(self) -> None:
+        holder = self.put(key="k")
+        assert isinstance(self.refused(Put((KEYED,), "n", "1")), JobExists)
+        self.apply(Cancel(holder))
+        [id] = self.apply(Put((KEYED,), "n", "2"))
+        refused, same = self.store.apply([Put((KEYED,), "n", "1"), Put((KEYED,), "n", "2")])
+        assert (type(refused), same) == (NonceTaken, [id])
 
     def test_a_refused_put_leaves_no_nonce(self) -> None:
         holder = self.put(key="k")

@@ -1,4 +1,4 @@
--- Puts of jobs with keys, or with a nonce. ARGV[at]: the nonce with an n before it or '', how many; for each: topic, when, what, its key with a k before it or '', and how:
+-- Puts of jobs with keys, or with a nonce. ARGV[at]: the nonce with an n before it or '', its mark or '', how many; for each: topic, when, what, its key with a k before it or '', and how:
 -- r to replace or n, then the receipt of its parent, if any, in 10 bytes; or R or N, and in 8 bytes before that for how long
 -- a key stays taken whose job has ended. All are stored, or none.
 local function yields(holder, how)
@@ -108,8 +108,8 @@ local function note_nonce(nonce, ids)
 end
 
 function commands.put_keyed(at)
-    local nonce, count = sub(ARGV[at], 2), tonumber(ARGV[at + 1])
-    at = at + 2
+    local nonce, mark, count = sub(ARGV[at], 2), ARGV[at + 1], tonumber(ARGV[at + 2])
+    at = at + 3
     local known = nonce ~= '' and call('HGET', NONCES, nonce)
     if known then
         return cmsgpack.unpack(known), at + 5 * count
@@ -124,7 +124,12 @@ function commands.put_keyed(at)
         ids[place] = store(ARGV[at], due_at(ARGV[at + 1]), ARGV[at + 2], key)
         at = at + 5
     end
-    note_nonce(nonce, ids)
+    local kept = {}
+    for place = 1, count do
+        kept[place] = ids[place]
+    end
+    kept[count + 1] = mark ~= '' and mark or nil
+    note_nonce(nonce, kept)
     return ids, at
 end
 

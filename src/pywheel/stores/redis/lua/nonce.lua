@@ -6,7 +6,7 @@ end
 if ARGV[3] then
     local ids = {}
     for place = 4, #ARGV do
-        ids[place - 3] = tonumber(ARGV[place])
+        ids[place - 3] = tonumber(ARGV[place]) or ARGV[place]
     end
     call('HSET', NONCES, ARGV[2], cmsgpack.pack(ids))
     call('ZADD', NONCES_BY_TIME, now, ARGV[2])

@@ -9,12 +9,13 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from ...._errors import JobExists
+from ...._errors import JobExists, NonceTaken
 from ....jobs import lifecycle
 from ....jobs.commands import NONCES_FORGOTTEN, Command, Put
 from ....jobs.job import NewJob
 from ....jobs.limits import lane
 from ...checks import lately
+from ...marks import marked, unmarked
 from ..statements import SQL
 from ..tally import TAIL, Tally
 from ..transaction import Names, Transaction
@@ -167,7 +168,7 @@ def _by_nonce(commands: Sequence[Put]) -> Iterator[list[Put]]:
 
 def _put_once(transaction: Transaction, commands: Sequence[Put]) -> list[Any]:
     """Store the jobs of those whose nonce is new; the others get what theirs came to."""
-    known: dict[str | None, list[int]] = {}
+    known: dict[str | None, list[Any]] = {}
     for command in commands:
         row = None if command.nonce is None else transaction.row("nonce_ids", (command.nonce,))
         if row is not None:
@@ -175,14 +176,22 @@ def _put_once(transaction: Transaction, commands: Sequence[Put]) -> list[Any]:
     new = [command for command in commands if command.nonce not in known]
     outcomes = _put(transaction, new) if new else []
     added = [
-        (command.nonce, transaction.now, json.dumps(ids))
+        (command.nonce, transaction.now, json.dumps(marked(ids, command.mark)))
         for command, ids in zip(new, outcomes, strict=True)
         if command.nonce is not None and isinstance(ids, list)
     ]
     transaction.connection.executemany(SQL["nonce_add"], added)
     transaction.forget_nonces(NONCES_FORGOTTEN * len(added))
     fresh = iter(outcomes)
-    return [known[command.nonce] if command.nonce in known else next(fresh) for command in commands]
+    return [_before(known[command.nonce], command) if command.nonce in known else next(fresh) for command in commands]
+
+
+def _before(kept: list[Any], command: Put) -> list[int] | NonceTaken:
+    """Return what a put comes to whose nonce was known."""
+    try:
+        return unmarked(kept, command.mark)
+    except NonceTaken as taken:
+        return taken
 
 
 # ---- with keys ------------------------------------------------------------------------------------------------------
