@@ -17,7 +17,12 @@ GIVEN = {"now": None, "topic": 1, "topics": [1], "name": "w", "behind": 0, "late
 
 @pytest.mark.parametrize(
     ("name", "condition"),
-    [("beat", "(due <= "), ("lock_due_of_topic", "(due <= "), ("lock_lost", "(lease <= "), ("lock_old", "(ended <= ")],
+    [
+        ("beat", "(topic = t.id)"),
+        ("lock_due_of_topic", "(due <= "),
+        ("lock_lost", "(lease <= "),
+        ("lock_old", "(ended <= "),
+    ],
 )
 def test_what_is_due_by_the_servers_clock_is_found_by_its_time(postgres_server, name, condition):
     url = postgres_server.url()
