@@ -14,7 +14,6 @@ from pywheel.jobs.limits import Limits
 from pywheel.stores import open
 from pywheel.stores.redis import store as redis_store
 from pywheel.stores.schema import Schema
-from tests.jobs.waiting import until
 from tests.stores.servers import Redis
 
 JOB = NewJob("t", b"b" * 1000, 0, delay=0)
