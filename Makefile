@@ -21,14 +21,15 @@ PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + $(M
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test servers clients frameworks node-client pythons asyncio crash bench bench-jobs bench-jobs-peers bench-stores bench-reads bench-service bench-outlets bench-brokers simulate openapi lint format types sanitize tsan package release-check clean
+.PHONY: help demo test stress servers clients frameworks node-client pythons asyncio crash bench bench-jobs bench-jobs-peers bench-stores bench-reads bench-service bench-outlets bench-brokers simulate openapi lint format types sanitize tsan package release-check clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
 
 help:
 	@echo "make demo      replay a real server's timers, keep a million of them live, kill a worker of jobs, show the page"
-	@echo "make test      every test, on the native wheel and on its pure twin"
+	@echo "make test      the tests, on the native wheel and on its pure twin: what to run before each commit"
+	@echo "make stress    many random examples, long histories, repetitions and kills; SQLite on the disk"
 	@echo "make servers   the stores on real servers: PostgreSQL, MariaDB, Redis, as far as they are installed"
 	@echo "make page      the page of the service in a real Chromium"
 	@echo "make screenshots  pictures of the page, for the docs"
@@ -65,9 +66,21 @@ demo: $(VENV)/demo.group $(VENV)/native
 	@$(BIN)/python -m pywheel.cli demo
 	@$(BIN)/python -m demos.page
 
+HERE = not packaging and not servers and not clients and not frameworks and not browser and not docs and not coming
+
+# What a developer runs before each commit: a few random examples, and files in memory, where it has room for them.
 test: MORE = 2
+test: export HYPOTHESIS_PROFILE ?= quick
+test: export TMPDIR ?= $(shell $(PYTHON) tests/scratch.py)
 test: $(VENV)/test.group $(VENV)/native
-	@$(BIN)/python -m pytest $(PARALLEL) -m "not packaging and not servers and not clients and not frameworks and not browser and not docs and not coming" $(ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) -m "$(HERE) and not stress" $(ARGS)
+
+# What that leaves out: many examples, long histories, repetitions and kills; and what SQLite does, on the disk.
+stress: MORE = 2
+stress: export HYPOTHESIS_PROFILE ?= ci
+stress: export PYWHEEL_REOPEN ?= 1
+stress: $(VENV)/test.group $(VENV)/native
+	@$(BIN)/python -m pytest $(PARALLEL) -m "$(HERE) and (stress or hypothesis or disk)" $(ARGS)
 
 # Each process of pytest starts its own servers; what is not installed is skipped, with a line that says so.
 servers: $(VENV)/test.group $(VENV)/native

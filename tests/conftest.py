@@ -3,6 +3,7 @@
 import gc
 import itertools
 import os
+import re
 import signal
 from types import SimpleNamespace
 
@@ -16,13 +17,20 @@ from tests.stores import servers
 _COMMON = settings(
     deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
-settings.register_profile("quick", _COMMON, max_examples=40)
-settings.register_profile("ci", _COMMON, max_examples=100, derandomize=True, database=None)
+_ALWAYS_THE_SAME = {"derandomize": True, "database": None}
+settings.register_profile("quick", _COMMON, max_examples=20, **(_ALWAYS_THE_SAME if os.environ.get("CI") else {}))
+settings.register_profile("ci", _COMMON, max_examples=100, **_ALWAYS_THE_SAME)
 settings.register_profile("deep", _COMMON, max_examples=3000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "quick"))
 
 
+# Folders all of whose tests have the marker. (Others have it on some.)
+WHOLE = {
+    **dict.fromkeys(("on_mysql", "on_postgres", "on_redis"), "servers"),
+    **{name: name for name in ("clients", "frameworks", "packaging")},
+}
 STORES_ON_SERVERS = {"mariadb", "mysql", "on_mysql", "on_postgres", "on_redis", "postgres", "redis"}
+OF_A_SERVER = re.compile(f"({'|'.join(STORES_ON_SERVERS)})(-[0-9].*)?")  # postgres-4: as that version made it
 _numbers = itertools.count(1)
 NOTHING = SimpleNamespace(params={})
 
@@ -53,17 +61,27 @@ def pytest_configure(config):
         ) from error
 
 
+def pytest_ignore_collect(collection_path, config):
+    """Leave out folders of which nothing is asked for: each process of pytest would import and make them all."""
+    marker = WHOLE.get(collection_path.name)
+    wanted = (config.getoption("markexpr") or "").split(" and ")
+    return True if marker and f"not {marker}" in wanted and collection_path.is_dir() else None
+
+
 def pytest_collection_modifyitems(items):
-    """Mark what needs a server: `make servers` runs it."""
+    """Mark what needs a server, and what `make stress` has on the disk."""
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
-        given = [value for value in getattr(item, "callspec", NOTHING).params.values() if isinstance(value, str)]
+        values = getattr(item, "callspec", NOTHING).params.values()
+        given = [value for value in values if isinstance(value, str)]
         if (
             item.path.parent.name in STORES_ON_SERVERS
-            or STORES_ON_SERVERS.intersection(given)
+            or any(map(OF_A_SERVER.fullmatch, given))
             or any(name == "server" or name.endswith("_server") for name in fixtures)
         ):
             item.add_marker("servers")
+        if "sqlite" in item.nodeid.lower():
+            item.add_marker("disk")
 
 
 @pytest.fixture(scope="session", params=CORES)

@@ -52,13 +52,16 @@ def test(python: str, name: str) -> tuple[bool, str]:
     with path.open("w") as log:
         try:
             missing = install(python, name, log.fileno())
-            tests = make(python, name, "test", f"ARGS={os.environ.get('ARGS', '')}")
+            some = os.environ.get("ARGS", "")  # of which stress may have none
+            tests = make(python, name, "--keep-going", *(["test"] if some else ["test", "stress"]), f"ARGS={some}")
             passed = subprocess.run(tests, cwd=ROOT, stdout=log, stderr=log).returncode == 0
         except subprocess.CalledProcessError:
             return False, f"could not be set up: {path.relative_to(ROOT)}"
     said = [line for line in path.read_text(errors="replace").splitlines() if " passed" in line or " failed" in line]
     without = f"; without {', '.join(missing)}" if missing else ""
-    return passed, (said[-1].strip("= ") if said else f"no test ran: {path.relative_to(ROOT)}") + without
+    return passed, (
+        " and ".join(line.strip("= ") for line in said) if said else f"no test ran: {path.relative_to(ROOT)}"
+    ) + without
 
 
 def main(pythons: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""The look of every picture: on white, which reads on light and dark pages, in colours everybody can tell apart."""
+"""The look of every picture: as light or dark as the page around it, in colours everybody can tell apart."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ STYLE: dict[Any, Any] = {
     "svg.fonttype": "path",
     "svg.hashsalt": "pywheel",
 }
+# Of an SVG, where the page is dark: ground, text and axes, which Matplotlib writes as white and black.
+_DARK = (
+    "@media (prefers-color-scheme: dark){svg{fill:#e4e9ee} "
+    '[style*="fill: #ffffff"]{fill:#16191d!important} [style*="stroke: #000000"]{stroke:#a9b4bf!important}}'
+)
+_END = "</style>"
 
 
 def bars(
@@ -53,4 +59,12 @@ def save(figure: Any, path: Path, *formats: str) -> None:
     for ending in formats or ("svg",):
         metadata = {"Date": None} if ending == "svg" else {}
         figure.savefig(path.with_suffix(f".{ending}"), facecolor="white", dpi=160, metadata=metadata)
+        if ending == "svg":
+            _darken(path.with_suffix(".svg"))
     pyplot.close(figure)
+
+
+def _darken(file: Path) -> None:
+    """Let a picture follow the page that shows it."""
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace(_END, f"{_DARK}{_END}", 1), encoding="utf-8")

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from ._errors import (
+    BadAddress,
     BadArguments,
     BadBody,
     BadJob,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AsyncDelayQueue",
     "AsyncTimers",
+    "BadAddress",
     "BadArguments",
     "BadBody",
     "BadJob",

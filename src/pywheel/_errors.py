@@ -1,6 +1,7 @@
 """Every exception that pywheel raises by a name of its own."""
 
 __all__ = [
+    "BadAddress",
     "BadArguments",
     "BadBody",
     "BadJob",
@@ -126,3 +127,7 @@ class StoreTooNew(StoreError):
 
 class NotAStore(StoreError):
     """The address does not lead to a store of jobs."""
+
+
+class BadAddress(NotAStore, ValueError):
+    """The address can be none of a store, whatever is there: an unknown scheme or option, a port that is no number."""

@@ -1,5 +1,6 @@
 """What a command refuses, it refuses with what to write instead."""
 
+import re
 import sys
 
 import pytest
@@ -44,6 +45,26 @@ def test_help_cuts_off_no_sentence(call, group):
     code, out, _ = call(*group, "--help")
     assert code == 0
     assert "..." not in out.replace("[ARGS]...", "")
+
+
+def commands(group, *names):
+    for name, command in group.commands.items():
+        yield from commands(command, *names, name) if hasattr(command, "commands") else [((*names, name), command)]
+
+
+@pytest.mark.parametrize(
+    ("names", "command"), [pytest.param(*each, id=" ".join(each[0])) for each in commands(get_command(app))]
+)
+def test_the_help_of_every_command_shows_how_it_is_written(names, command):
+    lines = re.findall(
+        rf"^  (?:\w.* \| |[A-Z_]+=\S+ )?pywheel {' '.join(names)}\b(.*)", command.epilog or "", re.MULTILINE
+    )
+    assert lines
+    known = {option for parameter in command.params for option in parameter.opts}
+    written = {
+        option for line in lines for option in re.findall(r" (-{1,2}[a-z][\w-]*)", re.split(r" [#|&>] | #", line)[0])
+    }
+    assert written <= known
 
 
 def test_every_command_is_listed_once_under_a_heading():

@@ -108,11 +108,8 @@ def test_it_takes_records_of_a_mock_cluster(jobs):
         (["kafka", "t", "--topic", "", "--servers", "x"], "topic"),
     ],
 )
-def test_arguments_that_make_no_sense_are_said(tmp_path, arguments, said):
-    command = [sys.executable, "-m", "pywheel.cli", "bridge", *arguments, "--store", f"sqlite:///{tmp_path}/jobs.db"]
-    if len(arguments) == 2:
-        command = command[:-2]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert "secret" not in done.stderr
+def test_arguments_that_make_no_sense_are_said(call, arguments, said):
+    code, _, err = call("bridge", *arguments)
+    assert code == 2
+    assert said in err
+    assert "secret" not in err

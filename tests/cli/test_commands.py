@@ -263,7 +263,7 @@ def test_version_says_which_implementation(says, call):
         (["work", "json:loads", "--grace", "soon"], 2),
         (["work", "json:loads", "--processes", "0"], 2),
         (["backup", "."], 2),
-        (["counts", "--store", "ftp://localhost"], 3),
+        (["counts", "--store", "ftp://localhost"], 2),
         (["counts", "--store", "sqlite:///no/such/file.db"], 3),
         (["put", "t", "--store", "sqlite:///no/such/folder/file.db"], 3),
     ],

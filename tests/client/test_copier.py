@@ -17,6 +17,7 @@ from pywheel.jobs import commands as ops
 from pywheel.stores import Filter, open
 from pywheel.testing import FaultyStore
 from tests.jobs.waiting import until, working
+from tests.often import often
 from tests.stores.on_mysql.emptied import emptied
 
 FAR = 4_000_000_000_000
@@ -404,7 +405,7 @@ def _there_and_back(old, new, before):
     assert (live(old), live(new)) == ([], before)
 
 
-@pytest.mark.parametrize("first", [1, 2])
+@pytest.mark.parametrize("first", often([1, 2]))
 def test_killed_after_any_write_and_begun_again_nothing_is_twice_or_missing(urls, first):
     if urls is None:
         pytest.skip("memory dies with its process")

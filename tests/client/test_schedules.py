@@ -10,13 +10,17 @@ import pytest
 
 from pywheel import BadJob, Fixed, JobExists, JobQueue, Keyring, ManualClock, NoSuchSchedule, State
 from pywheel.jobs import cron
-from pywheel.jobs.commands import Keep, Put
+from pywheel.jobs.commands import Ack, Keep, Put
 from pywheel.jobs.job import NewJob
-from pywheel.jobs.schedule import written
+from pywheel.jobs.schedule import Schedule, written
+from pywheel.stores.declared import as_said
 from pywheel.stores.front import Front
+from pywheel.stores.schedule_changes import Changes
 from pywheel.stores.schedule_notes import _LOCK, PLAN, ScheduleNotes
 from pywheel.testing import run_due
+from pywheel.worker.schedules import Planner
 from tests.client.periods import NOON, pass_time, start
+from tests.often import often
 
 
 @pytest.fixture
@@ -499,7 +503,7 @@ class History:
         pass_time(self.program(self.boss.store), self.clock, seconds)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", often(range(8), few=2))
 def test_each_tick_happens_once_whoever_dies_when(seed):
     draw = random.Random(seed)
     history = History(draw, ManualClock(wall=NOON + draw.randrange(60_000)))
@@ -674,3 +678,103 @@ def test_ticks_are_plain_jobs_with_keys_of_their_own(queue, ran, clock):
     run_due(queue)
     with pytest.raises(JobExists):
         queue.apply(Put((NewJob("work", b"", 0, "s@2026-01-01T12:01:00Z"),)))
+
+
+# ---- what has changed -----------------------------------------------------------------------------------------------
+
+
+class Pages(Front):
+    """A store that notes how often its notes were listed."""
+
+    def __init__(self, store):
+        self.store, self.listed = store, 0
+        self.url, self.clock, self.durability = store.url, store.clock, store.durability
+
+    def _there(self):
+        return self.store
+
+    def apply(self, commands):
+        return self.store.apply(commands)
+
+    def close(self):
+        self.store.close()
+
+    def notes(self, prefix, after="", limit=1_000):
+        self.listed += prefix == "schedule:" and limit > 1
+        return self.store.notes(prefix, after, limit)
+
+
+@pytest.fixture
+def planned(queue, ran, clock):
+    """The planner of a queue, called at each call, whose store counts."""
+    program = JobQueue(Pages(queue.store))
+    plans = Planner(program)
+
+    def plan():
+        [job] = queue.reserve(PLAN[0])
+        before = program.store.listed
+        plans(job)
+        queue.apply(Ack(job.id, job.claims))
+        return program.store.listed - before
+
+    queue.schedule("a", "work", every="10s")
+    queue.schedule("b", "work", every="10s")
+    assert plan() == 1
+    return plan
+
+
+def ticks(queue, name):
+    return sum(job.headers["pywheel-schedule"] == name for job in queue.list("work", state=State.DELAYED, limit=1_000))
+
+
+def test_a_planner_reads_only_what_has_changed(queue, planned):
+    queue.schedule("a", "work", every="20s")
+    queue.schedule("c", "work", every="10s")
+    assert planned() == 0
+    assert [ticks(queue, name) for name in "abc"] == [5, 11, 11]
+    queue.remove_schedule("b")
+    queue.pause_schedule("c")
+    assert planned() == 0
+    assert [ticks(queue, name) for name in "abc"] == [5, 0, 0]
+    queue.resume_schedule("c")
+    assert planned() == 0
+    assert [ticks(queue, name) for name in "abc"] == [5, 0, 11]
+
+
+def test_a_planner_reads_all_if_it_cannot_know_what_has_changed(queue, planned):
+    queue.apply(Keep("schedules:changed", b"a token of an older pywheel"))
+    queue.reschedule(PLAN, 0)
+    assert planned() == 1
+    notes = ScheduleNotes(queue.store)
+    notes.change_many({f"{n:02}": as_said(Schedule(f"{n:02}", "work", every=10_000), queue.store) for n in range(51)})
+    assert planned() == 1
+    assert [ticks(queue, name) for name in ("a", "50")] == [11, 11]
+
+
+def test_who_writes_over_a_change_that_he_did_not_see_has_all_read(queue, planned, monkeypatch):
+    def change(before):
+        if not before.paused:  # in between what he reads and writes
+            queue.apply(Keep(_LOCK, None))
+            queue.schedule("c", "work", every="10s")
+        return replace(before, paused=True)
+
+    notes = ScheduleNotes(queue.store)
+    old = queue.store.note("schedules:changed")
+    with monkeypatch.context() as stale:
+        stale.setattr(notes, "_last_changes", lambda: old)
+        notes.change("a", change)
+    assert planned() == 1
+    assert [ticks(queue, name) for name in "abc"] == [0, 11, 11]
+
+
+def test_the_last_changes_are_known_by_name():
+    note, tokens = None, [""]
+    for number in range(300):
+        note = Changes.read(note).and_then([f"{number} {'long' * 40}"])
+        tokens.append(Changes.read(note).token)
+    last = Changes.read(note)
+    assert len(note) <= 16_000
+    assert last.since(tokens[-1]) == set()
+    assert {name.split()[0] for name in last.since(tokens[-4])} == {"297", "298", "299"}
+    assert last.since(tokens[1]) is last.since("another") is None
+    assert Changes.read(Changes.without_past()).since(last.token) is None

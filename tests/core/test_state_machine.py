@@ -185,6 +185,7 @@ class KeyWheelMachine(WheelMachine):
         assert keys.tolist() == self.model.advance(now, limit)
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("machine", [TimingWheelMachine, KeyWheelMachine], ids=["TimingWheel", "KeyWheel"])
 def test_random_operations_do_what_the_model_does(any_core, machine):
     class Machine(machine):

@@ -7,6 +7,7 @@ import pytest
 
 from tests.docs.pages import DOCS, LINK, PAGES, ROOT, anchors, prose, text
 
+WIDEST = 121  # characters of code for which a window of 1280 pixels has room
 SITE = runpy.run_path(str(DOCS / "_site" / "drawings.py"))
 
 
@@ -22,6 +23,17 @@ def test_links_lead_to_pages_and_to_their_headings(name):
         if not found:
             wrong.append(target)
     assert wrong == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_code_is_as_wide_as_the_page_that_shows_it(name):
+    code = re.findall(r"^ *```.*?^ *```$", text(name), re.DOTALL | re.MULTILINE)
+    assert [line for block in code for line in block.splitlines() if len(line) > WIDEST] == []
+
+
+@pytest.mark.parametrize("picture", sorted(path.name for path in (DOCS / "images").glob("*.svg")))
+def test_pictures_are_as_dark_as_the_page_that_shows_them(picture):
+    assert re.search(r"@media \(prefers-color-scheme: ?dark\)", text(f"docs/images/{picture}"))
 
 
 def test_index_lists_every_page_once():

@@ -12,7 +12,7 @@ from tests.isolated.child import run_well, script
 DAMAGED = pytest.mark.skipif(
     (3, 12) <= sys.version_info < (3, 14), reason="this Python crashes by itself when the twin finds no memory"
 )
-TWIN = pytest.param("pure", marks=DAMAGED)
+TWIN = pytest.param("pure", marks=[DAMAGED, pytest.mark.stress])
 NATIVE = [name for name in CORES if name == "native"]
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from pathlib import Path
 
 from pywheel import Worker
 
@@ -14,6 +15,14 @@ def until(fact, limit=LIMIT):
     while not fact():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.002)
+
+
+def alive(pid):
+    """Whether a process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):  # the second if it ends as it is read
+        return False
 
 
 @contextlib.contextmanager

@@ -333,10 +333,10 @@ def test_a_command_that_reads_nothing_is_told_all_the_same():
 
 
 def test_a_command_that_hangs_is_killed_and_what_it_started(monkeypatch, tmp_path):
-    monkeypatch.setattr(alarm_channels, "_COMMAND", 0.5)
+    monkeypatch.setattr(alarm_channels, "_COMMAND", 1)
     file = tmp_path / "alive"
     with pytest.raises(AlarmNotTold, match="was killed"):
-        Command(["/bin/sh", "-c", f"while :; do date > {file}; sleep 0.02; done & wait"]).send(MESSAGE)
+        Command(["/bin/sh", "-c", f"while :; do echo >> {file}; sleep 0.02; done & wait"]).send(MESSAGE)
     written = file.stat().st_mtime_ns
     time.sleep(0.1)
     assert file.stat().st_mtime_ns == written

@@ -190,7 +190,7 @@ def test_a_client_that_goes_away_holds_nothing(api, claimed):
             gone.set()
             await asyncio.sleep(0.05)
         api.queue.put("mail")
-        await asyncio.wait_for(request, 10)
+        await asyncio.wait_for(request, 60)
 
     api.run(scene())
     assert sent == []
@@ -207,8 +207,9 @@ def test_jobs_of_two_topics_go_to_two_who_wait_for_both(api):
         ask = api.ask("POST", "/v1/reserve", json={"topics": ["a", "b"], "wait": 30})
         first = asyncio.ensure_future(ask)
         second = asyncio.ensure_future(api.ask("POST", "/v1/reserve", json={"topics": ["a", "b"], "wait": 30}))
-        await asyncio.sleep(0.1)
         waiting = api.context.waiting
+        while waiting.count < 2:
+            await asyncio.sleep(0.01)
         for name in ("a", "b"):
             waiting._ring(name, 1)
         woken.extend({waiter.topic for topic in waiting._topics.values() for waiter in topic.waiters if waiter.rung})
@@ -260,7 +261,7 @@ def test_of_a_death_that_the_service_finds_word_is_left_to_a_worker(api, clock):
         await waits
         return words
 
-    assert api.run(asyncio.wait_for(scene(), 60)) == [(f"dead:{id}", b"x")]
+    assert api.run(asyncio.wait_for(scene(), 60)) == [(f"dead:{id}:1", b"x")]
 
 
 def test_jobs_claimed_before_the_store_went_away_are_given(api, monkeypatch):

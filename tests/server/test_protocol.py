@@ -248,7 +248,7 @@ def test_who_goes_away_on_the_short_way_is_not_answered_and_the_others_are():
         assert line.is_under_way()
         line.wire.closed = True
         line.protocol.connection_lost(ConnectionResetError())
-        other = await asyncio.wait_for(line.queue.aput("mail", b"other"), 10)
+        other = await asyncio.wait_for(line.queue.aput("mail", b"other"), 60)
         assert other
 
     written, _, jobs = scene(talk)

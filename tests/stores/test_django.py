@@ -167,7 +167,7 @@ def test_a_worker_hears_of_it_at_the_commit(queue, connection):
         with atomic():
             queue.put("order", connection=connection)
             assert not handled.wait(0.2)
-        assert handled.wait(20)
+        assert handled.wait(60)
     finally:
         worker.stop()
         assert worker.join(20)

@@ -11,6 +11,7 @@ from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
 from pywheel.stores.sqlite.commands import APPLY
 from tests.isolated.child import ROOT, run
+from tests.often import often
 
 CHILD = str(ROOT / "tests" / "stores" / "interrupts_child.py")
 
@@ -22,7 +23,7 @@ def put(store):
     return id
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", often(range(4)))
 def test_a_storm_of_interrupts_leaves_a_store_that_works_and_every_put_that_was_told(shared_url, seed):
     puts = 1000 if shared_url.startswith("sqlite:") else 300
     result = run(CHILD, shared_url, str(puts), str(seed))

@@ -49,6 +49,7 @@ class TestJournal(StoreSuite):
         return open(self.url, clock=clock)
 
 
+@pytest.mark.stress
 class TestJournalReopened(TestJournal):
     def reopen(self):
         self.store.close()  # and its class is known: `open` would look through all that is installed, each time

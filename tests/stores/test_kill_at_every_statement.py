@@ -13,6 +13,7 @@ from pywheel.jobs.commands import Terms
 from pywheel.stores import Filter, open
 from pywheel.testing import ManualClock
 from tests.isolated.child import run_well
+from tests.often import often
 from tests.stores.crash_child import NOW
 
 CHILD = str(Path(__file__).with_name("crash_child.py"))
@@ -122,7 +123,7 @@ def send_again(store, before):
             assert len(store.jobs(Filter(), 0, 100)) == stored + 2
 
 
-@pytest.mark.parametrize("part", range(5))
+@pytest.mark.parametrize("part", often(range(5)))
 def test_killed_before_any_statement_nothing_told_is_untrue(tmp_path, part):
     url, ledger = f"sqlite:///{tmp_path}/{{}}.db", f"{tmp_path}/{{}}.txt"
     runs = list(run_children(url, ledger, range(1 + part, AT_MOST, 5)))

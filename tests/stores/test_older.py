@@ -189,6 +189,7 @@ def test_what_is_added_to_a_table_does_not_rewrite_it(postgres_server, request, 
         assert set(before) < set(connection.execute(sql, schema).fetchall())
 
 
+@pytest.mark.stress
 def test_a_process_that_is_killed_in_an_upgrade_leaves_it_to_the_next(oldest):
     for number in range(100):
         url = oldest.make()

@@ -135,7 +135,7 @@ def test_a_worker_hears_of_it_at_the_commit(queue, connection):
         queue.put("order", connection=connection)
         assert not handled.wait(0.3)
         connection.commit()
-        assert handled.wait(20)
+        assert handled.wait(60)
     finally:
         worker.stop()
         assert worker.join(20)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.waiting import until
+from tests.jobs.waiting import alive, until
 from tests.stores import servers
 from tests.stores.network import Proxy
 
@@ -177,13 +177,6 @@ time.sleep(100)
 """
 
 
-def runs(pid):
-    """Whether a process runs: one that ended may wait for init to take notice."""
-    with contextlib.suppress(FileNotFoundError):
-        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    return False
-
-
 @pytest.mark.parametrize("kind", ["Postgres", "MariaDB", "Redis"])
 def test_it_ends_with_a_test_process_that_is_killed(kind, request):
     request.getfixturevalue(f"{kind.lower()}_server")  # skips where it is not installed
@@ -191,7 +184,7 @@ def test_it_ends_with_a_test_process_that_is_killed(kind, request):
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as child:
         pid, folder = child.stdout.readline().split()
         child.send_signal(signal.SIGKILL)
-    until(lambda: not Path(folder).exists() and not runs(pid))
+    until(lambda: not Path(folder).exists() and not alive(pid))
 
 
 # ---- the network ----------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Wake-ups and presence of the SQLite store: who is rung, who reads which hint, and who is there."""
 
+import os
 import threading
 
 from pywheel.jobs.job import SHARDS, Due
@@ -41,6 +42,37 @@ def test_a_worker_of_another_topic_is_not_rung(host):
     assert theirs.wait(0) is False
     assert mine.wait(0) is True
     assert ids(mine.hints()) == {id}
+
+
+def test_a_hint_whose_writer_died_before_it_rang_is_found_by_the_next_look(host, other):
+    worker = host.notifier("t")
+    settled(worker)
+    worker.publish(FAR)
+    with other.begun() as transaction:
+        id, number = other.insert(transaction, "t", 10)
+        transaction.changed(id, number, 10)
+    assert worker.wait(0) is False
+    look(worker)
+    assert worker.wait(0) is True
+    assert ids(worker.hints()) == {id}
+
+
+def test_looks_for_such_hints_ask_nothing_while_nobody_writes(host):
+    worker = host.notifier("t")
+    worker.publish(FAR)
+    host.put(10)
+    settled(worker)
+    os.utime(f"{host.path}-wal", ns=(0, 0))  # long ago
+    look(worker)
+    assert worker.wait(0) is False
+    before = host.queries
+    look(worker)
+    assert host.queries == before
+
+
+def look(worker):
+    worker._look_at = 0
+    worker.beat(0)
 
 
 def test_nobody_is_rung_and_no_hint_is_written_beyond_the_horizon_or_without_a_worker(host):

@@ -109,8 +109,7 @@ def test_a_store_in_memory_gives_the_expected_results(file):
     replay("memory:", file, reopen=0)
 
 
-@pytest.mark.parametrize("reopen", [0, 1], ids=["open", "reopened"])
+@pytest.mark.parametrize("reopen", [False, True], ids=["open", "reopened"])
 @pytest.mark.parametrize("file", VECTORS, ids=lambda file: file.stem)
 def test_a_store_that_lasts_gives_the_expected_results(file, reopen, shared_url):
-    on_disk = shared_url.startswith("sqlite:")  # a server is connected to, which takes ten times as long
-    replay(shared_url, file, reopen=reopen * (1 if on_disk else SOME))
+    replay(shared_url, file, reopen=reopen * SOME)

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from datetime import UTC, datetime
 
 import pytest
 
@@ -400,3 +401,16 @@ def test_another_test_may_have_the_same_queue():
 def test_what_is_no_queue_or_clock_is_refused(words):
     with pytest.raises(BadJob, match="QueueTester takes"):
         QueueTester(**words)
+
+
+def test_who_is_told_where_the_clock_has_moved_knows_it_before_anything_runs():
+    told = []
+    with QueueTester(moved=told.append) as jobs:
+        assert told.pop() == datetime.fromtimestamp(jobs.clock.wall() / 1000, UTC)
+        start, seen = jobs.clock.wall(), []
+        jobs.queue.handler("mail")(lambda job: seen.append((told[-1].timestamp() * 1000 - start, job.due - start)))
+        jobs.queue.put("mail", delay="1h")
+        jobs.queue.put("mail", delay="2h")
+        jobs.advance("1d")
+        assert seen == [(3_600_000, 3_600_000), (7_200_000, 7_200_000)]
+        assert told[-1].timestamp() * 1000 == start + 86_400_000

@@ -151,6 +151,7 @@ class DelayQueueMachine(RuleBasedStateMachine):
                 self.get()
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("kind", ["DelayQueue", "AsyncDelayQueue"])
 def test_random_operations_do_what_the_model_does(pywheel, kind):
     class Machine(DelayQueueMachine):

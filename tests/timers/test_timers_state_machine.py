@@ -4,6 +4,7 @@ from datetime import timedelta
 from fractions import Fraction
 from math import ceil
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
@@ -375,6 +376,7 @@ class TimersMachine(RuleBasedStateMachine):
         assert bound is None or bound <= max(first[0].when(), real["now"] / 1e9)
 
 
+@pytest.mark.hypothesis
 def test_random_operations_do_what_the_model_does(pywheel):
     class Machine(TimersMachine):
         pass

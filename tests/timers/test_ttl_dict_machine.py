@@ -195,6 +195,7 @@ class TTLDictMachine(RuleBasedStateMachine):
             assert dict(self.d) == {key: item[0] for key, item in self.model.items.items()}
 
 
+@pytest.mark.hypothesis
 def test_random_operations_do_what_the_model_does(pywheel):
     class Machine(TTLDictMachine):
         pass

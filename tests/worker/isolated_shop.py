@@ -16,9 +16,12 @@ import time
 from pathlib import Path
 
 from pywheel import BadBody, Fixed, GiveUp, JobExists, JobQueue, RetryLater
+from pywheel.events import WorkerDrains
 from pywheel.jobs.handler import current_job
 
-queue = JobQueue(os.environ["SHOP_STORE"])
+queue = JobQueue(
+    os.environ["SHOP_STORE"], listeners=[lambda event: isinstance(event, WorkerDrains) and note("drains", os.getpid())]
+)
 ledger = os.open(os.environ["SHOP_LEDGER"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
 
@@ -52,6 +55,16 @@ def fork_and_die():
     os._exit(9)
 
 
+def nap_and_fail():
+    time.sleep(0.3)
+    raise ValueError("wrong")
+
+
+def fork_and_return():
+    if os.fork() == 0:
+        time.sleep(0.1)  # returns while the next job runs
+
+
 def shell_out():
     process = subprocess.Popen(["sleep", "600"])
     note("shell", process.pid)
@@ -70,6 +83,8 @@ DEEDS = {
     "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "stopped": lambda: os.kill(os.getpid(), signal.SIGSTOP),
     "heir": fork_and_die,
+    "nap and fail": nap_and_fail,
+    "fork": fork_and_return,
     "shell": shell_out,
     "sleep": lambda: time.sleep(600),
     "nap": lambda: time.sleep(2),
@@ -107,8 +122,13 @@ def short(job):
     do(job)
 
 
-@queue.handler("kept", ttr="300ms", keep_lease=True, isolate=True)
+@queue.handler("kept", ttr="1s", keep_lease=True, isolate=True)
 def kept(job):
+    do(job)
+
+
+@queue.handler("one", concurrency=1, ttr="20s", retry=Fixed("1ms", attempts=1), isolate=True)
+def one(job):
     do(job)
 
 

@@ -79,9 +79,7 @@ class World:
         self.silence = 0.0
         self.workers = [SimulatedWorker(self, TOPICS[:2]), SimulatedWorker(self, TOPICS)]
         self.workers += [SimulatedWorker(self, self.some_topics()) for _ in range(self.random.randrange(4))]
-        silent = self.workers[0].notifier.silent
-        self.silence = GONE * silent + TURN
-        self.patience = PATIENCE + GONE * (silent - SILENT)
+        self.silence = GONE * SILENT + TURN  # on a server it lasts longer: there others look what is overlooked
 
     def fault(self, when, commands):
         if self.failing and self.random.random() < self.failing:
@@ -331,7 +329,7 @@ class World:
                 waited = waiting[job.id] = self.waited[job.id] + seconds
                 self.longest = max(waited, self.longest)
                 # Those that may have killed their process are tried one after the other, longer each time.
-                patience = self.patience + (suspects * TRIAL * 4 ** min(max(job.attempt - 1, 0), 3) if job.lost else 0)
+                patience = PATIENCE + (suspects * TRIAL * 4 ** min(max(job.attempt - 1, 0), 3) if job.lost else 0)
                 assert waited <= patience, f"job {job.id} waits while somebody has room"
         self.waited = waiting
 

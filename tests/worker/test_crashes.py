@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -106,10 +105,9 @@ def test_past_the_grace_a_job_goes_back_unspent(queue, start, ledger, number):
     assert (queue.get(id).state, queue.get(id).attempt) == (State.DELAYED, 0)
 
 
-def test_an_idle_worker_goes_at_a_term_signal(start, ledger):
+def test_an_idle_worker_goes_at_a_term_signal(queue, start):
     worker = start("crash_worker.py")
-    until(lambda: ledger.lines("ready"))
-    time.sleep(0.3)
+    until(queue.store.workers)
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(60) == 0
 

@@ -9,6 +9,7 @@ import pytest
 from pywheel import JobQueue
 from pywheel.events import JobDied
 from pywheel.jobs import Outcome, State
+from pywheel.jobs.commands import Claim, Expire, Purge, Terms
 from tests.isolated.child import environment
 from tests.jobs.waiting import finished, until, working
 from tests.worker.each_store import url
@@ -44,6 +45,35 @@ def test_on_dead_is_called_for_a_job_whose_last_lease_was_lost(live_queue):
     assert [live_queue.history(id)[-1].outcome for id in ids] == [Outcome.LOST] * 3
 
 
+ENDS = {
+    "reserve": lambda queue, id: queue.reserve("t"),
+    "put with its key": lambda queue, id: queue.put("t", key="k", delay=3_600),
+    "put that replaces": lambda queue, id: queue.put("t", key="k", delay=3_600, replace=True),
+    "cancel": lambda queue, id: queue.cancel(id),
+    "cancel by key": lambda queue, id: queue.cancel(("t", "k")),
+    "reschedule": lambda queue, id: queue.reschedule(id, 3_600),
+    "purge": lambda queue, id: queue.store.apply([Purge(State.DEAD, 60_000, None, 10)]),
+    "claim": lambda queue, id: queue.store.apply([Claim("t", (id,), Terms(1_000, 1), "w", 1)]),
+    "expire": lambda queue, id: queue.store.apply([Expire(10)]),
+    "retry": lambda queue, id: queue.retry(id, delay=3_600),
+}
+
+
+@pytest.mark.parametrize("ended", ENDS)
+def test_whatever_ends_the_last_lease_on_dead_is_called_once(live_queue, ended):
+    seen = []
+    live_queue.on_dead(seen.append)
+    live_queue.handler("t")(lambda job: None)
+    id = live_queue.put("t", max_attempts=1, key="k")
+    assert [job.id for job in live_queue.reserve("t", ttr=0.02)] == [id]
+    until(lambda: live_queue.get(id).state is State.DEAD)
+    ENDS[ended](live_queue, id)
+    with working(live_queue), working(live_queue):
+        until(lambda: seen)
+    assert [(job.id, job.state, "lease was lost" in job.last_error) for job in seen] == [(id, State.DEAD, True)]
+    assert live_queue.store.died(["t"]) == []
+
+
 def test_of_several_workers_one_calls_on_dead(live_queue):
     seen = []
     live_queue.on_dead(lambda job: seen.append(job.id))
@@ -71,7 +101,7 @@ def test_of_another_programs_job_its_own_worker_is_told_once_it_is_there(live_qu
             with working(other), working(other):
                 until(lambda: set(others) == set(ids))
         assert (sorted(others), seen) == (ids, [])
-        assert live_queue.store.notes("dead:") == []
+        assert live_queue.store.died(["of another"]) == []
 
 
 def test_a_job_that_died_with_its_worker_is_logged_and_counted(live_queue, metrics, caplog):

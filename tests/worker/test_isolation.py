@@ -15,7 +15,7 @@ import pytest
 from pywheel import BadJob, GiveUp, JobExists, JobQueue, RetryLater, Worker
 from pywheel.jobs import State
 from tests.isolated.child import environment, run
-from tests.jobs.waiting import finished, until
+from tests.jobs.waiting import alive, finished, until
 from tests.worker.noted import Noted
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="processes of POSIX")
@@ -67,14 +67,6 @@ def start(url, ledger, tmp_path):
     print((tmp_path / "err").read_text() if processes else "")
 
 
-def alive(pid):
-    """Whether a process is there and no zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):  # the second if it ends as it is read
-        return False
-
-
 def put(queue, deed, topic="t", **options):
     return queue.put(topic, {"deed": deed}, **options)
 
@@ -103,6 +95,14 @@ def test_whatever_ends_an_attempt_is_its_reason_and_no_neighbour_is_touched(queu
         assert job.last_error.endswith(error)
     assert {(finished(queue, id).state, queue.get(id).attempt) for id in good} == {(State.DONE, 1)}
     assert len({line[1] for line in ledger.lines("beside")}) == 1, "the worker is still the same process"
+
+
+def test_what_returns_in_a_forked_child_does_not_end_the_next_job(queue, start):
+    start()
+    first = put(queue, "fork", "one")
+    second = put(queue, "nap and fail", "one")
+    assert finished(queue, first).state is State.DONE
+    assert finished(queue, second).last_error.endswith("ValueError: wrong")
 
 
 def test_give_up_retry_later_and_bad_body_mean_what_they_mean_in_process(queue, start):
@@ -206,9 +206,9 @@ def test_a_second_signal_ends_the_grace(queue, start, ledger):
     worker = start(GRACE="500")
     id = put(queue, "sleep", ttr="10m")
     until(lambda: ledger.pids(id))
-    for _ in range(2):
-        worker.send_signal(signal.SIGTERM)
-        time.sleep(0.3)
+    worker.send_signal(signal.SIGTERM)
+    until(lambda: ledger.lines("drains"))  # signals that come together are one
+    worker.send_signal(signal.SIGTERM)
     assert worker.wait(60) == 0
     assert (queue.get(id).state, queue.get(id).attempt) == (State.DELAYED, 0)
 

@@ -16,7 +16,7 @@ from tests.jobs.waiting import finished, state, until, working
 def test_a_handler_longer_than_its_ttr_loses_its_job_and_the_winner_stands(live_queue, metrics):
     gate = threading.Event()
 
-    @live_queue.handler("t", ttr=0.5, concurrency=4, retry=Fixed(0, attempts=3))
+    @live_queue.handler("t", ttr=1, concurrency=4, retry=Fixed(0, attempts=3))
     def handle(job):
         if job.attempt == 1:
             gate.wait(60)
@@ -44,7 +44,7 @@ def test_a_lost_lease_waits_as_the_policy_says(live_queue):
 
 
 def test_a_handler_may_keep_its_lease_for_as_long_as_it_runs(live_queue):
-    @live_queue.handler("t", ttr=0.8, keep_lease=True)
+    @live_queue.handler("t", ttr=2, keep_lease=True)
     def handle(job):
         until(lambda: live_queue.get(job).lease_until > job.lease_until + 1_000)
 
@@ -54,10 +54,10 @@ def test_a_handler_may_keep_its_lease_for_as_long_as_it_runs(live_queue):
 
 
 def test_a_handler_may_touch_its_job(live_queue):
-    @live_queue.handler("t", ttr=0.8)
+    @live_queue.handler("t", ttr=2)
     def handle(job):
         assert live_queue.touch(job, "1h")
-        time.sleep(1)
+        time.sleep(2.2)
 
     with working(live_queue):
         job = finished(live_queue, live_queue.put("t"))

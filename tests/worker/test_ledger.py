@@ -288,6 +288,7 @@ class ServerStorm(Storm):
             self.harm_the_store()
 
 
+@pytest.mark.stress
 def test_whatever_happens_to_processes_no_job_is_lost_early_doubled_or_kept_waiting(tmp_path):
     give_account(Storm(tmp_path, SEED, f"sqlite:///{tmp_path}/jobs.db"), ROUNDS)
 

@@ -4,9 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from pywheel import JobQueue, ManualClock
+from pywheel import JobQueue, ManualClock, Worker
 from pywheel.jobs.commands import Ack, Claim
 from pywheel.testing import FaultyStore
+from tests.jobs.waiting import until
 from tests.worker.simulated_worker import SimulatedWorker
 from tests.worker.test_windows import NOW, Calm
 
@@ -41,6 +42,10 @@ def world():
     world.queue.close()
 
 
+async def handled(job):
+    pass
+
+
 def step(worker, count=20):
     for _ in range(count):
         worker.turn()
@@ -55,6 +60,17 @@ def test_a_slow_store_is_asked_for_fewer_jobs_at_once_until_it_is_quick_again(wo
     world.seconds = 0.0
     step(worker)
     assert max(world.claimed) > 100
+
+
+def test_a_worker_of_one_topic_claims_as_one_that_is_alone_though_it_plans_schedules(world):
+    world.queue.handlers.clear()
+    world.queue.handler("t", concurrency=1_000)(handled)
+    worker = Worker(world.queue, grace=60)
+    worker.start()
+    until(lambda: world.claimed)
+    worker.stop()
+    assert worker.join(60)
+    assert world.claimed[0] > 400
 
 
 def test_what_has_ended_is_acknowledged_all_at_once_however_slow_the_store_is(world):

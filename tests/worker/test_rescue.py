@@ -7,8 +7,8 @@ from tests.worker.simulation import SimulatedWorker, World
 class StillWorld(World):
     """No chance: handlers take as long as is said, and nothing happens by itself."""
 
-    def __init__(self, *topics, takes=0.0):
-        super().__init__(0, "memory:")
+    def __init__(self, *topics, takes=0.0, url="memory:"):
+        super().__init__(0, url)
         for worker in self.workers:
             worker.notifier.close()
         self.takes = takes
@@ -26,6 +26,11 @@ class StillWorld(World):
 
     def account(self, seconds):
         """The tests say themselves what they wait for."""
+
+    def end(self):
+        for worker in self.workers:
+            worker.notifier.close()
+        self.store.close()
 
     def put_some(self, number):
         return self.queue.put_many(self.queue.job("a") for _ in range(number))
@@ -45,6 +50,19 @@ def test_a_worker_that_is_behind_when_the_clock_is_set_back_is_helped_all_the_sa
     world.workers.append(SimulatedWorker(world, "a"))
     world.pass_time(3)
     assert world.undone(waiting) == []
+
+
+def test_jobs_whose_owner_stands_still_wait_a_second_and_not_until_it_is_taken_for_gone(server):
+    world = StillWorld("a", "a", "a", url=server.url())
+    world.pass_time(3)
+    world.workers[0].stopped_until = float("inf")
+    put = world.put_some(16)
+    world.pass_time(1.6)
+    assert world.undone(put) == []
+    soon = [world.queue.put("a", delay=0.5) for _ in range(16)]
+    world.pass_time(0.5 + 1.1)  # they are known to come, and looked after half a second later
+    assert world.undone(soon) == []
+    world.end()
 
 
 def test_jobs_that_are_tried_one_at_a_time_keep_no_other_waiting():

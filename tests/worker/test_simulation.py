@@ -4,13 +4,14 @@ import os
 
 import pytest
 
+from tests.often import often
 from tests.worker.simulation import play
 
 HISTORIES = int(os.environ.get("PYWHEEL_SIMULATIONS", "1000"))
 CHUNK = 50
 
 
-@pytest.mark.parametrize("first", range(0, HISTORIES, CHUNK))
+@pytest.mark.parametrize("first", often(range(0, HISTORIES, CHUNK), few=2))
 def test_nothing_is_lost_early_twice_or_kept_waiting(first):
     for seed in range(first, first + CHUNK):
         try:
@@ -20,7 +21,7 @@ def test_nothing_is_lost_early_twice_or_kept_waiting(first):
             raise
 
 
-@pytest.mark.parametrize("seed", range(max(HISTORIES // 100, 1)))
+@pytest.mark.parametrize("seed", often(range(max(HISTORIES // 100, 1)), few=2))
 def test_so_it_is_in_a_file(seed, tmp_path):
     play(seed, f"sqlite:///{tmp_path}/jobs.db", steps=60)
 

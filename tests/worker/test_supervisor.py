@@ -16,8 +16,7 @@ import pytest
 from pywheel import JobQueue, StoreError, Supervisor
 from pywheel.jobs import Counts, State
 from pywheel.worker import supervisor as module
-from tests.jobs.waiting import finished, until
-from tests.worker.test_isolation import alive
+from tests.jobs.waiting import alive, finished, until
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="processes of POSIX")
 HERE = Path(__file__).parent
@@ -62,7 +61,7 @@ def test_a_second_term_signal_ends_the_grace(shop):
     ids = [shop.queue.put("steady"), shop.queue.put("alone")]
     until(lambda: all(map(shop.started, ids)))
     supervisor.send_signal(signal.SIGTERM)
-    time.sleep(0.5)
+    until(lambda: not shop.status("up"))  # signals that come together are one
     supervisor.send_signal(signal.SIGTERM)
     assert supervisor.wait(60) == 0
     assert {(shop.queue.get(id).state, shop.queue.get(id).attempt) for id in ids} == {(State.DELAYED, 0)}
@@ -78,7 +77,8 @@ def test_a_term_signal_to_all_processes_at_once_ends_no_grace(shop):
     supervisor.send_signal(signal.SIGTERM)
     for _ in range(3):
         for pid in filter(alive, workers):
-            os.kill(pid, signal.SIGTERM)
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.kill(pid, signal.SIGTERM)
         time.sleep(0.3)
     assert supervisor.poll() is None
     shop.go()

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from pywheel import BadJob, Supervisor
-from tests.jobs.waiting import until
+from tests.jobs.waiting import alive, until
 from tests.worker.supervised import HERE
-from tests.worker.test_isolation import alive
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="processes of POSIX")
 

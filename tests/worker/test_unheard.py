@@ -1,7 +1,11 @@
-"""Claims that a store has made without its worker hearing of it, on every kind of store."""
+"""What a store has done without its worker hearing of it, on every kind of store."""
+
+import pytest
 
 from pywheel import StoreAway
-from pywheel.jobs.commands import Claim
+from pywheel.events import JobEnded, LeaseLost
+from pywheel.jobs import Outcome, State
+from pywheel.jobs.commands import Ack, Claim, Nack
 from tests.jobs.waiting import until, working
 from tests.worker.each_store import url
 
@@ -26,3 +30,55 @@ def test_a_job_whose_claim_was_not_heard_of_is_handled_at_once_and_not_when_its_
         until(lambda: len(handled) == 5)
     assert sorted(handled) == [(id, 1) for id in ids]
     assert live_queue.store.apply == apply  # it was cut
+
+
+def test_so_it_is_when_the_commit_ends_only_after_the_worker_has_asked(live_queue, monkeypatch):
+    handled, store, late = [], live_queue.store, []
+    apply = store.apply
+    live_queue.handler("t", ttr="1h")(lambda job: handled.append((job.id, job.attempt)))
+    ids = live_queue.put_many([live_queue.job("t") for _ in range(5)])
+
+    def cut(commands, *others):
+        claims = [command for command in commands if isinstance(command, Claim)]
+        if claims and not late:
+            late.extend(claims)
+            raise StoreAway("the connection broke in a commit, and whether it happened is not known yet")
+        if late:
+            monkeypatch.setattr(store, "apply", apply)
+            apply(late)
+        return apply(commands, *others)
+
+    monkeypatch.setattr(store, "apply", cut)
+    with working(live_queue):
+        until(lambda: len(handled) == 5)
+    assert sorted(handled) == [(id, 1) for id in ids]
+    assert late
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_end_whose_answer_was_lost_is_told_once_and_not_as_a_lost_lease(live_queue, monkeypatch, fails):
+    told, dead, store = [], [], live_queue.store
+    apply = store.apply
+    live_queue.events.listen(told.append)
+    live_queue.on_dead(lambda job: dead.append(job.id))
+
+    @live_queue.handler("t")
+    def handle(job):
+        if fails:
+            raise ValueError("as it is told")
+
+    def cut(commands, *others):
+        found = apply(commands, *others)
+        if any(isinstance(command, Ack | Nack) for command in commands):
+            monkeypatch.setattr(store, "apply", apply)
+            raise StoreAway("the server broke down in a commit, and whether it happened is not known")
+        return found
+
+    monkeypatch.setattr(store, "apply", cut)
+    ids = live_queue.put_many([live_queue.job("t", max_attempts=1) for _ in range(5)])
+    with working(live_queue):
+        until(lambda: sum(isinstance(event, JobEnded | LeaseLost) for event in told) == 5)
+        until(lambda: sorted(dead) == (ids if fails else []))
+    ends = {(one.job.id, one.outcome, one.state) for one in told if isinstance(one, JobEnded)}
+    end = (Outcome.FAILED, State.DEAD) if fails else (Outcome.DONE, State.DONE)
+    assert ends == {(id, *end) for id in ids}

@@ -1,4 +1,4 @@
-"""The commands in their order, and what becomes of errors: exit code 1 for no, 2 for arguments, 3 for the store."""
+"""The commands in their order, and what becomes of errors: 1 for no, 2 for what was given, 3 for the store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .._errors import JobExists, NoSuchJob, PywheelError, StoreError
+from .._errors import BadAddress, JobExists, NoSuchJob, PywheelError, StoreError
 from . import keys, maintain, many, one, spool
 from .alarms import EXAMPLES as _ALARMS
 from .alarms import alarms
@@ -18,6 +18,7 @@ from .copy import EXAMPLES as _COPY
 from .copy import copy
 from .deliver import EXAMPLES as _DELIVER
 from .deliver import deliver
+from .examples import examples
 from .options import NO, STORE, USAGE, No
 from .outlets import outlets
 from .output import fail, sound_streams
@@ -49,56 +50,9 @@ The store is what --store says, or else the variable PYWHEEL_STORE, or else sqli
 
 With keys in PYWHEEL_KEYS `put` encrypts bodies, and `show` and `list` decrypt them; `pywheel new-key` makes a key.
 
-Exit codes: 0 done; 1 no, such as a job that is not there or not delayed; 2 arguments that make no sense;
-3 the store cannot do it, or the output cannot be written; 130 interrupted.
-"""
-
-_PUT = """\b
-Examples:
-  pywheel put mail '{"to": 5}'                   # due at once
-  pywheel put mail '{"to": 5}' --delay 30m       # or 90, seconds; 1h 30m; 2d
-  pywheel put report --at 2030-01-31T06:00:00+01:00
-  pywheel put close '{"order": 7}' -d 30m -k order-7 --replace
-  pywheel put note hello --text
-  pywheel put image --file photo.jpg
-  curl -s https://shop.example/feed | pywheel put feed -
-"""
-_LIST = """\b
-Examples:
-  pywheel list --topic notify --state dead --error 502
-  pywheel list --due-until 1h                    # within the next hour, and what is late
-  pywheel list --json | jq '.[].id'
-  pywheel list | cut -f1,5                       # in a pipe: tabs, nothing cut; the first line says what is what
-"""
-_BULK = """\b
-Examples:
-  pywheel {name} --topic notify --dry-run
-  pywheel {name} --topic notify --error 502 --yes
-  pywheel {name} --due-from 1d                   # due in a day or later
-"""
-_PURGE = """\b
-Examples:
-  pywheel purge --older-than 7d --dry-run
-  pywheel purge --state dead --topic notify --yes
-"""
-_WORK = """\b
-Examples:
-  pywheel work shop.jobs:queue                   # with a live view on a terminal, with log lines elsewhere
-  pywheel work shop.jobs:queue --topics mail,close --grace 5s
-  pywheel work shop.jobs:queue --processes 4     # kept alive; SIGHUP replaces them one by one
-  pywheel work shop.jobs:queue --reload          # while you write it
-  pywheel work shop.jobs:queue --log-format json --metrics-port 9091
-  pywheel work shop.jobs:queue --store sqlite:////var/lib/shop/jobs.db --keep 7d
-"""
-_MIGRATE = """\b
-Examples:
-  pywheel migrate --store postgresql://owner@db/shop
-  pywheel migrate --store postgresql://shop@db/shop --sql > pywheel.sql
-"""
-_PAUSE = """\b
-Examples:
-  pywheel pause notify
-  pywheel resume notify
+Exit codes: 0 done; 1 no, such as a job that is not there or not delayed; 2 what was given makes no sense, such as an
+option, an address or a file; 3 the store is not there or cannot do it, or the output cannot be written;
+130 interrupted.
 """
 
 app = typer.Typer(
@@ -140,42 +94,42 @@ def demo(
     return show(jobs, seconds)
 
 
-app.command(epilog=_PUT)(one.put)
-app.command()(one.show)
-app.command()(one.cancel)
-app.command()(one.reschedule)
-app.command()(one.retry)
-app.command()(one.delete)
-app.command()(one.history)
-app.command("list", epilog=_LIST)(many.list_jobs)
-app.command()(many.counts)
-app.command("cancel-many", epilog=_BULK.format(name="cancel-many"))(many.cancel_many)
-app.command("retry-many", epilog=_BULK.format(name="retry-many"))(many.retry_many)
-app.command("delete-many", epilog=_BULK.format(name="delete-many"))(many.delete_many)
-app.command(epilog=_PURGE)(many.purge)
-app.command(epilog=_PAUSE)(many.pause)
-app.command()(many.resume)
-app.command(epilog=_WORK)(work)
+app.command(epilog=examples("put"))(one.put)
+app.command(epilog=examples("show"))(one.show)
+app.command(epilog=examples("cancel"))(one.cancel)
+app.command(epilog=examples("reschedule"))(one.reschedule)
+app.command(epilog=examples("retry"))(one.retry)
+app.command(epilog=examples("delete"))(one.delete)
+app.command(epilog=examples("history"))(one.history)
+app.command("list", epilog=examples("list"))(many.list_jobs)
+app.command(epilog=examples("counts"))(many.counts)
+app.command("cancel-many", epilog=examples("cancel-many"))(many.cancel_many)
+app.command("retry-many", epilog=examples("retry-many"))(many.retry_many)
+app.command("delete-many", epilog=examples("delete-many"))(many.delete_many)
+app.command(epilog=examples("purge"))(many.purge)
+app.command(epilog=examples("pause"))(many.pause)
+app.command(epilog=examples("resume"))(many.resume)
+app.command(epilog=examples("work"))(work)
 app.command(epilog=_SERVE)(serve)
 app.command(epilog=_ALARMS)(alarms)
 app.command(epilog=_DELIVER)(deliver)
-app.command()(maintain.workers)
+app.command(epilog=examples("workers"))(maintain.workers)
 app.add_typer(outlets, name="outlets", cls=Commands)
 app.add_typer(schedules, name="schedules", cls=Commands)
 app.add_typer(bridge, name="bridge", cls=Commands)
 app.add_typer(spool.spool, name="spool", cls=Commands)
 app.add_typer(token, name="token", cls=Commands)
-app.command()(maintain.info)
-app.command(epilog=_MIGRATE)(maintain.migrate)
-app.command()(maintain.vacuum)
-app.command()(maintain.backup)
-app.command()(maintain.check)
+app.command(epilog=examples("info"))(maintain.info)
+app.command(epilog=examples("migrate"))(maintain.migrate)
+app.command(epilog=examples("vacuum"))(maintain.vacuum)
+app.command(epilog=examples("backup"))(maintain.backup)
+app.command(epilog=examples("check"))(maintain.check)
 app.command(epilog=_VERIFY)(verify)
 app.command(epilog=_COPY)(copy)
 app.command("new-key", epilog=keys.NEW)(keys.new)
 app.command(epilog=keys.EXAMPLES)(keys.rekey)
-app.command()(demo)
-app.command()(maintain.version)
+app.command(epilog=examples("demo"))(demo)
+app.command(epilog=examples("version"))(maintain.version)
 
 
 def run() -> int:
@@ -187,9 +141,9 @@ def run() -> int:
         finally:
             sys.stdout.flush()
     except OSError as error:
-        if error.filename is not None:  # a file, not the output
+        if error.filename is not None:  # one that was given, not the output
             fail(str(error))
-            return STORE
+            return USAGE
         # What is left in the buffer cannot be written either: at exit Python would try it again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):  # the reader, such as head, has seen enough
@@ -214,16 +168,17 @@ def _called() -> int:
         else:
             fail(_advised(message, error))
         return USAGE
-    except StoreError as error:
-        fail(str(error))
-        return STORE
-    except (No, NoSuchJob, JobExists) as error:
-        fail(str(error))
-        return NO
     except PywheelError as error:
         fail(str(error))
-        return USAGE
+        return _code(error)
     return result if isinstance(result, int) else 0
+
+
+def _code(error: PywheelError) -> int:
+    """Return whose turn it is: nobody's, who wrote the command, or who looks after the store."""
+    if isinstance(error, No | NoSuchJob | JobExists):
+        return NO
+    return STORE if isinstance(error, StoreError) and not isinstance(error, BadAddress) else USAGE
 
 
 def _advised(message: str, error: Any) -> str:

@@ -141,6 +141,8 @@ def backup(
     """Copy all jobs as they are now into a new file, while others work."""
     if file.exists():
         raise BadJob(f"{file} exists: give the name of a new file")
+    if not file.absolute().parent.is_dir():
+        raise BadJob(f"there is no folder {file.parent}: create it")
     with existing(store) as queue, progress("copying"):
         _able(queue.store, "backup")(file)
     path = str(file.absolute())

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from ..client.schedules import Scheduled
+from .examples import examples
 from .options import DEFAULT_STORE, AsJson, Store, answer, existing, keyring
 from .output import due_time, emit, emit_rows
 
@@ -56,7 +57,7 @@ def list_schedules(
     )
 
 
-@schedules.command()
+@schedules.command(epilog=examples("schedules pause"))
 def pause(name: Name, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> int:
     """Let a schedule put nothing until it is resumed. What was put ahead is cancelled, what runs goes on."""
     with existing(store, encryption=keyring()) as queue:
@@ -64,7 +65,7 @@ def pause(name: Name, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> 
     return answer(done, as_json=as_json, yes="paused", no="it was paused already")
 
 
-@schedules.command()
+@schedules.command(epilog=examples("schedules resume"))
 def resume(name: Name, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> int:
     """Let a paused schedule go on from now. Nothing is made up for."""
     with existing(store, encryption=keyring()) as queue:
@@ -72,7 +73,7 @@ def resume(name: Name, store: Store = DEFAULT_STORE, as_json: AsJson = False) ->
     return answer(done, as_json=as_json, yes="resumed", no="it was not paused")
 
 
-@schedules.command()
+@schedules.command(epilog=examples("schedules run"))
 def run(name: Name, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
     """Put a job of a schedule now, paused or not; print its id."""
     with existing(store, encryption=keyring()) as queue:
@@ -80,7 +81,7 @@ def run(name: Name, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> No
     emit({"id": id}, as_json=as_json, text=str(id))
 
 
-@schedules.command()
+@schedules.command(epilog=examples("schedules remove"))
 def remove(name: Name, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> int:
     """Remove a schedule. Code that declares it makes it again when its worker starts."""
     with existing(store) as queue:

@@ -18,6 +18,7 @@ from ..client.spool import Spool, spooled_job
 from ..events import Event, JobsForwarded
 from ..jobs.job import Job, State
 from ..observe import Tally
+from .examples import examples
 from .options import DEFAULT_STORE, NO, AsJson, Store, absolute, answer, existing
 from .output import body_text, counted, due_time, emit, emit_rows, job_record, note
 
@@ -112,7 +113,7 @@ def drain(spool: SpoolOption = DEFAULT_SPOOL, store: Store = DEFAULT_STORE, as_j
     return NO if refused else 0
 
 
-@spool.command(context_settings=_NEGATIVE)
+@spool.command(context_settings=_NEGATIVE, epilog=examples("spool retry"))
 def retry(job: Id, spool: SpoolOption = DEFAULT_SPOOL, as_json: AsJson = False) -> int:
     """Have a refused job sent again, with all of its put_many. Exit code 1: it was not refused."""
     with closing(_existing(spool)) as file:
@@ -120,7 +121,7 @@ def retry(job: Id, spool: SpoolOption = DEFAULT_SPOOL, as_json: AsJson = False) 
     return answer(done, as_json=as_json, yes="waits again", no="no such job, or it was not refused")
 
 
-@spool.command(context_settings=_NEGATIVE)
+@spool.command(context_settings=_NEGATIVE, epilog=examples("spool delete"))
 def delete(job: Id, spool: SpoolOption = DEFAULT_SPOOL, as_json: AsJson = False) -> int:
     """Forget a refused job. Exit code 1: it was not refused."""
     with closing(_existing(spool)) as file:

@@ -12,6 +12,7 @@ import typer
 from .._errors import BadJob
 from ..jobs.checks import did_you_mean
 from ..server.tokens import ROLES, SCOPES, Token, Tokens, id_of
+from .examples import examples
 from .options import DEFAULT_STORE, NO, AsJson, Store, bound, existing, opened
 from .output import emit, emit_rows, note
 
@@ -78,7 +79,7 @@ def add(
     note(f"pywheel: token {id}, {what}, is in {address}; keep it now, it is not shown again")
 
 
-@token.command("list")
+@token.command("list", epilog=examples("token list"))
 def list_tokens(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
     """List the tokens, without their secrets; those that are over for 30 days more."""
     with existing(store) as queue:

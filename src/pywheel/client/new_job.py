@@ -16,7 +16,7 @@ from ..jobs.handler import current_job
 from ..jobs.job import NewJob
 from ..jobs.limits import PRIORITIES
 
-__all__ = ["new_job", "too_long"]
+__all__ = ["new_job", "parent_of", "too_long"]
 
 _MOST_ATTEMPTS: Final = 1_000_000
 _TEXT_BY_NAME: Final = "headers must be text by name"
@@ -54,9 +54,7 @@ def new_job(
     if headers is not None or traceparent or to is not None:
         headers = _headers(headers, to, traceparent)
     if key is not None:
-        running = current_job.get()
-        if running is not None and running.key == key and running.topic == topic:
-            parent = (running.id, running.claims)
+        parent = parent_of(topic, key)
     fields = (
         name(topic, "topic"),
         body,
@@ -72,6 +70,14 @@ def new_job(
         priority if priority == 0 else whole(priority, "priority", PRIORITIES, -PRIORITIES),
     )
     return tuple.__new__(NewJob, fields)  # without the function that a named tuple's own is
+
+
+def parent_of(topic: str, key: str) -> tuple[int, int] | None:
+    """Return the receipt of the job whose handler puts this one, if it is to hand its key on."""
+    running = current_job.get()
+    if running is not None and running.key == key and running.topic == topic:
+        return running.id, running.claims
+    return None
 
 
 def too_long(body: bytes, max_body: int) -> BadJob:

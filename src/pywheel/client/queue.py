@@ -18,6 +18,7 @@ from ..jobs.keyring import Keyring
 from ..jobs.limits import Limit, Rate, limits_of
 from ..jobs.middleware import Middleware
 from ..jobs.providers import Providers
+from ..jobs.redefined import redefined
 from ..jobs.retry import DEFAULT, RetryPolicy
 from ..observe.log import log
 from ..stores.contract import Store
@@ -158,14 +159,15 @@ class JobQueue(Puts, Results, ByFilter, Claims, Tasks, Schedules):
 
         Raises:
             BadJob: the topic has a handler, or an argument makes no sense, such as a generator function, or
-                a lambda that another process cannot find by name.
+                a lambda that another process cannot find by name. In a notebook, or at a prompt, a function takes the
+                place of the one of its name that was there.
         """
         named = name(topic, "topic")
-        if named in self.handlers:
-            raise BadJob(f"topic {named[:80]!r} has a handler already")
         lease, limits = duration(ttr, "ttr", 1), limits_of(limit, rate)
 
         def register(function: F) -> F:
+            if named in self.handlers and not redefined(self.handlers[named].function, function):
+                raise BadJob(f"topic {named[:80]!r} has a handler already")
             self.handlers[named] = Handler(
                 named, function, concurrency, lease, retry, keep_lease, isolate, results, limits
             )

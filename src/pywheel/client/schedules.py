@@ -105,10 +105,11 @@ class Schedules(Base):
             if isinstance(function, Task):
                 if handler:
                     raise BadJob(f"{', '.join(handler)[:80]}: give what is for the handler to @queue.task")
-                self.declared.add(_of(called, function.job(), declared=function.__module__, **when, **options))
+                said = _of(called, function.job(), declared=function.__module__, **when, **options)
+                self.declared.add(said, function)
                 return cast(F, function)
             runs = _taking_the_job(function)
-            self.declared.add(Schedule(called, called, declared=function.__module__, **when, **options))
+            self.declared.add(Schedule(called, called, declared=function.__module__, **when, **options), runs)
             try:
                 cast(Any, self).handler(called, **handler)(runs)
             except BaseException:

@@ -9,14 +9,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
-from .._errors import BadJob
+from .._errors import BadArguments, BadJob
+from ..jobs.arguments import Arguments
 from ..jobs.checks import did_you_mean
+from ..jobs.checks import name as checked
 from ..jobs.commands import Put
 from ..jobs.durations import Duration, delay_ms
 from ..jobs.job import Job, NewJob
 from ..jobs.signature import Signature
 from ..jobs.task_handler import TaskHandler
-from .new_job import new_job, too_long
+from .new_job import new_job, parent_of, too_long
 from .puts import Puts
 from .task_key import TaskKey
 
@@ -33,8 +35,6 @@ R = TypeVar("R", covariant=True)
 OPTIONS: Final = frozenset(Puts.put.__kwdefaults__ or ())
 _DIFFERING: Final = {"connection", "headers", "key", "to", "traceparent"}  # jobs share no dict, and a key asks for more
 _DELAY: Final = frozenset({"delay"})
-_BODY: Final = NewJob._fields.index("body")
-_WAIT: Final = NewJob._fields.index("delay") - _BODY - 1
 
 
 class PutOptions(TypedDict, total=False):
@@ -87,7 +87,9 @@ class Task(Generic[P, K, C, R]):
         self._signature = signature
         self._key = None if key is None else TaskKey(key, signature)
         self._options = options
-        self._form: tuple[Any, ...] | None = None  # once it was needed
+        self._form: tuple[Any, ...] | None = None  # what its jobs share
+        self._form_of = -1  # how many providers there were then
+        self._providers = signature.providers
         self._option_names = OPTIONS.difference(signature.parameters)
 
     def __call__(self, *args: C.args, **kwargs: C.kwargs) -> R:
@@ -105,7 +107,7 @@ class Task(Generic[P, K, C, R]):
         for name in options.keys() - OPTIONS:
             raise BadJob(f"{name[:80]!r} is no option of a put{did_you_mean(name, OPTIONS)}")
         other = copy.copy(self)
-        other._options, other._form = merged(self._options, options), None
+        other._options, other._form_of = merged(self._options, options), -1
         return other
 
     # ---- new jobs ---------------------------------------------------------------------------------------------------
@@ -128,7 +130,9 @@ class Task(Generic[P, K, C, R]):
             StoreError: the store cannot do it. In each case nothing was stored.
         """
         job, connection = self._new(args, kwargs)
-        return self._queue._store(job, connection)
+        if connection is not None:
+            return self._queue._store(job, connection)
+        return self._queue.apply(Put((job,)))[0]
 
     @overload
     async def aput(self, *args: P.args, **kwargs: P.kwargs) -> int: ...
@@ -251,32 +255,53 @@ class Task(Generic[P, K, C, R]):
 
         Most puts say no options of their own, or a delay.
         """
-        form = self._form
-        if form is None:
-            form = self._form = self._formed()
-        plain = self._option_names.isdisjoint(kwargs)
-        if form and (plain or (self._option_names.intersection(kwargs) == _DELAY and kwargs["delay"] is not None)):
-            if not plain:
-                form = (0, *form[1:_WAIT], delay_ms(kwargs.pop("delay")), *form[_WAIT + 1 :])  # 0 is the due time
-            arguments = self._signature.asked().arguments
-            body = arguments.encoded(arguments.named(args, kwargs) if args else kwargs)
-            if len(body) > self._queue.max_body:
-                raise too_long(body, self._queue.max_body)
-            return tuple.__new__(NewJob, (self.topic, body, *form)), None
+        if self._form_of != self._providers.count:
+            self._form, self._form_of = self._formed(), self._providers.count
+        if self._form is None:
+            return self._unlike(args, kwargs)
+        count, arguments, encoded, due, ttr, most, replace, wait, dedupe_for, priority = self._form
+        if args:
+            kwargs = arguments.named(args, kwargs)
+        if len(kwargs) != count and not self._option_names.isdisjoint(kwargs):
+            if self._option_names.intersection(kwargs) != _DELAY or kwargs["delay"] is None:
+                return self._unlike((), kwargs)
+            due, wait = 0, delay_ms(kwargs.pop("delay"))
+        try:
+            body, key = (encoded(kwargs), None) if self._key is None else self._keyed(arguments, kwargs)
+        except BadArguments:
+            if self._option_names.isdisjoint(kwargs):
+                raise
+            return self._unlike((), kwargs)  # as many as it takes, but not all of them are arguments
+        if len(body) > self._queue.max_body:
+            raise too_long(body, self._queue.max_body)
+        parent = None
+        if key is not None:
+            parent, key = parent_of(self.topic, key), checked(key, "key")
+        fields = (self.topic, body, due, key, ttr, most, None, replace, wait, parent, dedupe_for, priority)
+        return tuple.__new__(NewJob, fields), None
+
+    def _formed(self) -> tuple[Any, ...] | None:
+        """Return what jobs of these options share; None if they differ in more than bodies, keys and delays."""
+        if not _DIFFERING.isdisjoint(self._options):
+            return None
+        arguments = self._signature.asked().arguments
+        needed = all(field.required for field in arguments.fields.values())
+        count = len(arguments.fields) if needed else -1  # of arguments: if so many are given, none is an option
+        key = None if self._key is None else "any"
+        job = new_job(self._queue.max_body, self.topic, b"", key=key, **self._options)
+        shared = (job.due, job.ttr, job.max_attempts, job.replace, job.delay, job.dedupe_for, job.priority)
+        return count, arguments, arguments.encoded, *shared
+
+    def _unlike(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[NewJob, object]:
+        """`_new`, of a put that says options."""
         body, options = self._said(args, kwargs)
         connection = options.get("connection")
         if "connection" in options:
             options = {name: value for name, value in options.items() if name != "connection"}
         return new_job(self._queue.max_body, self.topic, body, **options), connection
 
-    def _formed(self) -> tuple[Any, ...]:
-        """Return what follows the body in all jobs of these options; nothing if they differ in more than bodies."""
-        if self._key is not None or not _DIFFERING.isdisjoint(self._options):
-            return ()
-        return new_job(self._queue.max_body, self.topic, b"", **self._options)[_BODY + 1 :]
-
     def _said(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
-        """Return the body and the options of a put. Written to be quick."""
+        """Return the body and the options of a put."""
         options = self._options
         if not self._option_names.isdisjoint(kwargs):
             given = {name: kwargs.pop(name) for name in self._option_names.intersection(kwargs)}
@@ -285,9 +310,15 @@ class Task(Generic[P, K, C, R]):
         if args:
             kwargs = arguments.named(args, kwargs)
         if self._key is not None and options.get("key") is None:
-            body, read = arguments.read_back(kwargs)
-            return body, {**options, "key": self._key.of_put(read)}
+            body, key = self._keyed(arguments, kwargs)
+            return body, {**options, "key": key}
         return arguments.encoded(kwargs), options
+
+    def _keyed(self, arguments: Arguments, kwargs: dict[str, Any]) -> tuple[bytes, str | None]:
+        """Return the body and the key of a put."""
+        assert self._key is not None
+        body, read = arguments.read_back(kwargs)
+        return body, self._key.of_put(read)
 
     def _within(self, connection: object) -> object:
         return self._options.get("connection") if connection is None else connection

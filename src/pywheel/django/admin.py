@@ -147,13 +147,10 @@ def _found(wanted: Mapping[str, str], after: str) -> tuple[list[StoredJob], str 
 
     It looks at some thousands of jobs: so it may have few, or none, while there are more.
     """
-    state = wanted.get("state")
-    filter = Filter(
-        wanted.get("topic"),
-        None if state is None else state_of(state),
-        wanted.get("key"),
-        error=wanted.get("error"),
-    )
+    terms: dict[str, Any] = dict(wanted)
+    if "state" in terms:
+        terms["state"] = state_of(terms["state"])
+    filter = Filter(**terms)
     jobs: list[StoredJob] = []
     for _ in range(_LOOKS):
         found = queue.store.page(filter, after, _PAGE - len(jobs), preview=0)

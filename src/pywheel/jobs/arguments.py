@@ -39,11 +39,13 @@ class Misfit(Exception):
 class Codec(Protocol):
     """Writes arguments into a body, and reads them."""
 
-    def encode(self, arguments: Any, /) -> bytes:
-        """Return the body. Whatever the library raises, for a value that it cannot write."""
+    @property
+    def encode(self) -> Callable[[Any], bytes]:
+        """What returns the body. It raises whatever the library does, for a value that it cannot write."""
 
-    def checked(self, arguments: Any, /) -> bytes:
-        """Return the body, once it was read back. What `encode` raises, and what `decode` would."""
+    @property
+    def read(self) -> Callable[[bytes], object]:
+        """What reads a body as `decode` does, as quickly as it can. It raises whatever the library does."""
 
     def decode(self, body: bytes, /) -> dict[str, Any]:
         """Return the arguments that the body has, each as its parameter's type. Misfit; BadBody if it is no JSON."""
@@ -67,7 +69,8 @@ class Arguments:
         self._others = others
         self._by_place = tuple(name for name, field in fields.items() if field.positional)
         self._codec = _codec(self)
-        self._checked = self._codec.checked
+        self.encoded = _encoder(self._codec, self.read_back)
+        """Returns the body of arguments. BadArguments for what the handler could not read."""
 
     def named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return all arguments by name. BadArguments for too many of them, and for one that is given twice."""
@@ -81,17 +84,8 @@ class Arguments:
         named.update(kwargs)
         return named
 
-    def encoded(self, arguments: dict[str, Any]) -> bytes:
-        """Return the body. BadArguments for what the handler could not read."""
-        try:
-            return self._checked(arguments)
-        except Misfit as misfit:
-            raise self._refusal(misfit) from None
-        except _UNWRITABLE as error:
-            raise self._refusal(self._unwritable(arguments, error)) from error
-
     def read_back(self, arguments: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
-        """Return the body, and the arguments as `decoded` gives them of it. BadArguments, as `encoded`."""
+        """Return the body, and the arguments as `decoded` gives them. BadArguments for what that could not read."""
         try:
             body = self._codec.encode(arguments)
             return body, self._codec.decode(body)
@@ -169,6 +163,23 @@ def encoded_result(value: Any) -> Any:
 
 async def _encoded_later(value: Awaitable[Any]) -> Any:
     return encoded_result(await value)
+
+
+def _encoder(
+    codec: Codec, read_back: Callable[[dict[str, Any]], tuple[bytes, object]]
+) -> Callable[[dict[str, Any]], bytes]:
+    """Return what encodes arguments. On the way of every put: what is wrong with them is looked for only then."""
+    encode, read = codec.encode, codec.read
+
+    def encoded(arguments: dict[str, Any]) -> bytes:
+        try:
+            body = encode(arguments)
+            read(body)
+        except Exception:  # noqa: BLE001  (whatever the library raises)
+            return read_back(arguments)[0]
+        return body
+
+    return encoded
 
 
 def _codec(arguments: Arguments) -> Codec:

@@ -38,12 +38,6 @@ class PlainCodec:
         """Return the body. TypeError or ValueError for a value that JSON cannot say."""
         return _write(arguments).encode()
 
-    def checked(self, arguments: Any, /) -> bytes:
-        """Return the body, once it was read back. What `encode` raises, and what `decode` would."""
-        body = self.encode(arguments)
-        self.decode(body)
-        return body
-
     def decode(self, body: bytes, /) -> dict[str, Any]:
         """Return the arguments that the body has. Misfit; BadBody if it is no JSON."""
         try:
@@ -63,6 +57,8 @@ class PlainCodec:
         for name in self._required - found.keys():
             raise Misfit(name, "missing")
         return found
+
+    read = decode
 
 
 def _no_number(name: str) -> Any:

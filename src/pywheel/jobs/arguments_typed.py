@@ -30,37 +30,29 @@ class TypedCodec:
             for name, field in fields.items()
         ]
         try:
-            form: Any = msgspec.defstruct("Arguments", defined, kw_only=True, forbid_unknown_fields=True)
-            self._read: Callable[[bytes], Any] = msgspec.json.Decoder(form, dec_hook=_made).decode
+            form: Any = msgspec.defstruct("Arguments", defined, kw_only=True, forbid_unknown_fields=True, gc=False)
+            self.read: Callable[[bytes], Any] = msgspec.json.Decoder(form, dec_hook=_made).decode
         except (TypeError, RuntimeError) as error:  # that one for a name with two underscores, which Python mangles
             raise BadArguments(f"{task} cannot have such parameters: {error}") from error
         self._write = writer()
-        self._nullable = any(field.type not in _NEVER_NULL for field in fields.values())
+        nullable = any(field.type not in _NEVER_NULL for field in fields.values())
+        self.encode: Callable[[Any], bytes] = self._encode if nullable else self._write
         self._by_name: Callable[[Any], dict[str, Any]] = msgspec.structs.asdict
         self._optional, self._unset = bool(optional), msgspec.UNSET
         self._wrong = msgspec.ValidationError
         self._unreadable = (msgspec.DecodeError, UnicodeDecodeError)  # of which the one above is one
 
-    def encode(self, arguments: Any, /) -> bytes:
-        """Return the body. Whatever msgspec or a model raises, for a value that it cannot write."""
+    def _encode(self, arguments: Any) -> bytes:
+        """Return the body, if null stands there for None alone. Whatever msgspec or a model raises, and ValueError."""
         body = self._write(arguments)
-        if self._nullable and b"null" in body and body.count(b"null") != list(arguments.values()).count(None):
+        if b"null" in body and body.count(b"null") != list(arguments.values()).count(None):
             _refuse_nan(arguments)
-        return body
-
-    def checked(self, arguments: Any, /) -> bytes:
-        """Return the body, once it was read back. What `encode` raises, and what `decode` would."""
-        body = self.encode(arguments) if self._nullable else self._write(arguments)  # at each put: a call less
-        try:
-            self._read(body)
-        except self._unreadable as error:
-            raise self._reason(error) from None
         return body
 
     def decode(self, body: bytes, /) -> dict[str, Any]:
         """Return the arguments that the body has. Misfit; BadBody if it is no JSON."""
         try:
-            arguments = self._by_name(self._read(body))
+            arguments = self._by_name(self.read(body))
         except self._unreadable as error:
             raise self._reason(error) from None
         if self._optional:

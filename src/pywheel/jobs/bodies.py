@@ -11,14 +11,16 @@ __all__ = ["MAGIC", "encoded", "is_encrypted", "key_of"]
 
 MAGIC: Final = b"\x93pywheel"
 """What each encrypted body begins with. No JSON and no other text does: UTF-8 has no character that begins so."""
+_BYTES: Final = (bytes, bytearray, memoryview)
+_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
 def encoded(body: Any) -> bytes:
     """Return bytes as they are, and anything else as compact JSON in UTF-8. BadJob for what JSON cannot say."""
-    if isinstance(body, bytes | bytearray | memoryview):
+    if isinstance(body, _BYTES):
         return bytes(body)
     try:
-        return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        return _json(body).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise BadJob(f"the body cannot be written as JSON ({error}): give bytes, or plain data") from error
 

@@ -340,6 +340,9 @@ class Expire(Command[Expired]):
 
     What becomes of such a job says `lifecycle.lost`. Every other command and every reading method treats it so from the
     lease's end on, whether or not this was applied: `windows` alone does not list it before.
+
+    Whichever command ends such a claim, if the job is dead by it a note says so to the workers of its topic, who are
+    woken: `Store.died`.
     """
 
     limit: int

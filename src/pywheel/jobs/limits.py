@@ -41,6 +41,8 @@ _POLL: Final = 80  # ms after which a job that waits for a place is asked for ag
 _MOST: Final = 1_000_000
 _SMOOTH: Final = 100_000  # us within which a rate makes up for starts that came late, unless a burst is given
 _RATE: Final = re.compile(r"\s*([0-9]{1,9})\s*/\s*(.*\S)\s*", re.DOTALL)
+_UNKNOWN: Final = (0, 0)
+_REMEMBERED: Final = 3_600_000_000  # us for which a rate is kept that nobody has asked for since its next start was due
 _LONGEST: Final = 180  # characters of a topic that stands in the name of a note as it is
 
 
@@ -125,19 +127,34 @@ def note_of(topic: str) -> str:
     return f"limit:{short}"
 
 
+def _dues(value: bytes) -> dict[tuple[int, int], int]:
+    """Return what a note says: by rate, when its next start is due."""
+    if value.isdigit():  # as older ones were
+        return {_UNKNOWN: int(value)}
+    cells = (re.split("[/=]", cell) for cell in value.decode().split(",") if cell)
+    return {(int(every), int(burst)): int(due) for every, burst, due in cells}
+
+
 class Gate:
     """What limits let through at a moment. Jobs are asked for one by one, in their order.
 
-    `running` are the keys of those that run, `value` is the note's: when the next start is due, in us.
+    `running` are the keys of those that run, `value` is the note's: of each rate that anybody asked for of late, us
+    from one start to the next, burst, and when its next start is due, in us. Each start counts for all of them: so
+    where programs say different rates, each keeps its own, whoever begins what.
     """
 
     def __init__(self, limits: Limits, running: Iterable[str | None], value: bytes | None, now: int) -> None:
         self._limits = limits
         self._now = now * 1000
         self._groups = Counter(map(self._group, running))
-        self._before = value
+        self._before = value or b""
+        self._others = {rate: due for rate, due in _dues(self._before).items() if due > self._now - _REMEMBERED}
+        latest = max(self._others.values(), default=0)
+        known = self._others.pop((limits.every, limits.burst), None)
+        # A rate that is new does not know what has begun: it takes the worst for granted, as far as that is its affair.
         # Further off is only what a slower rate has noted, or another clock: nobody waits for those.
-        self._due = min(int(value or 0), self._now + limits.burst * limits.every)
+        self._due = min(latest if known is None else known, self._now + limits.burst * limits.every)
+        self._changed = bool(limits.every and known is None and latest > self._now)
         self._again: int | None = None
 
     def admits(self, key: str | None) -> bool:
@@ -152,7 +169,9 @@ class Gate:
             if first > self._now:
                 self._hold(first)
                 return False
-            self._due = max(self._due, self._now) + every
+            self._due = self._next(self._due, every, burst)
+            self._others = {rate: self._next(due, *rate) for rate, due in self._others.items()}
+            self._changed = True
         self._groups[group] += 1
         return True
 
@@ -164,12 +183,20 @@ class Gate:
     @property
     def changed(self) -> bool:
         """Whether the note is to be written."""
-        return self.value != self._before
+        return self._changed
 
     @property
     def value(self) -> bytes:
         """What the note is to say."""
-        return b"%d" % self._due
+        if not self._changed:
+            return self._before
+        every, burst = self._limits.every, self._limits.burst
+        cells = [((every, burst), self._due), *(cell for cell in self._others.items() if cell[0] != _UNKNOWN)]
+        return b",".join(b"%d/%d=%d" % (*rate, due) for rate, due in cells)
+
+    def _next(self, due: int, every: int, burst: int) -> int:
+        """Return when the next start of a rate is due, once one begins now."""
+        return min(max(due, self._now) + every, self._now + burst * every)
 
     def _group(self, key: str | None) -> str | None:
         """Return what is counted together; None is not limited."""

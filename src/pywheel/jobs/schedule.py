@@ -163,13 +163,11 @@ class Schedule:
         """Whether a tick that was put for a version is one of it, be it of what it was before a change."""
         return version == self.version or (tick is not None and version == self.version_at(tick))
 
-    def unplanned(self, known: int, recent: int | None) -> int:
+    def unplanned(self, known: int, recent: int) -> int:
         """Return after which time not all of its ticks are put, if that was done up to `known`.
 
-        What began later than `recent`, if that is told, was not known then.
+        What began later than `recent` was not known then.
         """
-        if recent is None:
-            return known
         began = [*(former.since for former in self.past), self.since]
         return min([known, *(since for since in began if since > recent)])
 

@@ -35,8 +35,8 @@ class Signature:
     def __init__(self, function: Callable[..., Any], task: str, providers: Providers) -> None:
         self.task = task
         self.parameters = parameters(function)
+        self.providers = providers
         self._function = function
-        self._providers = providers
         self._asked: Asked
         self._of = -1  # how many providers there were then
         for parameter in self.parameters.values():
@@ -53,8 +53,8 @@ class Signature:
         Raises:
             BadJob: an annotation leads nowhere, or no JSON can be made into it.
         """
-        if self._of != self._providers.count:
-            count = self._providers.count
+        if self._of != self.providers.count:
+            count = self.providers.count
             self._asked, self._of = self._read(), count
         return self._asked
 
@@ -66,7 +66,7 @@ class Signature:
         for name, parameter in self.parameters.items():
             annotation = types.get(name, Any)
             wanted = bare(annotation)  # as a plain call may leave it out: `job: Job | None = None`
-            provider = self._providers.wanted(name, wanted)
+            provider = self.providers.wanted(name, wanted)
             unknown = parameter.annotation is _EMPTY or isinstance(annotation, Exception)
             if wanted is Job or (name == "job" and unknown):
                 jobs.append(name)

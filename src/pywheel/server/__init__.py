@@ -3,19 +3,30 @@
 It needs ``pip install 'pywheel-timer[server]'``.
 """
 
-try:
-    from .app import app
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
     from .context import Context, Limits
-except ModuleNotFoundError as error:
-    if error.name is None or error.name.partition(".")[0] not in ("starlette", "msgspec", "uvicorn", "httptools"):
-        raise
-    _NEEDED = error.name
-
-    def __getattr__(name: str) -> object:
-        """Say what is missing to whoever wants the service; `pywheel token` wants `server.tokens` alone."""
-        if name in __all__:
-            raise ModuleNotFoundError(f"the service needs {_NEEDED}: pip install 'pywheel-timer[server]'", name=_NEEDED)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
+    from .service import app
 
 __all__ = ["Context", "Limits", "app"]
+
+# Every command of the command line knows `server.tokens`, and hardly one wants the service.
+_LATER: Final = {"app": ".service", "Context": ".context", "Limits": ".context"}
+_EXTRA: Final = ("starlette", "msgspec", "uvicorn", "httptools")
+
+
+def __getattr__(name: str) -> Any:
+    """Import the service when it is asked for, or say what it lacks."""
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        value = globals()[name] = getattr(import_module(_LATER[name], __name__), name)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in _EXTRA:
+            raise
+        raise ModuleNotFoundError(
+            f"the service needs {error.name}: pip install 'pywheel-timer[server]'", name=error.name
+        ) from None
+    return value

@@ -17,8 +17,8 @@ import uvicorn
 from .protocol import Protocol
 
 if TYPE_CHECKING:
-    from .app import Service
     from .context import Context
+    from .service import Service
 
 __all__ = ["listening", "run"]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 
-from .._errors import BadJob, NotAStore
+from .._errors import BadAddress, BadJob, NotAStore
 from ..jobs.durations import signed_ms
 
 __all__ = ["Address", "Host", "count", "file", "flag", "hidden", "identifier", "seconds"]
@@ -56,13 +56,13 @@ class Address:
     """The same address without password, for people, logs and errors."""
 
     def __init__(self, url: str) -> None:
-        """Take an address apart. NotAStore, with the part that is wrong, if it is none."""
+        """Take an address apart. BadAddress, with the part that is wrong, if it is none."""
         self.url = url
         scheme, mark, rest = url.partition("://")
         if not mark or not _SCHEME.fullmatch(scheme):
-            raise NotAStore(f"{hidden(url)!r} is no address of a server: write scheme://user@host:port/name")
+            raise BadAddress(f"{hidden(url)!r} is no address of a server: write scheme://user@host:port/name")
         if "#" in rest:
-            raise NotAStore(f"{hidden(url)!r}: in an address a # is written %23")
+            raise BadAddress(f"{hidden(url)!r}: in an address a # is written %23")
         self.scheme = scheme.lower()
         rest, _, query = rest.partition("?")
         authority, slash, path = rest.partition("/")
@@ -73,7 +73,7 @@ class Address:
             self._password = unquote(password, errors="strict") if colon else None
             self.path = unquote(slash + path, errors="strict")
         except UnicodeDecodeError:
-            raise NotAStore(f"{hidden(url)!r}: its percent-encoded characters are not UTF-8") from None
+            raise BadAddress(f"{hidden(url)!r}: its percent-encoded characters are not UTF-8") from None
         self.hosts = tuple(_host(host, url) for host in hosts.split(",")) if hosts else ()
         self.options = _options(query, url)
         self.shown = self._shown(slash + path, hosts)
@@ -104,7 +104,7 @@ class Address:
     ) -> tuple[dict[str, Any], dict[str, str]]:
         """Return the options that a store knows, each read by its reader, and those that it hands to its driver.
 
-        A reader takes the text, and raises ValueError that says what it should be. NotAStore for other options, with
+        A reader takes the text, and raises ValueError that says what it should be. BadAddress for other options, with
         the one that may have been meant.
         """
         known: dict[str, Any] = {}
@@ -114,11 +114,11 @@ class Address:
                 try:
                     known[name] = ours[name](text)
                 except ValueError as error:
-                    raise NotAStore(f"{self.shown}: {name} is {error}, not {text!r:.200}") from None
+                    raise BadAddress(f"{self.shown}: {name} is {error}, not {text!r:.200}") from None
             elif name in drivers:
                 passed[name] = text
             elif name != _FILE:
-                raise NotAStore(
+                raise BadAddress(
                     f"{self.shown}: there is no option {name!r:.60}{_meant(name, {*ours, *drivers, _FILE})}"
                 )
         return known, passed
@@ -152,7 +152,7 @@ def _host(text: str, url: str) -> Host:
     found = _HOST.fullmatch(text)
     port = found["port"] if found else None
     if not found or (port and not 0 < int(port) < 65_536):
-        raise NotAStore(
+        raise BadAddress(
             f"{hidden(url)!r}: a host is written host:port or [IPv6]:port; in names and passwords "
             "@ is written %40, : %3A and / %2F"
         )
@@ -166,7 +166,7 @@ def _options(query: str, url: str) -> dict[str, str]:
         name, _, value = part.partition("=")
         name = unquote(name)
         if name in options:
-            raise NotAStore(f"{hidden(url)!r}: the option {name!r:.60} is there twice")
+            raise BadAddress(f"{hidden(url)!r}: the option {name!r:.60} is there twice")
         options[name] = unquote(value)
     return options
 

@@ -20,6 +20,7 @@ __all__ = ["FURTHEST", "a_prefix", "clamped", "in_range", "lately", "note_name",
 
 FURTHEST: Final = 2**62
 """Times and durations lie within this: two of them can be added in 64 bits."""
+_NEAREST: Final = -FURTHEST
 _IDS: Final = 2**63
 _NONCE: Final = 200  # characters
 _CLAIMS: Final = 2**31 - 1
@@ -105,7 +106,7 @@ def _bad(name: str, value: Any) -> BadJob:
 
 
 def _int(name: str, value: Any) -> None:
-    if type(value) is not int or not -FURTHEST < value < FURTHEST:
+    if type(value) is not int or not _NEAREST < value < FURTHEST:
         raise _bad(name, value)
 
 
@@ -146,9 +147,9 @@ def _put(put: c.Put) -> None:
     if put.nonce is not None:
         _nonce(put.nonce)
     for topic, body, due, key, ttr, attempts, headers, _, delay, parent, dedupe_for, priority in put.jobs:
-        if type(due) is not int or not -FURTHEST < due < FURTHEST:
+        if type(due) is not int or not _NEAREST < due < FURTHEST:
             raise _bad("due", due)
-        if delay is not None and (type(delay) is not int or not -FURTHEST < delay < FURTHEST):
+        if delay is not None and (type(delay) is not int or not _NEAREST < delay < FURTHEST):
             raise _bad("delay", delay)
         if type(body) is not bytes:
             raise BadJob(f"body must be bytes, not {type(body).__name__}")

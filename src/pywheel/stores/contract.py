@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -12,7 +12,7 @@ from ..clock import Clock
 from ..jobs.bodies import is_encrypted, key_of
 from ..jobs.commands import Command, Put, Ref
 from ..jobs.job import Attempt, Counts, Due, Job, NewJob, State, Topic
-from . import pages, readings
+from . import deaths, pages, readings
 from .address import Address
 from .filters import Filter, Span
 from .notifier import Member, Notifier
@@ -185,6 +185,13 @@ class Store(ABC):
         """
 
     # ---- for workers ------------------------------------------------------------------------------------------------
+
+    def died(self, topics: Collection[str]) -> list[int]:
+        """Return the ids of jobs of these topics that died with a lost lease. Nobody else is told of them.
+
+        O(log notes + jobs of any topic of which nobody was told).
+        """
+        return deaths.taken(self, topics)
 
     @abstractmethod
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:

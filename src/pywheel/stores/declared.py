@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from .._errors import BadBody, BadJob
+from ..jobs.redefined import redefined
 from ..jobs.schedule import Schedule
 from .contract import Store
 from .schedule_notes import Change, ScheduleNotes
@@ -21,13 +22,17 @@ class Declared:
 
     def __init__(self) -> None:
         self._schedules: dict[str, Schedule] = {}
+        self._functions: dict[str, object] = {}
         self._told: Store | None = None
 
-    def add(self, schedule: Schedule) -> None:
-        """Declare a schedule. BadJob if there is one of this name."""
-        if schedule.name in self._schedules:
+    def __len__(self) -> int:
+        return len(self._schedules)
+
+    def add(self, schedule: Schedule, function: object) -> None:
+        """Declare the schedule of a function. BadJob if there is one of this name, of another function."""
+        if schedule.name in self._schedules and not redefined(self._functions[schedule.name], function):
             raise BadJob(f"there is a schedule {schedule.name!r} already: give this one another name=")
-        self._schedules[schedule.name] = schedule
+        self._schedules[schedule.name], self._functions[schedule.name] = schedule, function
         self._told = None
 
     def discard(self, name: str) -> None:

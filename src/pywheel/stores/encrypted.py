@@ -19,6 +19,7 @@ from .front import Front
 __all__ = ["EncryptedStore", "result_name"]
 
 _new: Final = tuple.__new__  # of a named tuple: without the function that its own is
+_PUTTING: Final = (Put, Import)
 _BODY: Final = Job._fields.index("body")
 
 
@@ -92,7 +93,7 @@ class EncryptedStore(Front):
         """Apply commands; see the contract. What is wrong with a key is the outcome of the put that needs it."""
         sealed: list[Command[Any] | PywheelError] = list(commands)
         for place, command in enumerate(commands):
-            if isinstance(command, Put | Import) or (isinstance(command, Ack) and command.result is not None):
+            if isinstance(command, _PUTTING) or (isinstance(command, Ack) and command.result is not None):
                 try:
                     sealed[place] = self._sealed(command)
                 except PywheelError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ..jobs.commands import Put, Ref
@@ -79,6 +79,10 @@ class Front(Store):
     def notes(self, prefix: str, after: str = "", limit: int = 1_000) -> list[tuple[str, bytes]]:
         """Return notes, by name."""
         return self._there().notes(prefix, after, limit)
+
+    def died(self, topics: Collection[str]) -> list[int]:
+        """Return the ids of jobs that died with a lost lease."""
+        return self._there().died(topics)
 
     def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
         """Return delayed jobs, span by span, by (due, id)."""

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
 from ..jobs.job import Due
 
-__all__ = ["ENDS_OF", "SILENT", "Hints", "Member", "Notifier", "waiters", "workers"]
+__all__ = ["ENDS_OF", "OVERLOOKED", "SILENT", "Hints", "Member", "Notifier", "Spare", "waiters", "workers"]
 
 SILENT: Final = 0.6
 """`Notifier.silent` where a beat costs nothing."""
+OVERLOOKED: Final = 500
+"""ms after which a due job that nobody claims may have been overlooked: its owner stands still, or was never told."""
+Spare = Callable[[], Collection[str]]
+"""Gives the topics of which a worker has room for more than it knows of."""
 ENDS_OF: Final = "ends of "
 """What a member that waits for the ends of a topic's jobs has announced: this, and the topic."""
 _NAMED: Final = re.compile(r"(?P<host>.*):(?P<process>[0-9]+)(?![0-9])")
@@ -83,10 +87,13 @@ class Notifier(ABC):
         """Say up to which due time (ms) changes matter to this worker. Others see it before this returns."""
 
     @abstractmethod
-    def beat(self, behind: int) -> None:
+    def beat(self, behind: int, spare: Spare = tuple) -> int | None:
         """Show that this worker works, and whether it is behind. To be called at least every quarter of a second
         while others are there, and once a second alone; not all of these calls need be told to the store. A worker that
-        does not call it counts as gone after `silent`."""  # noqa: D205, D209
+        does not call it counts as gone after `silent`.
+
+        Return when the first delayed job of the `spare` topics is due, whoever owns its shard. None if there is none,
+        if the store was not asked now, or if it needs no such look: nobody's silence lasts for long there."""  # noqa: D205, D209
 
     @abstractmethod
     def members(self) -> tuple[Member, ...]:

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
-from .._errors import NotAStore
+from .._errors import BadAddress, NotAStore
 from ..clock import Clock
 from .address import Address, hidden
 from .contract import Store
@@ -57,7 +57,7 @@ def open(url: str, *, clock: Clock | None = None, create: bool = True) -> Store:
     used.
     """
     if not isinstance(url, str):
-        raise NotAStore(f"the address of a store is a str such as 'sqlite:///jobs.db', not {type(url).__name__}")
+        raise BadAddress(f"the address of a store is a str such as 'sqlite:///jobs.db', not {type(url).__name__}")
     scheme, _, rest = url.partition(":")
     scheme = scheme.lower()
     if scheme == "memory":
@@ -114,7 +114,7 @@ def _opener_of_others(url: str, scheme: str) -> Any:
             except Exception as error:
                 place = f"{other.dist.name if other.dist else ''} ({other.value})"
                 raise NotAStore(f"the store for {scheme}: of {place} cannot be imported: {error}") from error
-    raise NotAStore(f"{hidden(url)!r} is no address of a store: {_meant(scheme, sorted(others.names))}")
+    raise BadAddress(f"{hidden(url)!r} is no address of a store: {_meant(scheme, sorted(others.names))}")
 
 
 def _meant(scheme: str, others: list[str]) -> str:
@@ -148,10 +148,10 @@ def _refuse_options(url: str, rest: str) -> None:
     """Refuse what follows a ? or #: no store knows any, and a name with them in it would be cut off."""
     before, mark, after = rest.partition("?")
     if "#" in before:
-        raise NotAStore(f"{hidden(url)!r}: in an address a # is written %23")
+        raise BadAddress(f"{hidden(url)!r}: in an address a # is written %23")
     if mark:
         names = ", ".join(repr(option.partition("=")[0]) for option in after.split("&"))
-        raise NotAStore(f"{hidden(url)!r}: there is no option {names}; if the ? is part of a file's name, write %3F")
+        raise BadAddress(f"{hidden(url)!r}: there is no option {names}; if the ? is part of a file's name, write %3F")
 
 
 def _path(url: str, rest: str) -> str:
@@ -160,10 +160,10 @@ def _path(url: str, rest: str) -> str:
     try:
         path = os.fsdecode(unquote_to_bytes(os.fsencode(rest[3:])))
     except UnicodeError:
-        raise NotAStore(f"{url!r} is no address of a store: no file can have this name") from None
+        raise BadAddress(f"{url!r} is no address of a store: no file can have this name") from None
     if slashes < 3 and rest.strip("/"):
         right = quote(rest.lstrip("/"), safe="/%") if slashes != 1 else quote(rest, safe="/%")
-        raise NotAStore(f"{url!r} is no address of a store: did you mean 'sqlite:///{right}'?")
+        raise BadAddress(f"{url!r} is no address of a store: did you mean 'sqlite:///{right}'?")
     if not path or "\0" in path:
-        raise NotAStore(f"{url!r} is no address of a store: {_RIGHT}")
+        raise BadAddress(f"{url!r} is no address of a store: {_RIGHT}")
     return path

@@ -11,7 +11,6 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from secrets import token_hex
 from typing import Any, Final, NamedTuple
 
 from .._errors import BadBody, JobExists
@@ -21,6 +20,7 @@ from ..jobs.job import Job, NewJob, State
 from ..jobs.schedule import Schedule
 from .contract import Store, intact
 from .note_lock import locked
+from .schedule_changes import Changes
 
 __all__ = ["AHEAD", "BLOCK", "LONGEST", "PLAN", "TOPIC", "Planned", "ScheduleNotes", "plan_job", "sealed_key"]
 
@@ -103,9 +103,20 @@ class ScheduleNotes:
             if len(notes) < _PAGE:
                 return
 
-    def token(self) -> str:
-        """Return what is another text after every change."""
-        return _token(self._store.note(_CHANGED))
+    def none(self) -> bool:
+        """Return whether there is no schedule at all, nor one that was removed."""
+        return not self._store.notes(_NOTE, "", 1)
+
+    def changes(self) -> Changes:
+        """Return what has changed last."""
+        return Changes.read(self._last_changes())
+
+    def _last_changes(self) -> bytes | None:
+        return self._store.note(_CHANGED)
+
+    def raw_one(self, name: str) -> bytes | None:
+        """Return the note of one of them, or None."""
+        return self._store.note(_NOTE + name)
 
     def planned(self) -> Planned:
         """Return how far is planned."""
@@ -129,7 +140,7 @@ class ScheduleNotes:
                 note = self._store.note(_NOTE + name)
                 wanted = self._written(name, note, change)
                 if wanted is not None:
-                    return self._settled(name, change, wanted, note, self._apply([wanted])[0])
+                    return self._settled(name, change, wanted, note, self._apply({name: wanted})[0])
         self.begin()  # whoever wrote it may have come no further
         return _read_or_none(name, note)
 
@@ -141,7 +152,7 @@ class ScheduleNotes:
             # Somebody else came first, and what he did is gone: do it again, and this on top of it.
             before = wanted.note
             wanted = self._written(name, found, change) or _as_it_was(name, found)
-            found = self._apply([wanted])[0]
+            found = self._apply({name: wanted})[0]
         return wanted.schedule
 
     def change_many(self, changes: Mapping[str, Change]) -> None:
@@ -152,7 +163,7 @@ class ScheduleNotes:
             todo = self._wanted(changes)
             for at in range(0, len(todo), _TOGETHER):
                 batch = todo[at : at + _TOGETHER]
-                founds = self._apply([written for _, written, _ in batch])
+                founds = self._apply({name: written for name, written, _ in batch})
                 for (name, written, note), found in zip(batch, founds, strict=True):
                     self._settled(name, changes[name], written, note, found)
                 renew()
@@ -206,11 +217,14 @@ class ScheduleNotes:
             return []
         return [Cancel((before.topic, before.key(tick))) for tick in ticks if after.active or before.due(tick) >= now]
 
-    def _apply(self, batch: list[_Written]) -> list[bytes | None]:
+    def _apply(self, batch: Mapping[str, _Written]) -> list[bytes | None]:
         """Write, and wake the planner; return what was there before."""
-        commands = [command for written in batch for command in written.commands]
-        keep, move = Keep(_CHANGED, token_hex(8).encode()), Reschedule(PLAN, delay=0)
+        commands = [command for written in batch.values() for command in written.commands]
+        before = self._last_changes()
+        keep, move = Keep(_CHANGED, Changes.read(before).and_then(batch)), Reschedule(PLAN, delay=0)
         outcomes = intact(self._store.apply([*commands, keep, move]))
+        if outcomes[-2] != before:  # somebody else has changed something meanwhile, and his names are gone
+            self._store.apply([Keep(_CHANGED, Changes.without_past()), move])
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
@@ -222,7 +236,7 @@ class ScheduleNotes:
         """See to it that the planner's job is there, if there is anything to plan, and comes within its time."""
         job = self._store.get(PLAN)
         if job is None or not job.state.live:
-            if self._store.notes(_NOTE, "", 1):
+            if not self.none():
                 self._begin()
         elif job.due > self._store.clock.wall() + LONGEST:  # by a clock that was wrong, and is not any more
             self._store.apply([Reschedule(PLAN, delay=0)])
@@ -245,7 +259,7 @@ class ScheduleNotes:
             Keep(_PLANNED, json.dumps(planned).encode()),
         ]
         outcomes = intact(self._store.apply([*commands, Delete(before)] if before else commands))
-        if not isinstance(outcomes[0], JobExists) and _token(outcomes[1]) != token:
+        if not isinstance(outcomes[0], JobExists) and Changes.read(outcomes[1]).token != token:
             self._store.apply([Reschedule(PLAN, delay=0)])
 
     def opened(self, schedule: Schedule) -> bytes:
@@ -293,7 +307,3 @@ def _sound(pair: tuple[str, bytes]) -> Schedule | None:
     except BadBody as error:
         _LOGGER.warning("%s", error)
         return None
-
-
-def _token(note: bytes | None) -> str:
-    return "" if note is None or note == b"-" else note.decode("ascii", "replace")

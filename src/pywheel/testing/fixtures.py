@@ -23,6 +23,7 @@ from ..clock import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from datetime import datetime
     from typing import TypeVar
 
     from ..client.queue import JobQueue
@@ -71,14 +72,16 @@ def job_queue(manual_clock: ManualClock) -> Iterator[JobQueue]:
 def queue_tester(manual_clock: ManualClock) -> Iterator[Callable[..., QueueTester]]:
     """Return what makes a QueueTester on `manual_clock`, of a program's queue: ``queue_tester(shop.queue)``.
 
-    It takes `raises` too. When the test is over, each is closed.
+    It takes `raises` and `moved` too. When the test is over, each is closed.
     """
     from .tester import QueueTester  # most tests have none
 
     made: list[QueueTester] = []
 
-    def make(queue: JobQueue | None = None, *, raises: bool = False) -> QueueTester:
-        made.append(QueueTester(queue, clock=manual_clock, raises=raises))
+    def make(
+        queue: JobQueue | None = None, *, raises: bool = False, moved: Callable[[datetime], object] | None = None
+    ) -> QueueTester:
+        made.append(QueueTester(queue, clock=manual_clock, raises=raises, moved=moved))
         return made[-1]
 
     yield make

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -37,13 +39,20 @@ class QueueTester:
         clock: whose time it is; a new one unless told. Timers on the same clock run within `advance`, each in its turn.
         raises: let what a handler raises end `run_due` and `advance`, once its job is settled as a worker would have
             it: all but GiveUp, RetryLater and NotNow, which a handler raises on purpose.
+        moved: told the time of day, as a datetime in UTC, now and whenever `advance` has moved the clock, before
+            anything runs: ``moved=frozen.move_to``, where a library has frozen what the program takes for now.
 
     Raises:
         BadJob: this is no queue, or no ManualClock.
     """
 
     def __init__(
-        self, queue: JobQueue | None = None, *, clock: ManualClock | None = None, raises: bool = False
+        self,
+        queue: JobQueue | None = None,
+        *,
+        clock: ManualClock | None = None,
+        raises: bool = False,
+        moved: Callable[[datetime], object] | None = None,
     ) -> None:
         if queue is not None and not isinstance(queue, JobQueue):
             raise BadJob(f"a QueueTester takes a JobQueue, not {queue!r:.40}")
@@ -51,6 +60,7 @@ class QueueTester:
             raise BadJob(f"a QueueTester takes a ManualClock, not {clock!r:.40}")
         self.clock = clock or ManualClock()
         self.raises = raises
+        self._moved = moved
         self.failures: list[Failure] = []
         """What handlers raised, in order, each with its job as the handler got it."""
         self._store = RecordingStore(clock=self.clock)
@@ -59,6 +69,7 @@ class QueueTester:
         else:
             self.queue = queue
             queue.use(self._store)
+        self._move_to(self.clock.time_ns())
 
     def __repr__(self) -> str:
         return f"<QueueTester at {self.clock.time():.3f} s, {len(self._store.puts)} jobs put>"
@@ -105,10 +116,15 @@ class QueueTester:
         end = clock.time_ns() + ms * 1_000_000
         handled = await runner.run()
         while (stop := min(clock._next_stop(end), self._next_ns(end))) < end:
-            clock._advance_to(stop)
+            self._move_to(stop)
             handled += await runner.run()
-        clock._advance_to(end)
+        self._move_to(end)
         return handled + await runner.run()
+
+    def _move_to(self, ns: int) -> None:
+        self.clock._advance_to(ns)
+        if self._moved is not None:
+            self._moved(datetime.fromtimestamp(self.clock.wall() / 1000, UTC))
 
     def _next_ns(self, end: int) -> int:
         """Return the clock's time at which the next job is due, or the end.
@@ -192,6 +208,7 @@ class QueueTester:
             BadArguments: the task takes no such argument.
             BadJob: the arguments make no sense, or one means two things: the function of the task has a `count` itself.
         """
+        __tracebackhide__ = True  # pytest shows the line of the test
         task = task_or_topic if isinstance(task_or_topic, Task) else None
         if task is not None:
             refuse_ambiguous(task, count=count, delay=delay, key=key)

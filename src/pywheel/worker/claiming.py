@@ -31,6 +31,7 @@ _SOON: Final = 0.001  # seconds before a limit is asked again, at least
 _FIRST: Final = 64  # held jobs that are looked at at once when a place is free: the others when all behind them were
 _AGAIN: Final = 0.01  # seconds before jobs are claimed again that could not be claimed
 _AWAY: Final = 1.0  # seconds before a store is asked again for what it has claimed, while it does not answer
+_LATER: Final = (0.25, 0.5, 1.0, 2.0, 4.0)  # the same after each answer: a commit that was cut off may end after it
 
 
 class Claiming:
@@ -69,6 +70,7 @@ class Claiming:
         self._fed: set[Topic] = set()  # with jobs in their pools
         self._unheard: set[int] = set()  # jobs that may have been claimed: the answer did not come
         self._ask_at = 0.0  # when to ask for those again
+        self._asked = 0  # how often it was answered since
 
     # ---- before the transaction -------------------------------------------------------------------------------------
 
@@ -138,6 +140,8 @@ class Claiming:
         for claim in claims:
             self._windows.return_ids(self._topics[claim.topic].window, claim.ids)
             self._unheard.update(claim.ids)
+        if self._asked:
+            self._ask_at, self._asked = 0.0, 0
 
     def learn(self, claim: Claim, outcome: Claimed | StoreError, asked: float) -> None:
         """Take in what a claim came to: jobs go to their pool."""
@@ -229,7 +233,8 @@ class Claiming:
     def unheard(self, now: float) -> list[Release]:
         """Return the commands that give back what the store has claimed for this worker without its hearing of it.
 
-        Else nobody would have those jobs until their leases are over. One query, after a step that failed.
+        Else nobody would have those jobs until their leases are over. One query after a step that failed, and a few
+        more in the seconds after it.
         """
         if not self._unheard or now < self._ask_at:
             return []
@@ -243,7 +248,11 @@ class Claiming:
         last = {id: history[-1] for id, history in zip(ids, histories, strict=True) if history}
         mine = {id: one.claim for id, one in last.items() if one.ended is None and one.worker == self._worker}
         found = [Release(*claim) for claim in mine.items() if claim not in held]
-        self._unheard = {command.id for command in found}
+        if not found and self._asked == len(_LATER):
+            self._unheard.clear()
+        elif not found:
+            self._ask_at = now + _LATER[self._asked]
+            self._asked += 1
         return found
 
     def heard(self, commands: Sequence[Release], outcomes: Iterator[Any]) -> None:

@@ -6,10 +6,10 @@ import contextvars
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from .._errors import StoreError
@@ -18,13 +18,14 @@ from ..jobs.job import Job
 from ..jobs.middleware import Middleware
 from ..stores.contract import Store
 from ..stores.notifier import Notifier
-from .death_notes import leave_word, word_of
 
 __all__ = ["LOST", "Deaths"]
 
 _LOGGER: Final = logging.getLogger("pywheel.jobs")
 
-_REST: Final = 1.0  # seconds between looks at what others have found
+_REST: Final = 1.0  # seconds between looks whose leases others have ended, if a program has an on_dead
+_LONG_REST: Final = 10.0  # if it has none, and only logs are to know
+_SHARE: Final = 20  # times what a look took: it may have to pass many of other topics
 LOST: Final = "its last lease was lost: the worker was killed or cut off, or the handler took longer than its ttr"
 """The `last_error` that `on_dead` gets of a job that did not fail."""
 
@@ -32,9 +33,9 @@ LOST: Final = "its last lease was lost: the worker was killed or cut off, or the
 class Deaths:
     """Calls `on_dead` for one job after the other, and tells listeners of those whose last lease was lost.
 
-    A job of another program's topic has its worker told: by a note, and by a ring.
+    Of these the store says, to one of the workers of the topic, whoever has ended the lease: `Store.died`.
 
-    store       where the job is that was claimed by somebody else
+    store       where they are
     notifier    by which other workers are rung
     middleware  of the program
     topics      those of the program
@@ -60,7 +61,6 @@ class Deaths:
         self._told: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._looking = False  # whether a look is to come
         self._look_at = 0.0
-        self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
     # ---- from the dispatcher ----------------------------------------------------------------------------------------
@@ -70,16 +70,15 @@ class Deaths:
         if self._middleware.dead:
             self._do(partial(self._call, job, error))
 
-    def lost(self, ids: Iterable[int]) -> None:
+    def lost(self, ids: Sequence[int]) -> None:
         """Take in that jobs, whosesoever, are dead, as their last leases were lost."""
-        for id in ids:
-            self._do(partial(self._tell_lost, id))
+        self._do(partial(self._lost, ids))
 
     def rung(self) -> None:
-        """Take in that others may have left word of dead jobs."""
-        if self._middleware.dead and not self._looking:
+        """Take in that somebody may have ended the last lease of jobs."""
+        if not self._looking:
             self._looking = True
-            self._do(self._look)
+            self._do(_wake)
 
     def _do(self, function: Callable[[], object]) -> None:
         self._told.put(function)
@@ -92,45 +91,53 @@ class Deaths:
     def close(self, seconds: float) -> None:
         """Wait up to so many seconds until all are told."""
         if self._thread is not None:
-            self._closing.set()
             self._told.put(None)
             self._thread.join(seconds)
 
     # ---- in the thread ----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while (function := self._told.get()) is not None:
+        while (function := self._next()) is not None:
             function()
+        if self._looking:
+            self._look()
 
-    def _tell_lost(self, id: int) -> None:
+    def _next(self) -> Callable[[], object] | None:
+        """Return what is next to be done: what came, or a look once it is time."""
         try:
-            job = self._store.get(id)
-            if job is None:  # deleted meanwhile
-                return
-            self._events.tell(JobDied(job))
-            if job.topic not in self._topics:
-                leave_word(self._store, job)
-                for member in self._notifier.members():
-                    if job.topic in member.topics:
-                        self._notifier.ring(member.worker)
+            return self._told.get(timeout=max(self._look_at - time.monotonic(), 0.0) if self._looking else None)
+        except Empty:
+            return self._look
+
+    def _lost(self, ids: Sequence[int]) -> None:
+        try:
+            handled = {topic for member in self._notifier.members() for topic in member.topics}
+            for id in ids:
+                job = self._store.get(id)
+                if job is not None and job.topic not in handled | set(self._topics):  # nobody else may ever tell of it
+                    self._events.tell(JobDied(job))
         except StoreError as error:
-            _LOGGER.error("job %d is dead: %s; on_dead may not be called: %s", id, LOST, error)  # noqa: TRY400
-            return
-        if job.topic in self._topics:
-            self._call(job, LOST)
+            _LOGGER.warning("whose the jobs %s are, which are dead, is not known: %s", ids, error)
+        self._look()
 
     def _look(self) -> None:
-        """See of which dead jobs others have left word, once a second at most."""
-        self._closing.wait(max(self._look_at - time.monotonic(), 0.0))
+        """Take what there is of jobs whose last leases were lost."""
         self._looking = False
-        self._look_at = time.monotonic() + _REST
+        began = time.monotonic()
         try:
-            for id in word_of(self._store, self._topics):
+            for id in self._store.died(self._topics):
                 job = self._store.get(id)
-                if job is not None:
+                if job is not None:  # else it was deleted meanwhile
+                    self._events.tell(JobDied(job))
                     self._call(job, LOST)
         except StoreError as error:
-            _LOGGER.warning("whether others know of dead jobs is not known: %s", error)
+            _LOGGER.warning("whether jobs are dead as their last leases were lost is not known: %s", error)
+        now = time.monotonic()
+        self._look_at = now + max(_REST if self._middleware.dead else _LONG_REST, _SHARE * (now - began))
 
     def _call(self, job: Job, error: str | None) -> None:
         contextvars.copy_context().run(self._middleware.call_dead, job, error, self._finish)
+
+
+def _wake() -> None:
+    """Do nothing: there is a time now at which to look."""

@@ -24,7 +24,7 @@ from ..jobs.commands import Announce, Command, Reschedule
 from ..jobs.handler import Handler
 from ..stores.contract import Store, intact
 from ..stores.notifier import Notifier
-from ..stores.schedule_notes import PLAN, ScheduleNotes
+from ..stores.schedule_notes import PLAN, TOPIC, ScheduleNotes
 from .claiming import Claiming
 from .clock_steps import ClockSteps
 from .leases import Lease, Leases
@@ -84,7 +84,7 @@ class Dispatcher:
             name: Topic(handler, pool(handler, outside), Window(name, _room(handler)))
             for name, handler in handlers.items()
         }
-        self._pace = Pace(len(handlers))
+        self._pace = Pace(len(handlers.keys() - {TOPIC}))  # the planner of schedules may wait
         self._windows = Windows(store, notifier, [topic.window for topic in self.topics.values()])
         self._ownership = Ownership(notifier, handlers)
         self._recovery = Recovery(store)
@@ -92,6 +92,8 @@ class Dispatcher:
         self._dead = dead
         self._rung = True
         self._announced = False
+        self.forgotten = False
+        """Whether the store did not know this worker any more, and it has announced itself again."""
         self._failures = 0
         self._blocked: set[Runner] = set()  # and perhaps some that are not any more
         self._clock_steps = ClockSteps(self._clock)
@@ -172,13 +174,15 @@ class Dispatcher:
 
     def _look_round(self, now: int, monotonic: float) -> None:
         """See who else is there, which leases end, and which jobs of others are overdue."""
-        changed = self._ownership.look(monotonic, self._claiming.behind())
+        changed = self._ownership.look(monotonic, self._claiming.behind(), self._spare)
         self._settling.waiters = self._ownership.waiters
         self._recovery.look()
         if self.draining:
             return
         if self._announced and self._ownership.missed:
-            self.announce()  # it was stopped for so long that the others have taken it for gone
+            # It was stopped for so long that the others have taken it for gone, or the store was emptied.
+            self.announce()
+            self.forgotten = True
         if changed:
             for window in self._windows.by_topic.values():
                 self._windows.own(window, self._ownership.shards(window.topic))
@@ -192,6 +196,12 @@ class Dispatcher:
         if self._ownership.recovers and monotonic >= self._planner_at:
             self._planner_at = monotonic + _PLANNER
             ScheduleNotes(self._store).begin()  # somebody may have cancelled its job
+
+    def _spare(self) -> list[str]:
+        """Return the topics of which more could begin at once than is known to be due."""
+        if self.draining:
+            return []
+        return [name for name, topic in self.topics.items() if topic.begin and not topic.behind]
 
     def _take_back_paused(self) -> None:
         """Give back what waits in the pools of paused topics."""
@@ -223,6 +233,7 @@ class Dispatcher:
             found = self._store.apply(commands)
         except BaseException:
             self._claiming.failed(claims)
+            self._settling.failed()
             raise
         outcomes = iter(found)
         self._pace.took(self._clock.time() - asked)

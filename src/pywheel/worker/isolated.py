@@ -29,6 +29,7 @@ from ..jobs.handler import current_job, error_text, rest_of, to_the_end, verdict
 from ..jobs.job import Job
 from ..jobs.results import result_of
 from ..observe import logs
+from .forks import end_child
 from .framing import receive, send
 from .loading import importing
 
@@ -58,6 +59,7 @@ def _serve(worker: socket.socket, watch: _Watch) -> None:
         send(worker, json.dumps(error_text(error)).encode())
         return
     send(worker, b'""')
+    process = os.getpid()
     with asyncio.Runner() as runner:
         while True:
             job, seconds, carried = pickle.loads(receive(worker))
@@ -66,6 +68,8 @@ def _serve(worker: socket.socket, watch: _Watch) -> None:
             tracer = None if events is None else events.tracer
             with nullcontext() if tracer is None else tracer.going_on(carried):
                 raised, result = _handled(function, job, runner, results=setup["results"])
+            if os.getpid() != process:
+                end_child(raised)
             watch.until = None
             for stream in (sys.stdout, sys.stderr):
                 with suppress(Exception):  # what it has printed is not lost if this is killed

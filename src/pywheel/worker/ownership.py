@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from ..stores.notifier import Member, Notifier, waiters, workers
+from ..stores.notifier import OVERLOOKED, Member, Notifier, Spare, waiters, workers
 from ..stores.ownership import ALL, owners, shards_of
 
 __all__ = ["FORLORN", "OVERDUE", "Ownership"]
@@ -14,6 +14,7 @@ OVERDUE: Final = 250
 """ms after which a due job of an owner without room is taken by the one that is next and has some."""
 FORLORN: Final = 1_000
 """ms after which it is taken by any worker with room."""
+_DOUBTED: Final = 0.5  # seconds without a beat after which an owner is passed by if a job of anybody is overlooked
 _BESIDE: Final = 0.25  # seconds between looks while others are there
 _ALONE: Final = 1.0
 _GONE: Final = 1.25  # times as long as the silence that ends its ownership: then a worker's shards go to the others
@@ -30,11 +31,14 @@ class Ownership:
         self._members: tuple[Member, ...] = ()
         self.waiters: dict[str, list[str]] = {}
         """By topic, who waits for the ends of its jobs."""
+        self._first: int | None = None  # when the first job of topics with room is due, if the store was asked just now
+        self._keeps_up = True
         self._there: dict[str, frozenset[str]] = {}  # the topics of those that are not gone, this worker among them
 
-    def look(self, now: float, behind: int) -> bool:
+    def look(self, now: float, behind: int, spare: Spare = tuple) -> bool:
         """Show that this worker works, and see who else does; return whether that has changed."""
-        self._notifier.beat(behind)
+        self._first = self._notifier.beat(behind, spare)
+        self._keeps_up = behind <= 0
         members = self._notifier.members()
         self._members = tuple(workers(members))
         self.waiters = waiters(members) if len(members) > len(self._members) else {}
@@ -51,17 +55,20 @@ class Ownership:
         return shards_of(self._notifier.worker, topic, self._handling(topic))
 
     def rescues(self, topics: Iterable[str], now: int) -> dict[str, int]:
-        """Return for each topic the mask of shards whose overdue jobs this worker takes, as their owners have no room.
+        """Return for each topic the mask of shards whose overdue jobs this worker takes for others.
 
-        They are divided among those that have some, so that no two go after the same jobs; for a while. `topics` are
-        those for which this worker has room.
+        Their owners have no room, or overlook them. They are divided among those that have some, so that no two go
+        after the same jobs; for a while. `topics` are those for which this worker has room.
         """
         me = self._notifier.worker
         late = {m.worker: m.behind for m in self._members if 0 < m.behind < now - OVERDUE and m.worker != me}
+        overlooking = self._overlooking(now)
+        late.update(dict.fromkeys(overlooking - late.keys(), self._first or 0))
         late = {worker: since for worker, since in late.items() if worker in self._there}
         if not late:
             return {}
-        full = {member.worker for member in self._members if member.behind and member.worker != me}
+        full = {member.worker for member in self._members if member.behind} | overlooking
+        full.discard(me)
         anybody = min(late.values()) < now - FORLORN
         found = {}
         for topic in topics:
@@ -73,6 +80,18 @@ class Ownership:
             if theirs & mine:
                 found[topic] = theirs & mine
         return found
+
+    def _overlooking(self, now: int) -> set[str]:
+        """Return who may not see a job that is due: it stands still, or was never told. This worker may be one.
+
+        Whoever beats is taken at its word a little longer. One that is behind knows of jobs, and is helped anyhow.
+        """
+        if self._first is None or self._first > now - OVERLOOKED:
+            return set()
+        anybody = self._first <= now - FORLORN
+        me = self._notifier.worker
+        found = {m.worker for m in self._members if m.behind <= 0 and (anybody or m.silent >= _DOUBTED)} - {me}
+        return found | {me} if self._keeps_up else found
 
     @property
     def missed(self) -> bool:

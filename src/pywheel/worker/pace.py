@@ -21,7 +21,7 @@ class Pace:
     """Only the dispatcher uses it."""
 
     def __init__(self, topics: int) -> None:
-        self.full: Final = ALONE if topics == 1 else _TOGETHER
+        self.full: Final = ALONE if topics <= 1 else _TOGETHER
         self.claims = self.full
         """How many the next step may claim."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
@@ -14,6 +16,7 @@ from ..events import Events, JobStarted
 from ..jobs.handler import Handler, current_job, to_the_end
 from ..jobs.job import Job
 from ..jobs.results import result_of
+from .forks import end_child
 from .leases import Lease
 from .runners import Loop, Runner, Threads
 from .ticks import is_tick
@@ -170,9 +173,14 @@ class ThreadPool(Pool):
         self._seconds += (lease.ended - self._progress - self._seconds) / 8
 
     def _run(self, lease: Lease) -> None:
-        if is_tick(lease.job):
-            self._admit(lease.job)
-        result = self.handler.function(lease.job)
+        job, process = lease.job, os.getpid()
+        if job.headers and is_tick(job):  # most have none
+            self._admit(job)
+        try:
+            result = self.handler.function(job)
+        finally:
+            if os.getpid() != process:
+                end_child(sys.exception())
         if result is not None:
             result = self._loop.finish(result)
         if self.handler.results:
@@ -221,7 +229,7 @@ class AsyncPool(Pool):
             return
         current_job.set(lease.job)
         try:
-            if is_tick(lease.job):
+            if lease.job.headers and is_tick(lease.job):
                 await asyncio.to_thread(self._admit, lease.job)
             if self._events.tracer is None:
                 await self._run(lease)
@@ -236,6 +244,12 @@ class AsyncPool(Pool):
         self._ended(lease)
 
     async def _run(self, lease: Lease) -> None:
-        result = await to_the_end(self.handler.function(lease.job))
+        process = os.getpid()
+        try:
+            result = await to_the_end(self.handler.function(lease.job))
+        finally:
+            error = sys.exception()
+            if os.getpid() != process and not isinstance(error, GeneratorExit):  # that is a copy which somebody drops
+                end_child(error)
         if self.handler.results:
             lease.result = result_of(result)

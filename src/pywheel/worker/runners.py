@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError
@@ -15,9 +16,11 @@ from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final
+from weakref import WeakSet
 
 from ..jobs.attached import let_go
 from ..jobs.handler import rest_of, to_the_end
+from .forks import end_child
 
 __all__ = ["Loop", "Runner", "Threads"]
 
@@ -112,6 +115,7 @@ class Loop(Runner):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._runs = False
         self._stopped = False
+        self._thread: int | None = None
         self._mutex = threading.Lock()
 
     def block(self) -> None:
@@ -170,10 +174,34 @@ class Loop(Runner):
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
+        process, self._thread = os.getpid(), threading.get_ident()
+        _RUNNING.add(self)
         while not self._stopped:
             with suppress(SystemExit, KeyboardInterrupt):  # a task's, which has it: the others go on
                 loop.run_forever()
+            if os.getpid() != process:
+                end_child(SystemExit("a handler forked, and its child waits on the loop, which is the worker's"))
+        _RUNNING.discard(self)
         for task in asyncio.all_tasks(loop):
             task.cancel()
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
+
+    def after_fork(self) -> None:
+        """In a child that one of its tasks has forked: run nothing more, for the others are the worker's."""
+        if self._loop is not None and self._thread == threading.get_ident():
+            for handle in tuple(getattr(self._loop, "_ready", ())):  # of uvloop nobody may: it runs one turn more
+                handle.cancel()
+            self._loop.stop()
+
+
+_RUNNING: Final[WeakSet[Loop]] = WeakSet()
+
+
+def _after_fork() -> None:
+    for loop in tuple(_RUNNING):
+        loop.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from .._errors import BadBody, BadJob, JobExists, NoKey
 from ..jobs.commands import Cancel, Put
@@ -22,7 +22,7 @@ from ..jobs.schedule import VERSION, Schedule
 from ..stores.contract import Store
 from ..stores.schedule_notes import AHEAD, BLOCK, LONGEST, TOPIC, Planned, ScheduleNotes, plan_job
 
-__all__ = ["Planner", "declare", "with_planner"]
+__all__ = ["Planner", "declare", "declare_lost", "with_planner"]
 
 _LOGGER: Final = logging.getLogger("pywheel.jobs")
 _ROUND: Final = 30_000  # ms between two runs, at least, unless something changes
@@ -32,7 +32,7 @@ _TOGETHER: Final = 50  # jobs that are put in one transaction: whoever else writ
 _BREATH: Final = 0.05  # seconds, at most, for others between two of these: as long as one took
 _AGAIN: Final = 5_000  # ms after which what could not be planned here is tried again, perhaps elsewhere
 _LEASE: Final = 10_000  # ms after which another worker plans, if this one dies meanwhile
-_PAUSE: Final = (10, 1.0)  # seconds between two readings of all schedules: so many times what one takes; at most
+_PAUSE: Final = (10, 1.0)  # between two readings of what has changed: so many times what a run takes; seconds at most
 
 
 class _Program(Protocol):
@@ -59,33 +59,46 @@ class _Place:
         return self.next
 
 
+class _Unseen(NamedTuple):
+    """What whoever planned the last time did not see."""
+
+    known: int  # all else is planned up to this time
+    recent: int  # what began later than this is planned from its beginning
+    names: set[str] | None  # of what has changed since; None if that is not known
+
+    def after(self, schedule: Schedule) -> int:
+        """Return after which time a schedule is to be planned."""
+        seen = self.names is not None and schedule.name not in self.names
+        return self.known if seen else schedule.unplanned(self.known, self.recent)
+
+
 class Planner:
-    """The handler of the planner's job. What it has read is kept for the next time, as long as nothing changes."""
+    """The handler of the planner's job. What it has read is kept for the next time, but for what changes."""
 
     def __init__(self, program: _Program) -> None:
         self._program = program
         self._store: Store | None = None
         self._token = ""
         self._places: dict[str, _Place] = {}
-        self._read_at = self._reading = 0.0
+        self._rests_until = self._took = 0.0
 
     def __call__(self, job: Job) -> None:
         """Put the jobs of the ticks to come, and the planner's next job. O(schedules + log jobs x ticks)."""
         store = self._program.store
         notes = ScheduleNotes(store)
-        before, token = notes.planned(), notes.token()
-        if store is not self._store or token != self._token:
-            self._read(notes)
-            self._store, self._token = store, token
+        before, changes = notes.planned(), notes.changes()
+        token = changes.token
+        self._read(notes, changes.since(self._token) if store is self._store else None)
+        self._store, self._token = store, token
+        began = time.monotonic()
         now = store.clock.wall()
         until = (now + AHEAD) // BLOCK * BLOCK - 1
         known = before.until or 0
         if known > until + BLOCK:  # the clock was stepped back: what is put stays put, and the rest is planned anew
             known = now
-        # Whatever may not have been seen the last time is planned from its beginning.
-        recent = before.seen - _RECENT if token != before.token else None
         until = max(until, known)
-        first, able = self._plan(notes, now, known, until, recent)
+        first, able = self._plan(notes, now, until, _Unseen(known, before.seen - _RECENT, changes.since(before.token)))
+        self._took = time.monotonic() - began
         wait = _ROUND if first is None else max(first - _SOON - now, _ROUND)
         # What was not planned is new still to whoever can.
         planned = Planned(until, now, token, job.id) if able else before._replace(last=job.id)
@@ -94,24 +107,32 @@ class Planner:
 
     # ---- reading ----------------------------------------------------------------------------------------------------
 
-    def _read(self, notes: ScheduleNotes) -> None:
-        """Read all schedules; those that have not changed stay as they are."""
+    def _read(self, notes: ScheduleNotes, changed: set[str] | None) -> None:
+        """Read what has changed, or all if that is not known; what has not changed stays as it is."""
+        if changed is not None and not changed:
+            return
         times, longest = _PAUSE
-        time.sleep(min(max(self._read_at + times * self._reading - time.monotonic(), 0), longest))
+        time.sleep(min(max(self._rests_until - time.monotonic(), 0), longest))
         began = time.monotonic()
-        found: dict[str, _Place] = {}
-        for name, note in notes.raw():
-            place = self._places.get(name)
-            found[name] = place if place is not None and place.note == note else _Place(note, _schedule(name, note))
-        self._places = found
-        self._read_at = time.monotonic()
-        self._reading = self._read_at - began
+        if changed is None:
+            self._places = {name: self._place(name, note) for name, note in notes.raw()}
+        else:
+            for name in changed:
+                note = notes.raw_one(name)
+                if note is None:
+                    self._places.pop(name, None)
+                else:
+                    self._places[name] = self._place(name, note)
+        ended = time.monotonic()
+        self._rests_until = ended + times * (ended - began + self._took)
+
+    def _place(self, name: str, note: bytes) -> _Place:
+        place = self._places.get(name)
+        return place if place is not None and place.note == note else _Place(note, _schedule(name, note))
 
     # ---- planning ---------------------------------------------------------------------------------------------------
 
-    def _plan(
-        self, notes: ScheduleNotes, now: int, known: int, until: int, recent: int | None
-    ) -> tuple[int | None, bool]:
+    def _plan(self, notes: ScheduleNotes, now: int, until: int, unseen: _Unseen) -> tuple[int | None, bool]:
         """Put what is due up to `until`; return the first tick after that, and whether all could be planned here."""
         firsts: list[int] = []
         wrong: dict[str, Exception] = {}
@@ -120,7 +141,7 @@ class Planner:
             schedule = place.schedule
             if schedule is None or not schedule.active:
                 continue
-            after = schedule.unplanned(known, recent)
+            after = unseen.after(schedule)
             try:
                 first = place.first(after)
                 if first is not None and first <= until:
@@ -207,3 +228,11 @@ def declare(program: Any, *, again: bool = False) -> None:
     else:
         functions = (handler.function for handler in program.handlers.values())
         declared.tell(program.store, {getattr(function, "__module__", "") for function in functions}, again=again)
+
+
+def declare_lost(program: Any) -> bool:
+    """Declare again, to a store that has no schedule any more; return whether there was any to declare. StoreError."""
+    if not getattr(program, "declared", None) or not ScheduleNotes(program.store).none():
+        return False
+    declare(program, again=True)
+    return True

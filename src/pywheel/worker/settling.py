@@ -15,6 +15,7 @@ from ..jobs.handler import ending, moved
 from ..jobs.job import Job, Outcome, State
 from ..stores.contract import Store
 from ..stores.notifier import Notifier
+from .doubts import Doubts
 from .leases import Lease, Leases
 from .suspects import Suspects
 
@@ -27,7 +28,7 @@ class Dead(Protocol):
     def __call__(self, job: Job, error: str | None) -> object:
         """Take in a job whose last attempt has failed here, and why."""
 
-    def lost(self, ids: Iterable[int]) -> object:
+    def lost(self, ids: Sequence[int]) -> object:
         """Take in jobs, whosesoever, whose last leases were lost."""
 
     def rung(self) -> object:
@@ -59,6 +60,7 @@ class Settling:
         self._dead = dead
         self._finished: deque[Lease] = deque()
         self._unsettled: list[tuple[Command[Any], Lease]] = []  # ends of claims that the store does not know yet
+        self._doubts = Doubts(store)
         self._moves = 0  # commands for jobs that were not for now, after those that settle
         self._asleep = False
         self.alone = False
@@ -136,11 +138,12 @@ class Settling:
         telling = bool(self._events.listeners)
         settled = self._leases.settled
         done: list[JobEnded] = []
-        found = list(islice(outcomes, len(unsettled)))
+        found = self._doubts.resolved(unsettled, list(islice(outcomes, len(unsettled))))
         self._ring(_over(unsettled, found))
         for (command, lease), outcome in zip(unsettled, found, strict=True):
             if isinstance(outcome, StoreError):  # of several stores one is away: it will hear it
                 self._unsettled.append((command, lease))
+                self._doubts.add((lease,))
                 continue
             job = lease.job
             if job.lost:
@@ -161,6 +164,10 @@ class Settling:
             pass
         if done:
             self._events.tell_many(done)
+
+    def failed(self) -> None:
+        """Take in that the store did not answer: what was to be settled may be settled, and is tried again."""
+        self._doubts.add(lease for _, lease in self._unsettled)
 
     def _failed(self, command: Nack, lease: Lease, state: State) -> None:
         seconds = lease.ended - (lease.started or lease.ended)

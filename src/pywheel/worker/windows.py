@@ -237,6 +237,8 @@ class Windows:
         for job in jobs:
             window = self._lane(job.topic, job.priority)
             if job.id not in window.known and job.topic not in first:
+                if window.shards >> shard_of(job.id) & 1 and not window.full:
+                    self._again(window)  # its own, and nobody has told of it: there may be more that are due later
                 self._ready(window, job.id)
         for job in reversed(jobs):
             window = self._lane(job.topic, job.priority)

@@ -31,7 +31,7 @@ from .leases import Lease
 from .loading import chosen, no_worker_while_importing
 from .pools import AsyncPool, Outside, Pool, ThreadPool
 from .runners import Loop, Threads
-from .schedules import declare, with_planner
+from .schedules import declare, declare_lost, with_planner
 
 __all__ = ["Program", "Worker"]
 
@@ -202,8 +202,11 @@ class Worker:
         self._events.tell(WorkerStarted(self.name, self.store.url))
         announced = self._announce()
         while not self._stopping:
-            if self.dispatcher.step() and not announced:
+            stored = self.dispatcher.step()
+            if stored and not announced:
                 announced = self._announce()
+            elif stored and self.dispatcher.forgotten:
+                self._declare_lost()
             self._pulse(ready=announced)
             if not self._stopping:
                 self.dispatcher.sleep()
@@ -219,6 +222,16 @@ class Worker:
             _LOGGER.warning("the worker cannot be announced yet: %s", error)
             return False
         return True
+
+    def _declare_lost(self) -> None:
+        try:
+            if declare_lost(self.program):
+                _LOGGER.warning("the store lost all schedules, as after FLUSHALL: those of the code are declared again")
+            self.dispatcher.forgotten = False
+        except (StoreClosed, StoreReplaced):
+            raise
+        except StoreError as error:  # the next turn tries again
+            _LOGGER.warning("schedules cannot be declared again yet: %s", error)
 
     def _drain(self) -> None:
         """Let handlers finish. The others hear at once that this worker takes nothing more."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pywheel import BadJob, NotAStore, StoreBusy, StoreReadOnly, StoreTooNew
+from pywheel import BadJob, NotAStore, StoreAway, StoreBusy, StoreReadOnly, StoreTooNew
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
 from pywheel.stores import open
@@ -64,6 +64,15 @@ def refused(kind, match, call, *arguments):
     assert type(caught.value) is kind
     assert "\n" not in str(caught.value)
     assert SECRET not in str(caught.value)
+
+
+def test_a_socket_that_is_not_there_says_what_to_look_at():
+    refused(
+        StoreAway,
+        "No such file.*is the server up, and the address right",
+        open,
+        "mysql://root@/db?unix_socket=/nowhere",
+    )
 
 
 def test_a_database_that_is_not_there_is_to_be_created(server):

@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import threading
 from pathlib import Path
 
 import pytest
@@ -245,6 +246,24 @@ def test_scripts_that_the_server_forgot_are_loaded_again(redis_server):
         [jobs] = store.apply([Reserve("t", 1, TERMS, "w")])
         client.script_flush()
         assert store.get(jobs[0].id).state is State.RUNNING
+
+
+def test_a_server_may_forget_its_scripts_all_the_time(redis_server):
+    over = threading.Event()
+
+    def forget():
+        with redis_server.connect() as client:
+            while not over.is_set():
+                client.script_flush()
+
+    with open(redis_server.url()) as store:
+        thread = threading.Thread(target=forget)
+        thread.start()
+        try:
+            assert len({store.apply([Put((JOB,))])[0][0] for _ in range(200)}) == 200
+        finally:
+            over.set()
+            thread.join()
 
 
 def test_a_store_whose_data_was_deleted_begins_anew(redis_server):

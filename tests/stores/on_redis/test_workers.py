@@ -115,6 +115,20 @@ class TestGone:
             assert [left(one.server.prefix) for one in inner] == [set()] * len(inner)
 
 
+class TestEmptied:
+    def test_after_a_flushall_workers_go_on_and_schedules_that_code_declares_are_back(self, url, redis_server, caplog):
+        with JobQueue(url) as queue, redis_server.connect() as client:
+            queue.handler("t")(lambda job: None)
+            queue.every("1h", name="hourly")(lambda: None)
+            queue.schedule("by hand", "t", every="1h")
+            with working(queue):
+                until(lambda: {shown.schedule.name for shown in queue.schedules()} == {"by hand", "hourly"})
+                client.flushall()
+                until(lambda: [shown.schedule.name for shown in queue.schedules()] == ["hourly"])
+                assert queue.wait(queue.put("t"), timeout=30).state is State.DONE
+        assert "as after FLUSHALL" in caplog.text
+
+
 class TestHints:
     @pytest.fixture
     def clock(self):

@@ -11,7 +11,6 @@ from ...jobs.job import Due
 from ...stores.contract import Span, Store, intact
 from ...stores.notifier import Notifier, workers
 from ...stores.ownership import ALL, shards_of
-from ...worker.death_notes import leave_word
 
 __all__ = ["Listener"]
 
@@ -73,10 +72,6 @@ class Listener:
         if lease is not None and self._store.clock.wall() >= lease + later:
             [expired] = intact(self._store.apply([Expire(_EXPIRED)]))
             lease = expired.next_lease
-            for id in expired.dead:  # a worker of its topic has on_dead called, once there is one
-                job = self._store.get(id)
-                if job is not None:
-                    leave_word(self._store, job)
         self._lease = None if lease is None else lease + later
 
     def hints(self) -> Iterable[Due] | None:

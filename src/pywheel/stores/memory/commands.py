@@ -60,28 +60,36 @@ class MemoryCommands(MemoryState):
                     outcomes.append(self._apply[type(command)](command))
                 except PywheelError as refusal:
                     outcomes.append(refusal)
-            self._presence.ring()
+            if self._presence.woken:
+                self._presence.ring()
             return outcomes
 
     # ---- for clients ------------------------------------------------------------------------------------------------
 
     def _put(self, command: c.Put) -> list[int]:
-        return self._once(command.nonce, command.jobs, lambda now: [self._store(job, now) for job in command.jobs])
+        return self._once(command.nonce, self._put_all, command.jobs)
+
+    def _put_all(self, jobs: Sequence[NewJob], now: int) -> list[int]:
+        self._refuse_taken(jobs, now)
+        return [self._store(job, now) for job in jobs]
 
     def _import(self, command: c.Import) -> list[int]:
-        keyed = [one.new for one in command.jobs if one.holds_key]
-        return self._once(command.nonce, keyed, lambda _: [self._take_in(one) for one in command.jobs])
+        return self._once(command.nonce, self._import_all, command.jobs)
 
-    def _once(self, nonce: str | None, jobs: Sequence[NewJob], store: Callable[[int], list[int]]) -> list[int]:
-        """Return the ids of what is stored, or was with this nonce. JobExists if a key of these jobs is taken."""
+    def _import_all(self, some: Sequence[Imported], now: int) -> list[int]:
+        self._refuse_taken([one.new for one in some if one.holds_key], now)
+        return [self._take_in(one) for one in some]
+
+    def _once(self, nonce: str | None, store: Callable[[Any, int], list[int]], jobs: Sequence[Any]) -> list[int]:
+        """Return the ids of what is stored, or was with this nonce."""
         now = self.clock.wall()
-        if nonce is not None and nonce in self._nonces:
+        if nonce is None:
+            return store(jobs, now)
+        if nonce in self._nonces:
             return list(self._nonces[nonce][1])
-        self._refuse_taken(jobs, now)
-        ids = store(now)
-        if nonce is not None:
-            self._nonces[nonce] = (now, list(ids))
-            self._forget_nonces(now, c.NONCES_FORGOTTEN)
+        ids = store(jobs, now)
+        self._nonces[nonce] = (now, list(ids))
+        self._forget_nonces(now, c.NONCES_FORGOTTEN)
         return ids
 
     def _refuse_taken(self, jobs: Sequence[NewJob], now: int) -> None:
@@ -120,10 +128,16 @@ class MemoryCommands(MemoryState):
     def _store(self, new: NewJob, now: int) -> int:
         self._paused.setdefault(new.topic, False)
         due = lifecycle.due(now, new.due, new.delay)
-        name = None if new.key is None else (new.topic, new.key)
-        holder = None if name is None else self._holder(name, now)
         if new.priority:
             self._know_priority(new)
+        if new.key is None:
+            entry = self._new_entry(new, due, now)
+            self._enter(entry)
+            return entry.id
+        return self._store_keyed(new, (new.topic, new.key), due, now)
+
+    def _store_keyed(self, new: NewJob, name: tuple[str, str], due: int, now: int) -> int:
+        holder = self._holder(name, now)
         if holder is not None and holder.run is None:
             holder.new = new
             self._move(holder, due)
@@ -131,8 +145,7 @@ class MemoryCommands(MemoryState):
         if holder is not None:
             holder.passed = True
         entry = self._new_entry(new, due, now)
-        if name is not None:
-            self._keys[name] = entry.id
+        self._keys[name] = entry.id
         self._enter(entry)
         return entry.id
 
@@ -144,8 +157,8 @@ class MemoryCommands(MemoryState):
         id = self._new_id()
         entry = self._jobs[id] = Entry(id, new, due, created)
         self._tally[new.topic][State.DELAYED] += 1
-        if entry.name is not None:
-            self._named[entry.name].append(id)
+        if new.key is not None:
+            self._named[new.topic, new.key].append(id)
         return entry
 
     def _take_in(self, one: Imported) -> int:
@@ -324,14 +337,16 @@ class MemoryCommands(MemoryState):
         return self._record(entry)
 
     def _begin(self, command: c.Begin) -> bool:
-        entry = self._held(command.id, command.claims)
+        now = self.clock.wall()
+        entry = self._held(command.id, command.claims, now)
         if entry is None or entry.run is None:
             return False
-        entry.run = entry.run._replace(begun=True, lease=self.clock.wall() + command.ttr)
+        entry.run = entry.run._replace(begun=True, lease=now + command.ttr)
         return True
 
     def _ack(self, command: c.Ack) -> bool:
-        entry, now = self._held(command.id, command.claims), self.clock.wall()
+        now = self.clock.wall()
+        entry = self._held(command.id, command.claims, now)
         if entry is None or entry.run is None:
             return False
         self._end(entry, lifecycle.DONE, Outcome.DONE, None, now)
@@ -340,7 +355,8 @@ class MemoryCommands(MemoryState):
         return True
 
     def _nack(self, command: c.Nack) -> State | None:
-        entry, now = self._held(command.id, command.claims), self.clock.wall()
+        now = self.clock.wall()
+        entry = self._held(command.id, command.claims, now)
         if entry is None or entry.run is None:
             return None
         ending = lifecycle.failed(entry.run, now, command.delay)
@@ -348,17 +364,19 @@ class MemoryCommands(MemoryState):
         return ending.state
 
     def _release(self, command: c.Release) -> bool:
-        entry = self._held(command.id, command.claims)
+        now = self.clock.wall()
+        entry = self._held(command.id, command.claims, now)
         if entry is None or entry.run is None:
             return False
-        self._end(entry, lifecycle.RELEASED, Outcome.RELEASED, None, self.clock.wall())
+        self._end(entry, lifecycle.RELEASED, Outcome.RELEASED, None, now)
         return True
 
     def _touch(self, command: c.Touch) -> bool:
-        entry = self._held(command.id, command.claims)
+        now = self.clock.wall()
+        entry = self._held(command.id, command.claims, now)
         if entry is None or entry.run is None:
             return False
-        entry.run = entry.run._replace(lease=self.clock.wall() + command.ttr)
+        entry.run = entry.run._replace(lease=now + command.ttr)
         return True
 
     def _expire(self, command: c.Expire) -> c.Expired:

@@ -13,7 +13,7 @@ from typing import Final
 from ..._errors import StoreClosed
 from ...clock import Clock
 from ...jobs.job import Due, shard_of
-from ..notifier import SILENT, Hints, Member, Notifier
+from ..notifier import SILENT, Hints, Member, Notifier, Spare
 from ..ownership import owners
 
 __all__ = ["MemoryNotifier", "Presence"]
@@ -37,7 +37,7 @@ class Presence:
         self.behind: dict[str, int] = {}
         self.stirred = 0  # how often a topic was paused or resumed
         self.pauses: dict[str, int] = {}  # topic: `stirred` as it was paused
-        self._woken: set[str] = set()
+        self.woken: set[str] = set()  # whom the changes since the last `ring` concern
 
     def announce(self, worker: str, topics: tuple[str, ...]) -> None:
         """Note which topics a worker handles; have the others look."""
@@ -46,7 +46,7 @@ class Presence:
             self.beats[worker] = self.clock.time()
         else:
             self.topics.pop(worker, None)
-        self._woken |= self.notifiers.keys() - {worker}
+        self.woken |= self.notifiers.keys() - {worker}
 
     def gone(self, worker: str) -> None:
         """Note that a worker has stopped."""
@@ -67,11 +67,13 @@ class Presence:
 
     def changed(self, id: int, topic: str, due: int) -> None:
         """Note that a job is, or was until now, due then."""
+        if not self.notifiers:  # as where jobs are put alone
+            return
         concerned = [notifier for notifier in self.notifiers.values() if due <= notifier.horizon]
         for notifier in concerned:
             notifier.note(id)  # whoever owns the shard: that may change before it asks
         if concerned and (owner := self.owner(id, topic)) is not None:
-            self._woken.add(owner)
+            self.woken.add(owner)
 
     def stir(self, topic: str, paused: bool) -> None:
         """Note that a topic was paused or resumed."""
@@ -79,13 +81,13 @@ class Presence:
         self.pauses.pop(topic, None)
         if paused:
             self.pauses[topic] = self.stirred
-        self._woken |= self.notifiers.keys()
+        self.woken |= self.notifiers.keys()
 
     def ring(self) -> None:
         """Wake whom the changes since the last call concern."""
-        for worker in self._woken & self.notifiers.keys():
+        for worker in self.woken & self.notifiers.keys():
             self.notifiers[worker].rung()
-        self._woken.clear()
+        self.woken.clear()
 
     def quiet(self, topic: str, held: Callable[[str], bool]) -> bool:
         """Whether all workers have said that nothing of a paused topic starts with them, or cannot start any.
@@ -166,7 +168,7 @@ class MemoryNotifier(Notifier):
         with self._lock:
             self.horizon = horizon
 
-    def beat(self, behind: int) -> None:
+    def beat(self, behind: int, spare: Spare = tuple) -> None:  # noqa: ARG002
         """Note the time."""
         with self._lock:
             if self._presence.silent(self.worker) > SILENT:

@@ -14,15 +14,17 @@ from typing import NamedTuple
 from ..._errors import StoreClosed
 from ...clock import Clock
 from ...jobs import lifecycle
-from ...jobs.commands import NONCES_KEPT, Ref
+from ...jobs.commands import NONCES_KEPT, NOTES_FORGOTTEN, Ref
 from ...jobs.job import Attempt, Due, Job, NewJob, Outcome, State
 from ...jobs.lifecycle import Ending, Run
 from ...jobs.limits import Gate, Limits, note_of
+from ..deaths import KEPT, word
 from .notifier import MemoryNotifier, Presence
 
 __all__ = ["Entry", "Kept", "MemoryState", "turn"]
 
 _CLOSED = "this store is closed: open another one"
+_new = tuple.__new__  # of a named tuple: without the function that its own is
 _LAST = 20  # jobs with a key that are looked at, as a reference by key does in every store
 
 
@@ -125,9 +127,9 @@ class MemoryState:
             return None
         return entry if expect in (None, (entry.due, entry.claims)) else None
 
-    def _held(self, id: int, claims: int) -> Entry | None:
+    def _held(self, id: int, claims: int, now: int) -> Entry | None:
         entry = self._running.get(id)
-        held = entry and entry.run and entry.run.claim == claims and self.clock.wall() < entry.run.lease
+        held = entry and entry.run and entry.run.claim == claims and now < entry.run.lease
         return entry if held else None
 
     # ---- changing ---------------------------------------------------------------------------------------------------
@@ -143,13 +145,18 @@ class MemoryState:
         if run is None or now < run.lease:
             return False
         self._end(entry, lifecycle.lost(run), Outcome.LOST, None, run.lease)
+        if entry.state is State.DEAD:
+            self._note(word(entry.id, entry.claims), Kept(entry.new.topic.encode(), now + KEPT))
+            self._forget_notes(now, NOTES_FORGOTTEN)
+            self._presence.changed(entry.id, entry.new.topic, run.lease)
         return True
 
     def _end(self, entry: Entry, ending: Ending, outcome: Outcome, error: str | None, ended: int) -> None:
         """End a claim: write it into the history, and make the job what it leaves behind."""
         run = entry.run
         assert run is not None
-        entry.history.append(Attempt(run.claim, run.attempt, entry.started, ended, outcome, entry.worker, error))
+        attempt = (run.claim, run.attempt, entry.started, ended, outcome, entry.worker, error, None)
+        entry.history.append(_new(Attempt, attempt))
         entry.error = entry.error if error is None else error
         entry.run = None
         del self._running[entry.id]
@@ -177,8 +184,13 @@ class MemoryState:
 
     def _enter(self, entry: Entry) -> None:
         """Make a job claimable at its due time."""
-        insort(self._due[entry.new.topic], (entry.due, entry.id))
-        self._presence.changed(entry.id, entry.new.topic, entry.due)
+        topic, place = entry.new.topic, (entry.due, entry.id)
+        due = self._due[topic]
+        if not due or place > due[-1]:  # as of most puts
+            due.append(place)
+        else:
+            insort(due, place)
+        self._presence.changed(entry.id, topic, entry.due)
 
     def _lately(self, name: tuple[str, str], since: int) -> Entry | None:
         """Return a job with a key that ended after `since`, among the last ones with it."""
@@ -284,24 +296,9 @@ class MemoryState:
             state, lost = ending.state, ending.lost
             due = due if ending.due is None else ending.due
             attempt -= not ending.spent
-        return Job(
-            entry.id,
-            new.topic,
-            new.body,
-            due,
-            entry.created,
-            state,
-            new.key,
-            new.ttr,
-            new.max_attempts,
-            dict(new.headers or {}),
-            entry.claims,
-            attempt,
-            lease,
-            entry.error,
-            lost,
-            new.priority,
-        )
+        topic, body, _, key, ttr, most, headers, _, _, _, _, priority = new
+        first = (entry.id, topic, body, due, entry.created, state, key, ttr, most, dict(headers or ()))
+        return _new(Job, (*first, entry.claims, attempt, lease, entry.error, lost, priority))
 
     def _add_notifier(self, name: str) -> MemoryNotifier:
         return MemoryNotifier(self._presence, name, self._due_now)

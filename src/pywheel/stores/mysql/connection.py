@@ -287,7 +287,7 @@ def translated(hide: Callable[[object], str], shown: str) -> Iterator[None]:
     except pymysql.Error as error:
         raise ours(error, hide, shown) from error
     except OSError as error:
-        raise StoreAway(f"{shown}: {hide(error)}") from error
+        raise StoreAway(f"{shown}: {hide(error)}: is the server up, and the address right?") from error
 
 
 _SAYINGS: Final[tuple[tuple[tuple[int, ...], type[PywheelError], str], ...]] = (

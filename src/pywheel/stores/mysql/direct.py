@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ...jobs import lifecycle
-from ...jobs.commands import Ack, Begin, Claim, Claimed, Command, Terms, Touch
+from ...jobs.commands import Ack, Begin, Claim, Claimed, Command, Terms
 from ...jobs.job import Due, Job, State
-from ..relational.direct import Direct
+from ..relational.direct import SETTLING, Direct
 from .statements import Raw, hashes
 
 if TYPE_CHECKING:
@@ -29,9 +29,7 @@ class Step:
     def __init__(self, commands: Sequence[Command[Any]], topics: Mapping[str, int]) -> None:
         self._topics = topics
         self._claims = {place: command for place, command in enumerate(commands) if isinstance(command, Claim)}
-        self._others = {
-            place: command for place, command in enumerate(commands) if isinstance(command, Ack | Begin | Touch)
-        }
+        self._others = {place: command for place, command in enumerate(commands) if isinstance(command, SETTLING)}
         self._outcomes: list[Any] = [None] * len(commands)
         self._leases: list[int] = []
         self._now = 0

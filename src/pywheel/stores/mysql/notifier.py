@@ -28,7 +28,6 @@ __all__ = ["MysqlNotifier"]
 _SLEEP: Final = 30.0  # seconds of one wait on the server; a hint without a wake-up is found by a beat
 _NAP: Final = 0.5  # the same while jobs are claimed: the server sees that a client was killed when its statement ends
 _SEEN: Final = 100  # rings after which their hints are deleted at once
-_OVERDUE: Final = 1_000  # ms
 _FIELDS: Final = 7  # of a worker's row
 _NO_RING: Final = 0  # a list in a statement has something in it
 _NEAR: Final = 2.0  # seconds for which more is expected after a hint, or before a job is due
@@ -101,19 +100,16 @@ class MysqlNotifier(RelationalNotifier):
         texts = [self._sql("beat", behind=behind)]
         if len(seen) > 1:
             texts = ["START TRANSACTION", self._sql("forget_hint", seen=seen), *texts, "COMMIT"]
-        topics = hashes(self._topics()) if behind == 0 else ()
-        texts.append(self._sql("watch", lock=store.lock, late=_OVERDUE, topics=topics, seen=self._seen))
+        texts.append(self._sql("watch", lock=store.lock, topics=hashes(self._spare), seen=self._seen))
         sent = time.monotonic()
         rows = store.ask_one(texts)
         received = time.monotonic()
         if not rows:
             return False
         self._presence.take(sorted((row[:_FIELDS] for row in rows), key=itemgetter(0)))
-        now, lease, overdue, hinted = rows[0][_FIELDS:]
+        now, lease, self._first, hinted = rows[0][_FIELDS:]
         store._heard(now, sent, received)
         store._lease_read(lease, sent)
-        if overdue:  # though this worker keeps up: whoever put it died before it told of it
-            self.heard(None)
         if hinted:  # whoever was about to end the wait may have died
             self._take()
         mine = next((row for row in rows if row[0] == self.worker), None)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ...jobs.commands import Ack, Begin, Claim, Claimed, Command, Touch
 from ...jobs.job import Job, State
-from ..relational.direct import Direct
+from ..relational.direct import SETTLING, Direct
 from .arrays import numbers
 
 __all__ = ["Step"]
@@ -80,7 +80,7 @@ class Step:
                 if len(jobs) < len(set(command.ids)):
                     rest[place] = _less(command, jobs)
                 continue
-            assert isinstance(command, Ack | Begin | Touch)
+            assert isinstance(command, SETTLING)
             found.append(command.id in settled[type(command)])
             if not isinstance(command, Ack):
                 leases.append(now + command.ttr)

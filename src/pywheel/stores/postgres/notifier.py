@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LookingNotifier", "PostgresNotifier", "channel"]
 
-_OVERDUE: Final = 1_000  # ms
 _NEAR: Final = 2.0  # seconds for which more is expected after a hint, or before a job is due
 _LOOKS: Final = (0.02, 1.0)  # seconds between looks for hints: while something is near, and at most
 
@@ -101,18 +100,15 @@ class PostgresNotifier(RelationalNotifier):
 
     def _beat(self, connection: Timed, behind: int) -> bool:
         """Write the beat, and take in what the answer says of all that a worker asks now and then."""
-        topics = self._topics() if behind == 0 else []
         sent = time.monotonic()
-        rows = self._run(connection, "beat", behind=behind, topics=topics, late=_OVERDUE)
+        rows = self._run(connection, "beat", behind=behind, topics=list(self._spare))
         received = time.monotonic()
         self._presence.take([row[:7] for row in rows])
         if not rows:
             return False
-        now, found, lease, overdue = rows[0][7:]
+        now, found, lease, self._first = rows[0][7:]
         self._store._heard(now, sent, received)
         self._store._lease_read(lease, sent)
-        if overdue:  # though this worker keeps up: whoever put it died before it told of it
-            self.heard(None)
         return bool(found)
 
     def _leave(self) -> None:

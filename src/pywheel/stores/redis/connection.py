@@ -111,7 +111,7 @@ class Connection:
             raise
 
     def run(self, script: Script, prefix: bytes, count: int, arguments: bytes) -> Any:
-        """Return what a script answers to so many encoded arguments; it is loaded if the server does not know it."""
+        """Return what a script answers to so many encoded arguments; it is sent if the server does not know it."""
         command = b"*%d\r\n$7\r\nEVALSHA\r\n$40\r\n%b\r\n$1\r\n1\r\n$%d\r\n%b\r\n%b" % (
             4 + count,
             script.sha,
@@ -122,9 +122,9 @@ class Connection:
         with translated(self._place):
             try:
                 return self._call(command)
-            except wrong.NoScriptError:
-                self._call(b"*3\r\n%b" % encoded((b"SCRIPT", b"LOAD", script.text)))
-                return self._call(command)
+            except wrong.NoScriptError:  # not loaded first, which somebody's SCRIPT FLUSH may undo in between
+                head = b"*%d\r\n%b" % (4 + count, encoded((b"EVAL", script.text, b"1", prefix)))
+                return self._call(head + arguments)
 
     # ---- listening --------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ sees it.
 from __future__ import annotations
 
 import selectors
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from secrets import token_hex
 from typing import TYPE_CHECKING, Final
@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Final
 from ..._errors import StoreAway, StoreClosed, StoreError
 from ...jobs.commands import Announce
 from ...jobs.job import Due, shard_of
-from ..notifier import Hints, Member, Notifier
+from ..contract import Span
+from ..notifier import OVERLOOKED, Hints, Member, Notifier, Spare
+from ..ownership import ALL
 from ..several.ids import Ids
 from .presence import SILENT, Roster, topics_of
 from .records import from_id, number, score
@@ -39,6 +41,8 @@ _NEWS: Final = 0.24  # the same if a worker has fallen behind, or caught up, and
 _AHEAD: Final = 30_000  # ms by which more is heard than was asked for: then the horizon need not be told each time
 _WASTED: Final = 100  # hints that nobody wanted, after which the horizon is told as it is
 _TRIES: Final = 5
+_QUIET: Final = 0.5  # seconds without a beat after which a worker's jobs may be overlooked
+_NEVER: Final = float("inf")
 _LISTENS: Final = 5  # beats after which the other stores are asked too: a bell may have been lost between nodes
 
 
@@ -66,6 +70,7 @@ class RedisNotifier(Notifier):
         self._wasted = 0
         self._beat_at = -_BEAT
         self._behind = 0
+        self._overlooked_at: float = _NEVER  # wall clock at which to see whether the first job is there yet, in ms
         self._waker = Waker()
         self._ear: Connection | None = None
         self._moved = False
@@ -131,34 +136,47 @@ class RedisNotifier(Notifier):
                 store.apply([Announce(self.worker, tuple(sorted(roster.topics[self.worker])))])
         self._swept = roster.version
 
-    def beat(self, behind: int) -> None:
-        """Show that this worker works, and see who else does: a query a second."""
+    def beat(self, behind: int, spare: Spare = tuple) -> int | None:
+        """Show that this worker works, and see who else does, and whether anybody overlooks a job: a query a second."""
         if self._over():
-            return
+            return None
         if self._ear is None or self._moved:
             self._listen()
         now = self._presence.clock.time()
         passed, changed = now - self._beat_at, (behind > 0) - (behind < 0) != (self._behind > 0) - (self._behind < 0)
         roster = self._presence.roster
-        soon = changed or self._presence.busy
+        soon = changed or self._presence.busy or self._presence.clock.wall() >= self._overlooked_at
         rest = _NEWS if soon else _BEAT if roster is not None and len(roster.topics) > 1 else _ALONE
         if passed < rest:
-            return
-        self._say(behind, now)
+            return None
+        first = self._say(behind, now, spare())
+        overlooked = _NEVER if first is None else first + OVERLOOKED
+        self._overlooked_at = overlooked if overlooked > self._presence.clock.wall() else _NEVER
+        return first
 
-    def _say(self, behind: int, now: float) -> None:
+    def _say(self, behind: int, now: float, spare: Collection[str] = ()) -> int | None:
         roster = self._presence.roster
         version = roster.version if roster is not None else b"-"
-        answer = self._store.run(BEAT, [self._name, number(behind), number(self._stopped), version])
-        _, _, version, at, beats, members, before, hints = answer
+        topics = [topic.encode() for topic in spare]
+        answer = self._store.run(BEAT, [self._name, number(behind), number(self._stopped), version, *topics])
+        _, _, version, at, beats, members, before, hints, first = answer
         self._beat_at, self._behind = now, behind
         roster = self._presence.learn(version, at, beats, members)
         if before is not None and abs(at - before) > SILENT * 1000:
             self._read_all()  # others have owned its shards
+        dues = [] if first is None else [score(first)]
+        if len(self._stores) > 1 and any(silent > _QUIET for silent in map(roster.silent, roster.topics)):
+            dues += self._first_of_others(spare)
         self._beats += 1
         if hints or (len(self._stores) > 1 and self._beats % _LISTENS == 0):
             self._rung = True  # the bell may have been lost
         self._tell(roster)
+        return min(dues, default=None)
+
+    def _first_of_others(self, topics: Collection[str]) -> list[int]:
+        """Return when the first jobs of topics are due in the other stores: a query each, while somebody is silent."""
+        spans = [Span(topic, ALL, (-1, 0), -1) for topic in topics]
+        return [due for store in self._stores[1:] for due in store.first_dues(spans) if due is not None]
 
     def ring(self, worker: str) -> None:
         """Wake another worker."""

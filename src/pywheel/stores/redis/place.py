@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Final, NamedTuple
 
-from ..._errors import NotAStore
+from ..._errors import BadAddress, NotAStore
 from ..address import Address, Host, flag, identifier, seconds
 from ..outage import Outage
 
@@ -82,7 +82,7 @@ def place(address: Address) -> Place:
         nodes = _nodes(address, given)
     elif address.scheme == "redis+unix":
         if address.hosts or not address.path.strip("/"):
-            raise NotAStore(f"{address.shown} leads nowhere: write redis+unix:///path/to/redis.sock?db=0")
+            raise BadAddress(f"{address.shown} leads nowhere: write redis+unix:///path/to/redis.sock?db=0")
         given["path"] = address.path
     else:
         _where(address, given)
@@ -98,17 +98,17 @@ def place(address: Address) -> Place:
 
 def _nodes(address: Address, options: dict[str, Any]) -> tuple[Host, ...]:
     if address.database not in ("", "0") or options.get("db"):
-        raise NotAStore(f"{address.shown}: a cluster has the database 0 alone: leave it out")
+        raise BadAddress(f"{address.shown}: a cluster has the database 0 alone: leave it out")
     return tuple(Host(host.name or "localhost", host.port) for host in address.hosts) or (Host("localhost", None),)
 
 
 def _where(address: Address, options: dict[str, Any]) -> None:
     if len(address.hosts) > 1:
-        raise NotAStore(f"{address.shown}: give the address of one server, or write {address.scheme}+cluster://")
+        raise BadAddress(f"{address.shown}: give the address of one server, or write {address.scheme}+cluster://")
     host = address.hosts[0] if address.hosts else Host("localhost", None)
     options["host"], options["port"] = host.name or "localhost", host.port or _PORT
     if address.database:
         try:
             options["db"] = _number(address.database)
         except ValueError as error:
-            raise NotAStore(f"{address.shown}: what stands after the / is {error}, such as 0") from None
+            raise BadAddress(f"{address.shown}: what stands after the / is {error}, such as 0") from None

@@ -11,7 +11,7 @@ import json
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ...jobs import lifecycle
 from ...jobs.commands import Ref
@@ -142,25 +142,16 @@ def packed_past(one: Imported) -> bytes:
     return json.dumps(past).encode()
 
 
-class _Read(NamedTuple):
-    """What of a job never changes, but by a replacing put."""
-
-    topic: str
-    body: bytes
-    created: int
-    key: str | None
-    ttr: int | None
-    most: int | None
-    headers: dict[str, str]
-    priority: int
+_Read = tuple[str, bytes, int, str | None, int | None, int | None, dict[str, str], int]
 
 
 def _read(job: bytes) -> _Read:
+    """Return its topic, body, created, key, ttr, max_attempts, headers and priority. On the way of each job claimed."""
     created = int.from_bytes(job[:6], "big") - _BIAS
     flags, at = job[6], 10 + int.from_bytes(job[7:10], "big")
     topic = job[10:at].decode()
     if not flags:
-        return _Read(topic, job[at:], created, None, None, None, {}, 0)
+        return topic, job[at:], created, None, None, None, {}, 0
     key = ttr = most = None
     priority = 0
     headers: dict[str, str] = {}
@@ -181,15 +172,15 @@ def _read(job: bytes) -> _Read:
         end = at + 4 + int.from_bytes(job[at : at + 4], "big")
         headers = json.loads(job[at + 4 : end])
         at = end
-    return _Read(topic, job[at:], created, key, ttr, most, headers, priority)
+    return topic, job[at:], created, key, ttr, most, headers, priority
 
 
 def claimed(values: Sequence[Any]) -> list[Job]:
     """Return the jobs of a claim: of each its id, due time, claims, attempt, lease, what was lost, error, job."""
     jobs = []
     new = tuple.__new__  # without the function that a named tuple's own is
-    for at in range(0, len(values), 8):
-        id, due, claims, attempt, lease, lost, error, job = values[at : at + 8]
+    each = [iter(values)] * 8
+    for id, due, claims, attempt, lease, lost, error, job in zip(*each, strict=True):
         topic, body, created, key, ttr, most, headers, priority = _read(job)
         jobs.append(
             new(

@@ -27,7 +27,7 @@ class Script:
 
 _FOLDER: Final = files(__package__) / "lua"
 _WRITES = (
-    *"base lanes once hints put states transitions gate settle claim find nonces notes manage keyed".split(),
+    *"base lanes once hints put states kept transitions gate settle claim find nonces notes manage keyed".split(),
     *"imports members announce apply".split(),
 )
 PUT: Final = Script("put_one", "base", "once", "hints", "put", "put_only")
@@ -58,6 +58,6 @@ COUNTS: Final = Script("base", "states", "look", "counts", flags="no-writes")
 WINDOWS: Final = Script("base", "lanes", "windows", flags="no-writes")
 FIRST_DUES: Final = Script("base", "states", "first_dues", flags="no-writes")
 
-_CHECKS: Final = "base lanes hints states transitions gate verify".split()
+_CHECKS: Final = "base lanes hints states kept transitions gate verify".split()
 VERIFY: Final = Script(*_CHECKS, flags="no-writes")
 MEND: Final = Script(*_CHECKS, flags="allow-oom")

@@ -12,8 +12,10 @@ from typing import Any, Final, NamedTuple
 from ...jobs.commands import Ack, Begin, Claim, Command, Touch
 from ..checks import in_range
 
-__all__ = ["Direct", "possible"]
+__all__ = ["SETTLING", "Direct", "possible"]
 
+SETTLING: Final = (Ack, Begin, Touch)
+"""What is said of a job that runs, and hardly ever of one that does not any more."""
 _CLAIMS: Final = 2**31
 
 
@@ -38,7 +40,7 @@ def possible(commands: Sequence[Command[Any]], topics: Mapping[str, int]) -> boo
             if command.terms.limits is not None:
                 return False
             seen |= ids
-        elif isinstance(command, Ack | Begin | Touch):
+        elif isinstance(command, SETTLING):
             if command.id in seen or not in_range(command.id) or not 0 < command.claims < _CLAIMS:
                 return False
             seen.add(command.id)

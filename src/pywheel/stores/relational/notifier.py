@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import select
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from secrets import token_hex
 from typing import Final
 
 from ..._errors import StoreAway, StoreClosed, StoreError
 from ...jobs.job import Due, shard_of
-from ..notifier import Hints, Member, Notifier
+from ..notifier import OVERLOOKED, Hints, Member, Notifier, Spare
 from ..ownership import owners
 from .connections import CLOSED
 from .presence import SILENT, Presence
@@ -49,6 +49,9 @@ class RelationalNotifier(Notifier):
         self._read = 0  # the last pause that `hints` has told of
         self._beat_at = self._clock.time()
         self._behind: int | None = None
+        self._spare: Collection[str] = ()  # topics of which is asked what is due first
+        self._first: int | None = None  # when that is, as a beat was told
+        self._overlooked_at: float = _NEVER  # the wall clock at which to see whether it is still there, in ms
         self._look_again_at = _NEVER
         self._beats = 0
         self._closed = False
@@ -60,7 +63,8 @@ class RelationalNotifier(Notifier):
 
     @abstractmethod
     def _write(self, *, beat: int | None = None, horizon: int | None = None, stopped: int | None = None) -> bool:
-        """Write what is given into this worker's row; with a beat read the roster too. Whether the row was there."""
+        """Write what is given into this worker's row; with a beat read the roster, and the first due time of `_spare`,
+        too. Whether the row was there."""  # noqa: D205, D209
 
     @abstractmethod
     def _enter(self) -> int:
@@ -140,19 +144,23 @@ class RelationalNotifier(Notifier):
             self._present(horizon=horizon + _FURTHER)
             self._written = horizon + _FURTHER
 
-    def beat(self, behind: int) -> None:
-        """Write the time, about once a second, and see who else is there."""
+    def beat(self, behind: int, spare: Spare = tuple) -> int | None:
+        """Write the time, about once a second, and see who else is there, and whether anybody overlooks a job."""
         if self._over:
-            return
+            return None
         now = self._clock.time()
         since = now - self._beat_at
         changed = (behind > 0) is not ((self._behind or 0) > 0) or (behind < 0) is not ((self._behind or 0) < 0)
-        soon = changed or self._presence.busy
+        soon = changed or self._presence.busy or self._clock.wall() >= self._overlooked_at
         rest = _NEWS if soon else _BEAT if len(self._presence.known) > 1 else _ALONE
         if since < rest and self._behind is not None:
-            return
+            return None
         self._behind, self._beat_at = behind, now
+        self._spare = spare()
         self._present(beat=behind)
+        first = self._first
+        overlooked = _NEVER if first is None else first + OVERLOOKED
+        self._overlooked_at = overlooked if overlooked > self._clock.wall() else _NEVER
         self._presence.tell_of_the_dead()
         if since > self.silent:
             self._reload = True  # others have owned its shards
@@ -162,6 +170,7 @@ class RelationalNotifier(Notifier):
         self._beats += 1
         if self._beats % _CLEAR == 0:
             self._presence.clear_away()
+        return first
 
     def _present(self, **values: int) -> None:
         """Write into the row; make it anew if others have deleted it, or the connection broke."""
@@ -170,11 +179,6 @@ class RelationalNotifier(Notifier):
             self._written = -1
             self._reload = True
             self._write(**values)
-
-    def _topics(self) -> list[str]:
-        """Return the names of this worker's topics: one may get its number with a job that nobody tells of."""
-        mine = next((seen.topics for seen in self._presence.known if seen.worker == self.worker), None)
-        return sorted(mine or ())
 
     def members(self) -> tuple[Member, ...]:
         """Return all workers that have announced topics, by name."""

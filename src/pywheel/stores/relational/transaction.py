@@ -18,6 +18,9 @@ from .wanted import Name, Wanted
 __all__ = ["Done", "transact"]
 
 
+_PUTTING: Final = (Put, Import)
+
+
 class Done(NamedTuple):
     """How a transaction ended."""
 
@@ -70,7 +73,7 @@ def _decide(
     begun: bool = False,
 ) -> Done:
     wanted = Wanted(commands)
-    new = ids(sum(len(command.jobs) for command in commands if isinstance(command, Put | Import)))
+    new = ids(sum(len(command.jobs) for command in commands if isinstance(command, _PUTTING)))
     reading = _Reading(session, wanted, topics)
     part = reading.read(new)
     if wanted.rewritten:

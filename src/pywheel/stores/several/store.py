@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import socket
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, count
 from typing import Any, Final, TypeVar
@@ -252,6 +252,11 @@ class SeveralStore(Store):
         return sorted(chain.from_iterable(found))[: max(clamped(limit), 0)]
 
     # ---- for workers ------------------------------------------------------------------------------------------------
+
+    def died(self, topics: Collection[str]) -> list[int]:
+        """Return the ids of jobs that died with a lost lease: each store tells of its own."""
+        found = self.each(lambda store: store.died(topics))
+        return [id for place, ids in enumerate(found) for id in self.ids.all_outer(place, ids)]
 
     def forecast(self, edges: Sequence[int], topic: str | None = None, most: int = 10_000) -> list[int]:
         """Return how many delayed jobs are due between edges: sums."""

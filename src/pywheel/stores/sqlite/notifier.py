@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import time
+from contextlib import suppress
 from secrets import randbits
 from typing import TYPE_CHECKING, Final
 
 from ..._errors import StoreClosed, StoreError
 from ...jobs.job import Due
-from ..notifier import Hints, Member, Notifier
+from ..notifier import Hints, Member, Notifier, Spare
 from .bell import Bell
 from .presence_page import BEHIND, HEARTBEAT, HORIZON, NONCE, QUIET, RELOAD, RUNG, SILENT
 
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SqliteNotifier"]
 
-_LOOK: Final = 0.25  # seconds between looks whether its bell can be found
+_LOOK: Final = 0.25  # seconds between looks whether its bell can be found, and whether anybody has written and not rung
+_TICK: Final = 100_000_000  # ns: what is written that soon after a file's last change may not change its time again
 
 
 class SqliteNotifier(Notifier):
@@ -31,6 +34,8 @@ class SqliteNotifier(Notifier):
         self._horizon = -1
         self._reload = False
         self._look_at = 0.0
+        self._log = f"{presence.database}-wal"
+        self._written = (0, 0)  # when the log was written to, and its size, as it was looked at last
         self._bell = Bell(presence.ringer, presence.database)
         self._after: int = presence.rows("hints_end", ())[0][0]
         self._seen = self._after  # nothing was claimed yet, so nothing of what was paused until now can start
@@ -58,7 +63,7 @@ class SqliteNotifier(Notifier):
         if not self._over() and self._page.words[NONCE + self._slot] == self._nonce:
             self._page.words[HORIZON + self._slot] = horizon
 
-    def beat(self, behind: int) -> None:
+    def beat(self, behind: int, spare: Spare = tuple) -> None:  # noqa: ARG002
         """Note the time; a few times a second look whether the others can still find this worker."""
         if self._over():
             return
@@ -78,6 +83,22 @@ class SqliteNotifier(Notifier):
             self._look_at = moment + _LOOK
             if not self._bell.hangs():
                 self._bell.bind(slot)
+            if self._told():
+                words[RUNG + slot] = 1
+
+    def _told(self) -> bool:
+        """Whether there are hints that nobody has rung for: whoever wrote them died or stood still after the commit.
+
+        One system call, unless somebody has written since the last look.
+        """
+        with suppress(OSError, StoreError):
+            log = os.stat(self._log)  # noqa: PTH116
+            written = (log.st_mtime_ns, log.st_size)
+            if written != self._written:
+                [(end,)] = self._presence.rows("hints_end", ())
+                self._written = written if time.time_ns() - log.st_mtime_ns > _TICK else (0, 0)
+                return bool(end > self._after)
+        return False
 
     def _alone(self) -> bool:
         """Whether no other worker was there that could have been taken for the owner."""

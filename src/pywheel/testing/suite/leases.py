@@ -9,6 +9,7 @@ from ...jobs.commands import (
     Begin,
     Cancel,
     Claim,
+    Command,
     Delete,
     Expire,
     Expired,
@@ -16,6 +17,7 @@ from ...jobs.commands import (
     Purge,
     Release,
     Reschedule,
+    Reserve,
     Retry,
     Touch,
 )
@@ -124,6 +126,41 @@ class LeaseTests(StoreTests):
         assert (ended, dead) == (5, tuple(sorted(ids[::2])))
         assert {self.state(id) for id in dead} == {State.DEAD}
         assert self.apply(Expire(100)) == Expired(0, None)
+
+    def test_of_a_job_that_dies_with_its_lease_one_worker_of_its_topic_is_told(self) -> None:
+        ends: list[Command[Any]] = [Expire(10), Purge(State.DEAD, 60_000, None, 1), Reserve("t", 10, TERMS, "w")]
+        for end in ends:
+            id = self.lose(max_attempts=1)
+            self.apply(end)
+            assert self.store.died(["u"]) == []
+            assert self.store.died(["t", "u"]) == [id]
+            assert self.store.died(["t"]) == []
+        for by_id in (Cancel, Delete, lambda id: Reschedule(id, FAR), lambda id: Retry(id, FAR)):
+            id = self.lose(max_attempts=1)
+            self.apply(by_id(id))
+            assert self.store.died(["t"]) == [id]
+        id = self.lose(max_attempts=1, key="k")
+        self.put(key="k")
+        assert self.store.died(["t"]) == [id]
+
+    def test_of_a_job_that_is_not_dead_by_its_lease_nobody_is_told(self) -> None:
+        self.lose(max_attempts=2)
+        self.claim(self.put(max_attempts=1), begin=0)
+        failed = self.put(max_attempts=1)
+        self.claim(failed, begin=1)
+        assert self.apply(Nack(failed, 1, None)) is State.DEAD
+        self.pass_time(60_000)
+        self.apply(Expire(10))
+        assert self.store.died(["t"]) == []
+
+    def test_of_a_job_that_dies_twice_a_worker_is_told_twice(self) -> None:
+        id = self.lose(max_attempts=1)
+        for _ in range(2):
+            assert self.apply(Retry(id, 0)) is True
+            self.reserve()
+            self.pass_time(1_000)
+        self.apply(Expire(10))
+        assert self.store.died(["t"]) == [id] * 3
 
     def test_expire_ends_no_more_than_asked(self) -> None:
         for _ in range(5):

@@ -233,6 +233,32 @@ class LimitTests(StoreTests):
         self.pass_time(100)
         assert len(self.reserve(terms=terms)) == 1
 
+    def test_of_two_rates_at_once_each_keeps_its_own_over_all_that_begins(self) -> None:
+        self.apply(Put(tuple(NewJob("t", b"", NOW) for _ in range(200))))
+        slow = self.limited(rate=Rate(5, "1s", burst=3))
+        quick = self.limited(rate=Rate(20, "1s", burst=2))
+        begun = {slow: 0, quick: 0}
+        for _ in range(100):  # 5 s
+            for terms in (slow, quick):
+                begun[terms] += len(self.reserve(terms=terms))
+            self.pass_time(50)
+        assert sum(begun.values()) <= 3 + 2 + 100
+        assert begun[quick] >= 95
+        assert begun[slow] <= 3 + 25
+        self.pass_time(600)  # without the quick one the slow one goes on as soon as it may
+        assert len(self.reserve(terms=slow)) == 3
+        self.pass_time(200)
+        assert len(self.reserve(terms=slow)) == 1
+
+    def test_a_limit_beside_a_rate_leaves_what_that_has_noted(self) -> None:
+        self.apply(Put(tuple(NewJob("t", b"", NOW) for _ in range(9))))
+        rate = self.limited(rate="1/s")
+        assert len(self.reserve(terms=rate)) == 1
+        assert len(self.reserve(3, terms=self.limited(5))) == 3
+        assert self.reserve(terms=rate) == []
+        self.pass_time(1_000)
+        assert len(self.reserve(terms=rate)) == 1
+
     def test_a_rate_counts_what_was_given_back(self) -> None:
         self.put()
         terms = self.limited(rate="1/s")

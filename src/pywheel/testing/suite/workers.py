@@ -157,6 +157,19 @@ class WorkerTests(StoreTests):
         ids = [self.put() for _ in range(64)]
         assert [due.id for due in second.hints().due] == ids
 
+    def test_a_beat_says_when_the_first_job_of_topics_is_due_whosoever_it_is_or_nothing(self) -> None:
+        notifier, _ = self.notifier("t", "u"), self.notifier("t")
+        for due in range(NOW + 9_000, NOW + 9_064):
+            self.put(due=due)
+        found = []
+        for topics in ((), ("u", "never put"), ("t", "u")):
+            self.pass_time(2_000)
+            found.append(notifier.beat(0, lambda topics=topics: topics))  # type: ignore[misc]
+        self.apply(Pause("t", paused=True))
+        self.pass_time(2_000)
+        found.append(notifier.beat(0, lambda: ("t", "u")))
+        assert found in ([None, None, NOW + 9_000, None], [None] * 4)
+
     def test_a_pause_and_a_resumption_make_workers_read_again(self) -> None:
         self.put()
         notifier = self.notifier("t", horizon=NOW)

@@ -24,14 +24,14 @@ SELECT coalesce(max(stirred), 0) FROM {p}topic
 -- name: roster
 SELECT {seen} FROM {p}worker w
 
--- All that a worker asks about once a second: who is there; the time, when the next lease ends, whether a job of these topics
--- has been due for so long, and whether there are hints for it.
+-- All that a worker asks about once a second: who is there; the time, when the next lease ends, when the first job of these
+-- topics is due, and whether there are hints for it.
 -- name: watch
 SELECT {seen}, n.* FROM (
-    SELECT {now} AS moment, (SELECT min(lease) FROM {p}run) AS lease, EXISTS (
-        SELECT 1 FROM {p}topic t STRAIGHT_JOIN {p}due d FORCE INDEX (due) ON d.topic = t.id AND d.due <= {now} - %(late)s
-        WHERE t.hash IN (%(topics)s) AND NOT t.paused
-    ) AS overdue, EXISTS (SELECT 1 FROM {p}hint WHERE worker = %(hash)s AND ring NOT IN (%(seen)s)) AS hinted
+    SELECT {now} AS moment, (SELECT min(lease) FROM {p}run) AS lease, (
+        SELECT min((SELECT d.due FROM {p}due d FORCE INDEX (due) WHERE d.topic = t.id ORDER BY d.due LIMIT 1))
+        FROM {p}topic t WHERE t.hash IN (%(topics)s) AND NOT t.paused
+    ) AS first, EXISTS (SELECT 1 FROM {p}hint WHERE worker = %(hash)s AND ring NOT IN (%(seen)s)) AS hinted
 ) n STRAIGHT_JOIN {p}worker w
 
 -- name: near

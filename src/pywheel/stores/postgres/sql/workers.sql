@@ -7,8 +7,7 @@ RETURNING stopped
 -- name: worker_remove
 WITH h AS (DELETE FROM {p}hint WHERE worker = %(name)s) DELETE FROM {p}worker WHERE name = %(name)s
 
--- All that a worker asks once a second: who is there, when the next lease ends, and whether a job of these topics has been
--- due for so long.
+-- All that a worker asks once a second: who is there, when the next lease ends, and when the first job of these topics is due.
 -- name: beat
 WITH mine AS (UPDATE {p}worker SET beat = {now}, behind = %(behind)s WHERE name = %(name)s RETURNING name)
 SELECT w.name, w.topics, w.beat, w.horizon, CASE w.name WHEN %(name)s THEN %(behind)s ELSE w.behind END, w.stopped,
@@ -17,9 +16,9 @@ SELECT w.name, w.topics, w.beat, w.horizon, CASE w.name WHEN %(name)s THEN %(beh
         WHERE a.pid = w.pid AND coalesce(floor(extract(epoch FROM a.backend_start) * 1000) = w.began, true)
     ),
     {now}, (SELECT count(*) FROM mine), (SELECT min(lease) FROM {p}run),
-    EXISTS (
-        SELECT FROM unnest(%(topics)s::text[]) AS n (name) JOIN {p}topic t ON t.name = n.name AND NOT t.paused
-        CROSS JOIN LATERAL (SELECT FROM {p}due d WHERE d.topic = t.id AND d.due <= {now} - %(late)s::bigint LIMIT 1) d
+    (
+        SELECT min(d.due) FROM unnest(%(topics)s::text[]) AS n (name) JOIN {p}topic t ON t.name = n.name AND NOT t.paused
+        CROSS JOIN LATERAL (SELECT due FROM {p}due WHERE topic = t.id ORDER BY due, id LIMIT 1) d
     )
 FROM {p}worker w ORDER BY w.name
 

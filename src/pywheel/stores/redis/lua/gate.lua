@@ -36,6 +36,39 @@ local function group_of(gate, key)
     return first and sub(key, 1, first - 1) or key
 end
 
+local rates = {REMEMBERED = 3600000000} -- us
+
+-- Rates that anybody asked for of late, as text: us from one start to the next, burst, when the next start is due.
+function rates.read(gate, note)
+    local micros_now, latest, known = now * 1000, 0, nil
+    gate.others, gate.changed = {}, false
+    if string.find(note, '^%d+$') then -- as older ones were
+        note = '0/0=' .. note
+    end
+    for every, burst, due in string.gmatch(note, '(%d+)/(%d+)=(%d+)') do
+        every, burst, due = tonumber(every), tonumber(burst), tonumber(due)
+        if due > micros_now - rates.REMEMBERED then
+            latest = math.max(latest, due)
+            if every == gate.every and burst == gate.burst then
+                known = due
+            else
+                gate.others[#gate.others + 1] = {every = every, burst = burst, due = due}
+            end
+        end
+    end
+    gate.due = math.min(known or latest, micros_now + gate.burst * gate.every)
+    gate.changed = gate.every > 0 and not known and latest > micros_now
+end
+
+function rates.pass(rate)
+    local micros_now = now * 1000
+    rate.due = math.min(math.max(rate.due, micros_now) + rate.every, micros_now + rate.burst * rate.every)
+end
+
+function rates.text(rate)
+    return string.format('%.0f/%.0f=%.0f', rate.every, rate.burst, rate.due)
+end
+
 -- `limits` are JSON: most, per, every, burst, and the name of the note; false is none.
 local function gate_of(topic, limits)
     if limits == '' then
@@ -44,8 +77,7 @@ local function gate_of(topic, limits)
     local most, per, every, burst, name = unpack(cjson.decode(limits))
     local gate = {most = most, per = per, every = every, burst = burst, name = name, groups = {}, again = false}
     local note = call('HGET', P .. ':e', name)
-    gate.before = note and tonumber(sub(note, 9))
-    gate.due = math.min(gate.before or 0, now * 1000 + burst * every)
+    rates.read(gate, note and sub(note, 9) or '')
     if most then
         count_running(topic)
         local running = call('ZRANGE', running_of(topic), '(' .. string.format('%.17g', now), '+inf', 'BYSCORE')
@@ -78,7 +110,11 @@ local function admits(gate, key)
         if first > micros_now then
             return hold(gate, first)
         end
-        gate.due = math.max(gate.due, micros_now) + gate.every
+        rates.pass(gate)
+        for _, rate in ipairs(gate.others) do
+            rates.pass(rate)
+        end
+        gate.changed = true
     end
     if group then
         gate.groups[group] = running + 1
@@ -91,9 +127,14 @@ local function shut(gate)
     if not gate then
         return ''
     end
-    if gate.due ~= gate.before then
-        call('HSET', P .. ':e', gate.name, struct.pack('>d', math.huge) .. string.format('%.0f', gate.due))
-        call('ZADD', P .. ':c', 0, gate.name)
+    if gate.changed then
+        local texts = {rates.text(gate)}
+        for _, rate in ipairs(gate.others) do
+            if rate.every > 0 then
+                texts[#texts + 1] = rates.text(rate)
+            end
+        end
+        notes.set(gate.name, table.concat(texts, ','))
     end
     return gate.again and string.format('%.0f', math.ceil(gate.again / 1000)) or ''
 end

@@ -200,7 +200,7 @@ function commands.purge(at)
     local topics = ARGV[at + 3] == '' and call('HKEYS', P .. ':t') or {sub(ARGV[at + 3], 2)}
     if left > 0 then
         forget_nonces(left)
-        forget_notes(left)
+        notes.forget(left)
     end
     if of == DEAD then
         settle_all_over()

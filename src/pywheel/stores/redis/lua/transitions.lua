@@ -120,6 +120,13 @@ local function end_claim(b, state, to, due, spent, lost, outcome, why, ended)
     keep(b, state)
 end
 
+-- Leaves word that a job is dead as its lease was lost, and wakes who is to take it: stores/deaths.py.
+local function leave_word(b, state)
+    notes.set(string.format('dead:%.0f:%.0f', number(b), state[CLAIMS]), state[TOPIC], now + 86400000)
+    notes.forget(notes.FORGOTTEN)
+    tell(state[TOPIC], b, state[LEASE])
+end
+
 -- Ends a claim if its lease is over; returns whether it was. `flush` is to follow.
 local function settle_lost(b, state)
     if not state or state[STATE] ~= RUNNING or now < state[LEASE] then
@@ -127,6 +134,9 @@ local function settle_lost(b, state)
     end
     local to, due, spent, lost = when_lost(state)
     end_claim(b, state, to, due, spent, lost, WAS_LOST, nil, state[LEASE])
+    if to == DEAD then
+        leave_word(b, state)
+    end
     return true
 end
 

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ....jobs import lifecycle
-from ....jobs.commands import Ack, Begin, Expire, Expired, Nack, Release, Touch
+from ....jobs.commands import NOTES_FORGOTTEN, Ack, Begin, Expire, Expired, Nack, Release, Touch
 from ....jobs.job import Outcome, State
 from ....jobs.lifecycle import Ending, Run
 from ...checks import clamped, in_range, storable
+from ...deaths import KEPT, word
 from ..statements import SQL
 from ..tally import DEAD, DONE, LIVE
 from ..transaction import FINISHED, OUTCOMES, Transaction
@@ -187,4 +188,16 @@ def _end_lost(transaction: Transaction, rows: Iterable[Any]) -> tuple[int, tuple
     claims = [_running(row) for row in rows]
     ended = [Ended(claim, lifecycle.lost(claim.run), Outcome.LOST, claim.run.lease) for claim in claims]
     _end(transaction, ended)
-    return len(ended), tuple(sorted(end.claim.job for end in ended if end.ending.state is State.DEAD))
+    dead = [end.claim for end in ended if end.ending.state is State.DEAD]
+    _leave_word(transaction, dead)
+    return len(ended), tuple(sorted(claim.job for claim in dead))
+
+
+def _leave_word(transaction: Transaction, dead: Sequence[Running]) -> None:
+    """Leave word of jobs that are dead as their leases were lost, and wake who is to take it."""
+    until = transaction.now + KEPT
+    for job, topic, _, run in dead:
+        transaction.run("leave_word", (word(job, run.claim).encode(), until, topic))
+        transaction.changed(job, topic, run.lease)
+    if dead:
+        transaction.forget_notes(NOTES_FORGOTTEN * len(dead))

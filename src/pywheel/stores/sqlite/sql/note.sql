@@ -9,6 +9,9 @@ WHERE name > :after AND name >= :prefix AND name < :end AND (until IS NULL OR un
 INSERT INTO note (name, until, value) VALUES (?, ?, ?)
 ON CONFLICT (name) DO UPDATE SET until = excluded.until, value = excluded.value
 
+-- name: leave_word
+INSERT OR REPLACE INTO note (name, until, value) SELECT ?, ?, CAST(name AS BLOB) FROM topic WHERE id = ?
+
 -- name: note_remove
 DELETE FROM note WHERE name = ?
 
