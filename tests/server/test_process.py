@@ -6,8 +6,10 @@ import socket
 import threading
 
 import pytest
+import uvicorn
 
 from pywheel import JobQueue
+from pywheel.server.process import _Server
 from tests.jobs.waiting import until
 from tests.server.client import Process, problem, read_all
 
@@ -156,6 +158,31 @@ def test_a_thousand_idle_connections_hinder_nobody(server):
 
 
 # ---- its end --------------------------------------------------------------------------------------------------------
+
+
+class Slow:
+    """A connection that is cut whenever it is looked at."""
+
+    def __init__(self):
+        self.looks = 0
+
+    def sweep(self, now):
+        self.looks += 1
+        return self.looks > 1
+
+
+def test_a_second_of_ticks_looks_at_every_connection_once_and_no_tick_cuts_many():
+    server = _Server(uvicorn.Config(None), None, None)
+    connections = [Slow() for _ in range(1_234)]
+    server.server_state.connections = set(connections)
+    for part in range(10):
+        before = sum(one.looks for one in connections)
+        server._sweep(part, 0.0)
+        assert sum(one.looks for one in connections) - before in (123, 124)
+    assert {one.looks for one in connections} == {1}
+    for part in range(10):
+        server._sweep(part, 0.0)
+    assert sum(one.looks == 2 for one in connections) == 200
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

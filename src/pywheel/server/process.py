@@ -27,8 +27,8 @@ _KEEP_ALIVE: Final = 65  # seconds: longer than proxies keep theirs, or they wou
 _BACKLOG: Final = 2_048
 _SPARE: Final = 200  # descriptors for everything else
 _YOUNG: Final = 50_000  # objects, before the collector looks: those of a few hundred requests at once
-_MOST_CUT: Final = 200
-_TICKS: Final = 10  # of uvicorn's, between two sweeps
+_MOST_CUT: Final = 200  # in a sweep
+_TICKS: Final = 10  # of uvicorn's, a second together: each has its part of a sweep
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -82,6 +82,7 @@ class _Server(uvicorn.Server):
         self._context = context
         self._ready = ready
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._unswept: list[Protocol] = []
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
@@ -89,16 +90,20 @@ class _Server(uvicorn.Server):
         self._ready()
 
     async def on_tick(self, counter: int) -> bool:
-        if counter % _TICKS == 0:
-            self._sweep(asyncio.get_running_loop().time())
+        self._sweep(counter % _TICKS, asyncio.get_running_loop().time())
         return await super().on_tick(counter)
 
-    def _sweep(self, now: float) -> None:
-        """Cut the connections that are too slow, some a second: all at once they would come back all at once."""
-        cut = 0
-        for connection in list(self.server_state.connections):
-            cut += connection.sweep(now)  # type: ignore[union-attr]  # they are of our protocol
-            if cut >= _MOST_CUT:
+    def _sweep(self, part: int, now: float) -> None:
+        """Cut connections that are too slow: a part of all at each tick, or others would wait for thousands.
+
+        And some of these only: all at once they would come back all at once.
+        """
+        if part == 0:
+            self._unswept = list(self.server_state.connections)  # type: ignore[arg-type]  # they are of our protocol
+        size, cut = -(-len(self._unswept) // (_TICKS - part)), 0
+        for _ in range(size):
+            cut += self._unswept.pop().sweep(now)
+            if cut >= _MOST_CUT // _TICKS:
                 break
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
