@@ -135,3 +135,7 @@ class NotAStore(StoreError):
 
 class BadAddress(NotAStore, ValueError):
     """The address can be none of a store, whatever is there: an unknown scheme or option, a port that is no number."""
+
+
+for _error in __all__:
+    globals()[_error].__module__ = "pywheel"  # where people import it from, in tracebacks and in the errors of jobs

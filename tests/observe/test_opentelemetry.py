@@ -160,7 +160,7 @@ def test_a_put_among_other_commands_is_traced_and_a_refused_one_is_an_error(queu
     assert isinstance(refused, JobExists)
     first, second = traces.spans("send t")
     assert [span.status.status_code for span in (first, second)] == [StatusCode.UNSET, StatusCode.ERROR]
-    assert second.attributes["error.type"] == "pywheel._errors.JobExists"
+    assert second.attributes["error.type"] == "pywheel.JobExists"
     assert not trace.get_current_span().get_span_context().is_valid
 
 
@@ -220,7 +220,7 @@ def test_a_handler_that_fails_is_an_error_with_its_class_and_the_job_is_nacked(q
         until(lambda: len(traces.spans("nack t")) == 2)
     first, second = traces.spans("process t")
     assert (first.status.status_code, first.status.description) == (StatusCode.ERROR, "no order 7")
-    assert first.attributes["error.type"] == "pywheel._errors.NoSuchJob"
+    assert first.attributes["error.type"] == "pywheel.NoSuchJob"
     assert [event.name for event in first.events] == ["exception"]
     assert second.attributes["pywheel.job.attempt"] == 2
     assert [span.attributes["pywheel.job.state"] for span in traces.spans("nack t")] == ["delayed", "dead"]
@@ -247,11 +247,11 @@ def test_a_put_that_is_refused_is_an_error(queue, traces):
     _, refused = traces.spans("send t")
     assert (refused.status.status_code, refused.attributes["error.type"]) == (
         StatusCode.ERROR,
-        "pywheel._errors.JobExists",
+        "pywheel.JobExists",
     )
     assert {point.attributes.get("error.type") for point in traces.points(SENT)} == {
         None,
-        "pywheel._errors.JobExists",
+        "pywheel.JobExists",
     }
 
 

@@ -73,7 +73,7 @@ def test_arguments_of_another_version_are_a_failed_attempt_that_says_which(addre
     with program(address, version) as queue, workers(queue, address, version):
         results, errors = ended(queue, put(queue, topic, 2, **arguments))
     assert results == []
-    assert errors == {f"pywheel._errors.BadArguments: {error}"}
+    assert errors == {f"pywheel.BadArguments: {error}"}
 
 
 def test_what_a_version_does_not_know_waits_untouched_for_one_that_does(address):

@@ -1,0 +1,17 @@
+"""What an error is called, where people read it."""
+
+import pickle
+
+import pytest
+
+import pywheel
+from pywheel import _errors
+
+
+@pytest.mark.parametrize("name", _errors.__all__)
+def test_an_error_is_called_as_it_is_imported(name):
+    kind = getattr(_errors, name)
+    assert f"{kind.__module__}.{kind.__qualname__}" == f"pywheel.{name}"
+    assert getattr(pywheel, name) is kind
+    error = kind("why", 7) if name == "JobExists" else kind("why")
+    assert str(pickle.loads(pickle.dumps(error))) == "why"
