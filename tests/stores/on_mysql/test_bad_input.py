@@ -67,7 +67,12 @@ def refused(kind, match, call, *arguments):
 
 
 def test_a_socket_that_is_not_there_says_what_to_look_at():
-    refused(StoreAway, "No such file.*is the server up, and the address right", open, "mysql://root@/db?unix_socket=/nowhere")
+    refused(
+        StoreAway,
+        "No such file.*is the server up, and the address right",
+        open,
+        "mysql://root@/db?unix_socket=/nowhere",
+    )
 
 
 def test_a_database_that_is_not_there_is_to_be_created(server):
