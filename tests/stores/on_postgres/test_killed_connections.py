@@ -60,7 +60,7 @@ def test_a_put_whose_first_try_is_still_under_way_happens_once(postgres_server, 
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_connection_that_an_administrator_ends_in_the_middle_is_replaced(postgres_server, name):
+def test_a_connection_that_an_administrator_ends_in_the_middle_is_replaced(postgres_server, name, caplog):
     url = postgres_server.url()
     with open(url) as store:
         put(store)
