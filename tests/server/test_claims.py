@@ -207,8 +207,7 @@ def test_jobs_of_two_topics_go_to_two_who_wait_for_both(api):
         ask = api.ask("POST", "/v1/reserve", json={"topics": ["a", "b"], "wait": 30})
         first = asyncio.ensure_future(ask)
         second = asyncio.ensure_future(api.ask("POST", "/v1/reserve", json={"topics": ["a", "b"], "wait": 30}))
-        waiting = api.context.waiting
-        while waiting.count < 2:
+        while (waiting := api.context.waiting) is None or waiting.count < 2:
             await asyncio.sleep(0.01)
         for name in ("a", "b"):
             waiting._ring(name, 1)

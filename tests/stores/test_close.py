@@ -77,6 +77,7 @@ CALLS = {
     "notes": lambda store: store.notes(""),
     "windows": lambda store: store.windows([Span("t", ALL, (-1, 0), 9)], 9),
     "first_dues": lambda store: store.first_dues([Span("t", ALL, (-1, 0), 9)]),
+    "died": lambda store: store.died(["t"]),
     "next_lease": lambda store: store.next_lease(),
     "notifier": lambda store: store.notifier("w"),
     "workers": lambda store: store.workers(),

@@ -1,5 +1,6 @@
 """Wake-ups and presence of the SQLite store: who is rung, who reads which hint, and who is there."""
 
+import math
 import os
 import threading
 
@@ -68,6 +69,20 @@ def test_looks_for_such_hints_ask_nothing_while_nobody_writes(host):
     before = host.queries
     look(worker)
     assert host.queries == before
+
+
+def test_who_finds_them_wakes_for_those_of_its_own_alone(host, other):
+    workers = [one.notifier("t") for one in (host, other)]
+    settled(*workers)
+    for worker in workers:
+        worker.publish(FAR)
+    with other.begun() as transaction:
+        id, number = other.insert(transaction, "t", 10)
+        transaction.changed(id, number, 10)
+    for worker in workers:
+        look(worker)
+    rung = [worker for worker in workers if worker.wait(0)]
+    assert [ids(worker.hints()) for worker in rung] == [{id}]
 
 
 def look(worker):
@@ -198,6 +213,7 @@ def test_members_cost_no_query_unless_one_came_or_went(host, other):
     worker = host.notifier("t")
     host.presence.audience(1)
     worker.members()
+    worker._look_at = math.inf  # what is asked a few times a second is another test's
     before = host.queries
     for _ in range(10):
         worker.wait(0)

@@ -38,6 +38,7 @@ class SqliteNotifier(Notifier):
         self._written = (0, 0)  # when the log was written to, and its size, as it was looked at last
         self._bell = Bell(presence.ringer, presence.database)
         self._after: int = presence.rows("hints_end", ())[0][0]
+        self._looked = self._after  # up to which hint it has seen whether any is for this worker
         self._seen = self._after  # nothing was claimed yet, so nothing of what was paused until now can start
         self._page, self._slot = presence.take(self._nonce, -1)
         self._settle()
@@ -87,7 +88,7 @@ class SqliteNotifier(Notifier):
                 words[RUNG + slot] = 1
 
     def _told(self) -> bool:
-        """Whether there are hints that nobody has rung for: whoever wrote them died or stood still after the commit.
+        """Whether there are hints for this worker that nobody has rung for: whoever wrote them died or stood still after the commit.
 
         One system call, unless somebody has written since the last look.
         """
@@ -95,9 +96,11 @@ class SqliteNotifier(Notifier):
             log = os.stat(self._log)  # noqa: PTH116
             written = (log.st_mtime_ns, log.st_size)
             if written != self._written:
-                [(end,)] = self._presence.rows("hints_end", ())
+                after = max(self._after, self._looked)
+                [(end, told)] = self._presence.rows("hints_since", {"after": after, "slot": self._slot})
+                self._looked = max(after, end)
                 self._written = written if time.time_ns() - log.st_mtime_ns > _TICK else (0, 0)
-                return bool(end > self._after)
+                return bool(told)
         return False
 
     def _alone(self) -> bool:

@@ -25,6 +25,10 @@ DELETE FROM hint WHERE seq <= ?
 -- name: hints_end
 SELECT coalesce(max(seq), 0) FROM hint
 
+-- Whether hints that came after one are for a slot, or for all.
+-- name: hints_since
+SELECT coalesce(max(seq), 0), coalesce(max(slot IN (:slot, -1)), 0) FROM hint WHERE seq > :after
+
 -- name: hints_for
 SELECT (SELECT min(seq) FROM hint), (SELECT max(seq) FROM hint),
     (SELECT count(*) FROM hint WHERE seq > :after AND slot = -1),
