@@ -88,7 +88,7 @@ class SqliteNotifier(Notifier):
                 words[RUNG + slot] = 1
 
     def _told(self) -> bool:
-        """Whether there are hints for this worker that nobody has rung for: whoever wrote them died or stood still after the commit.
+        """Whether there are hints for this worker for which nobody has rung: who wrote them died after the commit.
 
         One system call, unless somebody has written since the last look.
         """
