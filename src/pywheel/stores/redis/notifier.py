@@ -175,7 +175,8 @@ class RedisNotifier(Notifier):
 
     def _first_of_others(self, topics: Collection[str]) -> list[int]:
         """Return when the first jobs of topics are due in the other stores: a query each, while somebody is silent."""
-        spans = [Span(topic, ALL, (-1, 0), -1) for topic in topics]
+        paused = {topic.name for topic in self._store.topics() if topic.paused}
+        spans = [Span(topic, ALL, (-1, 0), -1) for topic in topics if topic not in paused]
         return [due for store in self._stores[1:] for due in store.first_dues(spans) if due is not None]
 
     def ring(self, worker: str) -> None:
