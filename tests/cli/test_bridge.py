@@ -90,6 +90,7 @@ def test_killed_again_and_again_it_puts_each_message_once(rabbitmq_server, jobs,
     assert sorted(map(int, bodies)) == list(range(JOBS))
 
 
+@pytest.mark.stress
 def test_it_takes_records_of_a_mock_cluster(jobs):
     mock = Mock()
     mock.produce("delayed", b"x", headers=[("pywheel-delay", b"1h")])

@@ -286,6 +286,7 @@ def test_a_closed_output_is_not_the_stores_file(tmp_path):
         assert [job.json() for job in queue.list()] == [7, 7]
 
 
+@pytest.mark.stress
 @POSIX
 def test_the_demo_accounts_for_every_job():
     result = run("-m", "pywheel.cli", "demo", "--jobs", "400", "--seconds", "1")

@@ -15,6 +15,7 @@ from tests.jobs.waiting import working
 from tests.outlets.kafka_mock import Mock
 from tests.outlets.loops import on_a_loop
 
+pytestmark = pytest.mark.servers  # the mock cluster is one: it has its time limits, and is as slow
 SENT = 1_900_000_000_000
 
 

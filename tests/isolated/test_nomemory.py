@@ -24,6 +24,6 @@ def test_an_operation_without_memory_raises_memory_error_and_loses_no_timer(impl
 
 
 @pytest.mark.skipif(importlib.util.find_spec("_testcapi") is None, reason="this Python comes without _testcapi")
-@pytest.mark.parametrize("implementation", CORES)
+@pytest.mark.parametrize("implementation", [*NATIVE, pytest.param("pure", marks=pytest.mark.stress)])
 def test_an_allocation_that_fails_in_a_turn_of_the_loop_costs_one_callback_at_most(implementation):
     run_well(script("loop_nomemory_child.py"), implementation)

@@ -31,6 +31,7 @@ def turns(*values):
 ON_SERVERS = [pytest.param(f"pywheel-{name}", marks=pytest.mark.servers) for name in ("postgres", "mariadb", "redis")]
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("peer", ["pywheel", *ON_SERVERS])
 def test_each_of_our_stores_is_measured_as_a_queue(monkeypatch, tmp_path, peer):
     one = next(one for one in PEERS if one.name == peer)

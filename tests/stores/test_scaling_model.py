@@ -114,6 +114,7 @@ def test_a_table_is_put_between_its_marks():
     assert with_table(page, "y", "new") == page
 
 
+@pytest.mark.stress
 def test_make_simulate_answers_every_question_of_the_page(tmp_path):
     measured = json.loads(MEASURED.read_text())
     small = tmp_path / "small.json"

@@ -60,6 +60,7 @@ def test_a_callback_runs_at_its_time_and_not_a_nanosecond_before(loop, clock, de
     assert calls == ["called"]
 
 
+@pytest.mark.stress
 def test_a_callback_runs_as_soon_as_the_clock_shows_its_time_exactly(loop, clock):
     """Times within one tick, on a clock that stands still there: the next tick would never come."""
     calls = []

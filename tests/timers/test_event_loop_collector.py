@@ -303,6 +303,7 @@ def test_more_handles_than_are_kept_for_later_come_and_go(loop):
     assert loop._scheduled == []
 
 
+@pytest.mark.stress
 def test_a_chain_of_handles_each_bound_to_the_callback_of_the_next_is_released(loop):
     last = handle = loop.call_later(1, nothing)
     first = weakref.ref(last)

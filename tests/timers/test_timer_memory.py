@@ -201,6 +201,7 @@ def test_finalisers_of_garbage_may_still_use_its_timers_and_driver(pywheel, cloc
     assert seen == [(True, False, 1, 2)]
 
 
+@pytest.mark.stress
 def test_a_chain_of_timers_each_the_argument_of_the_next_is_released(timers):
     timer = timers.call_later(1, nothing)
     for _ in range(200_000):

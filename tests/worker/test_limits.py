@@ -275,6 +275,7 @@ def test_what_is_no_limit_is_refused_as_the_handler_is_registered(queue, more, w
         queue.handler("t", **more)
 
 
+@pytest.mark.stress
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 def test_workers_that_are_killed_never_run_more_than_the_limit(tmp_path):
     assert most_at_once(f"sqlite:///{tmp_path}/jobs.db", tmp_path, 2) <= 2

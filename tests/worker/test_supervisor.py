@@ -137,6 +137,7 @@ def test_workers_whose_store_was_replaced_are_replaced_and_work_on_the_new_one(s
     assert not shop.said("Traceback")
 
 
+@pytest.mark.stress
 def test_a_supervisor_that_was_stopped_for_long_kills_nobody(shop):
     supervisor = shop.start(2, stall="5s")
     workers = shop.up()
@@ -253,6 +254,7 @@ def children():
     return found
 
 
+@pytest.mark.stress
 def test_two_hundred_restarts_leave_no_zombie_and_no_descriptor(monkeypatch, caplog):
     monkeypatch.setattr(module, "_BACKOFF", (0.0, 0.0))
     caplog.set_level(logging.CRITICAL)

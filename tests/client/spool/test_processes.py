@@ -48,6 +48,7 @@ def test_killed_at_any_step_nothing_is_lost_and_nothing_comes_twice(urls, where)
     assert len(jobs) == count // 2 + len(latest)
 
 
+@pytest.mark.stress
 def test_producers_killed_at_any_moment_leave_each_put_once(urls):
     told = Counter()
     for life in range(4):
