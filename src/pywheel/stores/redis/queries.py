@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...jobs.checks import an_id
 from ...jobs.commands import Ref
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .store import RedisStore
 
 __all__ = [
+    "about",
     "answered",
     "counts",
     "first_dues",
@@ -42,6 +43,19 @@ def answered(store: RedisStore, answer: Sequence[int]) -> int:
     """Return the time by which an answer was given."""
     given = store._given
     return answer[0] // 1000 if given is None else given.wall()
+
+
+def about(store: RedisStore) -> dict[str, Any]:
+    """Return which server it is, what it promises, and how much memory all its data takes."""
+    connection = store.server.fresh()
+    facts = connection.facts
+    store.server.give(connection)
+    names = {"version": "redis_version", "memory_bytes": "used_memory", "maxmemory_bytes": "maxmemory"}
+    if "valkey_version" in facts:  # the other one is that of the Redis which it is like
+        names["version"] = "valkey_version"
+    said = {name: facts.get(fact) for name, fact in names.items()}
+    numbers = {name: int(value) for name, value in said.items() if value and name.endswith("bytes")}
+    return {"server": facts.get("server_name", "redis"), **said, **numbers, "prefix": store.server.place.prefix}
 
 
 def get(store: RedisStore, ref: Ref) -> Job | None:

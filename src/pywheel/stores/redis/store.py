@@ -321,15 +321,7 @@ class RedisStore(Inner):
 
     def about(self) -> dict[str, Any]:
         """Return which server it is, what it promises, and how much memory all its data takes."""
-        connection = self.server.fresh()
-        facts = connection.facts
-        self.server.give(connection)
-        names = {"version": "redis_version", "memory_bytes": "used_memory", "maxmemory_bytes": "maxmemory"}
-        if "valkey_version" in facts:  # the other one is that of the Redis which it is like
-            names["version"] = "valkey_version"
-        said = {name: facts.get(fact) for name, fact in names.items()}
-        numbers = {name: int(value) for name, value in said.items() if value and name.endswith("bytes")}
-        return {"server": facts.get("server_name", "redis"), **said, **numbers, "prefix": self.server.place.prefix}
+        return queries.about(self)
 
     def workers(self) -> list[Member]:
         """Return all workers that have announced topics, by name."""

@@ -13,7 +13,8 @@ from ...checks import storable
 from ..statements import SQL
 from ..tally import LIVE
 from ..transaction import FINISHED, OUTCOMES, Transaction
-from .puts import Keyed, headers_text, know_priorities
+from .puts import Keyed
+from .rows import headers_text, know_priorities
 
 __all__ = ["take_in"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -13,28 +13,17 @@ from ...._errors import JobExists, NonceTaken
 from ....jobs import lifecycle
 from ....jobs.commands import NONCES_FORGOTTEN, Command, Put
 from ....jobs.job import NewJob
-from ....jobs.limits import lane
 from ...checks import lately
 from ...marks import marked, unmarked
 from ..statements import SQL
 from ..tally import TAIL, Tally
 from ..transaction import Names, Transaction
 from .endings import settle_lost
+from .rows import PUT, PUT_PLAIN, SOME, headers_text, insert, know_priorities, rows_of
 
-__all__ = ["Keyed", "headers_text", "know_priorities", "put", "put_far"]
+__all__ = ["Keyed", "put", "put_far"]
 
-# Rows by one statement: fewer steps than `executemany` takes, and between two of them other threads get in.
-_SOME: Final = 25
-
-
-def _rows(statement: str, row: str) -> list[str]:
-    """Return the statement that has a row of values n times, for each n."""
-    return [statement.replace(row, ", ".join([row] * count)) for count in range(_SOME + 1)]
-
-
-_PUT: Final = _rows(SQL["put"], "(?, ?, ?, ?, ?, ?, ?, ?, ?)")
-_PUT_PLAIN: Final = _rows(SQL["put_plain"], "(?, ?, ?, ?)")
-_HOLDERS: Final = _rows(SQL["key_holders"], "(?, ?, ?)")
+_HOLDERS: Final = rows_of(SQL["key_holders"], "(?, ?, ?)")
 
 _NEVER: Final = 2**63 - 1
 
@@ -53,7 +42,7 @@ def put_far(
     Return the ids for each command, and the earliest due time of each topic; None if it takes more. `furthest` says up
     to which due time somebody wants a hint of a topic's jobs.
     """
-    plain = _plain_rows(commands, now, topics) if len(commands) <= _SOME else None
+    plain = _plain_rows(commands, now, topics) if len(commands) <= SOME else None
     if plain is None:
         return None
     values, earliest = plain
@@ -61,9 +50,9 @@ def put_far(
         if due <= furthest(topic):
             return None
     count = len(values) // 4
-    if not 0 < count <= _SOME:
+    if not 0 < count <= SOME:
         return None
-    last = connection.execute(_PUT_PLAIN[count], values).lastrowid
+    last = connection.execute(PUT_PLAIN[count], values).lastrowid
     assert last is not None
     before = last - count
     if last // TAIL > before // TAIL:
@@ -76,7 +65,7 @@ def _plain_rows(commands: Sequence[Command[Any]], now: int, topics: Names) -> tu
     values: list[Any] = []
     earliest: dict[int, int] = {}
     for command in commands:
-        if type(command) is not Put or len(command.jobs) > _SOME or command.nonce is not None:
+        if type(command) is not Put or len(command.jobs) > SOME or command.nonce is not None:
             return None
         for name, body, due, key, ttr, limit, headers, _, delay, _, _, priority in command.jobs:
             topic = topics.known(name)
@@ -130,7 +119,7 @@ def _put(transaction: Transaction, commands: Sequence[Put]) -> list[Any]:
     if [job[3] for job in jobs].count(None) < len(jobs):
         alone = _put_one(transaction, jobs[0]) if len(commands) == len(jobs) == 1 else None
         return Keyed(transaction, jobs).put(commands) if alone is None else [alone]
-    return _shared_out(_insert(transaction, jobs), commands)
+    return _shared_out(insert(transaction, jobs), commands)
 
 
 def _put_one(transaction: Transaction, job: NewJob) -> list[int] | None:
@@ -143,7 +132,7 @@ def _put_one(transaction: Transaction, job: NewJob) -> list[int] | None:
     values = (topic, due, due - now, ttr, limit, key, headers and headers_text(headers), body, priority or None)
     if priority:
         know_priorities(transaction, (job,))
-    id = transaction.connection.execute(_PUT[1], values).lastrowid
+    id = transaction.connection.execute(PUT[1], values).lastrowid
     assert id is not None
     transaction.tally.put(id, id, ((topic, 1),))
     transaction.changed(id, topic, due)
@@ -240,8 +229,8 @@ class Keyed:
         """Return the jobs that have these keys, with leases that are over settled."""
         holders: dict[_Name, _Holder] = {}
         names, over = [name for name in names if name[0] in self._topics], []
-        for at in range(0, len(names), _SOME):
-            part = names[at : at + _SOME]
+        for at in range(0, len(names), SOME):
+            part = names[at : at + SOME]
             values = [value for place, name in enumerate(part) for value in (place, self._topics[name[0]], name[1])]
             for place, id, due, claim, lease in self._transaction.connection.execute(_HOLDERS[len(part)], values):
                 holders[part[place]] = _Holder(id, due, claim)
@@ -302,7 +291,7 @@ class Keyed:
     def _flush(self) -> None:
         """Store the jobs that wait."""
         jobs = [job for job, _, _ in self._waiting]
-        for id, (job, ids, place) in zip(_insert(self._transaction, jobs), self._waiting, strict=True):
+        for id, (job, ids, place) in zip(insert(self._transaction, jobs), self._waiting, strict=True):
             ids[place] = id
             name = _name(job)
             if name is not None:
@@ -339,70 +328,3 @@ def _name(job: NewJob) -> _Name | None:
 def _yields(holder: _Holder, job: NewJob) -> bool:
     """Whether the job that has the key takes the new values, or hands the key on."""
     return job.replace if holder.claim is None else job.parent == (holder.id, holder.claim)
-
-
-# ---- the rows -------------------------------------------------------------------------------------------------------
-
-
-def _insert(transaction: Transaction, jobs: Sequence[NewJob]) -> Sequence[int]:
-    if not jobs:
-        return ()
-    now, execute = transaction.now, transaction.connection.execute
-    plain, dues = True, []
-    for _, _, due, key, ttr, limit, headers, _, delay, _, _, priority in jobs:
-        dues.append(due if delay is None else now + delay)
-        if priority or key is not None or ttr is not None or limit is not None or headers is not None:
-            plain = False
-    topics = {name: transaction.topic(name) for name in {job[0] for job in jobs}}
-    if not plain:
-        know_priorities(transaction, jobs)
-    statements, values = (_PUT_PLAIN, _plain_values) if plain else (_PUT, _all_values)
-    for at in range(0, len(jobs), _SOME):
-        part = jobs[at : at + _SOME]
-        last = execute(statements[len(part)], values(part, dues[at : at + _SOME], topics, now)).lastrowid
-    assert last is not None
-    ids = range(last - len(jobs) + 1, last + 1)  # in turn, as no one else writes meanwhile
-    _tell(transaction, jobs, ids, dues, topics)
-    return ids
-
-
-def know_priorities(transaction: Transaction, jobs: Iterable[NewJob]) -> None:
-    """Note which priorities there are in each topic: for those who read it, and for good."""
-    for name, priority in {(job.topic, job.priority) for job in jobs if job.priority}:
-        transaction.run("lanes_add", {"topic": transaction.topic(name), "lanes": lane(priority)})
-
-
-def _tell(
-    transaction: Transaction, jobs: Sequence[NewJob], ids: Sequence[int], dues: list[int], topics: Mapping[str, int]
-) -> None:
-    """Note what was put: for the counts, and for those who wait for it."""
-    if len(topics) == 1:
-        [topic] = topics.values()
-        transaction.tally.put(ids[0], ids[-1], [(topic, len(jobs))])
-        transaction.changed_many(ids, topic, dues)
-        return
-    by_topic: dict[str, list[int]] = {name: [] for name in topics}
-    for place, job in enumerate(jobs):
-        by_topic[job[0]].append(place)
-    transaction.tally.put(ids[0], ids[-1], [(topics[name], len(places)) for name, places in by_topic.items()])
-    for name, places in by_topic.items():
-        transaction.changed_many([ids[place] for place in places], topics[name], [dues[place] for place in places])
-
-
-def _plain_values(jobs: Sequence[NewJob], dues: Sequence[int], topics: Mapping[str, int], now: int) -> list[Any]:
-    values: list[Any] = []
-    for job, due in zip(jobs, dues, strict=True):
-        values += (topics[job[0]], due, due - now, job[1])
-    return values
-
-
-def _all_values(jobs: Sequence[NewJob], dues: Sequence[int], topics: Mapping[str, int], now: int) -> list[Any]:
-    values: list[Any] = []
-    for (name, body, _, key, ttr, limit, headers, _, _, _, _, priority), due in zip(jobs, dues, strict=True):
-        values += (topics[name], due, due - now, ttr, limit, key, headers_text(headers), body, priority or None)
-    return values
-
-
-def headers_text(headers: Mapping[str, str] | None) -> str | None:
-    """Return headers as they are stored."""
-    return json.dumps(dict(headers), separators=(",", ":")) if headers else None
