@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import seeds
 from tests.implementations import CORES, MODULES, SMALL, TINY_POOL, load
 from tests.outlets.brokers import Nats, RabbitMQ
 from tests.stores import servers
@@ -51,6 +52,7 @@ def pytest_collection():
 
 
 def pytest_configure(config):
+    config.pluginmanager.register(seeds)
     try:
         for name in CORES:
             load(name)

@@ -27,12 +27,15 @@ def test_the_service_tells_the_gauges_of_its_store_and_what_its_clients_put(tmp_
         request = urllib.request.Request(f"{address}/v1/jobs", b'{"topic": "mail", "delay": "30m"}', headers)
         with urllib.request.urlopen(request, timeout=30) as answer:
             assert answer.status == 201
-        scraped = urllib.request.Request(f"{address}/metrics", headers={"accept": "application/openmetrics-text"})
-        with urllib.request.urlopen(scraped, timeout=30) as answer:
-            text = answer.read().decode()
-            assert answer.headers["content-type"].startswith("application/openmetrics-text")
-        assert 'pywheel_jobs{state="delayed",topic="mail"} 1.0' in text
-        assert 'pywheel_jobs_put_total{topic="mail"} 1.0' in text
+        scrape = urllib.request.Request(f"{address}/metrics", headers={"accept": "application/openmetrics-text"})
+
+        def scraped():
+            with urllib.request.urlopen(scrape, timeout=30) as answer:
+                assert answer.headers["content-type"].startswith("application/openmetrics-text")
+                return answer.read().decode()
+
+        assert 'pywheel_jobs{state="delayed",topic="mail"} 1.0' in scraped()
+        until(lambda: 'pywheel_jobs_put_total{topic="mail"} 1.0' in scraped())  # listeners are told after the client
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
         assert all(json.loads(line)["message"] for line in list(err))

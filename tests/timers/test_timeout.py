@@ -216,19 +216,26 @@ def test_a_return_from_the_block_is_a_return(pywheel, run_each, delay):
 
 
 def test_a_timer_that_falls_due_while_the_block_ends_counts_as_in_asyncio(pywheel, run_each):
-    async def main(make):
-        timeout = make(SOON)
+    async def main(make, delay):
+        timeout = make(delay)
         error = None
         try:
             async with timeout:
-                time.sleep(2 * SOON)  # the loop cannot know yet
+                entered_in_time = asyncio.get_running_loop().time() < timeout.when()
+                time.sleep(2 * delay)  # the loop cannot know yet
                 await asyncio.sleep(0)
         except TimeoutError as raised:
             error = type(raised)
         await asyncio.sleep(0)
-        return error, timeout.expired(), asyncio.current_task().cancelling()
+        return entered_in_time, (error, timeout.expired(), asyncio.current_task().cancelling())
 
-    assert run_each(main(pywheel.timeout)) == run_each(main(asyncio.timeout))
+    def outcome(make):
+        delay = SOON
+        while not (found := run_each(main(make, delay)))[0]:  # it fell due before the block began
+            delay *= 2
+        return found[1]
+
+    assert outcome(pywheel.timeout) == outcome(asyncio.timeout)
 
 
 # ---- the rest --------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """A worker process for the ledger test: notes each start and end of a handler, and does what the body says.
 
 usage: ledger_worker.py URL LEDGER NAME GRACE TOPIC=CONCURRENCY...
-       ledger_worker.py URL LEDGER NAME reserve TOPIC          claims by hand, and dies now and then
+       ledger_worker.py URL LEDGER NAME reserve TOPIC SEED     claims by hand, and dies now and then
 """
 
 import asyncio
@@ -84,6 +84,7 @@ def pulse(*, ready):
 
 if grace == "reserve":
     pen.note("comes", topics={topics[0]: 1})
+    random.seed(int(topics[1]))
     reserve(topics[0])
 concurrency = {topic: int(number) for topic, number in (text.split("=") for text in topics)}
 pen.note("comes", topics=concurrency)

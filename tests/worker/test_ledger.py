@@ -15,6 +15,7 @@ from pywheel import JobQueue, StoreError
 from pywheel.jobs.commands import Put
 from tests.isolated.child import environment
 from tests.jobs.waiting import until
+from tests.seeds import SEED
 from tests.stores.network import Proxy
 from tests.worker.accounts import Accounts
 from tests.worker.ledger import Pen, lines
@@ -23,7 +24,6 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 HERE = Path(__file__).parent
 ROUNDS = int(os.environ.get("PYWHEEL_CRASHES", "14"))
 SERVER_ROUNDS = int(os.environ.get("PYWHEEL_CRASHES", "8"))
-SEED = int(os.environ.get("PYWHEEL_SEED", "0")) or random.randrange(1, 10**6)
 TOPICS = ("a", "b", "c", "async", "hand")
 WORKERS = 4
 DRAINED = 120  # seconds at the end after which something hangs
@@ -94,7 +94,7 @@ class Storm:
         return self.start("ledger_worker.py", self.name(), grace, *each)
 
     def reserver(self):
-        return self.start("ledger_worker.py", self.name(), "reserve", "hand")
+        return self.start("ledger_worker.py", self.name(), "reserve", "hand", self.draw.randrange(10**6))
 
     def replace(self, process):
         self.workers.remove(process)
@@ -300,7 +300,6 @@ def test_so_it_is_on_a_server_that_dies_now_and_then(tmp_path, durable_server):
 
 
 def give_account(storm, rounds, **patience):
-    print(f"PYWHEEL_SEED={SEED}")
     try:
         storm.rounds(rounds)
         storm.calm_down()

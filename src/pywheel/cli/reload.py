@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import signal
+import socket
 import sys
 import sysconfig
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final
 
 from .._errors import PywheelError
 from .output import fail, note
 
-__all__ = ["Watch", "begin_again", "project_files", "wait_for_mending"]
+__all__ = ["Watch", "begin_again", "interruptible", "project_files", "wait_for_mending"]
 
 _EVERY: Final = 0.5  # seconds
 _NOT_OURS: Final = ("node_modules", "__pycache__", "site-packages")
+_STOPS: Final = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+_IGNORED: Final = [number for number in _STOPS[2:] if signal.getsignal(number) is signal.SIG_IGN]  # as by nohup
 
 
 class Watch:
@@ -30,17 +36,17 @@ class Watch:
         """The file that changed first."""
         self._seen = _times(project_files())
 
-    def start(self, tell: Callable[[], object]) -> None:
+    def start(self, tell: Callable[[], object], stopped: Callable[[], bool] = lambda: False) -> None:
         """Call `tell` once when a file changes. Modules that are imported later are watched from then on."""
-        threading.Thread(target=self._look, args=(tell,), name="pywheel-reload", daemon=True).start()
+        threading.Thread(target=self._look, args=(tell, stopped), name="pywheel-reload", daemon=True).start()
 
-    def _look(self, tell: Callable[[], object]) -> None:
+    def _look(self, tell: Callable[[], object], stopped: Callable[[], bool]) -> None:
         while self.changed is None:
             time.sleep(_EVERY)
             now = _times(project_files())
             self.changed = next((file for file, at in self._seen.items() if now.get(file) != at), None)
             self._seen = {**now, **self._seen}
-        note(f"pywheel: {self.changed} has changed, beginning again")
+        note(f"pywheel: {self.changed} has changed, {'and it stops all the same' if stopped() else 'beginning again'}")
         tell()
 
 
@@ -56,11 +62,79 @@ def wait_for_mending(error: Exception) -> None:
         time.sleep(_EVERY)
 
 
-def begin_again() -> NoReturn:
-    """Become a new process of the same command."""
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Raise KeyboardInterrupt in the end if Ctrl-C came meanwhile, also if a program has caught it.
+
+    Yields what says whether it came.
+    """
+    came: list[int] = []
+
+    def interrupt(number: int, frame: Any) -> None:
+        came.append(number)
+        signal.default_int_handler(number, frame)
+
+    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else Ctrl-C is ignored here
+    if ours:
+        signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield lambda: bool(came)
+    finally:
+        if ours and signal.getsignal(signal.SIGINT) is interrupt:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if came:
+            raise KeyboardInterrupt
+
+
+def begin_again(stopped: Callable[[], bool]) -> None:
+    """Become a new process of the same command. Return instead if `stopped` says that a signal came to stop.
+
+    Exit functions run first, as at the end of a process. They give back the jobs of handlers that go on.
+    """
+    if stopped():
+        return
+    _second_ends_it(stopped)
+    atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    _signals_end_it()
+    if not stopped():
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+def _second_ends_it(stopped: Callable[[], bool]) -> None:
+    """Have the second signal to stop end this process: an exit function may hang."""
+    handlers: dict[int, Any] = {number: signal.getsignal(number) for number in _STOPS}
+
+    def told(number: int, frame: Any) -> None:
+        if stopped():
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        handlers[number](number, frame)
+
+    for number, handler in handlers.items():
+        if callable(handler):
+            signal.signal(number, told)
+
+
+def _signals_end_it() -> None:
+    """Let the system end this process at a signal to stop. No signal that came before is lost.
+
+    Python calls a handler some time after its signal, and forgets the call if the handler was removed meanwhile. So
+    this listens for signals while it removes the handlers, and calls them itself.
+    """
+    ear, mouth = socket.socketpair()
+    ear.setblocking(False)
+    mouth.setblocking(False)
+    signal.set_wakeup_fd(mouth.fileno(), warn_on_full_buffer=False)
+    handlers: dict[int, Any] = {
+        number: signal.signal(number, signal.SIG_IGN if number in _IGNORED else signal.SIG_DFL) for number in _STOPS
+    }
+    signal.set_wakeup_fd(-1)
+    with ear, mouth, suppress(BlockingIOError):
+        for number in ear.recv(1 << 10):
+            if callable(handlers.get(number)):
+                handlers[number](number, None)
 
 
 def project_files() -> set[Path]:

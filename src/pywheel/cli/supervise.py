@@ -11,23 +11,29 @@ from ..observe import logs
 from ..worker.supervisor import Supervisor
 from .live_view import LiveView
 from .options import absolute
-from .reload import Watch
-from .terms import Terms
+from .reload import Watch, begin_again
+from .terms import Terms, how_to_end
 
 __all__ = ["supervise"]
 
 
 def supervise(target: str, terms: Terms, watch: Watch | None = None) -> None:
-    """Run worker processes until told to stop. The program is imported by them, not here."""
+    """Run worker processes until told to stop. The program is imported by them, not here.
+
+    With a watch: begin again when a source changes, unless told to stop.
+    """
     if not terms.live:
         logs.begin(terms.log)
     options: dict[str, Any] = {"grace": terms.grace, "keep": terms.keep, "topics": terms.topics or None}
     store = None if terms.store is None else absolute(terms.store)
     supervisor = Supervisor(target, terms.processes, store=store, metrics=terms.metrics, **options)
-    if watch is not None:
-        watch.start(supervisor.stop)
-    with ExitStack() as shown:
-        supervisor.run(_Look(supervisor, terms, shown))
+    with supervisor.signals():
+        if watch is not None:
+            watch.start(supervisor.retire, lambda: supervisor.told_to_stop)
+        with ExitStack() as shown:
+            supervisor.run(_Look(supervisor, terms, shown))
+        if watch is not None and watch.changed is not None:
+            begin_again(lambda: supervisor.told_to_stop)
 
 
 class _Look:
@@ -51,7 +57,7 @@ class _Look:
             self._drains = True
             count = len(supervisor.workers)
             grace = duration(self._terms.grace, "--grace") / 1000
-            self._terms.say(f"draining {count} processes, {grace:g} s for them; Ctrl-C once more ends it")
+            self._terms.say(f"draining {count} processes, {grace:g} s for them; {how_to_end(supervisor.told_to_stop)}")
 
 
 class _Numbers:

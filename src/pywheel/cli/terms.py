@@ -13,7 +13,7 @@ from ..stores.address import Address
 from .options import absolute
 from .output import note
 
-__all__ = ["Terms"]
+__all__ = ["Terms", "how_to_end"]
 
 
 class Terms(NamedTuple):
@@ -41,6 +41,11 @@ class Terms(NamedTuple):
             logging.getLogger("pywheel.cli").info(text)
         else:
             note(f"pywheel: {text}")
+
+
+def how_to_end(told_to_stop: bool) -> str:
+    """Return what Ctrl-C does to a drain: one for a reload is not yet a stop."""
+    return "Ctrl-C once more ends it" if told_to_stop else "Ctrl-C stops it, twice at once"
 
 
 def _shown(url: str) -> str:

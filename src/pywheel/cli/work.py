@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Annotated
 
 import typer
@@ -16,8 +17,8 @@ from ..worker.loading import chosen
 from .options import absolute, span, span_or_none
 from .output import on_terminal
 from .program import program
-from .reload import Watch, begin_again, wait_for_mending
-from .terms import Terms
+from .reload import Watch, begin_again, interruptible, wait_for_mending
+from .terms import Terms, how_to_end
 
 __all__ = ["run", "work"]
 
@@ -76,20 +77,20 @@ def _supervise(target: str, terms: Terms, watch: Watch | None = None) -> None:
 
 def _reloading(target: str, terms: Terms) -> None:
     """Work; when a source changes, drain and begin again. A program that cannot be loaded is waited for."""
-    try:
-        queue = _ready(target, terms)
-    except Exception as error:  # noqa: BLE001  (whatever is wrong with it: somebody is mending it)
-        wait_for_mending(error)
-    else:
-        watch = Watch()
-        if terms.processes > 1:
-            queue.close()  # it is loaded here for the sake of its sources
-            _supervise(target, terms, watch)
-        else:
-            run(queue, terms, watch)
-        if watch.changed is None:
+    with interruptible() as interrupted:
+        try:
+            queue = _ready(target, terms)
+        except Exception as error:  # noqa: BLE001  (whatever is wrong with it: somebody is mending it)
+            if not interrupted():
+                wait_for_mending(error)
+            begin_again(interrupted)
             return
-    begin_again()
+    watch = Watch()
+    if terms.processes > 1:
+        queue.close()  # it is loaded here for the sake of its sources
+        _supervise(target, terms, watch)
+    else:
+        run(queue, terms, watch)
 
 
 def _ready(target: str, terms: Terms) -> JobQueue:
@@ -102,7 +103,7 @@ def _ready(target: str, terms: Terms) -> JobQueue:
 
 
 def run(queue: JobQueue, terms: Terms, watch: Watch | None = None) -> None:
-    """Run one worker in this process until it is told to stop."""
+    """Run one worker in this process until it is told to stop. With a watch: begin again when a source changes."""
     from ..worker import Worker  # the other commands need not wait for these
     from .live_view import LiveView
 
@@ -111,14 +112,14 @@ def run(queue: JobQueue, terms: Terms, watch: Watch | None = None) -> None:
     pulse = None if terms.metrics is None else _exposed(queue, terms, *terms.metrics)
     worker = Worker(queue, topics=terms.topics or None, grace=terms.grace, keep=terms.keep, pulse=pulse)
     terms.say_where("working", queue.store.url, terms.topics or queue.handlers)
-    queue.events.listen(_Drain(terms))
-    if watch is not None:
-        watch.start(worker.stop)
-    if terms.live:
-        with LiveView(queue):
+    queue.events.listen(_Drain(terms, lambda: worker.told_to_stop))
+    with worker.signals():
+        if watch is not None:
+            watch.start(worker.retire, lambda: worker.told_to_stop)
+        with LiveView(queue) if terms.live else nullcontext():
             worker.run()
-        return
-    worker.run()
+        if watch is not None and watch.changed is not None:
+            begin_again(lambda: worker.told_to_stop)
 
 
 def _exposed(queue: JobQueue, terms: Terms, host: str, port: int) -> Callable[..., None]:
@@ -133,8 +134,9 @@ def _exposed(queue: JobQueue, terms: Terms, host: str, port: int) -> Callable[..
 class _Drain:
     """Says what is waited for after the first signal."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: Terms, told_to_stop: Callable[[], bool] = lambda: True) -> None:
         self._terms = terms
+        self._told_to_stop = told_to_stop
         self._under_way: set[tuple[int, int]] = set()
 
     def __call__(self, event: Event) -> None:
@@ -147,7 +149,7 @@ class _Drain:
                 count = len(self._under_way)
                 handlers = f"{count} handler{'s' if count != 1 else ''} under way, {grace:g} s for them"
                 self._terms.say(
-                    f"draining, {handlers if count else 'no handler is under way'}; Ctrl-C once more ends it"
+                    f"draining, {handlers if count else 'no handler is under way'}; {how_to_end(self._told_to_stop())}"
                 )
             case _:
                 pass

@@ -96,7 +96,8 @@ class Spool:
 
     def waiting(self) -> bool:
         """Whether something waits, or is on its way."""
-        return any(self._first(state) is not None for state in (State.DELAYED, State.RUNNING))
+        counts = self.counts()  # of one moment: between two reads a lease may end, and its job be in neither
+        return counts.delayed + counts.running > 0
 
     def find(self, id: int) -> Job | None:
         """Return what is kept of a job, by its negative id: not the job itself, see `spooled_job`."""

@@ -98,12 +98,12 @@ class _Supervised(Worker):
     """A worker that drains at the first SIGTERM and takes no notice of others."""
 
     def stop(self) -> None:
-        self._stop_once()
+        self.retire()
 
     def stop_now(self) -> None:
         """Drain, and end the grace."""
         self._grace = 0.0
-        self._stop_once()
+        self.retire()
 
 
 class _Orphanage(threading.Thread):

@@ -95,7 +95,8 @@ class Supervisor:
         self._deaths = 0  # in a row
         self._start_at = 0.0
         self._renew: list[WorkerProcess] = []  # those of the old version
-        self._stopping = 0
+        self._stopping = False
+        self._stops = 0  # how often it was told to
         self._hup = False
         self._error: PywheelError | None = None
         self._turned = time.monotonic()
@@ -116,8 +117,13 @@ class Supervisor:
 
     @property
     def stopping(self) -> bool:
-        """Whether it was told to stop."""
-        return self._stopping > 0
+        """Whether all workers drain, or have ended."""
+        return self._stopping
+
+    @property
+    def told_to_stop(self) -> bool:
+        """Whether `stop` was called, or a signal came that stops."""
+        return self._stops > 0
 
     @property
     def late(self) -> list[float]:
@@ -136,7 +142,7 @@ class Supervisor:
             WorkersFailed: it cannot be imported, or all its first processes ended before they were up.
         """
         self._selector.register(self._ear, selectors.EVENT_READ)
-        with self._signals():
+        with self.signals():
             try:
                 while not self._stopping or self.workers:
                     self._turn()
@@ -149,7 +155,12 @@ class Supervisor:
 
     def stop(self) -> None:
         """Drain all workers. Called again: at once. From any thread, and from signal handlers."""
-        self._stopping += 1
+        self._stops += 1
+        self.retire()
+
+    def retire(self) -> None:
+        """Drain all workers, to make room for another supervisor. Unlike `stop` it never ends the grace."""
+        self._stopping = True
         self._wake()
 
     def reload(self) -> None:
@@ -224,7 +235,7 @@ class Supervisor:
             self._error = WorkersFailed(f"no worker could begin: {worker.reason}")
         if worker.failed is not None and worker.failed["trace"]:
             _LOGGER.error("the program cannot be imported\n%s", worker.failed["trace"].rstrip())
-        self._stopping += 1
+        self.stop()
 
     def _kill_stalled(self) -> None:
         """Kill workers whose dispatcher stands still, and those that have not ended long after their grace."""
@@ -275,7 +286,7 @@ class Supervisor:
 
     def _drain_all(self) -> None:
         for worker in self.workers:
-            if self._stopping > 1 and worker.draining:
+            if self._stops > 1 and worker.draining:
                 worker.tell(STOP_NOW)  # at each turn: signals that come together are one
             worker.drain()
 
@@ -295,11 +306,12 @@ class Supervisor:
             self._mouth.send(b"w")
 
     @contextmanager
-    def _signals(self) -> Iterator[None]:
+    def signals(self) -> Iterator[None]:
+        """Stop and reload on signals, where they can be had: in the main thread. `run` does so while it runs."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        self._terminal = _on_terminal()
+        self._terminal = self._terminal or _on_terminal()
         actions: dict[int, Callable[..., None]] = {
             signal.SIGTERM: lambda *_: self.stop(),
             signal.SIGINT: lambda *_: self.stop(),

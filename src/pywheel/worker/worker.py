@@ -106,6 +106,7 @@ class Worker:
         most = sum(handler.concurrency for handler in handlers.values() if _in_threads(handler))
         self._threads = Threads(min(max(most, 1), _MOST_THREADS))
         self._stopping = False  # no Event: a signal may come in the middle of its own handler, and find it locked
+        self._told_to_stop = False
         self._notifier = self.store.notifier(name or f"{socket.gethostname()}:{os.getpid()}")
         self._deaths = Deaths(
             self.store, self._notifier, self._middleware, program.handlers, self._events, self._loop.finish
@@ -154,7 +155,7 @@ class Worker:
             StoreClosed: the store was closed meanwhile.
             StoreReplaced: its files were deleted or replaced, once the handlers under way have had their grace.
         """
-        with self._signals():
+        with self.signals():
             try:
                 self._work()
                 self._drain()
@@ -173,15 +174,24 @@ class Worker:
         self._thread.start()
 
     def stop(self) -> None:
-        """Begin to drain: claim nothing more. From any thread, and from signal handlers; `join` waits for the end."""
-        if self._stopping:
-            self._grace = 0.0
-        self._stop_once()
+        """Begin to drain: claim nothing more. From any thread, and from signal handlers; `join` waits for the end.
 
-    def _stop_once(self) -> None:
-        """Begin to drain; called again, nothing."""
+        A second call ends the grace.
+        """
+        if self._told_to_stop:
+            self._grace = 0.0
+        self._told_to_stop = True
+        self.retire()
+
+    def retire(self) -> None:
+        """Begin to drain, to make room for another worker. Unlike `stop` it never ends the grace."""
         self._stopping = True
         self._notifier.wake()
+
+    @property
+    def told_to_stop(self) -> bool:
+        """Whether `stop` was called, or a signal came that stops."""
+        return self._told_to_stop
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait up to `timeout` seconds for the end of a worker that was started; return whether it has come."""
@@ -254,7 +264,7 @@ class Worker:
         self.dispatcher.drain()
         left = self.dispatcher.abandon()
         if not self._stopping:
-            self._stopping = True  # from here on a signal ends the grace
+            self._stopping = self._told_to_stop = True  # from here on a signal ends the grace
             self._events.tell(WorkerDrains(self.name, self._grace))
         began = time.monotonic()
         self._await(left, lambda: self._grace - (time.monotonic() - began))
@@ -286,14 +296,14 @@ class Worker:
         self._events.tell(WorkerStopped(self.name))
 
     @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Stop on signals, where they can be had: in the main thread."""
+    def signals(self) -> Iterator[None]:
+        """Stop on signals, where they can be had: in the main thread. `run` does so, for as long as it runs."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
 
         def told(number: int, frame: Any) -> None:  # noqa: ARG001  (what signal.signal calls)
-            if number != _HANG_UP or not self._stopping:
+            if number != _HANG_UP or not self._told_to_stop:
                 self.stop()
 
         numbers = [signal.SIGINT, signal.SIGTERM]

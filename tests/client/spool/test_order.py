@@ -4,11 +4,13 @@ import contextlib
 import random
 import threading
 from datetime import UTC, datetime
+from itertools import count
 
 import pytest
 
 from pywheel import JobQueue, NoSuchJob, StoreAway
 from pywheel.client.spool import Spool
+from pywheel.clock import MonotonicClock
 from pywheel.events import JobRefused
 from pywheel.jobs import State
 from pywheel.jobs.commands import Cancel, Reschedule
@@ -178,3 +180,42 @@ def test_threads_of_two_queues_beside_a_store_that_comes_and_goes(queue, server,
         until(lambda: other.store._link.away is None)
     for n, numbers in told.items():
         assert sorted(bodies(server, str(n))) == (numbers if n < 2 else numbers[-1:])
+
+
+class Leap:
+    """Has every wall clock leap beyond all leases when this thread reads one for the nth time."""
+
+    def __init__(self, monkeypatch):
+        self.thread, self.reads, self.ahead = threading.get_ident(), 0, 0
+        wall = MonotonicClock.wall
+        monkeypatch.setattr(MonotonicClock, "wall", lambda clock: self.read() + wall(clock))
+
+    def read(self):
+        if threading.get_ident() == self.thread:
+            self.reads -= 1
+            if self.reads == 0:
+                self.ahead += 3_600_000
+        return self.ahead
+
+
+def test_a_put_passes_no_older_one_of_its_key_whenever_the_lease_of_that_ends(queue, server, spool, monkeypatch):
+    """Whoever was killed while it forwarded the older one holds it until then."""
+    leap = Leap(monkeypatch)
+    for reads in count(1):
+        key = f"k{reads}"
+        server.away = True
+        queue.put("t", "old", key=key, replace=True)
+        killed = Spool(spool)
+        until(killed.take)
+        server.away = False
+        until(lambda: queue.store._link.away is None)
+        leap.reads = reads
+        queue.put("t", "new", key=key, replace=True)
+        over, leap.reads = leap.reads > 0, 1  # the put reads the clock less often
+        killed.waiting()
+        killed.close()
+        until(lambda: forwarded(queue))
+        assert queue.get(("t", key)).json() == "new", f"the clock leapt at read {reads} of the put"
+        if over:
+            break
+    assert reads > 1

@@ -2,13 +2,13 @@
 
 import pytest
 
+from tests.seeds import SEED
 from tests.worker.accounts import Accounts
-from tests.worker.test_ledger import ROUNDS, SEED, Storm
+from tests.worker.test_ledger import ROUNDS, Storm
 
 
 @pytest.mark.parametrize("stores", [1, 4])
 def test_whatever_happens_to_processes_no_job_is_lost_early_doubled_or_kept_waiting(tmp_path, redis_server, stores):
-    print(f"PYWHEEL_SEED={SEED}")
     storm = Storm(tmp_path, SEED, redis_server.url(stores=stores))
     try:
         storm.rounds(ROUNDS)

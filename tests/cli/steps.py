@@ -1,0 +1,135 @@
+"""`pywheel work --reload` with a program that says where it is, and waits there until it is told to go on."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+from pywheel import JobQueue
+from tests.isolated.child import environment
+from tests.jobs.waiting import alive, until
+from tests.worker.noted import Noted
+
+PROGRAM = """
+import atexit, os, sys, time
+from pathlib import Path
+from pywheel import JobQueue
+
+HERE = Path(__file__).parent
+ROLE = "worker" if "pywheel.worker.child" in sys.orig_argv else "main"
+NOTES = os.open(HERE / "notes", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+def note(word, *facts):
+    os.write(NOTES, f"{' '.join(map(str, (word, os.getpid(), *facts)))}\\n".encode())
+
+def at(step, *facts):
+    note(step, *facts)
+    while (HERE / f"hold-{step}").exists():
+        time.sleep(0.005)
+
+atexit.register(at, f"{ROLE}-exit")
+at(f"{ROLE}-import")
+queue = JobQueue(f"sqlite:///{HERE}/jobs.db")
+
+@queue.handler("t", ttr="1h", concurrency=1)
+def handle(job):
+    at("handler", job.id, job.attempt)
+"""
+
+
+class Stepped:
+    """A folder with a program and a store, and `pywheel work` on it."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.source = folder / "shop.py"
+        self.source.write_text(PROGRAM)
+        self.queue = JobQueue(f"sqlite:///{folder}/jobs.db")
+        self.said = []
+        self._saved = 0
+
+    def start(self, *options):
+        command = [sys.executable, "-m", "pywheel.cli", "work", "shop:queue", "--reload", "--no-live", *options]
+        variables = environment(PYWHEEL_STORE=None, PYTHONDONTWRITEBYTECODE="1")
+        before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
+        self.process = subprocess.Popen(
+            command, cwd=self.folder, env=variables, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        signal.signal(signal.SIGHUP, before)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        for line in self.process.stderr:
+            self.said.append(line)
+
+    def send(self, number):
+        self.process.send_signal(number)
+
+    def save(self):
+        """Change the program's source, as an editor does."""
+        self._saved += 1
+        os.utime(self.source, (self._saved, self._saved))
+
+    def hold(self, step):
+        (self.folder / f"hold-{step}").touch()
+
+    def go(self):
+        """Let go on whoever is held."""
+        for hold in self.folder.glob("hold-*"):
+            hold.unlink()
+
+    def noted(self, step):
+        return Noted(self.folder / "notes").lines(step)
+
+    def reached(self, step, times=1):
+        """Wait until a step was reached so often."""
+        until(lambda: len(self.noted(step)) >= times or self.process.poll() is not None)
+        assert len(self.noted(step)) >= times, "".join(self.said)
+
+    def says(self, text):
+        """Wait until this was said."""
+        until(lambda: self.has_said(text) or self.process.poll() is not None)
+        assert self.has_said(text), "".join(self.said)
+
+    def has_said(self, text):
+        return any(text in line for line in self.said)
+
+    def working(self):
+        """Wait until all are at work."""
+        self.says("working on")
+        id = self.queue.put("t")
+        until(lambda: not self.queue.get(id).state.live)
+
+    def busy(self):
+        """Return a job that is held in its handler."""
+        self.hold("handler")
+        before = len(self.noted("handler"))
+        id = self.queue.put("t")
+        self.reached("handler", before + 1)
+        return id
+
+    def starts(self):
+        """Return how often the program was imported."""
+        return len(self.noted("main-import")), len(self.noted("worker-import"))
+
+    def pids(self):
+        return {int(line[0]) for role in ("main", "worker") for line in self.noted(f"{role}-import")}
+
+    def ended(self):
+        """Wait until the command and all its workers have ended; return the exit code."""
+        code = self.process.wait(60)
+        until(lambda: not any(map(alive, self.pids())))
+        self._reader.join(60)
+        return code
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        for pid in filter(alive, self.pids()):
+            os.kill(pid, signal.SIGKILL)
+        self._reader.join(60)
+        self.process.stderr.close()
+        self.queue.close()
+        print("".join(self.said), *map(self.noted, ("main-import", "worker-import", "handler", "main-exit")), sep="\n")

@@ -1,0 +1,58 @@
+"""The seed of a run: all that tests draw by lot follows from it, also in the processes of pytest-xdist.
+
+`PYWHEEL_SEED` gives it, else it is drawn once, and said. Examples of Hypothesis follow from `--hypothesis-seed`.
+"""
+
+import os
+import random
+import shlex
+import sys
+from pathlib import Path
+
+from hypothesis import settings
+
+MOST = 10  # commands in the summary
+NAME = "PYWHEEL_SEED"
+
+if not int(os.environ.get(NAME) or 0):
+    os.environ[NAME] = str(random.randrange(1, 10**6))
+SEED = int(os.environ[NAME])
+
+
+def pytest_configure(config):
+    """Let `--hypothesis-seed` count: a profile whose examples are always the same has no use for it."""
+    if config.getoption("hypothesis_seed", None) is not None:
+        settings.register_profile("seeded", settings.default, derandomize=False)
+        settings.load_profile("seeded")
+
+
+def pytest_report_header(config):
+    return f"{NAME}={SEED}"
+
+
+def pytest_runtest_setup(item):
+    """Let what draws without a generator of its own draw the same in each run, whatever ran before."""
+    random.seed(f"{SEED} {item.nodeid}")
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Say how to repeat what failed."""
+    reports = [*terminalreporter.stats.get("failed", ()), *terminalreporter.stats.get("error", ())]
+    failed = list(dict.fromkeys(report.nodeid for report in reports))
+    if failed:
+        terminalreporter.section("to repeat what failed")
+        for test in failed[:MOST]:
+            terminalreporter.line(command(config, test))
+        if len(failed) > MOST:
+            terminalreporter.line(f"and {len(failed) - MOST} more")
+
+
+def command(config, test):
+    """Return the command that runs a test with the same seeds."""
+    variables = [f"{name}={os.environ[name]}" for name in (NAME, "CI", "HYPOTHESIS_PROFILE") if name in os.environ]
+    python = Path(sys.executable)
+    if python.is_relative_to(config.rootpath):
+        python = python.relative_to(config.rootpath)
+    seed = config.getoption("hypothesis_seed", None)
+    options = [] if seed is None else [f"--hypothesis-seed={seed}"]
+    return shlex.join([*variables, str(python), "-m", "pytest", *options, test])
