@@ -11,7 +11,7 @@ from tests.outlets.endpoint import Endpoint
 # On a Python for which there are none of them.
 collect_ignore = []
 if find_spec("aiohttp") is None:
-    names = ("addresses", "answers", "bad_endpoints", "config", "deliver", "shares", "webhook")
+    names = ("addresses", "answers", "bad_endpoints", "config", "deliver", "destinations", "shares", "webhook")
     collect_ignore += [f"test_{name}.py" for name in names]
 elif find_spec("cryptography") is None:
     collect_ignore += ["test_bad_endpoints.py", "test_config.py"]

@@ -59,9 +59,8 @@ ENDLESS = {
 def failure(endpoint, said, **options):
     """Return what becomes of a delivery to an endpoint that says this, and has nothing against the next one."""
     endpoint.answers["/"] = said
-    first, second = deliver(
-        inside(endpoint.url(), **options), a_job(), a_job(headers={"to": endpoint.url("/next")}, id=8)
-    )
+    outlet = inside(endpoint.url(), allow_to=[endpoint.url("/next")], **options)
+    first, second = deliver(outlet, a_job(), a_job(headers={"to": endpoint.url("/next")}, id=8))
     assert second is None
     return first
 

@@ -93,7 +93,8 @@ async def test_exchange_and_routing_key_come_from_the_outlet_or_from_the_job(rab
     async with amqp(rabbitmq_server) as broker:
         ours = await broker.queue("ours", key="a.b")
         theirs = await broker.queue("theirs", key="c")
-        async with outlet(rabbitmq_server, exchange="ours", routing_key="a.b", exchanges=["th*"]) as deliver:
+        options = {"exchange": "ours", "routing_key": "a.b", "exchanges": ["th*"], "allow": ["c"]}
+        async with outlet(rabbitmq_server, **options) as deliver:
             await deliver(a_job(b"1"))
             await deliver(a_job(b"2", exchange="theirs", to="c"))
             with pytest.raises(GiveUp, match=r"does not let a job choose the exchange 'amq\.topic'"):
@@ -179,7 +180,7 @@ async def test_many_jobs_are_under_way_on_one_connection_in_their_order(rabbitmq
 )
 @on_a_loop
 async def test_what_no_attempt_can_publish_makes_the_job_dead(rabbitmq_server, headers, said):
-    async with outlet(rabbitmq_server, routing_key="q") as deliver:
+    async with outlet(rabbitmq_server, routing_key="q", allow=["*"]) as deliver:
         with pytest.raises(GiveUp, match=said):
             await deliver(a_job(**headers))
 

@@ -128,7 +128,7 @@ def slot(key):
 async def test_what_is_no_stream_is_a_failed_attempt_of_that_job_alone(redis_server, stream):
     with looking(redis_server) as client:
         client.set(f"{stream}-text", "x")
-    async with outlet(redis_server, stream) as deliver:
+    async with outlet(redis_server, stream, allow=[f"{stream}-text"]) as deliver:
         wrong, right = await asyncio.gather(
             deliver(a_job(to=f"{stream}-text")), deliver(a_job()), return_exceptions=True
         )

@@ -39,7 +39,7 @@ def test_a_job_goes_where_it_says(endpoint, queue):
 
 
 def test_a_job_that_does_not_say_goes_to_the_outlets_url(endpoint, queue):
-    queue.handler("t")(inside(endpoint.url("/mine")))
+    queue.handler("t")(inside(endpoint.url("/mine"), allow_to=[endpoint.url("/its")]))
     queue.put("t")
     queue.put("t", to=endpoint.url("/its"))
     assert run_due(queue) == 2
@@ -100,7 +100,7 @@ def test_a_body_that_is_no_json_and_one_that_says_what_it_is(endpoint):
 
 
 def test_headers_of_a_job_are_sent_that_are_named_and_no_others(endpoint):
-    outlet = inside(endpoint.url(), headers={"Authorization": "Bearer x"}, pass_headers=["X-Tenant"])
+    outlet = inside(endpoint.url("/its"), headers={"Authorization": "Bearer x"}, pass_headers=["X-Tenant"])
     headers = {"x-tenant": "7", "secret": "s", "to": endpoint.url("/its"), "traceparent": TRACE, "tracestate": "a=1"}
     assert deliver(outlet, a_job(headers=headers)) == [None]
     [request] = endpoint.requests

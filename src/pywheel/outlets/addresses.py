@@ -1,5 +1,7 @@
 """Where a delivery may go: not to the host itself, not into its networks, not to a cloud's metadata.
 
+An outlet with a place of its own delivers to no other, unless its configuration names it.
+
 An address is judged twice: as the resolver finds it, and as the socket to it is made. What was judged is what is
 connected to, whatever a name leads to a moment later.
 """
@@ -10,10 +12,12 @@ import re
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any, Final
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from .._errors import BadJob
+from ..jobs.address import checked_to
 
-__all__ = ["AddressPolicy", "AddressRefused"]
+__all__ = ["AddressPolicy", "AddressRefused", "Places", "checked_url", "port_of"]
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -103,6 +107,59 @@ class AddressPolicy:
             raise AddressRefused(f"{address[:80]} is an address of one link")
         if is_inner(found) and not any(found in network for network in self._networks):
             raise AddressRefused(f"{found} is an inner address")
+
+
+class Places:
+    """URLs that a job may name: `url` itself, and those that lie below one of `prefixes`, on the same host and port.
+
+    Raises:
+        BadJob: a prefix is no URL, or has a query.
+    """
+
+    def __init__(self, url: str | None, prefixes: Iterable[str]) -> None:
+        if isinstance(prefixes, str):
+            raise BadJob(f"allow_to is a list of URLs, not {prefixes!r:.60}")
+        self._url = url
+        self.prefixes = tuple(map(_prefix, prefixes))
+        self._below = [(_origin(parts), parts.path or "/") for parts in map(urlsplit, self.prefixes)]
+
+    def __contains__(self, url: str) -> bool:
+        """Whether a job may name it. BadJob: it is no URL."""
+        if url == self._url:
+            return True
+        parts = urlsplit(checked_url(url))
+        path = parts.path or "/"
+        if not {".", ".."}.isdisjoint(unquote(path).replace("\\", "/").split("/")):  # it may lead up again
+            return False
+        origin = _origin(parts)
+        return any(
+            origin == allowed and (path == below or path.startswith(f"{below.removesuffix('/')}/"))
+            for allowed, below in self._below
+        )
+
+
+def checked_url(value: Any) -> str:
+    """Return a URL as a job may name it. BadJob if it is none."""
+    url = checked_to(value)
+    if "://" not in url:
+        raise BadJob(f"{url[:60]!r} is no URL: it must begin with https:// or http://")
+    return url
+
+
+def port_of(parts: SplitResult) -> int:
+    """Return the port of a URL."""
+    return parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def _prefix(value: Any) -> str:
+    url = checked_url(value)
+    if "?" in url or "#" in url:
+        raise BadJob(f"allow_to: {url[:60]!r} must end with its path")
+    return url
+
+
+def _origin(parts: SplitResult) -> tuple[str, str | None, int]:
+    return parts.scheme, parts.hostname, port_of(parts)
 
 
 def is_inner(address: Address) -> bool:

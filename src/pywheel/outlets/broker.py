@@ -37,6 +37,7 @@ MESSAGE_ID: Final = "message-id"
 """The header that names a message, instead of the job's own id. The bridge keeps there what a producer gave."""
 _OWN: Final = frozenset({TO, CONTENT_TYPE, MESSAGE_ID, "exchange"})
 _OWN_PREFIXES: Final = ("amqp-", "kafka-")
+_ANY: Final = ("*",)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between tries to connect
 
 
@@ -69,10 +70,10 @@ def patterns(value: Any, name: str) -> tuple[str, ...]:
     return found
 
 
-def chosen(name: str, allowed: tuple[str, ...], what: str) -> str:
+def chosen(name: str, allowed: tuple[str, ...], what: str, option: str = "allow") -> str:
     """Return a name that a job gives. GiveUp if the outlet does not allow it."""
     if not any(fnmatchcase(name, pattern) for pattern in allowed):
-        raise GiveUp(f"this outlet does not let a job choose the {what} {name[:80]!r}")
+        raise GiveUp(f"this outlet does not let a job choose the {what} {name[:80]!r}: {option} names those it may")
     return name
 
 
@@ -81,7 +82,7 @@ class BrokerOutlet(Outlet[C]):
 
     Args:
         place: where it delivers what does not say `to`; empty if each job must say.
-        allow: patterns of what jobs may say in `to`; any unless told.
+        allow: patterns of what jobs may say in `to`; unless told `place` alone, anything if that is empty.
         timeout: how long a broker may take to be reached, and then to confirm: together less than the handler's ttr.
         name: for people; the topic that it handles unless told.
     """
@@ -89,11 +90,13 @@ class BrokerOutlet(Outlet[C]):
     places: str
     """What the broker calls where it delivers: stream, subject."""
 
-    def __init__(self, place: str, *, allow: Iterable[str], timeout: Duration, name: str | None) -> None:
+    def __init__(self, place: str, *, allow: Iterable[str] | None, timeout: Duration, name: str | None) -> None:
         super().__init__(name)
         if not isinstance(place, str):
             raise BadJob(f"the {self.places} must be a str, not {type(place).__name__}")
         self.place = place
+        if allow is None:
+            allow = () if place else _ANY
         self.allow = patterns(allow, "allow")
         self.timeout = duration(timeout, "timeout", 1) / 1000
         self.longest = 2 * self.timeout
@@ -108,10 +111,14 @@ class BrokerOutlet(Outlet[C]):
         """Return where a job goes. GiveUp if it may not, or does not say though it must."""
         named = job.headers.get(TO)
         if named is not None:
-            return chosen(named, self.allow, self.places)
+            return self.allowed(named)
         if not self.place:
             raise GiveUp(f"the job does not say in `to` to which {self.places} it goes, and the outlet has none")
         return self.place
+
+    def allowed(self, named: str) -> str:
+        """Return a place that a job names: the outlet's own, or one of `allow`. GiveUp if it is neither."""
+        return named if self.place and named == self.place else chosen(named, self.allow, self.places)
 
 
 def address(settings: Settings) -> str:
@@ -133,8 +140,10 @@ def is_address(url: Any, schemes: Iterable[str]) -> TypeGuard[str]:
 
 def common(name: str, settings: Settings) -> dict[str, Any]:
     """Return the words of a table that all outlets into brokers know."""
+    said = settings.says("allow")
+    allow = settings.texts("allow", _ANY)
     return {
-        "allow": settings.texts("allow", ["*"]),
+        "allow": allow if said else None,
         "timeout": settings.seconds("timeout", 15.0),
         "name": name,
     }

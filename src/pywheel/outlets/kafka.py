@@ -49,7 +49,7 @@ class Kafka(BrokerOutlet["Link"]):
     Args:
         servers: ``host:port,host:port``.
         topic: of jobs that name none in `to`; empty if each must.
-        allow: patterns of topics that jobs may name in `to`; any unless told.
+        allow: patterns of topics that jobs may name in `to`; unless told `topic` alone, any if that is empty.
         options: of librdkafka, such as ``{"security.protocol": "SASL_SSL", "sasl.password": ...}``.
         timeout: how long a record may wait for its confirmation: less than the handler's ttr.
         name: for people; the topic of jobs that it handles unless told.
@@ -67,7 +67,7 @@ class Kafka(BrokerOutlet["Link"]):
         servers: str,
         topic: str = "",
         *,
-        allow: Iterable[str] = ("*",),
+        allow: Iterable[str] | None = None,
         options: Mapping[str, Any] | None = None,
         timeout: Duration = 15,
         name: str | None = None,

@@ -47,7 +47,8 @@ class Nats(BrokerOutlet["Link"]):
         url: ``nats://user:password@host:4222``, or tls; several with commas between them.
         subject: of jobs that name none in `to`; empty if each must.
         stream: the stream that must take it; any unless told.
-        allow: patterns of subjects that jobs may name in `to`; any unless told. One with a `$` is the server's own.
+        allow: patterns of subjects that jobs may name in `to`; unless told `subject` alone, any if that is empty.
+            One with a `$` is the server's own.
         timeout: how long NATS may take to be reached, and then to acknowledge: together less than the handler's ttr.
         name: for people; the topic that it handles unless told.
 
@@ -65,7 +66,7 @@ class Nats(BrokerOutlet["Link"]):
         subject: str = "",
         *,
         stream: str | None = None,
-        allow: Iterable[str] = ("*",),
+        allow: Iterable[str] | None = None,
         timeout: Duration = 15,
         name: str | None = None,
     ) -> None:

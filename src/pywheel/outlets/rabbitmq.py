@@ -58,6 +58,7 @@ _SHORT: Final = 255  # bytes of a short string of AMQP
 _LAST_SECOND: Final = 253_402_300_799  # of the year 9999
 _LONGEST_NAME: Final = 128  # bytes of a header's name: the client cuts longer ones
 _MOST_LANES: Final = 200
+_COPIES: Final = ("CC", "BCC")  # headers with more routing keys, to which RabbitMQ gives the message too
 
 
 class RabbitMQ(BrokerOutlet["Link"]):
@@ -76,7 +77,7 @@ class RabbitMQ(BrokerOutlet["Link"]):
         exchange: where it publishes; "" is the default exchange, whose routing keys are queues.
         routing_key: of jobs that say none in `to`.
         exchanges: patterns of exchanges that a job may choose instead, by a header `exchange`; none unless told.
-        allow: patterns of routing keys that jobs may say in `to`; any unless told.
+        allow: patterns of routing keys that jobs may say in `to`; unless told `routing_key` alone, or any.
         mandatory: whether a message that no queue takes is a failed attempt. If not it is lost.
         persistent: whether durable queues keep the message on disk. The broker confirms it once it is there.
         timeout: how long the broker may take to be reached, and then to confirm: together less than the handler's ttr.
@@ -97,7 +98,7 @@ class RabbitMQ(BrokerOutlet["Link"]):
         exchange: str = "",
         routing_key: str = "",
         exchanges: Iterable[str] = (),
-        allow: Iterable[str] = ("*",),
+        allow: Iterable[str] | None = None,
         mandatory: bool = True,
         persistent: bool = True,
         timeout: Duration = 15,
@@ -187,7 +188,7 @@ class RabbitMQ(BrokerOutlet["Link"]):
         named = job.headers.get("exchange")
         if named is None or named == self.exchange:
             return self.exchange
-        return chosen(named, self.exchanges, "exchange")
+        return chosen(named, self.exchanges, "exchange", "exchanges")
 
     def place_of(self, job: Job) -> str:
         """Return a job's routing key; the empty one is one."""
@@ -202,6 +203,9 @@ class RabbitMQ(BrokerOutlet["Link"]):
         table: dict[str, Any] = dict(passed(job))
         if HEADERS in headers:
             table |= _table(headers[HEADERS])
+        for copies in (table.get(name) for name in _COPIES):
+            for key in copies if isinstance(copies, list) else ():
+                self.allowed(str(key))
         for name in table:
             _short(name, "the name of a header", _LONGEST_NAME)
         return self._amqp.spec.Basic.Properties(  # type: ignore[no-any-return]

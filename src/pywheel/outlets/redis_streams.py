@@ -54,7 +54,7 @@ class RedisStreams(BrokerOutlet["Link"]):
         stream: of jobs that name none in `to`; empty if each must.
         maxlen: about how many entries the stream keeps; all unless told.
         remember: how long an id is known, as a key beside the stream.
-        allow: patterns of streams that jobs may name in `to`; any unless told.
+        allow: patterns of streams that jobs may name in `to`; unless told `stream` alone, any if that is empty.
         timeout: how long Redis may take to be reached, and then to answer: together less than the handler's ttr.
         name: for people; the topic that it handles unless told.
 
@@ -73,7 +73,7 @@ class RedisStreams(BrokerOutlet["Link"]):
         *,
         maxlen: int | None = None,
         remember: Duration = "1d",
-        allow: Iterable[str] = ("*",),
+        allow: Iterable[str] | None = None,
         timeout: Duration = 15,
         name: str | None = None,
     ) -> None:

@@ -87,6 +87,10 @@ class Settings:
             raise self.error(word, f"must be {what}, not {value!r:.60}")
         return value
 
+    def says(self, word: str) -> bool:
+        """Whether the table has a word, which nobody has asked for yet."""
+        return word in self._left
+
     def text(self, word: str, default: str | None = _NO_DEFAULT) -> Any:
         """Return a text, not an empty one; None only if that is the default."""
         value = self._take(word, default, str, "a text in quotes")

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from .._errors import BadJob, PywheelError
-from ..jobs.address import TO, checked_to
+from ..jobs.address import TO
 from ..jobs.checks import whole
 from ..jobs.durations import Duration, duration
 from ..jobs.handler import GiveUp, RetryLater
 from ..jobs.job import Job
-from .addresses import AddressPolicy, AddressRefused
+from .addresses import AddressPolicy, AddressRefused, Places, checked_url, port_of
 from .answers import shown
 from .contract import Outlet, delivery_id, needed
 from .settings import Settings
@@ -43,6 +43,8 @@ _OURS: Final = frozenset(
     "host connection content-length transfer-encoding te trailer upgrade expect keep-alive proxy-authorization"
     " webhook-id webhook-timestamp webhook-signature".split()
 )
+_HARMLESS: Final = frozenset({"accept", "content-type", "user-agent"})
+"""Headers that may go wherever a job says."""
 _TRACE: Final = ("traceparent", "tracestate")
 
 
@@ -62,19 +64,26 @@ class _Open(NamedTuple):
 
 
 class Webhook(Outlet[Any]):
-    """Delivers jobs by POST: to the URL that a job names by ``to``, or to `url`.
+    """Delivers jobs by POST: to `url`, or, without one, to the URL that each job names by ``to``.
+
+    With a `url` it delivers nowhere else: a job that names another one is dead, unless that lies below one of
+    `allow_to`.
 
     Only an answer 2xx is success. 410 disables the endpoint: its jobs are dead at once until somebody enables it. 429,
     502, 503 and 504 may say by Retry-After how long to wait, a day at most. Redirects are not followed.
     `handler(..., concurrency=)` says how many deliveries are under way in all.
 
     Args:
-        url: where jobs go that do not say.
+        url: where all jobs go; without one each must say.
+        allow_to: the URLs below which a job may name one of its own, such as ``https://hooks.shop.example/tenants/``:
+            the same scheme, host and port, and a path that begins with theirs. Without a `url` and without these a job
+            may name any.
         secrets: of signatures: ``whsec_`` and base64; several during a rotation; or a function of the job.
         name: for people, and for `pywheel outlets`; the topic unless told.
         timeout: how long a delivery may take in all: less than the handler's ttr. A job's own ttr bounds it, too.
         connect_timeout: how long a connection may take.
-        headers: sent with each delivery.
+        headers: sent with each delivery. But for ``user-agent`` and the like they want a `url` or `allow_to`: whoever
+            may put a job would learn them.
         pass_headers: names of headers of the job that are sent too. Trace context is, always.
         allow: networks, addresses and names that are within one's own network and may be reached all the same.
         ports: those that may be used; None for any.
@@ -93,6 +102,7 @@ class Webhook(Outlet[Any]):
         self,
         url: str | None = None,
         *,
+        allow_to: Iterable[str] = (),
         secrets: Secrets = None,
         name: str | None = None,
         timeout: Duration = 15,
@@ -107,11 +117,15 @@ class Webhook(Outlet[Any]):
     ) -> None:
         super().__init__(name)
         needed("aiohttp", "webhook")
-        self._url = None if url is None else _checked_url(url)
+        self._url = None if url is None else checked_url(url)
+        self._places = Places(url, allow_to)
+        self._anywhere = url is None and not self._places.prefixes
         self._keys = _keys(secrets)
         self.longest = self._timeout = duration(timeout, "timeout", 1) / 1000
         self._connect_timeout = duration(connect_timeout, "connect_timeout", 1) / 1000
         self._headers = {_header(name): _value(name, value) for name, value in (headers or {}).items()}
+        if self._anywhere:
+            _refuse_secrets(headers or {})
         self._passed = tuple(map(_header, pass_headers))
         self._policy = AddressPolicy(allow, ports)
         usual = _PER_HOST if url is None else _MOST
@@ -124,20 +138,26 @@ class Webhook(Outlet[Any]):
         """Return one from a table of a config file. ConfigError if it makes no sense."""
         words: dict[str, Any] = {
             "url": settings.text("url", None),
+            "allow_to": settings.texts("allow_to"),
             "headers": settings.headers("headers"),
             "pass_headers": settings.texts("pass_headers"),
             "proxy": settings.address("proxy"),
         }
         ports = settings.wholes("ports", (80, 443), most=65_535) or None
         allow, ca_file = settings.texts("allow"), settings.path("ca_file")
+        sound: dict[str, Any] = {}
         for word in words:
-            with settings.about(word):  # one at a time, so that its line can be said
-                cls(**{word: words[word]})
+            with settings.about(word):  # one after the other, so that its line can be said
+                sound[word] = words[word]
+                cls(**sound)
         with settings.about("allow"):
             policy = AddressPolicy(allow, ports)
         with settings.about("url"):  # or each of its jobs would be dead at once
             if words["url"] is not None:
                 _allowed(words["url"], policy)
+        with settings.about("allow_to"):
+            for prefix in words["allow_to"]:
+                _allowed(prefix, policy)
         with settings.about("ca_file"):
             tls = None if ca_file is None else ssl.create_default_context(cafile=str(ca_file))
         return cls(
@@ -198,11 +218,21 @@ class Webhook(Outlet[Any]):
         return await self._judged(call, where, answer)
 
     def _where(self, job: Job) -> str:
-        """Return the URL that a job goes to, as it says. GiveUp if there is none."""
-        where = job.headers.get(TO) or self._url
-        if where is None:
-            raise GiveUp("the job does not say where it goes (to=), and the outlet has no url")
-        return where
+        """Return the URL that a job goes to. GiveUp if there is none, or if it names one that it may not."""
+        named = job.headers.get(TO)
+        if not named:
+            if self._url is None:
+                raise GiveUp("the job does not say where it goes (to=), and the outlet has no url")
+            return self._url
+        if self._anywhere:
+            return named
+        try:
+            if named in self._places:
+                return named
+        except BadJob as error:
+            raise GiveUp(str(error)) from error
+        own = "to its own url only" if self._url is not None else "only to the URLs that it names"
+        raise GiveUp(f"this outlet delivers {own}, not to {shown(named)[:200]}: allow_to names where jobs may go")
 
     def _request(self, job: Job) -> dict[str, str]:
         """Return the headers of a job's delivery. GiveUp if one cannot be sent."""
@@ -259,17 +289,10 @@ def retry_after(value: str | None, now: float) -> float | None:
         return None
 
 
-def _checked_url(value: str) -> str:
-    url = checked_to(value)
-    if "://" not in url:
-        raise BadJob(f"{url[:60]!r} is no URL: it must begin with https:// or http://")
-    return url
-
-
 def _allowed(url: str, policy: AddressPolicy) -> None:
     parts = urlsplit(url)
     try:
-        policy.check_url(parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
+        policy.check_url(parts.hostname or "", port_of(parts))
     except AddressRefused as error:
         raise BadJob(f"{error}: name it in allow, its port in ports, if it may be reached") from error
 
@@ -305,6 +328,15 @@ def _header(name: Any) -> str:
     if name.lower() in _OURS:
         raise BadJob(f"the header {name} is not yours to say")
     return name.lower()
+
+
+def _refuse_secrets(headers: Mapping[str, str]) -> None:
+    """Raise BadJob for headers of an outlet that delivers anywhere: whoever may put a job could have them sent."""
+    for name in headers:
+        if name.lower() not in _HARMLESS:
+            raise BadJob(
+                f"{name} would go wherever a job leads the outlet: give it a url, or name in allow_to where jobs may go"
+            )
 
 
 def _value(name: str, value: Any) -> str:
