@@ -66,7 +66,7 @@ def test_it_says_which_key_is_missing(queue, store, caplog):
     [event] = [event for event in told if isinstance(event, BodiesSealed)]
     assert (event.topic, event.jobs) == ("t", 1)
     assert isinstance(event.error, NoKey)
-    assert str(event.error) == f"job {id}: the body is encrypted, with key 'a': there is no keyring"
+    assert str(event.error).startswith(f"job {id}: the body is encrypted, with key 'a', and there is no keyring: set")
     assert f'bodies_sealed topic=t count=1 error_text="job {id}: the body is encrypted' in caplog.text
     assert "hush" not in caplog.text
 

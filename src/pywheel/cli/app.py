@@ -48,7 +48,8 @@ Examples:
 The store is what --store says, or else the variable PYWHEEL_STORE, or else sqlite:///jobs.db in the working directory;
 `pywheel info` says which that is. `work` works on its queue's own store unless --store is given.
 
-With keys in PYWHEEL_KEYS `put` encrypts bodies, and `show` and `list` decrypt them; `pywheel new-key` makes a key.
+With keys in PYWHEEL_KEYS all commands that put bodies encrypt them, and those that show, deliver or work on them
+decrypt them; `work` and `serve` use the keys of their program first. `pywheel new-key` makes a key.
 
 Exit codes: 0 done; 1 no, such as a job that is not there or not delayed; 2 what was given makes no sense, such as an
 option, an address or a file; 3 the store is not there or cannot do it, or the output cannot be written;

@@ -11,7 +11,7 @@ import typer
 
 from ..client.queue import JobQueue
 from ..observe import logs
-from .options import DEFAULT_STORE, Store, opened
+from .options import DEFAULT_STORE, Store, keyring, opened
 from .output import note
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def rabbitmq(
     """Take the messages of a queue of RabbitMQ, until SIGTERM or Ctrl-C."""
     from ..inlets.rabbitmq import RabbitMQSource
 
-    with opened(store) as jobs:
+    with opened(store, encryption=keyring()) as jobs:
         _run(jobs, RabbitMQSource(jobs, topic, broker, queue, exchange=exchange, prefetch=prefetch))
 
 
@@ -75,7 +75,7 @@ def kafka(
     """Take the records of a topic of Kafka, until SIGTERM or Ctrl-C."""
     from ..inlets.kafka import KafkaSource
 
-    with opened(store) as jobs:
+    with opened(store, encryption=keyring()) as jobs:
         _run(jobs, KafkaSource(jobs, topic, servers, source, group=group, to=to, refused=refused))
 
 

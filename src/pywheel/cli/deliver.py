@@ -8,10 +8,9 @@ from typing import Annotated, Any, Final
 import typer
 
 from .._errors import BadJob
-from ..client.queue import JobQueue
 from ..jobs.durations import duration
 from ..outlets.config import Configured, load
-from .options import DEFAULT_STORE, AsJson, Store, absolute, span, span_or_none
+from .options import DEFAULT_STORE, AsJson, Store, keyring, opened, span, span_or_none
 from .output import emit_rows, on_terminal
 from .terms import Terms
 from .work import run
@@ -58,7 +57,7 @@ def deliver(
     if check:
         _say(outlets, as_json)
         return
-    with JobQueue(absolute(store)) as queue:
+    with opened(store, encryption=keyring()) as queue:
         for configured in outlets:
             for topic in configured.topics:
                 register = queue.handler(

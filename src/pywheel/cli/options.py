@@ -20,7 +20,6 @@ from .output import emit, on_terminal
 
 NO, USAGE, STORE = 1, 2, 3
 DEFAULT_STORE: Final = "sqlite:///jobs.db"
-_KEYS: Final = "PYWHEEL_KEYS"
 _EXAMPLE: Final = "2030-01-31T12:00:00+01:00"
 _LIKE: Final = f"write it like {_EXAMPLE}"
 _PLAIN: Final = re.compile(r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?", re.ASCII)
@@ -75,9 +74,8 @@ def existing(store: str, *, encryption: Keyring | None = None) -> JobQueue:
     return JobQueue(absolute(store), create=False, encryption=encryption)
 
 
-def keyring() -> Keyring | None:
-    """Return the keys of encrypted bodies, from PYWHEEL_KEYS, for whoever puts or shows them; None if it is not set."""
-    return Keyring.from_env(_KEYS) if os.environ.get(_KEYS) else None
+keyring: Final = Keyring.of_environment
+"""For commands that put, show or deliver bodies. Those that carry bodies as they lie, such as copy, take no keys."""
 
 
 # ---- what is meant --------------------------------------------------------------------------------------------------

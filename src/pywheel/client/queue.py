@@ -185,6 +185,21 @@ class JobQueue(Puts, Results, ByFilter, Claims, Tasks, Schedules):
         """
         store = self._front(_opened(url, clock, create=create))
         self._close()
+        self._work_on(store)
+
+    def use_keys(self, keyring: Keyring) -> None:
+        """Encrypt and decrypt with these keys, unless the queue was made with a keyring.
+
+        What runs a program does so with the keys of its environment. To be called while nobody else uses the queue.
+        """
+        if self._keyring is None:
+            self._keyring = keyring
+            if "store" in vars(self):
+                self._waits.close()
+                self._batches.close()
+                self._work_on(self._front(self.store))
+
+    def _work_on(self, store: Store) -> None:
         self.store, self._batches, self._waits = store, AsyncBatches(store, self._applied), Waits(store)
 
     def _front(self, store: Store) -> Store:

@@ -95,6 +95,11 @@ class Keyring:
         return cls.from_text(text, plain=plain, where=name)
 
     @classmethod
+    def of_environment(cls) -> Self | None:
+        """Return the keys of PYWHEEL_KEYS, or None if it is not set, or empty. BadJob if they make no sense."""
+        return cls.from_env() if os.environ.get("PYWHEEL_KEYS") else None
+
+    @classmethod
     def from_file(cls, path: str | os.PathLike[str], *, plain: bool = True) -> Self:
         """Return the keys of a file, as `from_text` reads them. BadJob if it cannot be read."""
         try:
@@ -143,7 +148,7 @@ class Keyring:
                 self._keys[id] = _checked(id, found)
                 return found
             self._missed[id] = time.monotonic() + _MISSED
-        raise NoKey(f"there is no key {id!r:.80} here{why}")
+        raise NoKey(f"there is no key {id!r:.80} here{why}: add it to PYWHEEL_KEYS, or to the queue's Keyring")
 
     # ---- bodies -----------------------------------------------------------------------------------------------------
 

@@ -139,7 +139,10 @@ class Store(ABC):
         StoreError: the store may have gone away since the claim.
         """
         if is_encrypted(job.body):
-            raise NoKey(f"job {job.id}: the body is encrypted, with key {key_of(job.body)!r:.80}: there is no keyring")
+            raise NoKey(
+                f"job {job.id}: the body is encrypted, with key {key_of(job.body)!r:.80}, and there is no keyring: "
+                "set PYWHEEL_KEYS for a command, or give the queue a Keyring (encryption=)"
+            )
         return job
 
     def sealed_result(self, job: Job, result: bytes) -> bytes:  # noqa: ARG002

@@ -31,7 +31,7 @@ from ..jobs.results import result_of
 from ..observe import logs
 from .forks import end_child
 from .framing import receive, send
-from .loading import importing
+from .loading import give_keys, importing
 
 __all__ = ["main"]
 
@@ -98,8 +98,10 @@ def _function(setup: dict[str, Any]) -> tuple[Callable[[Job], Any], Events | Non
 def _used(module: str, name: str, url: str) -> Any:
     """Return the program's queue, at work on the worker's store, as it may have been told to."""
     program = getattr(sys.modules.get(module), name, None)
-    if program is not None and program.store.secret_url != url:
-        program.use(url)
+    if program is not None:
+        give_keys(program)
+        if program.store.secret_url != url:
+            program.use(url)
     return program
 
 

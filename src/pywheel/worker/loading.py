@@ -13,8 +13,9 @@ from typing import Any
 from .._errors import BadJob
 from ..jobs.checks import did_you_mean, name
 from ..jobs.handler import Handler
+from ..jobs.keyring import Keyring
 
-__all__ = ["chosen", "importing", "interpreter", "load", "no_worker_while_importing"]
+__all__ = ["chosen", "give_keys", "importing", "interpreter", "load", "no_worker_while_importing"]
 
 _importing = False
 
@@ -43,7 +44,15 @@ def load(target: str) -> Any:
     program = getattr(module, name)
     if not hasattr(program, "events") or not hasattr(program, "handlers"):  # to ask for its store might open that
         raise BadJob(f"{name[:80]} in {module_name} is no JobQueue")
+    give_keys(program)
     return program
+
+
+def give_keys(program: Any) -> None:
+    """Let a program's queue have the keys of PYWHEEL_KEYS, if it has none of its own. BadJob if they make no sense."""
+    keyring = Keyring.of_environment()
+    if keyring is not None and hasattr(program, "use_keys"):
+        program.use_keys(keyring)
 
 
 def _refuse_paths(module: str, name: str) -> None:
