@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import uvicorn
 
+from .._errors import StoreError, StoreReplaced
 from .protocol import Protocol
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ _BACKLOG: Final = 2_048
 _SPARE: Final = 200  # descriptors for everything else
 _YOUNG: Final = 50_000  # objects, before the collector looks: those of a few hundred requests at once
 _MOST_CUT: Final = 200  # in a sweep
+_LOOK: Final = 1.0  # seconds between looks whether the store's file is still the one that was opened
 _TICKS: Final = 10  # of uvicorn's, a second together: each has its part of a sweep
 
 
@@ -54,6 +56,9 @@ def run(app: Service, ear: socket.socket, *, ready: Callable[[], object]) -> Non
         app: what `pywheel.server.app` returned.
         ear: a socket that listens.
         ready: called once requests are taken.
+
+    Raises:
+        StoreReplaced: the store's files were deleted or replaced; what was under way has ended.
     """
     Protocol.most = _room()
     gc.collect()
@@ -73,7 +78,10 @@ def run(app: Service, ear: socket.socket, *, ready: Callable[[], object]) -> Non
         timeout_graceful_shutdown=_GRACE,
         proxy_headers=False,
     )
-    _Server(config, app.state.context, ready).run(sockets=[ear])
+    server = _Server(config, app.state.context, ready)
+    server.run(sockets=[ear])
+    if server.replaced is not None:
+        raise server.replaced
 
 
 class _Server(uvicorn.Server):
@@ -83,11 +91,28 @@ class _Server(uvicorn.Server):
         self._ready = ready
         self._loop: asyncio.AbstractEventLoop | None = None
         self._unswept: list[Protocol] = []
+        self._looking: asyncio.Task[None] | None = None
+        self.replaced: StoreReplaced | None = None
+        """Why it has stopped by itself."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
+        if self._context.queue.store.url.startswith("sqlite:"):  # no other store has files
+            self._looking = self._loop.create_task(self._look())
         self._ready()
+
+    async def _look(self) -> None:
+        """Stop once the store's files are others: every request would fail, and its jobs lie elsewhere."""
+        while not self.should_exit:
+            await asyncio.sleep(_LOOK)
+            try:
+                await asyncio.to_thread(self._context.queue.store.next_lease)
+            except StoreReplaced as error:
+                self.replaced = error
+                self.should_exit = True
+            except StoreError:  # whoever asks for something is told
+                pass
 
     async def on_tick(self, counter: int) -> bool:
         self._sweep(counter % _TICKS, asyncio.get_running_loop().time())

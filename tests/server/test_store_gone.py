@@ -1,0 +1,149 @@
+"""Processes beside a SQLite file that is taken away: each ends with what the worker says, and keeps nothing waiting."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+
+import pytest
+
+from pywheel import JobQueue
+from tests.jobs.waiting import until
+from tests.outlets.amqp import amqp
+from tests.server.client import Process
+from tests.worker.test_store_gone import delete, delete_index, delete_log, replace, replace_log
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="files that are open cannot be deleted there")
+STORE_FAILED = 3
+
+
+def delete_all(path):
+    for file in path.parent.glob(f"{path.name}*"):
+        file.unlink()
+
+
+GONE = [
+    (delete, "jobs.db was deleted"),
+    (replace, "jobs.db was replaced"),
+    (delete_all, "jobs.db was deleted"),
+    (delete_log, "jobs.db-wal was deleted"),
+    (replace_log, "jobs.db-wal was replaced"),
+    (delete_index, "jobs.db-shm was deleted"),
+]
+
+
+@pytest.fixture
+def serve(tmp_path):
+    made = []
+
+    def serve(*options, **words):
+        made.append(Process(tmp_path, "--open", *options, **words))
+        return made[-1]
+
+    yield serve
+    for server in made:
+        server.stop()
+
+
+def ended(server):
+    """Return what a server that ends by itself said, and its exit code."""
+    code = server.process.wait(60)
+    return code, server.log.read_text()
+
+
+@pytest.mark.parametrize(("take_away", "said"), GONE)
+def test_an_idle_service_whose_store_is_gone_ends_with_that_error(serve, tmp_path, take_away, said):
+    server = serve()
+    assert server("POST", "/v1/jobs", json={"topic": "t"}).status_code == 201
+    take_away(tmp_path / "jobs.db")
+    code, text = ended(server)
+    assert code == STORE_FAILED
+    assert said in text.splitlines()[-1]
+    assert "Traceback" not in text
+    assert not server.listens()
+
+
+@pytest.mark.parametrize("options", [(), ("--read-only",), ("--work",)], ids="".join)
+def test_a_service_that_only_reads_or_works_too_ends_as_well(serve, tmp_path, options):
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    JobQueue(url).close()
+    (tmp_path / "shop.py").write_text(
+        f"from pywheel import JobQueue\nqueue = JobQueue({url!r})\nqueue.handler('t')(print)"
+    )
+    server = serve(*options, target=("shop:queue",))
+    replace(tmp_path / "jobs.db")
+    code, text = ended(server)
+    assert code == STORE_FAILED
+    assert "jobs.db was replaced by another file while it was open: open it again" in text
+
+
+def test_a_client_that_waits_is_told_at_once_that_no_job_comes(serve, tmp_path):
+    server, answers = serve(), []
+
+    def wait():
+        answers.append(server("POST", "/v1/reserve", json={"topics": ["t"], "wait": 30}).status_code)
+
+    client = threading.Thread(target=wait)
+    client.start()
+    with JobQueue(server.store) as queue:
+        until(lambda: any("t" in worker.topics for worker in queue.store.workers()))
+    delete(tmp_path / "jobs.db")
+    code, _ = ended(server)
+    client.join(60)
+    assert code == STORE_FAILED
+    assert answers in ([204], [503])
+
+
+def test_a_service_goes_on_beside_a_store_that_is_as_it_was(serve, tmp_path):
+    server = serve()
+    with JobQueue(server.store) as queue:
+        queue.store.vacuum(100)
+        for number in range(30):
+            queue.put("t", number)
+            assert server("GET", "/readyz").status_code == 200
+    assert server.process.poll() is None
+
+
+@contextmanager
+def pywheel(*arguments, folder):
+    """Run a command in a process; yield it and the file of what it says."""
+    command = [sys.executable, "-m", "pywheel.cli", *map(str, arguments)]
+    log = folder / "said.txt"
+    with log.open("wb") as said:
+        process = subprocess.Popen(command, cwd=folder, stdout=said, stderr=said)
+    try:
+        yield process, log
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("take_away", [delete, replace])
+def test_a_process_that_delivers_ends_as_well(tmp_path, take_away):
+    (tmp_path / "outlets.toml").write_text('[outlets.shop]\nkind = "webhook"\n')
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    with pywheel("deliver", "--store", url, folder=tmp_path) as (process, log):
+        until(lambda: "working on" in log.read_text())
+        take_away(tmp_path / "jobs.db")
+        assert process.wait(60) == STORE_FAILED
+        assert "while it was open" in log.read_text().splitlines()[-1]
+
+
+@pytest.mark.parametrize("take_away", [delete, replace])
+def test_a_bridge_ends_as_well_and_leaves_the_message_in_its_queue(rabbitmq_server, tmp_path, take_away):
+    async def program(act):
+        async with amqp(rabbitmq_server) as broker:
+            return await act(broker)
+
+    name = asyncio.run(program(lambda broker: broker.queue()))
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    arguments = ("rabbitmq", name, "--topic", "t", "--broker", rabbitmq_server.url(), "--store", url)
+    with pywheel("bridge", *arguments, folder=tmp_path) as (process, log):
+        until(lambda: "takes messages from" in log.read_text())
+        take_away(tmp_path / "jobs.db")
+        asyncio.run(program(lambda broker: broker.publish(b"{}", name, headers={"x-delay": 3_600_000})))
+        assert process.wait(60) == STORE_FAILED
+        assert "while it was open" in log.read_text().splitlines()[-1]
+    until(lambda: asyncio.run(program(lambda broker: broker.count(name))) == 1)
