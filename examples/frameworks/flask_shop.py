@@ -35,6 +35,7 @@ def place(order: int):
 
 @app.post("/orders/<int:order>/pay")
 def pay(order: int):
+    """The job is all there is of an order here. Where orders are stored, record the payment first: fastapi_shop.py."""
     if not queue.cancel(("order.close", f"order-{order}")):
         return jsonify(error="the order is closed"), 409
     return jsonify(state="paid")
