@@ -28,6 +28,9 @@ class Proxy:
         self._links = set()
         self._stalled = {"requests": False, "answers": False}
         self._left = {"requests": None, "answers": None}  # bytes until the cut
+        self._sends: int | None = None  # times that clients may send before the next one is kept
+        self.kept = threading.Event()
+        """Set once a request is kept, as `keep_after` says."""
         self.passed = {"requests": 0, "answers": 0}
         """Bytes that went through."""
         if tcp:
@@ -78,9 +81,16 @@ class Proxy:
         with self._changed:
             self._stalled = {"requests": requests, "answers": answers}
 
+    def keep_after(self, sends):
+        """Let clients send so many times; keep what they send after that, until `heal`."""
+        with self._changed:
+            self._sends = sends
+            self.kept.clear()
+
     def heal(self):
         """Let everything through again: also what was kept."""
         with self._changed:
+            self._sends = None
             self._stalled = dict.fromkeys(self._stalled, False)
             self._left = dict.fromkeys(self._left)
             self._changed.notify_all()
@@ -136,6 +146,11 @@ class Proxy:
         with contextlib.suppress(OSError):
             while data := source.recv(CHUNK):
                 with self._changed:
+                    if way == "requests" and self._sends is not None:
+                        self._sends -= 1
+                        if self._sends < 0:
+                            self._stalled["requests"] = True
+                            self.kept.set()
                     self._changed.wait_for(lambda: link.ended or not self._stalled[way])
                     if link.ended:
                         break

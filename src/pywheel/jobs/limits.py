@@ -148,6 +148,7 @@ class Gate:
         self._now = now * 1000
         self._groups = Counter(map(self._group, running))
         self._before = value or b""
+        self._guarded = value is not None or limits.most is None
         self._others = {rate: due for rate, due in _dues(self._before).items() if due > self._now - _REMEMBERED}
         latest = max(self._others.values(), default=0)
         known = self._others.pop((limits.every, limits.burst), None)
@@ -156,6 +157,7 @@ class Gate:
         self._due = min(latest if known is None else known, self._now + limits.burst * limits.every)
         self._changed = bool(limits.every and known is None and latest > self._now)
         self._again: int | None = None
+        self._begun = False
 
     def admits(self, key: str | None) -> bool:
         """Whether a job with this key may begin; then it counts."""
@@ -173,6 +175,7 @@ class Gate:
             self._others = {rate: self._next(due, *rate) for rate, due in self._others.items()}
             self._changed = True
         self._groups[group] += 1
+        self._begun = True
         return True
 
     @property
@@ -182,8 +185,8 @@ class Gate:
 
     @property
     def changed(self) -> bool:
-        """Whether the note is to be written."""
-        return self._changed
+        """Whether the note is to be written. The first start writes it: those who claim at once lock its row."""
+        return self._changed or (self._begun and not self._guarded)
 
     @property
     def value(self) -> bytes:

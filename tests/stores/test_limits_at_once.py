@@ -1,0 +1,130 @@
+"""A limit holds whoever claims at the same time: each store object stands for a process of its own."""
+
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+
+import pytest
+
+from pywheel import Limit, StoreError
+from pywheel.jobs.commands import Ack, Claim, Keep, Put, Reserve, Terms
+from pywheel.jobs.job import NewJob
+from pywheel.jobs.limits import limits_of
+from pywheel.stores import open
+from tests.stores.network import Proxy
+
+PROCESSES = 4
+EACH = 3  # jobs that each of them asks for
+NOW = 1_000  # a due time that has passed
+KINDS = ["sqlite", *(pytest.param(kind, marks=pytest.mark.servers) for kind in ("postgres", "mariadb", "redis"))]
+LIMITS = [1, 3, Limit(1, per=":"), Limit(2, per=":")]
+
+
+@pytest.fixture(params=KINDS)
+def stores(request, tmp_path):
+    """The same empty store, opened by several."""
+    if request.param == "sqlite":
+        addresses = [f"sqlite:///{tmp_path}/jobs.db"] * PROCESSES
+    else:
+        server = request.getfixturevalue(f"{request.param}_server")
+        first = server.url()
+        addresses = [first, *(server.again(first) for _ in range(PROCESSES - 1))]
+    with ExitStack() as opened:
+        yield [opened.enter_context(open(address)) for address in addresses]
+
+
+def terms_of(limit, ttr=600_000):
+    return Terms(ttr, 9, limits=limits_of(limit, None))
+
+
+def put(store, topic, groups=2):
+    """Put jobs whose groups take turns; return their ids."""
+    return store.apply([Put(tuple(NewJob(topic, b"", NOW, f"{n % groups}:{n}") for n in range(PROCESSES * EACH)))])[0]
+
+
+def at_once(stores, claim):
+    """Have each store claim at the same time; return the jobs that began."""
+    barrier = threading.Barrier(len(stores))
+
+    def one(number, store):
+        barrier.wait(60)
+        [outcome] = store.apply([claim(number)])
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome if isinstance(outcome, list) else outcome.jobs
+
+    with ThreadPoolExecutor(len(stores)) as threads:
+        return [job for jobs in threads.map(one, range(len(stores)), stores) for job in jobs]
+
+
+def assert_kept(limit, jobs):
+    """Say whether these jobs may run at once."""
+    most, per = limit if isinstance(limit, Limit) else (limit, None)
+    running = Counter(job.key.partition(per)[0] if per else "" for job in jobs)
+    assert max(running.values()) <= most, running
+
+
+@pytest.mark.parametrize("limit", LIMITS, ids=str)
+@pytest.mark.parametrize("command", [Claim, Reserve])
+def test_those_who_claim_the_first_jobs_of_a_topic_at_once_start_no_more_than_the_limit(stores, limit, command):
+    terms = terms_of(limit)
+    for turn in range(20):
+        topic = f"t{turn}"
+        ids = put(stores[0], topic)
+
+        def claim(number, topic=topic, ids=ids):
+            if command is Reserve:
+                return Reserve(topic, EACH, terms, f"w{number}")
+            return Claim(topic, tuple(ids[number::PROCESSES]), terms, f"w{number}", EACH)
+
+        jobs = at_once(stores, claim)
+        assert_kept(limit, jobs)
+        assert jobs  # and the limit holds nobody back for ever
+
+
+@pytest.mark.parametrize("limit", LIMITS, ids=str)
+def test_those_who_claim_again_and_again_keep_the_limit_though_its_note_is_gone(stores, limit):
+    """Places are freed, and now and then somebody deletes the note that guards the limit."""
+    terms = terms_of(limit)
+    for turn in range(20):
+        put(stores[0], "t")
+        jobs = at_once(stores, lambda number: Reserve("t", EACH, terms, f"w{number}"))
+        assert_kept(limit, jobs)
+        assert jobs
+        forget = [Keep("limit:t", None)] if turn % 3 == 0 else []
+        stores[1].apply([*(Ack(job.id, job.claims) for job in jobs), *forget])
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("kind", ["postgres_server", "mariadb_server"])
+@pytest.mark.parametrize("earlier", [0, 1], ids=["first", "later"])
+def test_a_claim_that_is_not_committed_yet_counts(kind, earlier, request):
+    """One claim is kept in the network before each of its messages in turn, and another one comes meanwhile."""
+    server = request.getfixturevalue(kind)
+    terms, url = terms_of(1), server.url()
+    with (
+        Proxy(server) as proxy,
+        open(server.again(url, via=proxy)) as slow,
+        open(server.again(url, timeout=1)) as quick,
+    ):
+        for sends in range(20):
+            topic = f"t{sends}"
+            ids = put(slow, topic)
+            for id in ids[:earlier]:
+                [claimed] = slow.apply([Claim(topic, (id,), terms, "earlier", 1)])
+                slow.apply([Ack(job.id, job.claims) for job in claimed.jobs])
+            proxy.keep_after(sends)
+            with ThreadPoolExecutor(1) as threads:
+                answer = threads.submit(slow.apply, [Claim(topic, (ids[1],), terms, "slow", 1)])
+                answer.add_done_callback(lambda _: proxy.kept.set())
+                assert proxy.kept.wait(60)
+                through = answer.done()
+                with suppress(StoreError):  # it waited for the other one, for as long as it may
+                    quick.apply([Claim(topic, (ids[2],), terms, "quick", 1)])
+                proxy.heal()
+                answer.result()
+            assert quick.counts()[topic].running == 1
+            if through:
+                break
+        assert sends > 1
