@@ -173,6 +173,36 @@ def test_who_does_not_read_is_cut():
     assert scene(talk)[1]
 
 
+def test_a_put_of_the_short_way_waits_until_the_client_reads():
+    async def talk(line):
+        await line.warm_up()
+        line.protocol.pause_writing()
+        for _ in range(3):
+            line.protocol.data_received(PUT + BODY)
+            assert not line.is_under_way()
+        line.protocol.resume_writing()
+        await line.say(b"")
+
+    written, closed, jobs = scene(talk)
+    assert (written.count(b"201 Created"), closed, len(jobs)) == (5, False, 5)
+
+
+def test_a_request_that_waits_behind_another_one_is_not_too_slow():
+    wish = b'{"topics": ["other"], "wait": 30}'
+    reserve = PUT.replace(b"/v1/jobs", b"/v1/reserve").replace(b"%d" % len(BODY), b"%d" % len(wish)) + wish
+
+    async def talk(line):
+        line.protocol.data_received(reserve + (PUT + BODY) * 50)  # all has arrived; a part of it is parsed
+        await asyncio.sleep(0)
+        line.later(REQUEST + 1)
+        assert not line.wire.closed
+        await line.queue.aput("other")
+        await line.say(b"")
+
+    written, closed, jobs = scene(talk)
+    assert (written.count(b"200 OK"), written.count(b"201 Created"), closed, len(jobs)) == (1, 50, False, 51)
+
+
 def test_a_head_that_comes_again_is_answered_as_the_first_time():
     protocol._heads.clear()
 

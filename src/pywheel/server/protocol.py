@@ -10,6 +10,7 @@ from urllib.parse import unquote
 from weakref import WeakKeyDictionary
 
 from httptools import parse_url
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from .edge import ARRIVED, GONE, HEADERS, RESPOND
@@ -38,6 +39,9 @@ _UPGRADE: Final = re.compile(rb"(?<=\n)upgrade:", re.IGNORECASE)
 _PART_OF_UPGRADE: Final = re.compile(rb"(?<=\n)(?:u|up|upg|upgr|upgra|upgrad|upgrade)\Z", re.IGNORECASE)
 _LOOK_BACK: Final = len(_END) - 1
 _CHUNK: Final = 8  # bytes around the smallest chunk of a body
+_PIECE: Final = 1_024  # bytes that are parsed at once: a parsed request of 18 bytes takes 10 kB
+_FEW: Final = 64  # lines; what has no more of them has few requests, and is parsed at once
+_MOST_HELD: Final = 65_536  # bytes that wait to be parsed; the server stops reading at more
 
 
 # ---- heads that come again ------------------------------------------------------------------------------------------
@@ -121,8 +125,22 @@ class Cycle(RequestResponseCycle):
         self.on_response()
 
 
+class _Flow(FlowControl):
+    """Stops reading while enough bytes wait to be parsed."""
+
+    held = False
+
+    def resume_reading(self) -> None:
+        if not self.held:
+            super().resume_reading()
+
+
 class Protocol(HttpToolsProtocol):
-    """One connection. `sweep` is called once a second: a timer for each request would cost more than the request."""
+    """One connection. `sweep` is called once a second: a timer for each request would cost more than the request.
+
+    A request begins when the answers before it are written, all but a little. What comes meanwhile waits: a few
+    requests are parsed, some bytes are kept as they came, and the rest stays with the client.
+    """
 
     most = 1 << 30
     """How many connections there may be; set before the server starts."""
@@ -140,12 +158,15 @@ class Protocol(HttpToolsProtocol):
         self._head = 0  # bytes of a head that is not complete
         self._before = b""  # the last bytes of it that the parser has
         self._held = b""  # its end, if that may be the beginning of a wish for another protocol
+        self._rest = b""  # what has arrived and is not parsed yet
+        self._waits = False  # whether to go on when the client has read more of the answers
         self._keeps_alive = False  # whether the latest request lets the connection be open
         self._beside = 0  # bytes of what came after it, and is not body: of chunks and trailers
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         """Begin, if there is room for one more."""
         super().connection_made(transport)
+        self.flow = _Flow(transport)
         if len(self.connections) > self.most:
             self._refuse(Problem("too-busy", "too many connections are open: try again", headers={"retry-after": "1"}))
 
@@ -155,10 +176,16 @@ class Protocol(HttpToolsProtocol):
             if cycle is not None and not cycle.response_complete:
                 cycle.disconnected = True
                 cycle.message_event.set()
+        self._rest, self._waits = b"", False
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Take in what has arrived."""
+        if self._rest or self.pipeline or self.flow.write_paused:
+            self._rest += data
+            self._waits |= not self.pipeline and self._is_idle()
+            self._hold()
+            return
         alone = self._since is None  # it begins with a request
         end = -1
         if alone:
@@ -169,9 +196,25 @@ class Protocol(HttpToolsProtocol):
                 if known.shortcut is None or not self._go_short(known.shortcut, body):
                     self._begin(known.scope.copy(), keep_alive=True, body=body)
                 return
-        if self.transport.is_closing():
-            return
-        self._heads, arrived = 0, data
+        self._heads = 0
+        self._parse(data)
+        once = alone and self._heads == 1 and self._since is None and not self._rest
+        if once and 0 < end < _LONGEST_KNOWN and self._keeps_alive and not self.transport.is_closing():
+            _learn(self._known, data[:end], len(data) - end - 4, self.scope, self.app)
+
+    def _parse(self, data: bytes) -> None:
+        """Parse what has arrived, until a request has to wait for its turn."""
+        size = _PIECE if data.count(b"\n") > _FEW else len(data)
+        for at in range(0, len(data), size):
+            if self.transport.is_closing():
+                return
+            if self.pipeline:
+                self._rest = data[at:]
+                break
+            self._parse_piece(data[at : at + size])
+        self._hold()
+
+    def _parse_piece(self, data: bytes) -> None:
         if self._in_head:
             self._head += len(data)
             data, self._held = _without_upgrade(self._before, self._held + data)
@@ -182,8 +225,13 @@ class Protocol(HttpToolsProtocol):
             self._before = (self._before + data)[-_LOOK_BACK:]
         if self._head > _LONGEST_HEAD or self._beside > _LONGEST_HEAD:
             self._refuse(Problem("headers-too-large", f"a request's head may have {_LONGEST_HEAD} bytes"))
-        elif alone and 0 < end < _LONGEST_KNOWN and self._heads == 1 and self._since is None and self._keeps_alive:
-            _learn(self._known, arrived[:end], len(arrived) - end - 4, self.scope, self.app)
+
+    def _hold(self) -> None:
+        """Stop reading while enough bytes wait."""
+        flow: _Flow = self.flow  # type: ignore[assignment]  # it is made here
+        flow.held = len(self._rest) > _MOST_HELD
+        if flow.held:
+            flow.pause_reading()
 
     def _go_short(self, shortcut: Shortcut, body: bytes) -> bool:
         """Answer a request without a task; False if it cannot be."""
@@ -255,7 +303,6 @@ class Protocol(HttpToolsProtocol):
         if before is None or before.response_complete:
             self._start_asgi_task(cycle, self.app)
         else:
-            self.flow.pause_reading()
             self.pipeline.appendleft((cycle, self.app))
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
@@ -277,13 +324,23 @@ class Protocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Go on to a request that has come meanwhile, or wait for the next one until a sweep finds it too long."""
         self.server_state.total_requests += 1
+        self._idle = self.loop.time()
+        flow = self.flow
+        if flow.write_paused:
+            self._waits = True
+        elif self.pipeline or self._rest or flow.read_paused:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Begin what waits."""
         if self.transport.is_closing():
             return
-        self.flow.resume_reading()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
-        else:
-            self._idle = self.loop.time()
+        if self._rest and not self.pipeline:
+            rest, self._rest = self._rest, b""
+            self._parse(rest)
+        self.flow.resume_reading()
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP."""
@@ -295,14 +352,19 @@ class Protocol(HttpToolsProtocol):
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """Note that it does again."""
+        """Note that it does again, and go on."""
         self._stalled = None
         super().resume_writing()
+        if self._waits:
+            self._waits = False
+            self._go_on()
 
     def sweep(self, now: float) -> bool:
         """Cut the connection if it is too slow; return whether it was."""
         if self._stalled is None and self.transport.is_closing():
             self._stalled = now  # what is left of an answer must be read, too
+        if self._rest and self._since is not None:
+            self._since = now  # more of the request has come, and waits here
         limit = HEAD if self._in_head else REQUEST
         if self._stalled is not None and now - self._stalled > STALLED:
             self.transport.abort()

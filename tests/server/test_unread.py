@@ -1,0 +1,175 @@
+"""Clients that send requests and read no answers: what a server keeps for them is bounded, and others are served."""
+
+import contextlib
+import re
+import select
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.server.client import Process
+
+MOST_TAKEN = 4 << 20  # bytes of requests that a server and two kernels may hold for one client
+MOST_GROWN = 160 << 20  # bytes of memory that a server may take for twenty clients
+PAD = 4_000  # bytes that make a request long, so that few of them fill the buffers
+SOME = 200  # bytes, where answers are short
+CLIENTS = 20
+
+
+class Mute:
+    """A client that reads nothing until it is told to. Its segments are small, so that kernels keep little for it."""
+
+    def __init__(self, server, make):
+        self.make = make
+        self.sent = 0  # bytes
+        self.requests = []  # ids of those that were sent, the last one perhaps in part
+        self._rest = b""
+        self.connection = socket.socket()
+        for level, option, value in (
+            (socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096),
+            (socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096),
+            (socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536),
+        ):
+            self.connection.setsockopt(level, option, value)
+        self.connection.connect(("127.0.0.1", server.port))
+        self.connection.setblocking(False)
+
+    def push(self):
+        """Send what can be sent at once; return how many bytes that was."""
+        before = self.sent
+        with contextlib.suppress(BlockingIOError):
+            while self.sent - before < 1 << 20:
+                if not self._rest:
+                    self.requests.append(len(self.requests))
+                    self._rest = self.make(self.requests[-1])
+                count = self.connection.send(self._rest)
+                self.sent += count
+                self._rest = self._rest[count:]
+        return self.sent - before
+
+    def answers(self):
+        """Send what is left of the last request, and read all answers: yield status, id of the request, and body."""
+        data = b""
+        for _ in self.requests:
+            while b"\r\n\r\n" not in data:
+                data += self._more()
+            head, _, data = data.partition(b"\r\n\r\n")
+            length = int(re.search(rb"(?i)\r\ncontent-length: (\d+)", head)[1])
+            while len(data) < length:
+                data += self._more()
+            id = re.search(rb"(?i)\r\nx-request-id: n(\d+)", head)[1]
+            yield int(head.split()[1]), int(id), data[:length]
+            data = data[length:]
+
+    def _more(self):
+        writable = [self.connection] if self._rest else []
+        readable, writable, _ = select.select([self.connection], writable, [], 60)
+        assert readable or writable, "the server neither answers nor reads"
+        if writable:
+            self._rest = self._rest[self.connection.send(self._rest) :]
+        if not readable:
+            return b""
+        data = self.connection.recv(1 << 20)
+        assert data, "the server closed the connection"
+        return data
+
+
+def get(path, pad=PAD):
+    def make(number):
+        return b"GET %s HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: n%d\r\nX-Pad: %s\r\n\r\n" % (
+            path.encode(),
+            number,
+            b"x" * pad,
+        )
+
+    return make
+
+
+def put(number):
+    body = b'{"topic": "unread", "body": "%s"}' % (b"x" * SOME)
+    head = b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    return head + b"X-Request-Id: n%d\r\nContent-Length: %d\r\n\r\n" % (number, len(body)) + body
+
+
+def events(number):
+    return get("/v1/events" if number == 0 else "/healthz")(number)
+
+
+def resident(server):
+    text = Path(f"/proc/{server.process.pid}/status").read_text()
+    return int(re.search(r"VmRSS:\s+(\d+) kB", text)[1]) << 10
+
+
+def sleeps(server):
+    return Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+
+
+def press(server, clients):
+    """Send until nobody can send any more, and the server has nothing to do."""
+    quiet = 0
+    while quiet < 50:
+        taken = sum(client.push() for client in clients)
+        quiet = 0 if taken or not sleeps(server) else quiet + 1
+        for client in clients:
+            assert client.sent < MOST_TAKEN, f"it goes on reading; it has taken {resident(server) >> 20} MB"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def fresh(tmp_path):
+    server = Process(tmp_path, "--open")
+    yield server
+    assert server.stop() == 0
+
+
+@contextlib.contextmanager
+def mutes(server, make, count):
+    clients = [Mute(server, make) for _ in range(count)]
+    try:
+        yield clients
+    finally:
+        for client in clients:
+            client.connection.close()
+
+
+def script(server):
+    """Return the path of the largest of the page's own files."""
+    return re.search(r"/static/[0-9a-f]+/scripts\.js", server("GET", "/").text)[0]
+
+
+@pytest.mark.parametrize("kind", ["document", "file", "page", "nothing", "put"])
+def test_who_reads_no_answers_is_read_no_further_and_gets_them_all_later(fresh, kind):
+    paths = {"document": "/v1/openapi.json", "page": "/", "nothing": "/v1/nothing"}
+    make = put if kind == "put" else get(paths.get(kind) or script(fresh), SOME if kind == "nothing" else PAD)
+    status = {"put": 201, "nothing": 404}.get(kind, 200)
+    before = resident(fresh)
+    with mutes(fresh, make, 2) as clients:
+        press(fresh, clients)
+        assert resident(fresh) - before < MOST_GROWN
+        assert fresh("GET", "/healthz").text == "ok\n"
+        first = clients[0]
+        found = list(first.answers())
+    assert [id for _, id, _ in found] == first.requests
+    assert {status for status, _, _ in found} == {status}
+
+
+@pytest.mark.parametrize("pad", [0, PAD])
+def test_many_who_read_no_answers_take_little_memory(fresh, pad):
+    """With requests as short as they can be as well: each of them costs more memory than it has bytes."""
+    short = b"GET / HTTP/1.1\r\n\r\n" if pad == 0 else None
+    make = (lambda _: short * 100) if short else get("/v1/openapi.json", pad)
+    before = resident(fresh)
+    with mutes(fresh, make, CLIENTS) as clients:
+        press(fresh, clients)
+        assert fresh("GET", "/healthz").text == "ok\n"
+        assert resident(fresh) - before < MOST_GROWN
+
+
+def test_requests_behind_a_stream_wait_for_its_end_outside(fresh):
+    before = resident(fresh)
+    with mutes(fresh, events, 1) as clients:
+        press(fresh, clients)
+        assert resident(fresh) - before < MOST_GROWN
+        assert fresh("GET", "/healthz").text == "ok\n"
