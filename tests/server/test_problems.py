@@ -65,6 +65,37 @@ def test_a_wrong_field_is_named(api, content, kind, pointer):
         assert answer.json()["errors"][0]["pointer"] == pointer
 
 
+LONG = "1h " * 700_000
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("jobs", {"topic": "a", "delay": LONG}),
+        ("jobs", {"topic": "a", "ttr": LONG}),
+        ("jobs", {"topic": "a", "key": "k", "dedupe_for": LONG}),
+        ("jobs/batch", {"jobs": [{"topic": "a", "delay": LONG}]}),
+        ("jobs/retry", {"topic": "a", "delay": LONG}),
+        ("jobs/{id}/retry", {"delay": LONG}),
+        ("jobs/{id}/reschedule", {"delay": LONG}),
+        ("reserve", {"topics": ["a"], "wait": LONG}),
+        ("reserve", {"topics": ["a"], "ttr": LONG}),
+        ("claims/{receipt}/nack", {"delay": LONG}),
+        ("claims/{receipt}/touch", {"ttr": LONG}),
+    ],
+    ids=range(11),
+)
+def test_a_duration_that_is_too_long_to_be_read_is_refused_and_says_how_long_it_may_be(api, path, body):
+    api.put("mail")
+    [job] = api.reserve("mail")
+    answer = api("POST", f"/v1/{path.format(id=job['id'], receipt=job['receipt'])}", json=body)
+    assert problem(answer) == "bad-body"
+    assert "may have 100" in answer.json()["detail"]
+    assert len(answer.content) < 1_000
+    assert api("POST", f"/v1/claims/{job['receipt']}/ack").status_code == 204
+    assert api("DELETE", f"/v1/jobs/{job['id']}").status_code == 204
+
+
 @pytest.mark.parametrize("depth", [65, 900, 100_000])
 @pytest.mark.parametrize("form", ["[]", "{}"])
 def test_a_body_that_is_nested_too_deep_is_refused(api, depth, form):

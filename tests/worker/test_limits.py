@@ -262,6 +262,7 @@ def test_several_stores_refuse_a_limit_when_the_worker_is_made():
         ({"limit": 1.5}, "limit must be a whole number from 1"),
         ({"limit": Limit(1, per="")}, "per= of a Limit"),
         ({"rate": "100"}, "rate is text such as '100/m'"),
+        ({"rate": "1/" + " " * 100_000}, "a rate has 100002 characters, and may have 100"),
         ({"rate": "0/s"}, "the number of a rate must be"),
         (
             {"rate": "5/fortnight"},

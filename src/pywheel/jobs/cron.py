@@ -12,11 +12,13 @@ from functools import lru_cache
 from typing import Any, Final
 
 from .._errors import BadJob
+from .durations import refuse_long
 
 __all__ = ["CronMissing", "ZoneMissing", "after", "checked", "until", "zone"]
 
 _DAY: Final = 86_400_000  # ms: longer than any change of a zone's clock
 _LATELY: Final = (10_000, 600_000, 7_200_000, _DAY)  # ms in which the last tick is looked for, one after the other
+_LONGEST: Final = 500  # characters: sixty minutes one by one are 169
 _START: Final = 946_684_800_000  # the year 2000: an expression that has no tick in 50 years from then has none
 
 
@@ -34,6 +36,8 @@ def checked(expression: Any, tz: Any) -> tuple[str, str]:
         raise BadJob(f"a cron expression is text such as '0 3 * * *', not {type(expression).__name__}")
     if not isinstance(tz, str):
         raise BadJob(f"tz is the name of a zone such as 'Europe/Berlin', not {type(tz).__name__}")
+    refuse_long(expression, "a cron expression", _LONGEST)
+    refuse_long(tz, "tz")
     zone(tz)
     if after(expression, tz, _START) is None:
         raise BadJob(f"the cron expression {expression[:80]!r} has no tick: it names a day that never comes")

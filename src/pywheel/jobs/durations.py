@@ -15,12 +15,12 @@ from .._errors import BadJob
 from .._seconds import LONGEST as LONGEST_NS
 from .._seconds import signed_ns
 
-__all__ = ["LONGEST", "Duration", "delay_ms", "duration", "moment", "signed_ms"]
+__all__ = ["LONGEST", "Duration", "delay_ms", "duration", "moment", "refuse_long", "signed_ms"]
 
 Duration = float | timedelta | str
 """Seconds, a timedelta, or text: a number and a unit, one or more times, such as ``"30m"`` or ``"1h 30m"``.
 
-A minus before the text makes all of it negative."""
+A minus before the text makes all of it negative. The text has 100 characters at most."""
 
 LONGEST: Final = LONGEST_NS // 1_000_000  # ms: 146 years, as for timers
 _DUST: Final = 1e-6  # ms, that is one nanosecond: 0.1 s is 100 ms, though 0.1 is a little more than a tenth
@@ -65,6 +65,7 @@ def signed_ms(value: Duration | Any, name: str) -> int:
         BadJob: it is no duration, not finite, or longer than 146 years.
     """
     if isinstance(value, str):
+        refuse_long(value, name)
         return _parsed(value, name)
     if isinstance(value, bool):
         raise BadJob(f"{name} must be seconds, a timedelta or text such as '30m', not a bool")
@@ -76,6 +77,12 @@ def signed_ms(value: Duration | Any, name: str) -> int:
     except ValueError as error:
         raise BadJob(str(error)) from None
     return -((1 - nanoseconds) // 1_000_000)
+
+
+def refuse_long(text: str, name: str, most: int = 100) -> None:
+    """Raise BadJob for a text that nobody would write: reading it would take long, and a cache would keep it."""
+    if len(text) > most:
+        raise BadJob(f"{name} has {len(text)} characters, and may have {most}")
 
 
 @lru_cache  # a program has few of them, and says one at each put

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from .._errors import BadJob
 from .checks import whole
-from .durations import Duration, duration
+from .durations import Duration, duration, refuse_long
 
 __all__ = [
     "LOOKED_PAST",
@@ -104,6 +104,8 @@ def _separator(per: Any) -> None:
 def _rate(rate: Any) -> Rate:
     if isinstance(rate, Rate):
         return rate
+    if isinstance(rate, str):
+        refuse_long(rate, "a rate")
     found = _RATE.fullmatch(rate) if isinstance(rate, str) else None
     if found is None:
         raise BadJob(f"rate is text such as '100/m' or '5/s', or a Rate, not {rate!r:.40}")

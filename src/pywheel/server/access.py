@@ -36,6 +36,7 @@ COOKIE: Final = "pywheel_token"
 """Where a browser holds the token of whoever has signed in."""
 _FRESH: Final = 1.0  # seconds that a grant is trusted here; the tokens trust theirs for a few more
 _MOST: Final = 10_000  # tokens, and addresses, that are remembered
+_LONGEST_HOST: Final = 300  # characters; what is longer is no name, and would be kept in a cache
 _REALM: Final = 'Bearer realm="pywheel"'
 
 
@@ -241,7 +242,7 @@ def is_loopback(host: str) -> bool:
 def refuse_strangers(headers: Mapping[bytes, bytes]) -> None:
     """Raise the Problem of a request to an open server that a web page from elsewhere may have made."""
     host = headers.get(b"host", b"").decode("latin-1")
-    if not is_loopback(host):
+    if len(host) > _LONGEST_HOST or not is_loopback(host):
         raise Problem(
             "bad-host",
             f"an open server answers to localhost and 127.0.0.1 only, not to {host[:80]!r}: use tokens for others",

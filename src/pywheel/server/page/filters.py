@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from ..._errors import BadJob
 from ...jobs.checks import name, state_of
-from ...jobs.durations import moment
+from ...jobs.durations import moment, refuse_long
 from ...stores.contract import Filter
 
 __all__ = ["Asked", "utc"]
@@ -64,6 +64,7 @@ class Asked(NamedTuple):
 
 def utc(text: str, what: str) -> int:
     """Return a time in ms: 2026-11-22T15:21, with seconds or an offset if wanted, else UTC. BadJob: it is none."""
+    refuse_long(text, what)
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
