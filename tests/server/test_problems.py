@@ -255,6 +255,18 @@ def test_an_error_of_our_own_is_told_by_its_request_id_alone(api, monkeypatch, c
     assert "mine" in caplog.text
 
 
+def test_a_path_that_failed_is_one_line_of_the_log(api, monkeypatch, caplog):
+    def fail(*_):
+        raise RuntimeError("it rained")
+
+    monkeypatch.setattr(api.queue, "aget_schedule", fail)
+    answer = api("POST", "/v1/schedules/a%0d%0aforged%E2%80%A8/run")
+    assert problem(answer) == "internal-error"
+    [said] = [record.getMessage() for record in caplog.records if record.name.startswith("pywheel")]
+    assert len(said.splitlines()) == 1
+    assert "forged" in said
+
+
 # ---- request ids ----------------------------------------------------------------------------------------------------
 
 

@@ -91,7 +91,8 @@ class Edge:
         except PywheelError as error:
             await respond(scope, send, of_error(error))
         except Exception:
-            _LOGGER.exception("request %s failed: %s %s", given.decode(), scope["method"], scope["path"])
+            # A path may have line breaks in it.
+            _LOGGER.exception("request %s failed: %r %r", given.decode(), scope["method"], scope["path"][:200])
             if sending.started:
                 return
             await respond(scope, send, Problem("internal-error", f"the log has more, of request {given.decode()}"))

@@ -98,7 +98,7 @@ async def _lifespan(service: Starlette) -> AsyncIterator[None]:
 async def _refused(request: Request, error: Exception) -> Response:
     """Say what the routes refuse as the API says it."""
     assert isinstance(error, HTTPException)
-    path = request.url.path[:200]
+    path = request.scope["path"][:200]
     if error.status_code == 404:
         return _told(Problem("not-found", f"there is nothing at {path}: /v1/openapi.json says what there is"))
     if error.status_code == 405:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -96,12 +96,13 @@ def same_site(request: Request) -> bool:
     origin = request.headers.get("origin")
     if origin is None:
         return site is not None
-    return urlsplit(origin).netloc == request.headers.get("host")  # a proxy may speak TLS for us: not the scheme
+    _, found, host = origin.partition("://")  # a proxy may speak TLS for us: not the scheme
+    return bool(found) and host == request.headers.get("host")
 
 
 def by_tls(request: Request) -> bool:
     """Whether a form came by TLS. Where a proxy speaks that for us the browser alone says so, in Origin."""
-    return request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://")
+    return request.scope["scheme"] == "https" or request.headers.get("origin", "").startswith("https://")
 
 
 def _refuse_foreign(request: Request) -> None:
@@ -153,7 +154,7 @@ def html(
     text = render(
         template,
         root=root_of(request),
-        here=request.url.path.removeprefix(root_of(request)),
+        here=request.scope["path"].removeprefix(root_of(request)),
         visitor=visitor,
         store=context.queue.store.url,
         theme=theme if theme in THEMES else "auto",
@@ -189,8 +190,9 @@ def back(request: Request, path: str, said: str = "") -> Response:
 def _sign_in_first(request: Request) -> Response:
     if request.method != "GET" or "hx-request" in request.headers:
         return Response("sign in first", 401, HEADERS | {"HX-Refresh": "true"}, "text/plain")
-    here = request.url.path.removeprefix(root_of(request))
-    query = f"?{request.url.query}" if request.url.query else ""
+    here = request.scope["path"].removeprefix(root_of(request))
+    query = request.scope["query_string"].decode("latin-1")
+    query = f"?{query}" if query else ""
     return RedirectResponse(f"{root_of(request)}/sign-in?next={quote(here + query, safe='/')}", 303, HEADERS)
 
 
