@@ -75,10 +75,10 @@ def problem(answer):
 
 
 class Process:
-    """``pywheel serve`` on a free port, over a store in a folder."""
+    """``pywheel serve`` on a free port, over a store in a folder unless another one is named."""
 
-    def __init__(self, folder, *options, target=()):
-        self.store = f"sqlite:///{folder}/jobs.db"
+    def __init__(self, folder, *options, target=(), store=None):
+        self.store = store or f"sqlite:///{folder}/jobs.db"
         self.log = folder / "server.log"
         command = [
             sys.executable,

@@ -12,7 +12,7 @@ LINE = "2026-01-01 00:00:00,000 INFO forged"
 
 
 @pytest.fixture(scope="module", params=["text", "json"])
-def server(request, tmp_path_factory):
+def serving(request, tmp_path_factory):
     server = Process(tmp_path_factory.mktemp("strangers"), "--log-format", request.param)
     yield server
     assert server.stop() == 0
@@ -34,31 +34,31 @@ TARGETS = ["//[", "http://[", "/\\[", "//a]", "///["]
 
 
 @pytest.mark.parametrize(("path", "origin"), list(itertools.product(PATHS, ORIGINS)))
-def test_an_origin_that_is_no_address_is_one_of_another_site(server, path, origin):
-    assert ask(server, "POST", path, origin=origin) in (400, 403)
+def test_an_origin_that_is_no_address_is_one_of_another_site(serving, path, origin):
+    assert ask(serving, "POST", path, origin=origin) in (400, 403)
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_signing_in_takes_what_is_no_path_for_none(server, target):
-    assert ask(server, "GET", f"/sign-in?next={target}") == 200
+def test_signing_in_takes_what_is_no_path_for_none(serving, target):
+    assert ask(serving, "GET", f"/sign-in?next={target}") == 200
     body = f"token=pw_1&next={target}".encode()
-    assert ask(server, "POST", "/sign-in", body, sec_fetch_site="same-origin") == 401
+    assert ask(serving, "POST", "/sign-in", body, sec_fetch_site="same-origin") == 401
     body = f"theme=dark&next={target}".encode()
-    assert ask(server, "POST", "/theme", body, sec_fetch_site="same-origin") == 303
+    assert ask(serving, "POST", "/theme", body, sec_fetch_site="same-origin") == 303
 
 
 @pytest.mark.parametrize("host", ["[", "a[", "a b", "http://[", "a\x7f", "\N{LATIN SMALL LETTER E WITH ACUTE}"])
 @pytest.mark.parametrize("path", ["/", "/sign-in", "/nothing", f"/jobs/{FORGED}"])
-def test_a_host_that_is_no_name_breaks_nothing(server, host, path):
-    assert ask(server, "GET", path, host=host) < 500
+def test_a_host_that_is_no_name_breaks_nothing(serving, host, path):
+    assert ask(serving, "GET", path, host=host) < 500
 
 
-def test_no_line_of_the_log_is_by_a_stranger(server):
+def test_no_line_of_the_log_is_by_a_stranger(serving):
     """After all the others of this file."""
     for path in ("/bulk", "/jobs", "/v1/jobs", "/v1/schedules", "/v1/claims", "/static/x", ""):
         for method in ("GET", "POST", "DELETE"):
-            assert ask(server, method, f"{path}/{FORGED}", origin="http://[") < 500
-    log = server.log.read_text()
+            assert ask(serving, method, f"{path}/{FORGED}", origin="http://[") < 500
+    log = serving.log.read_text()
     assert "Traceback" not in log
     for line in log.splitlines():
         text = json.loads(line)["message"] if line.startswith("{") else line

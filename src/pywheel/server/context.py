@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+
+from .._errors import PywheelError, StoreClosed, StoreError
+from .problems import Problem, of_error
 
 if TYPE_CHECKING:
     from ..client.queue import JobQueue
@@ -16,10 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Context", "Limits"]
 
+_LOGGER: Final = logging.getLogger("pywheel.server")
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _READERS: Final = 4  # threads that read the store: more of them would only take the processor from the commits
 _LONG: Final = 4  # threads for what goes on for seconds, or minutes
+_QUIET: Final = 1.0  # seconds between two lines of the log about the store
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +67,29 @@ class Context:
     """Set once the server drains: long polls and streams end."""
     _readers: ThreadPoolExecutor | None = None
     _long: ThreadPoolExecutor | None = None
+    _logged: float = float("-inf")
 
     @property
     def tokens(self) -> Any:
         """The known tokens, or None where everybody may do everything."""
         return self.access.tokens
+
+    def problem(self, error: PywheelError) -> Problem:
+        """Return the problem that an error is. Where the store is, and what ails it, is for the log alone.
+
+        Whoever asks may have made his token up, which only the store could tell. An open server has no strangers.
+        """
+        problem = of_error(error)
+        if not isinstance(error, StoreError) or isinstance(error, StoreClosed):
+            return problem
+        now = time.monotonic()
+        if now - self._logged > _QUIET:
+            self._logged = now
+            _LOGGER.warning("the store failed: %s: %s", type(error).__name__, error)
+        if self.access.open:
+            return problem
+        text = "the store does not do what it is asked: the log of this server says why"
+        return Problem(problem.kind, text, headers=problem.headers)
 
     async def read(self, function: Callable[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         """Return what a function says that reads a little of the store, called in a thread of its own."""

@@ -15,7 +15,7 @@ from starlette._utils import get_route_path
 
 from .._errors import PywheelError
 from .access import refuse_strangers
-from .problems import MEDIA_TYPE, Problem, of_error
+from .problems import MEDIA_TYPE, Problem
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -89,7 +89,7 @@ class Edge:
         except Problem as problem:
             await respond(scope, send, problem)
         except PywheelError as error:
-            await respond(scope, send, of_error(error))
+            await respond(scope, send, self._context.problem(error))
         except Exception:
             # A path may have line breaks in it.
             _LOGGER.exception("request %s failed: %r %r", given.decode(), scope["method"], scope["path"][:200])

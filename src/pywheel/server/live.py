@@ -51,7 +51,7 @@ class Snapshot(NamedTuple):
     members: tuple[Member, ...]  # by name
     coming: dict[str | None, Coming]  # by topic, those that somebody looks at; None is all topics
     took: float  # seconds that reading took
-    error: str | None = None  # why this is the one before, with its time
+    error: str | None = None  # why this is the one before, with its time; the log has more
 
 
 class Live:
@@ -158,7 +158,7 @@ class Reader:
             except StoreError as error:
                 _LOGGER.warning("no snapshot: %s", error)
                 before = self._last or Snapshot(0, int(time.time() * 1000), (), (), {}, 0.0)
-                self._last = before._replace(number=number, error=f"{type(error).__name__}: {error}")
+                self._last = before._replace(number=number, error=type(error).__name__)
             return self._last
 
     def _read(self, store: Store, number: int, wanted: set[str | None]) -> Snapshot:

@@ -19,7 +19,7 @@ from .api.operations import endpoints
 from .api.quick_put import quick_put
 from .context import Context, Limits
 from .edge import HEADERS, REQUEST_ID, Edge
-from .problems import MEDIA_TYPE, Problem, of_error
+from .problems import MEDIA_TYPE, Problem
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -109,7 +109,7 @@ async def _refused(request: Request, error: Exception) -> Response:
 async def _failed(request: Request, error: Exception) -> Response:
     """Say what went wrong in the routes as the API says it."""
     if isinstance(error, PywheelError):
-        error = of_error(error)
+        error = request.app.state.context.problem(error)
     if not isinstance(error, Problem):
         id = request.scope[REQUEST_ID].decode()
         error = Problem("internal-error", f"the log has more, of request {id}")
@@ -149,11 +149,7 @@ async def _ready(request: Request) -> Response:
     try:
         await context.read(context.queue.store.get, 1)
     except StoreError as error:
-        problem = of_error(error)
-        if not context.access.open:  # a stranger need not know where the store is
-            text = "the store does not do what it is asked: /v1/counts says why, to who has a token"
-            problem = Problem(problem.kind, text, headers=problem.headers)
-        raise problem from None
+        raise context.problem(error) from None
     return Response("ok\n", media_type="text/plain")
 
 

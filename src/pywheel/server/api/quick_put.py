@@ -15,7 +15,7 @@ import msgspec
 from ..._errors import PywheelError
 from ...jobs.commands import Put
 from ..access import refuse_strangers
-from ..problems import MEDIA_TYPE, Problem, of_error
+from ..problems import MEDIA_TYPE, Problem
 from .put import ROOT, new_record
 from .schema import NewJob
 
@@ -75,7 +75,7 @@ class _QuickPut:
             return 201, b'{"id":"%d"}' % id, _HEAD % (id, self._new_id())
         request = self._new_id()
         if isinstance(outcome, PywheelError):
-            problem = of_error(outcome)
+            problem = self._context.problem(outcome)
         else:
             _LOGGER.error("request %s failed: POST /v1/jobs", request.decode(), exc_info=outcome)
             problem = Problem("internal-error", f"the log has more, of request {request.decode()}")

@@ -128,7 +128,7 @@ def guarded(handler: Handler, *, context: Context) -> Callable[[Request], Awaita
         except BadJob as error:
             return _error(request, context, visitor, 400, str(error))
         except StoreError as error:
-            return _error(request, context, visitor, 503, f"{type(error).__name__}: {error}")
+            return _error(request, context, visitor, 503, context.problem(error).detail)
         except PywheelError as error:
             return _error(request, context, visitor, 409, str(error))
 

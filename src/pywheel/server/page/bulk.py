@@ -102,7 +102,7 @@ async def _work(context: Context, bulk: Bulk, filter: Filter, sees: Sees, fits: 
             while after is not None and not bulk.stopped:
                 after = await context.read(_batch, store, bulk, filter._replace(state=state), sees, fits, after)
     except PywheelError as error:
-        bulk.error = f"{type(error).__name__}: {error}"
+        bulk.error = context.problem(error).detail
     finally:
         bulk.over = True
 
