@@ -1,10 +1,12 @@
 """Work by HTTP: reserve, and settle by the receipt."""
 
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
 
-from pywheel import StoreAway
+from pywheel import JobQueue, StoreAway
+from pywheel.server import Limits
 from tests.server.client import Api, problem
 
 
@@ -29,6 +31,55 @@ def test_the_topics_are_taken_in_their_order_up_to_the_limit(api):
     for topic in ("a", "a", "b", "c"):
         api.put(topic)
     assert [job["topic"] for job in api.reserve("b", "a", "x", limit=2)] == ["b", "a"]
+
+
+@pytest.fixture
+def small(any_url):
+    """A service that gives bodies of 10 000 bytes at once, on each kind of store."""
+    with JobQueue(any_url) as queue:
+        api = Api(queue, limits=Limits(reserve=10_000))
+        yield api
+        api.close()
+
+
+def reserved(api, *topics, **words):
+    """Return the sizes of the bodies that came, and whether there is more."""
+    answer = api("POST", "/v1/reserve", json={"topics": topics or ["mail"], "limit": 100, **words})
+    return [len(job["body"]) for job in answer.json()["jobs"]], answer.json().get("more", False)
+
+
+def test_a_reserve_gives_no_more_bytes_than_it_may_and_says_that_there_is_more(small):
+    queue = small.queue
+    for number in range(25):
+        queue.put("mail", b'"%s"' % (b"x" * 998), at=datetime.fromtimestamp(1_000_000 + number, UTC))
+    assert reserved(small) == ([998] * 10, True)
+    rest = [job for job in queue.list("mail") if job.state == "delayed"]
+    assert [(job.attempt, job.claims) for job in rest] == [(0, 0)] * 15
+    assert reserved(small, wait="1s") == ([998] * 10, True)
+    assert reserved(small) == ([998] * 5, False)
+    assert small("POST", "/v1/reserve", json={"topics": ["mail"]}).status_code == 204
+
+
+def test_a_job_that_is_longer_than_an_answer_comes_alone(small):
+    for number, size in enumerate((98, 20_000, 198)):
+        small.queue.put("mail", b'"%s"' % (b"x" * size), at=datetime.fromtimestamp(1_000_000 + number, UTC))
+    assert [reserved(small) for _ in range(3)] == [([98], True), ([20_000], True), ([198], False)]
+
+
+def test_the_topics_of_a_reserve_share_its_bytes(small):
+    for topic, size in (("a", 5_998), ("b", 5_998), ("c", 2_998), ("d", 20_000)):
+        small.queue.put(topic, b'"%s"' % (b"x" * size))
+    assert reserved(small, "a", "b", "c", "d") == ([5_998, 2_998], True)
+    assert [job.attempt for topic in "bd" for job in small.queue.list(topic)] == [0, 0]
+    assert reserved(small, "b", "d") == ([5_998], True)
+    assert reserved(small, "b", "d") == ([20_000], False)
+
+
+def test_the_bodies_of_an_answer_have_sixteen_megabytes_at_most(api):
+    for _ in range(18):
+        api.queue.put("mail", b'"%s"' % (b"x" * 999_998))
+    assert reserved(api) == ([999_998] * 16, True)
+    assert reserved(api) == ([999_998] * 2, False)
 
 
 def test_an_acked_job_is_done(api):
@@ -138,8 +189,6 @@ def test_each_of_many_who_wait_gets_one_job(api):
 
 
 def test_more_than_the_server_lets_wait_are_refused(queue):
-    from pywheel.server import Limits
-
     api = Api(queue, limits=Limits(waiters=0))
     answer = api("POST", "/v1/reserve", json={"topics": ["mail"], "wait": 1})
     assert (problem(answer), answer.headers["retry-after"]) == ("too-busy", "1")

@@ -127,6 +127,7 @@ class _Turn:
     def __init__(self, store: Store, command: Reserve) -> None:
         self.command = command
         """What is asked for next."""
+        self._most, self._least = command.bytes, command.least
         self._opened = store.opened
         self._got: list[Job] = []
         self._error: BadBody | None = None
@@ -140,9 +141,12 @@ class _Turn:
                 self._got.append(self._opened(job))
             except BadBody as error:
                 self._error = self._error or error
-                self.sealed.append(job)
+                self.sealed.append(job._replace(body=b""))  # there may be many, and they are only given back
         wanted = self.command.limit - len(jobs) + len(self.sealed) - before
         self.command = replace(self.command, limit=wanted)
+        if self._most is not None:
+            self.command.bytes = self._most - sum(len(job.body) for job in self._got)
+            self.command.least = self._least - len(self._got)
         return before < len(self.sealed) < _MOST_SEALED and wanted > 0
 
     def releases(self, *, everything: bool = False) -> list[Release]:

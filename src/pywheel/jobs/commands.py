@@ -231,12 +231,17 @@ class Reserve(Command[list[Job]]):
 
     A claim is exclusive: of several who try, one gets the job. Jobs whose lease is over are expired first. A paused
     topic gives none.
+
+    Of the bodies at most `bytes` are claimed, if that is given: the first job that exceeds them is left, and all after
+    it. The first `least` jobs are claimed whatever their sizes. A store that consists of several may leave other jobs.
     """
 
     topic: str
     limit: int
     terms: Terms
     worker: str
+    bytes: int | None = None
+    least: int = 1
 
 
 class Claimed(NamedTuple):

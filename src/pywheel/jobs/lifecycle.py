@@ -10,9 +10,10 @@ A claim is *held* from its beginning and has *begun* once its handler runs. Only
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
 
+from .commands import Reserve
 from .job import Outcome, State
 
 __all__ = [
@@ -31,8 +32,11 @@ __all__ = [
     "due",
     "failed",
     "lost",
+    "reserve",
     "seen",
 ]
+
+_T = TypeVar("_T")
 
 ENDINGS: Final[Mapping[State, tuple[Outcome, ...]]] = {
     State.DONE: (Outcome.DONE,),
@@ -85,6 +89,23 @@ class Choice(NamedTuple):
 def due(now: int, due: int, delay: int | None) -> int:
     """Return when a job is due that was put, rescheduled or retried with these."""
     return due if delay is None else now + delay
+
+
+def reserve(
+    command: Reserve, found: Iterable[_T], size: Callable[[_T], int], admits: Callable[[_T], bool] | None = None
+) -> list[_T]:
+    """Return those of the due jobs, in their order, that `Reserve` claims. It takes one more than these at most.
+
+    `admits` says whether limits let a job through.
+    """
+    left, chosen = command.bytes, list[_T]()
+    for one in found:
+        if len(chosen) >= command.limit or (left is not None and size(one) > left and len(chosen) >= command.least):
+            break
+        if admits is None or admits(one):
+            chosen.append(one)
+            left = None if left is None else left - size(one)
+    return chosen
 
 
 def choose(

@@ -45,6 +45,8 @@ class Limits:
     """reserves that wait at once in one process"""
     streams: int = 1_000
     """streams of events at once in one process"""
+    reserve: int = 16 << 20
+    """bytes of the bodies that a reserve gives; a longer one is given alone"""
     batch: int = 4 << 20
     """bytes of a body of many jobs: while such a one is read and stored, others wait for their commits"""
 

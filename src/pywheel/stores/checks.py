@@ -309,6 +309,9 @@ def _reserve(command: c.Reserve) -> None:
     _text("topic", command.topic)
     _text("worker", command.worker)
     _int("limit", command.limit)
+    _int("least", command.least)
+    if command.bytes is not None:
+        _int("bytes", command.bytes)
     _terms(command.terms)
 
 

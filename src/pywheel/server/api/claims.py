@@ -44,7 +44,7 @@ async def reserve(call: Call) -> Answer:
         raise Gone
     if jobs:
         try:
-            return json_answer(Claims(await jobs_out(jobs, reserved)))
+            return json_answer(Claims(await jobs_out(jobs, reserved), await wanted.more(jobs)))
         except asyncio.CancelledError:
             await _give_back(call.context, jobs)
             raise
@@ -115,8 +115,8 @@ class _Wanted:
         try:
             for topic in await self._ready() if first is None else (first,):
                 if topic not in self._sealed:
-                    jobs += await self._claim(topic, self._limit - len(jobs))
-                if len(jobs) >= self._limit:
+                    jobs += await self._claim(topic, self._limit - len(jobs), jobs)
+                if len(jobs) >= self._limit or self._room(jobs) <= 0:
                     break
         except BaseException as error:
             if jobs and isinstance(error, PywheelError):
@@ -124,6 +124,23 @@ class _Wanted:
             await _give_back(self._context, jobs)
             raise
         return jobs
+
+    def _room(self, jobs: list[Job]) -> int:
+        """Return how many bytes of bodies may come beside those of these jobs."""
+        return self._context.limits.reserve - sum(len(job.body) for job in jobs)
+
+    def _may_be_full(self, jobs: list[Job]) -> bool:
+        """Whether a body that this server takes may have been too long to come along."""
+        return self._room(jobs) < self._context.queue.max_body
+
+    async def more(self, jobs: list[Job]) -> bool:
+        """Return whether jobs are due that were left out because of their bodies. Mostly without a query."""
+        if len(jobs) >= self._limit or not self._may_be_full(jobs):
+            return False
+        try:
+            return bool(await self._due())
+        except PywheelError:  # the jobs are claimed: they go out whatever happens
+            return True
 
     @property
     def readable(self) -> bool:
@@ -137,16 +154,21 @@ class _Wanted:
 
     async def _ready(self) -> tuple[str, ...]:
         """Return the topics to claim of: of several those where something is due, found by one query."""
-        if len(self.topics) == 1:
-            return self.topics
+        return self.topics if len(self.topics) == 1 else await self._due()
+
+    async def _due(self) -> tuple[str, ...]:
+        """Return the topics of which something is due."""
         store = self._context.queue.store
         spans = [Span(topic, ALL, (-1, 0), -1) for topic in self.topics]
         dues = await self._context.read(store.first_dues, spans)
         now = store.clock.wall()
         return tuple(topic for topic, due in zip(self.topics, dues, strict=True) if due is not None and due <= now)
 
-    async def _claim(self, topic: str, limit: int) -> list[Job]:
+    async def _claim(self, topic: str, limit: int, before: list[Job]) -> list[Job]:
+        """Claim jobs of a topic, which come with those before them."""
         command = commands.Reserve(topic, limit, self._terms, self._worker)
+        if limit > 1 or before:
+            command.bytes, command.least = self._room(before), 0 if before else 1
         claim = asyncio.ensure_future(self._context.queue.aclaim(command))
         try:
             jobs = await asyncio.shield(claim)
@@ -159,7 +181,7 @@ class _Wanted:
             return []
         waiting = self._context.waiting
         if waiting is not None:
-            waiting.claimed(topic, len(jobs), more=len(jobs) == limit)
+            waiting.claimed(topic, len(jobs), more=len(jobs) == limit or self._may_be_full(before + jobs))
         return jobs
 
 

@@ -294,7 +294,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         body=schema.Reserve,
         answers={200: schema.Claims, 204: None},
         problems=("too-busy", "no-key"),
-        notes="204: nothing came. Settle each job by its receipt before `lease_until`: else it is due again then. "
+        notes="204: nothing came. The bodies of an answer have 16 MiB at most, but one job comes whatever its size. "
+        "Settle each job by its receipt before `lease_until`: else it is due again then. "
         "A client that goes away while it waits holds nothing.",
         example={"topics": ["mail", "report"], "limit": 10, "wait": 20, "ttr": "2m"},
     ),

@@ -350,10 +350,13 @@ class Reserve(In):
     )
 
 
-class Claims(Struct):
+class Claims(Struct, omit_defaults=True):
     """Jobs that are yours now."""
 
     jobs: list[ReservedJob]
+    more: Annotated[bool, Meta(description="Whether others are due that made the answer too long: reserve again.")] = (
+        False
+    )
 
 
 class Nack(In):

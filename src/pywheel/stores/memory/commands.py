@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import Any
 
 from ..._errors import JobExists, PywheelError
@@ -19,6 +18,10 @@ from ..marks import marked, unmarked
 from .state import Entry, Kept, MemoryState, turn
 
 __all__ = ["MemoryCommands"]
+
+
+def _size(entry: Entry) -> int:
+    return entry.size
 
 
 class MemoryCommands(MemoryState):
@@ -295,9 +298,11 @@ class MemoryCommands(MemoryState):
         gate = self._gate(command.topic, command.terms.limits, now)
         if gate is None:
             entries = self._in_order(command.topic, now, limit)
+            if command.bytes is not None:
+                entries = lifecycle.reserve(command, entries, _size)
         else:
             some = self._in_order(command.topic, now, max(limit, LOOKED_PAST))
-            entries = list(islice((entry for entry in some if gate.admits(entry.new.key)), limit))
+            entries = lifecycle.reserve(command, some, _size, lambda entry: gate.admits(entry.new.key))
             self._shut(command.topic, gate)
         return [self._start(entry, command, now, begun=True) for entry in entries]
 

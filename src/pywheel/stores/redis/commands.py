@@ -225,6 +225,7 @@ class Request:
             self._add(b"reserve")
             self._terms(command)
             self._add(number(min(max(command.limit, 0), _MOST)))
+            self._add(b"" if command.bytes is None else number(command.bytes), number(command.least))
             self._learn.append(reserved)
 
     def _claim(self, commands: list[c.Claim]) -> None:

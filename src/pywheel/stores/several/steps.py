@@ -37,6 +37,8 @@ def _reserve(store: SeveralStore, command: c.Reserve) -> list[Job]:
     found = [due for span in spans for due in store.windows([span], command.limit)]
     first = sorted(found, key=lambda due: order(due, now))[: max(command.limit, 0)]
     shares = Counter(store.ids.store(due.id) for due in first)
+    if command.bytes is not None:
+        return _in_turn(store, command, shares)
     answers = store.ask(
         {place: [c.Reserve(command.topic, share, command.terms, command.worker)] for place, share in shares.items()}
     )
@@ -47,6 +49,22 @@ def _reserve(store: SeveralStore, command: c.Reserve) -> list[Job]:
             failed = answer
         else:
             jobs += [outer_job(store.ids, place, job) for job in answer[0]]
+    if failed is not None and not jobs:
+        raise failed
+    return sorted(jobs, key=turn)
+
+
+def _in_turn(store: SeveralStore, command: c.Reserve, shares: Mapping[int, int]) -> list[Job]:
+    """Reserve store by store, from that of the first job on, as what one gives takes of the bytes of the next."""
+    jobs, left, failed = list[Job](), command.bytes or 0, None
+    for place, share in shares.items():
+        part = c.Reserve(command.topic, share, command.terms, command.worker, left, command.least - len(jobs))
+        answer = store.ask({place: [part]})[place]
+        if isinstance(answer, StoreError):
+            failed = answer
+        else:
+            jobs += [outer_job(store.ids, place, job) for job in answer[0]]
+            left = (command.bytes or 0) - sum(len(job.body) for job in jobs)
     if failed is not None and not jobs:
         raise failed
     return sorted(jobs, key=turn)

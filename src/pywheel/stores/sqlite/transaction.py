@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
 from typing import Any, Final
 
 from ...jobs.commands import NONCES_KEPT
@@ -116,6 +116,11 @@ class Transaction:
     def rows(self, name: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[Any]:
         """Run a statement and return all its rows."""
         return self.connection.execute(SQL[name], parameters).fetchall()
+
+    def each(self, name: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> Iterator[Any]:
+        """Run a statement and yield its rows as they are read."""
+        with closing(self.connection.execute(SQL[name], parameters)) as cursor:
+            yield from cursor
 
     def row(self, name: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> Any:
         """Run a statement and return its first row, or None."""

@@ -75,6 +75,9 @@ class ArgumentTests(StoreTests):
                 self.bad(Claim("t", (id,), terms, "w", 1))
             self.bad(Reserve("t", 1, TERMS._replace(backoff=(5, wrong)), "w"))
             self.bad(Reserve("t", wrong, TERMS, "w"))
+            self.bad(Reserve("t", 1, TERMS, "w", least=wrong))
+            if wrong is not None:
+                self.bad(Reserve("t", 1, TERMS, "w", bytes=wrong))
             self.bad(Claim("t", (id,), TERMS, "w", wrong))
         jitters: tuple[Any, ...] = (-0.1, 1.1, "1", None, float("nan"))
         for wrong in jitters:

@@ -6,6 +6,7 @@ import threading
 
 from ...jobs.commands import Ack, Cancel, Claim, Claimed, Nack, Put, Release, Reschedule, Reserve, Retry, Terms, Touch
 from ...jobs.job import Counts, Due, NewJob, State
+from ...stores.contract import Filter
 from .base import NOW, TERMS, StoreTests
 
 __all__ = ["ClaimTests"]
@@ -55,6 +56,33 @@ class ClaimTests(StoreTests):
             self.put()
         assert [len(self.reserve(limit=2)) for _ in range(4)] == [2, 2, 1, 0]
         assert self.reserve(limit=0) == []
+
+    def test_a_reserve_takes_no_more_bytes_than_asked(self) -> None:
+        sizes = (10, 20, 5, 40, 1)
+        for number, size in enumerate(sizes):
+            self.put(body=b"x" * size, due=NOW - 10 + number)
+        got: list[list[int]] = []
+        while jobs := self.apply(Reserve("t", 9, TERMS, "w", bytes=30)):
+            got.append([len(job.body) for job in jobs])
+            rest = self.store.page(Filter("t", State.DELAYED)).jobs
+            assert [(job.attempt, job.claims) for job in rest] == [(0, 0)] * len(rest)
+        assert sorted(size for some in got for size in some) == sorted(sizes)
+        assert all(sum(some) <= 30 or len(some) == 1 for some in got)
+        if self.store.keeps_limits:  # one store, which has them in order
+            assert got == [[10, 20], [5], [40], [1]]
+
+    def test_a_reserve_takes_a_long_body_alone_unless_told(self) -> None:
+        self.put(body=b"x" * 40)
+        assert self.apply(Reserve("t", 9, TERMS, "w", bytes=30, least=0)) == []
+        [job] = self.store.page(Filter("t")).jobs
+        assert (job.state, job.attempt, job.claims) == (State.DELAYED, 0, 0)
+        assert len(self.apply(Reserve("t", 9, TERMS, "w", bytes=0))) == 1
+
+    def test_a_reserve_of_some_bytes_goes_by_priority(self) -> None:
+        ids = [self.put(body=b"x" * 20, priority=priority) for priority in (0, -3, 5, 0)]
+        order = [ids[2], *sorted((ids[0], ids[3])), ids[1]]
+        got = [[job.id for job in self.apply(Reserve("t", 9, TERMS, "w", bytes=40))] for _ in range(2)]
+        assert got == [order[:2], order[2:]] or not self.store.keeps_limits
 
     def test_topics_do_not_mix(self) -> None:
         self.put("a")

@@ -174,7 +174,11 @@ class Pair:
         return c.Claim(topic, tuple(ids), self.terms(), "w", random.randrange(4), random.randrange(3), most)
 
     def reserve(self) -> c.Command[Any]:
-        return c.Reserve(self.random.choice(TOPICS), self.random.randrange(5), self.terms(), "v")
+        random = self.random
+        command = c.Reserve(random.choice(TOPICS), random.randrange(5), self.terms(), "v")
+        if self.test.store.keeps_limits:  # of several stores each would claim another share
+            command.bytes, command.least = random.choice((None, 0, 1, 3, 10**6)), random.randrange(3)
+        return command
 
     def settle(self) -> c.Command[Any]:
         random = self.random

@@ -91,27 +91,37 @@ end
 
 local LOOKED_PAST = 1000 -- jobs/limits.py
 
+-- Then: limit, bytes or '', least. With bytes the bodies are read a few at a time.
 function commands.reserve(at)
     local terms, place = terms_at(at)
-    local limit = tonumber(ARGV[place])
+    local limit, most, least = tonumber(ARGV[place]), tonumber(ARGV[place + 1]), tonumber(ARGV[place + 2])
     settle_all_over()
     local reply = {}
     if limit > 0 and call('HGET', P .. ':t', terms.topic) == '' then
         local gate = gate_of(terms.topic, terms.limits)
         local ids, dues = due_in_order(terms.topic, gate and math.max(limit, LOOKED_PAST) or limit)
         states_of(ids)
-        local jobs = values(':j:', ids)
+        local jobs, first, last = {}, 1, 0
         for number, b in ipairs(ids) do
-            local key, ttr, most = read_job(jobs[number])
-            if limit > 0 and (not gate or admits(gate, key)) then
-                start(b, jobs[number], key, ttr, most, dues[number], terms, true, reply)
-                limit = limit - 1
+            if number > last then
+                first, last = number, most and math.min(number + 63, #ids) or #ids
+                jobs = values(':j:', most and {unpack(ids, first, last)} or ids)
+            end
+            local job = jobs[number - first + 1]
+            local key, ttr, attempts, size = read_job(job)
+            if limit <= 0 or (most and size > most and least <= 0) then
+                break
+            end
+            if not gate or admits(gate, key) then
+                start(b, job, key, ttr, attempts, dues[number], terms, true, reply)
+                limit, least = limit - 1, least - 1
+                most = most and most - size
             end
         end
         shut(gate)
         flush()
     end
-    return reply, place + 1, {'reserve', receipts_of(reply, 1)}
+    return reply, place + 3, {'reserve', receipts_of(reply, 1)}
 end
 
 -- Returns the ids of a claim that are delayed, with when they are due, in order.

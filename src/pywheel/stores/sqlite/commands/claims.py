@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
@@ -40,23 +39,32 @@ def reserve(transaction: Transaction, commands: Sequence[Reserve]) -> list[list[
 
 def _due(transaction: Transaction, topic: Any, command: Reserve) -> list[Any]:
     """Return the rows of what is to be claimed of a topic, in order."""
-    number, _, lanes = topic
-    gate = _gate(transaction, number, command)
+    gate = _gate(transaction, topic[0], command)
     most = command.limit if gate is None else max(command.limit, LOOKED_PAST)
-    if not lanes:
-        rows = transaction.rows("due_of_topic", (number, transaction.now, most))
-    else:
-        rows = []
-        for priority in priorities(lanes | NONE):
-            left = most - len(rows)
-            if left > 0 and priority:
-                rows += transaction.rows("due_of_lane", (number, transaction.now, priority, left))
-            elif left > 0:
-                rows += transaction.rows("due_without", (number, transaction.now, left))
-    if gate is not None:
-        rows = list(islice((row for row in rows if gate.admits(row[4])), command.limit))
-        _shut(transaction, command.topic, gate)
+    found = _found(transaction, topic, most, transaction.rows if command.bytes is None else transaction.each)
+    if gate is None:
+        return list(found) if command.bytes is None else lifecycle.reserve(command, found, _size)
+    rows = lifecycle.reserve(command, found, _size, lambda row: gate.admits(row[4]))
+    _shut(transaction, command.topic, gate)
     return rows
+
+
+def _found(transaction: Transaction, topic: Any, most: int, read: Callable[..., Iterable[Any]]) -> Iterator[Any]:
+    """Yield the rows of up to so many jobs that are due, in order."""
+    number, _, lanes = topic
+    if not lanes:
+        yield from read("due_of_topic", (number, transaction.now, most))
+        return
+    for priority in priorities(lanes | NONE):
+        if most > 0:
+            lane = (priority,) if priority else ()
+            for row in read("due_of_lane" if priority else "due_without", (number, transaction.now, *lane, most)):
+                most -= 1
+                yield row
+
+
+def _size(row: Any) -> int:
+    return len(row[1])
 
 
 def _gate(transaction: Transaction, topic: int, command: Reserve | Claim) -> Gate | None:
