@@ -1,5 +1,6 @@
 """A worker's own HTTP server."""
 
+import contextlib
 import http.client
 import socket
 import threading
@@ -118,6 +119,61 @@ def test_clients_that_say_nothing_hold_up_nobody_for_long(endpoint, monkeypatch)
     finally:
         for client in silent:
             client.close()
+
+
+class Dripping:
+    """Clients whose heads come byte by byte, without an end."""
+
+    def __init__(self, endpoint, number):
+        self.open = [socket.create_connection(endpoint.address) for _ in range(number)]
+        self.end = threading.Event()
+        self.thread = threading.Thread(target=self._drip)
+        for client in self.open:
+            client.sendall(b"GET /healthz HTTP/1.1\r\nX: ")
+        self.thread.start()
+
+    def _drip(self):
+        while not self.end.wait(0.02):
+            for client in tuple(self.open):
+                try:
+                    client.sendall(b"x")
+                except OSError:  # it was cut
+                    self.open.remove(client)
+                    client.close()
+
+    def close(self):
+        self.end.set()
+        self.thread.join()
+        for client in self.open:
+            client.close()
+
+
+@pytest.mark.parametrize("number", [16, 17, 40, 200])
+def test_probes_are_answered_beside_clients_that_are_slow(endpoint, number):
+    with contextlib.closing(Dripping(endpoint, number)):
+        for path in ("/healthz", "/healthz", "/metrics", "/healthz"):
+            assert ask(endpoint, path)[0] == 200
+
+
+def test_probes_are_answered_beside_clients_that_do_not_read(endpoint):
+    """Each has asked for more than fits between."""
+    clients = []
+    for _ in range(20):
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        client.connect(endpoint.address)
+        client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        clients.append(client)
+    for _ in range(4):
+        assert ask(endpoint, "/healthz")[0] == 200
+    for client in clients:
+        client.close()
+
+
+def test_a_head_that_never_ends_is_cut(endpoint):
+    """Whatever comes of it meanwhile."""
+    with contextlib.closing(Dripping(endpoint, 3)) as slow:
+        until(lambda: not slow.open)
 
 
 def ok(endpoint):

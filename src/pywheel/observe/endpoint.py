@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 import socket
 import sys
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import BaseServer, TCPServer
 from typing import Any, Final
@@ -19,8 +21,9 @@ __all__ = ["Endpoint"]
 
 _LOGGER: Final = logging.getLogger("pywheel.endpoint")
 _STALL: Final = 30.0  # seconds without a turn of the dispatcher after which a worker is not alive
-_SLOW: Final = 5.0  # seconds that a client may take
-_CLIENTS: Final = 16  # at once; who comes then is sent away
+_SLOW: Final = 5.0  # seconds that a client may take for its request, and again for the answer
+_CLIENTS: Final = 16  # at once; for one more the oldest is sent away
+_THREADS: Final = 64  # of clients that were sent away, too, and whose threads have not ended
 
 
 class Endpoint:
@@ -102,10 +105,13 @@ def _bound(host: str, port: int, ports: int, endpoint: Endpoint) -> _Server:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = True
+    request_queue_size = 128
 
     def __init__(self, address: tuple[str, int], endpoint: Endpoint) -> None:
         self.endpoint = endpoint
-        self._room = threading.BoundedSemaphore(_CLIENTS)
+        self._room = threading.BoundedSemaphore(_THREADS)
+        self._clients: dict[socket.socket, float] = {}  # since when each is there, oldest first
+        self._mutex = threading.Lock()
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         super().__init__(address, _Request)
@@ -116,11 +122,34 @@ class _Server(ThreadingHTTPServer):
         self.server_name, self.server_port = "", self.server_address[1]
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread, if there are not too many."""
-        if self._room.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
+        """Answer in a thread; a probe is answered at once, whoever else is there."""
+        if not self._room.acquire(blocking=False):
             self.shutdown_request(request)
+            return
+        with self._mutex:
+            if len(self._clients) >= _CLIENTS:
+                self._cut(next(iter(self._clients)))
+            self._clients[request] = time.monotonic()
+        super().process_request(request, client_address)
+
+    def service_actions(self) -> None:
+        """Cut clients whose request takes too long, twice a second."""
+        late = time.monotonic() - _SLOW
+        with self._mutex:
+            for client in [client for client, since in self._clients.items() if since < late]:
+                self._cut(client)
+
+    def _cut(self, client: socket.socket) -> None:
+        """Let a client's thread end."""
+        del self._clients[client]
+        with suppress(OSError):
+            client.shutdown(socket.SHUT_RDWR)
+
+    def heard(self, client: socket.socket) -> None:
+        """Note that a request has come: its answer has a time limit of its own."""
+        with self._mutex:
+            if client in self._clients:
+                self._clients[client] = math.inf
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Answer one client."""
@@ -128,6 +157,12 @@ class _Server(ThreadingHTTPServer):
             super().process_request_thread(request, client_address)
         finally:
             self._room.release()
+
+    def shutdown_request(self, request: Any) -> None:
+        """Forget a client before its socket is closed."""
+        with self._mutex:
+            self._clients.pop(request, None)
+        super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
         """Say in the log that a client went away, or what went wrong."""
@@ -141,10 +176,11 @@ class _Request(BaseHTTPRequestHandler):
 
     def __init__(self, request: Any, client_address: Any, server: BaseServer) -> None:
         assert isinstance(server, _Server)
-        self._endpoint = server.endpoint
+        self._endpoint, self._heard = server.endpoint, server.heard
         super().__init__(request, client_address, server)
 
     def do_GET(self) -> None:
+        self._heard(self.connection)
         status, content_type, body = self._endpoint.answer(self.path, self.headers.get("Accept", ""))
         self.send_response(status)
         self.send_header("Content-Type", content_type)
