@@ -27,10 +27,10 @@ class Proxy:
         self._changed = threading.Condition()
         self._links = set()
         self._stalled = {"requests": False, "answers": False}
+        self._passing = {"requests": 0, "answers": 0}  # pieces that go through all the same
+        self.kept = 0
+        """Pieces that are kept now."""
         self._left = {"requests": None, "answers": None}  # bytes until the cut
-        self._sends: int | None = None  # times that clients may send before the next one is kept
-        self.kept = threading.Event()
-        """Set once a request is kept, as `keep_after` says."""
         self.passed = {"requests": 0, "answers": 0}
         """Bytes that went through."""
         if tcp:
@@ -76,21 +76,18 @@ class Proxy:
         with self._changed:
             self._left = {"requests": requests, "answers": answers}
 
-    def stall(self, *, requests=True, answers=True):
-        """Keep what comes, as a network does that loses all: nothing breaks and nothing arrives."""
-        with self._changed:
-            self._stalled = {"requests": requests, "answers": answers}
+    def stall(self, *, requests=True, answers=True, after=0):
+        """Keep what comes, as a network does that loses all: nothing breaks and nothing arrives.
 
-    def keep_after(self, sends):
-        """Let clients send so many times; keep what they send after that, until `heal`."""
+        `after` so many pieces each way: a client that waits for each answer sends one in a trip, if it is small.
+        """
         with self._changed:
-            self._sends = sends
-            self.kept.clear()
+            self._passing = dict.fromkeys(self._passing, after)
+            self._stalled = {"requests": requests, "answers": answers}
 
     def heal(self):
         """Let everything through again: also what was kept."""
         with self._changed:
-            self._sends = None
             self._stalled = dict.fromkeys(self._stalled, False)
             self._left = dict.fromkeys(self._left)
             self._changed.notify_all()
@@ -146,12 +143,8 @@ class Proxy:
         with contextlib.suppress(OSError):
             while data := source.recv(CHUNK):
                 with self._changed:
-                    if way == "requests" and self._sends is not None:
-                        self._sends -= 1
-                        if self._sends < 0:
-                            self._stalled["requests"] = True
-                            self.kept.set()
-                    self._changed.wait_for(lambda: link.ended or not self._stalled[way])
+                    if self._stalled[way]:
+                        self._keep(link, way)
                     if link.ended:
                         break
                     left = self._left[way]
@@ -170,6 +163,15 @@ class Proxy:
                 return
             self._links.discard(link)
         link.close()
+
+    def _keep(self, link, way):
+        """Wait while a piece is to be kept."""
+        if not self._passing[way]:
+            self.kept += 1
+            self._changed.wait_for(lambda: link.ended or not self._stalled[way])
+            self.kept -= 1
+        else:
+            self._passing[way] -= 1
 
     def _break(self):
         for link in self._links:

@@ -12,6 +12,7 @@ from pywheel.jobs.commands import Ack, Claim, Keep, Put, Reserve, Terms
 from pywheel.jobs.job import NewJob
 from pywheel.jobs.limits import limits_of
 from pywheel.stores import open
+from tests.jobs.waiting import until
 from tests.stores.network import Proxy
 
 PROCESSES = 4
@@ -114,11 +115,10 @@ def test_a_claim_that_is_not_committed_yet_counts(kind, earlier, request):
             for id in ids[:earlier]:
                 [claimed] = slow.apply([Claim(topic, (id,), terms, "earlier", 1)])
                 slow.apply([Ack(job.id, job.claims) for job in claimed.jobs])
-            proxy.keep_after(sends)
+            proxy.stall(answers=False, after=sends)
             with ThreadPoolExecutor(1) as threads:
                 answer = threads.submit(slow.apply, [Claim(topic, (ids[1],), terms, "slow", 1)])
-                answer.add_done_callback(lambda _: proxy.kept.set())
-                assert proxy.kept.wait(60)
+                until(lambda: answer.done() or proxy.kept)
                 through = answer.done()
                 with suppress(StoreError):  # it waited for the other one, for as long as it may
                     quick.apply([Claim(topic, (ids[2],), terms, "quick", 1)])

@@ -133,8 +133,8 @@ class PostgresSession(Session):
         return lambda: Answer(
             self._moment,
             _all([topics]),
-            _all(due),
-            _all(runs),
+            self._current("lock_due", _all(due)),
+            self._current("lock_run", _all(runs)),
             _all(finished),
             [row[-1] for row in _all(ids)],
             _all([leases]),
@@ -152,6 +152,18 @@ class PostgresSession(Session):
 
     def _lock(self, name: str, asked: Sequence[tuple[Any, ...]]) -> Any:
         return self._run(name, ids=numbers(row[0] for row in asked), bodies=flags(row[1] for row in asked))
+
+    def _current(self, name: str, rows: list[Any]) -> list[Any]:
+        """Return rows of locked jobs, without their last column: whether the job may have changed before the lock.
+
+        Those are read again. That takes one more trip, and nobody changes them meanwhile.
+        """
+        changed = [(row[0], row[8] is not None) for row in rows if row[-1]]
+        if changed:
+            with self._store.translated():
+                again = {row[0]: row for row in self._lock(name, changed).fetchall()}
+            rows = [again.get(row[0], row) for row in rows]
+        return [row[:-1] for row in rows]
 
     def bodies(self, ids: Sequence[int]) -> Mapping[int, bytes]:
         """Return the bodies of jobs."""

@@ -32,12 +32,15 @@ def statements(tables: str) -> Mapping[str, str]:
             text = "\n".join(line for line in text.splitlines() if not line.startswith("--"))
             found[title.strip()] = text.strip().replace("{lanes}", _LANES).replace("{p}", tables).replace("{now}", _NOW)
     # A claim leaves out what others lock: a transaction that lasts holds up its own jobs alone.
-    found["claim_due"] = found["lock_due"] + " SKIP LOCKED"
-    found["claim_run"] = found["lock_run"].replace("{lost}", f"r.lease <= {_NOW}") + " SKIP LOCKED"
+    found["claim_due"] = found["lock_due"].replace("FOR UPDATE OF d", "FOR UPDATE OF d SKIP LOCKED")
+    run = found["lock_run"].replace("FOR UPDATE OF r", "FOR UPDATE OF r SKIP LOCKED")
+    found["claim_run"] = run.replace("{lost}", f"r.lease <= {_NOW}")
     found["lock_run"] = found["lock_run"].replace("{lost}", "true")
     due = found["lock_due_of_topic"]
     found["lock_due_of_topic"] = due.replace("{lane}", "true")
-    found["lock_due_without"] = due.replace("{lane}", "l.due IS DISTINCT FROM d.due")
+    found["lock_due_without"] = due.replace(
+        "{lane}", f"NOT EXISTS (SELECT FROM {tables}lane l WHERE l.id = d.id AND l.due = d.due)"
+    )
     found["history"] = found["history"].replace("{results}", found["results"])
     look, recount, fits = found.pop("look"), found.pop("recount"), found.pop("fits")
     fits_finished = found.pop("fits_finished")

@@ -49,6 +49,8 @@ WHERE r.id = w.id AND r.claims = w.claims AND r.lease > {now} RETURNING r.id
 -- All that are due, if it is clear that all of them are to be claimed: none was lost, none comes before another for its priority,
 -- and their bodies are not too much.
 -- They are locked one by one, in the order of the ids: else a plan that was made early may read all that is due of the topic.
+-- The job is read after that, by OFFSET 0. One with an xmax may have been changed between the snapshot and the lock: the general
+-- logic reads it again.
 -- name: claim
 WITH t AS MATERIALIZED (SELECT {now} AS now),
 d AS MATERIALIZED (
@@ -56,7 +58,7 @@ d AS MATERIALIZED (
         j.body, coalesce(d.claims, 0) + 1 - coalesce(d.forgiven, 0) AS attempt
     FROM unnest(%(ids)s::bigint[]) AS w (id) CROSS JOIN LATERAL (
         SELECT * FROM {p}due WHERE topic = %(topic)s AND id = w.id FOR UPDATE SKIP LOCKED
-    ) d JOIN {p}job j ON j.id = d.id
+    ) d CROSS JOIN LATERAL (SELECT * FROM {p}job WHERE id = d.id AND xmax = 0 OFFSET 0) j
     WHERE NOT (SELECT paused FROM {p}topic WHERE id = %(topic)s)
         AND NOT EXISTS (SELECT FROM {p}priority WHERE topic = %(topic)s)
 ),

@@ -20,24 +20,26 @@ SELECT k.job FROM unnest(%(topics)s::int[], %(keys)s::text[]) AS n (topic, key) 
     SELECT j.id AS job FROM {p}job j WHERE j.key = n.key AND j.topic = n.topic ORDER BY j.id DESC LIMIT 20
 ) k
 
--- Locks are taken table by table, by id, in the same order by everybody.
+-- Locks are taken table by table, by id, in the same order by everybody. Of what may be claimed the job is read after its row was
+-- locked, by OFFSET 0. One with an xmax may have been changed between the snapshot and the lock, and is read again: `_current`.
 -- name: lock_due
 SELECT j.id, j.topic, j.created, j.key, j.ttr, j.max_attempts, j.headers, length(j.body),
-    CASE WHEN w.body AND length(j.body) <= 65536 THEN j.body END,
-    d.due, d.claims, d.forgiven, d.lost, d.passed, d.error, l.priority
-FROM unnest(%(ids)s::bigint[], %(bodies)s::boolean[]) AS w (id, body)
-JOIN {p}job j ON j.id = w.id JOIN {p}due d ON d.topic = j.topic AND d.id = j.id LEFT JOIN {p}lane l ON l.id = j.id
-ORDER BY d.topic, d.id FOR UPDATE OF d
+    CASE WHEN d.body AND length(j.body) <= 65536 THEN j.body END,
+    d.due, d.claims, d.forgiven, d.lost, d.passed, d.error, l.priority, j.xmax <> 0
+FROM (
+    SELECT d.*, w.body FROM unnest(%(ids)s::bigint[], %(bodies)s::boolean[]) AS w (id, body)
+    JOIN {p}job j ON j.id = w.id JOIN {p}due d ON d.topic = j.topic AND d.id = j.id ORDER BY d.topic, d.id FOR UPDATE OF d
+) d CROSS JOIN LATERAL (SELECT *, xmax FROM {p}job WHERE id = d.id OFFSET 0) j LEFT JOIN {p}lane l ON l.id = j.id
 
 -- name: lock_run
 SELECT j.id, j.topic, j.created, j.key, j.ttr, j.max_attempts, j.headers, length(j.body),
-    CASE WHEN w.body AND length(j.body) <= 65536 THEN j.body END,
+    CASE WHEN r.body AND length(j.body) <= 65536 THEN j.body END,
     r.due, r.claims, r.forgiven, r.lost, r.passed, r.error, l.priority,
-    r.attempt, r.begun, r.started, r.lease, r.max_attempts, r.backoff, r.worker
-FROM unnest(%(ids)s::bigint[], %(bodies)s::boolean[]) AS w (id, body) JOIN {p}run r ON r.id = w.id JOIN {p}job j ON j.id = r.id
-LEFT JOIN {p}lane l ON l.id = j.id
-WHERE {lost}
-ORDER BY r.id FOR UPDATE OF r
+    r.attempt, r.begun, r.started, r.lease, r.max_attempts, r.backoff, r.worker, j.xmax <> 0
+FROM (
+    SELECT r.*, w.body FROM unnest(%(ids)s::bigint[], %(bodies)s::boolean[]) AS w (id, body) JOIN {p}run r ON r.id = w.id
+    WHERE {lost} ORDER BY r.id FOR UPDATE OF r
+) r CROSS JOIN LATERAL (SELECT *, xmax FROM {p}job WHERE id = r.id OFFSET 0) j LEFT JOIN {p}lane l ON l.id = j.id
 
 -- name: lock_finished
 SELECT j.id, j.topic, j.created, j.key, j.ttr, j.max_attempts, j.headers, length(j.body), NULL::bytea,
@@ -51,18 +53,21 @@ ORDER BY f.topic, f.state, f.id FOR UPDATE OF f
 -- name: lock_due_of_topic
 SELECT j.id, j.topic, j.created, j.key, j.ttr, j.max_attempts, j.headers, length(j.body),
     CASE WHEN length(j.body) <= 65536 THEN j.body END,
-    d.due, d.claims, d.forgiven, d.lost, d.passed, d.error, l.priority
-FROM {p}due d JOIN {p}job j ON j.id = d.id LEFT JOIN {p}lane l ON l.id = j.id
-WHERE d.topic = %(topic)s AND d.due <= {now} AND {lane}
-ORDER BY d.due, d.id LIMIT %(limit)s FOR UPDATE OF d SKIP LOCKED
+    d.due, d.claims, d.forgiven, d.lost, d.passed, d.error, l.priority, j.xmax <> 0
+FROM (
+    SELECT * FROM {p}due d WHERE topic = %(topic)s AND due <= {now} AND {lane}
+    ORDER BY due, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+) d CROSS JOIN LATERAL (SELECT *, xmax FROM {p}job WHERE id = d.id OFFSET 0) j LEFT JOIN {p}lane l ON l.id = j.id
 
 -- name: lock_due_of_lane
 SELECT j.id, j.topic, j.created, j.key, j.ttr, j.max_attempts, j.headers, length(j.body),
     CASE WHEN length(j.body) <= 65536 THEN j.body END,
-    d.due, d.claims, d.forgiven, d.lost, d.passed, d.error, l.priority
-FROM {p}lane l JOIN {p}due d ON d.topic = l.topic AND d.id = l.id AND d.due = l.due JOIN {p}job j ON j.id = d.id
-WHERE l.topic = %(topic)s AND l.priority = %(priority)s AND l.due <= {now}
-ORDER BY l.due, l.id LIMIT %(limit)s FOR UPDATE OF d SKIP LOCKED
+    d.due, d.claims, d.forgiven, d.lost, d.passed, d.error, l.priority, j.xmax <> 0
+FROM (
+    SELECT d.* FROM {p}lane l JOIN {p}due d ON d.topic = l.topic AND d.id = l.id AND d.due = l.due
+    WHERE l.topic = %(topic)s AND l.priority = %(priority)s AND l.due <= {now}
+    ORDER BY l.due, l.id LIMIT %(limit)s FOR UPDATE OF d SKIP LOCKED
+) d CROSS JOIN LATERAL (SELECT *, xmax FROM {p}job WHERE id = d.id OFFSET 0) j LEFT JOIN {p}lane l ON l.id = j.id
 
 -- name: running_of
 SELECT r.topic, r.id, j.key FROM {p}run r JOIN {p}job j ON j.id = r.id
@@ -72,10 +77,10 @@ WHERE r.topic = ANY(%(topics)s::int[]) AND r.lease > {now}
 SELECT j.id, j.topic, j.created, j.key, j.ttr, j.max_attempts, j.headers, length(j.body),
     CASE WHEN j.topic = ANY(%(topics)s::int[]) AND length(j.body) <= 65536 THEN j.body END,
     r.due, r.claims, r.forgiven, r.lost, r.passed, r.error, l.priority,
-    r.attempt, r.begun, r.started, r.lease, r.max_attempts, r.backoff, r.worker
-FROM {p}run r JOIN {p}job j ON j.id = r.id LEFT JOIN {p}lane l ON l.id = j.id
-WHERE r.lease <= {now}
-ORDER BY r.lease LIMIT %(limit)s FOR UPDATE OF r SKIP LOCKED
+    r.attempt, r.begun, r.started, r.lease, r.max_attempts, r.backoff, r.worker, j.xmax <> 0
+FROM (
+    SELECT * FROM {p}run WHERE lease <= {now} ORDER BY lease LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+) r CROSS JOIN LATERAL (SELECT *, xmax FROM {p}job WHERE id = r.id OFFSET 0) j LEFT JOIN {p}lane l ON l.id = j.id
 
 -- name: next_leases
 SELECT id, lease FROM {p}run WHERE lease > {now} ORDER BY lease LIMIT %(limit)s
