@@ -101,6 +101,36 @@ def test_a_key_that_is_taken_is_refused_and_the_transaction_goes_on(queue, conne
     assert queue.store.get(second).key == "other"
 
 
+def fixed(queue, connection, level="REPEATABLE READ"):
+    """Begin a transaction that sees what there is now, whatever others commit."""
+    run(
+        connection,
+        f"SET {'SESSION' if hasattr(connection, 'get_autocommit') else ''} TRANSACTION ISOLATION LEVEL {level}",
+    )
+    run(connection, f"SELECT count(*) FROM {getattr(queue.store, '_tables', queue.store._prefix)}job")
+
+
+@pytest.mark.parametrize("running", [False, True], ids=["delayed", "running"])
+@pytest.mark.parametrize("replace", [False, True], ids=["plain", "replace"])
+def test_a_key_taken_since_a_snapshot_is_refused_and_the_transaction_goes_on(queue, connection, running, replace):
+    queue.put("order")  # the topic is known
+    fixed(queue, connection)
+    second = queue.put("order", key="second", connection=connection)
+    first = queue.put("order", key="k")
+    if running:
+        queue.store.apply([ops.Claim("order", (first,), ops.Terms(60_000, 3), "w", 1)])
+    if running or not replace:
+        with pytest.raises(JobExists) as caught:
+            queue.put_many(
+                [queue.job("order"), queue.job("order", b"new", key="k", replace=replace)], connection=connection
+            )
+        assert caught.value.id == first
+    third = queue.put("order", key="third", connection=connection)
+    connection.commit()
+    assert [queue.get(("order", key)).id for key in ("second", "k", "third")] == [second, first, third]
+    assert topics(queue) == {"order": 4}
+
+
 def test_many_are_put_all_or_none(queue, connection):
     ids = queue.put_many([queue.job("order", key=f"k{n}") for n in range(50)], connection=connection)
     with pytest.raises(JobExists):

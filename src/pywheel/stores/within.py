@@ -12,9 +12,11 @@ from collections.abc import Callable
 from inspect import ismethod
 from typing import Any, Final
 
-from .._errors import BadJob, StoreError
+from .._errors import BadJob, JobExists, StoreError
+from ..jobs.commands import Put
+from ..jobs.job import Job, State
 
-__all__ = ["CommitWatch", "driver_connection"]
+__all__ = ["CommitWatch", "driver_connection", "taken"]
 
 _LOOKS: Final = (0.005, 0.5)  # seconds between looks: the first, the longest
 _GROWTH: Final = 1.3
@@ -44,6 +46,18 @@ def driver_connection(connection: Any, modules: tuple[str, ...]) -> Any:
         f"connection= is a connection to the store's own database, of {' or '.join(modules)}, SQLAlchemy or Django, "
         f"not {type(connection).__name__}"
     )
+
+
+def taken(put: Put, get: Callable[[tuple[str, str]], Job | None]) -> JobExists | None:
+    """Return the refusal of a put if a live job, as `get` finds it, has one of its keys and keeps it."""
+    for new in put.jobs:
+        holder = None if new.key is None else get((new.topic, new.key))
+        if holder is None or not holder.state.live:
+            continue
+        yields = new.parent == (holder.id, holder.claims) if holder.state is State.RUNNING else new.replace
+        if not yields:
+            return JobExists(f"job {holder.id} has the key {str(new.key)[:80]!r} already and is live", holder.id)
+    return None
 
 
 class CommitWatch:

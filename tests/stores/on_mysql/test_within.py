@@ -61,3 +61,30 @@ def test_a_deadlock_says_that_the_transaction_is_gone(queue, connect):
         queue.put("order", key="b", replace=True, connection=mine)
     thread.join()
     other.commit()
+
+
+@pytest.fixture
+def strict(queue, connect, mariadb_server):
+    """A connection whose snapshot MariaDB holds it to, as it does from 11.6.2 on."""
+    if mariadb_server.is_mysql:
+        pytest.skip("MySQL has no innodb_snapshot_isolation")
+    queue.put("order", b"old", key="before")
+    connection = connect()
+    run(connection, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    run(connection, "SET SESSION innodb_snapshot_isolation = ON")
+    run(connection, "SELECT 1 FROM pywheel_job")
+    return connection
+
+
+@pytest.mark.parametrize("key", ["before", "since"])
+@pytest.mark.parametrize("replace", [False, True], ids=["plain", "replace"])
+def test_a_transaction_that_the_server_ended_for_its_snapshot_says_so(queue, strict, key, replace):
+    first = queue.put("order", key="mine", connection=strict)
+    id = queue.put("order", b"theirs", key=key, replace=True)
+    with pytest.raises(StoreBusy, match=r"has ended this transaction.*begin anew"):
+        queue.put("order", b"mine", key=key, replace=replace, connection=strict)
+    strict.commit()
+    assert queue.store.get(first) is None
+    assert queue.put("order", b"mine", key=key, replace=True, connection=strict) == id
+    strict.commit()
+    assert queue.get(id).body == b"mine"

@@ -3,7 +3,9 @@
 import psycopg
 import pytest
 
-from pywheel import BadJob, JobExists, JobQueue
+from pywheel import BadJob, JobExists, JobQueue, StoreBusy
+from pywheel.jobs import NewJob
+from pywheel.jobs import commands as ops
 from pywheel.testing import ManualClock
 
 
@@ -32,6 +34,58 @@ def test_a_connection_that_breaks_leaves_nothing(queue, connection, postgres_ser
     with pytest.raises(psycopg.OperationalError):
         connection.commit()
     assert queue.store.get(id) is None
+
+
+LEVELS = ["REPEATABLE READ", "SERIALIZABLE"]
+
+
+@pytest.fixture(params=LEVELS)
+def fixed(request, queue, connection):
+    """A connection whose transaction sees what there was when it began, whatever others commit."""
+    queue.put("order", b"old", key="before")
+    connection.execute(f"SET TRANSACTION ISOLATION LEVEL {request.param}")
+    connection.execute("SELECT 1 FROM pg_class")
+    return connection
+
+
+@pytest.mark.parametrize("key", ["before", "since"])
+def test_a_key_that_another_took_or_changed_since_the_snapshot_is_refused(queue, fixed, key):
+    id = queue.put("order", b"theirs", key=key, replace=True)
+    with pytest.raises(JobExists) as caught:
+        queue.put("order", key=key, connection=fixed)
+    assert caught.value.id == id
+    other = queue.put("order", key="other", connection=fixed)
+    fixed.commit()
+    assert queue.get(other).key == "other"
+    assert queue.get(id).body == b"theirs"
+
+
+@pytest.mark.parametrize("key", ["before", "since"])
+@pytest.mark.parametrize("ended", [False, True], ids=["live", "ended"])
+def test_what_a_snapshot_cannot_decide_says_to_begin_anew(queue, fixed, key, ended):
+    queue.put("order", b"theirs", key=key, replace=True)
+    if ended:
+        assert queue.store.apply([ops.Cancel(("order", key))]) == [True]
+    if key == "before" or not ended:
+        with pytest.raises(StoreBusy, match="begin it anew, or let it be READ COMMITTED") as caught:
+            queue.put("order", b"mine", key=key, replace=True, connection=fixed)
+        assert "\n" not in str(caught.value)
+        fixed.execute("SELECT 1")
+        fixed.rollback()
+    id = queue.put("order", b"mine", key=key, replace=True, connection=fixed)
+    fixed.commit()
+    assert queue.get(id).body == b"mine"
+
+
+def test_a_successor_whose_parent_began_since_the_snapshot_is_no_job_too_many(queue, fixed):
+    [[job]] = queue.store.apply([ops.Reserve("order", 1, ops.Terms(60_000, 3), "w")])
+    successor = ops.Put((NewJob("order", b"next", 0, "before", parent=(job.id, job.claims)),))
+    with pytest.raises(StoreBusy, match="begin it anew"):
+        queue.store.put_within(fixed, successor)
+    fixed.rollback()
+    [id] = queue.store.put_within(fixed, successor)
+    fixed.commit()
+    assert queue.get(id).body == b"next"
 
 
 def test_it_goes_together_with_what_else_the_transaction_does(queue, connection, postgres_server):

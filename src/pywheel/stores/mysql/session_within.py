@@ -22,7 +22,12 @@ __all__ = ["SessionWithin"]
 _OTHER: Final = "connection=: it is one to the database {}, and the jobs are in {}"
 _NONE: Final = "connection=: there is no transaction, as it commits each statement: begin one"
 _OVER: Final = "connection=: the server has ended this transaction, as it and another waited for each other: begin anew"
-_DEADLOCK: Final = 1213
+_CHANGED: Final = (
+    "connection=: the server has ended this transaction, as others changed the same since its snapshot: begin anew, "
+    "best in READ COMMITTED"
+)
+_ENDED: Final = {1213: _OVER, 1020: _CHANGED}
+"""What the server says when it has rolled back all of a transaction; 1020: by `innodb_snapshot_isolation`."""
 _READS: Final = frozenset({"topics_of", "holders", "named", "nonces"})
 
 
@@ -119,9 +124,9 @@ class SessionWithin(MysqlSession):
             try:
                 matched = cursor.execute(text)
             except pymysql.OperationalError as error:
-                if error.args[0] == _DEADLOCK:
+                if error.args[0] in _ENDED:
                     self._begun = False
-                    raise StoreBusy(_OVER) from error
+                    raise StoreBusy(_ENDED[error.args[0]]) from error
                 raise
             return Result(cursor.fetchall() if cursor.description else (), matched, cursor.lastrowid or 0)
 

@@ -40,6 +40,12 @@ class SessionWithin(PostgresSession):
         self._lent = store
         self._theirs: Any = _Borrowed(connection)
 
+    def fixed(self) -> bool:
+        """Whether it sees what there was at a moment: in REPEATABLE READ and SERIALIZABLE."""
+        with self._store.translated():
+            [(level,)] = self._theirs.execute("SELECT current_setting('transaction_isolation')").fetchall()
+        return level in ("repeatable read", "serializable")
+
     def begin(self, asked: Asked) -> Answer:
         """Set a savepoint, and read and lock what is asked for."""
         connection = self._theirs.connection

@@ -77,6 +77,10 @@ class Session(ABC):
         """Begin, and have the database decide commands; None if it cannot: nothing has happened then."""
         return None
 
+    def fixed(self) -> bool:
+        """Whether it sees what there was at a moment, also when it is begun anew, and cannot see what others commit."""
+        return False
+
     @abstractmethod
     def begin(self, asked: Asked) -> Answer:
         """Begin, unless `direct` has, and read and lock what is asked for."""

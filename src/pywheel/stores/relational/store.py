@@ -21,7 +21,7 @@ from ..contract import Durability, Store
 from ..group_commit import Commit, GroupCommit
 from ..notifier import Member, Notifier, workers
 from ..server_clock import ServerClock
-from ..within import CommitWatch
+from ..within import CommitWatch, taken
 from .connections import CLOSED
 from .ids import Ids
 from .notifier import RelationalNotifier
@@ -36,6 +36,10 @@ __all__ = ["RelationalStore"]
 _TRIES: Final = 12
 _FOLD: Final = 500  # rows of counts after which they are summed up
 _LEASES: Final = 1.5  # seconds that the next lease, as it was read, is good for: then others may have given some
+_FIXED: Final = (
+    "connection=: others changed the same since this transaction took its snapshot, and it cannot see that: begin it "
+    "anew, or let it be READ COMMITTED"
+)
 _FAR: Final = 2_000  # ms by which the server's clock may be off what is known of it here
 
 
@@ -177,21 +181,27 @@ class RelationalStore(Store):
     def put_within(self, connection: object, put: Put) -> list[int]:
         """Apply a put in the caller's own transaction."""
         self._open()
-        [outcome] = sound([put], lambda commands: self._put_within(connection, commands))
+        [outcome] = sound([put], lambda _: [self._put_within(connection, put)])
         if isinstance(outcome, BaseException):
             raise outcome
         return outcome  # type: ignore[no-any-return]
 
-    def _put_within(self, connection: object, commands: Sequence[Command[Any]]) -> list[Any]:
-        count = sum(len(command.jobs) for command in commands if isinstance(command, Put))
-        ids = self._group_commit.alone(self._ids.many, count)
+    def _put_within(self, connection: object, put: Put) -> Any:
+        ids = self._group_commit.alone(self._ids.many, len(put.jobs))
         session = self._session_within(connection)
         topics = Topics()  # what is new is not committed yet
         topics.learn(self._topics.numbers)
         for attempt in range(_TRIES):
             try:
-                done = transact(session, commands, topics, lambda _: iter(ids), _noting(None))
-            except Conflict:
+                done = transact(session, [put], topics, lambda _: iter(ids), _noting(None))
+            except Conflict as conflict:
+                session.abandon()
+                if session.fixed():
+                    refused = taken(put, self.get)
+                    if refused is not None:
+                        return refused
+                    if attempt:
+                        raise StoreBusy(_FIXED) from conflict
                 if attempt + 1 == _TRIES:
                     raise
                 continue
@@ -203,7 +213,8 @@ class RelationalStore(Store):
             told.jobs = {id: done.told.jobs[id]}
             self._watch.add(id, partial(self._tell_late, told))
         self._counted += done.counted
-        return done.outcomes
+        [outcome] = done.outcomes
+        return outcome
 
     def _tell_late(self, told: Told) -> None:
         """Tell of jobs that were committed by others."""
