@@ -71,28 +71,103 @@ local function priorities(topic, ids)
     return found
 end
 
+-- Plain jobs, those without a priority, have no set of their own: beside lanes they are what the lanes do not have. How many
+-- stand before a place follows from its ranks in the lanes, so a backlog of other priorities is passed over by halves.
+local plain = {FEW = 64, PAGE = 500, MOST = 20000, looked = 0} -- `looked` counts jobs that were looked at, and looks at ranks
+
+-- Returns how many members of a set lie up to a place: of those with the same due time the ids decide.
+function plain.rank_after(key, due, b)
+    local low, id = call('ZCOUNT', key, '-inf', '(' .. due), number(b)
+    local high = low + call('ZCOUNT', key, due, due)
+    plain.looked = plain.looked + 2
+    while low < high do
+        local middle = math.floor((low + high) / 2)
+        plain.looked = plain.looked + 1
+        if number(call('ZRANGE', key, middle, middle)[1]) <= id then
+            low = middle + 1
+        else
+            high = middle
+        end
+    end
+    return low
+end
+
+-- Returns how many of the first `rank` delayed jobs of a topic are plain.
+function plain.among(topic, rank)
+    if rank == 0 then
+        return 0
+    end
+    local lanes, last = lanes_of(topic), call('ZRANGE', delayed_of(topic), rank - 1, rank - 1, 'WITHSCORES')
+    for priority = -9, 9 do
+        if bit.band(lanes, bit.lshift(1, priority + 9)) ~= 0 then
+            rank = rank - plain.rank_after(lane(topic, priority), last[2], last[1])
+        end
+    end
+    return rank
+end
+
+-- Returns the rank of the next plain job, or a few less; `stop` if there is none before that.
+function plain.skip(topic, rank, stop)
+    local before, low, step = plain.among(topic, rank), rank, plain.FEW
+    local high = math.min(low + step, stop)
+    while plain.among(topic, high) == before do
+        if high == stop then
+            return stop
+        end
+        step = 8 * step
+        low, high = high, math.min(high + step, stop)
+    end
+    while high - low > plain.FEW do
+        local middle = math.floor((low + high) / 2)
+        if plain.among(topic, middle) == before then
+            low = middle
+        else
+            high = middle
+        end
+    end
+    return low
+end
+
+-- Looks at up to `some` delayed jobs of a topic with lanes. Returns the plain ones, the rank from which to look on, and at how many.
+-- Where none of a whole page is plain the next one is looked up, which costs as much as a page or two.
+function plain.part(topic, rank, stop, some)
+    local part, found = call('ZRANGE', delayed_of(topic), rank, math.min(rank + some, stop) - 1), {}
+    for place, priority in ipairs(priorities(topic, part)) do
+        if priority == 0 then
+            found[#found + 1] = part[place]
+        end
+    end
+    rank = rank + #part
+    plain.looked = plain.looked + #part
+    if #found == 0 and #part == plain.PAGE and rank < stop then
+        return found, plain.skip(topic, rank, stop), plain.FEW
+    end
+    return found, rank, math.min(2 * some, plain.PAGE)
+end
+
 -- Returns up to `most` jobs that are due, in the order in which they are claimed, and when they are.
 local function due_in_order(topic, most)
     local ids, dues, lanes = {}, {}, lanes_of(topic)
-    local function take(key, plain)
-        local from, some = 0, most - #ids
-        while #ids < most do
-            local part = call('ZRANGE', key, '-inf', now, 'BYSCORE', 'LIMIT', from, some, 'WITHSCORES')
-            local found = {}
-            for place = 1, #part, 2 do
-                found[#found + 1] = part[place]
-            end
-            local other = plain and lanes > 0 and priorities(topic, found)
-            for place, b in ipairs(found) do
-                if not (other and other[place] ~= 0) and #ids < most then
-                    ids[#ids + 1], dues[#dues + 1] = b, tonumber(part[2 * place])
-                end
-            end
-            if #found < some then
+    local function take(key)
+        local part = #ids < most and call('ZRANGE', key, '-inf', now, 'BYSCORE', 'LIMIT', 0, most - #ids, 'WITHSCORES') or {}
+        for place = 1, #part, 2 do
+            ids[#ids + 1], dues[#dues + 1] = part[place], tonumber(part[place + 1])
+        end
+    end
+    local function take_plain()
+        local key = delayed_of(topic)
+        local rank, stop, some, found = 0, call('ZCOUNT', key, '-inf', now), plain.FEW, nil
+        while #ids < most and rank < stop do
+            if #ids > 0 and plain.looked > plain.MOST then -- these first; there are more
+                most = #ids
                 return
             end
-            from = from + some
-            some = math.min(2 * some, SOME)
+            found, rank, some = plain.part(topic, rank, stop, some)
+            for place, due in ipairs(scores(key, found)) do
+                if #ids < most then
+                    ids[#ids + 1], dues[#dues + 1] = found[place], tonumber(due)
+                end
+            end
         end
     end
     if lanes == 0 then
@@ -101,7 +176,7 @@ local function due_in_order(topic, most)
     end
     for priority = 9, -9, -1 do
         if priority == 0 then
-            take(delayed_of(topic), true)
+            take_plain()
         elseif bit.band(lanes, bit.lshift(1, priority + 9)) ~= 0 then
             take(lane(topic, priority))
         end

@@ -7,27 +7,12 @@ for shard = 0, 31 do
     SHARD[shard] = bit.lshift(1, shard)
 end
 
--- Returns how many of a topic's jobs lie before a place: of those with the same due time the ids decide.
-local function rank_after(key, due, b)
-    local low = call('ZCOUNT', key, '-inf', '(' .. due)
-    local high = low + call('ZCOUNT', key, due, due)
-    while low < high do
-        local middle = math.floor((low + high) / 2)
-        if call('ZRANGE', key, middle, middle)[1] <= b then
-            low = middle + 1
-        else
-            high = middle
-        end
-    end
-    return low
-end
-
 -- Jobs of other shards are most of what is read where there are many workers: their due times are not asked for.
 local reply, spans, last = {}, 0, false
 for at = 4, #ARGV, 6 do
     local topic, mask = ARGV[at], tonumber(ARGV[at + 1])
-    local key, found, plain = delayed_of(topic), {}, ARGV[at + 5] == '0'
-    if not plain then
+    local key, found, among_lanes = delayed_of(topic), {}, ARGV[at + 5] == '0' and lanes_of(topic) > 0
+    if ARGV[at + 5] ~= '0' then
         key = lane(topic, ARGV[at + 5])
     end
     if limit <= 0 or budget <= 0 then
@@ -35,15 +20,20 @@ for at = 4, #ARGV, 6 do
     end
     reply[#reply + 1] = found
     if mask ~= 0 and call('HGET', P .. ':t', topic) == '' then
-        local rank = rank_after(key, ARGV[at + 2], ARGV[at + 3])
-        local stop = call('ZCOUNT', key, '-inf', ARGV[at + 4])
+        local rank = plain.rank_after(key, ARGV[at + 2], ARGV[at + 3])
+        local stop, page = call('ZCOUNT', key, '-inf', ARGV[at + 4]), plain.FEW
         while rank < stop and limit > 0 and budget > 0 do
-            local some = math.min(mask == ALL and limit or PAGE, PAGE, stop - rank)
-            local part, mine = call('ZRANGE', key, rank, rank + some - 1), {}
-            local other = plain and lanes_of(topic) > 0 and priorities(topic, part)
-            for place = 1, some do
-                local b = part[place]
-                if bit.band(mask, SHARD[byte(b, 6) % 32]) ~= 0 and not (other and other[place] ~= 0) then
+            local part, mine, looked = nil, {}, plain.looked
+            if among_lanes then
+                part, rank, page = plain.part(topic, rank, stop, page)
+                budget = budget - (plain.looked - looked)
+            else
+                local some = math.min(mask == ALL and limit or PAGE, PAGE, stop - rank)
+                part = call('ZRANGE', key, rank, rank + some - 1)
+                rank, budget = rank + some, budget - some
+            end
+            for place, b in ipairs(part) do
+                if bit.band(mask, SHARD[byte(b, 6) % 32]) ~= 0 then
                     mine[#mine + 1] = b
                     limit = limit - 1
                     if limit == 0 then
@@ -55,13 +45,13 @@ for at = 4, #ARGV, 6 do
                 local size = #found
                 found[size + 1], found[size + 2] = mine[place], due
             end
-            rank, budget, last = rank + some, budget - some, part[some]
         end
         if limit > 0 and rank < stop then
-            last = {call('ZSCORE', key, last), last}
+            local there = call('ZRANGE', key, rank - 1, rank - 1, 'WITHSCORES')
+            last = {there[2], there[1]}
             break
         end
     end
     spans = spans + 1
 end
-return {micros, spans, type(last) == 'table' and last, reply}
+return {micros, spans, last, reply}
