@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 from ...jobs import commands as c
-from ...jobs.job import NewJob
+from ...jobs.job import NewJob, State
 from ...jobs.limits import Limits, note_of
 from ..checks import note_name, storable
 from .answers import (
@@ -27,6 +27,7 @@ from .answers import (
     shared_out,
 )
 from .connection import encoded
+from .pieces import PIECE
 from .records import (
     STATES,
     known,
@@ -45,12 +46,13 @@ __all__ = ["Request"]
 
 _MOST: Final = 2**31 - 1
 _TOPIC: Final = itemgetter(0)
+_FEW_OVER: Final = encoded((b"few_over", b"%d" % PIECE))
 
 
 class Request:
     """Some commands as one call of a script."""
 
-    __slots__ = ("_learn", "_sizes", "announces", "arguments", "count", "script")
+    __slots__ = ("_learn", "_sizes", "announces", "arguments", "count", "ends_leases", "script")
 
     def __init__(self, commands: Sequence[c.Command[Any]]) -> None:
         self.arguments: list[bytes] = []
@@ -62,12 +64,17 @@ class Request:
         self.script: Script = SETTLE
         self.announces = False
         """Whether the list of workers changes."""
+        self.ends_leases = False
+        """Whether more leases may have to be ended than one script ends."""
         if all(type(command) is c.Put for command in commands) and _plain(commands):
             self.script = PUT
             self._sizes = self._jobs(commands)
         else:
             for kind, same in groupby(commands, type):
                 _ADD[kind](self, list(same))
+            if self.ends_leases:
+                self.arguments.insert(0, _FEW_OVER)
+                self.count += 2
 
     def _add(self, *values: bytes) -> None:
         self.arguments.append(encoded(values))
@@ -187,6 +194,7 @@ class Request:
     def _purge(self, commands: list[c.Purge]) -> None:
         for command in commands:
             state = STATES.index(command.state)
+            self.ends_leases |= command.state is State.DEAD
             topic = b"" if command.topic is None else b"t" + command.topic.encode()
             limit = min(max(command.limit, 0), _MOST)
             self._add(b"purge", number(state), number(command.age), number(limit), topic)
@@ -221,6 +229,7 @@ class Request:
         )
 
     def _reserve(self, commands: list[c.Reserve]) -> None:
+        self.ends_leases = True
         for command in commands:
             self._add(b"reserve")
             self._terms(command)
@@ -267,6 +276,7 @@ class Request:
 
     def _expire(self, commands: list[c.Expire]) -> None:
         for command in commands:
+            self.ends_leases |= command.limit > PIECE
             self._add(b"expire", number(min(max(command.limit, 0), _MOST)))
             self._learn.append(expired)
 

@@ -31,6 +31,7 @@ from . import queries, readings
 from .commands import Request
 from .connection import Connection, encoded
 from .notifier import RedisNotifier
+from .pieces import LeasesOver, by_pieces
 from .place import Place
 from .presence import SILENT, Presence, Roster
 from .records import number
@@ -147,7 +148,13 @@ class RedisStore(Inner):
         self._open()
         if not commands:
             return []
-        return sound(commands, self._group_commit.apply)
+        try:
+            return sound(commands, self._group_commit.apply)
+        except LeasesOver:
+            return sound(commands, self._by_pieces)
+
+    def _by_pieces(self, commands: Sequence[c.Command[Any]]) -> list[Any]:
+        return by_pieces(self._group_commit.apply, commands, self._limit)
 
     def _transact(self, commands: Sequence[c.Command[Any]], until: float, commit: Commit | None) -> list[Any]:
         """Apply the commands of one or more callers."""
@@ -173,7 +180,7 @@ class RedisStore(Inner):
         commit.stored = None
         try:
             outcomes = ask()
-        except StoreError:
+        except (StoreError, LeasesOver):
             commit.stored = False
             raise
         except BaseException:  # an interrupt: the others are to learn what happened
@@ -209,6 +216,8 @@ class RedisStore(Inner):
                 continue
             finally:
                 self.server.give(connection)
+            if answer[-1] is None:
+                raise LeasesOver
             self._take_in(answer, sent, number)
             return answer[-1]
 
@@ -384,8 +393,8 @@ _STORES: Final[weakref.WeakSet[RedisStore]] = weakref.WeakSet()
 
 
 def _separate(error: BaseException) -> bool:
-    """Whether one caller's commands may be the reason: a value that cannot be sent."""
-    return isinstance(error, ValueError | TypeError | OverflowError) and not isinstance(error, StoreError)
+    """Whether one caller's commands may be the reason: a value that cannot be sent, or leases that are to be ended."""
+    return isinstance(error, ValueError | TypeError | OverflowError | LeasesOver) and not isinstance(error, StoreError)
 
 
 def _after_fork() -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["STEPS"]
 
 _AHEAD: Final = 1_000  # ms: each store judges by its own clock what is due
-_SOME: Final = 1_000  # leases ended before a reserve
+_SOME: Final = 250  # leases that are ended by one step before a reserve
 
 
 def _reserve(store: SeveralStore, command: c.Reserve) -> list[Job]:
@@ -29,7 +29,9 @@ def _reserve(store: SeveralStore, command: c.Reserve) -> list[Job]:
     leases = [inner.next_lease() for inner in store.stores]
     now = store.clock.wall()  # after an answer: before the first it may be another clock
     over = [place for place, lease in enumerate(leases) if lease is not None and lease <= now]
-    store.ask({place: [c.Expire(_SOME)] for place in over})
+    while over:
+        ended = store.ask({place: [c.Expire(_SOME)] for place in over})
+        over = [place for place, done in ended.items() if not isinstance(done, StoreError) and done[0].ended == _SOME]
     if command.terms.limits is not None:
         _limited(store, command)
     known = next((topic.priorities for topic in store.topics() if topic.name == command.topic), ())

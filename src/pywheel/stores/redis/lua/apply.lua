@@ -11,6 +11,12 @@ if latest == REQUEST then
     return {micros, latest, first_lease(), outcomes}
 end
 local outcomes, kept, at = {}, {}, 4
+if ARGV[4] == 'few_over' then -- a command wants all leases ended that are over: if these are too many, nothing happens
+    if call('ZCOUNT', LEASES, '-inf', now) > tonumber(ARGV[5]) then
+        return {micros, latest, first_lease(), false}
+    end
+    at = 6
+end
 while at <= #ARGV do
     local outcome, next, instead = commands[ARGV[at]](at + 1)
     outcomes[#outcomes + 1] = outcome
