@@ -7,7 +7,7 @@ import pytest
 
 from pywheel import JobQueue
 from pywheel.jobs import State
-from pywheel.jobs.commands import Expire, Purge, Put, Reserve, Terms
+from pywheel.jobs.commands import Announce, Expire, Purge, Put, Reserve, Terms
 from pywheel.jobs.job import NewJob
 from pywheel.stores import open
 from pywheel.stores.contract import Span
@@ -214,3 +214,16 @@ class TestLostLeases:
                 until(lambda: queue.store.counts()["t"].done == self.JOBS)
             assert sorted(seen) == ids
             assert_short(monitor.scripts())
+
+
+def test_a_worker_takes_many_hints_by_pieces(store, clock, monitor):
+    notifier = store.notifier("w")
+    store.apply([Announce(notifier.worker, ("t",))])
+    notifier.publish(clock.wall() + 60_000)
+    notifier.hints()
+    ids = put(store, 9_000, clock.wall(), 5)
+    monitor.scripts()
+    hints = notifier.hints()
+    assert (sorted(due.id for due in hints.due), hints.reload) == (ids, False)
+    assert_short(monitor.scripts(), len(ids))
+    notifier.close()

@@ -218,10 +218,19 @@ class RedisNotifier(Notifier):
 
     def _take_hints(self) -> tuple[int, bool, list[Sequence[bytes]]]:
         """Take what each store has for this worker."""
-        answers = [store.run(LISTEN, [self._name])[2:] for store in self._stores]
+        answers = [self._taken(store) for store in self._stores]
         version, stirred, _, _ = answers[0]
         self._presence.seen(version)
         return stirred, any(missed for _, _, missed, _ in answers), [told for *_, told in answers]
+
+    def _taken(self, store: RedisStore) -> tuple[bytes, int, bool, list[bytes]]:
+        """Take what a store has for this worker, some thousands by each script; what it says of itself comes first."""
+        version, stirred, missed, more, told = store.run(LISTEN, [self._name])[2:]
+        while more:
+            _, _, others, more, some = store.run(LISTEN, [self._name])[2:]
+            missed |= others
+            told += some
+        return version, stirred, bool(missed), told
 
     def _mine(self, found: Sequence[Sequence[bytes]], roster: Roster) -> list[Due]:
         """Return the jobs that are told, each once, as far as they are this worker's and it looks so far."""

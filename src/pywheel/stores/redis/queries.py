@@ -13,7 +13,7 @@ from ..checks import a_prefix, clamped, note_name
 from ..contract import Filter, Span
 from . import records
 from .records import LAST, STATES, from_id, known, number, reference, score, to_id
-from .scripts import COUNTS, FIRST_DUES, GET, HISTORY, LIST, NOTE, SEEN, TOPICS, WINDOWS
+from .scripts import COUNTED, COUNTS, FIRST_DUES, GET, HISTORY, LIST, NOTE, SEEN, TOPICS, WINDOWS
 
 if TYPE_CHECKING:
     from .store import RedisStore
@@ -88,7 +88,19 @@ def jobs(store: RedisStore, filter: Filter, after: int, limit: int) -> list[Job]
 
 def counts(store: RedisStore) -> dict[str, Counts]:
     """Return the counts of each topic."""
-    return {topic.decode(): Counts(*numbers) for topic, _, *numbers in sorted(store.run(COUNTS)[1])}
+    _, rows, over, running = store.run(COUNTS)
+    found = {topic.decode(): Counts(*numbers) for topic, _, *numbers in sorted(rows)}
+    lost, held = running[: 6 * over], running[6 * over :]
+    for ids, ended in ((lost, b"1"), (held, b"0")):
+        for first in range(0, len(ids), 6 * _PAGE):
+            pairs = iter(store.run(COUNTED, (ended, ids[first : first + 6 * _PAGE]))[1])
+            for topic, (runs, waits, dead) in zip(pairs, pairs, strict=True):
+                name = topic.decode()
+                was = found[name]
+                found[name] = was._replace(
+                    running=was.running + runs, delayed=was.delayed + waits, dead=was.dead + dead
+                )
+    return found
 
 
 def topics(store: RedisStore) -> list[Topic]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["forecast", "page", "recent"]
 
 _TOPICS: Final = 200  # counted by one script: the server answers others in between
+_COUNTED: Final = 10_000  # numbers of one script: topics by spans
 
 
 def _text(mark: bytes, text: str | None) -> bytes:
@@ -78,8 +79,9 @@ class _Forecast(Forecast):
         self._names = names
 
     def _ask(self, what: bytes, numbers: Sequence[int], topics: Sequence[int]) -> Iterator[list[Any]]:
-        for first in range(0, len(topics), _TOPICS):
-            names = [self._names[topic] for topic in topics[first : first + _TOPICS]]
+        some = max(min(_TOPICS, _COUNTED // max(len(numbers) // 2, 1)), 1)
+        for first in range(0, len(topics), some):
+            names = [self._names[topic] for topic in topics[first : first + some]]
             yield self._store.run(FORECAST, (what, number(len(numbers)), *map(number, numbers), *names))[1]
 
     def topics(self) -> list[int]:

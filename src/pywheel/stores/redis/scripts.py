@@ -55,6 +55,7 @@ NOTE: Final = Script("base", "note", flags="no-writes")
 SEEN: Final = Script("base", "states", "look", "seen", flags="no-writes")
 HISTORY: Final = Script("base", "states", "history", flags="no-writes")
 COUNTS: Final = Script("base", "states", "look", "counts", flags="no-writes")
+COUNTED: Final = Script("base", "states", "look", "counted", flags="no-writes")
 WINDOWS: Final = Script("base", "lanes", "windows", flags="no-writes")
 FIRST_DUES: Final = Script("base", "states", "first_dues", flags="no-writes")
 

@@ -2,7 +2,15 @@
 local OTHERS = 255 -- jobs of other shards that are looked at
 local over = call('ZRANGE', LEASES, '-inf', now, 'BYSCORE', 'LIMIT', 0, SOME)
 states_of(over)
-local reply = {}
+local reply, lost = {}, {} -- of each topic those that are due again
+for _, b in ipairs(over) do
+    local to, due = when_lost(states[b])
+    if to == DELAYED then
+        local topic = states[b][TOPIC]
+        lost[topic] = lost[topic] or {}
+        table.insert(lost[topic], {byte(b, 6) % 32, due or states[b][DUE]})
+    end
+end
 for at = 2, #ARGV, 3 do
     local topic, mask, first = ARGV[at], tonumber(ARGV[at + 1]), nil
     local key, after = delayed_of(topic), tonumber(ARGV[at + 2])
@@ -18,14 +26,9 @@ for at = 2, #ARGV, 3 do
         if not first and #found == 2 * most then
             first = tonumber(found[#found])
         end
-        for _, b in ipairs(over) do
-            local state = states[b]
-            if state[TOPIC] == topic and bit.band(mask, bit.lshift(1, byte(b, 6) % 32)) ~= 0 then
-                local to, due = when_lost(state)
-                due = due or state[DUE]
-                if to == DELAYED and due > after and due < (first or math.huge) then
-                    first = due
-                end
+        for _, one in ipairs(lost[topic] or {}) do
+            if bit.band(mask, bit.lshift(1, one[1])) ~= 0 and one[2] > after and one[2] < (first or math.huge) then
+                first = one[2]
             end
         end
     end

@@ -1,9 +1,8 @@
--- A worker takes its hints. ARGV: now, worker. Returns for each: topic, id, the due time that was told, the present one, and its priority.
+-- A worker takes some of its hints. ARGV: now, worker. Returns for each: topic, id, the due time that was told, the present one, and
+-- its priority; before them whether some are missing, and whether there are more.
 local key = P .. ':i:' .. ARGV[2]
-local list = call('LRANGE', key, 0, -1)
-if #list > 0 then
-    call('DEL', key)
-end
+local list = call('LPOP', key, SOME) or {}
+local more = #list == SOME and call('EXISTS', key) or 0
 local by_topic, missed, order = {}, 0, {}
 for _, hint in ipairs(list) do
     if hint == '!' then
@@ -37,4 +36,4 @@ for _, hint in ipairs(list) do
         end
     end
 end
-return {micros, first_lease(), call('GET', P .. ':v') or '', tonumber(call('GET', P .. ':y') or 0), missed, found}
+return {micros, first_lease(), call('GET', P .. ':v') or '', tonumber(call('GET', P .. ':y') or 0), missed, more, found}
