@@ -19,7 +19,7 @@ from libc.math cimport INFINITY, isnan, nextafter
 from libc.stdint cimport int64_t, uint32_t, uint64_t, uintptr_t
 
 from pywheel.core._wheel cimport TimingWheel
-from pywheel.core.advance cimport is_behind, next_occupied, wheel_advance_some, wheel_pop
+from pywheel.core.advance cimport is_behind, must_wait, next_occupied, wheel_advance_some, wheel_pop
 from pywheel.core.arena cimport GEN_BITS, arena_find, live_nodes, next_live, walk_t
 from pywheel.core.bits cimport DIGIT_BITS, SLOT_MASK, unlikely
 from pywheel.core.levels cimport wheel_t

@@ -21,7 +21,8 @@ from cython cimport critical_section
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 
 from pywheel.core._wheel cimport TimingWheel
-from pywheel.core.advance cimport wheel_advance, wheel_collect_more, wheel_next_deadline, wheel_pop
+from pywheel.core.advance cimport (is_behind, wheel_advance, wheel_advance_some, wheel_collect_more,
+                                   wheel_next_deadline, wheel_pop)
 from pywheel.core.arena cimport GEN_BITS, arena_t, index_in, is_live, live_nodes, next_live, node_t, walk_t
 from pywheel.core.bits cimport peek, poke, prefetch
 from pywheel.core.levels cimport NEVER, wheel_t

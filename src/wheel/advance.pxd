@@ -5,8 +5,10 @@ from libc.stdint cimport uint32_t, uint64_t
 
 from pywheel.core.arena cimport arena_give
 from pywheel.core.bits cimport DIGIT_BITS, DIGIT_MASK, SLOT_MASK, ctz, low_bits, msb, next_bit, prefetch, unlikely
-from pywheel.core.levels cimport (KEEP, LISTS, LOOK_AHEAD, NEVER, OVERDUE, READY, drain, fetch_first, fetch_second,
-                                  free_buffers, reserve_ready, reserve_scratch, wheel_t)
+from pywheel.core.levels cimport (KEEP, LATE, LISTS, LOOK_AHEAD, NEVER, OVERDUE, READY, drain, fetch_first,
+                                  fetch_second, free_buffers, reserve_ready, reserve_scratch, wheel_t)
+from pywheel.core.pieces cimport (add_piece, begin_overdue, begin_pieces, heap_pieces, merge_pieces,
+                                  reserve_piece)
 from pywheel.core.schedule cimport renumber
 from pywheel.core.sort cimport pair_t, sort_keys, sort_pairs
 
@@ -44,23 +46,53 @@ cdef inline void hold(wheel_t *w, const uint64_t *keys, uint64_t n, uint64_t ind
     w.ready_live += n
 
 
-cdef inline int collect(wheel_t *w, uint32_t slot, uint64_t due) noexcept nogil:
-    """Collect what is due in a slot of level 0, in order; -1, with nothing changed, without memory."""
+cdef inline int collect(wheel_t *w, uint32_t slot, uint64_t due, uint64_t quota) noexcept nogil:
+    """Collect what is due in a slot of level 0, in order; -1, with nothing changed, without memory.
+
+    Of a slot that is taken in pieces: about `quota` timers, as one more piece.
+    """
     cdef uint64_t room = min(w.level[0].weight[slot], w.live), n
     cdef int index_bits = msb(w.arena.used) + 1
     cdef uint64_t *keys
     if unlikely(w.sequence >> (64 - index_bits)) and renumber(w):       # a key must hold both: beyond 2**26 nodes
         return -1
-    if reserve_ready(w, room) or reserve_scratch(w, 5 * room if slot == OVERDUE else 2 * room):
+    if unlikely(w.in_pieces):
+        room = min(room, min(room, quota) + LISTS)
+        if reserve_piece(w):
+            return -1
+    elif reserve_ready(w, room):
+        return -1
+    if reserve_scratch(w, 5 * room if slot >= OVERDUE else 2 * room):
         return -1
     keys = w.scratch
-    n = drain(w, 0, slot, NEVER, due, keys, index_bits)
-    if slot == OVERDUE:
+    n = drain(w, 0, slot, quota, due, keys, index_bits)
+    if slot >= OVERDUE:
         sort_overdue(w, keys, n, index_bits)
     else:
         sort_keys(keys, n, keys + n, index_bits)
-    hold(w, keys, n, low_bits(index_bits))
+    if unlikely(w.in_pieces):
+        add_piece(w, keys, n, low_bits(index_bits))
+    else:
+        hold(w, keys, n, low_bits(index_bits))
     return 0
+
+
+cdef inline int collect_pieces(wheel_t *w, uint64_t limit, uint64_t *quota) noexcept nogil:
+    """Take one more piece of a slot, of about `quota` timers. When all of it is there, merge until `limit` are ready.
+
+    -1 without memory; nothing is lost.
+    """
+    cdef uint32_t slot = w.in_pieces - 1
+    cdef uint64_t weight = w.level[0].weight[slot]
+    if weight and quota[0]:
+        if collect(w, slot, w.now if slot == LATE else w.cursor, quota[0]):
+            return -1
+        quota[0] -= min(quota[0], min(weight, w.live))
+    if w.level[0].weight[slot]:
+        return 0
+    if not w.merging:
+        heap_pieces(w)
+    return merge_pieces(w, limit)
 
 
 cdef inline bint move_cursor(wheel_t *w, uint64_t tick, uint64_t *quota) noexcept nogil:
@@ -112,17 +144,29 @@ cdef inline uint64_t next_event(wheel_t *w) noexcept nogil:
 
 
 cdef inline int collect_until(wheel_t *w, uint64_t until, uint64_t limit, uint64_t quota) noexcept nogil:
-    """Collect tick by tick through `until`, or until `limit` timers are ready or `quota` moved; -1 without memory."""
-    cdef uint64_t tick
-    while w.cursor <= until and w.ready_live < limit:
+    """Collect tick by tick through `until`, or until `limit` timers are ready or about `quota` moved; -1 without memory.
+    """
+    cdef uint64_t tick, left = quota
+    cdef uint32_t slot, weight
+    if unlikely(w.in_pieces) and collect_pieces(w, limit, &left):
+        return -1
+    while w.cursor <= until and w.ready_live < limit and left:
         tick = w.cursor
-        if w.levels and w.level[0].occupied[(tick & SLOT_MASK) >> 6] >> (tick & 63) & 1:
-            if collect(w, <uint32_t>(tick & SLOT_MASK), tick):
+        slot = <uint32_t>(tick & SLOT_MASK)
+        if w.levels and w.level[0].occupied[slot >> 6] >> (slot & 63) & 1:
+            weight = w.level[0].weight[slot]
+            if unlikely(weight > quota):
+                if begin_pieces(w, slot) or collect_pieces(w, limit, &left):
+                    return -1
+                if w.in_pieces:
+                    break
+            elif collect(w, slot, tick, NEVER):
                 return -1
+            left -= min(left, <uint64_t>weight)
             tick += 1
         else:
             tick = min(next_event(w), until + 1)
-        if not move_cursor(w, tick, &quota):
+        if not move_cursor(w, tick, &left):
             break
     return 0
 
@@ -148,15 +192,20 @@ cdef inline void spread(wheel_t *w, uint64_t elapsed, uint64_t quota) noexcept n
         fetch_first(w, 0, <uint32_t>w.cursor & SLOT_MASK)
 
 
-cdef inline int wheel_advance_some(wheel_t *w, uint64_t now, uint64_t limit, uint64_t quota) noexcept nogil:
-    """As wheel_advance, but about `quota` timers at most are moved down a level: for callers that must not pause.
+cdef inline bint has_overdue(const wheel_t *w) noexcept nogil:
+    """Whether timers were scheduled at or before now since that was advanced to."""
+    return w.levels and w.level[0].weight[OVERDUE]
 
-    If that does not reach what is due, nothing may be ready, and wheel_next_deadline says `now`: call it again.
-    """
+
+cdef inline int advance_step(wheel_t *w, uint64_t now, uint64_t limit, uint64_t quota) noexcept nogil:
+    """Go to tick `now` and collect, in order, until `limit` timers are ready or about `quota` moved. If some are overdue
+    nothing that was due by the last `now` may be left."""
     cdef uint64_t before = w.cursor
-    if w.levels and w.level[0].weight[OVERDUE]:
-        # These were due at the last `now` already: they come after what was held back then, before what came due since.
-        if collect_until(w, w.now, NEVER, NEVER) or collect(w, OVERDUE, w.now):
+    if has_overdue(w):                  # these come after what was held back then, before what came due since
+        if unlikely(w.level[0].weight[OVERDUE] > quota):
+            if begin_overdue(w):
+                return -1
+        elif collect(w, OVERDUE, w.now, NEVER):
             return -1
     w.now = now
     if w.in_use & 2:                    # what `spread` will take is on its way while this collects
@@ -168,9 +217,25 @@ cdef inline int wheel_advance_some(wheel_t *w, uint64_t now, uint64_t limit, uin
     return 0
 
 
+cdef inline bint must_wait(const wheel_t *w, uint64_t limit) noexcept nogil:
+    """Whether overdue timers must wait until what was due before them is collected, or handed out."""
+    return has_overdue(w) and (w.cursor <= w.now or w.in_pieces or w.ready_live >= limit)
+
+
+cdef inline int wheel_advance_some(wheel_t *w, uint64_t now, uint64_t limit, uint64_t quota) noexcept nogil:
+    """As wheel_advance, but some `quota` timers at most are moved, or collected: for callers that must not pause.
+
+    If that does not reach what is due, nothing may be ready, and wheel_next_deadline says `now`: call it again. And
+    while overdue timers must wait the wheel stays at its `now`: they come before what came due since.
+    """
+    if must_wait(w, limit):
+        return collect_until(w, w.now, limit, quota)
+    return advance_step(w, now, limit, quota)
+
+
 cdef inline bint is_short(const wheel_t *w, uint64_t limit) noexcept nogil:
     """Whether fewer than `limit` timers are ready, though more may be due."""
-    return w.cursor <= w.now and w.ready_live < limit
+    return (w.cursor <= w.now or w.in_pieces) and w.ready_live < limit
 
 
 cdef inline int wheel_advance(wheel_t *w, uint64_t now, uint64_t limit) noexcept nogil:
@@ -179,8 +244,10 @@ cdef inline int wheel_advance(wheel_t *w, uint64_t now, uint64_t limit) noexcept
     -1 if memory is out: `now` has moved, nothing is lost, and the same call goes on.
     O(timers collected and cascaded), whatever the distance.
     """
+    if must_wait(w, NEVER) and collect_until(w, w.now, NEVER, NEVER):
+        return -1
     while True:
-        if wheel_advance_some(w, now, limit, QUOTA):
+        if advance_step(w, now, limit, QUOTA):
             return -1
         if not is_short(w, limit):
             return 0
@@ -234,7 +301,7 @@ cdef inline uint64_t wheel_pop(wheel_t *w, uint64_t *payloads, uint64_t n) noexc
 
 cdef inline bint is_behind(const wheel_t *w) noexcept nogil:
     """Whether the last wheel_advance has left something to collect, or to hand out."""
-    return w.cursor <= w.now or w.ready_live != 0
+    return w.cursor <= w.now or w.ready_live != 0 or w.in_pieces != 0
 
 
 cdef inline uint64_t wheel_next_deadline(wheel_t *w) noexcept nogil:

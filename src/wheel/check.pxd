@@ -4,7 +4,7 @@ from libc.stdint cimport uint32_t, uint64_t
 
 from pywheel.core.arena cimport GEN_BITS, arena_t, is_live, node_t
 from pywheel.core.bits cimport DIGIT_BITS, SLOT_MASK, SLOTS
-from pywheel.core.levels cimport HEAD, LEVEL_SHIFT, LEVELS, LIST_BITS, OVERDUE, READY, level_t, wheel_t
+from pywheel.core.levels cimport ALL_SLOTS, HEAD, LATE, LEVEL_SHIFT, LEVELS, LIST_BITS, READY, STAGED, level_t, piece_t, wheel_t
 
 
 cdef inline bint has_bit(const uint64_t *map, uint32_t i) noexcept nogil:
@@ -44,7 +44,7 @@ cdef inline const char *check_node(const wheel_t *w, const node_t *node, int l, 
     cdef uint64_t here = w.cursor >> DIGIT_BITS * l, distance
     if not is_live(node):
         return "a free node is in a list"
-    if slot == OVERDUE:
+    if slot >= SLOTS:
         if node.deadline > w.now:
             return "a timer of the future is in the overdue slot"
         return NULL
@@ -84,7 +84,7 @@ cdef inline const char *check_levels(const wheel_t *w, uint64_t *total) noexcept
     cdef uint64_t before
     cdef const char *wrong
     for l in range(w.levels):
-        for slot in range(SLOTS + 1):
+        for slot in range(ALL_SLOTS):
             before = total[0]
             for fan in range(<uint32_t>1 << w.list_bits):
                 wrong = check_list(w, l, slot, fan, total)
@@ -96,10 +96,12 @@ cdef inline const char *check_levels(const wheel_t *w, uint64_t *total) noexcept
                 return "a weight does not say whether its slot is empty"
             if has_bit(w.level[l].occupied, slot) != (total[0] != before):
                 return "an occupied bit is wrong"
-            if slot != OVERDUE and total[0] != before and not w.in_use >> l & 1:
+            if slot < SLOTS and total[0] != before and not w.in_use >> l & 1:
                 return "an occupied level is not marked as in use"
-            if l and slot == OVERDUE and total[0] != before:
+            if l and slot >= SLOTS and total[0] != before:
                 return "an upper level has an overdue slot"
+            if slot == LATE and total[0] != before and w.in_pieces != LATE + 1:
+                return "late timers are not being taken in pieces"
     return NULL
 
 
@@ -120,6 +122,38 @@ cdef inline const char *check_ready(const wheel_t *w, uint64_t *total) noexcept 
     return NULL
 
 
+cdef inline const char *check_piece(const wheel_t *w, const piece_t *piece, uint64_t *count) noexcept nogil:
+    cdef uint64_t i, deadline = 0, stamp = 0
+    cdef const node_t *node
+    for i in range(piece.at, piece.end):
+        if w.staged[i]:
+            node = w.arena.nodes + w.staged[i]
+            if not is_live(node) or node.prev != STAGED or node.next != i:
+                return "a node of a piece does not know its place"
+            if node.deadline > w.now:
+                return "a timer was put into a piece early"
+            if node.deadline < deadline or (node.deadline == deadline and node.stamp < stamp):
+                return "a piece is not in order"
+            deadline, stamp = node.deadline, node.stamp
+            count[0] += 1
+    return NULL
+
+
+cdef inline const char *check_pieces(const wheel_t *w, uint64_t *total) noexcept nogil:
+    cdef uint64_t i, count = 0
+    cdef const char *wrong
+    for i in range(w.pieces):
+        wrong = check_piece(w, &w.piece[i], &count)
+        if wrong != NULL:
+            return wrong
+    if count != w.staged_live:
+        return "the timers in pieces are not as many as the count says"
+    if w.pieces and not w.in_pieces:
+        return "there are pieces of no slot"
+    total[0] += count
+    return NULL
+
+
 cdef inline const char *wheel_check(const wheel_t *w) noexcept nogil:
     """What is wrong with the wheel, or NULL. O(levels x slots + nodes)."""
     cdef uint64_t total = 0
@@ -128,6 +162,8 @@ cdef inline const char *wheel_check(const wheel_t *w) noexcept nogil:
         wrong = check_levels(w, &total)
     if wrong == NULL:
         wrong = check_ready(w, &total)
+    if wrong == NULL:
+        wrong = check_pieces(w, &total)
     if wrong == NULL and total != w.live:
         wrong = "a live node is in no list"
     if wrong == NULL and w.cursor > w.now + 1:

@@ -20,9 +20,12 @@
 #      the node is placed again when the slot it stands in comes up. deadline >= the first tick of its slot, always.
 #   c  Lists are in no order. The sequence number alone decides it: whatever comes due is sorted by it.
 #   d  `weight` of a slot is at least the number of nodes in it, and 0 exactly when it is empty, as is its occupied bit.
-#   e  Every live node is in one list of one slot, or in `ready`. deadline <= now: it is in `ready`, or in the overdue
-#      slot, or in one that the cursor has not reached. deadline > now: in a slot.
-#   f  A node's prev is the index before it, or HEAD | its list, or READY; with READY, next is its position in `ready`.
+#   e  Every live node is in one list of one slot, or in `ready`, or in `staged`. deadline <= now: it is in one of these
+#      two, or in the overdue slot, or in one that the cursor has not reached. deadline > now: in a slot.
+#   f  A node's prev is the index before it, or HEAD | its list, or READY or STAGED; with these, next is its position in
+#      `ready` or in `staged`.
+#   g  `staged` holds what was taken so far of one slot, `in_pieces` - 1, which was heavier than the quota: the cursor's,
+#      or LATE, where overdue timers go for that. Each piece is in order. Nothing new comes to that slot.
 #
 # Because of (c) the slot after the cursor's can be moved down ahead of time, a little at each tick, so that no tick
 # pays for a whole slot; because of the sixteen lists of a slot, that walk waits for sixteen nodes at once.
@@ -45,12 +48,14 @@ cdef extern from *:
     #endif
     #define PYWHEEL_HEAD 0x80000000u
     #define PYWHEEL_READY 0xFFFFFFFFu
+    #define PYWHEEL_STAGED 0xFFFFFFFEu
     #define PYWHEEL_NEVER UINT64_MAX
     """
     const uint64_t SEQ_LIMIT "((uint64_t)PYWHEEL_SEQ_LIMIT)"
     const uint64_t FAN_OUT_AT "((uint64_t)PYWHEEL_FAN_OUT_AT)"
     const uint32_t HEAD "PYWHEEL_HEAD"
     const uint32_t READY "PYWHEEL_READY"
+    const uint32_t STAGED "PYWHEEL_STAGED"
     const uint64_t NEVER "PYWHEEL_NEVER"    # later than every tick
 
 cdef enum:
@@ -58,6 +63,8 @@ cdef enum:
     LISTS = 16
     LIST_BITS = 4
     OVERDUE = SLOTS             # one more slot, on level 0: timers scheduled at or before now
+    LATE = SLOTS + 1            # and another, for those of them that are being taken in pieces
+    ALL_SLOTS = SLOTS + 2
     LEVEL_SHIFT = 14            # a list's number is level << 14 | slot << 4 | list
     LOOK_AHEAD = 16             # how many nodes ahead a loop over timers prefetches
     KEEP = 65536                # buffers with room for more timers than this are given back when empty
@@ -65,9 +72,15 @@ cdef enum:
 
 ctypedef struct level_t:
     uint64_t occupied[WORDS + 1]
-    uint32_t *heads             # first index of each list: SLOTS + 1 slots of 1 or LISTS
+    uint32_t *heads             # first index of each list: ALL_SLOTS slots of 1 or LISTS
     uint32_t *weight            # of each slot
     void *block
+
+ctypedef struct piece_t:
+    uint64_t deadline           # of its first timer that is left, and the stamp, when it is being merged
+    uint64_t stamp
+    uint64_t at                 # position of that timer in `staged`
+    uint64_t end                # and of the end of the piece
 
 ctypedef struct wheel_t:
     arena_t arena
@@ -90,6 +103,16 @@ ctypedef struct wheel_t:
     uint64_t ready_live
     uint64_t *scratch
     uint64_t scratch_room
+    uint32_t *staged            # as `ready`: taken out of a slot that is not all taken, or not all merged into `ready`
+    uint64_t staged_room
+    uint64_t staged_end
+    uint64_t staged_live
+    piece_t *piece              # of `staged`; a heap while they are merged
+    uint64_t pieces_room
+    uint64_t pieces
+    uint32_t in_pieces          # 1 + the slot that is taken so, or 0
+    bint merging
+    uint64_t touched              # timers that were taken out of a slot so far; for tests
 
 
 # ---- memory -----------------------------------------------------------------------------------------------------
@@ -111,11 +134,19 @@ cdef inline void free_buffers(wheel_t *w) noexcept nogil:
     w.scratch, w.scratch_room = NULL, 0
 
 
+cdef inline void free_pieces(wheel_t *w) noexcept nogil:
+    PyMem_RawFree(w.staged)
+    PyMem_RawFree(w.piece)
+    w.staged, w.staged_room = NULL, 0
+    w.piece, w.pieces_room = NULL, 0
+
+
 cdef inline void wheel_free(wheel_t *w) noexcept nogil:
     cdef int l
     for l in range(w.levels):
         PyMem_RawFree(w.level[l].block)
     free_buffers(w)
+    free_pieces(w)
     arena_free(&w.arena)
 
 
@@ -130,14 +161,15 @@ cdef inline void wheel_detach(wheel_t *w, uint64_t start, uint64_t number, wheel
 
 cdef inline size_t wheel_bytes(const wheel_t *w) noexcept nogil:
     """Memory the wheel owns, without the struct itself."""
-    cdef size_t slots = w.levels * (SLOTS + 1)
+    cdef size_t slots = w.levels * ALL_SLOTS
     return (arena_bytes(&w.arena) + (slots << w.list_bits) * sizeof(uint32_t) + slots * sizeof(uint32_t)
-            + w.ready_room * sizeof(uint32_t) + w.scratch_room * sizeof(uint64_t))
+            + w.ready_room * sizeof(uint32_t) + w.scratch_room * sizeof(uint64_t)
+            + w.staged_room * sizeof(uint32_t) + w.pieces_room * sizeof(piece_t))
 
 
 cdef inline int new_level(level_t *level, int list_bits) noexcept nogil:
-    cdef size_t heads = (<size_t>SLOTS + 1) << list_bits
-    cdef size_t size = (heads + SLOTS + 1) * sizeof(uint32_t)
+    cdef size_t heads = <size_t>ALL_SLOTS << list_bits
+    cdef size_t size = (heads + ALL_SLOTS) * sizeof(uint32_t)
     level.block = NULL
     level.heads = <uint32_t *>aligned_resize(&level.block, NULL, 0, size)
     if level.heads == NULL:
@@ -171,7 +203,7 @@ cdef inline void fan_out(wheel_t *w, uint64_t live) noexcept nogil:
         return
     for l in range(w.levels):
         level = &w.level[l]
-        for slot in range(SLOTS + 1):           # nodes stay where they are: the old list is list 0 of the new ones
+        for slot in range(ALL_SLOTS):           # nodes stay where they are: the old list is list 0 of the new ones
             grown[l].heads[slot << LIST_BITS] = level.heads[slot]
             grown[l].weight[slot] = level.weight[slot]
         PyMem_RawFree(level.block)
@@ -269,11 +301,14 @@ cdef inline void unlink(wheel_t *w, node_t *node) noexcept nogil:
     if node.prev < HEAD:
         w.arena.nodes[node.prev].next = node.next
         w.arena.nodes[node.next].prev = node.prev
-    elif node.prev != READY:
+    elif node.prev < STAGED:
         unlink_first(w, node)
-    else:
+    elif node.prev == READY:
         w.ready[node.next] = 0
         w.ready_live -= 1
+    else:
+        w.staged[node.next] = 0
+        w.staged_live -= 1
 
 
 cdef inline void fetch_first(const wheel_t *w, int level, uint32_t slot) noexcept nogil:
@@ -324,6 +359,7 @@ cdef inline uint64_t drain_lists(wheel_t *w, int level, uint32_t slot, uint64_t 
                 place(w, index, node)
         if left == 0 or taken >= quota:
             break
+    w.touched += taken
     if left == 0:
         set_empty(at, slot)
         return collected

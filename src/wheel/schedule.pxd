@@ -10,6 +10,7 @@ from pywheel.core.arena cimport (GEN_BITS, arena_give, arena_take, as_handle, ge
                                  walk_t)
 from pywheel.core.bits cimport PyMem_RawFree, PyMem_RawMalloc, unlikely
 from pywheel.core.levels cimport (OVERDUE, SEQ_LIMIT, add_levels, fan_out, level_of, place, push, unlink, wheel_t)
+from pywheel.core.pieces cimport heap_pieces
 from pywheel.core.sort cimport pair_t, sort_pairs
 
 
@@ -30,6 +31,8 @@ cdef inline int renumber(wheel_t *w) noexcept nogil:
         node.stamp = (i + 1) << GEN_BITS | (node.stamp & gen_mask())
     w.sequence = n
     PyMem_RawFree(pairs)
+    if w.merging:
+        heap_pieces(w)
     w.renumber_at = max(SEQ_LIMIT, 2 * w.live)
     return 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from heapq import heappush
 from itertools import chain, count, islice, repeat
 from operator import itemgetter, setitem
 from typing import Any, Final, SupportsIndex, TypeVar
@@ -10,7 +11,7 @@ from typing import Any, Final, SupportsIndex, TypeVar
 from . import _arguments
 from ._arguments import MAX_TICK
 from ._pure_commit import consume
-from ._pure_levels import Entry, Plan, first_place
+from ._pure_levels import Entry, Plan, first_place, window
 from ._pure_slots import Slots
 
 _R = TypeVar("_R")
@@ -90,6 +91,44 @@ class Advancing(Slots):
         if self._planning:
             moved.update(known)  # true already
         return items if self._commit(changes, map(held.pop, new, repeat(None))) else None
+
+    def _weight(self, now: int) -> int:
+        """Return how many timers an advance to the tick `now` would look at, or how many there are if these are few."""
+        if self._count <= BATCH:
+            return self._count
+        _, start, stop = window(self._now, now)
+        return sum(map(len, self._slots[start:stop]))
+
+    def _take_piece(self, tick: int, most: int, firsts: list[Any]) -> int:
+        """Move up to `most` timers of the first slot, if that begins by `tick`, to a list, and that to a heap.
+
+        For drivers that must not pause: no slot is taken as a whole. The heap has the first of each list and the list,
+        sorted backwards; a timer is its deadline, sequence, handle and item. What a limit held back is not looked at.
+        Return how many.
+        """
+        while self._first_tick <= tick:
+            if not self._slots[self._first]:
+                self._close()
+            elif taken := self._plan(self._move_out, most, firsts):
+                return int(taken)
+        return 0
+
+    def _move_out(self, most: int, firsts: list[Any]) -> int | None:
+        """Attempt to move up to `most` timers of the first slot."""
+        slot = self._slots[self._first]
+        if not slot:
+            return 0 if self._planning else None
+        piece = [(entry[0], entry[1], handle, entry[2]) for handle, entry in islice(slot.items(), most)]
+        piece.sort(reverse=True)
+        handles = [timer[2] for timer in piece]
+        count = self._count - len(piece)
+        changes = chain(
+            map(heappush, [firsts], [(piece[-1], piece)]),
+            map(setattr, (self,), ("_count",), (count,)),  # from here on no memory is needed
+            map(slot.pop, handles),
+            map(self._moved.pop, handles, repeat(None)),
+        )
+        return len(piece) if self._commit(changes, iter(())) else None
 
     def _first_held(self, most: int) -> tuple[list[tuple[int, Entry]], list[Iterator[Any]]]:
         """Return the first timers that are held back, and what removes them."""

@@ -59,6 +59,12 @@ def first_place(occupied: int, now: int) -> tuple[int, int]:
     return place, first_tick(place, now)
 
 
+def window(now: int, target: int) -> tuple[int, int, int]:
+    """Return the run of places that an advance from `now` to `target` looks at: a level's shift, start and stop."""
+    shift = ((target ^ now).bit_length() or 1) - 1 & ~7  # of the highest level that changes its slot
+    return shift, 0 if shift else now & 255, (shift << 5 | target >> shift & 255) + 1
+
+
 def in_order(slot: Slot) -> list[Entry]:
     """Return the entries by deadline, then by sequence."""
     entries = list(slot.values())
@@ -90,9 +96,7 @@ class Plan:
     __slots__ = ("cascaded", "entries", "fresh", "occupied", "ripe", "window")
 
     def __init__(self, slots: list[Slot], occupied: int, now: int, target: int) -> None:
-        shift = ((target ^ now).bit_length() or 1) - 1 & ~7  # of the highest level that changes its slot
-        start = 0 if shift else now & 255
-        stop = (shift << 5 | target >> shift & 255) + 1
+        shift, start, stop = window(now, target)
         old = slots[start:stop]
         self.window = slice(start, stop)  # the run of places
         self.fresh = [EMPTY] * len(old)  # what will stand there

@@ -151,7 +151,7 @@ class AsyncTimers(Driver):
         self._moved = False
         self._wake_before = AWAKE  # for the time of the callbacks
         if not self.stopped and not self._running:
-            self._run(self._limit)
+            self._run_some(self._limit)
         self._arm()
 
     def _next_ns(self) -> int | None:

@@ -42,6 +42,7 @@ class EventLoop(WheelScheduling, StockLoop):
         clock: where the time comes from; None for the system's monotonic clock, as asyncio has it. With a ManualClock
             the loop sleeps until that is moved, or, with its autojump, moves it to the next timer instead of sleeping.
         limit: how many timers at most one turn of the loop runs. Files and other callbacks get their turn in between.
+            Of more that are due together, or late, a turn collects some thousand; it may run none then.
 
     An infinite delay is legal, as in asyncio: that timer never runs. NaN is a ValueError.
 

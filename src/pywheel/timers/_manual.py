@@ -47,7 +47,8 @@ class Timers(Driver):
         Timers that a callback schedules come with the next call, even if they are due at once.
 
         Args:
-            limit: how many callbacks may run; None for all. The rest comes first the next time.
+            limit: how many callbacks may run; None for all. The rest comes first the next time. A tick is collected as
+                a whole, however many timers it has.
 
         Raises:
             RuntimeError: it is called from a callback, or while another thread runs it.

@@ -6,7 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context, copy_context
-from itertools import count
+from itertools import chain, count
 from operator import attrgetter
 from threading import RLock
 from types import CoroutineType
@@ -20,6 +20,7 @@ from ..core import _arguments as _core_arguments
 from ..core._pure import TimingWheel
 from . import _arguments
 from ._arguments import Missed
+from ._pure_due import Due
 from ._pure_timer import DUE, FIRED, PENDING, RUNNING, STOPPED, PeriodicTimer, Timer
 
 __all__ = ["Driver", "Timer"]
@@ -74,6 +75,7 @@ class Driver:
         self._batch: deque[tuple[int, Timer]] = deque()  # collected, with their handles; in order
         self._due = 0  # of these, still to be called
         self._wheel: TimingWheel[Timer] = TimingWheel(self._floor(self._now_ns()))
+        self._leaving: Due[Timer] = Due(self._wheel, Timer._is_pending)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"cannot copy or pickle {type(self).__name__!r}")
@@ -163,8 +165,7 @@ class Driver:
         """Return the timers that are to be called, by deadline. O(n log n)."""
         with self._lock:
             timers = [timer for handle, timer in self._batch if timer._is_due(handle)]
-            timers += [timer for handle in self._wheel if (timer := self._wheel.get(handle)) is not None]
-            return sorted(timers, key=attrgetter("_tick", "_rank"))
+            return sorted(chain(timers, self._leaving.timers()), key=attrgetter("_tick", "_rank"))
 
     def next_deadline(self) -> float | None:
         """Return when to look again, in seconds on the clock: no later than the first deadline. None if none pends.
@@ -177,7 +178,7 @@ class Driver:
     def __len__(self) -> int:
         """Timers that are to be called. O(1)."""
         with self._lock:
-            return len(self._wheel) + self._due
+            return len(self._leaving) + self._due
 
     # ---- for the drivers -------------------------------------------------------------------------------------------
 
@@ -192,20 +193,34 @@ class Driver:
     def _next_tick(self) -> int | None:
         """Return the tick by which to look again."""
         with self._lock:
-            return self._wheel.now if self._due else self._wheel.next_deadline()
+            return self._wheel.now if self._due else self._leaving.next_tick()
 
     def _run(self, limit: int = NEVER) -> int:
         """Run what is due now, at most `limit` callbacks; return how many ran.
 
         Timers that a callback schedules come in a later turn, even if they are due at once.
         """
+        return self._in_turn(self._now_ns(), limit, True)
+
+    def _run_some(self, limit: int) -> bool:
+        """Do as `_run`, for drivers that must not pause; return whether more was due.
+
+        It collects some thousand timers at most, so it may have nothing to call yet.
+        """
+        now = self._now_ns()
+        if self._in_turn(now, limit, False) == limit:
+            return True
+        with self._lock:  # if the clock went back, nothing is due
+            return (self._due > 0 or self._leaving.is_behind()) and self._wheel.now <= self._floor(now)
+
+    def _in_turn(self, now: int, limit: int, whole: bool) -> int:
         mine = False
         try:
             with self._lock:
                 if self._running:
                     raise _arguments.reentered()
                 self._running = mine = True
-            return self._turn(limit)
+            return self._turn(now, limit, whole)
         finally:
             if mine:
                 self._running = False  # nobody else writes to it while it is True
@@ -214,9 +229,8 @@ class Driver:
         """`_run`, for a clock that only knows the driver weakly."""
         return self._run()
 
-    def _turn(self, limit: int) -> int:
-        now = self._now_ns()
-        if not self._collect(self._floor(now)):
+    def _turn(self, now: int, limit: int, whole: bool) -> int:
+        if not self._collect(self._floor(now), limit, whole):
             return 0
         behind: deque[PeriodicTimer] = deque()
         done = 0
@@ -226,12 +240,17 @@ class Driver:
                 behind.append(timer)
         return done
 
-    def _collect(self, tick: int) -> bool:
-        """Take what is due out of the wheel; False if the clock went back: what is due by its new time has run."""
+    def _collect(self, tick: int, limit: int, whole: bool) -> bool:
+        """Take what is due out of the wheel, all of it if `whole`, else as much as a step may until `limit` are there.
+
+        False if the clock went back: what is due by its new time has run.
+        """
         with self._lock:
             if tick < self._wheel.now:
                 return False
-            for timer in self._wheel.advance(tick):
+            if not whole and self._due >= limit:
+                return True
+            for timer in self._wheel.advance(tick) if whole else self._leaving.collect(tick, limit):
                 timer._state = DUE
                 self._batch.append((timer._handle, timer))
                 self._due += 1
@@ -250,7 +269,7 @@ class Driver:
                     else:
                         timer._state = RUNNING
                     return timer
-            while behind:
+            while behind and not self._leaving.is_behind():
                 late = behind.popleft()
                 if late._state == PENDING and late._behind:
                     self._move(late, self._ceil(late._next(now)))
@@ -294,6 +313,15 @@ class Driver:
             self._empty()
         return left
 
+    @property
+    def _touched(self) -> int:
+        """How many timers collecting has looked at so far, if not as a whole. For tests."""
+        return self._leaving.touched
+
+    def _check(self) -> None:
+        """Recompute every invariant of the wheel slowly; RuntimeError says which one is broken. For tests. O(n)."""
+        self._wheel._check()
+
     def _forget(self) -> None:
         """Drop all timers, as a forked child must."""
         for timer in self.pending():
@@ -302,7 +330,7 @@ class Driver:
 
     def _empty(self) -> None:
         batch, self._batch, self._due = self._batch, deque(), 0
-        self._wheel.clear()
+        self._leaving.clear()
         del batch
 
     # ---- time ------------------------------------------------------------------------------------------------------
@@ -356,10 +384,12 @@ class Driver:
             self._add(timer, tick)
         else:
             timer._tick, timer._rank = tick, next(self._ranks)
-            self._wheel.reschedule(timer._handle, tick)
+            if not self._wheel.reschedule(timer._handle, tick):
+                timer._handle = self._wheel.schedule(tick, timer)  # it was in a piece
+                self._leaving.discard()
 
     def _remove(self, timer: Timer) -> None:
         if timer._state == DUE:
             self._due -= 1
-        else:
-            self._wheel.cancel(timer._handle)
+        elif not self._wheel.cancel(timer._handle):
+            self._leaving.discard()

@@ -14,6 +14,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from ..core._pure import TimingWheel
+from ._pure_due import Due
 
 if TYPE_CHECKING:
     from typing import TypeVarTuple
@@ -84,12 +85,13 @@ class WheelScheduling(_Loop):
             raise ValueError("limit must be 1 or more")
         self.__clock = clock
         self.__limit = limit
-        self.__more = False  # the last turn took as many timers as it may
         self.__shown: list[TimerHandle] | None = None  # the last `_scheduled`, until the next turn,
         self.__pending: tuple[TimerHandle, ...] = ()  # and what was in it
         self.__early = inf  # the earliest `when` on a tick that the wheel has reached
         plain = type(self).time is WheelScheduling.time
         self.__wheel: TimingWheel[TimerHandle] = TimingWheel(_tick_of(self.time()) if plain else 0)
+        self.__leaving: Due[TimerHandle] = Due(self.__wheel, _is_scheduled)
+        self.__due: list[TimerHandle] = []  # collected, not run yet, the first last; also some that were cancelled
         super().__init__(*args, **kwargs)
 
     @property
@@ -100,8 +102,8 @@ class WheelScheduling(_Loop):
         wheel when the list is next asked for, or at the next turn.
         """
         self.__take_popped()
-        pending = (self.__wheel.get(timer) for timer in self.__wheel)
-        handles = sorted((handle for handle in pending if handle is not None), key=attrgetter("_when"))
+        due = (handle for handle in self.__due if handle._scheduled)
+        handles = sorted(chain(due, self.__leaving.timers()), key=attrgetter("_when"))
         self.__shown, self.__pending = handles, tuple(handles)
         return handles
 
@@ -127,10 +129,15 @@ class WheelScheduling(_Loop):
     def close(self) -> None:
         """Close the loop; timers that are pending are released."""
         if not self.is_running():
-            self.__wheel.clear()  # or the next call would have them all sorted, to be shown in `_scheduled`
+            self.__clear()  # or the next call would have them all sorted, to be shown in `_scheduled`
         super().close()
         self.__shown, self.__pending = None, ()
-        self.__wheel.clear()
+        self.__clear()
+
+    def __clear(self) -> None:
+        due, self.__due = self.__due, []
+        self.__leaving.clear()
+        del due
 
     def call_at(
         self, when: float, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
@@ -174,36 +181,62 @@ class WheelScheduling(_Loop):
         handle._scheduled = False
 
     def __collect(self) -> None:
-        """Move what is due from the wheel to `_ready`, at most `limit` timers."""
-        now, wheel, left = self.time(), self.__wheel, self.__limit
-        tick = max(_tick_of(now), wheel.now)
+        """Move what is due from the wheel to `_ready`, at most `limit` timers. It may need more turns to find them."""
+        now, left = self.time(), self.__limit
+        if len(self.__due) < left:
+            if not self.__leaving.is_behind():  # else those whose `when` it is stay where they are
+                self.__early = inf
+            self.__keep(self.__leaving.collect(max(_tick_of(now), self.__wheel.now), left))
+        due = self.__due
         too_soon: list[TimerHandle] = []
-        self.__early = inf
-        timers: list[TimerHandle] = []
         try:
-            while left and (timers := wheel.advance(tick, left)):
-                for handle in timers:
-                    if handle._due <= now:
-                        self._ready.append(handle)
-                        handle._scheduled = False
-                        left -= 1
-                too_soon += [handle for handle in timers if handle._scheduled]
-                timers = []
+            while left and due:
+                handle = due[-1]
+                if handle._scheduled and handle._due <= now:
+                    self._ready.append(handle)
+                    handle._scheduled = False
+                    left -= 1
+                elif handle._scheduled:
+                    too_soon.append(handle)
+                due.pop()
         finally:
-            for handle in chain(timers, too_soon):
-                if handle._scheduled:  # of `timers`, what an interrupt or a lack of memory has left
-                    self.__place(handle)
-        self.__more = not left
+            for handle in too_soon:
+                self.__place(handle)
+
+    def __keep(self, timers: list[TimerHandle]) -> None:
+        """Put what was collected behind what is left; without memory, back on the wheel."""
+        timers.reverse()
+        try:
+            if self.__due:
+                timers += self.__due
+        except MemoryError:
+            for handle in reversed(timers):
+                self.__place(handle)
+            raise
+        self.__due = timers
 
     def __timeout(self) -> float | None:
         """Return how many seconds to wait if nothing is ready; None for ever."""
-        tick = self.__wheel.next_deadline()
+        while self.__due and not self.__due[-1]._scheduled:
+            self.__due.pop()
+        if self.__due:
+            return 0
+        tick = self.__leaving.next_tick()
         if tick is None:
             return None
-        if self.__more:
+        if self.__leaving.is_behind():
             return 0
         when = self.__early if tick <= self.__wheel.now else ldexp(tick, -TICK_BITS)
         return min(max(when - self.time(), 0), LONGEST_WAIT)
+
+    @property
+    def _touched(self) -> int:
+        """How many timers collecting has looked at so far. For tests."""
+        return self.__leaving.touched
+
+    def _check(self) -> None:
+        """Recompute every invariant of the wheel slowly; RuntimeError says which one is broken. For tests. O(n)."""
+        self.__wheel._check()
 
     def _run_once(self) -> None:
         """Run one turn: wait for files and timers, then run what is ready by then."""
@@ -237,6 +270,10 @@ class WheelScheduling(_Loop):
         finally:
             self._current_handle = None
             del handle  # or a cycle: the traceback of an exception holds this frame
+
+
+def _is_scheduled(handle: TimerHandle, timer: int) -> bool:
+    return handle._scheduled and handle._timer == timer
 
 
 def _tick_of(seconds: float) -> int:

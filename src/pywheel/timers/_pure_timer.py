@@ -121,6 +121,9 @@ class Timer:
     def _plan(self, ns: int) -> None:
         """A periodic timer goes on from there."""
 
+    def _is_pending(self, handle: int) -> bool:
+        return self._state == PENDING and self._handle == handle
+
     def _is_due(self, handle: int) -> bool:
         return self._state == DUE and self._handle == handle  # else it was cancelled, or reset and is due once more
 

@@ -155,7 +155,7 @@ class ThreadTimers(Driver):
         """Run what is due; return for how many seconds to sleep, or None for ever."""
         asked = self._asked
         self._wake_before = AWAKE
-        while self._run(TURN) == TURN and not self.stopped and self._thread is threading.current_thread():
+        while self._run_some(TURN) and not self.stopped and self._thread is threading.current_thread():
             pass
         self._wake_before = ASLEEP  # from here on whoever adds a timer rings; what came before is seen below
         now, tick = self._now_ns(), self._next_tick()

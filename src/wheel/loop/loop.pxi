@@ -195,6 +195,16 @@ cdef class WheelScheduling:
         self.shown = self.pending = None
         self.timers.clear()
 
+    @property
+    def _touched(self):
+        """How many timers collecting has moved in the wheel so far, or out of it. For tests."""
+        with critical_section(self.timers):
+            return self.timers.wheel.touched
+
+    def _check(self):
+        """Recompute every invariant of the wheel slowly; RuntimeError says which one is broken. For tests. O(n)."""
+        self.timers._check()
+
     def _run_once(self):
         """Run one turn: wait for files and timers, then run what is ready by then."""
         turn(self)

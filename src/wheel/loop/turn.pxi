@@ -18,7 +18,7 @@ cdef extern from *:
 cdef enum:
     CHUNK = 256                         # timers on their way from the wheel to the loop
     FEW = 16                            # timers that are looked at one by one for the earliest
-    QUOTA = 4096                        # timers that one turn may move down a level of the wheel
+    QUOTA = 4096                        # timers that each step of a turn may move in the wheel, or collect
 
 cdef double LONGEST_WAIT = base_events.MAXIMUM_SELECT_TIMEOUT
 cdef object Handle = events.Handle
@@ -110,21 +110,24 @@ cdef double earliest_of(WheelScheduling self, int level, uint64_t number) noexce
 
 
 cdef int collect(WheelScheduling self) except -1:
-    """Move what is due from the wheel to `_ready`, at most `limit` timers."""
+    """Move what is due from the wheel to `_ready`, at most `limit` timers. The wheel may need more turns to find them."""
     cdef wheel_t *w = &self.timers.wheel
     cdef double now = self.now()
-    cdef uint64_t left = self.limit, room
+    cdef uint64_t left = self.limit, room, n, too_soon = 0
     cdef list due
     with critical_section(self.timers):
-        self.early = INFINITY
+        if not must_wait(w, left):      # else those whose `when` it is stay where they are
+            self.early = INFINITY
         wheel_advance_some(w, max(tick_of(now), w.now), left, QUOTA)    # without memory it goes on next turn
-    while left:
+    while left and too_soon < QUOTA:
         with critical_section(self.timers):
             room = min(min(left, w.ready_live), <uint64_t>CHUNK)
         if room == 0:
             break
         due = PyList_New(room)          # before any is taken off the wheel: without memory, nothing is lost
-        left -= take(self, due, room, now)
+        n = take(self, due, room, now)
+        left -= n
+        too_soon += room - n
         hand_over(self, due)
     return 0
 

@@ -192,19 +192,27 @@ cdef class Driver:
 
         Timers that a callback schedules come in a later turn, even if they are due at once.
         """
-        cdef uint64_t most = limit
-        cdef bint busy
-        with critical_section(self.wheel):
-            busy = self.running
-            if not busy:                # or it might stay so: who runs it may be about to say that it is over
-                self.running = True
-        if busy:
-            raise arguments.reentered()
+        begin(self)
         try:
-            return turn(self, now_ns(self), most)
+            return turn(self, now_ns(self), limit, True)
         finally:
-            with critical_section(self.wheel):
-                self.running = False
+            end(self)
+
+    def _run_some(self, limit):
+        """Do as `_run`, for drivers that must not pause; return whether more was due.
+
+        It collects some thousand timers at most, so it may have nothing to call yet.
+        """
+        cdef uint64_t most = limit, now
+        begin(self)
+        try:
+            now = now_ns(self)
+            if turn(self, now, most, False) == most:
+                return True
+            with critical_section(self.wheel):      # if the clock went back, nothing is due
+                return is_behind(&self.wheel.wheel) and self.wheel.wheel.now <= ticks_by(self, now)
+        finally:
+            end(self)
 
     def _run_for_clock(self):
         """`_run`, for a clock that only knows the driver weakly: that it runs does not say that it is in use."""
@@ -222,9 +230,37 @@ cdef class Driver:
         empty(self)
         return left
 
+    @property
+    def _touched(self):
+        """How many timers collecting has moved in the wheel so far, or out of it. For tests."""
+        with critical_section(self.wheel):
+            return self.wheel.wheel.touched
+
+    def _check(self):
+        """Recompute every invariant of the wheel slowly; RuntimeError says which one is broken. For tests. O(n)."""
+        self.wheel._check()
+
     def _forget(self):
         """Drop all timers, as a forked child must."""
         empty(self)
+
+
+cdef int begin(Driver self) except -1:
+    """Begin a turn; there is one at a time."""
+    cdef bint busy
+    with critical_section(self.wheel):
+        busy = self.running
+        if not busy:                    # or it might stay so: who runs it may be about to say that it is over
+            self.running = True
+    if busy:
+        raise arguments.reentered()
+    return 0
+
+
+cdef int end(Driver self) except -1:
+    with critical_section(self.wheel):
+        self.running = False
+    return 0
 
 
 cdef bint halt(Timer self) noexcept:

@@ -1,7 +1,12 @@
 # A turn: one timer after the other that is due is taken and called.
 
 
-cdef int64_t turn(Driver self, uint64_t now, uint64_t most) except -1:
+cdef enum:
+    QUOTA = 4096                        # timers that each step of a turn which is not whole may move, or collect
+
+
+cdef int64_t turn(Driver self, uint64_t now, uint64_t most, bint whole) except -1:
+    """Run what is due, at most so many callbacks; return how many ran. If not `whole`, stop when a quota is collected."""
     cdef wheel_t *w = &self.wheel.wheel
     cdef uint64_t tick = ticks_by(self, now), done = 0
     cdef list behind = [], batch
@@ -13,16 +18,18 @@ cdef int64_t turn(Driver self, uint64_t now, uint64_t most) except -1:
         if tick < w.now:                # the clock went back: what is due by its new time has run
             most = 0
         else:
-            failed = wheel_advance(w, tick, most)
+            failed = wheel_advance(w, tick, most) if whole else wheel_advance_some(w, tick, most, QUOTA)
     if failed:
         raise MemoryError
     while done < most:
-        timer = next_due(self, now, most - done, &late)
+        timer = next_due(self, now, most - done if whole else 0, &late)
         if timer is None:
             break
         if late:
             behind.append(timer)
         done += call(self, timer)
+    if not whole and is_left(self):
+        behind = []                     # their turn comes after what is left; the wheel has them
     while behind and done < most:       # once more for each, until none has missed a call
         batch, behind = behind, []
         for timer in batch:
@@ -33,10 +40,17 @@ cdef int64_t turn(Driver self, uint64_t now, uint64_t most) except -1:
     return done
 
 
+cdef bint is_left(Driver self) noexcept:
+    """Whether something that was due when the wheel was last advanced is still to be called."""
+    with critical_section(self.wheel):
+        return is_behind(&self.wheel.wheel)
+
+
 cdef Timer next_due(Driver self, uint64_t now, uint64_t most, bint *late):
     """Return the next timer that is due, out of the wheel unless it is periodic; None if there is no more.
 
     If no timer is left of those collected, collect `most`: callbacks may have cancelled or moved what the limit chose.
+    If `most` is 0, none: that is for the next turn.
     Write whether a periodic one has missed a call, for which it is to be called `again`.
     """
     cdef wheel_t *w = &self.wheel.wheel
@@ -48,7 +62,7 @@ cdef Timer next_due(Driver self, uint64_t now, uint64_t most, bint *late):
     with critical_section(self.wheel):
         if self.halted:
             return None
-        if w.ready_live == 0:
+        if w.ready_live == 0 and most:
             failed = wheel_collect_more(w, most)
         while w.ready_begin < w.ready_end and w.ready[w.ready_begin] == 0:
             w.ready_begin += 1          # once for all: `behind` timers leave nothing but gaps

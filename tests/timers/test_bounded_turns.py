@@ -1,0 +1,446 @@
+"""No turn runs or collects many timers, however many are late or due on one tick."""
+
+import asyncio
+import itertools
+import random
+import sys
+import threading
+
+import pytest
+
+from tests.often import often
+from tests.timers.crowd import wait_until
+
+COUNT = 20_000
+LIMIT = 1_000  # callbacks in a turn
+MOST = 10_000  # timers that collecting may touch in a turn: far from all of them
+MANY_TURNS = 100_000  # after which a test gives up
+
+
+class Loops:
+    """Timers in a loop, whose turns are watched: after each, how many callbacks ran, how many timers were touched."""
+
+    def __init__(self, loop, driver, clock):
+        self.loop, self.driver, self.clock = loop, driver, clock
+        self.calls, self.turns = [], []
+        self.call_at = driver.call_at
+        self.between = None  # called between turns
+        self.runs = 0
+
+    def hold(self):
+        """Have the wheel know the time, and nothing run until `run`."""
+        self.driver.call_at(0, int)
+        self.loop.call_soon(self.loop.stop)
+        self.loop.run_forever()
+
+    def jump(self, seconds):
+        self.clock.jump(seconds)
+
+    def run(self, until):
+        """Run turns until so many calls were made."""
+        self.runs = mine = self.runs + 1
+
+        def look():
+            if self.runs != mine:  # an interrupt has ended it
+                return
+            self.note()
+            if self.between is not None:
+                self.between()
+            if len(self.calls) < until and len(self.turns) < MANY_TURNS:
+                self.loop.call_soon(look)
+            else:
+                self.loop.stop()
+
+        self.note()
+        self.loop.call_soon(look)
+        try:
+            self.loop.run_forever()
+        finally:
+            self.note()
+        assert len(self.turns) < MANY_TURNS, "it never ends"
+
+    def note(self):
+        self.turns.append((len(self.calls), self.driver._touched))
+
+    def close(self):
+        if self.driver is not self.loop:
+            self.driver.stop()
+        self.loop.close()
+
+
+class Threads:
+    """The same of a driver with a thread, which reads its clock once or more in each turn."""
+
+    def __init__(self, pywheel):
+        watch = self
+
+        class Watched(pywheel.Clock):
+            now = 0
+
+            def time_ns(self):
+                if threading.current_thread() is not watch.main:
+                    watch.turns.append((len(watch.calls), watch.driver._touched))
+                return self.now
+
+        self.main = threading.current_thread()
+        self.calls, self.turns = [], []
+        self.held, self.waits = threading.Event(), False
+        self.clock = Watched()
+        self.driver = pywheel.ThreadTimers(clock=self.clock)
+        self.call_at = self.driver.call_at
+
+    def hold(self):
+        self.driver.call_at(0, self.wait)
+        wait_until(lambda: self.waits)
+
+    def wait(self):
+        self.waits = True
+        self.held.wait()
+
+    def jump(self, seconds):
+        self.clock.now += round(seconds * 10**9)
+
+    def run(self, until):
+        self.held.set()
+        self.driver.call_at(0, int)  # it wakes the thread
+        wait_until(lambda: len(self.calls) >= until)
+
+    def close(self):
+        self.held.set()
+        self.driver.stop()
+
+
+LOOPS = ["EventLoop", "AsyncTimers, asyncio", "AsyncTimers, uvloop", "AsyncTimers, EventLoop"]
+
+
+@pytest.fixture
+def make(pywheel):
+    """Make what is asked for, and close it at the end."""
+    made = []
+
+    def make(kind):
+        clock = pywheel.ManualClock()
+        driver, _, loop = kind.partition(", ")
+        if driver == "ThreadTimers":
+            made.append(Threads(pywheel))
+            return made[-1]
+        if driver == "EventLoop":
+            loop = pywheel.EventLoop(clock=clock)
+            made.append(Loops(loop, loop, clock))
+            return made[-1]
+        if loop == "uvloop":
+            loop = pytest.importorskip("uvloop").new_event_loop()
+        else:
+            loop = asyncio.SelectorEventLoop() if loop == "asyncio" else pywheel.EventLoop()
+        made.append(Loops(loop, pywheel.AsyncTimers(loop, clock=clock), clock))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture(params=[*LOOPS, "ThreadTimers"])
+def crowd(request, make):
+    """A crowd of timers on each driver."""
+    return make(request.param)
+
+
+@pytest.fixture(params=LOOPS)
+def on_loop(request, make):
+    """A crowd on each driver whose turns a test can come between."""
+    return make(request.param)
+
+
+@pytest.fixture(params=LOOPS[1:3])
+def on_async_timers(request, make):
+    """A crowd on AsyncTimers."""
+    return make(request.param)
+
+
+def one_tick(crowd, count):
+    for number in range(count):
+        crowd.call_at(100, crowd.calls.append, number)
+    crowd.jump(101)
+    return list(range(count))
+
+
+def one_near_tick(crowd, count):
+    for number in range(count):
+        crowd.call_at(0.0001, crowd.calls.append, number)
+    crowd.jump(1)
+    return list(range(count))
+
+
+def late(crowd, count):
+    """Over 200 ms, each of which has timers from all over the order of scheduling."""
+    whens = [number * 7_919 % count * 200 // count for number in range(count)]
+    for number, when in enumerate(whens):
+        crowd.call_at(100 + when / 1_000, crowd.calls.append, number)
+    crowd.jump(101)
+    return sorted(range(count), key=whens.__getitem__)
+
+
+def in_the_past(crowd, count):
+    crowd.jump(10)
+    crowd.hold()
+    whens = [number % 5 for number in range(count)]
+    for number, when in enumerate(whens):
+        crowd.call_at(when, crowd.calls.append, number)
+    return sorted(range(count), key=whens.__getitem__)
+
+
+SCENES = [one_tick, one_near_tick, late, in_the_past]
+
+
+def assert_bounded(crowd):
+    """Assert that no turn ran or touched more than it may."""
+    ran, touched = zip(*crowd.turns, strict=True)
+    assert max(after - before for before, after in itertools.pairwise(ran)) <= LIMIT
+    assert max(after - before for before, after in itertools.pairwise(touched)) <= MOST
+    assert touched[-1] >= len(crowd.calls)  # it was counted
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_no_turn_runs_or_collects_more_than_its_share_and_the_order_is_kept(crowd, scene):
+    expected = scene(crowd, COUNT)
+    crowd.run(until=COUNT)
+    assert crowd.calls == expected
+    assert_bounded(crowd)
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("scene", [one_tick, late])
+def test_no_turn_is_longer_for_a_million_timers(pywheel, crowd, scene):
+    count = 1_000_000 if pywheel.implementation == "native" else 200_000
+    expected = scene(crowd, count)
+    crowd.run(until=count)
+    assert crowd.calls == expected
+    assert_bounded(crowd)
+
+
+def test_a_late_timer_that_arms_itself_in_the_past_makes_no_turn_longer_and_waits_for_those_due_before_it(crowd):
+    def again():
+        if len(crowd.calls) < COUNT:
+            before.append(len(crowd.calls))
+            crowd.call_at(0, again)
+
+    before = []
+    crowd.call_at(99, again)
+    expected = late(crowd, COUNT)
+    crowd.run(until=COUNT)
+    assert crowd.calls == expected
+    assert before[0] == 0
+    assert len(before) <= 2  # the second time after all that was late
+    assert_bounded(crowd)
+
+
+def test_timers_that_were_moved_on_again_and_again_make_no_turn_long(on_async_timers):
+    """A slot may hold many timers none of which is due any more."""
+    crowd = on_async_timers
+    timers = [crowd.call_at(0.2 + number % 300 / 1_000, crowd.calls.append, number) for number in range(COUNT)]
+    for timer in timers:
+        timer.reschedule(2)
+    crowd.jump(1)
+    crowd.call_at(1, crowd.calls.append, "now")
+    crowd.run(until=1)
+    assert crowd.calls == ["now"]
+    crowd.jump(1)
+    crowd.run(until=1 + COUNT)
+    assert crowd.calls[1:] == list(range(COUNT))
+    assert_bounded(crowd)
+
+
+@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize("when", [1, 5_000], ids=["while it collects", "while it calls"])
+def test_what_is_cancelled_between_turns_is_not_called(on_loop, scene, when):
+    def between():
+        if not cancelled and len(crowd.calls) + len(crowd.turns) > when:
+            called = set(crowd.calls)
+            for number in range(0, COUNT, 2):
+                if number not in called:
+                    handles[number].cancel()
+                    cancelled.add(number)
+        if len(crowd.turns) % 10 == 0:
+            crowd.driver._check()
+
+    crowd, handles, cancelled = on_loop, [], set()
+    call_at, crowd.between = crowd.call_at, between
+    crowd.call_at = lambda *args: handles.append(call_at(*args))
+    expected = scene(crowd, COUNT)
+    call_at(200, crowd.calls.append, "last")
+    while len(crowd.calls) + len(cancelled) < COUNT:
+        crowd.run(until=len(crowd.calls) + 1)
+    assert len(cancelled) >= COUNT // 2 - 5_000
+    assert crowd.calls == [number for number in expected if number not in cancelled]
+    crowd.run(until=len(crowd.calls))
+    crowd.driver._check()
+    assert_bounded(crowd)
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_the_count_and_the_list_of_what_is_pending_are_right_between_turns(on_async_timers, scene):
+    def between():
+        timers, done = crowd.driver, len(crowd.calls)
+        assert len(timers) == COUNT - done
+        if len(crowd.turns) % 10 == 0:
+            assert [timer.args[0] for timer in timers.pending()] == expected[done:]
+            timers._check()
+
+    crowd = on_async_timers
+    expected = scene(crowd, COUNT)
+    crowd.between = between
+    crowd.run(until=COUNT)
+    assert len(crowd.driver) == 0
+
+
+@pytest.mark.parametrize("seed", often(range(10), 2))
+def test_random_changes_between_turns_lose_nothing_and_call_nothing_twice(on_async_timers, seed):
+    def change():
+        for number in rng.sample(numbers, rng.choice([0, 5, 500])):
+            timer = timers[number]
+            if timer.active():
+                what = rng.random()
+                changed.add(number)
+                if what < 0.4:
+                    assert timer.cancel()
+                    gone.add(number)
+                else:
+                    assert timer.reschedule(rng.choice([0, 99, 100, 100.1, 100.199, 101, 102, 150, 300]))
+        if rng.random() < 0.1:
+            crowd.driver._check()
+        if crowd.driver.next_deadline() > crowd.driver.time():
+            crowd.loop.stop()
+
+    rng = random.Random(seed)
+    crowd, timers, changed, gone = on_async_timers, [], set(), set()
+    call_at, crowd.between = crowd.call_at, change
+    crowd.call_at = lambda *args: timers.append(call_at(*args))
+    expected = rng.choice(SCENES)(crowd, COUNT)
+    numbers = rng.sample(range(COUNT), 5_000)
+    call_at(1_000, crowd.calls.append, "last")
+    while len(crowd.driver) > 1:
+        crowd.run(until=COUNT)
+        if len(crowd.driver) > 1:
+            crowd.jump(max(0, crowd.driver.next_deadline() - crowd.driver.time()) + rng.choice([0, 0.01, 1]))
+    assert sorted(crowd.calls) == sorted(set(range(COUNT)) - gone)
+    assert [number for number in crowd.calls if number not in changed] == [
+        number for number in expected if number not in changed
+    ]
+    assert_bounded(crowd)
+
+
+@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_in_the_midst_loses_none_and_repeats_none(on_loop, scene, error):
+    def append(number):
+        crowd.calls.append(number)
+        if len(crowd.calls) in (1, 3_333, 10_000):
+            raise error
+
+    crowd = on_loop
+    call_at = crowd.call_at
+    crowd.call_at = lambda when, _, number: call_at(when, append, number)
+    expected = scene(crowd, COUNT)
+    for times in (1, 3_333, 10_000):
+        with pytest.raises(error):
+            crowd.run(until=COUNT)
+        assert len(crowd.calls) >= times  # uvloop ends the present turn, and the one after
+    crowd.run(until=COUNT)
+    assert crowd.calls == expected
+    assert_bounded(crowd)
+
+
+@pytest.mark.parametrize("scene", [one_tick, late])
+def test_errors_of_callbacks_stop_no_others(crowd, scene):
+    def append(number):
+        crowd.calls.append(number)
+        if number % 3 == 0:
+            raise ZeroDivisionError
+
+    errors = []
+    if isinstance(crowd, Threads) or crowd.driver is not crowd.loop:
+        crowd.driver.on_error = lambda timer, error: errors.append(error)
+    else:
+        crowd.loop.set_exception_handler(lambda loop, context: errors.append(context["exception"]))
+    call_at = crowd.call_at
+    crowd.call_at = lambda when, _, number: call_at(when, append, number)
+    expected = scene(crowd, COUNT)
+    crowd.run(until=COUNT)
+    assert crowd.calls == expected
+    wait_until(lambda: len(errors) == len(range(0, COUNT, 3)))
+
+
+@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize("turn", [2, 12])
+def test_stop_between_turns_returns_in_order_what_was_not_called(on_async_timers, scene, turn):
+    def between():
+        if len(crowd.turns) == turn:
+            left.extend(crowd.driver.stop())
+            crowd.loop.stop()
+
+    crowd, left = on_async_timers, []
+    crowd.between = between
+    expected = scene(crowd, COUNT)
+    crowd.run(until=COUNT)
+    assert crowd.calls + [timer.args[0] for timer in left] == expected
+    assert len(crowd.driver) == 0
+    crowd.driver._check()
+
+
+def test_stop_from_a_callback_of_the_thread_ends_it_in_the_midst(make):
+    def append(number):
+        crowd.calls.append(number)
+        if number == 9_000:
+            left.extend(crowd.driver.stop())
+            stopped.set()
+
+    crowd, left, stopped = make("ThreadTimers"), [], threading.Event()
+    for number in range(COUNT):
+        crowd.call_at(100, append, number)
+    crowd.jump(101)
+    crowd.run(until=9_001)
+    assert stopped.wait(60)
+    assert crowd.calls == list(range(9_001))
+    assert [timer.args[0] for timer in left] == list(range(9_001, COUNT))
+
+
+@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize("turn", [2, 12])
+def test_close_in_the_midst_releases_what_was_not_called(make, scene, turn):
+    class Item(int):
+        pass
+
+    def between():
+        if len(crowd.turns) == turn:
+            crowd.loop.stop()
+
+    crowd, item = make("EventLoop"), Item()
+    crowd.between = between
+    call_at = crowd.call_at
+    crowd.call_at = lambda when, callback, number: call_at(when, lambda item: callback(number), item)
+    scene(crowd, COUNT)
+    crowd.run(until=COUNT)
+    called = len(crowd.calls)
+    assert called < COUNT
+    assert sys.getrefcount(item) > COUNT - called
+    crowd.loop.close()
+    assert sys.getrefcount(item) < 10
+
+
+def test_timers_of_one_tick_whose_time_has_not_come_are_none_that_a_turn_is_long_for(pywheel):
+    """A loop's tick is a microsecond, and it wakes within one."""
+    clock = pywheel.ManualClock(autojump=True)
+    loop = pywheel.EventLoop(clock=clock)
+    crowd = Loops(loop, loop, clock)
+    start = 2**20 / 2**20
+    for number in range(COUNT):
+        crowd.call_at(start + 9e-7 if number % 3 else start, crowd.calls.append, number)
+    loop.call_at(start + 1, loop.stop)
+    clock.jump(1)
+    crowd.run(until=(COUNT + 2) // 3)
+    assert crowd.calls == list(range(0, COUNT, 3))
+    loop.run_forever()  # it sleeps, and so the clock moves
+    assert crowd.calls[(COUNT + 2) // 3 :] == [number for number in range(COUNT) if number % 3]
+    assert_bounded(crowd)
+    loop.close()
