@@ -33,6 +33,14 @@ def _event_loop(results: Results) -> list[Goal]:
     for what, limit in (("cancelled", 1), ("due at once", 20)):
         worst = results.value("longest_ms", f"1M {what}", LOOP, M, CALLBACKS)
         goals.append(Goal(f"`EventLoop`'s longest turn with 1M timers {what}", [Part(limit, worst)], " ms"))
+    for what in ("on one tick", "late", "late, and one in the past"):
+        longest = [
+            results.value("longest_cpu_ms", f"1M {what}", driver, M, CALLBACKS) for driver in (LOOP, DRIVER, THREAD)
+        ]
+        whose = "`EventLoop` / `AsyncTimers` / `ThreadTimers`"
+        goals.append(
+            Goal(f"longest turn, 1M timers {what}, processor time: {whose}", [Part(3, turn) for turn in longest], " ms")
+        )
     total = results.ratio("1M due at once", "asyncio", LOOP, M, CALLBACKS)
     goals.append(Goal("all of those, against asyncio's loop", [Part(1, total)], "x faster", ">="))
     collected = results.ratio("gc.collect in a running loop", LOOP, "nothing", M, CALLBACKS)
