@@ -118,7 +118,7 @@ def test_a_claim_that_is_not_committed_yet_counts(kind, earlier, request):
             proxy.stall(answers=False, after=sends)
             with ThreadPoolExecutor(1) as threads:
                 answer = threads.submit(slow.apply, [Claim(topic, (ids[1],), terms, "slow", 1)])
-                until(lambda: answer.done() or proxy.kept)
+                until(lambda answer=answer: answer.done() or proxy.kept)
                 through = answer.done()
                 with suppress(StoreError):  # it waited for the other one, for as long as it may
                     quick.apply([Claim(topic, (ids[2],), terms, "quick", 1)])
