@@ -109,7 +109,7 @@ class MysqlNotifier(RelationalNotifier):
         self._presence.take(sorted((row[:_FIELDS] for row in rows), key=itemgetter(0)))
         now, lease, self._first, hinted = rows[0][_FIELDS:]
         store._heard(now, sent, received)
-        store._lease_read(lease, sent)
+        store.leases.found(lease, sent)
         if hinted:  # whoever was about to end the wait may have died
             self._take()
         mine = next((row for row in rows if row[0] == self.worker), None)

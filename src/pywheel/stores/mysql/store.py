@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from secrets import token_bytes
@@ -16,7 +16,7 @@ from ...clock import Clock
 from ...jobs.job import NewJob
 from ..address import Address, file, flag, identifier, seconds
 from ..outage import Outage
-from ..relational.connections import CLOSED, Connections, leave_alone
+from ..relational.connections import CLOSED, Connections
 from ..relational.notifier import RelationalNotifier
 from ..relational.presence import WorkerQueries
 from ..relational.session import Conflict, Session, Unknown
@@ -29,7 +29,7 @@ from .puts import Row, first_of_each_key, names_of, put_trip
 from .queries import MysqlQueries
 from .session import MysqlSession, Trip
 from .session_within import SessionWithin
-from .statements import Statements, hashed
+from .statements import Statements, hashed, rows
 from .workers import Workers
 
 __all__ = ["MysqlStore"]
@@ -42,6 +42,7 @@ _PORT: Final = 3306
 _PATIENCE: Final = 3_600.0  # seconds that a look at all jobs may take
 _KEPT: Final = 86_400_000  # ms for which it is known of a transaction that it happened
 _LARGEST: Final = 2**62
+_LOCK_WAIT_TIMEOUT: Final = 1205  # ER_LOCK_WAIT_TIMEOUT
 _TLS: Final[dict[str, Callable[[str], Any]]] = {
     "ssl_ca": file,
     "ssl_cert": file,
@@ -79,8 +80,6 @@ class MysqlStore(MysqlQueries):
 
     def __init__(self, address: Address, *, clock: Clock | None = None, create: bool = True) -> None:
         self._configure(address)
-        self._requests = count(1)
-        self._client = token_bytes(16)
         super().__init__(address.shown, clock, self._limit)
         with self._use() as connection:
             migrate.upgrade(connection, self._prefix, self.shown, create=create)
@@ -196,7 +195,7 @@ class MysqlStore(MysqlQueries):
         if connection is None:
             connection = self._connect(until)
             with self.translated():
-                connection.ask(["SET SESSION autocommit = 0"])
+                connection.ask(["SET SESSION autocommit = 0, innodb_lock_wait_timeout = 1"])
             self._writer = connection
         connection.until = until
         return connection
@@ -262,9 +261,9 @@ class MysqlStore(MysqlQueries):
                 if present:  # it happened, though its answer was lost
                     return present
                 rows = self._without_taken(rows)
-            except Conflict:
+            except Conflict as error:
                 self._roll_back(connection)
-                if time.monotonic() >= until:
+                if self._met_lock(error) or time.monotonic() >= until:
                     raise
             except StoreAway as error:
                 self._drop(connection)
@@ -310,6 +309,30 @@ class MysqlStore(MysqlQueries):
             trip.many("insert_count", [(topic, *counts) for topic, counts in sorted(sums.items())])
             connection.ask([*trip.texts, "COMMIT"])
 
+    def _own_connection(self) -> None:
+        super()._own_connection()
+        self._take_new_name()
+
+    def _take_new_name(self) -> None:
+        self._requests = count(1)
+        self._client = token_bytes(16)
+
+    def _add_topics(self, names: Sequence[str], until: float) -> Mapping[str, int]:
+        trip = self._trip()
+        trip.add("", "topic_add", rows=rows(sorted((hashed(name), name) for name in names)))
+        connection: Timed | None = None
+        try:
+            with self.translated():
+                connection = self.writing(until)
+                connection.ask([*trip.texts, "COMMIT"])
+        except BaseException:
+            self._roll_back(connection)
+            raise
+        return self.known_topics(names)
+
+    def _met_lock(self, error: StoreError) -> bool:
+        return getattr(error.__cause__, "args", (0,))[:1] == (_LOCK_WAIT_TIMEOUT,)
+
     def _separate(self, error: BaseException) -> bool:
         return isinstance(error, Exception) and not isinstance(error, StoreError)
 
@@ -353,16 +376,15 @@ class MysqlStore(MysqlQueries):
             finally:
                 connection.end()
 
-    def _shut(self) -> None:
+    def _end_writing(self) -> None:
         with suppress(StoreError, pymysql.Error, OSError):
             if self._writer is not None:
                 self._writer.until = time.monotonic() + self._seconds
                 self._writer.ask([self._sql("forget_requests", client=self._client, number=_LARGEST), "COMMIT"])
         self._drop(self._writer)
+
+    def _shut(self) -> None:
         self._connections.close()
 
     def _leave(self) -> None:
         self._connections.after_fork()
-        leave_alone(self._writer)
-        self._writer = None
-        self._client, self._requests = token_bytes(16), count(1)

@@ -108,7 +108,7 @@ class PostgresNotifier(RelationalNotifier):
             return False
         now, found, lease, self._first = rows[0][7:]
         self._store._heard(now, sent, received)
-        self._store._lease_read(lease, sent)
+        self._store.leases.found(lease, sent)
         return bool(found)
 
     def _leave(self) -> None:

@@ -16,7 +16,7 @@ from ...jobs.job import NewJob
 from ..address import Address, flag, identifier, seconds
 from ..outage import Outage
 from ..relational.changes import headers_text
-from ..relational.connections import Connections, leave_alone
+from ..relational.connections import Connections
 from ..relational.notifier import RelationalNotifier
 from ..relational.presence import WorkerQueries
 from ..relational.session import Session, Unknown
@@ -39,6 +39,7 @@ _R = TypeVar("_R")
 
 _SECONDS: Final = 10.0
 _MOST: Final = 8  # connections, beside one for each worker
+_PATIENCE_WITH_LOCKS: Final = "SET lock_timeout = 100"  # ms
 _PATIENCE: Final = 3_600.0  # seconds that a look at all jobs may take
 _DRIVER: Final = (
     "host hostaddr port dbname user password passfile connect_timeout application_name service options client_encoding "
@@ -186,7 +187,10 @@ class PostgresStore(PostgresQueries):
             connection.close()
             connection = None
         if connection is None:
-            connection = self._writer = self._connect(until)
+            connection = self._connect(until)
+            if not connection.pooled:  # settings of a pooler's session are left to whoever has it next
+                connection.execute(_PATIENCE_WITH_LOCKS)
+            self._writer = connection
         connection.until = until
         return connection
 
@@ -285,6 +289,14 @@ class PostgresStore(PostgresQueries):
         with self._use() as connection:
             connection.execute(self._sql["fold"])
 
+    def _add_topics(self, names: Sequence[str], until: float) -> Mapping[str, int]:
+        with self.translated():
+            rows = self.writing(until).execute(self._sql["topic_add"], {"names": list(names)}).fetchall()
+        return {name: number for number, name in rows}
+
+    def _met_lock(self, error: StoreError) -> bool:
+        return isinstance(error.__cause__, psycopg.errors.LockNotAvailable)
+
     def _separate(self, error: BaseException) -> bool:
         return isinstance(error, Exception) and not isinstance(error, StoreError)
 
@@ -318,11 +330,11 @@ class PostgresStore(PostgresQueries):
             finally:
                 connection.close()
 
-    def _shut(self) -> None:
+    def _end_writing(self) -> None:
         self._drop(self._writer)
+
+    def _shut(self) -> None:
         self._connections.close()
 
     def _leave(self) -> None:
-        leave_alone(self._writer)
-        self._writer = None
         self._connections.after_fork()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import atexit
+import copy
 import os
 import time
 import weakref
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from ..._errors import StoreAway, StoreBusy, StoreClosed, StoreError
 from ...clock import Clock
@@ -22,8 +23,10 @@ from ..group_commit import Commit, GroupCommit
 from ..notifier import Member, Notifier, workers
 from ..server_clock import ServerClock
 from ..within import CommitWatch, taken
-from .connections import CLOSED
+from .connections import CLOSED, leave_alone
 from .ids import Ids
+from .lanes import Locked, may_wait
+from .leases import Leases
 from .notifier import RelationalNotifier
 from .part import Told
 from .presence import BUSY, Presence, WorkerQueries
@@ -35,7 +38,6 @@ __all__ = ["RelationalStore"]
 
 _TRIES: Final = 12
 _FOLD: Final = 500  # rows of counts after which they are summed up
-_LEASES: Final = 1.5  # seconds that the next lease, as it was read, is good for: then others may have given some
 _FIXED: Final = (
     "connection=: others changed the same since this transaction took its snapshot, and it cannot see that: begin it "
     "anew, or let it be READ COMMITTED"
@@ -53,18 +55,30 @@ class RelationalStore(Store):
         self.clock = clock or ServerClock()
         self._told_now = clock  # what a test passes; else the server's own clock counts
         self._seconds = seconds
-        self._topics = Topics()
-        self._ids = Ids(self._draw_ids)
-        self._group_commit = GroupCommit(self._transact, self._separate, seconds)
         self._presence = Presence(self._workers(), self.clock)
         self._watch = CommitWatch(self._present)
         self.lenders: weakref.WeakSet[Any] = weakref.WeakSet()
         """Connections of callers that were found to lead to this database."""
         self._closed = False
         self._counted = 0
-        self._lease: tuple[float, int | None] | None = None  # when it was read, and what
-        self._given: list[tuple[float, int]] = []  # leases that this process gave, and when
+        self.leases = Leases()
+        self._own_connection()
+        self._patient, self._waiting = self._lane(), self._lane()
+        self._lanes: list[RelationalStore] = [self, self._patient, self._waiting]
         _STORES.add(self)
+
+    def _lane(self) -> Self:
+        """Return this store with a connection of its own that writes, for commands that may wait for a lock."""
+        lane = copy.copy(self)
+        lane._own_connection()
+        return lane
+
+    def _own_connection(self) -> None:
+        """Begin with a connection that writes, and all that belongs to whoever commits on it."""
+        self._writer: Any = None
+        self._topics = Topics()
+        self._ids = Ids(self._draw_ids)
+        self._group_commit = GroupCommit(self._transact, self._separate, self._seconds)
 
     # ---- what a database does ---------------------------------------------------------------------------------------
 
@@ -95,6 +109,10 @@ class RelationalStore(Store):
         """
 
     @abstractmethod
+    def known_topics(self, names: Sequence[str] | None) -> Mapping[str, int]:
+        """Return the numbers of topics that are committed, of all for None."""
+
+    @abstractmethod
     def _draw_ids(self, count: int) -> Sequence[int]:
         """Return so many new ids."""
 
@@ -115,8 +133,23 @@ class RelationalStore(Store):
         """Whether one caller's commands may be the reason of an error."""
 
     @abstractmethod
+    def _met_lock(self, error: StoreError) -> bool:
+        """Return whether an error says that another transaction holds a lock."""
+
+    @abstractmethod
+    def _add_topics(self, names: Sequence[str], until: float) -> Mapping[str, int]:
+        """Return the numbers of new topics, once they are committed."""
+
+    def _take_new_name(self) -> None:
+        """Be somebody else to the database, in a forked child."""
+
+    @abstractmethod
+    def _end_writing(self) -> None:
+        """Close the connection that writes."""
+
+    @abstractmethod
     def _shut(self) -> None:
-        """Close all connections."""
+        """Close all other connections."""
 
     @abstractmethod
     def _leave(self) -> None:
@@ -139,12 +172,63 @@ class RelationalStore(Store):
         self._open()
         if not commands:
             return []
-        return sound(commands, self._group_commit.apply)
+        return sound(commands, self._apply)
+
+    def _apply(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        lane = self._patient if may_wait(commands, self._topics.numbers) else self
+        try:
+            outcomes = lane._group_commit.apply(commands)
+        except Locked:
+            outcomes, lane = self._wait(commands), self._waiting
+        if lane is not self:
+            outcomes = self._waited(commands, outcomes)
+            self._learn(commands, lane._topics.numbers)
+        return outcomes
+
+    def _wait(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        """Apply commands that met a lock, again and again. StoreBusy if it is held beyond the time limit."""
+        until = time.monotonic() + self._seconds
+        while True:
+            try:
+                outcomes = self._waiting._group_commit.apply(commands)
+            except Locked as error:
+                locked = error
+            else:
+                if len(commands) > 1 or not isinstance(outcomes[0], Locked):
+                    return outcomes
+                locked = outcomes[0]
+            if time.monotonic() >= until:
+                raise StoreBusy(
+                    f"{locked}: another transaction held what this waits for, such as a key, for {self._seconds:g} s: "
+                    "end that transaction, and try again"
+                ) from locked
+
+    def _waited(self, commands: Sequence[Command[Any]], outcomes: list[Any]) -> list[Any]:
+        """Return the outcomes once those puts among others that met a lock have waited for it."""
+        for place, outcome in enumerate(outcomes):
+            if isinstance(outcome, Locked):
+                try:
+                    [outcomes[place]] = self._wait([commands[place]])
+                except StoreError as error:  # the others have been stored
+                    outcomes[place] = error
+        if len(outcomes) == 1 and isinstance(outcomes[0], StoreBusy):
+            raise outcomes[0]
+        return outcomes
+
+    def _learn(self, commands: Sequence[Command[Any]], numbers: Mapping[str, int]) -> None:
+        """Take in the topics of puts that are committed."""
+        jobs = [job for command in commands if type(command) is Put for job in command.jobs]
+        self._topics.learn({job.topic: numbers[job.topic] for job in jobs if job.topic in numbers})
 
     def _transact(self, commands: Sequence[Command[Any]], until: float, commit: Commit | None) -> list[Any]:
         self._open()
         jobs = self._direct(commands)
-        return self._decide(commands, until, commit) if jobs is None else self._put(commands, jobs, until, commit)
+        try:
+            return self._decide(commands, until, commit) if jobs is None else self._put(commands, jobs, until, commit)
+        except StoreError as error:
+            if self._met_lock(error):
+                raise Locked(str(error)) from error
+            raise
 
     def _decide(self, commands: Sequence[Command[Any]], until: float, commit: Commit | None) -> list[Any]:
         """Apply commands in a transaction of two trips. Once more if its connection broke, and it did not happen."""
@@ -153,11 +237,11 @@ class RelationalStore(Store):
             session = self._session(until)
             try:
                 done = transact(session, commands, self._topics, self._ids.take, _noting(commit))
-            except Conflict:
+            except Conflict as error:
                 self._topics.forget()  # some may have been rolled back
                 if attempt:
                     self._ids.forget()
-                if attempt + 1 == _TRIES or time.monotonic() >= until:
+                if self._met_lock(error) or attempt + 1 == _TRIES or time.monotonic() >= until:
                     raise
                 time.sleep(0.002 * attempt)
                 continue
@@ -188,6 +272,7 @@ class RelationalStore(Store):
 
     def _put_within(self, connection: object, put: Put) -> Any:
         ids = self._group_commit.alone(self._ids.many, len(put.jobs))
+        self._know_topics({job.topic for job in put.jobs})
         session = self._session_within(connection)
         topics = Topics()  # what is new is not committed yet
         topics.learn(self._topics.numbers)
@@ -216,6 +301,16 @@ class RelationalStore(Store):
         [outcome] = done.outcomes
         return outcome
 
+    def _know_topics(self, names: Collection[str]) -> None:
+        """Add topics that are new, and commit: in a caller's transaction they would hold up others for as long."""
+        for learn in (self.known_topics, self._patient._topics_added):
+            if missing := sorted(name for name in names if self._topics.number(name) is None):
+                self._topics.learn(learn(missing))
+
+    def _topics_added(self, names: Sequence[str]) -> Mapping[str, int]:
+        until = time.monotonic() + self._seconds
+        return self._group_commit.alone(self._add_topics, names, until)
+
     def _tell_late(self, told: Told) -> None:
         """Tell of jobs that were committed by others."""
         due = min(due for _, due in told.jobs.values())
@@ -231,10 +326,10 @@ class RelationalStore(Store):
         """Note the leases that a transaction gave, and what it found of all others."""
         for command, outcome in zip(commands, done.outcomes, strict=True):
             if type(command) is Expire:
-                self._lease_read(outcome.next_lease, time.monotonic())
+                self.leases.found(outcome.next_lease, time.monotonic())
         if done.leases:
             self._presence.busy_until = self.clock.time() + BUSY
-            self._given.append((time.monotonic(), min(done.leases)))
+            self.leases.gave(min(done.leases))
 
     def _direct(self, commands: Sequence[Command[Any]]) -> list[NewJob] | None:
         """Return the jobs if all that is asked for are puts that one statement can do: new ones, of known topics.
@@ -291,7 +386,8 @@ class RelationalStore(Store):
             except StoreError as error:
                 if commit is not None and not isinstance(error, Unknown):
                     commit.stored = False
-                if not isinstance(error, Conflict) or attempt + 1 == _TRIES or time.monotonic() >= until:
+                again = isinstance(error, Conflict) and not self._met_lock(error)
+                if not again or attempt + 1 == _TRIES or time.monotonic() >= until:
                     raise
                 self._ids.forget()
         raise AssertionError
@@ -300,7 +396,7 @@ class RelationalStore(Store):
         try:
             [outcome] = self._decide([command], until, None)
         except StoreError as error:  # the others have been stored
-            return error
+            return Locked(str(error)) if self._met_lock(error) else error
         return outcome
 
     def _count(self, rows: int) -> None:
@@ -312,21 +408,10 @@ class RelationalStore(Store):
 
     # ---- workers ----------------------------------------------------------------------------------------------------
 
-    def _lease_read(self, lease: int | None, moment: float) -> None:
-        """Take in the earliest end of a lease, as it was at a monotonic time."""
-        self._lease = (moment, lease)
-        self._given = [given for given in self._given if given[0] >= moment]  # the others were there to be read
-
     def next_lease(self) -> int | None:
         """Return when some lease may be over at the earliest, as it was read lately."""
         self._open()
-        moment = time.monotonic()
-        if self._lease is None or moment - self._lease[0] > _LEASES:
-            self._lease_read(self._read_lease(), moment)
-        leases = [lease for _, lease in self._given]
-        if self._lease is not None and self._lease[1] is not None:
-            leases.append(self._lease[1])
-        return min(leases, default=None)
+        return self.leases.first(self._read_lease)
 
     def notifier(self, name: str) -> Notifier:
         """Return a new notifier."""
@@ -359,13 +444,20 @@ class RelationalStore(Store):
         self._watch.close()
         self._presence.close()
         self._closed = True
-        with suppress(StoreBusy):
-            self._group_commit.alone(self._shut)
+        for lane in self._lanes:
+            lane._closed = True
+            with suppress(StoreBusy):
+                lane._group_commit.alone(lane._end_writing)
+        self._shut()
 
     def _after_fork(self) -> None:
-        self._group_commit.renew()
         self._watch = CommitWatch(self._present)
-        self._ids = Ids(self._draw_ids)  # those that are left are the parent's
+        for lane in self._lanes:
+            lane._group_commit.renew()
+            lane._ids = Ids(lane._draw_ids)  # those that are left are the parent's
+            leave_alone(lane._writer)
+            lane._writer = None
+            lane._take_new_name()
         self._leave()
         self._presence.after_fork(leave=RelationalNotifier.abandoned)
 

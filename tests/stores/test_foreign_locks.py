@@ -1,0 +1,173 @@
+"""A transaction that another program leaves open holds up only those who want what it holds."""
+
+import contextlib
+import threading
+
+import pytest
+
+from pywheel import JobExists, JobQueue, StoreBusy, Worker
+from tests.stores.on_mysql.emptied import emptied
+
+
+@pytest.fixture(params=["postgres", "mysql"])
+def server(request):
+    return request.getfixturevalue("mariadb_server" if request.param == "mysql" else "postgres_server")
+
+
+@pytest.fixture
+def url(server):
+    return emptied(server) if server.program == "mariadbd" else server.url()
+
+
+@pytest.fixture
+def queue(url):
+    with JobQueue(url) as queue:
+        queue.put("known", delay="1h")
+        yield queue
+
+
+@pytest.fixture
+def connection(server, queue):
+    """Another program's connection, which is in a transaction of its own."""
+    options = {"database": queue.store.address.database} if server.program == "mariadbd" else {}
+    with contextlib.closing(server.connect(autocommit=False, **options)) as connection:
+        yield connection
+
+
+class Waiting:
+    """A put in a thread of its own, and how it ended."""
+
+    def __init__(self, put, *arguments, **options):
+        self.outcome = None
+        self._thread = threading.Thread(target=self._run, args=(put, arguments, options))
+        self._thread.start()
+
+    def _run(self, put, arguments, options):
+        try:
+            self.outcome = put(*arguments, **options)
+        except Exception as error:
+            self.outcome = error
+
+    @property
+    def waits(self):
+        return self._thread.is_alive()
+
+    def ended(self):
+        self._thread.join(60)
+        assert not self.waits
+        return self.outcome
+
+
+def everything_else_goes_on(queue, waiting):
+    """Put, claim, renew and ack jobs of other topics, by hand and by a worker, while somebody waits."""
+    for number in range(20):
+        queue.put("known", b"%d" % number)
+        queue.put("other", b"%d" % number, key=f"mine {number}")
+        for topic in ("known", "other"):
+            [job] = queue.reserve(topic, 1)
+            assert job.body == b"%d" % number
+            assert queue.touch(job)
+            assert queue.ack(job)
+    handled = []
+    all_handled = threading.Event()
+
+    def handle(job):
+        handled.append(job.body)
+        if len(handled) == 20:
+            all_handled.set()
+
+    queue.handler("worked")(handle)
+    worker = Worker(queue)
+    worker.start()
+    for number in range(20):
+        queue.put("worked", b"%d" % number)
+    assert all_handled.wait(60)
+    worker.stop()
+    worker.join()
+    assert queue.counts()["worked"].done == 20
+    assert waiting is None or waiting.waits
+
+
+@pytest.fixture
+def others(queue):
+    """Topics that are known: their first puts take nothing that others hold."""
+    for topic in ("other", "worked"):
+        queue.cancel(queue.put(topic, delay="1h"))
+
+
+@pytest.mark.usefixtures("others")
+def test_a_key_that_an_open_transaction_holds_holds_up_only_the_put_of_that_key(queue, connection):
+    queue.put("known", b"theirs", key="k", connection=connection, delay="1h")
+    waiting = Waiting(queue.put, "known", b"ours", key="k")
+    everything_else_goes_on(queue, waiting)
+    connection.commit()
+    assert isinstance(waiting.ended(), JobExists)
+    assert queue.get(("known", "k")).body == b"theirs"
+
+
+@pytest.mark.usefixtures("others")
+def test_a_put_that_waits_for_a_key_has_it_once_the_transaction_was_rolled_back(queue, connection):
+    queue.put("known", b"theirs", key="k", connection=connection, delay="1h")
+    waiting = Waiting(queue.put, "known", b"ours", key="k", delay="1h")
+    everything_else_goes_on(queue, waiting)
+    connection.rollback()
+    waiting.ended()
+    assert queue.get(("known", "k")).body == b"ours"
+
+
+@pytest.mark.usefixtures("others")
+def test_the_first_put_of_a_topic_in_an_open_transaction_holds_up_nobody(queue, connection):
+    theirs = queue.put("new", b"theirs", connection=connection, delay="1h")
+    ours = queue.put("new", b"ours", delay="1h")
+    everything_else_goes_on(queue, None)
+    assert [job.id for job in queue.list("new")] == [ours]
+    connection.commit()
+    assert {job.id for job in queue.list("new")} == {ours, theirs}
+
+
+@pytest.mark.usefixtures("others")
+def test_the_first_priority_of_a_topic_in_an_open_transaction_holds_up_only_those_who_want_it_too(queue, connection):
+    queue.put("known", b"theirs", priority=5, connection=connection, delay="1h")
+    waiting = Waiting(queue.put, "known", b"ours", priority=5, delay="1h")
+    for number in range(20):
+        queue.put("known", b"%d" % number)
+        [job] = queue.reserve("known", 1)
+        assert queue.ack(job)
+    connection.commit()
+    assert isinstance(waiting.ended(), int)
+    assert sorted(job.body for job in queue.list("known") if job.priority) == [b"ours", b"theirs"]
+
+
+@pytest.mark.usefixtures("others")
+def test_a_running_job_that_an_open_transaction_looked_at_holds_up_at_most_its_own_ack(queue, connection):
+    queue.put("known", key="k")
+    [running] = queue.reserve("known", 1)
+    with pytest.raises(JobExists):
+        queue.put("known", b"next", key="k", connection=connection)
+    ack = Waiting(queue.ack, running)
+    everything_else_goes_on(queue, None)
+    connection.commit()
+    assert ack.ended() is True
+
+
+def test_who_waits_for_a_key_in_vain_learns_what_to_do(server, url, connection):
+    with JobQueue(f"{url}{'&' if '?' in url else '?'}timeout=3") as queue:
+        queue.put("known", key="k", connection=connection)
+        with pytest.raises(StoreBusy, match="end that transaction, and try again"):
+            queue.put("known", key="k")
+        connection.rollback()
+        queue.put("known", key="k")
+
+
+@pytest.mark.usefixtures("others")
+def test_two_programs_that_hold_what_the_other_wants_go_on_with_all_else(server, url, queue, connection):
+    options = {"database": queue.store.address.database} if server.program == "mariadbd" else {}
+    with JobQueue(url) as other, contextlib.closing(server.connect(autocommit=False, **options)) as another:
+        queue.put("known", b"first", key="a", connection=connection, delay="1h")
+        other.put("known", b"second", key="b", connection=another, delay="1h")
+        waiting = Waiting(queue.put, "known", key="b"), Waiting(other.put, "known", key="a")
+        everything_else_goes_on(queue, waiting[0])
+        assert waiting[1].waits
+        connection.commit()
+        another.commit()
+        assert [type(one.ended()) for one in waiting] == [JobExists, JobExists]
