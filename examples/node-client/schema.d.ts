@@ -3565,7 +3565,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `too-many-failures` */
+            /** @description `share-taken`, `too-many-failures` */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4577,7 +4577,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `too-many-failures` */
+            /** @description `share-taken`, `too-many-failures` */
             429: {
                 headers: {
                     [name: string]: unknown;

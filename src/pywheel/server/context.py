@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from .._errors import PywheelError, StoreClosed, StoreError
+from .places import Places
 from .problems import Problem, of_error
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _READERS: Final = 4  # threads that read the store: more of them would only take the processor from the commits
 _LONG: Final = 4  # threads for what goes on for seconds, or minutes
+_READY: Final = 1.0  # seconds for which what the store was last asked says whether it answers
 _QUIET: Final = 1.0  # seconds between two lines of the log about the store
 
 
@@ -42,9 +44,9 @@ class Limits:
     wait: float = 30.0
     """seconds that a reserve may wait for a job"""
     waiters: int = 10_000
-    """reserves that wait at once in one process"""
+    """reserves that wait at once in one process; one token has half of what others leave"""
     streams: int = 1_000
-    """streams of events at once in one process"""
+    """streams of events at once in one process, and as many live pages; one token has half of what others leave"""
     reserve: int = 16 << 20
     """bytes of the bodies that a reserve gives; a longer one is given alone"""
     batch: int = 4 << 20
@@ -65,11 +67,24 @@ class Context:
     """Who waits for jobs; made when the first one does."""
     feed: Feed | None = None
     """What the streams of events are fed from; made when the first one begins."""
+    waits: Places = field(init=False)
+    """Of reserves that wait."""
+    streams: Places = field(init=False)
+    """Of streams of events."""
+    views: Places = field(init=False)
+    """Of the page's streams of changes."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the server drains: long polls and streams end."""
     _readers: ThreadPoolExecutor | None = None
     _long: ThreadPoolExecutor | None = None
+    _look: asyncio.Task[Problem | None] | None = None
+    _looked: float = float("-inf")
     _logged: float = float("-inf")
+
+    def __post_init__(self) -> None:
+        self.waits = Places("reserves that wait", self.limits.waiters, 1)
+        self.streams = Places("streams", self.limits.streams, 5)
+        self.views = Places("live pages", self.limits.streams, 5)
 
     @property
     def tokens(self) -> Any:
@@ -104,6 +119,24 @@ class Context:
         if self._long is None:
             self._long = ThreadPoolExecutor(_LONG, "pywheel-long")
         return await asyncio.get_running_loop().run_in_executor(self._long, lambda: function(*args, **kwargs))
+
+    async def readiness(self) -> Problem | None:
+        """Return why the store does not answer, None if it does, as of a second ago at most.
+
+        However many ask, the store is asked once a second.
+        """
+        loop, look = asyncio.get_running_loop(), self._look
+        if look is None or look.get_loop() is not loop or (look.done() and time.monotonic() - self._looked >= _READY):
+            self._looked = time.monotonic()
+            look = self._look = loop.create_task(self._ask_store())
+        return await asyncio.shield(look)
+
+    async def _ask_store(self) -> Problem | None:
+        try:
+            await self.read(self.queue.store.get, 1)
+        except StoreError as error:
+            return self.problem(error)
+        return None
 
     def close(self) -> None:
         """Let go of what the service itself has begun. The queue is its owner's."""

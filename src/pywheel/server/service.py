@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from .._errors import PywheelError, StoreError
+from .._errors import PywheelError
 from .access import Access, Mode, demand_all
 from .api.operations import endpoints
 from .api.quick_put import quick_put
@@ -146,11 +146,8 @@ async def _ready(request: Request) -> Response:
     context: Context = request.app.state.context
     if context.stopping.is_set():
         raise Problem("stopping", "this server drains: use another one", headers={"retry-after": "1"})
-    try:
-        await context.read(context.queue.store.get, 1)
-    except StoreError as error:
-        raise context.problem(error) from None
-    return Response("ok\n", media_type="text/plain")
+    problem = await context.readiness()
+    return Response("ok\n", media_type="text/plain") if problem is None else _told(problem)
 
 
 async def _metrics(request: Request) -> Response:

@@ -38,7 +38,11 @@ async def reserve(call: Call) -> Answer:
     ttr, wait = _span(wish.ttr, "ttr", 1), min(_span(wish.wait, "wait") / 1000, call.context.limits.wait)
     terms = commands.Terms(ttr, wish.max_attempts or DEFAULT.max_attempts)
     wanted = _Wanted(call.context, tuple(dict.fromkeys(wish.topics)), wish.limit, terms, wish.worker)
-    jobs = await _long(call, wanted, wait) if wait > 0 else await wanted.claim()
+    if wait > 0:
+        with call.context.waits.place(call.grant.id):
+            jobs = await _long(call, wanted, wait)
+    else:
+        jobs = await wanted.claim()
     if call.gone:
         await _give_back(call.context, jobs)
         raise Gone
@@ -56,9 +60,6 @@ async def _long(call: Call, wanted: _Wanted, seconds: float) -> list[Job]:
     """Claim jobs, or wait for them. A client that goes away gets none: what was claimed for it is given back."""
     context = call.context
     waiting = _waiting(context)
-    if waiting.count >= context.limits.waiters:
-        text = f"{waiting.count} clients wait for jobs here already: try again, or start another server"
-        raise Problem("too-busy", text, headers={"retry-after": "1"})
     gone = asyncio.ensure_future(_gone(call))
     stopping = asyncio.ensure_future(context.stopping.wait())
     waiter = waiting.enter(wanted.topics)

@@ -93,9 +93,6 @@ class Feed:
         self._seen: OrderedDict[tuple[int, int], None] = OrderedDict()  # ends, of the last looks
         self._counts: dict[str, Any] = {}
 
-    def __len__(self) -> int:
-        return len(self._listeners)
-
     def enter(self) -> _Listener:
         """Begin to listen."""
         listener = _Listener()
@@ -184,9 +181,7 @@ async def events(call: Call) -> Answer | Stream:
         return Answer(200, b"", _HEADERS)  # a stream would never end, and the connection be of no use
     if context.feed is None:
         context.feed = Feed(context)
-    if len(context.feed) >= context.limits.streams:
-        text = f"{len(context.feed)} streams are open here already: try again, or start another server"
-        raise Problem("too-busy", text, headers={"retry-after": "5"})
+    context.streams.take(call.grant.id)
     stream = _Stream(call, context.feed, topic)
     try:
         await stream.look_back()
@@ -203,6 +198,7 @@ class _Stream:
         self._call = call
         self._feed = feed
         self._topic = topic
+        self._token = call.grant.id
         self._listener = feed.enter()  # before it looks back: between the two nothing is missed
         self._earlier: list[_Event] = []
 
@@ -224,6 +220,7 @@ class _Stream:
     def end(self) -> None:
         """Listen no longer."""
         self._feed.leave(self._listener)
+        self._call.context.streams.leave(self._token)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         ends: list[asyncio.Future[Any]] = [

@@ -189,7 +189,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         query=schema.Events,
         headers=("Last-Event-ID",),
         answers={200: bytes},
-        problems=("too-busy",),
+        problems=("too-busy", "share-taken"),
         notes="Server-sent events, once a second: `ended` with a job, `counts` with those of a topic, `missed` if "
         "there were more than could be told. With Last-Event-ID it goes on where it ended.",
     ),
@@ -293,7 +293,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         changes=True,
         body=schema.Reserve,
         answers={200: schema.Claims, 204: None},
-        problems=("too-busy", "no-key"),
+        problems=("too-busy", "share-taken", "no-key"),
         notes="204: nothing came. The bodies of an answer have 16 MiB at most, but one job comes whatever its size. "
         "Settle each job by its receipt before `lease_until`: else it is due again then. "
         "A client that goes away while it waits holds nothing.",

@@ -19,7 +19,7 @@ from ..._errors import StoreError
 from ..live import Live, Snapshot
 from .answers import HEADERS, Ask
 from .overview import fragments_of
-from .visitor import Visitor, visitor_of
+from .visitor import Visitor, token_of, visitor_of
 
 if TYPE_CHECKING:
     from ..context import Context
@@ -92,11 +92,11 @@ class Feed:
             raise HTTPException(404, "there is no such view")
         if topic is not None:
             ask.allow("read", topic)
-        if self.live.viewers >= ask.context.limits.streams:
-            raise HTTPException(503, "too many pages are open")
         if ask.request.method == "HEAD":
             return Response(None, 200, HEADERS, "text/event-stream")
-        return _Stream(self, View(name, topic, ask.root, ask.visitor), ask.request, ask.context)
+        token = await token_of(ask.request, ask.context)
+        ask.context.views.take(token)  # nothing is awaited from here until the stream begins
+        return _Stream(self, View(name, topic, ask.root, ask.visitor), ask.request, ask.context, token)
 
 
 def _event(parts: dict[str, str]) -> tuple[bytes, bytes]:
@@ -112,8 +112,9 @@ def _event(parts: dict[str, str]) -> tuple[bytes, bytes]:
 class _Stream(Response):
     """Server-sent events for one reader. Who is slow gets fewer of them; nothing waits in line for them."""
 
-    def __init__(self, feed: Feed, view: View, request: Request, context: Context) -> None:
+    def __init__(self, feed: Feed, view: View, request: Request, context: Context, token: str) -> None:
         self._feed, self._view, self._request, self._context = feed, view, request, context
+        self._token = token
         self._packed = "gzip" in request.headers.get("accept-encoding", "")
         headers = HEADERS | {"X-Accel-Buffering": "no", "Vary": "Accept-Encoding"}
         if self._packed:
@@ -122,6 +123,12 @@ class _Stream(Response):
         del self.headers["content-length"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        try:
+            await self._stream(receive, send)
+        finally:
+            self._context.views.leave(self._token)
+
+    async def _stream(self, receive: Receive, send: Send) -> None:
         work = asyncio.create_task(self._send(send))
         ends = [work, *map(asyncio.ensure_future, (_gone(receive), self._context.stopping.wait()))]
         try:

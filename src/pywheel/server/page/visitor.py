@@ -6,6 +6,7 @@ import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from ..edge import HEADERS
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from ..access import Granted
     from ..context import Context
 
-__all__ = ["COOKIE", "Visitor", "grant_of", "visitor_of"]
+__all__ = ["COOKIE", "Visitor", "grant_of", "token_of", "visitor_of"]
 
 COOKIE: Final = "pywheel_token"
 _TOKEN: Final = re.compile(r"[!-+\--:<-~]{1,512}")  # what a cookie can hold
@@ -66,6 +67,16 @@ async def visitor_of(request: Request, context: Context) -> Visitor | None:
         return None
     scopes = frozenset(scope for scope in ("read", "put", "work", "admin") if grant.may(scope))
     return Visitor(scopes, grant.topics, context.read_only, signed_in=True)
+
+
+async def token_of(request: Request, context: Context) -> str:
+    """Return the id of the token of whoever asks; "" where there are none. HTTPException: it is over by now."""
+    if context.access.open:
+        return ""
+    grant, why = await grant_of(request, context, request.cookies.get(COOKIE, ""))
+    if grant is None:
+        raise HTTPException(401, why)
+    return grant.id
 
 
 async def grant_of(request: Request, context: Context, secret: str) -> tuple[Granted | None, str]:

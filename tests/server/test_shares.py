@@ -1,0 +1,179 @@
+"""What one token may have at once, so that others have some too; and what a probe costs the store."""
+
+import asyncio
+import contextlib
+import itertools
+import time
+
+import httpx
+import pytest
+
+from pywheel import JobQueue
+from pywheel.server import Limits
+from pywheel.stores import open
+from pywheel.stores.contract import Store
+from pywheel.testing import FaultyStore
+from tests.jobs.waiting import until
+from tests.server.client import Api, problem
+from tests.server.page.site import Site, tokens
+
+PLACES = 8
+
+
+@pytest.fixture
+def site():
+    with JobQueue("memory:") as queue:
+        site = Site(queue, known=tokens(), limits=Limits(waiters=PLACES, streams=PLACES))
+        yield site
+        site.stop()
+
+
+def bearer(token):
+    return {"authorization": f"Bearer {token}", "cookie": f"pywheel_token={token}"} if token else {}
+
+
+class Streams:
+    """Streams that stay open."""
+
+    def __init__(self, site, path):
+        self.client = httpx.Client(base_url=site.url, timeout=60, limits=httpx.Limits(max_connections=100))
+        self.path = path
+        self.open = contextlib.ExitStack()
+
+    def begin(self, token):
+        """Open one more; return its status."""
+        with contextlib.ExitStack() as stack:
+            answer = stack.enter_context(self.client.stream("GET", self.path, headers=bearer(token)))
+            if answer.status_code == 200:
+                parts = answer.iter_raw()
+                next(parts)
+                stack.callback(parts.close)  # kept till then: an iterator that is let go of ends its stream
+                self.open.push(stack.pop_all())
+            else:
+                answer.read()
+        return answer
+
+    def close(self):
+        self.open.close()
+        self.client.close()
+
+
+@pytest.fixture(params=["/v1/events", "/live?view=overview"])
+def streams(site, request):
+    with contextlib.closing(Streams(site, request.param)) as streams:
+        yield streams
+
+
+def test_one_token_takes_no_more_than_half_of_the_streams(streams):
+    statuses = [streams.begin("viewer").status_code for _ in range(PLACES // 2 + 1)]
+    assert statuses == [200] * (PLACES // 2) + [429]
+    refused = streams.begin("viewer")
+    assert f"{PLACES // 2}" in refused.text
+    assert refused.headers["retry-after"]
+    others = [streams.begin(token).status_code for token in ("operator", "admin")]
+    assert others == [200, 200]
+
+
+def test_whoever_comes_finds_a_place_however_many_want_all(streams):
+    for token in ("viewer", "operator"):
+        for _ in range(PLACES):
+            streams.begin(token)
+    assert streams.begin("admin").status_code == 200
+
+
+def test_a_stream_that_ends_makes_room(streams):
+    for _ in range(PLACES):
+        streams.begin("viewer")
+    assert streams.begin("viewer").status_code == 429
+    streams.open.close()
+    until(lambda: streams.begin("viewer").status_code == 200)
+
+
+def test_one_token_takes_no_more_than_half_of_the_waits(site):
+    def announced():
+        return {topic for member in site.queue.store.workers() for topic in member.topics}
+
+    async def run():
+        async with httpx.AsyncClient(base_url=site.url, timeout=60) as client:
+
+            def wait(token, seconds, *topics):
+                wish = {"topics": ["t", *topics], "wait": seconds}
+                return client.post("/v1/reserve", json=wish, headers=bearer(token))
+
+            own = {f"own.{number}" for number in range(PLACES // 2)}
+            held = [asyncio.create_task(wait("worker", 30, topic)) for topic in own]
+            await asyncio.to_thread(until, lambda: announced() >= own)
+            answer = await wait("worker", 0.01)
+            assert (answer.status_code, problem(answer)) == (429, "share-taken")
+            assert answer.headers["retry-after"]
+            assert f"{PLACES // 2}" in answer.json()["detail"]
+            assert (await wait("admin", 0.01)).status_code == 204
+            assert (
+                await client.post("/v1/reserve", json={"topics": ["t"]}, headers=bearer("worker"))
+            ).status_code == 204
+            for _ in held:
+                site.queue.put("t")
+            assert {answer.status_code for answer in await asyncio.gather(*held)} == {200}
+            assert (await wait("worker", 0.01)).status_code == 204
+
+    asyncio.run(run())
+
+
+def test_an_open_server_is_one_partys_alone():
+    """Everybody on this host may have all places."""
+    with JobQueue("memory:") as queue:
+        site = Site(queue, limits=Limits(streams=PLACES))
+        try:
+            with contextlib.closing(Streams(site, "/v1/events")) as streams:
+                statuses = [streams.begin("").status_code for _ in range(PLACES + 1)]
+                assert statuses == [200] * PLACES + [503]
+        finally:
+            site.stop()
+
+
+# ---- readyz ---------------------------------------------------------------------------------------------------------
+
+
+def counted(store, monkeypatch):
+    """Count what a store is asked from now on."""
+    calls = itertools.count()
+
+    def counting(method):
+        def count(*arguments, **words):
+            next(calls)
+            return method(*arguments, **words)
+
+        return count
+
+    for name in Store.__abstractmethods__:
+        method = getattr(store, name)
+        if callable(method):
+            monkeypatch.setattr(store, name, counting(method))
+    return lambda: next(calls)
+
+
+@pytest.mark.parametrize(("away", "status"), [(False, 200), (True, 503)])
+def test_the_store_is_looked_at_once_a_second_however_many_ask_whether_it_is_ready(monkeypatch, away, status):
+    with open("memory:") as inner, JobQueue(FaultyStore(inner)) as queue:
+        api = Api(queue)
+        queue.store.away = away
+        calls = counted(queue.store, monkeypatch)
+        began = time.monotonic()
+
+        async def many():
+            return await asyncio.gather(*(api.ask("GET", "/readyz") for _ in range(60)))
+
+        assert {answer.status_code for answer in api.run(many())} == {status}
+        assert {api("GET", "/readyz").status_code for _ in range(60)} == {status}
+        assert calls() <= time.monotonic() - began + 2
+        api.close()
+
+
+def test_a_store_that_went_away_and_came_back_is_told_a_second_later():
+    with open("memory:") as inner, JobQueue(FaultyStore(inner)) as queue:
+        api = Api(queue)
+        queue.store.away = True
+        until(lambda: api("GET", "/readyz").status_code == 503)
+        queue.store.away = False
+        until(lambda: api("GET", "/readyz").status_code == 200)
+        api.close()
