@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from ...jobs.job import Counts
 from ...stores.notifier import Member
 from ...stores.ownership import owners
+from ...stores.schedule_notes import TOPIC as SCHEDULES
 from ..live import Snapshot, TopicNow
 from .drawings import histogram, trend
 from .templating import fragment
@@ -54,7 +55,7 @@ def fragments_of(name: str, snapshot: Snapshot, visitor: Visitor, root: str, top
             totals=totals if rows else Counts(),
             rate=rate,
             rows=rows,
-            members=snapshot.members,
+            members=_members(snapshot, visitor),
             root=root,
         )
         rest = len(rows) - _ROWS
@@ -101,6 +102,17 @@ def _needs(row: Row) -> tuple[Any, ...]:
     return counts.dead > 0, row.overdue > 1_000, row.topic.paused, row.topic.rate or 0, counts.delayed + counts.running
 
 
+def _members(snapshot: Snapshot, visitor: Visitor) -> list[Member]:
+    """Return the workers that a visitor may know of: those of a topic that it sees. All have that of schedules."""
+    if visitor.everywhere:
+        return list(snapshot.members)
+    return [
+        member
+        for member in snapshot.members
+        if any(topic != SCHEDULES and visitor.may("read", topic) for topic in member.topics)
+    ]
+
+
 def _workers(snapshot: Snapshot, visitor: Visitor) -> list[Worker]:
     handlers: dict[str, list[str]] = {}
     for member in snapshot.members:
@@ -108,7 +120,7 @@ def _workers(snapshot: Snapshot, visitor: Visitor) -> list[Worker]:
             handlers.setdefault(topic, []).append(member.worker)
     parts = {topic: owners(topic, names) for topic, names in handlers.items() if visitor.may("read", topic)}
     shown = []
-    for member in snapshot.members:
+    for member in _members(snapshot, visitor):
         host, process = _place(member.worker)
         topics = tuple((topic, parts[topic].count(member.worker)) for topic in sorted(member.topics) if topic in parts)
         shown.append(Worker(member, host, process, topics, _room(member, snapshot.at)))
