@@ -78,6 +78,7 @@ local function gate_of(topic, limits)
     local gate = {most = most, per = per, every = every, burst = burst, name = name, groups = {}, again = false}
     local note = call('HGET', P .. ':e', name)
     rates.read(gate, note and sub(note, 9) or '')
+    gate.guarded = note or not most
     if most then
         count_running(topic)
         local running = call('ZRANGE', running_of(topic), '(' .. string.format('%.17g', now), '+inf', 'BYSCORE')
@@ -119,6 +120,7 @@ local function admits(gate, key)
     if group then
         gate.groups[group] = running + 1
     end
+    gate.begun = true
     return true
 end
 
@@ -135,6 +137,8 @@ local function shut(gate)
             end
         end
         notes.set(gate.name, table.concat(texts, ','))
+    elseif gate.begun and not gate.guarded then -- as everywhere, though scripts need no row to lock
+        notes.set(gate.name, '')
     end
     return gate.again and string.format('%.0f', math.ceil(gate.again / 1000)) or ''
 end
