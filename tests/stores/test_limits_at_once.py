@@ -4,15 +4,16 @@ import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from uuid import uuid4
 
 import pytest
 
-from pywheel import Limit, StoreError
-from pywheel.jobs.commands import Ack, Claim, Keep, Put, Reserve, Terms
+from pywheel import JobQueue, Limit, StoreError
+from pywheel.jobs.commands import Ack, Cancel, Claim, Keep, Put, Reserve, Terms
 from pywheel.jobs.job import NewJob
 from pywheel.jobs.limits import limits_of
 from pywheel.stores import open
-from tests.jobs.waiting import until
+from tests.jobs.waiting import until, working
 from tests.stores.network import Proxy
 
 PROCESSES = 4
@@ -128,3 +129,57 @@ def test_a_claim_that_is_not_committed_yet_counts(kind, earlier, request):
             if through:
                 break
         assert sends > 1
+
+
+# ---- what a limit asks for ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("limit", [1, Limit(1, per=":")], ids=str)
+@pytest.mark.parametrize("kind", ["postgres_server", "mariadb_server"])
+def test_a_claim_locks_no_job_that_its_limit_holds_back(kind, limit, request):
+    """The claim is kept in the network before each of its messages in turn. Meanwhile somebody cancels the others."""
+    server = request.getfixturevalue(kind)
+    terms, url = terms_of(limit), server.url()
+    with (
+        Proxy(server) as proxy,
+        open(server.again(url, via=proxy)) as slow,
+        open(server.again(url, timeout=2)) as quick,
+    ):
+        for sends in range(20):
+            topic = f"t{sends}"
+            ids = put(slow, topic, groups=1)
+            proxy.stall(answers=False, after=sends)
+            with ThreadPoolExecutor(1) as threads:
+                answer = threads.submit(slow.apply, [Claim(topic, tuple(ids), terms, "slow", EACH)])
+                until(lambda answer=answer: answer.done() or proxy.kept)
+                through = answer.done()
+                assert quick.apply([Cancel(id) for id in ids[1:]]) == [True] * len(ids[1:])
+                proxy.heal()
+                [claimed] = answer.result()
+            assert [job.id for job in claimed.jobs] == ids[:1]
+            if through:
+                break
+        assert sends > 1
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("limit", [1, Limit(1, per=":")], ids=str)
+@pytest.mark.parametrize("kind", ["postgres_server", "mariadb_server", "redis_server"])
+def test_a_worker_under_a_limit_is_sent_the_bodies_of_what_it_starts(kind, limit, request):
+    """Beside a backlog of thousands."""
+    server, size, backlog, starts = request.getfixturevalue(kind), 20_000, 2_000, 20
+    url, gate = server.url(), threading.Semaphore(0)
+    with JobQueue(url) as queue:
+        for _ in range(0, backlog, 100):
+            queue.put_many(queue.job("t", b"x" * size, key=f"g:{uuid4()}") for _ in range(100))
+        with Proxy(server) as proxy, JobQueue(server.again(url, via=proxy)) as worked:
+            worked.handler("t", concurrency=16, limit=limit)(lambda _: gate.acquire(timeout=60))
+            with working(worked):
+                gate.release(starts)
+                until(lambda: queue.counts()["t"].done == starts)
+                until(lambda: queue.counts()["t"].running == 1)
+                sent = proxy.passed["answers"]
+                gate.release(backlog)
+                queue.pause("t")
+    assert sent < 2 * size * (starts + 1) + 500 * backlog  # the bodies, and all else that is told of the backlog

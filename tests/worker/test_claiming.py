@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from pywheel import Fixed, JobQueue, ManualClock, StoreAway
+from pywheel import Fixed, JobQueue, Limit, ManualClock, StoreAway
 from pywheel.jobs.commands import Claim, Claimed, Expire, Reserve, Terms
 from pywheel.jobs.job import Due
 from pywheel.jobs.limits import Limits
@@ -179,3 +179,76 @@ def test_what_runs_is_not_given_back_when_a_later_claim_was_not_heard_of(stage, 
     stage.work([worker], 3)
     assert stage.queue.get(runs.id).state == "running"
     assert len(stage.begun) == 1
+
+
+# ---- what a limit asks for ------------------------------------------------------------------------------------------
+
+
+def claims(stage):
+    """Return a list of what is asked for from now on: claims with their outcomes."""
+    found, apply = [], stage.store.apply
+
+    def noting(commands):
+        outcomes = apply(commands)
+        found.extend(pair for pair in zip(commands, outcomes, strict=True) if isinstance(pair[0], Claim))
+        return outcomes
+
+    stage.store.apply = noting
+    return found
+
+
+def told(found):
+    """Return how many jobs were asked for, and how many of them began."""
+    return sum(len(claim.ids) for claim, _ in found), sum(len(outcome.jobs) for _, outcome in found)
+
+
+@pytest.mark.parametrize("limits", [{"limit": 1}, {"limit": Limit(1, per=":")}, {"rate": "10/s"}], ids=str)
+def test_a_limit_asks_for_few_jobs_beside_those_that_it_starts(stage, limits):
+    stage.queue.handler("t", concurrency=50, **limits)(print)
+    stage.queue.put_many(stage.queue.job("t", key=f"group:{n}") for n in range(6_000))
+    worker = SimulatedWorker(stage, ["t"])
+    stage.work([worker], 20)  # it has looked past the backlog
+    found = claims(stage)
+    stage.work([worker], 200)
+    asked, begun = told(found)
+    assert begun >= 150
+    assert asked <= 3 * begun + 6_000  # and it looked past the backlog once more at most
+
+
+def test_a_limit_by_key_asks_for_few_jobs_of_groups_that_are_not_full(stage):
+    stage.queue.handler("t", concurrency=8, limit=Limit(1, per=":"))(print)
+    stage.queue.put_many(stage.queue.job("t", key=f"{n % 100}:{n}") for n in range(3_000))
+    found = claims(stage)
+    stage.work([SimulatedWorker(stage, ["t"])], 100)
+    asked, begun = told(found)
+    assert begun >= 790
+    assert asked <= 3 * begun
+
+
+def test_workers_that_share_a_limit_ask_for_few_jobs_beside_those_that_they_start(stage):
+    stage.queue.handler("t", concurrency=8, limit=Limit(1, per=":"), ttr=60)(print)
+    stage.queue.put_many(stage.queue.job("t", key=f"group:{n}") for n in range(1_500))
+    workers = [SimulatedWorker(stage, ["t"]) for _ in range(4)]
+    stage.work(workers, 30)
+    found = claims(stage)
+    stage.work(workers, 200)
+    asked, begun = told(found)
+    assert begun >= 150
+    assert asked <= 20 * begun
+
+
+def test_places_of_a_group_that_other_workers_free_are_found(stage):
+    stage.handler("t", limit=Limit(2, per=":"))
+    stage.queue.put_many(stage.queue.job("t", key=f"a:{n}") for n in range(2))
+    held = stage.store.apply([Reserve("t", 2, Terms(HOUR, 9), "elsewhere")])[0]
+    stage.queue.put_many(stage.queue.job("t", key=f"a:{n}") for n in range(2, 900))
+    worker = SimulatedWorker(stage, ["t"])
+    stage.work([worker], 20)
+    assert not stage.begun
+    stage.queue.ack(held[0])
+    stage.work([worker], 20)
+    assert len(stage.begun) >= 18  # one after the other
+    stage.queue.ack(held[1])
+    stage.work([worker], 20)
+    assert len(stage.begun) >= 18 + 38
+    assert [job.key for job in stage.begun] == [f"a:{n + 2}" for n in range(len(stage.begun))]

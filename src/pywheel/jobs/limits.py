@@ -160,12 +160,15 @@ class Gate:
         self._changed = bool(limits.every and known is None and latest > self._now)
         self._again: int | None = None
         self._begun = False
+        self._full: list[tuple[int, str]] = []
 
-    def admits(self, key: str | None) -> bool:
+    def admits(self, key: str | None, id: int = 0) -> bool:
         """Whether a job with this key may begin; then it counts."""
-        most, _, every, burst = self._limits
+        most, per, every, burst = self._limits
         group = self._group(key)
         if most is not None and group is not None and self._groups[group] >= most:
+            if per is not None:
+                self._full.append((id, group))
             self._hold(self._now + _POLL * 1000)
             return False
         if every:
@@ -184,6 +187,11 @@ class Gate:
     def again(self) -> int | None:
         """When to ask again for what was held back, in ms; None if nothing was."""
         return None if self._again is None else -(-self._again // 1000)
+
+    @property
+    def full(self) -> tuple[tuple[int, str], ...]:
+        """The ids of those that a limit by key held back, with their groups."""
+        return tuple(self._full)
 
     @property
     def changed(self) -> bool:

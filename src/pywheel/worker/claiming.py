@@ -22,13 +22,14 @@ from .pace import Pace
 from .sealed import Sealed
 from .suspects import Suspects
 from .topics import Topic
-from .window import Window
+from .window import PAGE, Window
 from .windows import Windows
 
 __all__ = ["Claiming"]
 
 _SOON: Final = 0.001  # seconds before a limit is asked again, at least
-_FIRST: Final = 64  # held jobs that are looked at at once when a place is free: the others when all behind them were
+_FIRST: Final = 64  # jobs of no known group that are asked for again when a place is free
+_MORE: Final = 1  # jobs of a group that are asked for beyond its free places: whether it is full then
 _AGAIN: Final = 0.01  # seconds before jobs are claimed again that could not be claimed
 _AWAY: Final = 1.0  # seconds before a store is asked again for what it has claimed, while it does not answer
 _LATER: Final = (0.25, 0.5, 1.0, 2.0, 4.0)  # the same after each answer: a commit that was cut off may end after it
@@ -90,23 +91,28 @@ class Claiming:
         tried = self._on_trial(windows, now, bytes_left) if trial else None
         for place, window in enumerate(windows):
             topic = self._topics[window.topic]
-            if topic.freed:
-                topic.freed = False
-                self._windows.restore(window, _FIRST)
-                topic.passed = bool(window.aside)
             room = min(topic.room(now, bytes_left), -(-most // (len(windows) - place)))
+            if window.aside and room > 0:
+                self._restore(topic, now)
             suspects = trial if tried is None or tried is window else 0
             ids = self._sealed.claimable(topic, window.take(room, suspects), now) if room > 0 else ()
             if ids:
                 claims.append(Claim(topic.name, ids, topic.terms, self._worker, topic.begin, suspects, share))
                 most -= len(ids)
                 trial -= suspects
-            elif not window.waiting:
-                self._windows.restore(window)
-            elif room > 0 and not window.at_hand:
+            elif room > 0 and window.waiting and not window.at_hand:
                 topic.retry_at = now + _AGAIN  # others are on trial
             self._backlog(topic, ids)
         return claims
+
+    def _restore(self, topic: Topic, now: float) -> None:
+        """Make ready again, of what was set aside, what may begin now; and now and then what others may have freed."""
+        if now >= topic.poll_at:
+            self._windows.restore(topic.window)
+        if topic.freed:
+            places = {group: count + _MORE for group, count in topic.freed.items()}
+            topic.freed.clear()
+            self._windows.restore(topic.window, {**places, None: _FIRST})
 
     def _on_trial(self, windows: Sequence[Window], now: float, bytes_left: int) -> Window | None:
         """Return the topic whose turn it is to have a suspect tried; None if none is known to have any."""
@@ -122,7 +128,7 @@ class Claiming:
     def _backlog(self, topic: Topic, asked: Sequence[int]) -> None:
         """Note since when jobs are due that are not claimed. A limit may hold back those that are asked for now."""
         window = topic.window
-        waiting = window.waiting
+        waiting = window.due
         if not waiting:
             del self._windows.ready[window]
         if waiting or window.more:
@@ -170,13 +176,13 @@ class Claiming:
 
     def _note(self, topic: Topic, claim: Claim, outcome: Claimed) -> None:
         """Note in the window what is no longer to be had, and what is to be asked for again."""
+        if topic.limits is not None:
+            topic.asked(claim, outcome, self._clock.time())
         self._windows.claimed(topic.window, claim.ids, outcome.left)
         if topic.window.on_trial:
             self._judge(topic.window, outcome)
         if outcome.left:
             self._left(topic, claim, outcome)
-        elif not topic.window.waiting:
-            self._windows.restore(topic.window)
 
     def _judge(self, window: Window, outcome: Claimed) -> None:
         """See whether what was on trial is suspect: what others held locked as they looked at it is left, too."""
@@ -188,7 +194,7 @@ class Claiming:
         """Wait again for jobs that were not claimed."""
         limited = outcome.again is not None or bool(outcome.jobs)  # else no limit holds them
         if topic.limits is not None and limited:
-            self._hold_back(topic, claim.begin, outcome)
+            self._hold_back(topic, claim, outcome)
         elif outcome.jobs or not claim.begin:
             self._windows.put_back(topic.window, outcome.left)
             topic.waits = topic.waits or not outcome.jobs
@@ -208,25 +214,25 @@ class Claiming:
             topic.waits = True
             topic.retry_at = self._clock.time() + _AGAIN
 
-    def _hold_back(self, topic: Topic, begin: int, outcome: Claimed) -> None:
+    def _hold_back(self, topic: Topic, claim: Claim, outcome: Claimed) -> None:
         """Wait for a place under a limit: one that a job of this worker frees is taken in the step that settles it.
 
         Behind what the limit of its group holds back others may be that can begin.
         """
         window, now = topic.window, self._clock.wall()
         self._windows.put_back(window, [due for due in outcome.left if due.due > now])
-        held = [due for due in outcome.left if due.due <= now]
-        if topic.limits is not None and topic.limits.per is not None and len(outcome.jobs) < begin:
-            self._windows.set_aside(window, held)
-            if window.waiting or self._held_back.all_of(window):
-                return
-            if topic.passed:
-                topic.passed = False
-                return
-        else:
-            self._windows.return_ids(window, [due.id for due in held])
-        if outcome.again is not None:
-            topic.retry_at = self._clock.time() + max(self._clock.until(outcome.again), _SOON)
+        held, full = [due for due in outcome.left if due.due <= now], dict(outcome.full)
+        more = len(outcome.jobs) < claim.begin and topic.limits is not None and topic.limits.per is not None
+        self._windows.return_ids(window, [due.id for due in held if not more and due.id not in full])
+        self._windows.set_aside(window, [due for due in held if more or due.id in full], full)
+        topic.look = min(4 * len(claim.ids), PAGE) if more else 0
+        moment = self._clock.time()
+        again = moment if outcome.again is None else moment + max(self._clock.until(outcome.again), _SOON)
+        if topic.poll_at <= moment:
+            topic.poll_at = again
+        on = more and (window.waiting or topic.freed or self._held_back.all_of(window))
+        if outcome.again is not None and not on:
+            topic.retry_at = again
 
     # ---- when the answer was lost -----------------------------------------------------------------------------------
 
@@ -266,7 +272,7 @@ class Claiming:
     def behind(self) -> int:
         """Return since when jobs are due here that are not claimed; -1 if no more could be; else 0."""
         for topic in list(self._late):
-            if not topic.window.waiting and not topic.window.more:
+            if not topic.window.due and not topic.window.more:
                 topic.behind = 0
             if not topic.behind:
                 self._late.discard(topic)
@@ -282,7 +288,7 @@ class Claiming:
         """Return in how many seconds jobs that are ready can be claimed."""
         left = self._max_bytes - self._leases.bytes
         topics = [self._topics[window.topic] for window in self._windows.ready]
-        return [max(topic.retry_at - now, 0.0) for topic in topics if topic.room(topic.retry_at, left) > 0]
+        return [max(topic.again_at - now, 0.0) for topic in topics if topic.room(topic.retry_at, left) > 0]
 
 
 def _waiting(window: Window) -> int:

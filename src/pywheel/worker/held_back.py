@@ -1,17 +1,18 @@
 """What a limit by groups holds back: a worker looks past it, through the whole backlog, for what can begin.
 
 A window has room for some thousand jobs. When all of them are held back and the store has more, those that come first
-stay known, as they are the next of their groups; the others are forgotten and read again by the next walk. A walk takes
-a fifth of the time at most.
+stay known, as do the first of each group; the others are forgotten. The next walk reads them again, once few are known
+of their groups. A walk takes a fifth of the time at most.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from ..clock import Clock
 from .window import PAGE, Window
-from .windows import Windows
+from .windows import EACH, Windows
 
 __all__ = ["HeldBack"]
 
@@ -38,8 +39,14 @@ class HeldBack:
             least, times = _PAUSE
             self._again[topic] = now + max(least / 1000, times * (now - self._began.pop(topic)))
         few = len(window.aside) < PAGE // 2
-        if topic in self._again and (few or now >= self._again[topic]):
+        if topic in self._again and (few or (now >= self._again[topic] and _low(window))):
             del self._again[topic]
+            window.forgotten.clear()
             self._windows.again(window)
-        self._windows.restore(window)
         return False
+
+
+def _low(window: Window) -> bool:
+    """Whether few jobs are known of a group of which others were forgotten."""
+    known = Counter(window.groups.get(id) for _, _, id in window.aside)
+    return any(group is None or known[group] < EACH // 2 for group in window.forgotten)

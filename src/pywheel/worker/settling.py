@@ -114,7 +114,7 @@ class Settling:
         finished, unsettled = self._finished, self._unsettled
         for _ in range(min(len(finished), most - len(unsettled))):
             lease = finished.popleft()
-            lease.topic.left(now)
+            lease.topic.left(now, lease.job.key)
             unsettled.append((self._command(lease), lease))
         moves = [move for command, lease in unsettled if type(command) is Release for move in _moves(command, lease)]
         self._moves = len(moves)

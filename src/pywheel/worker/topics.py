@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
-from ..jobs.commands import Claimed
+from ..jobs.commands import Claim, Claimed
 from ..jobs.handler import Handler
+from ..jobs.limits import Limits
 from .leases import HOLD, Lease, slack
 from .pools import Pool
-from .window import PAGE, Window
+from .window import Window
 
 __all__ = ["Topic"]
 
 _MOST: Final = 1_000
 """Jobs claimed beyond what runs: as many as keep quick handlers busy during a commit."""
+_BESIDE: Final = 8
+"""Jobs that are asked for under a limit beyond what may begin, after some that others had begun."""
+_FULL: Final = 0.5  # seconds after which a worker that has all places of a limit asks again: its own leases may be over
 _GROWTH: Final = 8
 _QUICK: Final = 0.05  # seconds
 _SLOW: Final = 0.2
@@ -29,8 +34,10 @@ class Topic:
         self.window = window
         self.terms = handler.terms._replace(slack=slack(handler.ttr), hold=HOLD)
         self.limits = self.terms.limits
-        self.freed = False  # whether a place under a limit is free again
-        self.passed = False  # whether one came free for which perhaps not all that is set aside was looked at
+        self.freed: Counter[str | None] = Counter()  # by group: places that came free, or may be free
+        self.beside = 0  # jobs that are asked for beyond what may begin
+        self.look = 0  # jobs that are asked for at least, to look past those whose groups are full
+        self.poll_at = 0.0  # when to ask whether others have freed a place for what is set aside
         self.inside = 0  # jobs in the pool, running or waiting
         self.waits = False  # for a place to begin at once: what is ready may not be held
         self.retry_at = 0.0  # when to claim again what could not be claimed
@@ -53,7 +60,7 @@ class Topic:
         if now < self.retry_at or (not begin and (self.waits or self.pool.waiting > self._buffer // 2)):
             return 0  # enough for now; larger claims are cheaper
         if self.limits is not None and (not begin or bytes_left > 0):  # nothing is held that counts as running
-            return begin if self.limits.per is None or not begin else max(begin, PAGE)
+            return self._asked(self.limits, begin)
         if bytes_left <= 0:
             return int(self.inside == 0)  # no other topic's large bodies hold up this one
         if self.waits:
@@ -61,6 +68,13 @@ class Topic:
         # What is claimed comes before all that is put later, whatever its priority.
         buffer = self._buffer if len(self.window.lanes) == 1 else min(self._buffer, self.handler.concurrency)
         return self.handler.concurrency + buffer - self.inside
+
+    def _asked(self, limits: Limits, begin: int) -> int:
+        """Return how many to ask for under limits: as many as may begin, and more where others had begun the first."""
+        if not begin or limits.per is not None:
+            return begin and max(begin + self.beside, self.look)
+        most = begin if limits.most is None else max(limits.most - self.inside, 1)
+        return min(begin, most + self.beside, limits.burst + self.beside if limits.every else begin)
 
     @property
     def spare(self) -> bool:
@@ -76,18 +90,36 @@ class Topic:
             priority, due = min(held) if held else max(begun)
             self.reached = -priority, due
 
+    @property
+    def again_at(self) -> float:
+        """When to claim again, if there is room."""
+        return self.retry_at if self.window.waiting or self.freed else max(self.retry_at, self.poll_at)
+
+    def asked(self, claim: Claim, outcome: Claimed, now: float) -> None:
+        """Note what a claim under limits says of the next: `feed` comes after this."""
+        assert self.limits is not None
+        most, per, *_ = self.limits
+        self.beside = _BESIDE if len(outcome.jobs) + len(outcome.left) < len(claim.ids) else 0
+        if most is not None and per is None and self.inside + len(outcome.jobs) >= most:
+            self.retry_at = now + _FULL
+        full = {group for _, group in outcome.full}
+        groups = map(self.window.groups.get, claim.ids)
+        self.freed.update([group for group in groups if group is not None and group not in full])
+
     def feed(self, leases: list[Lease], now: float) -> None:
         """Give claimed jobs to the pool."""
         self.inside += len(leases)
         self._fed_at = now
         self.pool.feed(leases)
 
-    def left(self, now: float) -> None:
+    def left(self, now: float, key: str | None) -> None:
         """Count a job that left the pool; when the pool runs dry, let it hold more if it was quick, less if slow."""
         self.inside -= 1
         self.waits = False
         if self.limits is not None and self.limits.most is not None:
-            self.freed, self.retry_at = True, 0.0
+            self.retry_at = 0.0
+            if self.limits.per is not None and key is not None and self.window.aside:
+                self.freed[key.partition(self.limits.per)[0]] += 1
         if self.inside == 0 and self._fed_at:
             took = now - self._fed_at
             self._fed_at = 0.0

@@ -21,7 +21,9 @@ class Window:
     __slots__ = (
         "_cursor",
         "aside",
+        "forgotten",
         "full",
+        "groups",
         "known",
         "lanes",
         "main",
@@ -44,6 +46,8 @@ class Window:
         self.main = main or self  # the topic's own
         self.lanes: list[Window] = [self]  # of the topic's own: all of them, the highest priority first
         self.aside: list[tuple[int, int, int]] = []  # due, but a limit of their group holds them: in order, ids last
+        self.groups: dict[int, str] = {}  # of those that were set aside: the groups that were full
+        self.forgotten: set[str | None] = set()  # groups of jobs that were set aside and are not known any more
         self.suspects: deque[int] = deque()  # those that wait for their trial; of all lanes, like what is aside
         self.on_trial: tuple[int, ...] = ()  # those of them that were taken last
         self.shards = 0
@@ -87,6 +91,11 @@ class Window:
     def waiting(self) -> int:
         """How many are ready in all lanes, or wait for their trial."""
         return self.at_hand + len(self.suspects)
+
+    @property
+    def due(self) -> int:
+        """How many are due, in all lanes: also those that are set aside."""
+        return self.waiting + len(self.aside)
 
     @property
     def at_hand(self) -> int:
@@ -134,4 +143,6 @@ class Window:
         self.known.clear()
         self.ready.clear()
         self.aside.clear()
+        self.groups.clear()
+        self.forgotten.clear()
         self.suspects.clear()

@@ -14,7 +14,7 @@ has room again as time goes by, and reads on before it runs dry. A hint of what 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -25,12 +25,14 @@ from ..stores.contract import Span, Store
 from ..stores.notifier import Notifier
 from .window import PAGE, Window
 
-__all__ = ["Windows"]
+__all__ = ["EACH", "Windows"]
 
 SPAN: Final = 5_000  # ms that are read ahead; more with very many topics
 RESCAN: Final = 60_000  # ms after which a topic is read from the beginning
 TOPICS: Final = 500  # topics in one read
 _LOOK: Final = 500  # ms between looks which priorities there are, while others are late
+EACH: Final = 16
+"""Jobs of a group that stay known, of those that are set aside behind many others."""
 _A_TOPIC: Final = 12  # ms of span for each topic
 _BUSY: Final = 500  # hints within a second from which on it is cheaper to read more often than to be told
 _START: Final = (-1, 0)
@@ -143,10 +145,13 @@ class Windows:
     def claimed(self, window: Window, ids: Iterable[int], left: Iterable[Due]) -> None:
         """Forget the jobs that were asked for, but for those that were left; read on if few are known now."""
         stay = {job.id for job in left}
-        known = window.known
+        known, groups = window.known, window.groups
         for id in ids:
-            if id not in stay and known.pop(id, None) is None:
-                window.lane_of(id).known.pop(id, None)
+            if id not in stay:
+                if known.pop(id, None) is None:
+                    window.lane_of(id).known.pop(id, None)
+                if groups:
+                    groups.pop(id, None)
         for lane in window.lanes:
             if lane.hungry:
                 self._queue(lane)
@@ -173,17 +178,33 @@ class Windows:
         if window.waiting:
             self.ready[window] = None
 
-    def set_aside(self, window: Window, jobs: Iterable[Due]) -> None:
+    def set_aside(self, window: Window, jobs: Sequence[Due], groups: Mapping[int, str]) -> None:
         """Look past these jobs, until `restore`. They keep their order: some may have been looked at before others."""
         window.aside += [(-job.priority, job.due, job.id) for job in jobs]
         window.aside.sort()
+        for job in jobs:
+            if job.id in groups:
+                window.groups[job.id] = groups[job.id]
+            else:
+                window.groups.pop(job.id, None)
+        if window.aside:
+            self.ready[window] = None
 
     def look_past(self, window: Window, most: int) -> None:
-        """Forget what is set aside but for the first, to have room for what comes after it, and read on."""
-        for _, _, id in window.aside[most:]:
-            window.lane_of(id).settled(id)
-        del window.aside[most:]
-        self.ready[window] = None  # if nothing comes, what is aside is to be restored
+        """Forget what is set aside, but for the first of all and of each group, and read on what comes after it."""
+        seen: Counter[str | None] = Counter()
+        kept = window.aside[:most]
+        for one in window.aside[most:]:
+            id = one[2]
+            group = window.groups.get(id)
+            seen[group] += 1
+            if group is not None and seen[group] <= EACH and len(kept) < window.room // 2:
+                kept.append(one)
+            else:
+                window.forgotten.add(group)
+                window.lane_of(id).settled(id)
+                window.groups.pop(id, None)
+        window.aside = kept
         for lane in window.lanes:
             if lane.full:
                 self._queue(lane)
@@ -199,12 +220,23 @@ class Windows:
         window.suspects += ids
         self.ready[window] = None
 
-    def restore(self, window: Window, most: int | None = None) -> None:
-        """Make ready again what was set aside, or the first of it."""
-        if window.aside:
-            ids = [id for _, _, id in window.aside[:most]]
-            del window.aside[:most]
-            self.return_ids(window, ids)
+    def restore(self, window: Window, places: Mapping[str | None, int] | None = None) -> None:
+        """Make ready again of what was set aside the first of each group, and all of which no group is known.
+
+        With `places` it is the first so many of these groups.
+        """
+        taken: Counter[str | None] = Counter()
+        ids, stay = [], []
+        for one in window.aside:
+            group = window.groups.get(one[2])
+            most = places.get(group, 0) if places is not None else 1 if group is not None else taken[None] + 1
+            if taken[group] < most:
+                taken[group] += 1
+                ids.append(one[2])
+            else:
+                stay.append(one)
+        window.aside = stay
+        self.return_ids(window, ids)
 
     def drop(self, window: Window) -> None:
         """Forget all of a topic: it is paused. It is read again when a hint or a rescan says so."""

@@ -324,7 +324,7 @@ class MemoryCommands(MemoryState):
             command.begin,
             command.suspects,
             command.bytes,
-            None if gate is None else lambda place: gate.admits(ready[place].new.key),
+            None if gate is None else lambda place: gate.admits(ready[place].new.key, ready[place].id),
         )
         if gate is not None:
             self._shut(command.topic, gate)
@@ -334,7 +334,8 @@ class MemoryCommands(MemoryState):
             for number, place in enumerate(choice.taken)
         ]
         others = [Due(e.due, e.id, e.new.topic, e.new.priority) for e in left]
-        return c.Claimed(jobs, choice.begun, others, paused=False, again=None if gate is None else gate.again)
+        again, full = (None, ()) if gate is None else (gate.again, gate.full)
+        return c.Claimed(jobs, choice.begun, others, paused=False, again=again, full=full)
 
     def _start(self, entry: Entry, command: c.Reserve | c.Claim, now: int, *, begun: bool) -> Job:
         terms, new = command.terms, entry.new

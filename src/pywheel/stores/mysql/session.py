@@ -149,8 +149,7 @@ class MysqlSession(Session):
             trip.add("notes", "lock_notes", names=asked.notes)
         if asked.leases:
             trip.add("leases", "next_leases", limit=asked.leases)
-        if asked.running:
-            trip.add("running", "running_of", topics=asked.running)
+        _look(trip, asked)
         self._lock_free(trip, asked)
         found = self._send(trip)
         [(now,)] = found.get("now", [(self._moment,)])
@@ -166,6 +165,8 @@ class MysqlSession(Session):
             [row[2] for row in found.get("delayed", ())],
             found.get("notes", ()),
             found.get("running", ()),
+            found.get("looked", ()),
+            [id for [id] in found.get("lapsed", ())],
         )
 
     def _lock(self, trip: Trip, asked: Asked) -> None:
@@ -310,6 +311,17 @@ class MysqlSession(Session):
         connection = self._connection or self._store.writing(self._until)
         with self._store.translated():
             return trip.sorted(connection.ask(trip.texts))
+
+
+def _look(trip: Trip, asked: Asked) -> None:
+    """Read what limits go by, without a lock."""
+    if asked.running:
+        trip.add("running", "running_of", topics=asked.running)
+    if asked.noticed:
+        trip.add("notes", "see_notes", names=asked.noticed)
+    if asked.looked:
+        trip.add("looked", "waiting", ids=asked.looked)
+        trip.add("lapsed", "lapsed", ids=asked.looked)
 
 
 def _write_jobs(trip: Trip, changes: Changes) -> None:

@@ -122,9 +122,12 @@ class PostgresSession(Session):
             runs.append(run("lock_lost", topics=numbers(asked.lost_of), limit=asked.lost))
         nonces = asked.nonces and run("nonces", nonces=list(asked.nonces))
         notes.append(asked.notes and run("lock_notes", names=list(asked.notes)))
+        notes.append(asked.noticed and run("see_notes", names=list(asked.noticed)))
         running = asked.running and run("running_of", topics=numbers(asked.running))
         leases = asked.leases and run("next_leases", limit=asked.leases)
         finished += [run("lock_old", **purged._asdict()) for purged in asked.purged]
+        looked = asked.looked and run("waiting", ids=numbers(asked.looked))
+        lapsed = asked.looked and run("lapsed", ids=numbers(asked.looked))
         delayed = None
         if asked.claimed:  # last: they wait for nobody, and others may wait for them
             due.append(self._lock("claim_due", [(id, True) for id in asked.claimed]))
@@ -142,6 +145,8 @@ class PostgresSession(Session):
             [row[1] for row in _all([delayed])],
             _all(notes),
             _all([running]),
+            _all([looked]),
+            [id for [id] in _all([lapsed])],
         )
 
     def _start(self) -> None:

@@ -112,10 +112,14 @@ def claim_of(topic: str) -> Learn:
 
     def learn(answers: Iterator[Any], found: list[Any]) -> None:
         paused, begun, left, again, *rest = next(answers)
-        parts = iter(rest[: 3 * left])
-        others = [Due(due, from_id(id), topic, lane) for id, due, lane in zip(parts, parts, parts, strict=True)]
-        jobs, when = claimed(rest[3 * left :]), int(again) if again else None
-        found.append(c.Claimed(jobs, begun, others, paused=bool(paused), again=when))
+        parts = iter(rest[: 4 * left])
+        some = [
+            (from_id(id), due, lane, group) for id, due, lane, group in zip(parts, parts, parts, parts, strict=True)
+        ]
+        others = [Due(due, id, topic, lane) for id, due, lane, _ in some]
+        full = tuple((id, group.decode()) for id, _, _, group in some if group is not None)
+        jobs, when = claimed(rest[4 * left :]), int(again) if again else None
+        found.append(c.Claimed(jobs, begun, others, paused=bool(paused), again=when, full=full))
 
     return learn
 

@@ -10,15 +10,15 @@ import json
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ..._errors import PywheelError
 from ...clock import Clock
 from ...jobs import commands as c
 from ...jobs.checks import MOST
 from ...jobs.job import Attempt, Due, Job, NewJob, Outcome, State
-from ...jobs.lifecycle import Run
-from ...jobs.limits import priorities
+from ...jobs.lifecycle import Run, choose
+from ...jobs.limits import Gate, priorities
 from ..memory.commands import MemoryCommands
 from ..memory.state import Entry, Kept
 
@@ -28,6 +28,7 @@ FINISHED: Final = (State.DONE, State.CANCELLED, State.DEAD)
 """The states that the column `state` numbers."""
 OUTCOMES: Final = (Outcome.DONE, Outcome.CANCELLED, Outcome.FAILED, Outcome.LOST, Outcome.RELEASED)
 """The outcomes that the column `outcome` numbers."""
+_LOOKS: Final = 4  # times that a claim under a limit looks for jobs that others do not lock
 _AGAIN: Final = 100  # ms after which a job is asked for again that another transaction was at
 
 
@@ -60,6 +61,18 @@ class Read(Entry):
         return self._size if self.new is self.given else len(self.new.body)
 
 
+class Looked(NamedTuple):
+    """A delayed job that was looked at, and is not locked."""
+
+    id: int
+    topic: str
+    due: int
+    key: str | None
+    lost: int
+    size: int
+    priority: int
+
+
 class Told:
     """What is to be told after the commit, in the place of the workers of a store in memory."""
 
@@ -83,6 +96,10 @@ class Told:
 
     def ring(self) -> None:
         """Do nothing: others are told once all is committed."""
+
+
+def _nothing(ids: Iterable[int]) -> None:
+    """Lock nothing."""
 
 
 class _Moment(Clock):
@@ -116,6 +133,11 @@ class Part(MemoryCommands):
         self.leases: list[tuple[int, int]] = []  # job and lease, of the first that are not over
         self.lanes_before: dict[str, set[int]] = {}
         self.others_running: dict[str, list[tuple[int, str | None]]] = {}  # ids and keys, of topics with a limit
+        self.looked: dict[int, Looked] = {}  # delayed jobs, not locked
+        self.lapsed: set[int] = set()  # jobs with a lease that is over, not locked
+        self.guarded = False  # whether the notes that guard limits are locked
+        self.lock_jobs: Callable[[Iterable[int]], None] = _nothing
+        """Locks what guards limits, unless it is locked, and then jobs."""
         self.locked: set[int] = set()  # delayed jobs to be claimed that another transaction is at
         self.free_since: dict[tuple[str, str], int] = {}  # keys with which no job has ended since then
         self.rewritten: dict[int, tuple[str, bytes]] = {}  # topic and new result of jobs that are done
@@ -124,6 +146,15 @@ class Part(MemoryCommands):
 
     def _new_id(self) -> int:
         return next(self._ids)
+
+    def guard(self, notes: Iterable[bytes]) -> None:
+        """Forget what was read of these notes, and what runs, before they were locked."""
+        self.guarded = True
+        self.others_running.clear()
+        for name in (note.decode() for note in notes):
+            if self.notes_before.get(name) == self._notes.get(name):
+                self._note(name, None)
+                self.notes_before.pop(name, None)
 
     # ---- reading ----------------------------------------------------------------------------------------------------
 
@@ -147,6 +178,12 @@ class Part(MemoryCommands):
         """Take in a note that there is."""
         kept = self.notes_before[name.decode()] = Kept(bytes(value), until)
         self._note(name.decode(), kept)
+
+    def load_looked(self, rows: Iterable[Sequence[Any]], lapsed: Iterable[int], names: Mapping[int, str]) -> None:
+        """Take in delayed jobs that are not locked, and which have a lease that is over."""
+        self.lapsed.update(lapsed)
+        for id, number, due, key, lost, size, priority in rows:
+            self.looked[id] = Looked(id, names[number], due, key, lost or 0, size, priority or 0)
 
     def load_due(self, rows: Iterable[Sequence[Any]], names: Mapping[int, str]) -> None:
         """Take in delayed jobs."""
@@ -234,10 +271,63 @@ class Part(MemoryCommands):
         return True
 
     def _claim(self, command: c.Claim) -> c.Claimed:
+        limited = command.terms.limits is not None and not self._paused.get(command.topic)
+        gate = self._lock_admitted(command) if limited else None
         outcome = super()._claim(command)
         locked = [] if outcome.paused else self.locked.intersection(command.ids)
         again = self.now + _AGAIN
-        return outcome._replace(left=outcome.left + [Due(again, id, command.topic) for id in locked])
+        left = outcome.left + [Due(again, id, command.topic) for id in locked]
+        if gate is None:
+            return outcome._replace(left=left)
+        left += [Due(row.due, row.id, row.topic, row.priority) for row in self._looked(command)]
+        left.sort(key=lambda due: (due.due > self.now, due.due <= self.now and -due.priority, due.due, due.id))
+        begun = {job.id for job in outcome.jobs}
+        full = tuple(one for one in gate.full if one[0] not in begun)
+        moments = [moment for moment in (gate.again, outcome.again) if moment is not None]
+        return outcome._replace(left=left, again=min(moments, default=None), full=full)
+
+    def _lock_admitted(self, command: c.Claim) -> Gate | None:
+        """Lock the jobs that limits let through; return what these were found to let through.
+
+        Nothing is locked where they let nothing through. What is locked by others, or gone, makes room for the next.
+        """
+        gate = None
+        for _ in range(_LOOKS):
+            gate, taken = self._look(command)
+            unlocked = ({row.id for row in taken} | self.lapsed.intersection(command.ids)) - self.read.keys()
+            if not unlocked and (self.guarded or gate is None or not (taken or gate.changed)):
+                break
+            self.lock_jobs(unlocked)
+            self.lapsed -= unlocked
+            for id in unlocked:
+                self.looked.pop(id, None)
+        return gate
+
+    def _look(self, command: c.Claim) -> tuple[Gate | None, list[Looked]]:
+        """Return what limits let through, and which jobs of a claim, as they are known now."""
+        topic, now = command.topic, self.now
+        rows = self._looked(command)
+        for id in dict.fromkeys(command.ids):
+            entry = self._jobs.get(id)
+            if entry is None or entry.new.topic != topic:
+                continue
+            self._settle_lost(entry, now)
+            if entry.state is State.DELAYED and entry.run is None:
+                new = entry.new
+                rows.append(Looked(id, topic, entry.due, new.key, entry.lost, entry.size, new.priority))
+        rows = sorted((row for row in rows if row.due <= now), key=lambda row: (-row.priority, row.due, row.id))
+        gate = self._gate(topic, command.terms.limits, now)
+        if gate is None:
+            return None, []
+        lost, sizes = [row.lost for row in rows], [row.size for row in rows]
+        begin, suspects, most = command.begin, command.suspects, command.bytes
+        choice = choose(lost, sizes, begin, suspects, most, lambda place: gate.admits(rows[place].key, rows[place].id))
+        return gate, [rows[place] for place in choice.taken]
+
+    def _looked(self, command: c.Claim) -> list[Looked]:
+        """Return the jobs of a claim that were looked at, and are not locked."""
+        found = (self.looked.get(id) for id in dict.fromkeys(command.ids))
+        return [row for row in found if row is not None and row.topic == command.topic and row.id not in self.read]
 
     def _keys_running(self, topic: str, now: int) -> list[str | None]:
         others = self.others_running.get(topic, ())

@@ -52,6 +52,8 @@ class Asked(NamedTuple):
     notes: Sequence[bytes] = ()  # names
     limits: Sequence[bytes] = ()  # names of notes, to be locked before all else: one that guards a limit
     running: Sequence[int] = ()  # topics, of which is read what runs
+    looked: Sequence[int] = ()  # delayed or with a lease that is over: read without a body, and not locked
+    noticed: Sequence[bytes] = ()  # names of notes, not locked
 
 
 class Answer(NamedTuple):
@@ -68,6 +70,8 @@ class Answer(NamedTuple):
     delayed: Sequence[int] = ()  # of `claimed`, those that others lock among them
     notes: Sequence[tuple[bytes, bytes, int | None]] = ()  # name, value, until when
     running: Sequence[tuple[int, int, str | None]] = ()  # topic, job, key
+    looked: Sequence[Sequence[Any]] = ()  # id, topic, due, key, what the last claim came to, size of the body, priority
+    lapsed: Sequence[int] = ()  # of those that were to be looked at, those with a lease that is over
 
 
 class Session(ABC):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from random import uniform
 from typing import Any, Final, NamedTuple
 
@@ -118,6 +119,7 @@ class _Reading:
         self._know_topics()
         answer = self._session.begin(self._first())
         part = Part(answer.now, ids, lambda: uniform(-1, 1))
+        part.guarded, part.lock_jobs = self._wanted.guarded, partial(self._lock, part)
         while True:
             self._load(part, answer)
             found = set(answer.ids) - self._asked
@@ -156,13 +158,33 @@ class _Reading:
             reserved=[(topic, limit) for topic, limit in reserved if limit > 0],
             lost=wanted.expired,
             lost_of=[topic for topic, _ in reserved],
-            leases=1 + len(due) + len(run) + len(claimed) + wanted.expired if wanted.next_lease else 0,
+            leases=1 + len(due) + len(run) + len(claimed | wanted.looked) + wanted.expired if wanted.next_lease else 0,
             purged=list(self._purged()),
             nonces=sorted(wanted.nonces),
             notes=sorted(map(note_name, wanted.notes)),
-            limits=sorted(note_name(note_of(topic)) for topic in wanted.limited),
-            running=[self._topics.numbers[topic] for topic in wanted.limited if topic in self._topics.numbers],
+            limits=self._guards() if wanted.guarded else (),
+            noticed=() if wanted.guarded else self._guards(),
+            running=self._limited(),
+            looked=sorted(wanted.looked - wanted.anywhere),
         )
+
+    def _guards(self) -> list[bytes]:
+        """Return the names of the notes that guard limits, in the order in which they are locked."""
+        return sorted(note_name(note_of(topic)) for topic in self._wanted.limited)
+
+    def _limited(self) -> list[int]:
+        """Return the topics with limits."""
+        return [self._topics.numbers[topic] for topic in self._wanted.limited if topic in self._topics.numbers]
+
+    def _lock(self, part: Part, ids: Iterable[int]) -> None:
+        """Lock what guards limits, unless it is locked, and then jobs that they let through."""
+        asked = Asked(claimed=sorted(ids))
+        if not part.guarded:
+            asked = asked._replace(limits=self._guards(), running=self._limited())
+        answer = self._session.more(asked)
+        if not part.guarded:
+            part.guard(asked.limits)
+        self._load(part, answer)
 
     def _purged(self) -> Iterator[Purged]:
         for purge in self._wanted.purged:
@@ -212,7 +234,7 @@ class _Reading:
         for note in answer.notes:
             part.load_note(*note)
         unknown = {
-            row[1] for rows in (answer.due, answer.run, answer.finished) for row in rows
+            row[1] for rows in (answer.due, answer.run, answer.finished, answer.looked) for row in rows
         } - self._topics.names.keys()
         if unknown:
             self._topics.learn(self._session.numbers(None))
@@ -220,6 +242,7 @@ class _Reading:
         part.load_due(answer.due, names)
         part.load_run(answer.run, names)
         part.load_finished(answer.finished, names)
+        part.load_looked(answer.looked, answer.lapsed, names)
         part.leases += answer.leases
         for topic, id, key in answer.running:
             part.running(names[topic], id, key)

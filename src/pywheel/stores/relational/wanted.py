@@ -15,6 +15,7 @@ __all__ = ["Name", "Wanted"]
 
 Name = tuple[str, str]  # a topic and a key
 
+_ENDING: Final = (c.Ack, c.Nack, c.Release)
 _MOST: Final = 10_000  # leases that one transaction ends because others ask for jobs
 
 
@@ -23,6 +24,7 @@ class Wanted:
 
     def __init__(self, commands: Sequence[c.Command[Any]] = ()) -> None:
         self.claimed: set[int] = set()  # delayed, with their bodies, or with a lease that is over
+        self.looked: set[int] = set()  # the same under a limit: they are looked at before any is locked
         self.settled: set[int] = set()  # running
         self.anywhere: set[int] = set()
         self.holders: set[Name] = set()  # the live jobs that have these keys
@@ -38,6 +40,8 @@ class Wanted:
         self.nonces: set[str] = set()
         self.notes: set[str] = set()
         self.limited: set[str] = set()  # topics of which it matters what else runs
+        self.guarded = False  # whether their notes are locked at once
+        self.ended = sum(type(command) in _ENDING for command in commands)  # claims: so many places may come free
         self.next_lease = False
         for command in commands:
             _WANTS[type(command)](self, command)
@@ -94,18 +98,24 @@ class Wanted:
         most = max(clamped(command.limit), 0)
         self.reserved[command.topic] += most if command.terms.limits is None else max(most, LOOKED_PAST)
         self.expired = _MOST
-        self.limits(command)
+        if command.terms.limits is not None:
+            self.limited.add(command.topic)
+            self.guarded = True
 
     def claim(self, command: c.Claim) -> None:
         """Want the jobs named."""
         self.topics.add(command.topic)
-        self.claimed.update(filter(in_range, command.ids))
-        self.limits(command)
-
-    def limits(self, command: c.Claim | c.Reserve) -> None:
-        """Want what limits go by."""
+        ids = list(filter(in_range, command.ids))
         if command.terms.limits is not None:
+            most, per, every, _ = command.terms.limits
+            first = max(min(command.begin, self.ended, most or command.begin), 0)
+            if most is not None and most >= len(ids) and per is None and not every:
+                first = len(ids)  # the limit has room for all of them, unless others run too
             self.limited.add(command.topic)
+            self.looked.update(ids[first:])
+            self.guarded |= first > 0
+            ids = ids[:first]  # these are likely to begin
+        self.claimed.update(ids)
 
     def settle(self, command: c.Ack | c.Nack | c.Release | c.Begin | c.Touch) -> None:
         """Want a running job."""

@@ -194,8 +194,18 @@ class LimitTests(StoreTests):
         claimed = self.claim(*ids, begin=9, terms=terms)
         assert [job.key for job in claimed.jobs] == ["a:1", "b:1", "c", None, None]
         assert [due.id for due in claimed.left] == ids[1:3]
+        assert claimed.full == ((ids[1], "a"), (ids[2], "a"))
         self.apply(Ack(ids[0], claimed.jobs[0].claims))
         assert [job.key for job in self.reserve(terms=terms)] == ["a:2"]
+
+    def test_of_what_is_left_it_says_whose_group_is_full(self) -> None:
+        keys = ["a:1", ":1", "a:2", ":2", "b:1", "c:1"]
+        ids = [self.put(due=NOW - 9 + n, key=key) for n, key in enumerate(keys)]
+        claimed = self.claim(*ids, begin=3, terms=self.limited(Limit(1, per=":")))
+        assert [job.id for job in claimed.jobs] == [ids[0], ids[1], ids[4]]
+        assert [due.id for due in claimed.left] == [ids[2], ids[3], ids[5]]
+        assert claimed.full == ((ids[2], "a"), (ids[3], ""))  # and the last one only had no room
+        assert self.claim(ids[5], begin=3, terms=self.limited(1)).full == ()
 
     def test_a_reserve_looks_past_what_a_group_holds_back(self) -> None:
         self.apply(Put(tuple(NewJob("t", b"", NOW - 9, f"a:{n}") for n in range(30))))

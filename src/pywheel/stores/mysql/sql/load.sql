@@ -89,3 +89,16 @@ SELECT nonce, at, ids FROM {p}nonce WHERE hash IN (%(nonces)s)
 
 -- name: lock_notes
 SELECT name, value, until FROM {p}note FORCE INDEX (PRIMARY) WHERE name IN (%(names)s) ORDER BY name FOR UPDATE
+
+-- Nothing is locked by these: under a limit they say whether there is anything to be locked.
+-- name: see_notes
+SELECT name, value, until FROM {p}note FORCE INDEX (PRIMARY) WHERE name IN (%(names)s)
+
+-- name: lapsed
+SELECT r.id FROM {ids} STRAIGHT_JOIN {p}run r FORCE INDEX (PRIMARY) ON r.id = w.id WHERE r.lease <= {now}
+
+-- name: waiting
+SELECT d.id, d.topic, d.due, j.name, d.lost, length(j.body), l.priority
+FROM {ids} STRAIGHT_JOIN {p}job j FORCE INDEX (PRIMARY) ON j.id = w.id
+STRAIGHT_JOIN {p}due d FORCE INDEX (PRIMARY) ON d.topic = j.topic AND d.id = j.id
+LEFT JOIN {p}lane l FORCE INDEX (PRIMARY) ON l.id = j.id

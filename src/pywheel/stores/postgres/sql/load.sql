@@ -109,3 +109,15 @@ SELECT nonce, at, ids FROM {p}nonce WHERE nonce = ANY(%(nonces)s)
 
 -- name: lock_notes
 SELECT name, value, until FROM {p}note WHERE name = ANY(%(names)s::bytea[]) ORDER BY name FOR UPDATE
+
+-- Nothing is locked by these: under a limit they say whether there is anything to be locked.
+-- name: see_notes
+SELECT name, value, until FROM {p}note WHERE name = ANY(%(names)s::bytea[])
+
+-- name: lapsed
+SELECT id FROM {p}run WHERE id = ANY(%(ids)s::bigint[]) AND lease <= {now}
+
+-- name: waiting
+SELECT d.id, d.topic, d.due, j.key, d.lost, length(j.body), l.priority
+FROM unnest(%(ids)s::bigint[]) AS w (id)
+JOIN {p}job j ON j.id = w.id JOIN {p}due d ON d.topic = j.topic AND d.id = j.id LEFT JOIN {p}lane l ON l.id = j.id

@@ -206,7 +206,7 @@ function commands.claim(at)
             if size > most and #taken > 0 then
                 full = true
                 left[#left + 1] = b
-            elseif gate and not admits(gate, key) then
+            elseif gate and not admits(gate, key, b) then
                 left[#left + 1] = b
             else
                 local begins = begun < begin
@@ -227,6 +227,7 @@ function commands.claim(at)
     for place, b in ipairs(left) do
         local size = #reply
         reply[size + 1], reply[size + 2], reply[size + 3] = b, due[b], others and others[place] or 0
+        reply[size + 4] = gate and gate.full[b] or false
     end
     local kept = {0, begun, 0, ''}
     for number = 1, #taken do

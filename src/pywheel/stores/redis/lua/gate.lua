@@ -75,7 +75,7 @@ local function gate_of(topic, limits)
         return nil
     end
     local most, per, every, burst, name = unpack(cjson.decode(limits))
-    local gate = {most = most, per = per, every = every, burst = burst, name = name, groups = {}, again = false}
+    local gate = {most = most, per = per, every = every, burst = burst, name = name, groups = {}, full = {}, again = false}
     local note = call('HGET', P .. ':e', name)
     rates.read(gate, note and sub(note, 9) or '')
     gate.guarded = note or not most
@@ -100,10 +100,13 @@ local function hold(gate, until_)
     return false
 end
 
-local function admits(gate, key)
+local function admits(gate, key, b)
     local group, micros_now = group_of(gate, key), now * 1000
     local running = group and gate.groups[group] or 0
     if gate.most and group and running >= gate.most then
+        if gate.per and b then
+            gate.full[b] = group
+        end
         return hold(gate, micros_now + POLL)
     end
     if gate.every > 0 then

@@ -21,6 +21,7 @@ _RUNNING = State.RUNNING
 _DUE = itemgetter(2, 0)
 _PLAIN = (None,) * 9
 """What most jobs do not have: key, ttr, max_attempts, headers, claims, forgiven, lost, last error, priority."""
+_SMALL: Final = 256  # bytes of a body that are read sooner than asked for
 _PRIORITY: Final = 12
 _SIZE: Final = 13
 
@@ -94,7 +95,10 @@ def _claim(transaction: Transaction, command: Claim) -> Claimed:
         return Claimed([], 0, [], paused=topic is not None)
     now = transaction.now
     ids = [*dict.fromkeys(filter(in_range, command.ids))]
-    rows = _delayed(transaction, ids, topic[0], command.bytes // max(len(ids), 1))
+    small = command.bytes // max(len(ids), 1)
+    if command.terms.limits is not None:
+        small = min(small, _SMALL)  # most of them may be left
+    rows = _delayed(transaction, ids, topic[0], small)
     rows.sort(key=_DUE)
     ready = [row for row in rows if row[2] <= now]
     early = rows[len(ready) :]
@@ -102,14 +106,15 @@ def _claim(transaction: Transaction, command: Claim) -> Claimed:
         ready.sort(key=_turn)
     lost, sizes = [row[10] or 0 for row in ready], [row[_SIZE] for row in ready]
     gate = _gate(transaction, topic[0], command)
-    admits = None if gate is None else lambda place: gate.admits(ready[place][4])
+    admits = None if gate is None else lambda place: gate.admits(ready[place][4], ready[place][0])
     choice = lifecycle.choose(lost, sizes, command.begin, command.suspects, command.bytes, admits)
     if gate is not None:
         _shut(transaction, command.topic, gate)
     left = [ready[place] for place in choice.left] + early
     jobs = _start(transaction, _whole(transaction, [ready[place] for place in choice.taken]), choice.begun, command)
     others = [Due(row[2], row[0], command.topic, row[_PRIORITY] or 0) for row in left]
-    return Claimed(jobs, choice.begun, others, paused=False, again=None if gate is None else gate.again)
+    again, full = (None, ()) if gate is None else (gate.again, gate.full)
+    return Claimed(jobs, choice.begun, others, paused=False, again=again, full=full)
 
 
 def _turn(row: Any) -> int:
