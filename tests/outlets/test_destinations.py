@@ -114,7 +114,12 @@ OTHERS = {
     "a way up in disguise": "http://127.0.0.1:{port}/hooks/%2e%2E/admin",
     "a way up behind a slash in disguise": "http://127.0.0.1:{port}/hooks/a%2f..%2f..%2fadmin",
     "a way up behind a backslash in disguise": "http://127.0.0.1:{port}/hooks/%5c..%5c..%5cadmin",
+    "a way up with a parameter": "http://127.0.0.1:{port}/hooks/..;/admin",
+    "a way up with a parameter in disguise": "http://127.0.0.1:{port}/hooks/..%3Ba=b/admin",
+    "a way up in disguise twice": "http://127.0.0.1:{port}/hooks/%252e%252e/admin",
+    "a way up before a byte that ends text": "http://127.0.0.1:{port}/hooks/..%00/admin",
     "another port": "http://127.0.0.1:1/hooks/",
+    "port 0": "http://127.0.0.1:0/hooks/",
     "no port": "http://127.0.0.1/hooks/",
     "another scheme": "https://127.0.0.1:{port}/hooks/",
     "another host": "http://127.0.0.2:{port}/hooks/",
@@ -123,7 +128,7 @@ OTHERS = {
     "a user": "http://127.0.0.1:{port}@evil.example/hooks/",
     "nothing": "",
 }
-THERE = ["/hooks", "/hooks/", "/hooks/a/b?c=d", "/hooks?c=../x", "/hooks//a", "/own?key=1"]
+THERE = ["/hooks", "/hooks/", "/hooks/a;v=1/b..c", "/hooks/a/b?c=d", "/hooks?c=../x", "/hooks//a", "/own?key=1"]
 
 
 @pytest.mark.parametrize("which", OTHERS)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pywheel import JobQueue, StoreAway
+from pywheel import JobQueue, Keyring, StoreAway
 from pywheel.server import Limits
 from tests.server.client import Api, problem
 
@@ -58,6 +58,18 @@ def test_a_reserve_gives_no_more_bytes_than_it_may_and_says_that_there_is_more(s
     assert reserved(small, wait="1s") == ([998] * 10, True)
     assert reserved(small) == ([998] * 5, False)
     assert small("POST", "/v1/reserve", json={"topics": ["mail"]}).status_code == 204
+
+
+def test_of_encrypted_bodies_those_that_are_left_out_are_told_of(any_url):
+    keyring = Keyring({"a": bytes(range(32))})
+    with JobQueue(any_url, encryption=keyring, max_body=1_000) as queue:
+        api = Api(queue, limits=Limits(reserve=10_000))
+        for _ in range(15):
+            queue.put("mail", b'"%s"' % (b"x" * 998))
+        sizes, more = reserved(api)
+        assert 0 < len(sizes) < 10
+        assert more
+        api.close()
 
 
 def test_a_job_that_is_longer_than_an_answer_comes_alone(small):

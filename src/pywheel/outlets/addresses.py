@@ -129,7 +129,7 @@ class Places:
             return True
         parts = urlsplit(checked_url(url))
         path = parts.path or "/"
-        if not {".", ".."}.isdisjoint(unquote(path).replace("\\", "/").split("/")):  # it may lead up again
+        if _leads_up(path):
             return False
         origin = _origin(parts)
         return any(
@@ -148,7 +148,9 @@ def checked_url(value: Any) -> str:
 
 def port_of(parts: SplitResult) -> int:
     """Return the port of a URL."""
-    return parts.port or (443 if parts.scheme == "https" else 80)
+    if parts.port is not None:
+        return parts.port
+    return 443 if parts.scheme == "https" else 80
 
 
 def _prefix(value: Any) -> str:
@@ -156,6 +158,14 @@ def _prefix(value: Any) -> str:
     if "?" in url or "#" in url:
         raise BadJob(f"allow_to: {url[:60]!r} must end with its path")
     return url
+
+
+def _leads_up(path: str) -> bool:
+    """Return whether some server may take a segment of a path for the folder above: `..;x` is that to many in Java."""
+    while (plain := unquote(path)) != path:
+        path = plain
+    segments = (segment.partition(";")[0] for segment in re.split(r"[/\\]", path))
+    return any(re.sub(r"[\x00-\x20]", "", segment) in {".", ".."} for segment in segments)
 
 
 def _origin(parts: SplitResult) -> tuple[str, str | None, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from inspect import ismethod
+from inspect import iscoroutinefunction, ismethod
 from typing import Any, Final
 
 from .._errors import BadJob, JobExists, StoreError
@@ -31,7 +31,8 @@ def driver_connection(connection: Any, modules: tuple[str, ...]) -> Any:
     """
     found = connection
     for _ in range(_DEPTH):
-        if type(found).__module__.partition(".")[0] in modules:
+        waits = iscoroutinefunction(getattr(found, "commit", None))  # an async driver's: these calls do not wait for it
+        if type(found).__module__.partition(".")[0] in modules and not waits:
             return found
         if hasattr(found, "ensure_connection"):  # Django's connects when it is used first
             found.ensure_connection()
