@@ -144,8 +144,7 @@ cdef inline uint64_t next_event(wheel_t *w) noexcept nogil:
 
 
 cdef inline int collect_until(wheel_t *w, uint64_t until, uint64_t limit, uint64_t quota) noexcept nogil:
-    """Collect tick by tick through `until`, or until `limit` timers are ready or about `quota` moved; -1 without memory.
-    """
+    """Collect tick by tick through `until`, until `limit` timers are ready, or about `quota` moved; -1: no memory."""
     cdef uint64_t tick, left = quota
     cdef uint32_t slot, weight
     if unlikely(w.in_pieces) and collect_pieces(w, limit, &left):
@@ -198,8 +197,10 @@ cdef inline bint has_overdue(const wheel_t *w) noexcept nogil:
 
 
 cdef inline int advance_step(wheel_t *w, uint64_t now, uint64_t limit, uint64_t quota) noexcept nogil:
-    """Go to tick `now` and collect, in order, until `limit` timers are ready or about `quota` moved. If some are overdue
-    nothing that was due by the last `now` may be left."""
+    """Go to tick `now` and collect, in order, until `limit` timers are ready or about `quota` moved.
+
+    If some are overdue nothing that was due by the last `now` may be left.
+    """
     cdef uint64_t before = w.cursor
     if has_overdue(w):                  # these come after what was held back then, before what came due since
         if unlikely(w.level[0].weight[OVERDUE] > quota):

@@ -4,7 +4,8 @@ from libc.stdint cimport uint32_t, uint64_t
 
 from pywheel.core.arena cimport GEN_BITS, arena_t, is_live, node_t
 from pywheel.core.bits cimport DIGIT_BITS, SLOT_MASK, SLOTS
-from pywheel.core.levels cimport ALL_SLOTS, HEAD, LATE, LEVEL_SHIFT, LEVELS, LIST_BITS, READY, STAGED, level_t, piece_t, wheel_t
+from pywheel.core.levels cimport ALL_SLOTS, HEAD, LATE, LEVEL_SHIFT, LEVELS, LIST_BITS, READY, STAGED
+from pywheel.core.levels cimport level_t, piece_t, wheel_t
 
 
 cdef inline bint has_bit(const uint64_t *map, uint32_t i) noexcept nogil:

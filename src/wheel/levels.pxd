@@ -24,8 +24,8 @@
 #      two, or in the overdue slot, or in one that the cursor has not reached. deadline > now: in a slot.
 #   f  A node's prev is the index before it, or HEAD | its list, or READY or STAGED; with these, next is its position in
 #      `ready` or in `staged`.
-#   g  `staged` holds what was taken so far of one slot, `in_pieces` - 1, which was heavier than the quota: the cursor's,
-#      or LATE, where overdue timers go for that. Each piece is in order. Nothing new comes to that slot.
+#   g  `staged` holds what was taken so far of one slot, `in_pieces` - 1, which was heavier than the quota: that of the
+#      cursor, or LATE, where overdue timers go for that. Each piece is in order. Nothing new comes to that slot.
 #
 # Because of (c) the slot after the cursor's can be moved down ahead of time, a little at each tick, so that no tick
 # pays for a whole slot; because of the sixteen lists of a slot, that walk waits for sixteen nodes at once.

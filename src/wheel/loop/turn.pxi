@@ -110,7 +110,7 @@ cdef double earliest_of(WheelScheduling self, int level, uint64_t number) noexce
 
 
 cdef int collect(WheelScheduling self) except -1:
-    """Move what is due from the wheel to `_ready`, at most `limit` timers. The wheel may need more turns to find them."""
+    """Move what is due from the wheel to `_ready`, at most `limit` timers. It may take more turns to find them."""
     cdef wheel_t *w = &self.timers.wheel
     cdef double now = self.now()
     cdef uint64_t left = self.limit, room, n, too_soon = 0

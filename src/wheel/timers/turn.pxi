@@ -6,7 +6,7 @@ cdef enum:
 
 
 cdef int64_t turn(Driver self, uint64_t now, uint64_t most, bint whole) except -1:
-    """Run what is due, at most so many callbacks; return how many ran. If not `whole`, stop when a quota is collected."""
+    """Run what is due, at most so many callbacks; return how many ran. If not `whole`, a quota is collected."""
     cdef wheel_t *w = &self.wheel.wheel
     cdef uint64_t tick = ticks_by(self, now), done = 0
     cdef list behind = [], batch
