@@ -252,9 +252,7 @@ class Claimed(NamedTuple):
     left: list[Due]  # delayed jobs of this topic that were asked for and not claimed, with when to ask for them again
     paused: bool  # whether the topic is: then nothing was claimed, and `left` is empty
     again: int | None = None  # limits hold back some of `left`: when to ask again, ms
-    full: tuple[
-        tuple[int, str], ...
-    ] = ()  # under a limit by key: ids of those in `left` that it holds back, and groups
+    full: tuple[tuple[int, str], ...] = ()  # a limit by key holds these of `left` back: ids, and groups that are full
 
 
 @dataclass(slots=True)
