@@ -524,7 +524,7 @@ export interface paths {
         put?: never;
         /**
          * Claim due jobs, and wait for some if there are none
-         * @description 204: nothing came. Settle each job by its receipt before `lease_until`: else it is due again then. A client that goes away while it waits holds nothing. Needs the scope `work`.
+         * @description 204: nothing came. The bodies of an answer have 16 MiB at most, but one job comes whatever its size. Settle each job by its receipt before `lease_until`: else it is due again then. A client that goes away while it waits holds nothing. Needs the scope `work`.
          */
         post: operations["reserveJobs"];
         delete?: never;
@@ -690,6 +690,11 @@ export interface components {
         /** @description Jobs that are yours now. */
         Claims: {
             jobs: components["schemas"]["ReservedJob"][];
+            /**
+             * @description Whether others are due that made the answer too long: reserve again.
+             * @default false
+             */
+            more?: boolean;
         };
         /** @description A job that is yours until `lease_until`. */
         ReservedJob: {
