@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -171,3 +172,37 @@ def test_two_programs_that_hold_what_the_other_wants_go_on_with_all_else(server,
         connection.commit()
         another.commit()
         assert [type(one.ended()) for one in waiting] == [JobExists, JobExists]
+
+
+def test_many_who_wait_for_a_key_hold_up_nobody_else(url, connection):
+    with JobQueue(f"{url}{'&' if '?' in url else '?'}timeout=5") as queue:
+        ids = [queue.put("known", delay="1h") for _ in range(20)]
+        queue.put("known", key="k", connection=connection)
+        waiting = [Waiting(queue.put, "known", key="k") for _ in range(20)]
+        for number, id in enumerate(ids):
+            assert queue.reschedule(id, delay="2h")
+            queue.put("known", key=f"another {number}")
+            assert queue.cancel(id)
+        connection.commit()
+        assert {type(one.ended()) for one in waiting} == {JobExists}
+
+
+def test_who_waits_in_vain_beside_many_learns_what_to_do(url, connection):
+    with JobQueue(f"{url}{'&' if '?' in url else '?'}timeout=2") as queue:
+        queue.put("known", key="k", connection=connection)
+        waiting = [Waiting(queue.put, "known", key="k") for _ in range(20)]
+        assert {str(one.ended()).rpartition(": ")[2] for one in waiting} == {"end that transaction, and try again"}
+        connection.rollback()
+        assert [job for job in queue.list("known") if job.key] == []
+
+
+@pytest.mark.parametrize("others", [{"key": "k"}, {"priority": 5}])
+def test_of_jobs_due_at_one_time_those_that_a_thread_put_first_come_first(queue, others):
+    at = datetime.now(UTC) - timedelta(minutes=1)
+    for number in range(40):
+        words = {**others, "key": f"k{number}"} if "key" in others else others
+        queue.put("order", str(number).encode(), at=at, **(words if number % 3 == 0 else {}))
+    jobs = queue.reserve("order", 100)
+    for some in ([job for job in jobs if job.priority], [job for job in jobs if not job.priority]):
+        bodies = [int(job.body) for job in some]
+        assert bodies == sorted(bodies)

@@ -195,7 +195,8 @@ class MysqlStore(MysqlQueries):
         if connection is None:
             connection = self._connect(until)
             with self.translated():
-                connection.ask(["SET SESSION autocommit = 0, innodb_lock_wait_timeout = 1"])
+                seconds = int(self._waits_for_locks or not connection.mariadb)  # MySQL cannot wait for less than one
+                connection.ask([f"SET SESSION autocommit = 0, innodb_lock_wait_timeout = {seconds}"])
             self._writer = connection
         connection.until = until
         return connection

@@ -39,7 +39,7 @@ _R = TypeVar("_R")
 
 _SECONDS: Final = 10.0
 _MOST: Final = 8  # connections, beside one for each worker
-_PATIENCE_WITH_LOCKS: Final = "SET lock_timeout = 100"  # ms
+_LOCKS: Final = (10, 100)  # ms that a statement waits for a lock, where it is to wait the least, and else
 _PATIENCE: Final = 3_600.0  # seconds that a look at all jobs may take
 _DRIVER: Final = (
     "host hostaddr port dbname user password passfile connect_timeout application_name service options client_encoding "
@@ -189,7 +189,7 @@ class PostgresStore(PostgresQueries):
         if connection is None:
             connection = self._connect(until)
             if not connection.pooled:  # settings of a pooler's session are left to whoever has it next
-                connection.execute(_PATIENCE_WITH_LOCKS)
+                connection.execute(f"SET lock_timeout = {_LOCKS[self._waits_for_locks]}")
             self._writer = connection
         connection.until = until
         return connection

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -14,19 +15,21 @@ _MOST: Final = 1_024
 
 
 class Ids:
-    """Ids that belong to this process, in order. `draw` gives so many new ones. For whoever commits, one at a time."""
+    """Ids that belong to this process, in order. `draw` gives so many new ones.
+
+    All connections that write share them: of jobs due at one time those come first that a thread has put first.
+    """
 
     def __init__(self, draw: Callable[[int], Sequence[int]]) -> None:
         self._draw = draw
+        self._lock = threading.Lock()
         self._left: deque[int] = deque()
         self._block = _FIRST
 
     def take(self, count: int) -> Iterator[int]:
-        """Return an iterator over so many ids, of which those that it has not given stay here."""
-        if len(self._left) < count:
-            self._left.extend(self._draw(max(count - len(self._left), self._block)))
-            self._block = min(2 * self._block, _MOST)
-        return _popped(self._left)
+        """Return an iterator over so many ids and more, of which those that it has not given stay here."""
+        self._have(count)
+        return self._popped()
 
     def many(self, count: int) -> list[int]:
         """Return so many ids."""
@@ -34,9 +37,18 @@ class Ids:
 
     def forget(self) -> None:
         """Give none of those that are left: others have them, where a server took over that was behind."""
-        self._left.clear()
+        with self._lock:
+            self._left.clear()
 
+    def _have(self, count: int) -> None:
+        with self._lock:
+            if len(self._left) < count:
+                self._left.extend(self._draw(max(count - len(self._left), self._block)))
+                self._block = min(2 * self._block, _MOST)
 
-def _popped(ids: deque[int]) -> Iterator[int]:
-    while ids:
-        yield ids.popleft()
+    def _popped(self) -> Iterator[int]:
+        while True:
+            try:
+                yield self._left.popleft()
+            except IndexError:  # another connection has taken them
+                self._have(1)

@@ -2,8 +2,9 @@
 
 Whoever puts in a transaction of its own holds a key for as long as that takes. A store therefore writes on three
 connections, each with a group commit of its own: one for what waits for nobody, such as claims, acks and plain puts,
-one for what may have to wait, and one for what was found to wait. A statement on any of them waits for a lock for a
-moment only. Its commands then go on by themselves on the third.
+one for what may have to wait, and one for what was found to wait. A statement on the first waits for a lock for a
+moment; on the others it hardly waits at all, as others come behind it. What met a lock is tried again and again, by
+itself, on the third.
 """
 
 from __future__ import annotations

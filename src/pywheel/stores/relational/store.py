@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from random import uniform
 from typing import Any, Final, Self
 
 from ..._errors import StoreAway, StoreBusy, StoreClosed, StoreError
@@ -37,6 +38,7 @@ from .transaction import Done, transact
 __all__ = ["RelationalStore"]
 
 _TRIES: Final = 12
+_PAUSES: Final = (0.01, 0.1)  # seconds between tries of what met a lock, at first and at most
 _FOLD: Final = 500  # rows of counts after which they are summed up
 _FIXED: Final = (
     "connection=: others changed the same since this transaction took its snapshot, and it cannot see that: begin it "
@@ -49,6 +51,8 @@ class RelationalStore(Store):
     """Jobs in narrow tables that they move through. Threads share a transaction; its second trip commits."""
 
     durability: Durability = "fsync"
+    _waits_for_locks = True
+    """Whether a statement waits a moment for a lock: among those who claim under one limit that is fair."""
 
     def __init__(self, url: str, clock: Clock | None, seconds: float) -> None:
         self.url = url
@@ -62,6 +66,7 @@ class RelationalStore(Store):
         self._closed = False
         self._counted = 0
         self.leases = Leases()
+        self._ids = Ids(self._draw_ids)
         self._own_connection()
         self._patient, self._waiting = self._lane(), self._lane()
         self._lanes: list[RelationalStore] = [self, self._patient, self._waiting]
@@ -70,6 +75,7 @@ class RelationalStore(Store):
     def _lane(self) -> Self:
         """Return this store with a connection of its own that writes, for commands that may wait for a lock."""
         lane = copy.copy(self)
+        lane._waits_for_locks = False
         lane._own_connection()
         return lane
 
@@ -77,7 +83,6 @@ class RelationalStore(Store):
         """Begin with a connection that writes, and all that belongs to whoever commits on it."""
         self._writer: Any = None
         self._topics = Topics()
-        self._ids = Ids(self._draw_ids)
         self._group_commit = GroupCommit(self._transact, self._separate, self._seconds)
 
     # ---- what a database does ---------------------------------------------------------------------------------------
@@ -188,6 +193,7 @@ class RelationalStore(Store):
     def _wait(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Apply commands that met a lock, again and again. StoreBusy if it is held beyond the time limit."""
         until = time.monotonic() + self._seconds
+        pause = _PAUSES[0]
         while True:
             try:
                 outcomes = self._waiting._group_commit.apply(commands)
@@ -202,6 +208,8 @@ class RelationalStore(Store):
                     f"{locked}: another transaction held what this waits for, such as a key, for {self._seconds:g} s: "
                     "end that transaction, and try again"
                 ) from locked
+            time.sleep(uniform(0.5, 1) * pause)
+            pause = min(2 * pause, _PAUSES[1])
 
     def _waited(self, commands: Sequence[Command[Any]], outcomes: list[Any]) -> list[Any]:
         """Return the outcomes once those puts among others that met a lock have waited for it."""
@@ -451,10 +459,10 @@ class RelationalStore(Store):
         self._shut()
 
     def _after_fork(self) -> None:
-        self._watch = CommitWatch(self._present)
+        self._watch, ids = CommitWatch(self._present), Ids(self._draw_ids)  # those that are left are the parent's
         for lane in self._lanes:
             lane._group_commit.renew()
-            lane._ids = Ids(lane._draw_ids)  # those that are left are the parent's
+            lane._ids = ids
             leave_alone(lane._writer)
             lane._writer = None
             lane._take_new_name()
