@@ -1,12 +1,13 @@
 """A transaction that another program leaves open holds up only those who want what it holds."""
 
+import asyncio
 import contextlib
 import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pywheel import JobExists, JobQueue, StoreBusy, Worker
+from pywheel import JobExists, JobQueue, StoreBusy, StoreError, Worker
 from tests.stores.on_mysql.emptied import emptied
 
 
@@ -206,3 +207,52 @@ def test_of_jobs_due_at_one_time_those_that_a_thread_put_first_come_first(queue,
     for some in ([job for job in jobs if job.priority], [job for job in jobs if not job.priority]):
         bodies = [int(job.body) for job in some]
         assert bodies == sorted(bodies)
+
+
+@pytest.mark.parametrize("many", [1, 20])
+def test_a_key_in_an_open_transaction_holds_up_no_other_task_of_a_loop(queue, connection, many):
+    queue.put("known", key="k", connection=connection, delay="1h")
+    running = queue.put("known", b"running")
+
+    async def run():
+        waiting = [asyncio.create_task(queue.aput("known", key="k")) for _ in range(many)]
+        await asyncio.sleep(0)
+        for number in range(20):
+            at_once = (
+                queue.aput("known", delay="1h"),
+                queue.aput("known", key=f"free {number}"),
+                queue.aput(f"new {number}"),
+            )
+            assert all(type(id) is int for id in await asyncio.gather(*at_once))
+            if number == 0:
+                [job] = await queue.areserve("known")
+                assert job.id == running
+                assert await queue.aack(job)
+        assert not any(one.done() for one in waiting)
+        await asyncio.to_thread(connection.commit)
+        outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+        assert {type(one) for one in outcomes} == {JobExists}
+
+    asyncio.run(run())
+
+
+def test_a_task_that_waits_for_a_key_in_vain_learns_what_to_do(url, connection):
+    with JobQueue(f"{url}{'&' if '?' in url else '?'}timeout=2") as queue:
+        queue.put("known", key="k", connection=connection)
+        with pytest.raises(StoreBusy, match="end that transaction, and try again"):
+            asyncio.run(queue.aput("known", key="k"))
+        connection.rollback()
+        assert type(asyncio.run(queue.aput("known", key="k"))) is int
+
+
+def test_a_queue_that_is_closed_while_a_task_waits_for_a_key_answers_it(url, connection):
+    async def run():
+        with JobQueue(f"{url}{'&' if '?' in url else '?'}timeout=2") as queue:
+            queue.put("known", key="k", connection=connection)
+            waiting = asyncio.create_task(queue.aput("known", key="k"))
+            await queue.aput("known", delay="1h")
+            await asyncio.to_thread(queue.close)
+            with pytest.raises(StoreError):
+                await waiting
+
+    asyncio.run(run())

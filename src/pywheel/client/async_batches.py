@@ -1,6 +1,9 @@
 """Group commit for asyncio: what tasks ask for within one turn of their loop shares one transaction.
 
 So does what they ask for while that runs. A thread carries it to the store, so a loop never waits for the disk.
+
+What waits for another program's transaction, such as a put of a key that one holds, is tried again and again by a
+second thread. Nothing else waits for that.
 """
 
 from __future__ import annotations
@@ -8,21 +11,22 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from .._errors import StoreClosed
+from .._errors import StoreBusy, StoreClosed
 from ..jobs.commands import Command
-from ..stores.contract import Store
+from ..stores.contract import Locked, Store, pauses
 
 __all__ = ["AsyncBatches", "Promise"]
 
 R = TypeVar("R")
 _LoopRef: TypeAlias = Callable[[], asyncio.AbstractEventLoop | None]
-_Wish: TypeAlias = "tuple[Command[Any], Promise]"
+_Wish: TypeAlias = "tuple[Command[Any] | Together, Promise]"
 _Applied: TypeAlias = Callable[[Sequence[Command[Any]], Sequence[Any]], None]
 
 
@@ -32,6 +36,12 @@ class Promise(Protocol):
     def done(self) -> bool: ...  # noqa: D102
     def set_result(self, outcome: Any, /) -> None: ...  # noqa: D102
     def set_exception(self, error: BaseException, /) -> None: ...  # noqa: D102
+
+
+class Together(NamedTuple):
+    """Commands that want a transaction of their own."""
+
+    commands: Sequence[Command[Any]]
 
 
 class _Turn:
@@ -80,7 +90,7 @@ class AsyncBatches:
         self.add_for(command, future)
         return future
 
-    def add_for(self, command: Command[Any], promise: Promise) -> None:
+    def add_for(self, command: Command[Any] | Together, promise: Promise) -> None:
         """Let a promise of the running loop have the command's outcome."""
         loop = asyncio.get_running_loop()
         latest, turn = self._latest
@@ -90,6 +100,12 @@ class AsyncBatches:
         if not turn.busy:
             turn.busy = True
             loop.call_soon(self._begin, loop, turn)
+
+    def together(self, commands: Sequence[Command[Any]]) -> asyncio.Future[list[Any]]:
+        """Return a future of the outcomes of commands that one transaction applies, in order."""
+        future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self.add_for(Together(commands), future)
+        return future
 
     def close(self) -> None:
         """End the thread, once it has done what it was asked to; what comes later gets StoreClosed. Idempotent."""
@@ -148,33 +164,129 @@ class AsyncBatches:
         if isinstance(outcomes, BaseException):
             outcomes = [outcomes] * len(order.wishes)
         for (_, promise), outcome in zip(order.wishes, outcomes, strict=True):
-            if promise.done():  # cancelled meanwhile; the change has happened all the same
-                continue
-            if isinstance(outcome, BaseException):
-                promise.set_exception(outcome)
-            else:
-                promise.set_result(outcome)
+            _fulfil(promise, outcome)
         # After the tasks that go on now: what they ask for goes along.
         order.loop.call_soon(self._begin, order.loop, order.turn)
 
 
 def _work(of: weakref.ref[AsyncBatches], store: Store, orders: SimpleQueue[_Order | None]) -> None:
     """Carry orders to the store. Between them it keeps nobody's queue, and nobody's loop, alive."""
+    retries = _Retries(of, store)
     while (order := orders.get()) is not None:
         outcomes: list[Any] | BaseException
-        commands = [command for command, _ in order.wishes]
         try:
-            outcomes = store.apply(commands)
+            outcomes = _outcomes(store, [command for command, _ in order.wishes])
+            order, outcomes = retries.without_locked(order, outcomes)
         except BaseException as error:  # noqa: BLE001  (it goes to those who asked)
             outcomes = error
         batches = of()
         if batches is not None:  # else nobody waits either: who does is in a method of the queue
             _answer(batches._end, order, outcomes)
-            applied = batches._applied()
-            if applied is not None and not isinstance(outcomes, BaseException):
-                applied(commands, outcomes)
-            del applied
-        del batches, order, commands, outcomes
+            _tell(batches, order.wishes, outcomes)
+        del batches, order, outcomes
+    retries.close()
+
+
+def _outcomes(store: Store, commands: Sequence[Command[Any] | Together]) -> list[Any]:
+    each = [command for command in commands if not isinstance(command, Together)]
+    alone = iter(store.apply_each(each) if each else ())
+    return [store.apply(one.commands) if isinstance(one, Together) else next(alone) for one in commands]
+
+
+def _tell(batches: AsyncBatches, wishes: Sequence[_Wish], outcomes: list[Any] | BaseException) -> None:
+    """Tell the queue what was applied."""
+    applied = batches._applied()
+    if applied is None or isinstance(outcomes, BaseException):
+        return
+    commands: list[Command[Any]] = []
+    found: list[Any] = []
+    for (wish, _), outcome in zip(wishes, outcomes, strict=True):
+        commands += wish.commands if isinstance(wish, Together) else (wish,)
+        found += outcome if isinstance(wish, Together) else (outcome,)
+    applied(commands, found)
+
+
+class _Retry(NamedTuple):
+    """What waits for another program's transaction, and until when."""
+
+    loop: asyncio.AbstractEventLoop
+    wish: _Wish
+    until: float
+
+
+class _Retries:
+    """Tries again what is Locked, in a thread of its own."""
+
+    def __init__(self, of: weakref.ref[AsyncBatches], store: Store) -> None:
+        self._of = of
+        self._store = store
+        self._new: SimpleQueue[_Retry | None] = SimpleQueue()
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def without_locked(self, order: _Order, outcomes: list[Any]) -> tuple[_Order, list[Any]]:
+        """Take what is locked out of an order; return the rest, with its outcomes."""
+        if not any(isinstance(outcome, Locked) for outcome in outcomes):
+            return order, outcomes
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="pywheel-retries", daemon=True)
+            self._thread.start()
+        rest: list[_Wish] = []
+        for wish, outcome in zip(order.wishes, outcomes, strict=True):
+            if isinstance(outcome, Locked):
+                self._new.put(_Retry(order.loop, wish, time.monotonic() + outcome.seconds))
+            else:
+                rest.append(wish)
+        return order._replace(wishes=rest), [one for one in outcomes if not isinstance(one, Locked)]
+
+    def close(self) -> None:
+        """End the thread, once all that it has is done, or its time is over."""
+        if self._thread is not None:
+            self._new.put(None)
+            self._thread.join()
+
+    def _work(self) -> None:
+        pending: list[_Retry] = []
+        tries = pauses()
+        while not self._closed or pending:
+            with suppress(Empty):
+                while (retry := self._new.get(block=not pending)) is not None:
+                    pending.append(retry)
+                    tries = pauses()
+                self._closed = True
+            if pending:
+                time.sleep(next(tries))
+                pending = self._try(pending)
+
+    def _try(self, pending: list[_Retry]) -> list[_Retry]:
+        """Try all; return those that wait on."""
+        found: list[Any]
+        try:
+            found = self._store.apply_each([retry.wish[0] for retry in pending], again=True)  # type: ignore[misc]
+        except BaseException as error:  # noqa: BLE001  (it goes to those who asked)
+            found = [error] * len(pending)
+        left = []
+        for retry, outcome in zip(pending, found, strict=True):
+            if isinstance(outcome, Locked) and time.monotonic() < retry.until:
+                left.append(retry)
+                continue
+            end = StoreBusy(str(outcome)) if isinstance(outcome, Locked) else outcome
+            with suppress(RuntimeError):  # the loop was closed meanwhile
+                retry.loop.call_soon_threadsafe(_fulfil, retry.wish[1], end)
+            batches = self._of()
+            if batches is not None:
+                _tell(batches, [retry.wish], [end])
+            del batches
+        return left
+
+
+def _fulfil(promise: Promise, outcome: Any) -> None:
+    if promise.done():  # cancelled meanwhile; the change has happened all the same
+        return
+    if isinstance(outcome, BaseException):
+        promise.set_exception(outcome)
+    else:
+        promise.set_result(outcome)
 
 
 def _answer(end: Callable[[_Order, list[Any] | BaseException], None], order: _Order, outcomes: Any) -> None:

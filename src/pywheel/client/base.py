@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar
@@ -91,9 +90,7 @@ class Base:
         return outcomes
 
     async def _together(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        # All are added before the loop goes on, so one transaction takes them.
-        asked = [self._batches.add(command) for command in commands]
-        return intact(list(await asyncio.gather(*asked, return_exceptions=True)))
+        return intact(await self._batches.together(commands))
 
     def _put_within(self, connection: object, put: Put) -> list[int]:
         """Apply a put in the caller's own transaction."""

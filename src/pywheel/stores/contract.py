@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from random import uniform
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -20,7 +21,7 @@ from .pages import Page
 from .readings import Ended
 from .verify import Finding
 
-__all__ = ["Durability", "Ended", "Filter", "Page", "Span", "Store", "intact"]
+__all__ = ["Durability", "Ended", "Filter", "Locked", "Page", "Span", "Store", "intact", "pauses"]
 
 Durability = Literal["fsync", "everysec", "memory"]
 
@@ -31,6 +32,29 @@ def intact(outcomes: list[Any]) -> list[Any]:
         if isinstance(outcome, StoreError):
             raise outcome
     return outcomes
+
+
+def pauses() -> Iterator[float]:
+    """Yield seconds to wait between tries of what was Locked: 10 ms at first, and 100 ms at most."""
+    pause = 0.01
+    while True:
+        yield uniform(0.5, 1) * pause
+        pause = min(2 * pause, 0.1)
+
+
+class Locked(Exception):
+    """Another transaction holds a lock that a command needs, such as that of a key; nothing was stored.
+
+    It is no StoreError: of several callers in one transaction only those whom it concerns are to wait.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        """Take the time limit of the store: for how long to try again."""
+        super().__init__(
+            f"another transaction held what this waits for, such as a key, for {seconds:g} s: end that transaction, "
+            "and try again"
+        )
+        self.seconds = seconds
 
 
 class Store(ABC):
@@ -66,6 +90,14 @@ class Store(ABC):
         Of a store of several each has a transaction of its own: where one fails, the outcomes of what it was asked for
         are its StoreError, and `intact` raises that.
         """
+
+    def apply_each(self, commands: Sequence[Command[Any]], *, again: bool = False) -> list[Any]:  # noqa: ARG002
+        """Apply commands of callers who know nothing of each other, in any order and in any number of transactions.
+
+        Return what became of each: its outcome, an error, or Locked, if it would have to wait for another program's
+        transaction. Such a command is to be tried `again` after a pause.
+        """
+        return self.apply(commands)
 
     @property
     def secret_url(self) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from .._errors import BadBody, PywheelError
@@ -91,6 +92,15 @@ class EncryptedStore(Front):
 
     def apply(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Apply commands; see the contract. What is wrong with a key is the outcome of the put that needs it."""
+        return self._apply(commands, self._store.apply)
+
+    def apply_each(self, commands: Sequence[Command[Any]], *, again: bool = False) -> list[Any]:
+        """Apply commands of callers who know nothing of each other. See the contract."""
+        return self._apply(commands, partial(self._store.apply_each, again=again))
+
+    def _apply(
+        self, commands: Sequence[Command[Any]], apply: Callable[[Sequence[Command[Any]]], list[Any]]
+    ) -> list[Any]:
         sealed: list[Command[Any] | PywheelError] = list(commands)
         for place, command in enumerate(commands):
             if isinstance(command, _PUTTING) or (isinstance(command, Ack) and command.result is not None):
@@ -99,7 +109,7 @@ class EncryptedStore(Front):
                 except PywheelError as error:
                     sealed[place] = error
         good = [command for command in sealed if isinstance(command, Command)]
-        found = iter(self._store.apply(good) if good or not sealed else ())
+        found = iter(apply(good) if good or not sealed else ())
         return [next(found) if isinstance(command, Command) else command for command in sealed]
 
     def put_within(self, connection: object, put: Put) -> list[int]:

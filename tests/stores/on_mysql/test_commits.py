@@ -237,3 +237,30 @@ def test_many_that_are_acknowledged_wait_for_no_other_row(mariadb_server):
             for where in ("run WHERE id", "live_key WHERE job"):
                 cursor.execute(f"SELECT 1 FROM pywheel_{where} = {other.id:d} FOR UPDATE")
             assert store.apply([ops.Ack(job.id, job.claims) for job in mine]) == [True] * len(mine)
+
+
+def test_an_interrupt_between_a_put_and_its_answer_leaves_no_answer_to_the_next(mariadb_server, monkeypatch):
+    class Interrupt(BaseException):
+        pass
+
+    given = Timed._read_query_result
+    left = [True]
+
+    def interrupted(self, *arguments, **words):
+        if left and self is store._writer:
+            left.clear()
+            raise Interrupt
+        return given(self, *arguments, **words)
+
+    with open(mariadb_server.url()) as store:
+        put(store, NewJob("t", b"", 0))
+        put(store, NewJob("t", b"", 0))
+        monkeypatch.setattr(Timed, "_read_query_result", interrupted)
+        with pytest.raises(Interrupt):
+            put(store, NewJob("t", bytes(60_000), 0))
+        assert not left
+        for number in range(10):
+            [id] = put(store, NewJob("t", b"", 10**15))
+            assert store.get(id).topic == "t", number
+            [jobs] = store.apply([ops.Reserve("t", 1, TERMS, "w")])
+            assert all(store.apply([ops.Ack(job.id, job.claims) for job in jobs]))

@@ -51,7 +51,7 @@ def test_a_put_whose_first_try_is_still_under_way_happens_once(postgres_server, 
             asked = Asked(put, store, NewJob("t", b"once", 0, key))
             until(lambda: waiting() == 1)
             proxy.cut_once()
-            until(lambda: waiting() == 2)
+            until(lambda: waiting() == (1 if key else 2))  # with a key it does not wait for long, but tries again
             holder.rollback()
         asked.join(30)
         jobs = [job.id for job in store.jobs(Filter("t"), 0, 99) if job.body == b"once"]

@@ -180,6 +180,11 @@ class Timed(pymysql.Connection):
         return next((result.rows for result in reversed(self.ask(statements)) if result.rows), ())
 
     @property
+    def interrupted(self) -> bool:
+        """Whether an interrupt came before all answers had."""
+        return self._asking
+
+    @property
     def ready(self) -> bool:
         """Whether nothing is under way: no answer, which an interrupt may have cut short, and no transaction."""
         return self.open and not self._asking and not self.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS

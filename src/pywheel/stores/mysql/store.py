@@ -287,7 +287,9 @@ class MysqlStore(MysqlQueries):
 
     def _roll_back(self, connection: Timed | None) -> None:
         try:
-            if connection is not None:
+            if connection is not None and connection.interrupted:  # an answer is on its way: it is no use any more
+                connection.end()
+            elif connection is not None:
                 connection.ask(["ROLLBACK"])
         except (pymysql.Error, StoreError, OSError):
             self._drop(connection)

@@ -14,16 +14,9 @@ from typing import Any, Final
 
 from ...jobs import commands as c
 
-__all__ = ["Locked", "may_wait"]
+__all__ = ["may_wait"]
 
 _MAY_WAIT: Final = frozenset({c.Import, c.Cancel, c.Reschedule, c.Delete, c.Retry, c.Rewrite, c.Pause})
-
-
-class Locked(Exception):
-    """Another transaction holds a lock that was waited for; nothing was stored.
-
-    It is no StoreError: of several callers in one transaction only those whom it concerns are to wait.
-    """
 
 
 def may_wait(commands: Sequence[c.Command[Any]], topics: Container[str]) -> bool:

@@ -11,7 +11,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from random import uniform
 from typing import Any, Final, Self
 
 from ..._errors import StoreAway, StoreBusy, StoreClosed, StoreError
@@ -19,14 +18,14 @@ from ...clock import Clock
 from ...jobs.commands import Command, Expire, Put
 from ...jobs.job import NewJob
 from ..checks import sound
-from ..contract import Durability, Store
+from ..contract import Durability, Locked, Store, pauses
 from ..group_commit import Commit, GroupCommit
 from ..notifier import Member, Notifier, workers
 from ..server_clock import ServerClock
 from ..within import CommitWatch, taken
 from .connections import CLOSED, leave_alone
 from .ids import Ids
-from .lanes import Locked, may_wait
+from .lanes import may_wait
 from .leases import Leases
 from .notifier import RelationalNotifier
 from .part import Told
@@ -38,7 +37,6 @@ from .transaction import Done, transact
 __all__ = ["RelationalStore"]
 
 _TRIES: Final = 12
-_PAUSES: Final = (0.01, 0.1)  # seconds between tries of what met a lock, at first and at most
 _FOLD: Final = 500  # rows of counts after which they are summed up
 _FIXED: Final = (
     "connection=: others changed the same since this transaction took its snapshot, and it cannot see that: begin it "
@@ -190,11 +188,38 @@ class RelationalStore(Store):
             self._learn(commands, lane._topics.numbers)
         return outcomes
 
+    def apply_each(self, commands: Sequence[Command[Any]], *, again: bool = False) -> list[Any]:
+        """Apply commands of callers who know nothing of each other. See the contract."""
+        self._open()
+        return sound(commands, partial(self._apply_each, again=again))
+
+    def _apply_each(self, commands: Sequence[Command[Any]], *, again: bool) -> list[Any]:
+        lanes: dict[RelationalStore, list[int]] = {}
+        for place, command in enumerate(commands):
+            waits = may_wait((command,), self._topics.numbers)
+            lanes.setdefault(self._waiting if again else self._patient if waits else self, []).append(place)
+        outcomes: list[Any] = [None] * len(commands)
+        for lane, places in lanes.items():
+            found = lane._tried([commands[place] for place in places])
+            for place, outcome in zip(places, found, strict=True):
+                outcomes[place] = outcome
+            if lane is not self:
+                self._learn(commands, lane._topics.numbers)
+        return outcomes
+
+    def _tried(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        """Return what becomes of commands on this connection."""
+        try:
+            return self._group_commit.apply(commands)
+        except (Locked, StoreError) as error:
+            if len(commands) == 1 or isinstance(error, StoreError):
+                return [error] * len(commands)
+        return [outcome for command in commands for outcome in self._tried((command,))]
+
     def _wait(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Apply commands that met a lock, again and again. StoreBusy if it is held beyond the time limit."""
         until = time.monotonic() + self._seconds
-        pause = _PAUSES[0]
-        while True:
+        for pause in pauses():
             try:
                 outcomes = self._waiting._group_commit.apply(commands)
             except Locked as error:
@@ -204,12 +229,9 @@ class RelationalStore(Store):
                     return outcomes
                 locked = outcomes[0]
             if time.monotonic() >= until:
-                raise StoreBusy(
-                    f"{locked}: another transaction held what this waits for, such as a key, for {self._seconds:g} s: "
-                    "end that transaction, and try again"
-                ) from locked
-            time.sleep(uniform(0.5, 1) * pause)
-            pause = min(2 * pause, _PAUSES[1])
+                raise StoreBusy(str(locked)) from locked
+            time.sleep(pause)
+        raise AssertionError
 
     def _waited(self, commands: Sequence[Command[Any]], outcomes: list[Any]) -> list[Any]:
         """Return the outcomes once those puts among others that met a lock have waited for it."""
@@ -235,7 +257,7 @@ class RelationalStore(Store):
             return self._decide(commands, until, commit) if jobs is None else self._put(commands, jobs, until, commit)
         except StoreError as error:
             if self._met_lock(error):
-                raise Locked(str(error)) from error
+                raise Locked(self._seconds) from error
             raise
 
     def _decide(self, commands: Sequence[Command[Any]], until: float, commit: Commit | None) -> list[Any]:
@@ -404,7 +426,7 @@ class RelationalStore(Store):
         try:
             [outcome] = self._decide([command], until, None)
         except StoreError as error:  # the others have been stored
-            return Locked(str(error)) if self._met_lock(error) else error
+            return Locked(self._seconds) if self._met_lock(error) else error
         return outcome
 
     def _count(self, rows: int) -> None:
