@@ -62,6 +62,7 @@ def test_threads_that_put_and_read_get_a_result_or_closed(shared_url):
 CALLS = {
     "put": put,
     "put_within": lambda store: store.put_within(None, ops.Put(())),
+    "apply_each": lambda store: store.apply_each([ops.Pause("t", True)]),
     "get": lambda store: store.get(1),
     "jobs": lambda store: store.jobs(Filter("t"), 0, 9),
     "page": lambda store: store.page(Filter("t")),
