@@ -185,7 +185,7 @@ class RelationalStore(Store):
             outcomes, lane = self._wait(commands), self._waiting
         if lane is not self:
             outcomes = self._waited(commands, outcomes)
-            self._learn(commands, lane._topics.numbers)
+            self._learn(commands, outcomes, lane._topics.numbers)
         return outcomes
 
     def apply_each(self, commands: Sequence[Command[Any]], *, again: bool = False) -> list[Any]:
@@ -204,7 +204,7 @@ class RelationalStore(Store):
             for place, outcome in zip(places, found, strict=True):
                 outcomes[place] = outcome
             if lane is not self:
-                self._learn(commands, lane._topics.numbers)
+                self._learn(commands, outcomes, lane._topics.numbers)
         return outcomes
 
     def _tried(self, commands: Sequence[Command[Any]]) -> list[Any]:
@@ -245,10 +245,11 @@ class RelationalStore(Store):
             raise outcomes[0]
         return outcomes
 
-    def _learn(self, commands: Sequence[Command[Any]], numbers: Mapping[str, int]) -> None:
-        """Take in the topics of puts that are committed."""
-        jobs = [job for command in commands if type(command) is Put for job in command.jobs]
-        self._topics.learn({job.topic: numbers[job.topic] for job in jobs if job.topic in numbers})
+    def _learn(self, commands: Sequence[Command[Any]], outcomes: Sequence[Any], numbers: Mapping[str, int]) -> None:
+        """Take in the topics of puts that were stored. That of a put that was not may yet be rolled back."""
+        for command, outcome in zip(commands, outcomes, strict=True):
+            if type(command) is Put and type(outcome) is list:
+                self._topics.learn({job.topic: numbers[job.topic] for job in command.jobs if job.topic in numbers})
 
     def _transact(self, commands: Sequence[Command[Any]], until: float, commit: Commit | None) -> list[Any]:
         self._open()
