@@ -195,8 +195,8 @@ class MysqlStore(MysqlQueries):
         if connection is None:
             connection = self._connect(until)
             with self.translated():
-                seconds = int(self._waits_for_locks or not connection.mariadb)  # MySQL cannot wait for less than one
-                connection.ask([f"SET SESSION autocommit = 0, innodb_lock_wait_timeout = {seconds}"])
+                # MySQL cannot wait for less. MariaDB can for 0, but then some of its commits fail.
+                connection.ask(["SET SESSION autocommit = 0, innodb_lock_wait_timeout = 1"])
             self._writer = connection
         connection.until = until
         return connection

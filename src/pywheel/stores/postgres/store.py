@@ -189,7 +189,7 @@ class PostgresStore(PostgresQueries):
         if connection is None:
             connection = self._connect(until)
             if not connection.pooled:  # settings of a pooler's session are left to whoever has it next
-                connection.execute(f"SET lock_timeout = {_LOCKS[self._waits_for_locks]}")
+                connection.execute(f"SET lock_timeout = {_LOCKS[not self._spared]}")
             self._writer = connection
         connection.until = until
         return connection

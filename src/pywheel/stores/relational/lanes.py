@@ -2,21 +2,63 @@
 
 Whoever puts in a transaction of its own holds a key for as long as that takes. A store therefore writes on three
 connections, each with a group commit of its own: one for what waits for nobody, such as claims, acks and plain puts,
-one for what may have to wait, and one for what was found to wait. A statement on the first waits for a lock for a
-moment; on the others it hardly waits at all, as others come behind it. What met a lock is tried again and again, by
-itself, on the third.
+one for what may have to wait, and one for what was found to wait. A statement on any of them waits for a lock for a
+moment only. What met a lock is tried again and again, by itself, on the third; whoever wants the same waits there, too,
+without a try on the second.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+import time
+from collections.abc import Container, Hashable, Iterator, Sequence
 from typing import Any, Final
 
 from ...jobs import commands as c
+from ..contract import Locked
 
-__all__ = ["may_wait"]
+__all__ = ["Held", "may_wait"]
 
 _MAY_WAIT: Final = frozenset({c.Import, c.Cancel, c.Reschedule, c.Delete, c.Retry, c.Rewrite, c.Pause})
+
+
+_MOST: Final = 10_000  # keys and jobs that are remembered
+
+
+class Held:
+    """What was found to be locked lately: who wants it too need not find that out again, while others wait behind."""
+
+    def __init__(self) -> None:
+        self._met: dict[Hashable, float] = {}  # when
+
+    def met(self, commands: Sequence[c.Command[Any]]) -> None:
+        """Note that these commands met a lock."""
+        if len(self._met) > _MOST:
+            self._met.clear()
+        self._met.update(dict.fromkeys(_wants(commands), time.monotonic()))
+
+    def free(self, commands: Sequence[c.Command[Any]], outcomes: Sequence[Any]) -> None:
+        """Note which of them met none."""
+        if self._met:
+            for command, outcome in zip(commands, outcomes, strict=True):
+                if not isinstance(outcome, Locked):
+                    for want in _wants((command,)):
+                        self._met.pop(want, None)
+
+    def lately(self, commands: Sequence[c.Command[Any]], seconds: float) -> bool:
+        """Return whether one of them would meet a lock, as was seen within so many seconds."""
+        if not self._met:
+            return False
+        since = time.monotonic() - seconds
+        return any(self._met.get(want, 0.0) > since for want in _wants(commands))
+
+
+def _wants(commands: Sequence[c.Command[Any]]) -> Iterator[Hashable]:
+    """Yield the keys and jobs that others may hold."""
+    for command in commands:
+        if type(command) is c.Put:
+            yield from ((job.topic, job.key) for job in command.jobs if job.key is not None)
+        elif isinstance(command, c.Cancel | c.Reschedule | c.Retry | c.Delete):
+            yield command.ref
 
 
 def may_wait(commands: Sequence[c.Command[Any]], topics: Container[str]) -> bool:

@@ -25,7 +25,7 @@ from ..server_clock import ServerClock
 from ..within import CommitWatch, taken
 from .connections import CLOSED, leave_alone
 from .ids import Ids
-from .lanes import may_wait
+from .lanes import Held, may_wait
 from .leases import Leases
 from .notifier import RelationalNotifier
 from .part import Told
@@ -37,6 +37,7 @@ from .transaction import Done, transact
 __all__ = ["RelationalStore"]
 
 _TRIES: Final = 12
+_SPARED: Final = (2.0, 0.1)  # on the second connection, where it is handed on, and on the third, where it waits
 _FOLD: Final = 500  # rows of counts after which they are summed up
 _FIXED: Final = (
     "connection=: others changed the same since this transaction took its snapshot, and it cannot see that: begin it "
@@ -49,8 +50,8 @@ class RelationalStore(Store):
     """Jobs in narrow tables that they move through. Threads share a transaction; its second trip commits."""
 
     durability: Durability = "fsync"
-    _waits_for_locks = True
-    """Whether a statement waits a moment for a lock: among those who claim under one limit that is fair."""
+    _spared = 0.0
+    """For so many seconds what met a lock is not tried again on this connection: others come behind it."""
 
     def __init__(self, url: str, clock: Clock | None, seconds: float) -> None:
         self.url = url
@@ -64,16 +65,17 @@ class RelationalStore(Store):
         self._closed = False
         self._counted = 0
         self.leases = Leases()
+        self._held = Held()
         self._ids = Ids(self._draw_ids)
         self._own_connection()
-        self._patient, self._waiting = self._lane(), self._lane()
+        self._patient, self._waiting = self._lane(_SPARED[0]), self._lane(_SPARED[1])
         self._lanes: list[RelationalStore] = [self, self._patient, self._waiting]
         _STORES.add(self)
 
-    def _lane(self) -> Self:
+    def _lane(self, spared: float) -> Self:
         """Return this store with a connection of its own that writes, for commands that may wait for a lock."""
         lane = copy.copy(self)
-        lane._waits_for_locks = False
+        lane._spared = spared
         lane._own_connection()
         return lane
 
@@ -253,13 +255,19 @@ class RelationalStore(Store):
 
     def _transact(self, commands: Sequence[Command[Any]], until: float, commit: Commit | None) -> list[Any]:
         self._open()
+        if self._spared and self._held.lately(commands, self._spared):
+            raise Locked(self._seconds)
         jobs = self._direct(commands)
         try:
-            return self._decide(commands, until, commit) if jobs is None else self._put(commands, jobs, until, commit)
+            done = self._decide(commands, until, commit) if jobs is None else self._put(commands, jobs, until, commit)
         except StoreError as error:
-            if self._met_lock(error):
-                raise Locked(self._seconds) from error
-            raise
+            if not self._met_lock(error):
+                raise
+            if commit is None:  # else it is not known whose commands
+                self._held.met(commands)
+            raise Locked(self._seconds) from error
+        self._held.free(commands, done)
+        return done
 
     def _decide(self, commands: Sequence[Command[Any]], until: float, commit: Commit | None) -> list[Any]:
         """Apply commands in a transaction of two trips. Once more if its connection broke, and it did not happen."""
@@ -427,7 +435,10 @@ class RelationalStore(Store):
         try:
             [outcome] = self._decide([command], until, None)
         except StoreError as error:  # the others have been stored
-            return Locked(self._seconds) if self._met_lock(error) else error
+            if not self._met_lock(error):
+                return error
+            self._held.met((command,))
+            return Locked(self._seconds)
         return outcome
 
     def _count(self, rows: int) -> None:
