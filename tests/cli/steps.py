@@ -52,11 +52,13 @@ class Stepped:
     def start(self, *options):
         command = [sys.executable, "-m", "pywheel.cli", "work", "shop:queue", "--reload", "--no-live", *options]
         variables = environment(PYWHEEL_STORE=None, PYTHONDONTWRITEBYTECODE="1")
-        before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
+        # The tests themselves may run under nohup, or in the background of a shell.
+        before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGHUP, signal.SIGQUIT)}
         self.process = subprocess.Popen(
             command, cwd=self.folder, env=variables, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
-        signal.signal(signal.SIGHUP, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 

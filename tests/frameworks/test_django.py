@@ -199,7 +199,7 @@ from pywheel.django import queue
 class Inside(TestCase):
     def test_it_is_never_committed(self):
         number = self.client.post("/orders").json()["order"]
-        assert queue.counts().get("order.close") is None, number
+        assert not any(queue.counts().get("order.close", ())), number
 
 
 class Outside(TransactionTestCase):

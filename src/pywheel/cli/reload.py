@@ -52,12 +52,12 @@ class Watch:
 
 def wait_for_mending(error: Exception) -> None:
     """Show what is wrong with a program, and return when a source below the working directory changes."""
+    before = _times(_sources_below(Path.cwd()))  # whoever reads what is wrong may mend it at once
     if isinstance(error, PywheelError):
         fail(str(error))
     else:
         traceback.print_exception(error)
     note("pywheel: waiting for a change of the sources; Ctrl-C ends it")
-    before = _times(_sources_below(Path.cwd()))
     while _times(_sources_below(Path.cwd())) == before:
         time.sleep(_EVERY)
 
