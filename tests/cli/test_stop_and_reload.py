@@ -77,6 +77,7 @@ def importing_again(shop, options):
 def workers_importing_again(shop, options):
     shop.start(*options)
     shop.working()
+    shop.reached("worker-import", 2)
     shop.hold("worker-import")
     shop.save()
     shop.reached("worker-import", 4)
@@ -84,6 +85,7 @@ def workers_importing_again(shop, options):
 
 def replacing_while_a_new_one_imports(shop, options):
     id = at_work(shop, options)
+    shop.reached("worker-import", 2)
     shop.hold("worker-import")
     shop.send(HUP)
     shop.reached("worker-import", 3)
