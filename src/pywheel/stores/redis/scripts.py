@@ -27,7 +27,7 @@ class Script:
 
 _FOLDER: Final = files(__package__) / "lua"
 _WRITES = (
-    *"base lanes once hints put states kept transitions gate settle claim find nonces notes manage keyed".split(),
+    *"base rank lanes once hints put states kept transitions gate settle claim find nonces notes manage keyed".split(),
     *"imports members announce apply".split(),
 )
 PUT: Final = Script("put_one", "base", "once", "hints", "put", "put_only")
@@ -39,7 +39,7 @@ NONCE: Final = Script("base", "nonces", "nonce")
 
 BEAT: Final = Script("base", "members", "beat", flags="allow-oom", leases=True)
 HEAR: Final = Script("base", "members", "hear", flags="allow-oom")
-LISTEN: Final = Script("base", "lanes", "listen", flags="allow-oom", leases=True)
+LISTEN: Final = Script("base", "rank", "lanes", "listen", flags="allow-oom", leases=True)
 LEAVE: Final = Script("base", "members", "leave", flags="allow-oom")
 ROSTER: Final = Script("base", "roster", flags="no-writes", leases=True)
 QUIET: Final = Script("base", "quiet", flags="no-writes")
@@ -47,7 +47,7 @@ LEASE: Final = Script("base", "lease", flags="no-writes", leases=True)
 
 GET: Final = Script("base", "states", "look", "find", "get", flags="no-writes")
 LIST: Final = Script("base", "states", "look", "sets", "list", flags="no-writes")
-PAGE: Final = Script("base", "states", "look", "ranks", "sets", "page", flags="no-writes")
+PAGE: Final = Script("base", "states", "look", "rank", "ranks", "sets", "page", flags="no-writes")
 TOPICS: Final = Script("base", "topics", flags="no-writes")
 FORECAST: Final = Script("base", "forecast", flags="no-writes")
 RECENT: Final = Script("base", "states", "ranks", "recent", flags="no-writes")
@@ -56,7 +56,7 @@ SEEN: Final = Script("base", "states", "look", "seen", flags="no-writes")
 HISTORY: Final = Script("base", "states", "history", flags="no-writes")
 COUNTS: Final = Script("base", "states", "look", "counts", flags="no-writes")
 COUNTED: Final = Script("base", "states", "look", "counted", flags="no-writes")
-WINDOWS: Final = Script("base", "lanes", "windows", flags="no-writes")
+WINDOWS: Final = Script("base", "rank", "lanes", "windows", flags="no-writes")
 FIRST_DUES: Final = Script("base", "states", "first_dues", flags="no-writes")
 
 _CHECKS: Final = "base lanes hints states kept transitions gate verify".split()

@@ -75,21 +75,11 @@ end
 -- stand before a place follows from its ranks in the lanes, so a backlog of other priorities is passed over by halves.
 local plain = {FEW = 64, PAGE = 500, MOST = 20000, looked = 0} -- `looked` counts jobs that were looked at, and looks at ranks
 
--- Returns how many members of a set lie up to a place: of those with the same due time the ids decide.
+-- Returns how many members of a set lie up to a place.
 function plain.rank_after(key, due, b)
-    local low, id = call('ZCOUNT', key, '-inf', '(' .. due), number(b)
-    local high = low + call('ZCOUNT', key, due, due)
-    plain.looked = plain.looked + 2
-    while low < high do
-        local middle = math.floor((low + high) / 2)
-        plain.looked = plain.looked + 1
-        if number(call('ZRANGE', key, middle, middle)[1]) <= id then
-            low = middle + 1
-        else
-            high = middle
-        end
-    end
-    return low
+    local rank, looks = rank_of(key, due, b, true)
+    plain.looked = plain.looked + looks
+    return rank
 end
 
 -- Returns how many of the first `rank` delayed jobs of a topic are plain.

@@ -1,21 +1,5 @@
 -- The first members of several sorted sets, in one order: by score, then by id.
 
--- Returns how many members of a set lie before a place, or with `too` up to it: of those with the same score the ids decide.
-local function rank_of(key, score, b, too)
-    local low = call('ZCOUNT', key, '-inf', '(' .. score)
-    local high = low + call('ZCOUNT', key, score, score)
-    while low < high do
-        local middle = math.floor((low + high) / 2)
-        local there = call('ZRANGE', key, middle, middle)[1]
-        if there < b or (too and there == b) then
-            low = middle + 1
-        else
-            high = middle
-        end
-    end
-    return low
-end
-
 local function ranked(key, from, to, down)
     if down then
         return call('ZRANGE', key, from, to, 'REV', 'WITHSCORES')
