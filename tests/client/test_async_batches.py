@@ -11,6 +11,7 @@ import pytest
 from pywheel import JobQueue, StoreClosed, StoreError
 from pywheel.events import JobsPut
 from pywheel.jobs import Counts
+from pywheel.jobs.commands import Put
 from pywheel.testing import FaultyStore
 from tests.jobs.waiting import until
 
@@ -109,6 +110,27 @@ def test_what_was_put_is_told_once_a_topic_and_a_listener_that_raises_hurts_nobo
     until(lambda: len(seen) == 2)
     assert sorted(seen) == [JobsPut("a", 5), JobsPut("b", 2)]
     assert "a listener failed" in caplog.text
+
+
+def test_of_a_turn_what_was_stored_is_not_told_to_have_failed_with_a_transaction_of_many(queue):
+    apply = queue.store.apply
+
+    def failing(commands):
+        if any(job.topic == "bad" for command in commands for job in command.jobs):
+            raise StoreError("no room for these")
+        return apply(commands)
+
+    queue.store.apply = failing
+    many = [Put((queue.job(topic),)) for topic in ("good", "bad")]
+
+    async def program():
+        together = asyncio.gather(queue.aput("t"), queue.aapply_all(many), queue.aput("t"), return_exceptions=True)
+        first, refused, second = await together
+        assert isinstance(refused, StoreError)
+        return [first, second, await queue.aput("t")]
+
+    ids = asyncio.run(program())
+    assert [job.id for job in queue.list()] == ids
 
 
 def test_after_close_it_says_so(queue):

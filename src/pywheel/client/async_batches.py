@@ -15,6 +15,7 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -173,12 +174,8 @@ def _work(of: weakref.ref[AsyncBatches], store: Store, orders: SimpleQueue[_Orde
     """Carry orders to the store. Between them it keeps nobody's queue, and nobody's loop, alive."""
     retries = _Retries(of, store)
     while (order := orders.get()) is not None:
-        outcomes: list[Any] | BaseException
-        try:
-            outcomes = _outcomes(store, [command for command, _ in order.wishes])
-            order, outcomes = retries.without_locked(order, outcomes)
-        except BaseException as error:  # noqa: BLE001  (it goes to those who asked)
-            outcomes = error
+        outcomes = _outcomes(store, [command for command, _ in order.wishes])
+        order, outcomes = retries.without_locked(order, outcomes)
         batches = of()
         if batches is not None:  # else nobody waits either: who does is in a method of the queue
             _answer(batches._end, order, outcomes)
@@ -188,21 +185,40 @@ def _work(of: weakref.ref[AsyncBatches], store: Store, orders: SimpleQueue[_Orde
 
 
 def _outcomes(store: Store, commands: Sequence[Command[Any] | Together]) -> list[Any]:
+    """Return what became of each: where a transaction fails, what others have stored is not told to have failed."""
     each = [command for command in commands if not isinstance(command, Together)]
-    alone = iter(store.apply_each(each) if each else ())
-    return [store.apply(one.commands) if isinstance(one, Together) else next(alone) for one in commands]
+    alone = iter(_outcomes_of(store.apply_each, each) if each else ())
+    return [_together(store, one) if isinstance(one, Together) else next(alone) for one in commands]
 
 
-def _tell(batches: AsyncBatches, wishes: Sequence[_Wish], outcomes: list[Any] | BaseException) -> None:
+def _outcomes_of(apply: Callable[[Sequence[Command[Any]]], list[Any]], commands: Sequence[Command[Any]]) -> list[Any]:
+    try:
+        return apply(commands)
+    except BaseException as error:  # noqa: BLE001  (it goes to those who asked)
+        return [error] * len(commands)
+
+
+def _together(store: Store, together: Together) -> Any:
+    try:
+        return store.apply(together.commands)
+    except BaseException as error:  # noqa: BLE001  (as above)
+        return error
+
+
+def _tell(batches: AsyncBatches, wishes: Sequence[_Wish], outcomes: Sequence[Any]) -> None:
     """Tell the queue what was applied."""
     applied = batches._applied()
-    if applied is None or isinstance(outcomes, BaseException):
+    if applied is None:
         return
     commands: list[Command[Any]] = []
     found: list[Any] = []
     for (wish, _), outcome in zip(wishes, outcomes, strict=True):
-        commands += wish.commands if isinstance(wish, Together) else (wish,)
-        found += outcome if isinstance(wish, Together) else (outcome,)
+        if not isinstance(wish, Together):
+            commands.append(wish)
+            found.append(outcome)
+        elif not isinstance(outcome, BaseException):
+            commands += wish.commands
+            found += outcome
     applied(commands, found)
 
 
@@ -249,22 +265,25 @@ class _Retries:
         pending: list[_Retry] = []
         tries = pauses()
         while not self._closed or pending:
-            with suppress(Empty):
-                while (retry := self._new.get(block=not pending)) is not None:
-                    pending.append(retry)
-                    tries = pauses()
-                self._closed = True
+            if self._take(pending):
+                tries = pauses()
             if pending:
                 time.sleep(next(tries))
                 pending = self._try(pending)
 
+    def _take(self, pending: list[_Retry]) -> bool:
+        """Take in what is new; wait for it if nothing is there. Return whether there was any."""
+        before = len(pending)
+        with suppress(Empty):
+            while (retry := self._new.get(block=not pending)) is not None:
+                pending.append(retry)
+            self._closed = True
+        return len(pending) > before
+
     def _try(self, pending: list[_Retry]) -> list[_Retry]:
         """Try all; return those that wait on."""
-        found: list[Any]
-        try:
-            found = self._store.apply_each([retry.wish[0] for retry in pending], again=True)  # type: ignore[misc]
-        except BaseException as error:  # noqa: BLE001  (it goes to those who asked)
-            found = [error] * len(pending)
+        commands: list[Any] = [retry.wish[0] for retry in pending]
+        found = _outcomes_of(partial(self._store.apply_each, again=True), commands)
         left = []
         for retry, outcome in zip(pending, found, strict=True):
             if isinstance(outcome, Locked) and time.monotonic() < retry.until:
