@@ -15,6 +15,7 @@ import json
 import os
 import random
 import tempfile
+import threading
 import zlib
 from base64 import b64decode, b64encode
 from enum import Enum
@@ -27,6 +28,7 @@ from pywheel.jobs.limits import Limits
 from pywheel.stores import Store
 from pywheel.stores.address import Address
 from pywheel.stores.checks import sound
+from pywheel.stores.front import Front
 from pywheel.stores.memory import MemoryStore
 
 FIRST_LINE = b"pywheel journal 1\n"
@@ -86,8 +88,8 @@ class Moment(Clock):
         return self.clock.until(wall)
 
 
-class JournalStore(Store):
-    """Jobs in a store in memory, and all their changes in a file.
+class JournalStore(Front):
+    """Jobs in a store in memory, which answers all queries, and all their changes in a file.
 
     NotAStore if the file is none of these or is not there though it should be, StoreBusy if another process has it.
     """
@@ -98,7 +100,10 @@ class JournalStore(Store):
         address.split({})  # there are no options: it refuses each
         self.address, self.url = address, address.shown
         self.clock = Moment(clock or MonotonicClock())
-        self.memory = MemoryStore(clock=self.clock)
+        self.chance = random.Random()
+        draw = lambda: self.chance.getrandbits(64) - 2**63  # noqa: E731
+        self.memory = MemoryStore(self.url, clock=self.clock, random=draw)
+        self.lock = threading.RLock()  # one change at a time: the journal has them in their order
         self.pid = os.getpid()
         try:
             self.file = os.open(address.path, os.O_RDWR | (os.O_CREAT if create else 0), 0o666)
@@ -120,8 +125,8 @@ class JournalStore(Store):
         return sound(commands, self.journaled)  # what makes no sense is refused before it is written
 
     def journaled(self, given):
-        with self.memory.lock:  # nobody sees a change before it is durable
-            self.memory.topics()  # StoreClosed if it is
+        with self.lock:
+            self.memory.next_lease()  # StoreClosed if it is
             if os.getpid() != self.pid:
                 raise pywheel.StoreError(f"{self.url} was opened by the parent process: open another one")
             now, seed = self.clock.wall(), random.getrandbits(32)
@@ -143,8 +148,7 @@ class JournalStore(Store):
 
     def made(self, now, seed, given):
         """Make commands as they were, or will be, made at that time: chance included."""
-        chance = random.Random(seed)
-        self.memory.draw = lambda: chance.uniform(-1, 1)
+        self.chance.seed(seed)
         self.clock.wall_now = now
         try:
             return self.memory.apply(given)
@@ -193,55 +197,17 @@ class JournalStore(Store):
         return end
 
     def close(self):
-        with self.memory.lock:
+        with self.lock:
             self.memory.close()
             if self.file >= 0:
                 os.close(self.file)
             self.file = -1
 
-    # ---- looking: the store in memory knows --------------------------------------------------------------------------
+    def _there(self):
+        return self.memory
 
-    def get(self, ref):
-        return self.memory.get(ref)
-
-    def jobs(self, filter, after, limit):
-        return self.memory.jobs(filter, after, limit)
-
-    def counts(self):
-        return self.memory.counts()
-
-    def topics(self):
-        return self.memory.topics()
-
-    def history(self, id):
-        return self.memory.history(id)
-
-    def note(self, name):
-        return self.memory.note(name)
-
-    def notes(self, prefix, after="", limit=1000):
-        return self.memory.notes(prefix, after, limit)
-
-    def windows(self, spans, limit):
-        return self.memory.windows(spans, limit)
-
-    def first_dues(self, spans):
-        return self.memory.first_dues(spans)
-
-    def next_lease(self):
-        return self.memory.next_lease()
-
-    def notifier(self, name):
-        return self.memory.notifier(name)
-
-    def workers(self):
-        return self.memory.workers()
-
-    def quiet(self, topic, seconds):
-        return self.memory.quiet(topic, seconds)
-
-    def verify(self, *, repair=False):
-        return self.memory.verify(repair=repair)
+    def died(self, topics):
+        return Store.died(self, topics)  # it writes, so by `apply`
 
 
 # ---- what it shows --------------------------------------------------------------------------------------------------

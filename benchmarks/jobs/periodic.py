@@ -21,7 +21,7 @@ from pywheel.stores.declared import as_said
 from pywheel.stores.schedule_notes import ScheduleNotes
 
 _AHEAD = 40_000  # ms
-_ASKED = ("apply", "get", "history", "note", "notes", "page", "windows", "first_dues", "topics")
+_ASKED = ("apply", "get", "history", "note", "notes", "page", "next_dues", "topics")
 
 
 class Counted:

@@ -26,7 +26,7 @@ def measures(store: Store, small: str) -> Iterator[tuple[str, Read]]:
     yield "100 histories", lambda: store.histories(ids)
     yield "counts", store.counts
     yield "topics", store.topics
-    yield "oldest", store.oldest
+    yield "next_dues", store.next_dues
     yield "workers", store.workers
     yield from _pages(store, small, middle)
     yield from _dues(store, small, now)

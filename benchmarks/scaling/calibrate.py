@@ -15,18 +15,21 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.host import about, fsync_p50
 from benchmarks.jobs.processes import percentiles, processor_seconds, until, workers
 from pywheel import JobQueue
-from pywheel.stores.contract import Span
+from pywheel.jobs.commands import Claim, Terms
 from tests.stores.servers import Missing, Postgres, Redis, Server
 
 BODY = b"x" * 128
 FAR = 3_600  # seconds
 MANY = 1_000
+TOPICS = 20
+TERMS = Terms(ttr=60_000, max_attempts=3)
 Figures = dict[str, float]
 
 
@@ -182,26 +185,51 @@ def paced(place: Place, jobs: int) -> Figures:
 # ---- what grows with workers ----------------------------------------------------------------------------------------
 
 
-def windows(place: Place, jobs: int) -> Figures:
-    """Return what a worker pays to read its part of a window, and for each job of others that it passes."""
+def looks(place: Place, jobs: int) -> Figures:
+    """Return what a look at one topic costs, and a step whose claim finds nothing; and each for a topic more."""
     with JobQueue(place.url()) as queue:
-        for _ in range(jobs // MANY):
-            queue.put_many([queue.job("t", BODY, delay=FAR) for _ in range(MANY)])
-        end = 1_000 * int(time.time() + 2 * FAR)
-        whole = _least(lambda: queue.store.windows([Span("t", 2**32 - 1, (-1, 0), end)], 500))
-        one = _least(lambda: queue.store.windows([Span("t", 1, (-1, 0), end)], jobs))
-        mine = jobs / 32
-        kept = 1e6 * whole / 500
-    return {"window, us a job": kept, "window, us a job passed": max((1e6 * one - kept * mine) / (jobs - mine), 0)}
+        topics = [f"t{number}" for number in range(TOPICS)]
+        for topic in topics:
+            queue.put_many([queue.job(topic, BODY, delay=FAR) for _ in range(jobs // TOPICS)])
+        claims = [Claim(topic, (), TERMS, "w", 8, limit=8) for topic in topics]
+        works: dict[str, Callable[[int], Any]] = {
+            "look": lambda count: queue.store.next_dues(topics[:count]),
+            "empty claim": lambda count: queue.store.apply(claims[:count]),
+        }
+        found: Figures = {}
+        for name, work in works.items():
+            one, all_ = (_times(place, partial(work, count)) for count in (1, TOPICS))
+            for key, value in one.items():
+                found[f"{name}, {key}"] = value
+                found[f"{name}, a topic more, {key}"] = max((all_[key] - value) / (TOPICS - 1), 0.0)
+    return found
 
 
-def _least(work: Callable[[], Any], rounds: int = 7) -> float:
-    times = []
+def passed(place: Place) -> Figures:
+    """Return what a claim costs the server for each due job that another transaction has locked (PostgreSQL)."""
+    url = place.url()
+    schema = url.partition("schema=")[2].partition("&")[0]
+    server: Any = place.server
+    with JobQueue(url) as queue, server.connect(autocommit=False) as other:
+        queue.put_many([queue.job("locked", BODY) for _ in range(MANY)])
+        queue.put("empty", BODY, delay=FAR)
+        locks = f'SELECT id FROM "{schema}".pywheel_job WHERE state = 0 AND next < %s FOR UPDATE'
+        other.execute(locks, [1_000 * int(time.time() + 1)])
+        claims = [[Claim(topic, (), TERMS, "w", 1, limit=1)] for topic in ("empty", "locked")]
+        empty, held = (_times(place, partial(queue.store.apply, claim), 500) for claim in claims)
+    return {"passed, server us": max((held["server us"] - empty["server us"]) / MANY, 0.0)}
+
+
+def _times(place: Place, work: Callable[[], Any], rounds: int = 2_000) -> Figures:
+    """Return the processor times of a call."""
+    work()
+    server, own = place.spent(), time.process_time()
     for _ in range(rounds):
-        began = time.perf_counter()
         work()
-        times.append(time.perf_counter() - began)
-    return min(times)
+    return {
+        "server us": 1e6 * (place.spent() - server) / rounds,
+        "worker us": 1e6 * (time.process_time() - own) / rounds,
+    }
 
 
 def beats(place: Place, counts: tuple[int, ...] = (1, 25, 100)) -> Figures:
@@ -292,10 +320,9 @@ def one_round(kind: str, jobs: int) -> Figures:
         for count in (1, 2):
             found |= drain(where, jobs, count)
         found |= paced(where, 2_000)
-        if where.server is not None:
-            found |= windows(where, jobs)
+        found |= looks(where, jobs)
         if kind == "postgres":
-            found |= beats(where) | notifications(where)
+            found |= passed(where) | beats(where) | notifications(where)
         return found
 
 

@@ -9,6 +9,8 @@ from itertools import count
 from math import inf
 
 Then = Callable[[], None]
+Work = Callable[[], float]
+"""Begins some work, and returns how long it takes."""
 
 
 class Events:
@@ -21,7 +23,11 @@ class Events:
 
     def after(self, seconds: float, then: Then) -> None:
         """Call a function so much later."""
-        heappush(self._heap, (self.now + seconds, next(self._order), then))
+        self.at(self.now + seconds, then)
+
+    def at(self, when: float, then: Then) -> None:
+        """Call a function then."""
+        heappush(self._heap, (when, next(self._order), then))
 
     def run(self, until: float, going: Callable[[], bool] = lambda: True) -> None:
         """Go on until then, or as long as `going` says."""
@@ -36,15 +42,16 @@ class Cores:
     def __init__(self, events: Events, cores: int) -> None:
         self._events = events
         self._free = self.count = cores
-        self._waiting: deque[tuple[float, Then]] = deque()
+        self._waiting: deque[tuple[float | Work, Then]] = deque()
         self.busy = 0.0
 
-    def use(self, seconds: float, then: Then) -> None:
-        """Work for so long, then call."""
+    def use(self, work: float | Work, then: Then) -> None:
+        """Work, for so many seconds, then call."""
         if not self._free:
-            self._waiting.append((seconds, then))
+            self._waiting.append((work, then))
             return
         self._free -= 1
+        seconds = work() if callable(work) else work
         self.busy += seconds
         self._events.after(seconds, lambda: self._done(then))
 

@@ -30,8 +30,13 @@ class Kind:
     deliver: float = 0.0  # of the server, for each job claimed, and acked in a later step
     worker_step: float = 0.0
     worker: float = 0.0  # for each job delivered
-    read: float = 0.0  # of the server, for each job that a window reads
-    passed: float = 0.0  # and for each job of others that lies between
+    empty: float = 0.0  # of the server, for a step whose claim finds nothing
+    claim: float = 0.0  # of the server, for each topic that a step claims from beside the first
+    worker_claim: float = 0.0
+    passed: float = 0.0  # of the server, for each due job that a claim finds locked by another one
+    look: float = 0.0  # of the server, for a look at the next due time of a topic
+    look_more: float = 0.0  # and for each topic more
+    worker_look: float = 0.0
     beat: float = 0.0  # of the server
     beat_each: float = 0.0  # and for each worker that is there
     ring: float = 0.0  # of the server, for what tells a worker of a job
@@ -68,11 +73,13 @@ def _common(figures: dict[str, Any]) -> dict[str, float]:
         "deliver": us("drain by 1, server us"),
         "worker_step": max(us("paced, worker us") - us("drain by 1, worker us"), 0.0) / 2,
         "worker": us("drain by 1, worker us"),
+        "empty": us("empty claim, server us"),
+        "claim": us("empty claim, a topic more, server us"),
+        "worker_claim": us("empty claim, a topic more, worker us"),
+        "look": us("look, server us"),
+        "look_more": us("look, a topic more, server us"),
+        "worker_look": us("look, worker us"),
     }
-
-
-def _reading(figures: dict[str, Any]) -> dict[str, float]:
-    return {"read": US * figures["window, us a job"], "passed": US * figures["window, us a job passed"]}
 
 
 def _postgres(figures: dict[str, Any]) -> Kind:
@@ -84,7 +91,7 @@ def _postgres(figures: dict[str, Any]) -> Kind:
         Way.TOGETHER,
         US * figures["fsync us"],
         **_common(figures),
-        **_reading(figures),
+        passed=US * figures["passed, server us"],
         beat=max(few - beat, 0.0),
         beat_each=max(beat, 0.0),
         ring=max(ring - bell, 0.0),
@@ -95,16 +102,14 @@ def _postgres(figures: dict[str, Any]) -> Kind:
 def _redis(name: str, figures: dict[str, Any], flush: float) -> Kind:
     # Of a beat and a ring nothing was measured: a script without jobs is taken for a third of a put (estimated).
     third = _common(figures)["transaction"] / 3
-    return Kind(
-        name, Way.LOOP, US * flush, **_common(figures), **_reading(figures), beat=third, beat_each=0.5 * US, ring=third
-    )
+    return Kind(name, Way.LOOP, US * flush, **_common(figures), beat=third, beat_each=0.5 * US, ring=third)
 
 
 def _sqlite(figures: dict[str, Any]) -> Kind:
     """All is done by the processes themselves; of a delivery seven tenths under the write lock (estimated)."""
     put, one = US * figures["put many, client us"], US * figures["put one, client us"]
     each, alone = US * figures["drain by 1, worker us"], US * figures["paced, worker us"]
-    step = max(alone - each, 0.0) / 2
+    step, claim = max(alone - each, 0.0) / 2, US * figures["empty claim, a topic more, worker us"]
     return Kind(
         "SQLite",
         Way.LOCK,
@@ -115,6 +120,10 @@ def _sqlite(figures: dict[str, Any]) -> Kind:
         deliver=0.7 * each,
         worker_step=0.7 * step,
         worker=0.3 * each,
+        empty=0.3 * US * figures["empty claim, worker us"],
+        claim=0.7 * claim,
+        worker_claim=0.3 * claim,
+        worker_look=US * figures["look, worker us"],
     )
 
 
@@ -132,8 +141,13 @@ def _mariadb(postgres: Kind) -> Kind:
         deliver=2.0 * postgres.deliver,
         worker_step=postgres.worker_step,
         worker=1.3 * postgres.worker,
-        read=2 * postgres.read,
+        empty=1.5 * postgres.empty,
+        claim=1.5 * postgres.claim,
+        worker_claim=postgres.worker_claim,
         passed=2 * postgres.passed,
+        look=2 * postgres.look,
+        look_more=2 * postgres.look_more,
+        worker_look=postgres.worker_look,
         beat=2 * postgres.beat,
         beat_each=postgres.beat_each,
         ring=postgres.transaction,

@@ -5,21 +5,19 @@ from __future__ import annotations
 import functools
 import random
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 from math import inf
 
 from benchmarks.scaling.events import Cores, Disk, Events, Then
 from benchmarks.scaling.kinds import Kind
-from benchmarks.scaling.servers import Server, Way
-from pywheel.jobs.job import SHARDS
-from pywheel.stores.ownership import owners
+from benchmarks.scaling.servers import Request, Server, Way
+from pywheel.stores.ownership import owners, shards_of, turn
 
-# As in pywheel.worker: dispatcher, window, ownership.
+# As in pywheel.worker: pace, due_times, ownership.
 ALONE, TOGETHER = 1_000, 128  # claims in a step with one topic, with several
-PAGE = 500  # jobs in one read of a window
-READ = 2.5  # seconds between reads
-BEAT = 1.0
+LATE = 1_000  # ms after which a job is asked for by any worker
+BEAT = 0.25  # seconds, while jobs are claimed
 HELD = 1.0  # seconds after which a claim is void whose job has not begun
 OVERDUE = 0.25  # seconds after which others help
 MOST_PUTS = 256  # under way at once: producers wait for their answers
@@ -45,10 +43,10 @@ class Setup:
     producers: int = 8  # processes that put
     near: float = 0.0  # of the jobs put, those due so soon that a worker is told of them
     most: int = 0  # claims in a step; 0: as the worker does
-    killed: float = inf  # when the first worker dies
-    detected: float = 0.1  # how long after that its shards are others'
+    killed: float = inf  # when a worker dies that is at work
+    detected: float = 0.1  # how long after that its slices are others'
     away: tuple[float, float] = (inf, inf)  # when the store is
-    background: bool = True  # beats and reads of windows
+    background: bool = True  # beats
     seed: int = 1
 
 
@@ -61,7 +59,7 @@ class Outcome:
     server: float = 0.0  # of its cores, busy
     disk: float = 0.0
     worker: float = 0.0  # of one core, the busiest worker
-    batch: float = 0.0  # jobs of a step that claims
+    batch: float = 0.0  # jobs of a step that claims any
     late: list[float] = field(default_factory=list)
 
     @property
@@ -74,68 +72,148 @@ class Outcome:
 
 
 class Worker:
-    """One process: its dispatcher reads, claims, acks and waits, one after the other."""
+    """One process: its dispatcher looks, claims, acks and waits, one after the other."""
 
     def __init__(self, run: Run, name: str, host: Cores) -> None:
         self.run = run
         self.name = name
         self.host = host
-        self.ready: deque[float] = deque()  # when they were due
+        self.ready: dict[Topic, None] = {}  # from which it may claim, for all it knows
+        self.to_look: dict[Topic, None] = {}
+        self.hints = 0  # that were not read
         self.acks = 0
-        self.pages = 0
-        self.told = 0
+        self.turn = 0
         self.busy = False
         self.dead = False
         self.spent = 0.0
 
-    def due(self, times: Iterable[float]) -> None:
-        self.ready.extend(times)
-        self.wake()
+    def look_at(self, topic: Topic) -> None:
+        """Look a topic up, with all others whose time it is now."""
+        self.to_look[topic] = None
+        self.run.events.after(0.0, self.wake)
 
     def wake(self) -> None:
         """Begin a step, unless one is under way or there is nothing to do."""
-        if self.busy or self.dead or not (self.ready or self.acks or self.pages or self.told):
+        if self.busy or self.dead or not (self.ready or self.acks or self.to_look or self.hints):
             return
         self.busy = True
-        if self.pages or self.told:
+        if self.to_look or self.hints:
             self._look()
         else:
             self._step()
 
+    def _work(self, seconds: float, then: Then) -> None:
+        self.spent += seconds
+        self.host.use(seconds, then)
+
     def _look(self) -> None:
-        """Read a page of the window, and the jobs that it was told of."""
-        kind = self.run.kind
-        passed = PAGE * (self.run.alive - 1) if self.pages else 0
-        seconds = kind.read * (PAGE * (self.pages > 0) + self.told) + kind.passed * passed
-        self.pages = max(self.pages - 1, 0)
-        self.told = 0
-        self.run.ask(seconds, self._step)
+        """Ask when topics are due next, and read hints: a query each."""
+        run, kind = self.run, self.run.kind
+        topics, self.to_look, hints, self.hints = self.to_look, {}, self.hints, 0
+        queries = bool(topics) + bool(hints)
+        seconds = kind.look * queries + kind.look_more * (len(topics) + hints - queries)
+
+        def looked() -> None:
+            for topic in topics:
+                if topic.due:
+                    self.ready[topic] = None
+                    topic.idle.pop(self, None)
+                elif topic not in self.ready:
+                    topic.idle[self] = None
+            self._step()
+
+        self._work(kind.worker_look * queries, lambda: run.look(seconds, looked))
 
     def _step(self) -> None:
         """Claim what is due, with the acks of the step before."""
         run, kind = self.run, self.run.kind
-        claimed = [self.ready.popleft() for _ in range(min(len(self.ready), run.most))]
+        self.turn += 1
+        first = self.turn % max(len(self.ready), 1)
+        topics = [*self.ready][first:] + [*self.ready][:first]
         acks, self.acks = self.acks, 0
-        if not claimed and not acks:
-            self._over(claimed)
+        if not topics and not acks:
+            self._over({})
             return
-        run.steps += bool(claimed)
-        own = kind.worker_step + kind.worker * len(claimed)
-        self.spent += own
-        server, log = kind.step + kind.deliver * len(claimed), kind.deliver_bytes * len(claimed)
-        self.host.use(own, lambda: run.ask(server, lambda: self._over(claimed), log))
+        claimed: dict[Topic, list[float]] = {}
 
-    def _over(self, claimed: list[float]) -> None:
+        def claim() -> tuple[float, float | None]:
+            passed = sum(topic.locked for topic in topics)
+            most = run.most
+            for place, topic in enumerate(topics):
+                room = -(-most // (len(topics) - place))
+                most -= room
+                claimed[topic] = self._claim(topic, room)
+            count = sum(map(len, claimed.values()))
+            more = kind.claim * max(len(topics) - 1, 0) + kind.passed * passed + kind.deliver * count
+            if not count and not acks:
+                return kind.empty + more, None
+            return kind.step + more, kind.deliver_bytes * count
+
+        def committed() -> None:
+            for topic, dues in claimed.items():
+                topic.locked -= len(dues)
+
+        def started() -> None:
+            count = sum(map(len, claimed.values()))
+            run.steps += bool(count)
+            self._work(kind.worker * count, lambda: self._over(claimed))
+
+        own = kind.worker_step + kind.worker_claim * max(len(topics) - 1, 0)
+        self._work(own, lambda: run.ask(claim, started, committed))
+
+    def _claim(self, topic: Topic, room: int) -> list[float]:
+        """Take the first jobs that are due, whoever owns their slices; note whether there may be more."""
+        claimed = [topic.due.popleft() for _ in range(min(len(topic.due), room))]
+        topic.locked += len(claimed)
+        if len(claimed) < room:
+            self.ready.pop(topic, None)
+            topic.idle[self] = None
+        return claimed
+
+    def _over(self, claimed: dict[Topic, list[float]]) -> None:
         run = self.run
         self.busy = False
         if self.dead:
-            run.events.after(HELD, lambda: run.hand_out(claimed))
+            run.events.after(HELD, lambda: run.give_back(claimed))
             return
         now = run.events.now
-        run.late.extend(now - due for due in claimed)
-        run.ended = now
-        self.acks += len(claimed)
+        before = len(run.late)
+        run.late.extend(now - due for due in chain.from_iterable(claimed.values()))
+        self.acks += len(run.late) - before
+        if len(run.late) > before:
+            run.ended = now
         self.wake()
+
+
+class Topic:
+    """What is due of one topic, and who asks for it when."""
+
+    def __init__(self, run: Run, name: str) -> None:
+        self.run = run
+        self.name = name
+        self.due: deque[float] = deque()  # when each job was due
+        self.locked = 0  # jobs of claims that are not committed
+        self.idle: dict[Worker, None] = {}  # that know of no job before the next that becomes due
+        self.shards: dict[Worker, int] = {}
+        self.owner: list[Worker] = []  # of each shard
+
+    def own(self, there: dict[str, Worker]) -> None:
+        """Divide the slices among the workers that are there."""
+        self.owner = [there[name] for name in owners(self.name, tuple(there))]
+        self.shards = {worker: shards_of(name, self.name, tuple(there)) for name, worker in there.items()}
+
+    def tell(self) -> None:
+        """Let those who know of nothing ask for a job that is due now: at once, or when it is their turn."""
+        now = self.run.events.now
+        due = int(1e3 * now)
+        idle, self.idle = self.idle, {}
+        for worker in idle:
+            until = turn(self.shards.get(worker, 0), due, LATE)
+            if until > due:
+                self.run.events.at(max(1e-3 * until, now), functools.partial(worker.look_at, self))
+            else:
+                worker.ready[self] = None
+                worker.wake()
 
 
 class Run:
@@ -157,7 +235,7 @@ class Run:
         self.workers = [Worker(self, f"w{n}@{n:08x}", hosts[n % len(hosts)]) for n in range(setup.workers)]
         self.bell = Cores(self.events, 1)  # NOTIFY's lock
         self.late: list[float] = []
-        self.orphans: list[float] = []
+        self.topics = [Topic(self, f"t{number}") for number in range(setup.topics)]
         self.steps = 0
         self.ended = 0.0
         self.came = setup.backlog
@@ -167,20 +245,26 @@ class Run:
     # ---- who owns what ----------------------------------------------------------------------------------------------
 
     def own(self) -> None:
-        """Divide the shards among those that are there, as the workers do."""
+        """Divide the slices among those that are there, as the workers do."""
         there = {worker.name: worker for worker in self.workers if not worker.dead}
-        names = tuple(there)
         self.alive = len(there)
-        self.owner = [[there[name] for name in owners(f"t{topic}", names)] for topic in range(self.setup.topics)]
+        for topic in self.topics:
+            topic.own(there)
 
-    def anyone(self) -> Worker:
-        """Return the owner of some shard of some topic."""
-        return self.draw.choice(self.owner)[self.draw.randrange(SHARDS)]
-
-    def ask(self, seconds: float, then: Then, bytes: float | None = None) -> None:  # noqa: A002
-        """Send the server something to do, and have the answer."""
+    def ask(self, request: Request, then: Then, committed: Then) -> None:
+        """Send the server a transaction, and have the answer."""
         half = self.setup.trip / 2
-        self.events.after(half, lambda: self.server.transact(seconds, lambda: self.events.after(half, then), bytes))
+
+        def answer() -> None:
+            committed()
+            self.events.after(half, then)
+
+        self.events.after(half, lambda: self.server.transact(request, answer))
+
+    def look(self, seconds: float, then: Then) -> None:
+        """Send the server a query, and have the answer."""
+        half = self.setup.trip / 2
+        self.events.after(half, lambda: self.server.read(seconds, lambda: self.events.after(half, then)))
 
     # ---- what comes by itself ---------------------------------------------------------------------------------------
 
@@ -189,7 +273,9 @@ class Run:
         if self.events.now >= self.setup.seconds:
             return
         self.came += 1
-        self.hand_out([self.events.now])
+        topic = self.draw.choice(self.topics)
+        topic.due.append(self.events.now)
+        topic.tell()
         self.events.after(self.draw.expovariate(self.setup.rate), self.arrive)
 
     def produce(self) -> None:
@@ -199,8 +285,8 @@ class Run:
             return
         if self.producing < MOST_PUTS:
             self.producing += 1
-            seconds = kind.transaction + kind.put * setup.put_batch
-            self.server.transact(seconds, self.produced, kind.put_bytes * setup.put_batch)
+            cost = (kind.transaction + kind.put * setup.put_batch, kind.put_bytes * setup.put_batch)
+            self.server.transact(lambda: cost, self.produced)
         self.events.after(self.draw.expovariate(setup.rate / setup.put_batch), self.produce)
 
     def produced(self) -> None:
@@ -209,11 +295,11 @@ class Run:
         near = self.setup.near * self.setup.put_batch
         if not near or self.draw.random() >= near:
             return
-        owner, count = self.anyone(), max(round(near), 1)
+        owner, count = self.draw.choice(self.draw.choice(self.topics).owner), max(round(near), 1)
 
         def told() -> None:
             self.ringing -= 1
-            owner.told += count
+            owner.hints += count
             owner.wake()
 
         if self.ringing < self.setup.producers:  # else it goes with the next: each process has one thread that rings
@@ -223,54 +309,34 @@ class Run:
             self.cores.use(cost, _nothing)
 
     def beat(self, worker: Worker) -> None:
-        """Show that a worker is there; let it help one that is behind."""
+        """Show that a worker is there; let it look for what is overdue."""
         if worker.dead or self.over:
             return
-        cost = self.kind.beat + self.kind.beat_each * self.alive
-        self.server.transact(cost, _nothing)
-        self.help(worker)
+        self.server.read(self.kind.beat + self.kind.beat_each * self.alive, _nothing)
+        for topic in self.topics:
+            if topic.due and topic.due[0] < self.events.now - OVERDUE and topic not in worker.ready:
+                worker.look_at(topic)
         self.events.after(BEAT, lambda: self.beat(worker))
 
-    def help(self, worker: Worker) -> None:
-        """Take a page of what is overdue with the one that is most behind."""
-        if worker.ready:
-            return
-        behind = [other for other in self.workers if other.ready and other.ready[0] < self.events.now - OVERDUE]
-        if behind:
-            first = min(behind, key=lambda other: other.ready[0])
-            worker.due([first.ready.popleft() for _ in range(min(len(first.ready), PAGE))])
-
-    def read(self, worker: Worker) -> None:
-        """Let a worker read its windows on."""
-        if worker.dead or self.over:
-            return
-        share = self.setup.rate * READ / max(self.alive, 1)
-        worker.pages += max(round(share / PAGE), 1) if share else 0
-        worker.wake()
-        self.events.after(READ, lambda: self.read(worker))
-
     def kill(self) -> None:
-        """Let the first worker die; after a while its shards are others'."""
-        worker = self.workers[0]
+        """Let a worker die that is at work; after a while its slices are others'."""
+        worker = max(self.workers, key=lambda worker: worker.busy)
         worker.dead = True
-        self.orphans.extend(worker.ready)
-        worker.ready.clear()
         self.events.after(self.setup.detected, self.inherit)
 
     def inherit(self) -> None:
-        """Divide what a dead worker owned."""
+        """Divide what a dead worker owned; those who gain look it up."""
         self.own()
-        orphans, self.orphans = self.orphans, []
-        self.hand_out(sorted(orphans))
+        for worker in self.workers:
+            for topic in self.topics:
+                worker.look_at(topic)
 
-    def hand_out(self, dues: list[float]) -> None:
-        """Give jobs to those who own them now."""
-        for due in dues:
-            owner = self.anyone()
-            if owner.dead:
-                self.orphans.append(due)
-            else:
-                owner.due([due])
+    def give_back(self, claimed: dict[Topic, list[float]]) -> None:
+        """Let jobs be due again that a dead worker held."""
+        for topic, dues in claimed.items():
+            if dues:
+                topic.due.extendleft(reversed(dues))
+                topic.tell()
 
     # ---- all of it --------------------------------------------------------------------------------------------------
 
@@ -284,13 +350,12 @@ class Run:
         """Simulate."""
         setup, events = self.setup, self.events
         for _ in range(setup.backlog):
-            self.anyone().ready.append(0.0)
+            self.draw.choice(self.topics).due.append(0.0)
         for number, worker in enumerate(self.workers):
+            worker.ready.update(dict.fromkeys(self.topics))
             worker.wake()
             if setup.background:
-                apart = number / setup.workers
-                events.after(apart * BEAT, functools.partial(self.beat, worker))
-                events.after(apart * READ, functools.partial(self.read, worker))
+                events.after(number / setup.workers * BEAT, functools.partial(self.beat, worker))
         if setup.rate:
             events.after(0.0, self.arrive)
             events.after(0.0, self.produce)

@@ -95,26 +95,22 @@ def wheel() -> Drawing:
     return d
 
 
-def window() -> Drawing:
-    d = Drawing("A worker keeps the next five seconds of its jobs in memory; the rest stays in the store", 760, 220)
-    d.arrow("M40 120H730")
-    d.text(728, 142, "due time", "small", anchor="end")
-    d.box(110, 60, 190, 100, kind="hot")
-    d.text(205, 50, "the window: 5 s, on a wheel")
-    for x, kind in (
-        (128, "hot"),
-        (150, "hot"),
-        (196, "hot"),
-        (262, "hot"),
-        (286, "hot"),
-        *((x, "idle") for x in (340, 352, 400, 455, 470, 540, 566, 580, 640, 690)),
-    ):
-        d.box(x, 106, 12, 28, kind="box" if kind == "hot" else kind)
-    d.arrow("M110 175V64", tip=False)
-    d.text(110, 192, "now", "small")
-    d.text(205, 180, "(due, id) only, no bodies", "small")
-    d.text(520, 80, "all others lie in the store and cost nothing meanwhile")
-    d.text(520, 180, "a put that is due within the window rings its worker", "small")
+def slices() -> Drawing:
+    d = Drawing("A worker keeps the next due time of each topic, and several share the time in slices", 760, 220)
+    d.text(380, 32, "slices of 50 ms, and the worker that goes first in each")
+    for number in range(9):
+        x = 60 + 72 * number
+        d.box(x, 70, 68, 80, kind=("hot", "good", "box")[number % 3])
+        d.text(x + 34, 60, "ABC"[number % 3])
+    for x in (84, 150, 168, 243, 262, 345, 428, 500, 520, 604, 668):
+        d.box(x, 96, 12, 28, kind="idle")
+    d.arrow("M40 110H730")
+    d.text(728, 166, "due time", "small", anchor="end")
+    d.arrow("M90 190V128")
+    d.text(
+        100, 188, "A wakes at this time, claims what is due, and is told when the next job is", "small", anchor="start"
+    )
+    d.text(100, 206, "what A leaves, as it is full or gone, B looks for when its slice begins", "small", anchor="start")
     return d
 
 
@@ -164,7 +160,7 @@ def life() -> Drawing:
 
 
 DRAWINGS: Final[dict[str, Callable[[], Drawing]]] = {
-    "overview": overview, "wheel": wheel, "window": window, "claim": claim, "life-cycle": life,
+    "overview": overview, "wheel": wheel, "slices": slices, "claim": claim, "life-cycle": life,
 }  # fmt: skip
 
 

@@ -65,10 +65,10 @@ class JobsClaimed(NamedTuple):
 
 
 class BacklogSeen(NamedTuple):
-    """So many jobs of a topic are due, known to this worker, and not claimed."""
+    """A worker asked for the due jobs of a topic, and was left with some that it could not claim, or with none."""
 
     topic: str
-    jobs: int  # how many
+    seconds: float  # for how long there have been some; 0 if there are none
 
 
 class BodiesSealed(NamedTuple):

@@ -21,7 +21,7 @@ def test_a_sound_store_is_said_to_be_one(call, queue):
 def test_what_is_wrong_is_told_with_what_a_repair_does_and_is_gone_after_it(call, queue):
     for _ in range(1_200):
         queue.put("t")
-    damage(queue, "UPDATE topic SET live = 7", "UPDATE job SET state = 9 WHERE id <= 1100")
+    damage(queue, "UPDATE counts SET live = 7", "UPDATE job SET state = 9 WHERE id <= 1100")
     code, out, err = call("verify")
     assert code == 1
     title, *lines = [line.split("\t") for line in out.splitlines()]
@@ -39,12 +39,12 @@ def test_what_is_wrong_is_told_with_what_a_repair_does_and_is_gone_after_it(call
 
 def test_what_cannot_be_repaired_is_left_and_said(call, queue):
     queue.put("t")
-    damage(queue, "UPDATE topic SET live = 7", "UPDATE job SET topic = 99")
+    damage(queue, "INSERT INTO counts VALUES (1, 7, 0, 0, 0)", "UPDATE job SET topic = 99")
     code, out, err = call("verify", "--repair", "--json")
     assert code == 1
     assert [(finding["what"], finding["repaired"]) for finding in json.loads(out)] == [
-        ("topics whose jobs are counted wrongly", True),
         ("jobs of a topic that is not there", False),
+        ("topics whose jobs are counted wrongly", True),
     ]
     assert "restore a backup" in err
     assert call("verify")[0] == 1

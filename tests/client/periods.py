@@ -1,7 +1,5 @@
 """Lets simulated time pass over a queue with schedules, from due time to due time."""
 
-from pywheel.stores.contract import Span
-from pywheel.stores.ownership import ALL
 from pywheel.stores.schedule_notes import TOPIC
 from pywheel.testing import run_due
 
@@ -18,8 +16,7 @@ def pass_time(queue, clock, seconds):
     end = clock.wall() + round(seconds * 1000)
     run_due(queue)
     while True:
-        spans = [Span(topic, ALL, (-1, 0), -1) for topic in (*queue.handlers, TOPIC)]
-        dues = [due for due in queue.store.first_dues(spans) if due is not None and due > clock.wall()]
+        dues = [due for due in queue.store.next_dues((*queue.handlers, TOPIC)).values() if due > clock.wall()]
         following = min([*dues, end])
         if following >= end:
             break

@@ -214,10 +214,11 @@ def test_what_a_repair_has_left_odd_is_carried_as_it_can_be():
         ids = put(old, *(NewJob("t", b"%d" % n, 1) for n in range(3)))
         [jobs] = old.apply([ops.Reserve("t", 3, ops.Terms(60_000, 3), "w")])
         old.apply([ops.Ack(job.id, job.claims) for job in jobs])
-        entries = [old._jobs[id] for id in ids]
-        entries[0].history[0] = entries[0].history[0]._replace(outcome=Outcome.LOST)
-        entries[1].claims += 3
-        entries[2].history.clear()
+        past = {id: old.history(id) for id in ids}
+        past[ids[0]] = [past[ids[0]][0]._replace(outcome=Outcome.LOST)]
+        past[ids[2]] = []
+        old.histories = lambda some: [past[id] for id in some]
+        old._connection.execute("UPDATE finished SET claims = claims + 3 WHERE id = ?", (ids[1],))
         assert Copier(old, new).carry().finished == 2
         assert [(job[1], job[6], job[8][0].outcome) for job in finished(new)] == [
             (b"0", 1, Outcome.DONE),

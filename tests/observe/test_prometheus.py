@@ -115,7 +115,7 @@ def test_every_event_that_counts_has_a_metric(metrics):
         "pywheel_jobs_spooled_total": 5,
         "pywheel_jobs_forwarded_total": 4,
         "pywheel_jobs_refused_total": 1,
-        "pywheel_backlog_jobs": 9,
+        "pywheel_backlog_seconds": 9,
         "pywheel_store_errors_total": 1,
         "pywheel_clock_steps_total": 1,
         "pywheel_job_lateness_seconds_count": 1,

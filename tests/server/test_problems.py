@@ -154,6 +154,7 @@ def test_json_may_say_that_it_is_utf_8(api, queue, kind):
         ("/v1/jobs?token=secret", "token"),
         ("/v1/topics?x=1", "x"),
         ("/v1/jobs/by-key?topic=a", "key"),
+        ("/v1/jobs/by-key?topic=a&key=%00", "key"),
         ("/v1/jobs/1?x", "x"),
     ],
 )

@@ -5,8 +5,7 @@ import itertools
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
 from pywheel.jobs.commands import Terms
-from pywheel.stores import Filter, Span
-from pywheel.stores.ownership import ALL
+from pywheel.stores import Filter
 
 __all__ = ["CALLS", "TERMS", "put"]
 
@@ -39,8 +38,7 @@ CALLS = {
     "history": lambda store: store.history(1),
     "histories": lambda store: store.histories([1, 2]),
     "states": lambda store: store.states([1, 2]),
-    "windows": lambda store: store.windows([Span("t", ALL, (-1, 0), 9)], 9),
-    "first_dues": lambda store: store.first_dues([Span("t", ALL, (-1, 0), 9)]),
+    "next_dues": lambda store: store.next_dues(["t"]),
     "next_lease": lambda store: store.next_lease(),
     "notifier": lambda store: store.notifier("w"),
     "workers": lambda store: store.workers(),

@@ -8,10 +8,6 @@ import os
 import sys
 
 from pywheel import JobQueue, Worker
-from pywheel.stores.mysql import migrate as mysql_migrate
-from pywheel.stores.mysql import statements as mysql_statements
-from pywheel.stores.postgres import migrate as postgres_migrate
-from pywheel.stores.redis import store as redis_store
 from pywheel.stores.schema import Schema
 from pywheel.stores.sqlite.statements import MIGRATIONS
 
@@ -22,23 +18,34 @@ ALTER TABLE {{p}}job ADD COLUMN mood int;
 """
 
 
-def upgrade(least):
-    """Make this process one of the next version, on every store."""
+def upgrade(url, least):
+    """Make this process one of the next version, on the store of an address."""
     script = _TABLE.format(least=f"-- least: {least}" if least else "")
-    MIGRATIONS.append(script.replace("{p}", ""))
-    known = postgres_migrate.migrations
-    postgres_migrate.migrations = lambda schema, prefix: [
-        *known(schema, prefix),
-        script.replace("{p}", prefix if schema is None else f'"{schema}".{prefix}'),
-    ]
-    scripts = mysql_statements.scripts()
-    mysql_statements.scripts = mysql_migrate.scripts = lambda: [*scripts, script]
-    known_redis = redis_store._SCHEMA.version + 1
-    redis_store._SCHEMA = Schema(known_redis, int(least or known_redis))
+    match url.partition(":")[0].partition("+")[0]:
+        case "sqlite":
+            MIGRATIONS.append(script.replace("{p}", ""))
+        case "postgresql":
+            from pywheel.stores.postgres import migrate
+
+            known = migrate.migrations
+            migrate.migrations = lambda schema, prefix: [
+                *known(schema, prefix),
+                script.replace("{p}", prefix if schema is None else f'"{schema}".{prefix}'),
+            ]
+        case "redis":
+            from pywheel.stores.redis import store
+
+            version = store._SCHEMA.version + 1
+            store._SCHEMA = Schema(version, int(least or version))
+        case _:
+            from pywheel.stores.mysql import migrate, statements
+
+            scripts = [*statements.scripts(), script]
+            statements.scripts = migrate.scripts = lambda: scripts
 
 
 def main(url, least):
-    upgrade(least)
+    upgrade(url, least)
     with JobQueue(url) as queue:
 
         @queue.handler("t")

@@ -11,15 +11,61 @@ from pathlib import Path
 
 from pywheel.clock import MonotonicClock
 from pywheel.jobs.commands import Announce
-from pywheel.jobs.job import shard_of
+from pywheel.jobs.job import SHARDS, SLICE, slice_of
 from pywheel.stores.ownership import owners
-from pywheel.stores.sqlite.commands.announce import announce
+from pywheel.stores.sql.engine import apply
+from pywheel.stores.sql.transaction import Names, Transaction
+from pywheel.stores.sqlite.dialect import SQLITE, Carrier, Ids
 from pywheel.stores.sqlite.presence import Presence
 from pywheel.stores.sqlite.statements import MIGRATIONS, SQL
-from pywheel.stores.sqlite.transaction import Names, Transaction
+from pywheel.stores.sqlite.telling import Telling
 
 LIMIT = 60.0  # seconds: only ends a hang
 FAR = 10**9
+
+
+class Turn:
+    """A transaction under way, with what is to be told of it."""
+
+    def __init__(self, host):
+        self.execute = host.connection.execute
+        self._tx = Transaction(SQLITE, 0, host.topics, host.workers, Ids(), gone=host.presence.gone)
+        self.changes = self._tx.changes
+        self._host, self._telling = host, None
+
+    def apply(self, command):
+        [outcome] = Carrier(self._host.connection, 0).drive(apply(self._tx, [command]))
+        return outcome
+
+    def topic(self, name):
+        return Carrier(self._host.connection, 0).drive(self._tx.numbers((name,), add=True))[name]
+
+    def insert(self, topic, due):
+        """Insert a job as `put` does, and note that it is due; return its id and the number of its topic."""
+        number = self.topic(topic)
+        insert = "INSERT INTO job (topic, next, due, created, body) VALUES (?, ?, ?, ?, x'')"
+        id = self.execute(insert, (number, due, due, due)).lastrowid
+        self.changes.due(number, id, due)
+        return id, number
+
+    def announce(self, worker, *topics):
+        self.apply(Announce(worker, topics))
+
+    def leased(self, *ends):
+        self.changes.leases = min(self.changes.leases, *ends)
+
+    def expired(self, first):
+        self.changes.expired = (first,)
+
+    @property
+    def telling(self):
+        """What is told, of all changes until this is asked for: hints have their addresses from then on."""
+        if self._telling is None:
+            self._telling = Telling(self._host.connection, self._tx, self._host.presence)
+        return self._telling
+
+    def tell(self):
+        self.telling.tell()
 
 
 class Host:
@@ -32,7 +78,7 @@ class Host:
         if not self.rows("schema", ()):
             self.connection.executescript(";".join(["BEGIN", *MIGRATIONS, "COMMIT"]))
         self.queries = 0
-        self.topics, self.workers = Names("topic_id", "topic_add"), Names("worker_id", "worker_add")
+        self.topics, self.workers = Names("topic"), Names("worker")
         self.presence = Presence(self.path, clock or MonotonicClock(), self.read)
 
     def _connected(self):
@@ -55,12 +101,12 @@ class Host:
     def begun(self):
         """A transaction that is told of, but for the caller's `tell`."""
         self.connection.execute("BEGIN IMMEDIATE")
-        transaction = Transaction(self.connection, 0, self.topics, self.workers, self.presence)
+        turn = Turn(self)
         try:
-            yield transaction
-            transaction.finish()
+            yield turn
+            turn.telling.finish()
             self.connection.execute("COMMIT")
-            transaction.committed()
+            turn.telling.committed()
         except BaseException:
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
@@ -69,26 +115,23 @@ class Host:
 
     @contextmanager
     def transaction(self):
-        with self.begun() as transaction:
-            yield transaction
-        transaction.tell()
-
-    def insert(self, transaction, topic, due):
-        number = transaction.topic(topic)
-        insert = "INSERT INTO job (topic, due, ahead, body) VALUES (?, ?, 0, x'')"
-        id = transaction.connection.execute(insert, (number, due)).lastrowid
-        return id, number
+        with self.begun() as turn:
+            yield turn
+        turn.tell()
 
     def put(self, due, topic="t"):
         """Put a job as `put` does; return its id."""
-        with self.transaction() as transaction:
-            id, number = self.insert(transaction, topic, due)
-            transaction.changed(id, number, due)
+        with self.transaction() as turn:
+            id, _ = turn.insert(topic, due)
         return id
 
+    def put_all_over(self, topic="t"):
+        """Put jobs in all slices of time, and once more; return their due times by id."""
+        return {self.put(due, topic): due for due in range(1, 2 * SHARDS * SLICE, SLICE)}
+
     def announce(self, worker, *topics):
-        with self.transaction() as transaction:
-            announce(transaction, [Announce(worker, topics)])
+        with self.transaction() as turn:
+            turn.announce(worker, *topics)
 
     def notifier(self, *topics, name="w"):
         """A worker that handles topics and has read all until now."""
@@ -99,8 +142,8 @@ class Host:
         return notifier
 
     def furthest(self, topic="t"):
-        with self.transaction() as transaction:
-            number = transaction.topic(topic)
+        with self.transaction() as turn:
+            number = turn.topic(topic)
         return self.presence.furthest(number)
 
     def members(self):
@@ -138,10 +181,10 @@ def names(notifiers):
     return [notifier.worker for notifier in notifiers]
 
 
-def by_owner(ids, notifiers, topic="t"):
-    """Return the ids that each of the workers owns."""
+def by_owner(dues, notifiers, topic="t"):
+    """Return the ids of those jobs that are due in the slices of each of the workers."""
     table = owners(topic, names(notifiers))
-    return [{id for id in ids if table[shard_of(id)] == notifier.worker} for notifier in notifiers]
+    return [{id for id, due in dues.items() if table[slice_of(due)] == notifier.worker} for notifier in notifiers]
 
 
 def ids(hints):
@@ -182,10 +225,11 @@ def child(*args):
         hung.cancel()
 
 
-def run(host, **values):
-    """Insert a claim that is running."""
-    columns = [row[1] for row in host.connection.execute("PRAGMA table_info(run)")]
+def run(host, job=1, lease=1):
+    """Have a job run, one that is there or a new one."""
     host.connection.execute(
-        f"INSERT INTO run ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
-        [values.get(name, 1) for name in columns],
+        "INSERT INTO job (id, topic, state, next, due, created, claims, started, begun, tries, body) "
+        "VALUES (?, 1, 1, ?, 1, 1, 1, 1, 1, 1, x'') ON CONFLICT (id) DO UPDATE SET state = 1, next = excluded.next, "
+        "claims = 1, started = 1, begun = 1, tries = 1",
+        (job, lease),
     )

@@ -7,8 +7,7 @@ import pytest
 from pywheel import StoreClosed
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
-from pywheel.stores import Filter, Span, Store, open
-from pywheel.stores.ownership import ALL
+from pywheel.stores import Filter, Store, open
 from pywheel.stores.sqlite.store import SqliteStore
 from tests.isolated.child import run_well
 
@@ -68,7 +67,8 @@ CALLS = {
     "page": lambda store: store.page(Filter("t")),
     "forecast": lambda store: store.forecast([0, 9]),
     "recent": lambda store: store.recent("t", 0, 9),
-    "oldest": lambda store: store.oldest(),
+    "next_dues": lambda store: store.next_dues(["t"]),
+    "first_due": lambda store: store.first_due("t", 9),
     "counts": lambda store: store.counts(),
     "topics": lambda store: store.topics(),
     "history": lambda store: store.history(1),
@@ -76,10 +76,9 @@ CALLS = {
     "states": lambda store: store.states([1, 2]),
     "note": lambda store: store.note("n"),
     "notes": lambda store: store.notes(""),
-    "windows": lambda store: store.windows([Span("t", ALL, (-1, 0), 9)], 9),
-    "first_dues": lambda store: store.first_dues([Span("t", ALL, (-1, 0), 9)]),
     "died": lambda store: store.died(["t"]),
     "next_lease": lambda store: store.next_lease(),
+    "claimed_by": lambda store: store.claimed_by("w"),
     "notifier": lambda store: store.notifier("w"),
     "workers": lambda store: store.workers(),
     "quiet": lambda store: store.quiet("t", 0),

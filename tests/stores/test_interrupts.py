@@ -9,7 +9,7 @@ import pytest
 from pywheel import StoreBusy
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
-from pywheel.stores.sqlite.commands import APPLY
+from pywheel.stores.sql import engine
 from tests.isolated.child import ROOT, run
 from tests.often import often
 
@@ -36,7 +36,8 @@ def test_a_storm_of_interrupts_leaves_a_store_that_works_and_every_put_that_was_
     if shared_url.startswith("sqlite:"):
         assert errors == []  # the other threads had none of it
     else:  # a commit on its way to a server cannot be called back
-        assert [error for error in errors if "is not known" not in error] == []
+        # and psycopg takes any exception that comes as it reads a number for a bad number
+        assert [error for error in errors if "is not known" not in error and "bad value" not in error] == []
     assert interrupted > 0
     assert told + len(errors) >= puts
 
@@ -70,14 +71,14 @@ def test_a_put_in_a_signal_handler_that_interrupted_a_put_is_busy_and_the_put_go
 
 def test_an_interrupted_transaction_is_undone_and_the_next_one_works(store, monkeypatch):
     put(store)
-    real = APPLY[ops.Put]
+    real = engine._PARTS[ops.Put]
 
     def interrupted(*arguments):
-        real(*arguments)
+        yield from real(*arguments)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setitem(APPLY, ops.Put, interrupted)
+        patch.setitem(engine._PARTS, ops.Put, interrupted)
         with pytest.raises(KeyboardInterrupt):
             store.apply([ops.Put((NewJob("t", b"", 0), NewJob("new", b"", 0)))])
     assert {name: count.delayed for name, count in store.counts().items()} == {"t": 1}

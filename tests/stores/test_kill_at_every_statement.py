@@ -1,4 +1,4 @@
-"""A process is killed before every single statement it sends, upgrading the file included. What it was told is true."""
+"""A process is killed before every single statement it sends, making the file included. What it was told is true."""
 
 import signal
 from collections import Counter
@@ -134,7 +134,7 @@ def test_killed_before_any_statement_nothing_told_is_untrue(tmp_path, part):
     assert len(told) == 24
 
 
-def test_killed_while_upgrading_an_old_file_it_is_upgraded_by_the_next(tmp_path):
+def test_killed_while_a_file_is_made_it_is_made_by_the_next(tmp_path):
     """The statements of opening a file are the first that are traced: the runs above kill among them, too."""
     url = f"sqlite:///{tmp_path}/jobs.db"
     runs = list(run_children(url, f"{tmp_path}/ledger.txt", range(1, 20)))

@@ -53,7 +53,6 @@ WORDS = [
     '"; DROP',
     "%s %(id)s {p}",
     "\\",
-    "a\0b",
     "\1",
     "💥",
     "x" * 16_384,
@@ -71,7 +70,7 @@ def test_any_word_is_a_topic_a_key_a_header_a_body_and_an_error(store, word):
     assert [found.id for found in store.jobs(ops_filter(word), 0, 9)] == [id]
     [claimed] = store.apply([ops.Reserve(word, 1, ops.Terms(1_000, 3), "w" + word)])[0]
     store.apply([ops.Nack(id, claimed.claims, 0, word)])
-    assert store.get(id).last_error == word.replace("\0", "\\x00")
+    assert store.get(id).last_error == word
     assert set(store.counts()) == {word}
 
 

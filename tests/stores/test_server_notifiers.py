@@ -11,7 +11,7 @@ import pytest
 from pywheel import StoreAway
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
-from pywheel.jobs.job import SHARDS
+from pywheel.jobs.job import SHARDS, SLICE, slice_of
 from pywheel.stores import open
 from pywheel.stores.ownership import owners
 from tests.jobs.waiting import until
@@ -55,7 +55,8 @@ def store(url):
 
 
 def put(store, count=1, due=1):
-    [ids] = store.apply([ops.Put(tuple(NewJob("t", b"x", due) for _ in range(count)))])
+    """Put jobs, one in each slice of time; return their ids."""
+    [ids] = store.apply([ops.Put(tuple(NewJob("t", b"x", due + n * SLICE) for n in range(count)))])
     return ids
 
 
@@ -95,9 +96,9 @@ class Beating:
         self.notifier.close()
 
 
-def mine(ids, me, *others):
+def mine(store, ids, me, *others):
     table = owners("t", sorted([me, *others]))
-    return {id for id in ids if table[id % SHARDS] == me}
+    return {id for id in ids if table[slice_of(store.get(id).due)] == me}
 
 
 def name_of(process):
@@ -127,8 +128,9 @@ def test_each_is_told_of_its_own_shards(store, url):
         names = name_of(one), name_of(other)
         until(lambda: {member.worker for member in store.workers()} == {*names})
         ids = put(store, 2 * SHARDS)
-        assert said(one, len(mine(ids, *names))) == mine(ids, *names)
-        assert said(other, len(mine(ids, *names[::-1]))) == mine(ids, *names[::-1])
+        for process, who in ((one, names), (other, names[::-1])):
+            expected = mine(store, ids, *who)
+            assert said(process, len(expected)) == expected
 
 
 def test_one_that_is_killed_is_gone_at_once_and_one_that_leaves_too(store, url):

@@ -49,7 +49,7 @@ def test_jobs_are_kept_beside_tables_that_are_there_and_in_their_transactions(pa
     ("statement", "said"),
     [
         ("CREATE TABLE job (id)", "a table 'job'"),
-        ("CREATE TABLE x (id); CREATE INDEX job_due ON x (id)", "'job_due'"),
+        ("CREATE TABLE x (id); CREATE INDEX job_next ON x (id)", "'job_next'"),
         ("CREATE TABLE x (id); PRAGMA user_version = 7", "marked by another program"),
     ],
 )

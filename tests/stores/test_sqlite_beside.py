@@ -13,7 +13,7 @@ from pywheel import (
 )
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
-from pywheel.stores.sqlite.transaction import Transaction
+from pywheel.stores.sqlite.telling import Telling
 from tests.stores.files import NOW, put, reopened
 from tests.stores.processes import process
 
@@ -213,7 +213,7 @@ def test_nothing_after_a_commit_raises(store, monkeypatch):
     notifier = store.notifier("w")
     store.apply([ops.Announce(notifier.worker, ("t",))])
     notifier.publish(2**60)
-    told, missed = Transaction.tell, store._presence.missed
+    told, missed = Telling.tell, store._presence.missed
 
     def broken(*arguments):
         raise StoreError("not now")
@@ -226,7 +226,7 @@ def test_nothing_after_a_commit_raises(store, monkeypatch):
 
         return telling
 
-    monkeypatch.setattr(Transaction, "tell", without_audience(told))
+    monkeypatch.setattr(Telling, "tell", without_audience(told))
     monkeypatch.setattr(store._presence, "missed", without_audience(missed))
     for commands in ([ops.Put((NewJob("t", b"", NOW),))], [ops.Put((NewJob("t", b"", NOW), NewJob("t", b"", NOW)))]):
         while notifier.wait(0):

@@ -18,8 +18,6 @@ from pywheel import (
 )
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
-from pywheel.stores.sqlite import connection
-from pywheel.stores.sqlite.statements import MIGRATIONS
 from tests.jobs.waiting import until
 from tests.stores.files import NOW, TERMS, put, reopened
 from tests.stores.processes import process
@@ -157,21 +155,6 @@ def test_a_file_of_a_newer_version_is_refused(path, store):
     raw.close()
     with pytest.raises(StoreTooNew, match="version 99"):
         reopened(path)
-
-
-@pytest.mark.parametrize("version", range(1, len(MIGRATIONS)))
-def test_an_older_file_is_upgraded_and_keeps_its_jobs(path, clock, version):
-    old = sqlite3.connect(path, isolation_level=None)
-    old.execute("PRAGMA journal_mode = WAL")
-    for number in range(version):
-        connection._step(old, number)
-    old.execute("INSERT INTO topic (id, name) VALUES (1, 't')")
-    old.execute("INSERT INTO job (topic, due, ahead, body) VALUES (1, ?, 5, x'6a')", (NOW,))
-    old.close()
-    with reopened(path, clock) as store:
-        assert store.about()["schema"] == len(MIGRATIONS)
-        [[job]] = store.apply([ops.Reserve("t", 9, TERMS, "w")])
-        assert (job.body, job.due, job.created) == (b"j", NOW, NOW - 5)
 
 
 def test_many_who_open_a_new_file_at_once_all_succeed(path):

@@ -12,8 +12,7 @@ from pywheel import (
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
 from pywheel.stores import Filter
-from pywheel.stores.sqlite import connection
-from pywheel.stores.sqlite.statements import MIGRATIONS
+from pywheel.stores.sqlite import adopt
 from tests.jobs.waiting import until
 from tests.stores.files import NOW, put, reopened
 
@@ -39,12 +38,11 @@ def test_the_room_of_purged_jobs_is_given_back_in_steps(path, store):
     assert store.check() == []
 
 
-def test_a_file_made_before_that_gives_back_after_it_was_rewritten(path, clock):
-    old = sqlite3.connect(path, isolation_level=None)
-    old.execute("PRAGMA journal_mode = WAL")
-    for number in range(len(MIGRATIONS)):
-        connection._step(old, number)
-    old.close()
+def test_a_file_that_another_program_began_gives_back_after_it_was_rewritten(path, clock):
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE theirs (id)")
+    other.close()
+    adopt(path)
     with reopened(path, clock) as store:
         store.apply([ops.Put(tuple(NewJob("t", b"x" * 1_000, NOW) for _ in range(200)))])
         purge_all(store)

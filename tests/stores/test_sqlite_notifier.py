@@ -15,7 +15,7 @@ def test_only_the_owner_is_rung_and_gets_the_hint(host, other):
     settled(*workers)
     for worker in workers:
         worker.publish(FAR)
-    put = [other.put(10) for _ in range(2 * SHARDS)]
+    put = other.put_all_over()
     owned = by_owner(put, workers)
     assert all(owned)
     for worker, mine in zip(workers, owned, strict=True):
@@ -49,9 +49,8 @@ def test_a_hint_whose_writer_died_before_it_rang_is_found_by_the_next_look(host,
     worker = host.notifier("t")
     settled(worker)
     worker.publish(FAR)
-    with other.begun() as transaction:
-        id, number = other.insert(transaction, "t", 10)
-        transaction.changed(id, number, 10)
+    with other.begun() as turn:
+        id, _ = turn.insert("t", 10)
     assert worker.wait(0) is False
     look(worker)
     assert worker.wait(0) is True
@@ -76,9 +75,8 @@ def test_who_finds_them_wakes_for_those_of_its_own_alone(host, other):
     settled(*workers)
     for worker in workers:
         worker.publish(FAR)
-    with other.begun() as transaction:
-        id, number = other.insert(transaction, "t", 10)
-        transaction.changed(id, number, 10)
+    with other.begun() as turn:
+        id, _ = turn.insert("t", 10)
     for worker in workers:
         look(worker)
     rung = [worker for worker in workers if worker.wait(0)]
@@ -104,12 +102,12 @@ def test_nobody_is_rung_and_no_hint_is_written_beyond_the_horizon_or_without_a_w
 def test_a_horizon_that_moves_during_the_commit_causes_a_reload(host):
     worker = host.notifier("t")
     worker.publish(100)
-    with host.begun() as transaction:
-        id, number = host.insert(transaction, "t", 200)
-        transaction.changed(id, number, 200)
+    with host.begun() as turn:
+        turn.insert("t", 200)
+        assert turn.telling
         worker.publish(300)
     assert worker.wait(0) is False
-    transaction.tell()
+    turn.tell()
     assert worker.wait(0) is True
     assert worker.hints() == ([], True)
     assert worker.hints() == ([], False)
@@ -131,11 +129,10 @@ def test_many_jobs_at_once_are_told_to_their_owners(host):
     workers = [host.notifier("t") for _ in range(3)]
     settled(*workers)
     for worker in workers:
-        worker.publish(100)
-    with host.transaction() as transaction:
-        put = [host.insert(transaction, "t", due) for due in range(0, 200, 2)]
-        transaction.changed_many([id for id, _ in put], put[0][1], range(0, 200, 2))
-    near = [id for (id, _), due in zip(put, range(0, 200, 2), strict=True) if due <= 100]
+        worker.publish(1_000)
+    with host.transaction() as turn:
+        put = {turn.insert("t", due)[0]: due for due in range(0, 2_000, 20)}
+    near = {id: due for id, due in put.items() if due <= 1_000}
     for worker, mine in zip(workers, by_owner(near, workers), strict=True):
         assert ids(worker.hints()) == mine
 
@@ -146,19 +143,19 @@ def test_a_worker_that_comes_while_a_put_commits_reads_again(host, other):
     host.put(1)
     settle(first)
     first.publish(FAR)
-    with host.begun() as transaction:
-        put = [host.insert(transaction, "t", 10) for _ in range(SHARDS)]
-        number = put[0][1]
-        transaction.changed_many([id for id, _ in put], number, [10] * SHARDS)
+    with host.begun() as turn:
+        for _ in range(SHARDS):
+            turn.insert("t", 10)
+        assert turn.telling
         late = other.presence.notifier("w")
         late.publish(FAR)
         # What its Announce does, but for the row: the lock is taken.
-        transaction.run("member_set", (late.worker, '["t"]'))
+        turn.execute("INSERT INTO member (worker, topics) VALUES (?, ?)", (late.worker, '["t"]'))
         late.hints()
     late.wait(0)
     other.presence.stir()
     late.wait(0)
-    transaction.tell()
+    turn.tell()
     assert late.wait(0) is True
     assert late.hints().reload
 
@@ -167,10 +164,10 @@ def test_hints_that_were_trimmed_cause_a_reload(host):
     worker = host.notifier("t")
     worker.publish(FAR)
     for _ in range(3):
-        with host.transaction() as transaction:
-            id, number = host.insert(transaction, "t", 1)
+        with host.transaction() as turn:
+            id, number = turn.insert("t", 1)
             for _ in range(6_000):
-                transaction.changed(id, number, 1)
+                turn.changes.due(number, id, 1)
     assert worker.hints().reload
     assert worker.hints() == ([], False)
     host.put(1)
@@ -181,8 +178,8 @@ def test_a_hint_names_no_job_that_is_finished_or_running(host):
     worker = host.notifier("t")
     worker.publish(FAR)
     done, running, left = [host.put(1) for _ in range(3)]
-    host.connection.execute("UPDATE job SET state = 0 WHERE id = ?", (done,))
-    run(host, job=running)
+    host.connection.execute("DELETE FROM job WHERE id = ?", (done,))
+    run(host, running)
     [due] = worker.hints().due
     assert due == Due(1, left, "t")
 
@@ -259,7 +256,7 @@ def test_a_silent_worker_owns_nothing_until_it_speaks_again(host, other, clock):
     b.beat(0)
     assert b.wait(0) is True
     assert b.hints().reload
-    put = [host.put(1) for _ in range(SHARDS)]
+    put = host.put_all_over()
     assert [ids(worker.hints()) for worker in (a, b)] == by_owner(put, [a, b])
 
 
@@ -270,13 +267,14 @@ def test_an_owner_that_falls_silent_during_the_commit_is_replaced(host, other, c
     b.publish(FAR)
     clock.advance(0.9)
     settled(a, b)
-    with host.begun() as transaction:
-        put = [host.insert(transaction, "t", 1) for _ in range(SHARDS)]
-        transaction.changed_many([id for id, _ in put], put[0][1], [1] * SHARDS)
+    with host.begun() as turn:
+        for _ in range(SHARDS):
+            turn.insert("t", 1)
+        assert turn.telling
         clock.advance(0.05)
         a.beat(0)
         clock.advance(0.1)
-    transaction.tell()
+    turn.tell()
     assert a.wait(0) is True
     assert a.hints().reload
 
@@ -329,8 +327,8 @@ def test_the_next_announce_forgets_those_that_are_long_gone(host, other, clock):
 
 
 def test_a_foreign_worker_does_no_harm(host, clock):
-    with host.begun() as transaction:
-        transaction.run("member_set", ("somebody", '["t"]'))
+    with host.begun() as turn:
+        turn.execute("INSERT INTO member (worker, topics) VALUES (?, ?)", ("somebody", '["t"]'))
     worker = host.notifier("t")
     assert [member.worker for member in worker.members()] == [worker.worker]
     worker.ring("somebody")

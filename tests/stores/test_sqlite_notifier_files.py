@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from pywheel import StoreError
-from pywheel.jobs.job import SHARDS
 from pywheel.stores.sqlite import bell, presence_page
 from tests.stores.notifying import (
     FAR,
@@ -61,7 +60,7 @@ def test_a_deleted_page_is_made_anew_and_all_come_together_again(path, host, oth
         assert worker.hints().reload
         assert {member.worker for member in worker.members()} == {a.worker, b.worker}
     settled(a, b)
-    put = [other.put(1) for _ in range(SHARDS)]
+    put = other.put_all_over()
     assert [ids(worker.hints()) for worker in (a, b)] == by_owner(put, [a, b])
 
 
@@ -70,15 +69,15 @@ def test_a_putter_that_still_has_the_deleted_page_tells_who_has_left_it(path, ho
     worker.publish(100)
     other.put(1)
     settle(worker)
-    with other.begun() as transaction:
-        id, number = other.insert(transaction, "t", 200)
-        transaction.changed(id, number, 200)
+    with other.begun() as turn:
+        turn.insert("t", 200)
+        assert turn.telling
         soon(host, monkeypatch)
         workers_of(path).unlink()
         worker.beat(0)
         settle(worker)
         worker.publish(300)
-    transaction.tell()
+    turn.tell()
     assert worker.wait(0) is True
     assert worker.hints().reload
 
@@ -118,7 +117,7 @@ def test_a_page_that_somebody_else_made_is_found(path, host, monkeypatch):
         settled(worker, took)
         worker.publish(FAR)
         took.publish(FAR)
-        put = [stranger.put(1) for _ in range(SHARDS)]
+        put = stranger.put_all_over()
         for one, mine in zip((worker, took), by_owner(put, [worker, took]), strict=True):
             assert one.wait(LIMIT) is True
             assert ids(one.hints()) == mine
@@ -206,15 +205,14 @@ def test_nothing_raises_after_the_commit(host, monkeypatch):
     worker.publish(FAR)
     host.put(1)
     settle(worker)
-    with host.begun() as transaction:
-        id, number = host.insert(transaction, "t", 1)
-        transaction.changed(id, number, 1)
+    with host.begun() as turn:
+        _, number = turn.insert("t", 1)
 
     def broken(*args):
         raise StoreError("not now")
 
     monkeypatch.setattr(host.presence, "audience", broken)
-    transaction.tell()
+    turn.tell()
     assert worker.wait(0) is True
     assert worker.hints().reload
     host.presence.missed({number: 1})
@@ -285,8 +283,7 @@ def two_users(folder):
             assert mode_of(name) == 0o660
             assert name.stat().st_gid == 4242
         host = Host(path)
-        for _ in range(2 * SHARDS):
-            host.put(1)
+        host.put_all_over()
         heard = [one.stdout.readline() for one in users]
         assert heard == ["heard\n", "heard\n"]
         host.close()

@@ -51,7 +51,7 @@ def test_a_stopped_process_is_passed_by_and_reads_again_when_it_goes_on(path):
             assert ids(mine.hints()) == put
             os.kill(process.pid, signal.SIGCONT)
             until(lambda: {m.worker: m for m in mine.members()}[worker].silent < 0.5)
-            put = [host.put(1) for _ in range(2 * SHARDS)]
+            put = host.put_all_over()
             theirs, _ = [by_owner(put, [type("W", (), {"worker": worker}), mine])[n] for n in (0, 1)]
             assert {int(process.stdout.readline()) for _ in theirs} == theirs
         finally:
@@ -78,16 +78,16 @@ def test_a_killed_worker_leaves_its_slot_and_its_row_to_the_next(path):
 def test_two_hundred_workers(path, clock):
     host, other = Host(path, clock), Host(path, clock)  # nobody falls silent, however busy this host is
     workers = [one.presence.notifier("w") for one in (host, other) for _ in range(100)]
-    with host.transaction() as transaction:
+    with host.transaction() as turn:
         for worker in workers:
-            transaction.run("member_set", (worker.worker, '["t"]'))
-        transaction.announced([])
+            turn.execute("INSERT INTO member (worker, topics) VALUES (?, ?)", (worker.worker, '["t"]'))
+        turn.changes.announced[workers[0].worker] = ("t",)
     for worker in workers:
         worker.publish(FAR)
     settled(*workers)
     assert len(set(names(workers))) == 200
     assert len(workers[0].members()) == 200
-    put = [host.put(1) for _ in range(SHARDS)]
+    put = host.put_all_over()
     for worker in workers:
         worker.beat(0)
     rung = [worker.wait(0) for worker in workers]

@@ -12,34 +12,33 @@ from tests.stores.notifying import LIMIT, run, settle, settled
 def test_the_next_lease_is_read_once_for_a_new_page(host, other):
     run(host, lease=500)
     assert host.presence.next_lease() == 500
-    with host.transaction() as transaction:
-        transaction.leased(700)
+    with host.transaction() as turn:
+        turn.leased(700)
     before = host.queries + other.queries
     assert host.presence.next_lease() == other.presence.next_lease() == 500
     assert host.queries + other.queries == before
 
 
 def test_the_next_lease_is_lowered_by_a_lease_and_raised_by_an_expiry(host, other):
-    with host.transaction() as transaction:
-        transaction.expired(None)
+    with host.transaction() as turn:
+        turn.expired(None)
     assert other.presence.next_lease() is None
-    with host.transaction() as transaction:
-        transaction.leased(900)
-        transaction.leased(1_000)
+    with host.transaction() as turn:
+        turn.leased(900, 1_000)
     assert other.presence.next_lease() == 900
-    with other.transaction() as transaction:
-        transaction.expired(1_000)
-        transaction.leased(950)
+    with other.transaction() as turn:
+        turn.expired(1_000)
+        turn.leased(950)
     assert host.presence.next_lease() == 950
 
 
 def test_an_expiry_that_was_rolled_back_raises_nothing(host):
-    with host.transaction() as transaction:
-        transaction.expired(700)
+    with host.transaction() as turn:
+        turn.expired(700)
 
     def fails():
-        with host.transaction() as transaction:
-            transaction.expired(900)
+        with host.transaction() as turn:
+            turn.expired(900)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -48,18 +47,19 @@ def test_an_expiry_that_was_rolled_back_raises_nothing(host):
 
 
 def test_a_lease_given_between_expiry_and_raise_is_not_forgotten(host, other, monkeypatch):
-    with host.transaction() as transaction:
-        transaction.expired(100)
-    with host.begun() as transaction:
-        transaction.expired(900)
-        raise_lease = transaction._raise_lease
+    with host.transaction() as turn:
+        turn.expired(100)
+    with host.begun() as turn:
+        turn.expired(900)
+        committed = turn.telling.committed
 
-        def lease_first(leases):
+        def lease_first(telling):
+            monkeypatch.undo()
             with other.transaction() as second:
                 second.leased(200)
-            raise_lease(leases)
+            committed()
 
-        monkeypatch.setattr(type(transaction), "_raise_lease", lambda self, leases: lease_first(leases))
+        monkeypatch.setattr(type(turn.telling), "committed", lease_first)
     assert host.presence.next_lease() <= 200
 
 
@@ -67,10 +67,10 @@ def test_a_lease_given_between_expiry_and_raise_is_not_forgotten(host, other, mo
 
 
 def pause(host, topic="t"):
-    with host.transaction() as transaction:
-        number = transaction.topic(topic)
-        transaction.run("pause", {"topic": number, "paused": 1})
-        transaction.reload(number)
+    with host.transaction() as turn:
+        number = turn.topic(topic)
+        turn.execute("UPDATE topic SET paused = 1 WHERE id = ?", (number,))
+        turn.changes.paused[number] = True
 
 
 def test_a_pause_makes_all_read_again_and_rings_those_of_the_topic(host, other):

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from pywheel.jobs.job import slice_of
 from pywheel.stores.notifier import SILENT
 from pywheel.stores.ownership import shards_of
 from tests.stores.notifying import LIMIT, Host, until, workers_of
@@ -17,7 +18,7 @@ LOOKS = 0.3  # seconds within which each looks whether the page is still the fil
 
 
 class Worker(threading.Thread):
-    """Reads what it owns and did not know, as a worker's window does; hears of the rest."""
+    """Reads what it owns and did not know, and hears of the rest."""
 
     def __init__(self, path, seed):
         super().__init__()
@@ -80,28 +81,27 @@ class Worker(threading.Thread):
 
     def read(self, shards, above):
         """Only what this worker cannot know yet: so a hint that is missing stays missing."""
-        query = "SELECT id FROM job WHERE due > ? AND due <= ?"
+        query = "SELECT id, due FROM job WHERE due > ? AND due <= ?"
         rows = self.host.reading.execute(query, (above, self.horizon)).fetchall()
-        self.known |= {id for (id,) in rows if shards >> id % 32 & 1}
+        self.known |= {id for id, due in rows if shards >> slice_of(due) & 1}
 
 
 def puts(path, seed, counts, workers):
     host, chance = Host(path), random.Random(seed)
     for _ in range(PUTS):
         if chance.random() < 0.3:
-            with host.transaction() as transaction:
-                dues = [near(workers, chance) for _ in range(10)]
-                put = [host.insert(transaction, "t", due) for due in dues]
-                transaction.changed_many([id for id, _ in put], put[0][1], dues)
+            with host.transaction() as turn:
+                for _ in range(10):
+                    turn.insert("t", near(workers, chance))
+                assert turn.telling
                 time.sleep(chance.random() * 0.005)
         else:
-            with host.begun() as transaction:
-                due = near(workers, chance)
-                id, number = host.insert(transaction, "t", due)
-                transaction.changed(id, number, due)
+            with host.begun() as turn:
+                turn.insert("t", near(workers, chance))
+                assert turn.telling
                 time.sleep(chance.random() * 0.005)
             time.sleep(chance.random() * 0.005)
-            transaction.tell()
+            turn.tell()
     counts.append(PUTS)
     host.close()
 
@@ -138,13 +138,14 @@ def test_every_job_is_known_to_its_owner_in_the_end(tmp_path, seed):
     over = time.monotonic()
     until(lambda: settled(workers, over) or any(worker.error for worker in workers))
     host = Host(path)
-    jobs = {id for (id,) in host.connection.execute("SELECT id FROM job")}
+    jobs = host.connection.execute("SELECT id, due FROM job").fetchall()
     host.close()
     for worker in workers:
         worker.stop = True
         worker.join(LIMIT)
         assert worker.error is None
-    lost = {id for worker in workers for id in jobs if worker.shards >> id % 32 & 1 and id not in worker.known}
+    owned = {(id, worker) for worker in workers for id, due in jobs if worker.shards >> slice_of(due) & 1}
+    lost = {id for id, worker in owned if id not in worker.known}
     covered = workers[0].shards | workers[1].shards | workers[2].shards
     assert len(counts) == 2
     assert covered == 2**32 - 1

@@ -84,7 +84,8 @@ class World:
     def fault(self, when, commands):
         if self.failing and self.random.random() < self.failing:
             self.troubled()
-            self.unanswered.update(id for command in commands if isinstance(command, Claim) for id in command.ids)
+            for topic in {command.topic for command in commands if isinstance(command, Claim)}:
+                self.unanswered.update(job.id for job in self.store.inner.jobs(Filter(topic), 0, 10_000))
             raise StoreError(f"failed {when}")
 
     def troubled(self):

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from pywheel import Fixed, JobQueue, Limit, ManualClock, StoreAway
-from pywheel.jobs.commands import Claim, Claimed, Expire, Reserve, Terms
+from pywheel.jobs.commands import Claim, Claimed, Expire, Pause, Reserve, Terms
 from pywheel.jobs.job import Due
 from pywheel.jobs.limits import Limits
 from pywheel.stores.contract import Filter
@@ -114,11 +114,9 @@ def test_jobs_that_others_had_locked_for_a_moment_are_claimed_together_again(sta
         return apply(commands)
 
     def locked(commands):
-        found = {job.id: Due(job.due, job.id, "t", 0) for job in stage.store.jobs(Filter("t"), 0, 100)}
+        found = [Due(job.due, job.id, "t", 0) for job in stage.store.jobs(Filter("t"), 0, 100)]
         return [
-            Claimed([], 0, [found[id] for id in command.ids], paused=False, again=None)
-            if isinstance(command, Claim)
-            else apply([command])[0]
+            Claimed([], 0, found, paused=False) if isinstance(command, Claim) else apply([command])[0]
             for command in commands
         ]
 
@@ -126,7 +124,7 @@ def test_jobs_that_others_had_locked_for_a_moment_are_claimed_together_again(sta
     with monkeypatch.context() as patched:
         patched.setattr(stage.store, "apply", locked)
         stage.work(workers, 2)
-        assert len(worker.dispatcher.topics["t"].window.suspects) == 30
+        assert worker.dispatcher._claiming._suspected
     monkeypatch.setattr(stage.store, "apply", seen)
     stage.work(workers, 11)
     assert len(stage.begun) == 30
@@ -140,7 +138,7 @@ def test_a_priority_that_a_worker_has_not_heard_of_is_found_when_its_owner_canno
     stage.work(workers, 10)
     stage.queue.put("t", priority=5, delay=1)
     stage.work(workers, 1)
-    [owner] = [worker for worker in workers if len(worker.dispatcher.topics["t"].window.lanes) == 2]
+    [owner] = [worker for worker in workers if worker.dispatcher.topics["t"].priorities]
     setattr(owner, lost, 1e9)
     stage.work(workers, 40)
     assert len(stage.begun) == 1
@@ -175,7 +173,7 @@ def test_what_runs_is_not_given_back_when_a_later_claim_was_not_heard_of(stage, 
     stage.work([worker], 3)
     monkeypatch.setattr(stage, "troubled", lambda: None)
     [runs] = stage.begun
-    worker.dispatcher._claiming._unheard.add(runs.id)
+    worker.dispatcher._claiming._unheard = True
     stage.work([worker], 3)
     assert stage.queue.get(runs.id).state == "running"
     assert len(stage.begun) == 1
@@ -198,8 +196,9 @@ def claims(stage):
 
 
 def told(found):
-    """Return how many jobs were asked for, and how many of them began."""
-    return sum(len(claim.ids) for claim, _ in found), sum(len(outcome.jobs) for _, outcome in found)
+    """Return how many jobs were looked at, and how many of them began."""
+    looked = sum(len(outcome.jobs) + len(outcome.left) for _, outcome in found)
+    return looked, sum(len(outcome.jobs) for _, outcome in found)
 
 
 @pytest.mark.parametrize("limits", [{"limit": 1}, {"limit": Limit(1, per=":")}, {"rate": "10/s"}], ids=str)
@@ -228,6 +227,7 @@ def test_a_limit_by_key_asks_for_few_jobs_of_groups_that_are_not_full(stage):
 def test_workers_that_share_a_limit_ask_for_few_jobs_beside_those_that_they_start(stage):
     stage.queue.handler("t", concurrency=8, limit=Limit(1, per=":"), ttr=60)(print)
     stage.queue.put_many(stage.queue.job("t", key=f"group:{n}") for n in range(1_500))
+    stage.clock.advance(timedelta(milliseconds=1))
     workers = [SimulatedWorker(stage, ["t"]) for _ in range(4)]
     stage.work(workers, 30)
     found = claims(stage)
@@ -235,6 +235,22 @@ def test_workers_that_share_a_limit_ask_for_few_jobs_beside_those_that_they_star
     asked, begun = told(found)
     assert begun >= 150
     assert asked <= 20 * begun
+
+
+@pytest.mark.parametrize("limits", [{}, {"limit": 1}, {"limit": Limit(1, per=":")}], ids=str)
+def test_a_paused_topic_is_asked_once_and_goes_on_when_it_is_resumed(stage, limits):
+    stage.handler("t", **limits)
+    stage.queue.put_many(stage.queue.job("t", key=f"a:{n}") for n in range(30))
+    stage.store.apply([Pause("t", paused=True)])
+    worker = SimulatedWorker(stage, ["t"])
+    found = claims(stage)
+    stage.work([worker], 50)
+    assert len(found) <= 2
+    worker.turn()
+    assert worker.dispatcher.timeout() > 0  # it sleeps
+    stage.queue.resume("t")
+    stage.work([worker], 50)
+    assert len(stage.begun) == 30
 
 
 def test_places_of_a_group_that_other_workers_free_are_found(stage):
@@ -252,3 +268,35 @@ def test_places_of_a_group_that_other_workers_free_are_found(stage):
     stage.work([worker], 20)
     assert len(stage.begun) >= 18 + 38
     assert [job.key for job in stage.begun] == [f"a:{n + 2}" for n in range(len(stage.begun))]
+
+
+def test_what_a_backlog_claim_took_is_given_back_if_its_answer_was_lost(tmp_path):
+    stage = Stage()
+    stage.queue.close()
+    stage.queue = JobQueue(f"sqlite:///{tmp_path}/jobs.db", clock=stage.clock)
+    stage.store, stage.begun, stage.takes = stage.queue.store, [], 0.001
+    stage.troubled = lambda: None
+    stage.handler("t")
+    ids = stage.queue.put_many(stage.queue.job("t") for _ in range(1_200))
+    apply, lost = stage.store.apply, []
+
+    def losing(commands):
+        outcomes = apply(commands)
+        if not lost and any(isinstance(command, Claim) and command.limit for command in commands):
+            lost.extend(job.id for outcome in outcomes if isinstance(outcome, Claimed) for job in outcome.jobs)
+            raise StoreAway("the answer was lost")
+        return outcomes
+
+    stage.store.apply = losing
+    with stage.queue:
+        worker = SimulatedWorker(stage, ["t"])
+        for _ in range(10_000):
+            worker.turn()
+            stage.clock.advance(timedelta(milliseconds=5))
+            if {job.id for job in stage.begun} >= {*lost} and lost:
+                break
+        assert lost
+        assert {job.id for job in stage.begun} >= {*lost}  # long before their leases are over
+        assert stage.clock.wall() - 1_700_000_000_000 < 55_000
+        assert all(job.attempt == 1 for job in stage.begun)
+    assert {*lost} <= {*ids}

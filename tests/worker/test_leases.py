@@ -68,7 +68,7 @@ def test_a_handler_may_touch_its_job(live_queue):
 
 
 def shards(worker):
-    return worker.dispatcher.topics["t"].window.shards
+    return worker.dispatcher._due_times._shards[worker.dispatcher.topics["t"]]
 
 
 def test_two_workers_share_the_jobs_and_each_is_handled_once(tmp_path):

@@ -9,7 +9,7 @@ from pywheel.jobs.commands import Ack, Claim
 from pywheel.testing import FaultyStore
 from tests.jobs.waiting import until
 from tests.worker.simulated_worker import SimulatedWorker
-from tests.worker.test_windows import NOW, Calm
+from tests.worker.test_on_time import NOW, Calm
 
 
 class Slow(Calm):
@@ -26,7 +26,7 @@ class Slow(Calm):
         self.claimed, self.acked = [], []
 
     def fault(self, when, commands):
-        claims = [len(command.ids) for command in commands if isinstance(command, Claim)]
+        claims = [command.limit for command in commands if isinstance(command, Claim)]
         if when == "before" and claims:
             self.claimed += claims
             self.acked.append(sum(isinstance(command, Ack) for command in commands))

@@ -75,7 +75,7 @@ def test_it_claims_such_a_job_once_and_looks_at_it_from_then_on(queue, store, mo
     """A job that nobody can read gets no longer history by the minute."""
     monkeypatch.setattr(module, "_AGAIN", 0.05)
     monkeypatch.setattr(module, "_RESTS", (0.01, 0.02))
-    monkeypatch.setattr("pywheel.worker.windows.RESCAN", 100)
+    monkeypatch.setattr("pywheel.worker.due_times._LOOK", 100)
     id = queue.put("t")
     looks = []
     get = store.get
@@ -90,7 +90,7 @@ def test_it_claims_such_a_job_once_and_looks_at_it_from_then_on(queue, store, mo
 def test_it_handles_the_job_once_the_key_is_there(queue, store, monkeypatch):
     monkeypatch.setattr(module, "_AGAIN", 0.05)
     monkeypatch.setattr("pywheel.jobs.keyring._MISSED", 0.0)
-    monkeypatch.setattr("pywheel.worker.windows.RESCAN", 100)
+    monkeypatch.setattr("pywheel.worker.due_times._LOOK", 100)
     keys = {}
     other, seen, told = without(store, Keyring(find=keys.get, current="b"))
     id = queue.put("t", {"n": 1}, max_attempts=1)

@@ -28,7 +28,6 @@ def test_a_large_backlog_of_a_slow_topic_does_not_hold_up_another(live_queue, wh
         for n in range(50):
             assert finished(live_queue, live_queue.put("quick", n, delay=0.01)).state is State.DONE
         assert live_queue.counts()["slow"].delayed > 1_000, "the backlog was gone: this showed nothing"
-        assert len(worker.dispatcher._windows) < 10_000
         gate.set()
         worker.stop()
 

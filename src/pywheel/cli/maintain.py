@@ -118,7 +118,7 @@ def vacuum(
 ) -> None:
     """Give the room of purged jobs back to the system, in small steps beside running workers; print how much.
 
-    A file made by pywheel 0.1 gives nothing back until it was rewritten once.
+    A file that another program began gives nothing back until it was rewritten once.
     """
     with existing(store) as queue:
         before = queue.store.about().get("file bytes", 0)

@@ -7,8 +7,7 @@ from typing import Final
 
 from ..jobs.job import Counts
 from ..observe.gauges import StoreGauges, TopicGauges
-from ..stores.contract import Span, Store
-from ..stores.ownership import ALL
+from ..stores.contract import Store
 
 __all__ = ["read"]
 
@@ -25,17 +24,16 @@ def read(store: Store) -> StoreGauges:
     """
     counts, now = store.counts(), store.clock.wall()
     paused = {topic.name: topic.paused for topic in store.topics()}
-    names = sorted(counts.keys() | paused.keys())
-    dues = store.first_dues([Span(name, ALL, (-1, 0), -1) for name in names])
+    dues = store.next_dues()
     there = [member for member in store.workers() if member.silent <= _SILENT]
     handled = Counter(topic for member in there for topic in member.topics)
     topics = {
         name: TopicGauges(
             counts.get(name, _NONE),
             paused.get(name, False),
-            0.0 if due is None else max(now - due, 0) / 1000,
+            max(now - dues.get(name, now), 0) / 1000,
             handled[name],
         )
-        for name, due in zip(names, dues, strict=True)
+        for name in sorted(counts.keys() | paused.keys())
     }
     return StoreGauges(topics, len(there), store.about())

@@ -2,7 +2,7 @@
 
 from .durations import Duration
 from .handler import GiveUp, Handler, NotNow, RetryLater
-from .job import SHARDS, Attempt, Counts, Due, Imported, Job, NewJob, Outcome, State, Topic, shard_of
+from .job import SHARDS, Attempt, Counts, Due, Imported, Job, NewJob, Outcome, State, Topic
 from .keyring import Keyring
 from .limits import Limit, Rate
 from .providers import provided
@@ -35,5 +35,4 @@ __all__ = [
     "State",
     "Topic",
     "provided",
-    "shard_of",
 ]

@@ -249,24 +249,31 @@ class Claimed(NamedTuple):
 
     jobs: list[Job]  # running, those of the highest priority first, within one by (due, id)
     begun: int  # so many of them, the first, have begun; the others are held until Begin
-    left: list[Due]  # delayed jobs of this topic that were asked for and not claimed, with when to ask for them again
+    left: list[Due]
+    """Delayed jobs that were asked for, or looked at, and not claimed, with when to ask again."""
     paused: bool  # whether the topic is: then nothing was claimed, and `left` is empty
     again: int | None = None  # limits hold back some of `left`: when to ask again, ms
     full: tuple[tuple[int, str], ...] = ()  # a limit by key holds these of `left` back: ids, and groups that are full
+    next: int | None = None
+    """Of a claim without ids: no delayed job that it did not look at is due before, ms. None: there is none."""
 
 
 @dataclass(slots=True)
 class Claim(Command[Claimed]):
-    """Claim these jobs of a topic, for a worker that knows them from a window. Outcome: Claimed.
+    """Claim jobs of a topic for a worker: the first that are due, or those with some ids. Outcome: Claimed.
 
-    By priority, then (due, id), each that is delayed and due by now is claimed and its claims grow by one. The first
-    `begin` of them begin at once: they are leased for their ttr and have spent an attempt. The others are held for a
-    short time, until `Begin`. A job whose last claim was lost (`Job.lost`) is not held: it begins at once or is left.
-    Of those that may have killed their process (`Job.lost` is 2) at most `suspects` are claimed. Of the bodies `bytes`
-    are claimed at most: with the first that exceeds them all the rest are left, but one is claimed whatever its size.
-    With `Terms.limits` nothing is held: of those that they let through the first `begin` are claimed, and the rest are
-    left.
-    Neither unknown, running and finished jobs nor those of other topics are claimed or left.
+    Without ids the first `limit` jobs are looked at that are due, by priority, then (due, id): those behind the
+    position `after` if that is given, but for those `without`. Jobs that may have killed their process (`Job.lost` is
+    2) count only as far as `suspects` are claimed. What another transaction has locked is passed over.
+    With ids each of those is looked at that is delayed, in the same order; those that are not due are left. Neither
+    unknown, running and finished jobs nor those of other topics are claimed or left.
+
+    What was looked at is claimed, and its claims grow by one. The first `begin` of them begin at once: they are leased
+    for their ttr and have spent an attempt. The others are held for a short time, until `Begin`. A job whose last claim
+    was lost (`Job.lost`) is not held: it begins at once or is left. Of those with `Job.lost` 2 at most `suspects` are
+    claimed. Of the bodies `bytes` are claimed at most: with the first that exceeds them all the rest are left, but one
+    is claimed whatever its size. With `Terms.limits` nothing is held: of those that they let through the first `begin`
+    are claimed, and the rest are left.
     """
 
     topic: str
@@ -276,6 +283,9 @@ class Claim(Command[Claimed]):
     begin: int
     suspects: int = 1
     bytes: int = 64 << 20
+    limit: int = 0
+    after: tuple[int | None, int, int] | None = None  # priority, due, id; without a priority it holds in each of them
+    without: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -347,7 +357,7 @@ class Expire(Command[Expired]):
     """End up to `limit` claims whose lease is over (now >= lease_until). Outcome: Expired.
 
     What becomes of such a job says `lifecycle.lost`. Every other command and every reading method treats it so from the
-    lease's end on, whether or not this was applied: `windows` alone does not list it before.
+    lease's end on, whether or not this was applied: `next_dues` and `first_due` alone do not know it before.
 
     Whichever command ends such a claim, if the job is dead by it a note says so to the workers of its topic, who are
     woken: `Store.died`.

@@ -13,15 +13,32 @@ from typing import Any, NamedTuple
 from .._errors import BadBody, NoKey
 from .bodies import is_encrypted, key_of
 
-__all__ = ["SHARDS", "Attempt", "Counts", "Due", "Imported", "Job", "NewJob", "Outcome", "State", "Topic", "shard_of"]
+__all__ = [
+    "SHARDS",
+    "SLICE",
+    "Attempt",
+    "Counts",
+    "Due",
+    "Imported",
+    "Job",
+    "NewJob",
+    "Outcome",
+    "State",
+    "Topic",
+    "slice_of",
+]
 
 SHARDS = 32
-"""How many parts the jobs of a topic are divided into; each has an owner among the workers. A set of them is a mask."""
+"""How many slices of time go round; each has an owner among the workers of a topic. A set of them is a mask."""
 
 
-def shard_of(id: int) -> int:
-    """Return the shard of a job, ``0 .. SHARDS-1``. Ids are dealt out in turn, so the remainder spreads them evenly."""
-    return id % SHARDS
+SLICE = 50
+"""ms of one slice of time."""
+
+
+def slice_of(due: int) -> int:
+    """Return the shard whose owner goes first for what is due then: time is cut into slices, which go round."""
+    return due // SLICE % SHARDS
 
 
 class State(StrEnum):
@@ -169,7 +186,7 @@ class Topic(NamedTuple):
 
 
 class Due(NamedTuple):
-    """What a window holds of a job: enough to wait for it."""
+    """What is to be known of a job to wait for it."""
 
     due: int
     id: int

@@ -38,3 +38,11 @@ class Labels:
             label = self(topic)
             sums[label] = sums.get(label, 0.0) + value
         return sums
+
+    def largest(self, values: Iterable[tuple[str, float]]) -> dict[str, float]:
+        """Return the largest of values by label."""
+        found: dict[str, float] = {}
+        for topic, value in values:
+            label = self(topic)
+            found[label] = max(found.get(label, value), value)
+        return found

@@ -124,8 +124,8 @@ class PrometheusMetrics(Tally):
             families[word].add_metric([], sum(count for _, count in counts[word]))
         for word in HISTOGRAMS:
             self._add_histograms(families[word], filled[word])
-        for label, jobs in self._labels.summed(gauges["backlog"]).items():
-            families["backlog"].add_metric([label], jobs)
+        for label, seconds in self._labels.largest(gauges["backlog"]).items():
+            families["backlog"].add_metric([label], seconds)
         return [*families.values(), *self._gauges_here()]
 
     def exposition(self, accept: str = "") -> tuple[str, bytes]:
@@ -139,7 +139,9 @@ class PrometheusMetrics(Tally):
             **{word: counter(name, text, labels=[]) for word, (name, text) in _ALONE.items()},
             **{word: histogram(name, text, labels=["topic"]) for word, (name, text) in HISTOGRAMS.items()},
             "backlog": self._core.GaugeMetricFamily(
-                "pywheel_backlog_jobs", "Due jobs that workers here know and have not claimed.", labels=["topic"]
+                "pywheel_backlog_seconds",
+                "For how long workers here have not claimed all jobs that are due.",
+                labels=["topic"],
             ),
         }
 

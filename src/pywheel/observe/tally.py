@@ -128,7 +128,7 @@ class Tally:
     a pool without progress gave back), ``store_error``, ``clock_step``; with a spool ``spooled``, ``forwarded``,
     ``refused``.
     Histograms, in seconds: ``lateness`` (a handler's start after the due time), ``run_time``.
-    Gauge: ``backlog`` (jobs that are due and not claimed, as far as a worker of this process knows).
+    Gauge: ``backlog`` (for how many seconds a worker of this process has not claimed all jobs that are due).
 
     Args:
         edges: of the histograms' buckets, instead of those that make a percentile good to 9 %.
@@ -171,7 +171,7 @@ class Tally:
 
     def _backlog(self, event: BacklogSeen) -> None:
         with self._lock:
-            self._gauges["backlog", event.topic] = event.jobs
+            self._gauges["backlog", event.topic] = event.seconds
 
     def _count(self, word: str, topic: str, count: int = 1) -> None:
         with self._lock:

@@ -166,7 +166,7 @@ class Reader:
         at = store.clock.wall()
         counts = store.counts()
         topics = store.topics()
-        firsts = store.oldest()
+        firsts = store.next_dues()
         shown = []
         for topic in topics:
             count = counts.get(topic.name, Counts())

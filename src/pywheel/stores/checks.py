@@ -16,12 +16,13 @@ from ..jobs.job import Attempt, Job, Outcome, State
 from ..jobs.lifecycle import ENDINGS
 from ..jobs.limits import PRIORITIES, Limits
 
-__all__ = ["FURTHEST", "a_prefix", "clamped", "in_range", "lately", "note_name", "sound", "storable"]
+__all__ = ["FURTHEST", "IDS", "a_prefix", "clamped", "in_range", "lately", "note_name", "sound", "storable"]
 
 FURTHEST: Final = 2**62
 """Times and durations lie within this: two of them can be added in 64 bits."""
 _NEAREST: Final = -FURTHEST
-_IDS: Final = 2**63
+IDS: Final = range(1, 2**63)
+"""The ids that jobs may have, and the numbers of their claims."""
 _NONCE: Final = 200  # characters
 _CLAIMS: Final = 2**31 - 1
 _NOTE_NAME: Final = 200  # characters
@@ -59,12 +60,12 @@ def _some(commands: Sequence[c.Command[Any]], apply: Callable[[Sequence[c.Comman
 
 def in_range(id: int) -> bool:
     """Whether a job may have this id: a number of 64 bits."""
-    return 0 < id < _IDS
+    return id in IDS
 
 
 def clamped(number: int) -> int:
     """Return the nearest number that 64 bits can hold."""
-    return min(max(number, -_IDS), _IDS - 1)
+    return min(max(number, -IDS.stop), IDS.stop - 1)
 
 
 def note_name(name: Any) -> bytes:
@@ -118,6 +119,8 @@ def _some_int(name: str, value: Any) -> None:
 def _text(name: str, value: Any) -> None:
     if type(value) is not str:
         raise BadJob(f"{name} must be a str, not {type(value).__name__}")
+    if "\0" in value:
+        raise BadJob(f"{name} must be text without NUL, not {value!r:.40}")
     if not value.isascii():
         try:
             value.encode()
@@ -159,7 +162,7 @@ def _put(put: c.Put) -> None:
             raise _bad("delay", delay)
         if type(body) is not bytes:
             raise BadJob(f"body must be bytes, not {type(body).__name__}")
-        if type(topic) is not str or not topic.isascii():
+        if type(topic) is not str or not topic.isascii() or "\0" in topic:
             _text("topic", topic)
         if key is not None or ttr is not None or attempts is not None or headers is not None or parent is not None:
             _more(key, ttr, attempts, headers, parent)
@@ -321,6 +324,7 @@ def _claim(command: c.Claim) -> None:
     _int("begin", command.begin)
     _int("suspects", command.suspects)
     _int("bytes", command.bytes)
+    _int("limit", command.limit)
     _terms(command.terms)
     if set(map(type, command.ids)) - {int}:
         raise BadJob("ids must be whole numbers")

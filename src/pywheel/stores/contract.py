@@ -15,13 +15,13 @@ from ..jobs.commands import Command, Put, Ref
 from ..jobs.job import Attempt, Counts, Due, Job, NewJob, State, Topic
 from . import deaths, pages, readings
 from .address import Address
-from .filters import Filter, Span
+from .filters import Filter
 from .notifier import Member, Notifier
 from .pages import Page
 from .readings import Ended
 from .verify import Finding
 
-__all__ = ["Durability", "Ended", "Filter", "Locked", "Page", "Span", "Store", "intact", "pauses"]
+__all__ = ["Durability", "Ended", "Filter", "Locked", "Page", "Store", "intact", "pauses"]
 
 Durability = Literal["fsync", "everysec", "memory"]
 
@@ -204,10 +204,6 @@ class Store(ABC):
         """
         return readings.recent_of_all(self, topic, since, readings.most_of(limit))
 
-    def oldest(self) -> dict[str, int]:
-        """Return for each topic that has delayed jobs when the first of them is due, by name. O(topics)."""
-        return readings.oldest_of_all(self)
-
     @abstractmethod
     def note(self, name: str) -> bytes | None:
         """Return what is kept under a name, or None. O(log notes). BadJob if it is no name of a note."""
@@ -229,28 +225,30 @@ class Store(ABC):
         return deaths.taken(self, topics)
 
     @abstractmethod
-    def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
-        """Return up to `limit` delayed jobs of topics that are not paused, span by span, within a span by (due, id).
-
-        A span has the jobs of one priority. If `limit` came back, the last span may have more, and the spans after it
-        were not read. O(spans x log jobs + what comes back), other owners' shards apart. May leave out a job that is
-        being changed: its change is hinted.
-        """
-
-    @abstractmethod
-    def first_dues(self, spans: Sequence[Span]) -> list[int | None]:
-        """Return for each span when the first delayed job of its shards is due beyond it (due > until), or None.
-
-        It may be earlier than the truth if hundreds of jobs of other shards come before. It is never later.
-        O(spans x log jobs).
-        """
-
-    @abstractmethod
     def next_lease(self) -> int | None:
         """Return when some lease may be over at the earliest, None if there is none. No query where it can be known.
 
         It may be earlier than the truth. It is never later, for leases that were given before this was called.
         """
+
+    @abstractmethod
+    def next_dues(self, topics: Sequence[str] | None = None) -> dict[str, int]:
+        """Return for each of some topics that is not paused when the first of its delayed jobs is due, by name.
+
+        None: of all topics, also of paused ones. A topic without any is left out. Jobs whose lease is over may be
+        missing until `Expire`. O(topics x log jobs).
+        """
+
+    @abstractmethod
+    def first_due(self, topic: str, limit: int) -> list[Due]:
+        """Return up to `limit` jobs that a Reserve would claim now, in its order; [] while the topic is paused.
+
+        Jobs whose lease is over may be missing until `Expire`. O(log jobs + limit).
+        """
+
+    @abstractmethod
+    def claimed_by(self, worker: str) -> list[tuple[int, int]]:
+        """Return the receipts of all jobs that run for a worker. O(running jobs)."""
 
     @abstractmethod
     def notifier(self, name: str) -> Notifier:

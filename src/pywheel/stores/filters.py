@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ..jobs.job import Job, State
 
-__all__ = ["Filter", "Span"]
+__all__ = ["Filter"]
 
 
 class Filter(NamedTuple):
@@ -29,13 +29,3 @@ class Filter(NamedTuple):
             and (self.due_until is None or job.due <= self.due_until)
             and (self.error is None or self.error in (job.last_error or ""))
         )
-
-
-class Span(NamedTuple):
-    """What a worker wants to read of a topic."""
-
-    topic: str
-    shards: int  # mask
-    after: tuple[int, int]  # (due, id); (-1, 0) is the beginning
-    until: int  # due at or before
-    priority: int = 0  # only jobs with this one

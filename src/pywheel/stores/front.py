@@ -8,7 +8,7 @@ from typing import Any
 
 from ..jobs.commands import Put, Ref
 from ..jobs.job import Attempt, Counts, Due, Job, State, Topic
-from .contract import Ended, Filter, Page, Span, Store
+from .contract import Ended, Filter, Page, Store
 from .notifier import Member, Notifier
 from .verify import Finding
 
@@ -68,10 +68,6 @@ class Front(Store):
         """Return the jobs that ended last."""
         return self._there().recent(topic, since, limit)
 
-    def oldest(self) -> dict[str, int]:
-        """Return when the first job of each topic is due."""
-        return self._there().oldest()
-
     def note(self, name: str) -> bytes | None:
         """Return what is kept under a name, or None."""
         return self._there().note(name)
@@ -84,13 +80,17 @@ class Front(Store):
         """Return the ids of jobs that died with a lost lease."""
         return self._there().died(topics)
 
-    def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
-        """Return delayed jobs, span by span, by (due, id)."""
-        return self._there().windows(spans, limit)
+    def next_dues(self, topics: Sequence[str] | None = None) -> dict[str, int]:
+        """Return when the first job of each topic is due."""
+        return self._there().next_dues(topics)
 
-    def first_dues(self, spans: Sequence[Span]) -> list[int | None]:
-        """Return the earliest due time beyond each span."""
-        return self._there().first_dues(spans)
+    def first_due(self, topic: str, limit: int) -> list[Due]:
+        """Return the jobs that a Reserve would claim."""
+        return self._there().first_due(topic, limit)
+
+    def claimed_by(self, worker: str) -> list[tuple[int, int]]:
+        """Return the receipts of all jobs that run for a worker."""
+        return self._there().claimed_by(worker)
 
     def next_lease(self) -> int | None:
         """Return when some lease may be over at the earliest."""

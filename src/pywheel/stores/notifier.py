@@ -1,4 +1,4 @@
-"""Wake-ups and presence: how workers hear of changes near their windows, and know who else is there.
+"""Wake-ups and presence: how workers hear of changes that are due soon, and know who else is there.
 
 A notifier is best effort. A lost wake-up delays a job until another worker sees that it is overdue, or until the next
 rescan. It never loses or repeats one.
@@ -27,7 +27,7 @@ _NAMED: Final = re.compile(r"(?P<host>.*):(?P<process>[0-9]+)(?![0-9])")
 
 
 class Hints(NamedTuple):
-    """What changed near a worker's window since it last asked."""
+    """What changed since a worker last asked."""
 
     due: list[Due]  # delayed jobs that are new, or whose due time changed
     reload: bool  # some hints are missing, or a topic was paused or resumed: read all again
@@ -105,10 +105,10 @@ class Notifier(ABC):
 
     @abstractmethod
     def hints(self) -> Hints:
-        """Return what changed since the last call, within what this worker published, in the shards that it owns.
+        """Return what changed since the last call, up to its horizon, in the slices of time that it owns.
 
         Every put, reschedule, retry, nack, release or expiry that is applied after `publish(horizon)` returned, and
-        whose old or new due time is at most that horizon, comes with some later call, or `reload` is set. A hint may
+        whose new due time is at most that horizon, comes with some later call, or `reload` is set. A hint may
         name a job that has changed since, or come twice.
         """
 

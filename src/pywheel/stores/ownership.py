@@ -1,4 +1,4 @@
-"""Who owns which shard of a topic: it follows from the list of workers alone, and is the same for everybody.
+"""Who owns which shard of a topic, and so which slices of time: it follows from the list of workers alone.
 
 Rendezvous hashing (Thaler and Ravishankar, 1998) with bounded loads (Mirrokni, Thorup and Zadimoghaddam, 2018): the
 highest weights of workers for shards are served first, and who has its part gets no more before all have theirs. So
@@ -13,10 +13,10 @@ from functools import lru_cache
 from typing import Final
 from zlib import crc32
 
-from ..jobs.job import SHARDS
+from ..jobs.job import SHARDS, SLICE, slice_of
 from .notifier import Member
 
-__all__ = ["ALL", "owners", "shards_of", "shares"]
+__all__ = ["ALL", "owners", "shards_of", "shares", "turn"]
 
 ALL: Final = (1 << SHARDS) - 1
 """The mask of every shard."""
@@ -38,6 +38,22 @@ def owners(topic: str, workers: Collection[str]) -> tuple[str, ...]:
 def shards_of(worker: str, topic: str, workers: Collection[str]) -> int:
     """Return the mask of the shards of a topic that a worker owns. O(1) for workers seen before."""
     return sum(1 << shard for shard, owner in enumerate(owners(topic, workers)) if owner == worker)
+
+
+def turn(shards: int, due: int, late: int) -> int:
+    """Return when a worker with these shards asks for what is due then: at once in a slice of time of its own.
+
+    Else when its own next slice begins: the owner was first, and what it left is for whoever has room. Or after `late`
+    ms, if that is sooner.
+    """
+    shard = slice_of(due)
+    if shards >> shard & 1:
+        return due
+    begin = due - due % SLICE
+    for ahead in range(1, min(SHARDS, late // SLICE)):
+        if shards >> (shard + ahead) % SHARDS & 1:
+            return begin + ahead * SLICE
+    return due + late
 
 
 def shares(members: Iterable[Member]) -> dict[str, dict[str, int]]:

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from .._errors import BadJob
 from ..jobs.checks import MOST, whole
 from ..jobs.job import Outcome, State
-from .checks import FURTHEST
-from .filters import Filter, Span
-from .ownership import ALL
+from .filters import Filter
 
 if TYPE_CHECKING:
     from .contract import Store
@@ -27,7 +25,6 @@ __all__ = [
     "in_buckets",
     "latest",
     "most_of",
-    "oldest_of_all",
     "recent_of_all",
 ]
 
@@ -133,11 +130,3 @@ def _ended(store: Store, topic: str | None) -> Iterable[Ended]:
                     where = (job.id, job.topic, job.key, job.state, job.due)
                     yield Ended(*where, last.started, last.ended, last.attempt, last.worker, error)
             after = some[-1].id
-
-
-def oldest_of_all(store: Store) -> dict[str, int]:
-    """Return the first due times of a store that knows those of spans."""
-    names = [topic.name for topic in store.topics()]
-    spans = [Span(name, ALL, (-1, 0), -FURTHEST) for name in names]
-    dues = store.first_dues(spans) if spans else []
-    return {name: due for name, due in zip(names, dues, strict=True) if due is not None}

@@ -14,19 +14,18 @@ from ..client.queue import JobQueue
 from ..events import JobEnded, JobGivenBack, JobSkipped, JobStarted
 from ..jobs.attached import Attached, let_go
 from ..jobs.checks import MOST, whole
-from ..jobs.commands import Ack, Cancel, Nack, Release, Reserve, Terms
+from ..jobs.commands import Ack, Cancel, Expire, Nack, Release, Reserve, Terms
 from ..jobs.handler import Handler, Skipped, current_job, ending, moved, rest_of, to_the_end
 from ..jobs.job import Job, Outcome, State
 from ..jobs.results import result_of
-from ..stores.contract import Span
-from ..stores.ownership import ALL
 from ..stores.schedule_notes import TOPIC
 from ..worker.schedules import declare, with_planner
 from ..worker.ticks import admit, is_tick
 
-__all__ = ["DueRunner", "Failure", "at_once", "first_dues", "run_due"]
+__all__ = ["DueRunner", "Failure", "at_once", "run_due"]
 
 _WORKER = "run_due"
+_EXPIRED = 1_000  # lost leases that are ended in one step
 _LOGGER = logging.getLogger("pywheel.jobs")
 R = TypeVar("R")
 
@@ -153,8 +152,12 @@ class DueRunner:
 
     def _first(self, topics: tuple[str, ...]) -> str | None:
         """Return the topic whose turn it is."""
-        now = self._queue.store.clock.wall()
-        due = [(due, topic) for topic, due in first_dues(self._queue, topics) if due <= now]
+        store = self._queue.store
+        now, lease = store.clock.wall(), store.next_lease()
+        if lease is not None and lease <= now:
+            store.apply([Expire(_EXPIRED)])
+        dues = store.next_dues(topics)
+        due = [(dues[topic], topic) for topic in topics if dues.get(topic, now + 1) <= now]
         return min(due)[1] if due else None
 
     async def _handle(self, handler: Handler, job: Job) -> None:
@@ -229,13 +232,6 @@ class DueRunner:
         """Whether it is the test that was cancelled, and not the handler alone."""
         task = None if self._runner is not None else asyncio.current_task()
         return task is not None and task.cancelling() > 0
-
-
-def first_dues(queue: JobQueue, topics: tuple[str, ...]) -> list[tuple[str, int]]:
-    """Return when the first job of each of these topics is due, of those that have any."""
-    spans = [Span(topic, ALL, (-1, 0), -1) for topic in topics]
-    dues = zip(topics, queue.store.first_dues(spans), strict=True)
-    return [(topic, due) for topic, due in dues if due is not None]
 
 
 def _opened(queue: JobQueue, job: Job) -> Job:

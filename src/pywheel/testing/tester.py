@@ -16,7 +16,7 @@ from ..jobs.handler import GiveUp, Handler, NotNow, RetryLater
 from ..jobs.job import Job, State
 from ..stores.schedule_notes import TOPIC
 from ..worker.ticks import is_tick
-from .due import DueRunner, Failure, at_once, first_dues
+from .due import DueRunner, Failure, at_once
 from .puts import PutJob, RecordingStore, in_words
 from .wanted import Wanted, refuse_ambiguous, topic_of
 
@@ -129,20 +129,17 @@ class QueueTester:
     def _next_ns(self, end: int) -> int:
         """Return the clock's time at which the next job is due, or the end.
 
-        What is due by now and was left, as its topic is paused, is waited for by nobody; what a rate holds back is.
+        What a paused topic has is waited for by nobody; what a rate holds back is.
         """
         clock, handlers = self.clock, self.queue.handlers
         now, now_ns = clock.wall(), clock.time_ns()
         stops = [end]
-        for topic, due in first_dues(self.queue, (*handlers, TOPIC)):
+        for topic, due in self.queue.store.next_dues((*handlers, TOPIC)).items():
             if due > now:
                 stops.append(now_ns + max(round(clock.until(due) * 1e9), 1))
-            elif topic in handlers and (every := _between_starts(handlers[topic])) and not self._paused(topic):
+            elif topic in handlers and (every := _between_starts(handlers[topic])):
                 stops.append(now_ns + every * 1_000)
         return min(stops)
-
-    def _paused(self, topic: str) -> bool:
-        return any(each.paused for each in self.queue.store.topics() if each.name == topic)
 
     def _runner(self) -> DueRunner:
         return DueRunner(self.queue, self._fail)

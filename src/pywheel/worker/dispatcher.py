@@ -27,9 +27,10 @@ from ..stores.notifier import Notifier
 from ..stores.schedule_notes import PLAN, TOPIC, ScheduleNotes
 from .claiming import Claiming
 from .clock_steps import ClockSteps
+from .due_times import DueTimes
 from .leases import Lease, Leases
-from .ownership import OVERDUE, Ownership
-from .pace import ALONE, Pace
+from .ownership import Ownership
+from .pace import Pace
 from .pools import Outside, Pool
 from .pruning import Pruning
 from .recovery import Recovery
@@ -39,8 +40,6 @@ from .settling import Dead, Settling
 from .suspects import Suspects
 from .ticks import admit
 from .topics import Topic
-from .window import PAGE, Window
-from .windows import Windows
 
 __all__ = ["Dispatcher"]
 
@@ -80,12 +79,9 @@ class Dispatcher:
         suspects = Suspects()
         self._settling = Settling(store, notifier, self._leases, suspects, events, dead)
         outside = Outside(self._settling.done, self._clock, events, partial(admit, store))
-        self.topics = {
-            name: Topic(handler, pool(handler, outside), Window(name, _room(handler)))
-            for name, handler in handlers.items()
-        }
+        self.topics = {name: Topic(handler, pool(handler, outside)) for name, handler in handlers.items()}
         self._pace = Pace(len(handlers.keys() - {TOPIC}))  # the planner of schedules may wait
-        self._windows = Windows(store, notifier, [topic.window for topic in self.topics.values()])
+        self._due_times = DueTimes(store, notifier, self.topics)
         self._ownership = Ownership(notifier, handlers)
         self._recovery = Recovery(store)
         self._pruning = Pruning(keep)
@@ -101,12 +97,11 @@ class Dispatcher:
         self._claiming = Claiming(
             store,
             self.topics,
-            self._windows,
+            self._due_times,
             self._leases,
             suspects,
             Sealed(store, self._settling, events),
             self._pace,
-            self._clock,
             events,
             worker=notifier.worker,
             max_bytes=max_bytes,
@@ -144,8 +139,7 @@ class Dispatcher:
         self._store.apply([Announce(self._notifier.worker, topics)])
         self._announced = not self.draining
         self._rung = True
-        for topic in self.topics.values():
-            self._windows.again(topic.window)
+        self._due_times.look_at_all()
 
     def _look(self) -> None:
         """See what has changed outside: the clock, the other workers, the jobs."""
@@ -156,7 +150,7 @@ class Dispatcher:
         if self._rung:
             if self._dead is not None and not self.draining:
                 self._dead.rung()
-            paused = self._windows.hear()
+            paused = self._due_times.hear()
             self._rung = False
             if paused:
                 self._take_back_paused()
@@ -169,11 +163,11 @@ class Dispatcher:
             self._settling.give_back(back)
             self._events.tell(PoolStuck(topic.name, len(back)))
         if not self.draining:
-            self._windows.read(now)
-            self._windows.advance(now)
+            self._due_times.advance(now)
+            self._due_times.look(now)
 
     def _look_round(self, now: int, monotonic: float) -> None:
-        """See who else is there, which leases end, and which jobs of others are overdue."""
+        """See who else is there, which leases end, and whether jobs are overdue that others have no room for."""
         changed = self._ownership.look(monotonic, self._claiming.behind(), self._spare)
         self._settling.waiters = self._ownership.waiters
         self._recovery.look()
@@ -184,15 +178,10 @@ class Dispatcher:
             self.announce()
             self.forgotten = True
         if changed:
-            for window in self._windows.by_topic.values():
-                self._windows.own(window, self._ownership.shards(window.topic))
-        able = (name for name, topic in self.topics.items() if topic.spare or topic.limits is not None)
-        rescues = self._ownership.rescues(able, now)
-        if rescues:
-            # Places under a limit are everybody's: a worker that has them does first what comes first with others.
-            reached = {name: self.topics[name].reached for name in rescues if not self.topics[name].spare}
-            spans = self._windows.rescued(rescues, now, now - OVERDUE, reached)
-            self._windows.also(self._store.windows(spans, PAGE), reached)
+            for topic in self.topics.values():
+                self._due_times.own(topic, self._ownership.shards(topic.name))
+        if self._ownership.some_overdue(now):
+            self._due_times.look_at_all(self.topics[name] for name in self._spare())
         if self._ownership.recovers and monotonic >= self._planner_at:
             self._planner_at = monotonic + _PLANNER
             ScheduleNotes(self._store).begin()  # somebody may have cancelled its job
@@ -208,7 +197,7 @@ class Dispatcher:
         paused = {topic.name for topic in self._store.topics() if topic.paused}
         for name in paused & self.topics.keys():
             self._settling.give_back(self.topics[name].stuck())
-            self._windows.drop(self.topics[name].window)
+            self._claiming.drop(self.topics[name])
 
     def _commit(self, now: int) -> None:
         """Settle, renew, clean and claim."""
@@ -245,10 +234,10 @@ class Dispatcher:
             self._settling.expired(expired)
         for purge in purges:
             self._pruning.learn(now, purge, next(outcomes))
-        self._claiming.heard(unheard, outcomes)
+        for _ in unheard:
+            next(outcomes)
         for claim in claims:
-            self._claiming.learn(claim, next(outcomes), asked)
-        self._windows.feed()
+            self._claiming.learn(claim, next(outcomes), asked, now)
         intact(found)
 
     def _renewed(self, renewals: list[Lease], outcomes: Iterator[Any], asked: float) -> None:
@@ -271,7 +260,7 @@ class Dispatcher:
             for topic in self.topics.values():
                 topic.behind = 0  # that was a time of the old clock: the others would take it for one to come
                 topic.retry_at = 0.0  # a rate reckoned by the old clock, too
-            self._windows.reset()
+            self._due_times.reset()
             self._pruning.again()
             self._rung = True
             self._store.apply([Reschedule(PLAN, delay=0)])  # the planner of schedules reckoned by the old clock, too
@@ -291,7 +280,7 @@ class Dispatcher:
             times.append(look_at - now)
         if not self.draining:
             walls = [
-                self._windows.next_deadline(),
+                self._due_times.next_deadline(),
                 self._recovery.due_at(in_charge=self._ownership.recovers),
                 self._pruning.due_at,
             ]
@@ -329,8 +318,3 @@ class Dispatcher:
         """Return what still runs; from now on each settles itself when its handler ends."""
         self._settling.alone = True
         return [lease for lease in self._leases if lease.started is not None and not lease.ended]
-
-
-def _room(handler: Handler) -> int:
-    """Return how many jobs a window shall know: what the pool may hold, several times over."""
-    return min(max(8 * handler.concurrency, 4 * ALONE), 20_000)

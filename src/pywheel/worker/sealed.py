@@ -8,11 +8,14 @@ with the key take them. A topic of which many in a row cannot be read rests betw
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
+from math import inf
 from typing import Final
 
 from .._errors import BadBody, StoreError
 from ..events import BodiesSealed, Events
 from ..jobs.commands import Claimed
+from ..jobs.job import State
 from ..stores.contract import Store
 from .leases import Lease
 from .settling import Settling
@@ -22,6 +25,7 @@ __all__ = ["Sealed"]
 
 _AGAIN: Final = 60.0  # seconds between looks at a job, and between events of a topic
 _LOOKS: Final = 20  # jobs looked at in one step
+_PAST: Final = 20_000  # jobs of a topic that a claim looks past
 _ROW: Final = 1_000  # jobs in a row after which their topic rests
 _RESTS: Final = (0.5, 60.0)  # seconds: first, longest
 
@@ -33,48 +37,62 @@ class Sealed:
         self._store = store
         self._settling = settling
         self._events = events
-        self._jobs: dict[int, float] = {}  # when each is looked at again, the first first
+        self._jobs: dict[int, tuple[float, Topic]] = {}  # when each is looked at again, the first first
+        self._ids: dict[Topic, dict[int, None]] = {}
         self._told: dict[Topic, float] = {}  # when that was said last
         self._rows: dict[Topic, int] = {}  # so many in a row could not be read
         self._rests: dict[Topic, float] = {}  # for how long each rested
         self._since = 0
 
-    def behind(self, now: float) -> int:
+    def behind(self) -> int:
         """Return since when there are such jobs, wall clock in ms; 0 if there are none."""
-        while self._jobs:
-            id, look_at = next(iter(self._jobs.items()))
-            if now < look_at + 2 * _AGAIN:
-                return self._since
-            del self._jobs[id]  # it has not come again: somebody has it, or it is gone
-        return 0
+        return self._since if self._jobs else 0
 
-    def claimable(self, topic: Topic, ids: Sequence[int], now: float) -> tuple[int, ...]:
-        """Return those of a window's ids that are to be claimed; it forgets the others until it is read again."""
-        if not self._jobs:
-            return tuple(ids)
-        looks, found = _LOOKS, []
-        for id in ids:
-            look_at = self._jobs.get(id)
-            if look_at is not None and look_at <= now and looks:
-                looks -= 1
-                if self._can_be_read(id, now):
-                    look_at = None
-            if look_at is None:
-                found.append(id)
+    def without(self, topic: Topic) -> tuple[int, ...]:
+        """Return the jobs of a topic that are not to be claimed."""
+        return tuple(islice(self._ids[topic], _PAST)) if topic in self._ids else ()
+
+    @property
+    def look_at(self) -> float | None:
+        """When to look at some of them again; None if there are none."""
+        return next(iter(self._jobs.values()))[0] if self._jobs else None
+
+    def look(self, now: float) -> list[Topic]:
+        """Look at some of them again; return the topics of those that may be claimed."""
+        found: list[Topic] = []
+        for _ in range(_LOOKS):
+            id, (look_at, topic) = next(iter(self._jobs.items()), (0, (inf, None)))
+            if topic is None or now < look_at:
+                break
+            self._forget(id)
+            if self._can_be_read(id):
+                found.append(topic)
             else:
-                topic.window.settled(id)
-        return tuple(found)
+                self._note(id, topic, now)
+        return found
 
-    def _can_be_read(self, id: int, now: float) -> bool:
-        del self._jobs[id]
+    def _can_be_read(self, id: int) -> bool:
+        """Whether a job can be read here by now, or is gone, or others have it."""
         try:
             job = self._store.get(id)
-            if job is not None:
+            if job is not None and job.state is State.DELAYED:
                 self._store.opened(job)
         except (BadBody, StoreError):
-            self._jobs[id] = now + _AGAIN
             return False
         return True
+
+    def _note(self, id: int, topic: Topic, now: float) -> None:
+        self._forget(id)
+        self._jobs[id] = now + _AGAIN, topic
+        self._ids.setdefault(topic, {})[id] = None
+
+    def _forget(self, id: int) -> None:
+        known = self._jobs.pop(id, None)
+        if known is not None:
+            ids = self._ids[known[1]]
+            del ids[id]
+            if not ids:
+                del self._ids[known[1]]
 
     def leases(self, topic: Topic, outcome: Claimed, asked: float, now: int) -> list[Lease]:
         """Return the claims that can be worked on, their bodies plain. The others go back to the store."""
@@ -114,7 +132,6 @@ class Sealed:
             self._since = now
         topic.inside += len(leases)
         for lease in leases:
-            self._jobs.pop(lease.job.id, None)
-            self._jobs[lease.job.id] = asked + _AGAIN
+            self._note(lease.job.id, topic, asked)
             lease.handled = False
             self._settling.done(lease)

@@ -35,6 +35,10 @@ class Suspects:
             self.cleared(name)
         return max((1 << self._survived // _SINGLY) - len(self._until), 0)
 
+    def free_at(self, now: float) -> float:
+        """Return when one more may be claimed, unless one ends before."""
+        return now if self.room(now) else min(self._until.values())
+
     def tried(self, name: tuple[int, int], now: float, attempt: int, lease: float) -> None:
         """Note that a suspect begins with an attempt, counted from 1. Its trial is no longer than its lease (s)."""
         self._until[name] = now + min(_TRIAL * _LONGER ** min(max(attempt - 2, 0), _LONGEST), lease)

@@ -1,24 +1,26 @@
-"""One topic in a worker: what of it is due, the pool that handles it, and how much the pool may hold."""
+"""One topic in a worker: the pool that handles it, how much the pool may hold, and when it may be claimed from."""
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Final
 
 from ..jobs.commands import Claim, Claimed
 from ..jobs.handler import Handler
 from ..jobs.limits import Limits
 from .leases import HOLD, Lease, slack
+from .limit_scan import LimitScan
 from .pools import Pool
-from .window import Window
 
 __all__ = ["Topic"]
 
 _MOST: Final = 1_000
 """Jobs claimed beyond what runs: as many as keep quick handlers busy during a commit."""
 _BESIDE: Final = 8
-"""Jobs that are asked for under a limit beyond what may begin, after some that others had begun."""
+"""Jobs that are looked at under a limit beyond what may begin: others may begin the first of them just now."""
 _FULL: Final = 0.5  # seconds after which a worker that has all places of a limit asks again: its own leases may be over
+_AGAIN: Final = 0.01  # seconds before jobs are claimed again that could not be claimed
+_SOON: Final = 0.001  # seconds before a topic is asked again that was asked too early
+_AHEAD: Final = 32  # times as many as run at once may wait in the pool, if they have priorities
 _GROWTH: Final = 8
 _QUICK: Final = 0.05  # seconds
 _SLOW: Final = 0.2
@@ -27,21 +29,18 @@ _SLOW: Final = 0.2
 class Topic:
     """A slow topic fills its own pool only, and a large backlog of it stays in the store."""
 
-    def __init__(self, handler: Handler, pool: Pool, window: Window) -> None:
+    def __init__(self, handler: Handler, pool: Pool) -> None:
         self.handler = handler
         self.name = handler.topic
         self.pool = pool
-        self.window = window
         self.terms = handler.terms._replace(slack=slack(handler.ttr), hold=HOLD)
         self.limits = self.terms.limits
-        self.freed: Counter[str | None] = Counter()  # by group: places that came free, or may be free
-        self.beside = 0  # jobs that are asked for beyond what may begin
-        self.look = 0  # jobs that are asked for at least, to look past those whose groups are full
-        self.poll_at = 0.0  # when to ask whether others have freed a place for what is set aside
+        grouped = self.limits is not None and self.limits.per is not None
+        self.scan = LimitScan() if grouped else None
+        self.priorities = False  # whether jobs of others than priority 0 were seen
         self.inside = 0  # jobs in the pool, running or waiting
-        self.waits = False  # for a place to begin at once: what is ready may not be held
+        self.waits = False  # for a place to begin at once: what is due may not be held
         self.retry_at = 0.0  # when to claim again what could not be claimed
-        self.reached: tuple[int, int] | None = None  # under limits: priority and due time of what comes next
         self.trial = 0  # when its suspects had their turn last, counted
         self.behind = 0  # since when jobs are due that are not claimed, wall clock in ms; 0 if there are none
         self._buffer = 0  # jobs that may wait in the pool
@@ -52,59 +51,68 @@ class Topic:
         """How many jobs would begin at once."""
         return 0 if self.pool.runner.blocked else max(self.handler.concurrency - self.inside, 0)
 
+    # ---- claiming ---------------------------------------------------------------------------------------------------
+
     def room(self, now: float, bytes_left: int) -> int:
-        """Return how many jobs may be claimed now."""
+        """Return how many jobs may be claimed now, or looked at under a limit."""
         begin = self.begin
         if self.pool.runner.blocked:
             return 0
         if now < self.retry_at or (not begin and (self.waits or self.pool.waiting > self._buffer // 2)):
             return 0  # enough for now; larger claims are cheaper
         if self.limits is not None and (not begin or bytes_left > 0):  # nothing is held that counts as running
-            return self._asked(self.limits, begin)
+            return begin and self._looked_at(self.limits, begin)
         if bytes_left <= 0:
             return int(self.inside == 0)  # no other topic's large bodies hold up this one
         if self.waits:
             return begin
-        # What is claimed comes before all that is put later, whatever its priority.
-        buffer = self._buffer if len(self.window.lanes) == 1 else min(self._buffer, self.handler.concurrency)
+        # What is claimed comes before all that is put later, whatever its priority: so few of those that are not quick.
+        buffer = min(self._buffer, _AHEAD * self.handler.concurrency) if self.priorities else self._buffer
         return self.handler.concurrency + buffer - self.inside
 
-    def _asked(self, limits: Limits, begin: int) -> int:
-        """Return how many to ask for under limits: as many as may begin, and more where others had begun the first."""
-        if not begin or limits.per is not None:
-            return begin and max(begin + self.beside, self.look)
-        most = begin if limits.most is None else max(limits.most - self.inside, 1)
-        return min(begin, most + self.beside, limits.burst + self.beside if limits.every else begin)
+    def _looked_at(self, limits: Limits, begin: int) -> int:
+        most, per, every, burst = limits
+        if most is not None and per is None:
+            begin = min(begin, max(most - self.inside, 1))
+        return min(begin, burst if every else begin) + _BESIDE
 
-    @property
-    def spare(self) -> bool:
-        """Whether it has room for more than it has. A limit by groups may hold back what it has, and not the rest."""
-        grouped = self.limits is not None and self.limits.per is not None
-        return bool(self.begin) and (grouped or not self.behind)
+    def claim(
+        self, worker: str, room: int, suspects: int, most_bytes: int, without: tuple[int, ...], now: float
+    ) -> Claim:
+        """Return the command that claims what is due, of which so many are looked at."""
+        ids, after, limit = ((), None, room) if self.scan is None else self.scan.next_look(room, now)
+        return Claim(
+            self.name, ids, self.terms, worker, self.begin, suspects, most_bytes, limit, after, () if ids else without
+        )
 
-    def has_reached(self, outcome: Claimed, now: int) -> None:
-        """Note how far claims under limits have come in the order of what is due."""
-        held = [(-due.priority, due.due) for due in outcome.left if due.due <= now]
-        begun = [(-job.priority, job.due) for job in outcome.jobs]
-        if held or begun:
-            priority, due = min(held) if held else max(begun)
-            self.reached = -priority, due
+    def learn(
+        self, claim: Claim, outcome: Claimed, walls: tuple[int, int], now: float, again: float | None
+    ) -> bool | None:
+        """Take in what a claim came to, before `feed`; return whether there may be more to claim.
 
-    @property
-    def again_at(self) -> float:
-        """When to claim again, if there is room."""
-        return self.retry_at if self.window.waiting or self.freed else max(self.retry_at, self.poll_at)
-
-    def asked(self, claim: Claim, outcome: Claimed, now: float) -> None:
-        """Note what a claim under limits says of the next: `feed` comes after this."""
-        assert self.limits is not None
-        most, per, *_ = self.limits
-        self.beside = _BESIDE if len(outcome.jobs) + len(outcome.left) < len(claim.ids) else 0
-        if most is not None and per is None and self.inside + len(outcome.jobs) >= most:
-            self.retry_at = now + _FULL
-        full = {group for _, group in outcome.full}
-        groups = map(self.window.groups.get, claim.ids)
-        self.freed.update([group for group in groups if group is not None and group not in full])
+        None: what is left may have killed its process, and waits for its trial. `walls` are the wall clock before the
+        claim and after it. `again` is when limits say that something may be claimed.
+        """
+        before, after = walls
+        if not self.priorities:
+            self.priorities = any(job.priority for job in outcome.jobs) or any(due.priority for due in outcome.left)
+        most = None if self.limits is None or self.scan is not None else self.limits.most
+        if most is not None and self.inside + len(outcome.jobs) >= most:
+            again = now + _FULL
+        more = self.scan is not None and self.scan.learn(claim, outcome, walls, now, again)
+        held = {id for id, _ in outcome.full}
+        if any(due.id not in held and (due.due <= after or not claim.ids) for due in outcome.left):
+            if again is not None:
+                self.retry_at = again
+            elif not outcome.jobs:
+                self.retry_at = now + _AGAIN
+                if claim.begin:
+                    return None
+                self.waits = True
+            return True
+        if not more and not outcome.jobs and outcome.next is not None and outcome.next <= before:
+            self.retry_at = now + _SOON  # the store's clock is behind what was estimated
+        return more
 
     def feed(self, leases: list[Lease], now: float) -> None:
         """Give claimed jobs to the pool."""
@@ -112,14 +120,16 @@ class Topic:
         self._fed_at = now
         self.pool.feed(leases)
 
+    # ---- what has ended ---------------------------------------------------------------------------------------------
+
     def left(self, now: float, key: str | None) -> None:
         """Count a job that left the pool; when the pool runs dry, let it hold more if it was quick, less if slow."""
         self.inside -= 1
         self.waits = False
         if self.limits is not None and self.limits.most is not None:
             self.retry_at = 0.0
-            if self.limits.per is not None and key is not None and self.window.aside:
-                self.freed[key.partition(self.limits.per)[0]] += 1
+            if self.scan is not None and self.limits.per is not None and key is not None:
+                self.scan.free(key.partition(self.limits.per)[0])
         if self.inside == 0 and self._fed_at:
             took = now - self._fed_at
             self._fed_at = 0.0

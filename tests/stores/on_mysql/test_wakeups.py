@@ -68,7 +68,7 @@ def test_hints_are_taken_away_once_they_are_heard(two):
     def gone():
         ears._beat_at -= 2
         ears.beat(0)
-        return not one._ask(["SELECT job FROM pywheel_hint"])[0].rows
+        return not one.ask(["SELECT job FROM pywheel_hint"])[0].rows
 
     until(gone)
     ears.close()
@@ -90,7 +90,7 @@ def test_a_session_that_an_administrator_ends_is_replaced(two):
     ears = listening(one)
     ears.wait(0.05)
     ended = ears._ear
-    one._ask([f"KILL {ended.thread_id()}"])
+    one.ask([f"KILL {ended.thread_id()}"])
 
     def back():
         ears.wait(0.05)
@@ -113,7 +113,7 @@ def test_a_hint_that_nobody_rang_for_is_found_by_the_next_beat(mariadb_server):
         [id] = put(other, NewJob("t", b"", 2**50))
         heard(ears)
         ears.beat(0)
-        other._ask([f"INSERT INTO pywheel_hint (worker, ring, job) VALUES (x'{ears._hash.hex()}', 7, {id})"])
+        other.ask([f"INSERT INTO pywheel_hint (worker, ring, job) VALUES (x'{ears._hash.hex()}', 7, {id})"])
         ears._beat_at -= 2
         ears.beat(0)
         assert heard(ears) == [id]
@@ -124,11 +124,11 @@ def test_a_beat_is_one_statement_on_mariadb_and_two_on_mysql(mariadb_server):
     with open(mariadb_server.url()) as store:
         ears = listening(store)
         ears.beat(0)
-        before = int(store._ask(["SHOW SESSION STATUS LIKE 'Questions'"])[0].rows[0][1])
+        before = int(store.ask(["SHOW SESSION STATUS LIKE 'Questions'"])[0].rows[0][1])
         for _ in range(10):
             ears._beat_at -= 2
             ears.beat(0)
-        after = int(store._ask(["SHOW SESSION STATUS LIKE 'Questions'"])[0].rows[0][1])
+        after = int(store.ask(["SHOW SESSION STATUS LIKE 'Questions'"])[0].rows[0][1])
         assert after - before == 1 + 10 * (2 if mariadb_server.is_mysql else 1)
         ears.close()
 
@@ -137,7 +137,7 @@ def test_while_jobs_are_claimed_no_wait_on_the_server_is_long(mariadb_server):
     """The server sees that a client was killed when its statement ends. Then its lock is free, and others know."""
 
     def waits(store):
-        rows = store._ask(["SELECT info FROM information_schema.processlist WHERE info LIKE 'SELECT sleep(%'"])[0].rows
+        rows = store.ask(["SELECT info FROM information_schema.processlist WHERE info LIKE 'SELECT sleep(%'"])[0].rows
         return [float(info[len("SELECT sleep(") : info.index(")")]) for [info] in rows]
 
     with open(mariadb_server.url()) as store:

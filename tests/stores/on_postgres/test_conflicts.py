@@ -27,7 +27,7 @@ def test_after_a_conflict_no_statement_is_missing_that_would_have_been_prepared(
             store.apply([ops.Cancel(10**9)])
         step("a")  # each statement is prepared when it comes for the second time
         with other.transaction():
-            other.execute(f"INSERT INTO {table} VALUES ('b', 0, '[7]')")
+            other.execute(f"INSERT INTO {table} (nonce, at, ids) VALUES ('b', 0, '[7]')")
             thread = threading.Thread(target=step, args=("b",))
             thread.start()
             waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"

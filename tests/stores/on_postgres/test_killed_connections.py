@@ -12,7 +12,7 @@ from tests.stores.network import Proxy
 from tests.stores.server import STORE
 
 WAITING = "FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND wait_event_type = 'Lock'"
-TABLES = ("due", "worker", "topic", "run", "job", "live_key")
+TABLES = ["topic", "job", "finished", "attempt", "tally", "nonce", "note", "member"]
 
 
 def schema_of(url):
@@ -47,7 +47,7 @@ def test_a_put_whose_first_try_is_still_under_way_happens_once(postgres_server, 
                 return watcher.execute(f"SELECT count(*) {WAITING}").fetchone()[0]
 
         with postgres_server.connect(autocommit=False) as holder:
-            holder.execute(f"LOCK TABLE {schema_of(truth)}.pywheel_due IN SHARE MODE")
+            holder.execute(f"LOCK TABLE {schema_of(truth)}.pywheel_job IN SHARE MODE")
             asked = Asked(put, store, NewJob("t", b"once", 0, key))
             until(lambda: waiting() == 1)
             proxy.cut_once()

@@ -7,7 +7,7 @@ import pytest
 from pywheel import Fixed, JobQueue
 from pywheel.jobs import State
 from pywheel.stores import open
-from pywheel.stores.postgres import statements
+from pywheel.stores.postgres import dialect
 from tests.jobs.waiting import finished, until, working
 
 HOUR = 3_600_000
@@ -20,11 +20,8 @@ def step(postgres_server, monkeypatch):
         connection.execute("CREATE TABLE IF NOT EXISTS public.ahead (ms bigint NOT NULL)")
         connection.execute("DELETE FROM public.ahead")
         connection.execute("INSERT INTO public.ahead VALUES (0)")
-        real = statements._NOW
-        monkeypatch.setattr(statements, "_NOW", f"({real} + (SELECT ms FROM public.ahead))")
-        statements.statements.cache_clear()
+        monkeypatch.setattr(dialect, "NOW", f"({dialect.NOW} + (SELECT ms FROM public.ahead))")
         yield lambda ms: connection.execute("UPDATE public.ahead SET ms = ms + %s", (ms,))
-    statements.statements.cache_clear()
 
 
 def test_jobs_are_handled_whatever_its_steps_and_none_before_it_is_due(postgres_server, step):

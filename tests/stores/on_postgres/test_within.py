@@ -103,10 +103,10 @@ def test_it_goes_together_with_what_else_the_transaction_does(queue, connection,
 
 def test_rows_may_be_whatever_the_caller_likes(queue, postgres_server):
     with postgres_server.connect(autocommit=False, row_factory=psycopg.rows.dict_row) as connection:
-        id = queue.put("a\0b", key="c\0d", connection=connection)
+        id = queue.put("a\1b", key="c\1d", connection=connection)
         connection.commit()
     job = queue.store.get(id)
-    assert (job.topic, job.key) == ("a\0b", "c\0d")
+    assert (job.topic, job.key) == ("a\1b", "c\1d")
 
 
 def test_a_store_in_no_database_refuses():

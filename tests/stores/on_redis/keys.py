@@ -30,16 +30,28 @@ class Keys:
     def faults(self):
         wrong = [f"a state without a job: {id}" for id in self.states.keys() - self.jobs.keys()]
         places = Counter()
-        for kind in (b"d", b"f"):
+        for kind in (b"d", b"f", b"l"):
             for key, _ in self.kinds[kind]:
                 places.update(self.client.zrange(key, 0, -1))
-        places.update(self.client.zrange(self.prefix + ":l", 0, -1))
         wrong += [f"in {places[id]} places: {id}" for id in self.jobs if places[id] != 1]
         wrong += [f"in a place and no job: {id}" for id in places.keys() - self.jobs.keys()]
         results = [id for key, _ in self.kinds[b"r"] for id in self.client.hkeys(key)]
         wrong += [f"result of no job: {id}" for id in results if id not in self.jobs]
         wrong += [f"history of no job: {name}" for _, name in self.kinds[b"h"] if self.id(name) not in self.jobs]
-        return wrong + self.topics() + self.keys() + self.chunks()
+        return wrong + self.topics() + self.keys() + self.chunks() + self.leases()
+
+    def leases(self):
+        """No lease is over before what stands for its topic; what runs and has a key is in a group."""
+        wrong, groups = [], Counter()
+        first = dict(self.client.zrange(self.prefix + ":l", 0, -1, withscores=True))
+        for key, topic in self.kinds[b"l"]:
+            [(_, lease)] = self.client.zrange(key, 0, 0, withscores=True)
+            wrong += [f"a lease of {topic} is over sooner"] if first.get(topic, lease + 1) > lease else []
+            if b"k" in (self.client.hget(self.prefix + ":p", topic) or b"").split():
+                running = [id for id in self.client.zrange(key, 0, -1) if id in self.jobs]
+                groups.update(id for id in running if self.topic_and_key(self.jobs[id])[1] is not None)
+        there = [member[-6:] for key, _ in self.kinds[b"g"] for member in self.client.zrange(key, 0, -1)]
+        return wrong + ([f"groups: {there}"] if groups != Counter(there) else [])
 
     @staticmethod
     def id(number):
@@ -56,7 +68,8 @@ class Keys:
     def topics(self):
         known = set(self.client.hkeys(self.prefix + ":t"))
         wrong = []
-        for key, topic in self.kinds[b"d"]:
+        for key, name in self.kinds[b"d"]:
+            topic = name.partition(b":")[2]
             wrong += [
                 f"{id} is in {topic}"
                 for id in self.client.zrange(key, 0, -1)

@@ -1,17 +1,17 @@
-"""What each script of a server does, counted: how many commands it makes, and how many values these name or read."""
+"""What each call of a function does, counted: how many commands it makes, and how many values these name or read."""
 
 import itertools
 import re
 import socket
 from typing import NamedTuple
 
-__all__ = ["Monitor", "Script"]
+__all__ = ["Call", "Monitor"]
 
 WORD = re.compile(rb'"((?:[^"\\]|\\.)*)"')
 NUMBERS = itertools.count()
 
 
-class Script(NamedTuple):
+class Call(NamedTuple):
     """`values` are arguments and members read, and those that an offset goes past."""
 
     commands: int
@@ -19,7 +19,7 @@ class Script(NamedTuple):
 
 
 class Monitor:
-    """Sees all that a server does from now on; `scripts` says what the scripts since the last call did."""
+    """Sees all that a server does from now on; `calls` says what the calls since the last call did."""
 
     def __init__(self, server):
         self.client = server.connect()
@@ -37,18 +37,18 @@ class Monitor:
         self.socket.close()
         self.client.close()
 
-    def scripts(self):
+    def calls(self):
         mark = b"seen %d" % next(NUMBERS)
         self.client.echo(mark)
         found = []
         for line in self.lines:
             source, _, rest = line.partition(b"] ")
             words = WORD.findall(rest)
-            if words[0].upper() in (b"EVAL", b"EVALSHA"):
-                found.append(Script(0, 0))
+            if words[0].upper() == b"FCALL":
+                found.append(Call(0, 0))
             elif source.endswith(b" lua"):
                 commands, values = found.pop()
-                found.append(Script(commands + 1, values + self.values(words)))
+                found.append(Call(commands + 1, values + self.values(words)))
             elif mark in words:
                 break
         return found

@@ -12,7 +12,7 @@ import pytest
 
 from pywheel import JobQueue, StoreAway, Worker
 from pywheel.jobs import Counts, State
-from pywheel.jobs.commands import Ack, Announce, Claim, Nack, Put, Reserve, Terms
+from pywheel.jobs.commands import Ack, Announce, Claim, Keep, Nack, Put, Reserve, Terms
 from pywheel.jobs.job import NewJob
 from pywheel.stores import open
 from tests.isolated.child import environment
@@ -89,6 +89,11 @@ class TestOnce:
         proxy.cut_after(answers=answers)
         [jobs] = store.apply([Reserve("x", 9, TERMS, "w")])
         assert [(job.topic, job.claims) for job in jobs] == [("x", 1)]
+
+    def test_what_a_note_held_is_not_taken_for_a_claim(self, store, proxy):
+        store.apply([Keep("n", b"claim")])
+        proxy.cut_after(answers=0)
+        assert store.apply([Keep("n", b"reserve")]) == [b"claim"]
 
     @pytest.mark.parametrize("requests", [1, 100])
     def test_what_did_not_arrive_is_sent_again(self, store, proxy, requests):

@@ -11,10 +11,7 @@ from redis import ConnectionError as Refused
 from pywheel import JobQueue, NotAStore, StoreAway, StoreBusy, StoreError, StoreFull, StoreReadOnly, StoreTooNew
 from pywheel.jobs.commands import Ack, Announce, Put, Reserve, Terms
 from pywheel.jobs.job import NewJob, State
-from pywheel.jobs.limits import Limits
 from pywheel.stores import open
-from pywheel.stores.redis import store as redis_store
-from pywheel.stores.schema import Schema
 from tests.stores.servers import Redis
 
 JOB = NewJob("t", b"b" * 1000, 0, delay=0)
@@ -148,9 +145,9 @@ class TestWrongAddresses:
 
     def test_rights_that_are_missing_are_named(self, redis_server):
         with redis_server.connect() as client:
-            client.execute_command("ACL", "SETUSER", "reader", "on", ">s3cret", "~*", "&*", "+@all", "-evalsha")
+            client.execute_command("ACL", "SETUSER", "reader", "on", ">s3cret", "~*", "&*", "+@all", "-fcall")
         url = redis_server.url().replace("redis+unix://", "redis+unix://reader:s3cret@")
-        assert "evalsha" in refusal(NotAStore, url)
+        assert "fcall" in refusal(NotAStore, url)
 
     @pytest.mark.parametrize("stores", [1, 4])
     def test_the_documented_rights_are_enough(self, redis_server, stores):
@@ -217,21 +214,6 @@ class TestWrongAddresses:
         open(url, create=False).close()
 
 
-LIMITED = TERMS._replace(limits=Limits(1))
-
-
-@pytest.mark.parametrize("use", [Put((JOB._replace(priority=1),)), Reserve("t", 1, LIMITED, "w")])
-def test_a_store_with_priorities_or_limits_is_refused_to_older_ones_that_do_not_know_them(redis_server, use):
-    url = redis_server.url()
-    with open(url) as store, redis_server.connect() as client:
-        name = f"{store.server.prefix.decode()}:store"
-        store.apply([Put((JOB,))])
-        assert client.get(name) == b"pywheel 2 1"
-        store.apply([use])
-        assert client.get(name) == b"pywheel 2"
-    open(url).close()
-
-
 def test_stores_of_one_server_do_not_mix(redis_server):
     with open(redis_server.url()) as one, open(redis_server.url()) as other:
         one.apply([Put((JOB._replace(key="k"),))])
@@ -239,22 +221,22 @@ def test_stores_of_one_server_do_not_mix(redis_server):
         assert other.apply([Put((JOB._replace(key="k"),))]) == [[1]]
 
 
-def test_scripts_that_the_server_forgot_are_loaded_again(redis_server):
+def test_functions_that_the_server_forgot_are_loaded_again(redis_server):
     with open(redis_server.url()) as store, redis_server.connect() as client:
         store.apply([Put((JOB,))])
-        client.script_flush()
+        client.function_flush()
         [jobs] = store.apply([Reserve("t", 1, TERMS, "w")])
-        client.script_flush()
+        client.function_flush()
         assert store.get(jobs[0].id).state is State.RUNNING
 
 
-def test_a_server_may_forget_its_scripts_all_the_time(redis_server):
+def test_a_server_may_forget_its_functions_all_the_time(redis_server):
     over = threading.Event()
 
     def forget():
         with redis_server.connect() as client:
             while not over.is_set():
-                client.script_flush()
+                client.function_flush()
 
     with open(redis_server.url()) as store:
         thread = threading.Thread(target=forget)
@@ -313,23 +295,3 @@ def test_an_error_of_a_store_is_one(redis_server):
         with pytest.raises(StoreError):
             store.counts()
         store.close()
-
-
-@pytest.mark.parametrize("use", [Put((JOB._replace(priority=1),)), Reserve("t", 1, LIMITED, "w")])
-def test_an_upgrade_keeps_what_a_store_with_priorities_or_limits_asks_for(redis_server, use, monkeypatch):
-    url = redis_server.url()
-    with open(url) as store, redis_server.connect() as client:
-        name = f"{store.server.prefix.decode()}:store"
-        store.apply([Put((JOB,))])
-        with monkeypatch.context() as newer:
-            newer.setattr(redis_store, "_SCHEMA", Schema(4, 1))
-            open(url).close()
-            assert client.get(name) == b"pywheel 4 1"
-            store.apply([use])
-            assert client.get(name) == b"pywheel 4 2"
-            newer.setattr(redis_store, "_SCHEMA", Schema(5, 1))
-            open(url).close()
-            assert client.get(name) == b"pywheel 5 2"
-        open(url).close()
-        monkeypatch.setattr(redis_store, "_SCHEMA", Schema(1, 1))
-        refusal(StoreTooNew, url)

@@ -59,7 +59,7 @@ def ids(*pairs):
 
 def test_all_sets_and_keys_are_made_anew_from_the_jobs(store, jobs, client):
     before = [store.get(id) for id in jobs]
-    client.delete(":d:*", ":f:*", ":k:*", ":o:*", ":x", ":t", ":l")
+    client.delete(":d:*", ":f:*", ":k:*", ":o:*", ":x", ":t", ":l", ":l:*", ":g:*", ":p")
     wrong = found(store)
     assert wrong[faults.NOWHERE.what] == [jobs.plain, jobs.keyed, jobs.again]
     assert wrong[faults.KEYLESS.what] == [jobs.keyed, jobs.running]
@@ -73,10 +73,10 @@ def test_all_sets_and_keys_are_made_anew_from_the_jobs(store, jobs, client):
 
 
 def test_what_stands_where_it_should_not_is_dropped(store, jobs, client):
-    client("ZADD", ":d:t", NOW, packed(jobs.done), NOW, packed(999), NOW, packed(jobs.running))
-    client("ZADD", ":l", NOW, packed(jobs.plain))
+    client("ZADD", ":d:0:t", NOW, packed(jobs.done), NOW, packed(999), NOW, packed(jobs.running))
+    client("ZADD", ":l:t", NOW, packed(jobs.plain))
     client("ZADD", ":f:2t", NOW, packed(jobs.cancelled))
-    client("ZADD", ":d:u", NOW, packed(jobs.keyed))
+    client("ZADD", ":d:0:u", NOW, packed(jobs.keyed))
     expected = ids(
         (faults.TWICE, sorted([jobs.plain, jobs.keyed, jobs.running, jobs.done, jobs.cancelled])),
         (faults.NO_JOB, [999]),
@@ -86,56 +86,59 @@ def test_what_stands_where_it_should_not_is_dropped(store, jobs, client):
 
 
 def test_a_time_that_is_not_the_jobs_own_is_mended(store, jobs, client):
-    client("ZADD", ":l", NOW + 10**9, packed(jobs.running))
+    client("ZADD", ":l:t", NOW + 10**9, packed(jobs.running))
     client("ZADD", ":f:2t", 1, packed(jobs.done))
     assert mended(store) == ids((faults.INDEXES, [jobs.running, jobs.done]))
 
 
 @pytest.fixture
 def ranked(store):
-    """Jobs of a topic with priorities and a limit: a high one and a plain one that wait, and a low one that runs."""
-    limited = Terms(60_000, 3, limits=Limits(5))
-    [[low]] = store.apply([Put((NewJob("r", b"", NOW - 5, priority=-3),))])
-    [[_]] = store.apply([ops.Reserve("r", 1, limited, "w")])
-    [[high, plain]] = store.apply([Put((NewJob("r", b"", NOW + 50, priority=7), NewJob("r", b"", NOW + 60)))])
+    """One job of high priority and a suspect, which wait, and one of low priority that runs and has a key."""
+    jobs = (
+        NewJob("r", b"", NOW - 5, "k", priority=-3),
+        NewJob("r", b"", NOW - 4),
+        NewJob("r", b"", NOW + 50, priority=7),
+    )
+    [[low, suspect, high]] = store.apply([Put(jobs)])
+    limited = Terms(60_000, 3, limits=Limits(5, ":"))
+    store.apply([ops.Claim("r", (low,), limited, "w", 1), ops.Claim("r", (suspect,), Terms(5, 3), "w", 1)])
+    store.clock.advance(0.005)
+    assert store.apply([ops.Expire(10)])[0].ended == 1
     assert store.verify() == []
-    return high, plain, low
+    return high, suspect, low
 
 
-def test_lanes_and_counts_are_made_anew_from_the_jobs(store, ranked, client):
-    high, plain, low = ranked
-    client.delete(":w:*", ":u:*", ":p:*", ":p")
-    expected = ids((faults.INDEXES, [low, high]))
+def test_lanes_are_made_anew_from_the_jobs(store, ranked, client):
+    high, suspect, low = ranked
+    client.delete(":d:*", ":g:*")
+    expected = ids((faults.NOWHERE, [suspect, high]), (faults.INDEXES, [low]))
     assert found(store) == expected
     assert mended(store) == expected
-    assert client("ZSCORE", ":w:7:r", packed(high)) == NOW + 50
-    assert client("HGETALL", ":p:r") == {packed(high): b"7", packed(low): b"-3"}
+    assert client("ZRANGE", ":g:r", 0, -1) == [b"k\0" + packed(low)]
+    client.delete(":p", ":d:*")
+    assert mended(store) == ids((faults.NOWHERE, [suspect, high]), (faults.TWICE, [low]))
+    assert client("ZSCORE", ":d:0s:r", packed(suspect)) == NOW + 5
+    assert client("ZRANGE", ":d:7:r", 0, -1) == [packed(high)]
     store.clock.advance(1)
     [jobs] = store.apply([ops.Reserve("r", 5, Terms(60_000, 3), "w")])
-    assert [job.id for job in jobs] == [high, plain]
+    assert [job.id for job in jobs] == [high, suspect]
 
 
-def test_a_count_of_what_runs_is_made_anew(store, ranked, client):
-    client.delete(":u:*")
+def test_leases_that_nobody_would_end_are_listed(store, ranked, client):
+    client.delete(":l")
     assert mended(store) == ids((faults.INDEXES, [ranked[2]]))
-    assert client("ZRANGE", ":u:r", 0, -1) == [packed(ranked[2])]
+    assert store.next_lease() == NOW + 60_000
 
 
-def test_what_stands_wrongly_in_lanes_and_counts_is_dropped(store, ranked, client):
-    high, plain, low = ranked
-    client("ZADD", ":w:7:r", NOW, packed(plain), NOW, packed(low), NOW, packed(999))
-    client("ZADD", ":w:5:r", NOW, packed(high))
-    client("ZADD", ":u:r", NOW + 10**6, packed(high), NOW + 10**6, packed(998))
-    client("HSET", ":p:r", packed(plain), "7", packed(997), "7")
-    expected = ids((faults.TWICE, [low, high, plain]), (faults.NO_JOB, [997, 998, 999]))
+def test_what_stands_wrongly_in_lanes_is_dropped(store, ranked, client):
+    high, suspect, low = ranked
+    client("ZADD", ":d:7:r", NOW, packed(low), NOW, packed(999))
+    client("ZADD", ":d:5:r", NOW, packed(high))
+    client("ZADD", ":d:0:r", NOW, packed(suspect))
+    client("ZADD", ":g:r", 0, b"k\0" + packed(high), 0, b"other\0" + packed(low))
+    expected = ids((faults.TWICE, [low, suspect, high]), (faults.NO_JOB, [999]))
     assert found(store) == expected
     assert mended(store) == expected
-
-
-def test_a_lane_that_has_another_time_is_mended(store, ranked, client):
-    client("ZADD", ":w:7:r", NOW + 10**6, packed(ranked[0]))
-    assert mended(store) == ids((faults.INDEXES, [ranked[0]]))
-    assert client("ZSCORE", ":w:7:r", packed(ranked[0])) == NOW + 50
 
 
 def test_keys_are_those_of_live_jobs(store, jobs, client):
@@ -181,7 +184,7 @@ def test_thousands_of_jobs_are_made_anew_in_steps(store, client):
     put = store.apply([ops.Put(tuple(NewJob("t", b"", NOW, f"k{n}") for n in range(number)))])[0]
     claimed = store.apply([ops.Reserve("t", 1_200, ops.Terms(60_000, 3), "w")])[0]
     store.apply([ops.Ack(job.id, job.claims) for job in claimed[:700]])
-    client.delete(":d:*", ":f:*", ":k:*", ":o:*", ":x", ":t", ":l")
+    client.delete(":d:*", ":f:*", ":k:*", ":o:*", ":x", ":t", ":l", ":l:*", ":g:*", ":p")
     assert {finding.number for finding in store.verify() if finding.what == faults.NOWHERE.what} == {1_800}
     mended(store)
     assert store.counts()["t"][:3] == (1_800, 500, 700)

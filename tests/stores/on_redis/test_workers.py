@@ -11,9 +11,10 @@ import pytest
 
 from pywheel import JobQueue
 from pywheel.jobs import State
-from pywheel.jobs.commands import Announce, Claim, Put, Terms
-from pywheel.jobs.job import Due, NewJob
+from pywheel.jobs.commands import Announce, Claim, Put, Reschedule, Terms
+from pywheel.jobs.job import SHARDS, SLICE, Due, NewJob, slice_of
 from pywheel.stores import open
+from pywheel.stores.ownership import owners
 from pywheel.testing import ManualClock
 from tests.isolated.child import environment
 from tests.jobs.waiting import until, working
@@ -172,6 +173,24 @@ class TestHints:
             assert len(hints.due) <= 1_000
             notifier.close()
 
+    def test_a_job_that_is_due_later_is_told_to_the_owner_of_that_time(self, redis_server, clock):
+        with open(redis_server.url(), clock=clock) as store:
+            ears = [store.notifier(name) for name in "ab"]
+            store.apply([Announce(one.worker, ("t",)) for one in ears])
+            for one in ears:
+                one.publish(clock.wall() + 60_000)
+                one.beat(0)
+                one.hints()
+            [[id]] = store.apply([Put((NewJob("t", b"", clock.wall()),))])
+            table = owners("t", [one.worker for one in ears])
+            for number in range(1, 2 * SHARDS):
+                due = clock.wall() + number * SLICE
+                store.apply([Reschedule(id, due)])
+                told = {one.worker: one.hints().due for one in ears}
+                assert [worker for worker, dues in told.items() if dues] == [table[slice_of(due)]]
+            for one in ears:
+                one.close()
+
     def test_a_worker_alone_asks_little_while_there_is_nothing_to_do(self, redis_server):
         with JobQueue(redis_server.url()) as queue, redis_server.connect() as client:
             queue.handler("t")(lambda job: None)
@@ -181,7 +200,7 @@ class TestHints:
                 time.sleep(1.5)
                 before = client.info("stats")["total_commands_processed"]
                 time.sleep(2)
-                scripts = client.info("commandstats")["cmdstat_evalsha"]["calls"]
+                scripts = client.info("commandstats")["cmdstat_fcall"]["calls"]
                 assert scripts
                 assert client.info("stats")["total_commands_processed"] - before < 60  # those within scripts count
 

@@ -1,5 +1,7 @@
 """Several stores in memory, each of which may be away."""
 
+import json
+
 from pywheel.stores.memory import MemoryStore
 from pywheel.stores.several.store import SeveralStore
 from pywheel.testing import FaultyStore
@@ -9,10 +11,13 @@ __all__ = ["Parts"]
 
 class Part(FaultyStore):
     def nonce(self, nonce, ids=None):
-        known = self.inner._nonces.get(nonce)
-        if known is None and ids is not None:
-            self.inner._nonces[nonce] = self.clock.wall(), list(ids)
-        return known and known[1]
+        with self.inner._lock:
+            connection = self.inner._connection
+            known = connection.execute("SELECT ids FROM nonce WHERE nonce = ?", (nonce,)).fetchone()
+            if known is None and ids is not None:
+                row = (nonce, self.clock.wall(), json.dumps(ids))
+                connection.execute("INSERT INTO nonce (nonce, at, ids) VALUES (?, ?, ?)", row)
+        return known and json.loads(known[0])
 
 
 class Parts(SeveralStore):

@@ -27,8 +27,7 @@ from pywheel.jobs.commands import (
 )
 from pywheel.jobs.job import Due
 from pywheel.stores import Filter
-from pywheel.stores.contract import Span, intact
-from pywheel.stores.ownership import ALL
+from pywheel.stores.contract import intact
 from pywheel.testing import ManualClock
 from tests.jobs.waiting import until, working
 from tests.stores.several.parts import Parts
@@ -197,11 +196,45 @@ class TestClaims:
         assert len(claimed.jobs) == 8
         assert {due.id for due in claimed.left} == set(others) - {job.id for job in claimed.jobs}
 
+    def test_a_claim_of_the_first_takes_a_share_of_each_store(self, store):
+        ids = [id for _ in range(5) for id in in_each(store)]
+        [claimed] = store.apply([Claim("t", (), TERMS, "w", 4, limit=8)])
+        assert (len(claimed.jobs), claimed.begun, claimed.next <= NOW) == (8, 4, True)
+        assert Counter(store.ids.store(job.id) for job in claimed.jobs) == dict.fromkeys(range(4), 2)
+        assert sorted(store.claimed_by("w")) == sorted((job.id, 1) for job in claimed.jobs)
+        [claimed] = store.apply([Claim("t", (), TERMS, "w", 3, limit=3)])
+        assert (len(claimed.jobs), claimed.begun, claimed.next <= NOW) == (3, 3, True)
+        [claimed] = store.apply([Claim("t", (), TERMS, "w", 99, limit=99)])
+        assert (len(claimed.jobs), claimed.next) == (len(ids) - 11, None)
+
+    def test_a_claim_of_the_first_takes_what_one_store_has_more_than_the_others(self, store):
+        few = in_each(store, NOW + 50)[1:]
+        many = store.stores[2].apply([Put((JOB,) * 9)])[0]
+        [claimed] = store.apply([Claim("t", (), TERMS, "w", 99, limit=7)])
+        assert [job.id for job in claimed.jobs] == [store.ids.outer(2, id) for id in many[:7]]
+        [claimed] = store.apply([Claim("t", (), TERMS, "w", 99, limit=7)])
+        assert (len(claimed.jobs), claimed.next) == (2, NOW + 50)
+        assert store.next_dues(["t", "u"]) == {"t": NOW + 50}
+        assert len(few) == 3
+
+    def test_a_claim_of_the_first_goes_on_without_a_store_that_is_away(self, store):
+        in_each(store)
+        store.stores[1].away = True
+        [claimed] = store.apply([Claim("t", (), TERMS, "w", 9, limit=9)])
+        assert len(claimed.jobs) == 3
+        assert NOW < claimed.next <= NOW + 1_000
+        for inner in store.stores:
+            inner.away = True
+        with pytest.raises(StoreAway):
+            store.apply([Claim("t", (), TERMS, "w", 9, limit=9)])
+
     def test_a_paused_topic_gives_nothing_anywhere(self, store):
         ids = in_each(store)
         assert store.apply([Pause("t", paused=True), Pause("t", paused=True)]) == [True, False]
         [claimed, reserved] = store.apply([Claim("t", tuple(ids), TERMS, "w", 9), Reserve("t", 9, TERMS, "w")])
         assert (claimed.jobs, claimed.paused, reserved) == ([], True, [])
+        [claimed] = store.apply([Claim("t", (), TERMS, "w", 9, limit=9)])
+        assert (claimed.jobs, claimed.paused, claimed.next) == ([], True, None)
 
     def test_outcomes_come_in_the_order_of_the_commands(self, store):
         ids = in_each(store)
@@ -220,19 +253,14 @@ class TestClaims:
 
 
 class TestLooking:
-    def test_windows_merge_by_due_time_span_by_span(self, store):
-        first = [in_each(store, NOW + number)[number] for number in range(4)]
-        put(store, JOB._replace(topic="u", due=NOW - 1))
-        spans = [Span(topic, ALL, (-1, 0), NOW + 9) for topic in "tu"]
-        found = store.windows(spans, 100)
-        assert len(found) == 17
-        assert [due.topic for due in found] == ["t"] * 16 + ["u"]
-        assert found[:16] == sorted(found[:16])
-        assert store.windows(spans, 5) == found[:5]
-        assert store.windows([spans[0]._replace(after=found[4][:2])], 3) == found[5:8]
-        assert store.windows([spans[0], spans[0]], 20) == found[:16] + found[:4]
-        assert store.first_dues([Span("t", ALL, (-1, 0), NOW), spans[1]]) == [NOW + 1, None]
+    def test_the_first_that_are_due_are_those_of_all_stores_in_order(self, store):
+        first = [in_each(store, NOW - 9 + number)[number] for number in range(4)]
+        found = store.first_due("t", 100)
+        assert len(found) == 16
+        assert found == sorted(found)
+        assert store.first_due("t", 5) == found[:5]
         assert first[0] == found[0].id
+        assert store.next_dues() == {"t": NOW - 9}
 
     def test_pages_of_a_list_meet(self, store):
         ids = [id for _ in range(70) for id in in_each(store)]
@@ -254,7 +282,7 @@ class TestLooking:
     def test_faults_of_any_store_are_found_with_ids_for_everybody(self, store):
         ids = in_each(store)
         for inner in store.stores[1:3]:
-            inner.inner._due["t"].clear()
+            inner.inner._connection.execute("UPDATE job SET state = 9")
         [finding, *_] = store.verify()
         assert {*finding.examples} == {*ids[1:3]}
         assert all(finding.repaired for finding in store.verify(repair=True))

@@ -227,6 +227,9 @@ class _Plan:
 
 
 def _converted(given: dict[str, str], wanted: Any) -> Any:
+    for name, text in given.items():
+        if "\0" in text:
+            raise Problem("bad-parameter", f"{name}: no text with NUL is stored", more={"parameter": name})
     try:
         found = msgspec.convert(given, wanted, strict=False)
     except msgspec.ValidationError as error:

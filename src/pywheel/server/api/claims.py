@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -12,8 +13,7 @@ from ...jobs.durations import delay_ms, duration
 from ...jobs.handler import kept
 from ...jobs.job import Job
 from ...jobs.retry import DEFAULT
-from ...stores.contract import Span
-from ...stores.ownership import ALL
+from ...stores.contract import Store
 from ..context import Context
 from ..problems import Problem
 from .call import Answer, Call, Gone, json_answer
@@ -25,6 +25,7 @@ from .waiting import Waiter, Waiting
 __all__ = ["ack", "nack", "release", "reserve", "touch"]
 
 _NOTHING: Final = Answer(204)
+_EXPIRED: Final = 200  # lost leases that are ended in one step
 
 
 # ---- reserve --------------------------------------------------------------------------------------------------------
@@ -160,10 +161,9 @@ class _Wanted:
     async def _due(self) -> tuple[str, ...]:
         """Return the topics of which something is due."""
         store = self._context.queue.store
-        spans = [Span(topic, ALL, (-1, 0), -1) for topic in self.topics]
-        dues = await self._context.read(store.first_dues, spans)
+        dues = await self._context.read(_dues, store, self.topics)
         now = store.clock.wall()
-        return tuple(topic for topic, due in zip(self.topics, dues, strict=True) if due is not None and due <= now)
+        return tuple(topic for topic in self.topics if topic in dues and dues[topic] <= now)
 
     async def _claim(self, topic: str, limit: int, before: list[Job]) -> list[Job]:
         """Claim jobs of a topic, which come with those before them."""
@@ -278,3 +278,11 @@ def _delay(value: float | str) -> int:
 
 def _wrong(name: str, error: BadJob) -> Problem:
     return Problem("bad-body", f"#/{name}: {error}", errors=[(f"#/{name}", str(error))])
+
+
+def _dues(store: Store, topics: Sequence[str]) -> dict[str, int]:
+    """Return when the first jobs of topics are due. Lost leases are ended first: no worker may be there to do it."""
+    lease = store.next_lease()
+    if lease is not None and lease <= store.clock.wall():
+        store.apply([commands.Expire(_EXPIRED)])
+    return store.next_dues(topics)

@@ -8,15 +8,15 @@ from typing import Final
 
 from ...jobs.commands import Announce, Expire
 from ...jobs.job import Due
-from ...stores.contract import Span, Store, intact
+from ...stores.contract import Store, intact
 from ...stores.notifier import Notifier, workers
-from ...stores.ownership import ALL, shards_of
+from ...stores.ownership import shards_of, turn
 
 __all__ = ["Listener"]
 
 _ALONE: Final = 1.0  # seconds between looks at all topics
 _BESIDE: Final = 0.25  # while others work there too
-_OVERDUE: Final = 250  # ms after which a job of another's shard is taken
+_OVERDUE: Final = 250  # ms after which a job in another's slice of time is taken
 _DEPUTY: Final = 500  # ms after which a lost lease is ended that whoever is in charge has not ended
 _HORIZON: Final = 5_000  # ms: what is due later is read before it is
 _EXPIRED: Final = 200
@@ -88,22 +88,16 @@ class Listener:
     def firsts(self, topics: Iterable[str]) -> dict[str, int | None]:
         """Return when somebody is to be woken for topics. One query.
 
-        What is in another's shard counts as due a while later: its owner comes first.
+        What is due in another's slice of time is asked for a while later: its owner comes first.
         """
         names = list(topics)
         if not names:
             return {}
         me = self._notifier.worker
-        masks = [shards_of(me, name, handling) if (handling := self._handling.get(name)) else ALL for name in names]
-        spans = [Span(name, mask, (-1, 0), -1) for name, mask in zip(names, masks, strict=True) if mask]
-        others = [Span(name, ALL, (-1, 0), -1) for name, mask in zip(names, masks, strict=True) if mask != ALL]
-        dues = self._store.first_dues(spans + others)
         found: dict[str, int | None] = dict.fromkeys(names)
-        for place, (span, due) in enumerate(zip(spans + others, dues, strict=True)):
-            if due is not None:
-                at = due if place < len(spans) else due + _OVERDUE
-                known = found[span.topic]
-                found[span.topic] = at if known is None else min(known, at)
+        for name, due in self._store.next_dues(names).items():
+            handling = self._handling.get(name)
+            found[name] = turn(shards_of(me, name, handling), due, _OVERDUE) if handling else due
         return found
 
     def wait(self, seconds: float) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from queue import Empty, SimpleQueue
@@ -12,107 +12,93 @@ from typing import Final
 
 from ..._errors import StoreClosed
 from ...clock import Clock
-from ...jobs.job import Due, shard_of
+from ...jobs.job import Due, slice_of
 from ..notifier import SILENT, Hints, Member, Notifier, Spare
 from ..ownership import owners
+from ..sql.transaction import Changes
 
 __all__ = ["MemoryNotifier", "Presence"]
 
 _HINTS_KEPT: Final = 10_000
-
+_HELD: Final = 3.0  # seconds of silence after which a worker begins no more with what it held: `Terms.hold` is less
 _LOOK: Final = 0.02  # seconds between looks at who has fallen silent
 
 
 class Presence:
-    """Who is there. Guarded by the store's lock; `changed` and `stir` are called while it is held."""
+    """Who is there. Guarded by the store's lock; `tell` is called with it."""
 
-    def __init__(self, lock: threading.RLock, clock: Clock) -> None:  # type: ignore[valid-type, unused-ignore]
+    def __init__(
+        self,
+        lock: threading.RLock,  # type: ignore[valid-type, unused-ignore]
+        clock: Clock,
+        delayed: Callable[[Sequence[int]], list[Due]],
+    ) -> None:
         self.changing = threading.Condition(lock)
         self.clock = clock
+        self.delayed = delayed
         self.closed = False
         self.numbers = count(1)
         self.notifiers: dict[str, MemoryNotifier] = {}
         self.topics: dict[str, frozenset[str]] = {}  # by worker, of those that have announced some
         self.beats: dict[str, float] = {}
         self.behind: dict[str, int] = {}
-        self.stirred = 0  # how often a topic was paused or resumed
-        self.pauses: dict[str, int] = {}  # topic: `stirred` as it was paused
-        self.woken: set[str] = set()  # whom the changes since the last `ring` concern
+        self.stirred = 0  # how often topics were paused or resumed
+        self.pauses: dict[str, int] = {}  # by topic that is paused: `stirred` as it was
 
-    def announce(self, worker: str, topics: tuple[str, ...]) -> None:
-        """Note which topics a worker handles; have the others look."""
+    # ---- what changed -----------------------------------------------------------------------------------------------
+
+    def tell(self, changes: Changes, names: Mapping[int, str]) -> None:
+        """Note the hints of a transaction, and wake the workers that it concerns. `names` are those of topics."""
+        woken: set[str | None] = set()
+        for worker, topics in changes.announced.items():
+            self._announce(worker, topics)
+            woken |= self.notifiers.keys() - {worker}
+        for topic, paused in changes.paused.items():
+            self.stirred += 1
+            self.pauses.pop(names[topic], None)
+            if paused:
+                self.pauses[names[topic]] = self.stirred
+            woken |= self.notifiers.keys()
+        for topic, dues in changes.dues.items():
+            for id, due in dues:
+                for notifier in self.notifiers.values():
+                    if due <= notifier.horizon:
+                        notifier.note(id)  # whoever owns the slice: that may change before it asks
+                        woken.add(self.owner(names[topic], due))
+        for name, notifier in self.notifiers.items():
+            if name in woken:
+                notifier.rung()
+
+    def _announce(self, worker: str, topics: Sequence[str]) -> None:
         if topics:
             self.topics[worker] = frozenset(topics)
             self.beats[worker] = self.clock.time()
         else:
             self.topics.pop(worker, None)
-        self.woken |= self.notifiers.keys() - {worker}
 
-    def gone(self, worker: str) -> None:
-        """Note that a worker has stopped."""
+    # ---- who is there -----------------------------------------------------------------------------------------------
+
+    def gone(self, worker: str) -> bool:
+        """Whether a worker has closed."""
+        return worker not in self.notifiers
+
+    def leave(self, worker: str) -> None:
+        """Note that a worker has closed; have the others look."""
         self.notifiers.pop(worker, None)
-        if worker in self.topics:
-            self.announce(worker, ())
-            self.ring()
+        if self.topics.pop(worker, None) is not None:
+            for other in self.notifiers.values():
+                other.rung()
+        self.changing.notify_all()
 
     def silent(self, worker: str) -> float:
         """Return the seconds since a worker showed that it works."""
         return max(self.clock.time() - self.beats[worker], 0.0)
 
-    def owner(self, id: int, topic: str) -> str | None:
-        """Return who owns the shard of a job: of those that handle its topic and are not silent, or all are."""
+    def owner(self, topic: str, due: int) -> str | None:
+        """Return who owns the slice of a due time: of those that handle its topic and are not silent, or all are."""
         there = [worker for worker, names in self.topics.items() if topic in names]
         table = owners(topic, [worker for worker in there if self.silent(worker) <= SILENT] or there)
-        return table[shard_of(id)] if table else None
-
-    def changed(self, id: int, topic: str, due: int) -> None:
-        """Note that a job is, or was until now, due then."""
-        if not self.notifiers:  # as where jobs are put alone
-            return
-        concerned = [notifier for notifier in self.notifiers.values() if due <= notifier.horizon]
-        for notifier in concerned:
-            notifier.note(id)  # whoever owns the shard: that may change before it asks
-        if concerned and (owner := self.owner(id, topic)) is not None:
-            self.woken.add(owner)
-
-    def stir(self, topic: str, paused: bool) -> None:
-        """Note that a topic was paused or resumed."""
-        self.stirred += 1
-        self.pauses.pop(topic, None)
-        if paused:
-            self.pauses[topic] = self.stirred
-        self.woken |= self.notifiers.keys()
-
-    def ring(self) -> None:
-        """Wake whom the changes since the last call concern."""
-        for worker in self.woken & self.notifiers.keys():
-            self.notifiers[worker].rung()
-        self.woken.clear()
-
-    def quiet(self, topic: str, held: Callable[[str], bool]) -> bool:
-        """Whether all workers have said that nothing of a paused topic starts with them, or cannot start any.
-
-        `held` says whether a worker holds claims that it may still begin with.
-        """
-        since = self.pauses.get(topic)
-        if since is None:
-            return False
-        return all(
-            notifier.stopped >= since or (self.silent(worker) > SILENT and not held(worker))
-            for worker, notifier in self.notifiers.items()
-            if topic in self.topics.get(worker, ())
-        )
-
-    def wait_quiet(self, topic: str, seconds: float, held: Callable[[str], bool]) -> bool:
-        """Return once they are quiet; False after so long, or if the topic is not paused (any more)."""
-        limit = time.monotonic() + seconds  # the caller's patience: not the store's clock, which a test may hold
-        with self.changing:
-            while not self.quiet(topic, held):
-                left = limit - time.monotonic()
-                if left <= 0 or topic not in self.pauses or self.closed:
-                    return False
-                self.changing.wait(min(left, _LOOK))
-            return True
+        return table[slice_of(due)] if table else None
 
     def members(self) -> list[Member]:
         """Return all that have announced topics, by name."""
@@ -120,6 +106,27 @@ class Presence:
             Member(worker, topics, self.silent(worker), self.behind.get(worker, 0))
             for worker, topics in sorted(self.topics.items())
         ]
+
+    # ---- pauses -----------------------------------------------------------------------------------------------------
+
+    def wait_quiet(self, topic: str, seconds: float) -> bool:
+        """Return once its workers start nothing of a paused topic; False after so long, or if it is not paused."""
+        until = time.monotonic() + seconds  # the caller's patience: not the store's clock, which a test may hold
+        with self.changing:
+            while not self._quiet(topic):
+                left = until - time.monotonic()
+                if left <= 0 or topic not in self.pauses or self.closed:
+                    return False
+                self.changing.wait(min(left, _LOOK))
+            return True
+
+    def _quiet(self, topic: str) -> bool:
+        since = self.pauses.get(topic)
+        return since is not None and all(
+            notifier.stopped >= since or self.silent(worker) > _HELD
+            for worker, notifier in self.notifiers.items()
+            if topic in self.topics.get(worker, ())
+        )
 
     def close(self) -> None:
         """Let all waits return."""
@@ -130,15 +137,14 @@ class Presence:
 
 
 class MemoryNotifier(Notifier):
-    """An event, and a horizon that the store reads."""
+    """A bell, a horizon, and a log of the jobs that changed within it. Made with the store's lock."""
 
-    def __init__(self, presence: Presence, name: str, due_now: Callable[[int], Due | None]) -> None:
+    def __init__(self, presence: Presence, name: str) -> None:
         self.worker = f"{name}@{next(presence.numbers)}"
         self.horizon = -1
         self.stopped = presence.stirred  # up to which pause nothing starts here
         self._presence = presence
         self._lock = presence.changing
-        self._due_now = due_now
         self._bell: SimpleQueue[None] = SimpleQueue()  # what a signal handler may ring while this thread waits for it
         self._rung = False
         self._log: dict[int, None] = {}  # jobs, each once
@@ -147,7 +153,7 @@ class MemoryNotifier(Notifier):
         presence.notifiers[self.worker] = self
         presence.beats[self.worker] = presence.clock.time()
 
-    # ---- for the store ----------------------------------------------------------------------------------------------
+    # ---- for the presence -------------------------------------------------------------------------------------------
 
     def note(self, id: int) -> None:
         """Keep a hint, until too many are kept."""
@@ -172,7 +178,7 @@ class MemoryNotifier(Notifier):
         """Note the time."""
         with self._lock:
             if self._presence.silent(self.worker) > SILENT:
-                self._missed = True  # others have owned its shards
+                self._missed = True  # others have owned its slices
             self._presence.beats[self.worker] = self._presence.clock.time()
             self._presence.behind[self.worker] = behind
 
@@ -183,14 +189,14 @@ class MemoryNotifier(Notifier):
             return tuple(self._presence.members())
 
     def hints(self) -> Hints:
-        """Return what changed since the last call."""
+        """Return what changed since the last call. One query, if anything did."""
         with self._lock:
             self._open()
+            ids = list(self._log)
+            dues = self._presence.delayed(ids) if ids else []
             reload = self._missed or self._presence.stirred > self._read
-            self._missed, self._read = False, self._presence.stirred
-            ids, self._log = self._log, {}
-            known = (due for id in ids if (due := self._due_now(id)) is not None)
-            mine = [due for due in known if self._presence.owner(due.id, due.topic) == self.worker]
+            self._missed, self._read, self._log = False, self._presence.stirred, {}
+            mine = [due for due in dues if self._presence.owner(due.topic, due.due) == self.worker]
             return Hints(mine, reload)
 
     def wait(self, seconds: float) -> bool:
@@ -223,8 +229,7 @@ class MemoryNotifier(Notifier):
     def close(self) -> None:
         """Stop listening, and be gone for the others."""
         with self._lock:
-            self._presence.gone(self.worker)
-            self._lock.notify_all()
+            self._presence.leave(self.worker)
 
     def _open(self) -> None:
         if self._presence.closed:

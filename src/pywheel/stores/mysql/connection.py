@@ -44,6 +44,11 @@ _INTS: Final = (FIELD_TYPE.TINY, FIELD_TYPE.SHORT, FIELD_TYPE.LONG, FIELD_TYPE.L
 class AlreadyThere(Conflict):
     """A row with this key is there already."""
 
+    @property
+    def primary(self) -> bool:
+        """Whether it is the primary key."""
+        return "PRIMARY" in str(self.__cause__)
+
 
 class Interrupted(StoreBusy):
     """Somebody ended a statement by KILL QUERY."""

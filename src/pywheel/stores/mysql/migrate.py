@@ -24,16 +24,16 @@ _PAUSE: Final = 2.0  # seconds until it is tried again
 _LONGEST: Final = 3_600  # seconds for another process that makes tables
 
 
-def script(prefix: str, version: int = 0) -> str:
+def script(prefix: str, version: int = 0, *, mariadb: bool) -> str:
     """Return the statements that lead from a version to the newest, for a DBA to run in order; "" if it is that."""
-    if version >= len(migrations(prefix)):
+    if version >= len(scripts()):
         return ""
-    steps = [f"{_AGAIN}\n{_LIMIT}{_PATIENCE}", *_steps(prefix, version), f"{_LIMIT}DEFAULT"]
+    steps = [f"{_AGAIN}\n{_LIMIT}{_PATIENCE}", *_steps(prefix, version, mariadb=mariadb), f"{_LIMIT}DEFAULT"]
     return "".join(f"{statement};\n\n" for statement in steps)
 
 
-def _steps(prefix: str, version: int) -> list[str]:
-    newer = migrations(prefix)
+def _steps(prefix: str, version: int, *, mariadb: bool) -> list[str]:
+    newer = migrations(prefix, mariadb=mariadb)
     steps = [statement for statements in newer[version:] for statement in statements]
     # Last: who finds the number finds all that it stands for.
     made = of_migrations(scripts())
@@ -56,7 +56,7 @@ def schema_of(connection: Timed, prefix: str) -> Schema:
 
 def upgrade(connection: Timed, prefix: str, shown: str, *, create: bool) -> None:
     """Make the tables, or bring them up to date, if that is to be done. StoreTooNew, NotAStore."""
-    newest = len(migrations(prefix))
+    newest = len(scripts())
     there = schema_of(connection, prefix)
     there.refuse(newest, shown)
     found = there.version
@@ -70,7 +70,7 @@ def upgrade(connection: Timed, prefix: str, shown: str, *, create: bool) -> None
     if held.rows[0][0] != 1:
         raise StoreBusy(f"{shown}: another process is making the tables: try again")
     found = schema_of(connection, prefix).version  # after an error the session ends, and the lock with it
-    while found < newest and not _done(connection, _steps(prefix, found)):
+    while found < newest and not _done(connection, _steps(prefix, found, mariadb=connection.mariadb)):
         # Whoever queues for a table stops all who come behind: they have their turn before it is tried again.
         if time.monotonic() + _PAUSE + 2 * _PATIENCE >= connection.until:
             raise StoreBusy(f"{shown}: {IN_USE}")

@@ -1,7 +1,7 @@
 """Wake-ups: a session of each worker waits on the server, and who has a hint for it ends that wait.
 
 MySQL has no LISTEN. A worker's session runs ``SELECT sleep()`` unless there are hints for it. Who changes a job near
-its window commits a hint, and then ends that statement by KILL QUERY. With ``notify=off`` workers look for hints.
+its horizon commits a hint, and then ends that statement by KILL QUERY. With ``notify=off`` workers look for hints.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..._errors import StoreError
 from ..relational.connections import leave_alone
 from ..relational.notifier import RelationalNotifier
 from .connection import Interrupted, Timed
-from .statements import hashed, hashes
+from .dialect import hashed
 from .workers import ALL
 
 if TYPE_CHECKING:
@@ -59,10 +59,8 @@ class MysqlNotifier(RelationalNotifier):
     def _enter(self) -> int:
         if self._ear is None:
             self._ear = self._connect()
-        trip = self._store._trip()
-        trip.say("", self._sql("worker_add", name=self.worker))
-        trip.say("stopped", self._sql("stopped"))
-        [[stirred]] = trip.sorted(self._store._ask(trip.texts))["stopped"]
+        _, found = self._store.ask([self._sql("worker_add", name=self.worker), self._sql("stopped")])
+        [[stirred]] = found.rows
         return int(stirred)
 
     def _connect(self) -> Timed:
@@ -90,7 +88,7 @@ class MysqlNotifier(RelationalNotifier):
         if beat is not None:
             return self._beat(beat) and entered
         text = self._sql("publish", horizon=horizon) if stopped is None else self._sql("quiet", stirred=stopped)
-        [result] = self._store._ask([text])
+        [result] = self._store.ask([text])
         return result.matched == 1 and entered
 
     def _beat(self, behind: int) -> bool:
@@ -100,7 +98,7 @@ class MysqlNotifier(RelationalNotifier):
         texts = [self._sql("beat", behind=behind)]
         if len(seen) > 1:
             texts = ["START TRANSACTION", self._sql("forget_hint", seen=seen), *texts, "COMMIT"]
-        texts.append(self._sql("watch", lock=store.lock, topics=hashes(self._spare), seen=self._seen))
+        texts.append(self._sql("watch", lock=store.lock, topics=sorted(map(hashed, self._spare)), seen=self._seen))
         sent = time.monotonic()
         rows = store.ask_one(texts)
         received = time.monotonic()
@@ -120,7 +118,7 @@ class MysqlNotifier(RelationalNotifier):
 
     def _leave(self) -> None:
         with suppress(StoreError):
-            self._store._ask([self._sql("worker_remove")])
+            self._store.ask([self._sql("worker_remove")])
         self._deaf()
 
     def _deaf(self) -> None:
@@ -180,7 +178,7 @@ class MysqlNotifier(RelationalNotifier):
         elif self._waits > longest:
             self._waits = longest  # if this fails it ends by itself
             with suppress(StoreError):
-                self._store._ask([f"KILL QUERY {ear.thread_id():d}"])  # type: ignore[no-untyped-call]
+                self._store.ask([f"KILL QUERY {ear.thread_id():d}"])  # type: ignore[no-untyped-call]
         if self._select(seconds, ear.fileno()):
             self._waits = 0.0
             over: Sequence[Sequence[int]] = ()  # no row: there were hints already
@@ -216,7 +214,7 @@ class MysqlNotifier(RelationalNotifier):
             self.heard(None)
         if min(jobs) < ALL:
             self.heard(())
-        names = store._names([row[2:] for row in rows if row[3] is not None])
+        names = store.topic_names({row[3] for row in rows if row[3] is not None})
         told = {id: (due, id, names.get(topic, ""), priority) for _, id, due, topic, priority in rows}
         self._told = told if notes == self._notes else {}
         if max(jobs) > ALL:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 from weakref import WeakSet
 
@@ -11,10 +11,9 @@ from pymysql.constants import SERVER_STATUS
 from pymysql.cursors import Cursor
 
 from ..._errors import BadJob, StoreBusy
-from ..relational.changes import Changes
-from ..relational.session import Answer, Asked
+from ..sql.statement import Batch, NewNames, NewPriorities, Rows, Select, Statement
 from .connection import Result
-from .session import MysqlSession, Trip, Writing
+from .session import MysqlSession, Writing
 from .statements import Statements
 
 __all__ = ["SessionWithin"]
@@ -26,9 +25,9 @@ _CHANGED: Final = (
     "connection=: the server has ended this transaction, as others changed the same since its snapshot: begin anew, "
     "best in READ COMMITTED"
 )
+_LOCKED: Final = "{lock j}"
 _ENDED: Final = {1213: _OVER, 1020: _CHANGED}
 """What the server says when it has rolled back all of a transaction; 1020: by `innodb_snapshot_isolation`."""
-_READS: Final = frozenset({"topics_of", "holders", "named", "nonces"})
 
 
 class Lent(Writing, Protocol):
@@ -40,9 +39,22 @@ class Lent(Writing, Protocol):
     def database(self) -> str:
         """The name of its database."""
 
+    def commit_alone(self, one: NewNames | NewPriorities) -> None:
+        """Store names or priorities on another connection, and commit."""
+
+    def read(self, one: Select | Rows) -> Sequence[Any]:
+        """Return the rows of a statement, as they are committed."""
+
 
 class SessionWithin(MysqlSession):
-    """The same statements, between two savepoints, one by one: the caller's connection may run no more at once."""
+    """The same statements, between two savepoints, one by one: the caller's connection may run no more at once.
+
+    In REPEATABLE READ, the server's default, a statement that locks nothing sees what there was when the transaction
+    began, and one that locks also locks the gap where a row would be: until the caller's commit others could neither
+    put nor claim. So what only others can have stored is read on a connection of the store's own. Who has a key is
+    looked for without a lock, and its row is locked by its id. If others have put it since, the INSERT says so: then
+    theirs is read, too, as it is committed.
+    """
 
     def __init__(self, connection: Any, store: Lent, sql: Statements, now: int | None) -> None:
         super().__init__(store, sql, now, 0.0)
@@ -51,74 +63,77 @@ class SessionWithin(MysqlSession):
         self._begun = False
         self._begins = 0
 
-    def begin(self, asked: Asked) -> Answer:
-        """Set a savepoint, and read and lock what is asked for."""
+    def send(self, batch: Batch) -> list[Any]:
+        """Run statements; before the first, set a savepoint."""
+        if not self._begun:
+            self._begin()
+        return [self._one(statement) for statement in batch]
+
+    def _one(self, one: Statement) -> Sequence[Any]:
+        if isinstance(one, NewNames | NewPriorities):
+            self._lent.commit_alone(one)
+            return ()
+        if not isinstance(one, Select | Rows):
+            [rows] = self._send((one,))
+            return rows  # type: ignore[no-any-return]
+        if _is_committed(one):
+            return self._lent.read(one)
+        if isinstance(one, Rows) and one.text.endswith(_LOCKED):
+            return self._locked(one)
+        if self._begins > 1:
+            one = Select(f"{one.text} LOCK IN SHARE MODE", one.values)
+        [rows] = self._send((one,))
+        return rows  # type: ignore[no-any-return]
+
+    def _locked(self, one: Rows) -> Sequence[Any]:
+        """Find live jobs without a lock, those too that others have stored since the snapshot; then lock those rows."""
+        loose = Rows(one.columns, one.text.removesuffix(_LOCKED), one.values)
+        [found] = self._send((loose,))
+        place = one.columns.split().index("id")
+        ids = {row[place] for row in (*found, *(self._lent.read(loose) if self._begins > 1 else ()))}
+        if not ids:
+            return ()
+        chosen = one.text.partition(" FROM ")[0]
+        text = f"{chosen} FROM job j WHERE j.id {{in ids}} AND j.passed = 0 {_LOCKED}"
+        [rows] = self._send((Rows(one.columns, text, {"ids": sorted(ids)}),))
+        return rows  # type: ignore[no-any-return]
+
+    def _begin(self) -> None:
         theirs = self._theirs
         if theirs.get_autocommit() and not theirs.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS:
             raise BadJob(_NONE)
-        self._run("SAVEPOINT pywheel")
+        self._execute("SAVEPOINT pywheel")
         self._begun = True
         self._begins += 1
         self._refuse_another_database()
-        return self._ask(asked, begin=True)
 
     def _refuse_another_database(self) -> None:
         """Raise BadJob for one in which the job would be among others. One query for each connection."""
         theirs, store = self._theirs, self._lent
         if theirs not in store.lenders:
-            [[name]] = self._run("SELECT database()").rows
+            [[name]] = self._execute("SELECT database()").rows
             if str(name).lower() != store.database.lower():  # a server may write it in either way
                 raise BadJob(_OTHER.format(name, store.database))
             store.lenders.add(theirs)
 
-    def _ask(self, asked: Asked, *, begin: bool) -> Answer:
-        """Read and lock. A job that was found is looked for nowhere else.
-
-        In REPEATABLE READ, the server's default, who looks for a row that is not there locks the gap where it would be:
-        until the caller's commit no worker could claim.
-        """
-        answer = super()._ask(asked._replace(run=(), finished=()), begin=begin)
-        left = {id for id, _ in asked.run} - {row[0] for row in answer.due}
-        if left:
-            answer = answer._replace(run=super()._ask(Asked(run=[(id, False) for id in left]), begin=False).run)
-            left -= {row[0] for row in answer.run}
-        if left:
-            answer = answer._replace(finished=super()._ask(Asked(finished=sorted(left)), begin=False).finished)
-        return answer
-
-    def _trip(self) -> Trip:
-        """Who has a key is read without a lock at first, as that would lock the gap: other keys' puts would wait.
-
-        If others have put it since the caller's transaction began, that conflicts, and is begun anew.
-        """
-        return _LockingTrip(self._sql, self._now, _READS if self._begins > 1 else _READS - {"holders"})
-
-    def numbers(self, names: Sequence[str] | None, *, add: bool = False) -> Mapping[str, int]:
-        """Return the numbers of topics; before the savepoint from a connection of the store's."""
-        if not self._begun or names is None:
-            return self._store.known_topics(names)
-        return super().numbers(names, add=add)
-
-    def commit(self, changes: Changes, near: int | None) -> Sequence[Sequence[Any]]:  # noqa: ARG002
+    def commit(self, batch: Batch, near: int | None, put: int | None) -> tuple[list[Any], Sequence[Any]]:  # noqa: ARG002
         """Write; the caller commits."""
-        trip = self._trip()
-        self._write(trip, changes)
-        trip.say("", "RELEASE SAVEPOINT pywheel")
-        self._send(trip)
+        rows = self.send(batch)
+        self._execute("RELEASE SAVEPOINT pywheel")
         self._begun = False
-        return ()
+        return rows, ()
 
     def abandon(self) -> None:
         """Go back to the savepoint, if it is there still."""
         if self._begun:
             self._begun = False
-            self._run("ROLLBACK TO SAVEPOINT pywheel")
-            self._run("RELEASE SAVEPOINT pywheel")
+            self._execute("ROLLBACK TO SAVEPOINT pywheel")
+            self._execute("RELEASE SAVEPOINT pywheel")
 
-    def _send(self, trip: Trip) -> dict[str, list[Any]]:
-        return trip.sorted([self._run(text) for text in trip.texts])
+    def _run(self, texts: Sequence[str]) -> list[Any]:
+        return [self._execute(text).rows for text in texts]
 
-    def _run(self, text: str) -> Result:
+    def _execute(self, text: str) -> Result:
         """Run a statement; rows are tuples, whatever the caller's connection makes of them."""
         with self._store.translated(), Cursor(self._theirs) as cursor:
             try:
@@ -131,14 +146,6 @@ class SessionWithin(MysqlSession):
             return Result(cursor.fetchall() if cursor.description else (), matched, cursor.lastrowid or 0)
 
 
-class _LockingTrip(Trip):
-    """Reads what is there now, and not what was when the caller's transaction began."""
-
-    def __init__(self, sql: Statements, now: int | None, locking: frozenset[str]) -> None:
-        super().__init__(sql, now)
-        self._locking = locking
-
-    def add(self, field: str, statement: str, /, **values: Any) -> None:
-        """Add a statement by its name."""
-        text = self._sql(statement, now=self._now, **values)
-        self.say(field, text + " LOCK IN SHARE MODE" if statement in self._locking else text)
+def _is_committed(one: Select | Rows) -> bool:
+    """Whether only other transactions can have stored what a statement reads: names, and jobs that have ended."""
+    return one.columns == "id name" if isinstance(one, Rows) else "FROM finished" in one.text

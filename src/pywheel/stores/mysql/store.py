@@ -3,37 +3,39 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from secrets import token_bytes
-from typing import Any, Final, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 import pymysql
 
 from ..._errors import StoreAway, StoreClosed, StoreError
 from ...clock import Clock
-from ...jobs.job import NewJob
 from ..address import Address, file, flag, identifier, seconds
 from ..outage import Outage
 from ..relational.connections import CLOSED, Connections
 from ..relational.notifier import RelationalNotifier
 from ..relational.presence import WorkerQueries
-from ..relational.session import Conflict, Session, Unknown
+from ..relational.session import Session, Unknown
+from ..relational.store import RelationalStore
+from ..sql import read
+from ..sql.statement import NewNames, NewPriorities, Rows, Select, Steps
 from ..verify import Finding
 from ..within import driver_connection
 from . import migrate, verify
 from .connection import AlreadyThere, Interrupted, Result, Timed, connect, translated
+from .dialect import MysqlDialect, hashed, in_parts
 from .notifier import MysqlNotifier
-from .puts import Row, first_of_each_key, names_of, put_trip
-from .queries import MysqlQueries
-from .session import MysqlSession, Trip
+from .session import MysqlSession
 from .session_within import SessionWithin
-from .statements import Statements, hashed, rows
+from .statements import Raw, Statements
 from .workers import Workers
 
 __all__ = ["MysqlStore"]
 
+_P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 _SECONDS: Final = 10.0
@@ -42,6 +44,7 @@ _PORT: Final = 3306
 _PATIENCE: Final = 3_600.0  # seconds that a look at all jobs may take
 _KEPT: Final = 86_400_000  # ms for which it is known of a transaction that it happened
 _LARGEST: Final = 2**62
+_SNAPSHOT: Final = ("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION READ ONLY")
 _LOCK_WAIT_TIMEOUT: Final = 1205  # ER_LOCK_WAIT_TIMEOUT
 _TLS: Final[dict[str, Callable[[str], Any]]] = {
     "ssl_ca": file,
@@ -52,7 +55,7 @@ _TLS: Final[dict[str, Callable[[str], Any]]] = {
 }
 
 
-class MysqlStore(MysqlQueries):
+class MysqlStore(RelationalStore):
     """Jobs in tables of a MySQL database, 8.0 or later, or MariaDB, 10.6 or later.
 
     `durability` is "fsync" where the server has innodb_flush_log_at_trx_commit = 1, else "everysec". Options after the
@@ -66,6 +69,7 @@ class MysqlStore(MysqlQueries):
     """
 
     address: Address
+    dialect: MysqlDialect
 
     @classmethod
     def migration(cls, address: Address) -> str:
@@ -74,7 +78,8 @@ class MysqlStore(MysqlQueries):
         store._configure(address)
         try:
             with store._use() as connection:
-                return migrate.script(store._prefix, migrate.schema_of(connection, store._prefix).version)
+                version = migrate.schema_of(connection, store._prefix).version
+                return migrate.script(store._prefix, version, mariadb=connection.mariadb)
         finally:
             store._connections.close()
 
@@ -98,7 +103,6 @@ class MysqlStore(MysqlQueries):
         self.shown = address.shown
         self.address = address
         self._outage = Outage(address.shown)
-        self._writer: Timed | None = None
         self._options: dict[str, Any] = passed | {name: known[name] for name in known.keys() & _TLS.keys()}
         if "ssl_ca" in known:  # PyMySQL would not look who it talks to
             self._options = {"ssl_verify_cert": True, "ssl_verify_identity": True} | self._options
@@ -107,6 +111,7 @@ class MysqlStore(MysqlQueries):
         self.notifies: bool = known.get("notify", True)
         self._prefix: str = known.get("prefix", "pywheel_")
         self._sql = Statements(self._prefix)
+        self.dialect = MysqlDialect(self._prefix)
         self._limit: float = known.get("timeout", _SECONDS)
         self._connections: Connections[Timed] = Connections(self._connect, _MOST, self._limit)
 
@@ -116,7 +121,7 @@ class MysqlStore(MysqlQueries):
         address = self.address
         host = address.hosts[0] if address.hosts else None
         with self.translated():
-            return connect(
+            connection = connect(
                 until,
                 host=(host and host.name) or "localhost",
                 port=(host and host.port) or _PORT,
@@ -125,6 +130,8 @@ class MysqlStore(MysqlQueries):
                 database=address.database or None,
                 **self._options,
             )
+        self.dialect.returning = connection.mariadb
+        return connection
 
     @contextmanager
     def _use(self, until: float | None = None) -> Iterator[Timed]:
@@ -142,16 +149,40 @@ class MysqlStore(MysqlQueries):
                 raise StoreClosed(CLOSED) from None
             raise
 
-    def _trip(self) -> Trip:
-        return Trip(self._sql, self.now)
-
-    def _ask(self, texts: Sequence[str]) -> list[Result]:
+    def ask(self, texts: Sequence[str]) -> list[Result]:
         """Return what statements give; once more if a connection was found closed: they may be run twice."""
         return self._twice(lambda connection: connection.ask(texts))
 
     def ask_one(self, texts: Sequence[str]) -> Sequence[Sequence[Any]]:
         """Return the rows of several statements, of which one may give some; they may be run twice."""
         return self._twice(lambda connection: connection.one(texts))
+
+    def _ask(self, query: Callable[_P, Steps[_R]], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        """Return what a query comes to: all of its statements see one moment."""
+        self._open()
+
+        def read_all(connection: Timed) -> _R:
+            steps = query(*args, **kwargs)
+            opening: Sequence[str] = _SNAPSHOT
+            try:
+                batch = next(steps)
+                while True:
+                    texts, places = self.dialect.texts(batch, self.now)
+                    results = connection.ask([*opening, *texts])[len(opening) :]
+                    opening = ()
+                    batch = steps.send([() if place is None else results[place].rows for place in places])
+            except StopIteration as end:
+                if not opening:
+                    self._end_reading(connection)
+                return end.value  # type: ignore[no-any-return]
+
+        return self._twice(read_all)
+
+    def _end_reading(self, connection: Timed) -> None:
+        try:
+            connection.ask(["COMMIT"])
+        except (pymysql.Error, OSError):  # all is read
+            connection.end()
 
     def _twice(self, ask: Callable[[Timed], _R]) -> _R:
         self._open()
@@ -167,7 +198,7 @@ class MysqlStore(MysqlQueries):
 
     def _read(self, name: str, /, **values: Any) -> list[Any]:
         """Return the rows of a statement."""
-        [result] = self._ask([self._sql(name, now=self.now, **values)])
+        [result] = self.ask([self._sql(name, now=self.now, **values)])
         return list(result.rows)
 
     def _hear(self) -> None:
@@ -187,7 +218,7 @@ class MysqlStore(MysqlQueries):
 
     def writing(self, until: float) -> Timed:
         """Return the connection that writes: only whoever commits for all uses it."""
-        connection = self._writer
+        connection: Timed | None = self._writer
         if connection is not None and not connection.ready:  # it broke, or an interrupt came in the middle of its use
             self._writer = None
             connection.end()
@@ -226,80 +257,28 @@ class MysqlStore(MysqlQueries):
                     ) from error
                 time.sleep(0.1)
 
-    def _put_direct(
-        self,
-        jobs: Sequence[NewJob],
-        ids: Sequence[int],
-        near: int,  # noqa: ARG002  (a look at the workers would double what a put takes)
-        until: float,
-    ) -> tuple[Collection[int] | None, None]:
-        lost: list[StoreAway] = []
-        try:
-            return self._put_rows(first_of_each_key(zip(ids, jobs, strict=True)), ids, until, lost), None
-        except StoreError as error:
-            if lost:
-                raise Unknown(
-                    f"{error}; the connection broke in a commit, and whether it happened is not known"
-                ) from error
-            raise
-
-    def _put_rows(
-        self, rows: list[Row], ids: Sequence[int], until: float, lost: list[StoreAway]
-    ) -> Collection[int] | None:
-        """Store jobs; return which, None for all. `lost` gets the tries of which it is not known how they ended."""
-        again = False
-        while rows:
-            connection: Timed | None = None
-            trip = put_trip(self._trip(), rows, self._topics.numbers, self.now)
-            try:
-                with self.translated():
-                    connection = self.writing(until)
-                    connection.one(trip.texts)
-                return None if len(rows) == len(ids) else [id for id, _ in rows]
-            except AlreadyThere:
-                self._roll_back(connection)
-                present = self._present(ids) if lost else ()
-                if present:  # it happened, though its answer was lost
-                    return present
-                rows = self._without_taken(rows)
-            except Conflict as error:
-                self._roll_back(connection)
-                if self._met_lock(error) or time.monotonic() >= until:
-                    raise
-            except StoreAway as error:
-                self._drop(connection)
-                if connection is not None:
-                    lost.append(error)
-                if again:
-                    raise
-                again = True
-            except BaseException:
-                self._roll_back(connection)
-                raise
-        return []
-
-    def _without_taken(self, rows: list[Row]) -> list[Row]:
-        """Return the jobs without those whose keys are taken; none if that was so only for a moment."""
-        numbers = self._topics.numbers
-        taken = {name for name in names_of(rows, numbers) if self._read("holders", topic=name[0], hashes=[name[1]])}
-        free = [row for row in rows if taken.isdisjoint(names_of([row], numbers))]
-        return free if len(free) < len(rows) else []
-
-    def _roll_back(self, connection: Timed | None) -> None:
-        try:
-            if connection is not None and connection.interrupted:  # an answer is on its way: it is no use any more
-                connection.end()
-            elif connection is not None:
-                connection.ask(["ROLLBACK"])
-        except (pymysql.Error, StoreError, OSError):
-            self._drop(connection)
-
-    def _present(self, ids: Sequence[int]) -> set[int]:
-        return {id for [id] in self._read("ids_given", ids=sorted(ids))}
+    def present(self, ids: Sequence[int]) -> set[int]:
+        """Return those of some ids of which there are jobs."""
+        return {id for [id] in self._read("present", ids=sorted(ids))}
 
     def _draw_ids(self, count: int) -> Sequence[int]:
-        [taken] = self._ask([self._sql("take_ids", count=count)])
+        [taken] = self.ask([self._sql("take_ids", count=count)])
         return range(taken.last_id - count + 1, taken.last_id + 1)
+
+    def commit_alone(self, one: NewNames | NewPriorities) -> None:
+        """Store names or priorities, and commit. StoreBusy: others hold what this waits for beyond the time limit."""
+        with self._use() as connection:
+            connection.ask(self.dialect.texts((one,), self.now)[0])
+
+    def read(self, one: Select | Rows) -> Sequence[Any]:
+        """Return the rows of a statement, as they are committed."""
+        texts, [place] = self.dialect.texts((one,), self.now)
+        assert place is not None
+        return self.ask(texts)[place].rows
+
+    def _read_lease(self) -> int | None:
+        [[lease]] = self._read("next_lease")
+        return None if lease is None else int(lease)
 
     def _fold(self) -> None:
         with self._use() as connection:
@@ -307,10 +286,10 @@ class MysqlStore(MysqlQueries):
             sums: dict[int, list[int]] = {}
             for _, topic, *counts in found.rows:
                 sums[topic] = [sum(pair) for pair in zip(sums.get(topic, [0] * 4), counts, strict=True)]
-            trip = self._trip()
-            trip.add("", "delete_count", ids=[row[0] for row in found.rows])
-            trip.many("insert_count", [(topic, *counts) for topic, counts in sorted(sums.items())])
-            connection.ask([*trip.texts, "COMMIT"])
+            texts = [self._sql("unfold", seqs=[row[0] for row in found.rows])]
+            rows = ((topic, *counts) for topic, counts in sorted(sums.items()))
+            texts += [self._sql("folded", rows=Raw(some)) for some in in_parts(rows)]
+            connection.ask([*texts, "COMMIT"])
 
     def _own_connection(self) -> None:
         super()._own_connection()
@@ -320,19 +299,6 @@ class MysqlStore(MysqlQueries):
         self._requests = count(1)
         self._client = token_bytes(16)
 
-    def _add_topics(self, names: Sequence[str], until: float) -> Mapping[str, int]:
-        trip = self._trip()
-        trip.add("", "topic_add", rows=rows(sorted((hashed(name), name) for name in names)))
-        connection: Timed | None = None
-        try:
-            with self.translated():
-                connection = self.writing(until)
-                connection.ask([*trip.texts, "COMMIT"])
-        except BaseException:
-            self._roll_back(connection)
-            raise
-        return self.known_topics(names)
-
     def _met_lock(self, error: StoreError) -> bool:
         return getattr(error.__cause__, "args", (0,))[:1] == (_LOCK_WAIT_TIMEOUT,)
 
@@ -341,7 +307,7 @@ class MysqlStore(MysqlQueries):
 
     # ---- workers ----------------------------------------------------------------------------------------------------
 
-    def _workers(self) -> WorkerQueries:
+    def _workers_queries(self) -> WorkerQueries:
         return Workers(self)
 
     def _new_notifier(self, name: str) -> RelationalNotifier:
@@ -349,10 +315,16 @@ class MysqlStore(MysqlQueries):
 
     def _due_now(self, ids: Sequence[int]) -> list[tuple[int, int, str, int]]:
         rows = self._read("due_now", ids=sorted(ids))
-        names = self._names(rows)
+        names = self.topic_names({row[1] for row in rows})
         order = {id: place for place, id in enumerate(ids)}
         rows = sorted(rows, key=lambda row: order[row[2]])
         return [(due, id, names[topic], priority) for due, topic, id, priority in rows]
+
+    def topic_names(self, numbers: set[int]) -> Mapping[int, str]:
+        """Return the names of topics."""
+        if numbers <= self._known.names.keys():
+            return self._known.names
+        return self._ask(read.names, self._known, numbers)
 
     def _stirred(self) -> int:
         [[stirred]] = self._read("stirred")
@@ -360,12 +332,10 @@ class MysqlStore(MysqlQueries):
 
     def _clear_away(self, age: int) -> None:
         """Delete what those left behind that have been silent for so many ms."""
-        trip = self._trip()
-        trip.add("", "forget_workers", age=age)
-        trip.add("", "forget_hints")
-        trip.add("", "forget_old_requests", age=_KEPT)
+        texts = [self._sql("forget_workers", age=age, now=self.now), self._sql("forget_hints")]
+        texts.append(self._sql("forget_old_requests", age=_KEPT, now=self.now))
         with self._use() as connection:
-            connection.ask(trip.texts)
+            connection.ask(texts)
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
@@ -375,7 +345,11 @@ class MysqlStore(MysqlQueries):
         with self.translated():
             connection = self._connect(time.monotonic() + _PATIENCE)
             try:
-                return verify.mended(connection, self._sql, self.now) if repair else verify.find(connection, self._sql)
+                return (
+                    verify.mended(connection, self.dialect, self.now)
+                    if repair
+                    else verify.find(connection, self.dialect)
+                )
             finally:
                 connection.end()
 

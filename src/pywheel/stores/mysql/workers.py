@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ..._errors import StoreError
 from ..relational.presence import WorkerQueries
 from ..relational.ringer import Hints
-from .statements import hashed, in_parts
+from .dialect import hashed, in_parts
+from .statements import Raw
 
 if TYPE_CHECKING:
     from .store import MysqlStore
@@ -54,18 +55,18 @@ class Workers(WorkerQueries):
         store, sql = self._store, self._store._sql
         ring = 1 + randbits(62)
         parts = in_parts(sorted((hashed(worker), ring, job) for worker in hints for job in _jobs(hints[worker])))
-        texts = [sql("hint", rows=some) for some in parts]
+        texts = [sql("hint", rows=Raw(some)) for some in parts]
         if len(texts) > 1:  # who reads some of a ring does not look for the rest
             texts = ["BEGIN", *texts, "COMMIT"]
         if not store.notifies:
-            store._ask(texts)
+            store.ask(texts)
             return
-        *_, sleepers = store._ask([*texts, sql("sleepers")])
+        *_, sleepers = store.ask([*texts, sql("sleepers")])
         rung = set(map(hashed, hints))
         for id, info in sleepers.rows:  # one that ended meanwhile waits again only after it has read the hints
             if _sleeper(info) in rung:
                 with suppress(StoreError):
-                    store._ask([f"KILL QUERY {id:d}"])
+                    store.ask([f"KILL QUERY {id:d}"])
 
 
 def _jobs(ids: set[int] | None) -> Iterator[int]:

@@ -9,15 +9,13 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import psycopg
-import psycopg.abc
 from psycopg import errors, waiting
 from psycopg.generators import PQGen  # type: ignore[attr-defined]
-from psycopg.types.string import StrDumper, TextLoader
 from psycopg.waiting import Ready, Wait
 
 from ..._errors import NotAStore, StoreAway
 
-__all__ = ["Timed", "adapt", "connect"]
+__all__ = ["Timed", "connect"]
 
 _V = TypeVar("_V")
 
@@ -36,29 +34,6 @@ _SETTINGS: Final = (
 _LIGHT: Final = "set_config('synchronous_commit', 'off', false), "
 _LASTING: Final = "set_config('idle_session_timeout', '0', false), "  # a worker that listens is idle, and not forgotten
 _LASTING_SINCE: Final = 140_000
-
-
-class _Dumper(StrDumper):
-    """Text in which NUL, which PostgreSQL's cannot hold, is written as two characters."""
-
-    def dump(self, obj: Any) -> Any:
-        if "\0" in obj or "\1" in obj:
-            return super().dump(obj.replace("\1", "\1\2").replace("\0", "\1\1"))
-        return super().dump(obj)
-
-
-class _Loader(TextLoader):
-    """The same text, read."""
-
-    def load(self, data: Any) -> Any:
-        text: Any = super().load(data)
-        return text.replace("\1\1", "\0").replace("\1\2", "\1") if "\1" in text else text
-
-
-def adapt(user: psycopg.abc.AdaptContext) -> None:
-    """Have a connection or a cursor write and read text so."""
-    user.adapters.register_dumper(str, _Dumper)
-    user.adapters.register_loader("text", _Loader)
 
 
 class Timed(psycopg.Connection[Any]):
@@ -131,7 +106,6 @@ def connect(conninfo: str, until: float, *, light: bool = False, prepare: bool =
         connection.close()
         raise NotAStore(f"this is PostgreSQL {version // 10_000}: the store needs 13 or later")
     connection.until = until
-    adapt(connection)
     try:
         # A pooler makes up the number of the session. Settings of one would be left to whoever has the session next.
         more = (_LIGHT if light else "") + (_LASTING if version >= _LASTING_SINCE else "")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 from weakref import WeakSet
 
@@ -11,14 +10,14 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from ..._errors import BadJob
-from ..relational.changes import Changes
-from ..relational.session import Answer, Asked
-from .connection import adapt
-from .session import PostgresSession, Writing
+from ..sql.statement import Batch, Drop, NewNames, NewPriorities
+from .session import PostgresSession, Writing, rows_of
 
 __all__ = ["SessionWithin"]
 
 _OTHER: Final = "connection=: it is one to the database {}, and the jobs are in {}"
+_CLOCK: Final = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+_NOTHING: Final = Drop(())
 _NONE: Final = "connection=: there is no transaction, as it commits each statement: begin one"
 
 
@@ -31,23 +30,38 @@ class Lent(Writing, Protocol):
     def database(self) -> str:
         """The name of its database."""
 
+    def commit_alone(self, one: NewNames | NewPriorities) -> None:
+        """Store names or priorities on another connection, and commit."""
+
 
 class SessionWithin(PostgresSession):
     """The same statements, between two savepoints, one by one: the caller's connection is in no pipeline of ours."""
 
-    def __init__(self, connection: Any, store: Lent, sql: Mapping[str, str], now: int | None) -> None:
-        super().__init__(store, sql, now, 0.0)
+    def __init__(self, connection: Any, store: Lent, now: int | None) -> None:
+        super().__init__(store, now, 0.0)
         self._lent = store
         self._theirs: Any = _Borrowed(connection)
 
-    def fixed(self) -> bool:
+    @property
+    def fixed(self) -> bool:  # type: ignore[override]
         """Whether it sees what there was at a moment: in REPEATABLE READ and SERIALIZABLE."""
         with self._store.translated():
             [(level,)] = self._theirs.execute("SELECT current_setting('transaction_isolation')").fetchall()
         return level in ("repeatable read", "serializable")
 
-    def begin(self, asked: Asked) -> Answer:
-        """Set a savepoint, and read and lock what is asked for."""
+    def send(self, batch: Batch) -> list[Any]:
+        """Run statements; before the first, set a savepoint."""
+        if self._connection is None:
+            self._begin_within()
+        for one in batch:
+            if isinstance(one, NewNames | NewPriorities):
+                self._lent.commit_alone(one)
+        with self._store.translated():
+            return rows_of(
+                self._started([_NOTHING if isinstance(one, NewNames | NewPriorities) else one for one in batch])
+            )
+
+    def _begin_within(self) -> None:
         connection = self._theirs.connection
         if connection.autocommit and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
             raise BadJob(_NONE)
@@ -55,7 +69,9 @@ class SessionWithin(PostgresSession):
             self._theirs.execute("SAVEPOINT pywheel")
         self._connection = self._theirs
         self._refuse_another_database()
-        return self._opened(lambda: self._ask(asked))()
+        if self._now is None:  # else it would be the time at which the caller began
+            with self._store.translated():
+                [(self._now,)] = self._theirs.execute(_CLOCK).fetchall()
 
     def _refuse_another_database(self) -> None:
         """Raise BadJob for one in which the job would be among others. One query for each connection."""
@@ -67,22 +83,13 @@ class SessionWithin(PostgresSession):
                 raise BadJob(_OTHER.format(name, store.database))
             store.lenders.add(theirs)
 
-    def _start(self) -> None:
-        """The transaction is there."""
-
-    def numbers(self, names: Sequence[str] | None, *, add: bool = False) -> Mapping[str, int]:
-        """Return the numbers of topics; before the savepoint from a connection of the store's."""
-        if self._connection is None:
-            return self._store.known_topics(names)
-        return super().numbers(names, add=add)
-
-    def commit(self, changes: Changes, near: int | None) -> Sequence[Sequence[Any]]:  # noqa: ARG002
+    def commit(self, batch: Batch, near: int | None, put: int | None) -> tuple[list[Any], Sequence[Any]]:  # noqa: ARG002
         """Write; the caller commits."""
-        with self._pipeline():
-            self._write(changes)
+        rows = self.send(batch)
+        with self._store.translated():
             self._there().execute("RELEASE SAVEPOINT pywheel")
         self._connection = None
-        return ()
+        return rows, ()
 
     def abandon(self) -> None:
         """Go back to the savepoint, if it is there still."""
@@ -95,7 +102,7 @@ class SessionWithin(PostgresSession):
 
 
 class _Borrowed:
-    """The caller's connection: rows are tuples whatever it makes of them, and text may have NUL."""
+    """The caller's connection: rows are tuples whatever it makes of them."""
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
@@ -104,17 +111,11 @@ class _Borrowed:
         """Run a statement."""
         if isinstance(self.connection, psycopg.Connection):
             ours = psycopg.Cursor(self.connection, row_factory=tuple_row)
-            adapt(ours)
             return ours.execute(statement, values)
         cursor = self.connection.cursor()
         try:
-            cursor.execute(statement, values)
+            cursor.execute(statement.replace(")b::bytea", ")s::bytea"), values)  # it knows no binary values
         except Exception as error:  # psycopg2's, of which we know no more than the code
             kind = psycopg.errors.lookup(getattr(error, "pgcode", None) or "")
             raise kind(str(error)) from error
         return cursor
-
-    @contextmanager
-    def pipeline(self) -> Iterator[None]:
-        """Run statements one by one."""
-        yield None

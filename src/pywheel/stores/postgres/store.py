@@ -3,38 +3,38 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 import psycopg
 
 from ..._errors import StoreAway, StoreError
 from ...clock import Clock
-from ...jobs.job import NewJob
 from ..address import Address, flag, identifier, seconds
 from ..outage import Outage
-from ..relational.changes import headers_text
 from ..relational.connections import Connections
 from ..relational.notifier import RelationalNotifier
 from ..relational.presence import WorkerQueries
-from ..relational.session import Session, Unknown
+from ..relational.session import Session
+from ..relational.store import RelationalStore
+from ..sql.statement import Insert, NewNames, NewPriorities, Steps
 from ..verify import Finding
 from ..within import driver_connection
 from . import migrate, verify
-from .arrays import numbers
 from .connection import Timed, connect
+from .dialect import PostgresDialect, numbers
 from .notifier import LookingNotifier, PostgresNotifier
-from .queries import PostgresQueries
 from .sayings import translated
-from .session import PostgresSession
+from .session import PostgresSession, rows_of, started
 from .session_within import SessionWithin
 from .statements import statements
 from .workers import PostgresWorkers
 
 __all__ = ["PostgresStore"]
 
+_P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 _SECONDS: Final = 10.0
@@ -49,7 +49,7 @@ _DRIVER: Final = (
 ).split()
 
 
-class PostgresStore(PostgresQueries):
+class PostgresStore(RelationalStore):
     """Jobs in tables of one schema of a PostgreSQL database, 13 or later.
 
     What was applied survives what PostgreSQL's commits survive: with `synchronous_commit` on, as it is unless somebody
@@ -63,6 +63,7 @@ class PostgresStore(PostgresQueries):
     """
 
     address: Address
+    dialect: PostgresDialect
 
     def __init__(self, address: Address, *, clock: Clock | None = None, create: bool = True) -> None:
         limit = self._configure(address)
@@ -85,6 +86,7 @@ class PostgresStore(PostgresQueries):
         self._schema: str | None = known.get("schema")
         self._prefix: str = known.get("prefix", "pywheel_")
         self._tables = self._prefix if self._schema is None else f'"{self._schema}".{self._prefix}'
+        self.dialect = PostgresDialect(self._tables)
         self._sql = statements(self._tables)
         limit: float = known.get("timeout", _SECONDS)
         self._writer: Timed | None = None
@@ -165,19 +167,16 @@ class PostgresStore(PostgresQueries):
     # ---- writing ----------------------------------------------------------------------------------------------------
 
     def _session(self, until: float) -> Session:
-        return PostgresSession(self, self._sql, self.now, until)
+        return PostgresSession(self, self.now, until)
 
     def _session_within(self, connection: object) -> Session:
-        return SessionWithin(driver_connection(connection, ("psycopg", "psycopg2")), self, self._sql, self.now)
+        return SessionWithin(driver_connection(connection, ("psycopg", "psycopg2")), self, self.now)
 
     @cached_property
     def database(self) -> str:
         """The name of the database, as the server says it."""
         [(name,)] = self._read("database", {})
         return str(name)
-
-    def _present(self, ids: Sequence[int]) -> set[int]:
-        return {id for [id] in self._read("present", {"ids": numbers(ids)})}
 
     def writing(self, until: float) -> Timed:
         """Return the connection that writes: only whoever commits for all uses it."""
@@ -206,45 +205,6 @@ class PostgresStore(PostgresQueries):
         """Return whether there is a job."""
         return bool(self._read("present", {"ids": numbers([id])}, until))
 
-    def _put_direct(
-        self, jobs: Sequence[NewJob], ids: Sequence[int], near: int, until: float
-    ) -> tuple[Collection[int] | None, Sequence[Sequence[Any]]]:
-        name, values = self._put_values(jobs, ids)
-        sent = False  # it may have happened, though its answer was lost
-        for attempt in (1, 2):
-            connection, before = None, False
-            try:
-                connection = self.writing(until)
-                if sent and (there := self._there(connection, ids)):
-                    return there, self._near(near)
-                before, sent = sent, True
-                [(horizon, stored)] = connection.execute(self._sql[name], values).fetchall()
-                if before:
-                    stored = self._there(connection, ids)
-                break
-            except (psycopg.Error, StoreAway) as error:
-                if connection is not None and connection.ready:
-                    if before and isinstance(error, psycopg.errors.UniqueViolation):
-                        return self._there(connection, ids), self._near(near)  # the first was under way until now
-                    self._raise(error)
-                self._drop(connection)
-                if attempt == 2 or time.monotonic() >= until:
-                    self._raise(error, "; whether it was stored is not known" if sent else "")
-        return stored, () if horizon is None or horizon < near else self._near(near)
-
-    def _there(self, connection: Timed, ids: Sequence[int]) -> list[int]:
-        """Return which of some jobs are stored."""
-        return [id for [id] in connection.execute(self._sql["present"], {"ids": numbers(ids)}).fetchall()]
-
-    def _raise(self, error: Exception, more: str = "") -> NoReturn:
-        try:
-            with self.translated():
-                raise error
-        except StoreAway as away:
-            if more:
-                raise Unknown(f"{away}{more}") from error
-            raise
-
     def _drop(self, connection: Timed | None) -> None:
         """Close a connection that broke, and those that wait: they may have broken too."""
         self._connections.drop_idle()
@@ -252,47 +212,50 @@ class PostgresStore(PostgresQueries):
             with suppress(psycopg.Error):
                 connection.close()
 
-    def _put_values(self, jobs: Sequence[NewJob], ids: Sequence[int]) -> tuple[str, dict[str, Any]]:
-        topics = self._topics.numbers
-        keyed = any(job.key is not None for job in jobs)
-        if len(jobs) == 1:
-            job = jobs[0]
-            return "put_one_keyed" if keyed else "put_one", {
-                "now": self.now,
-                "id": ids[0],
-                "topic": topics[job.topic],
-                "due": job.due,
-                "delay": job.delay,
-                "key": job.key,
-                "ttr": job.ttr,
-                "limit": job.max_attempts,
-                "headers": headers_text(job),
-                "body": job.body,
-            }
-        return "put_many_keyed" if keyed else "put_many", {
-            "now": self.now,
-            "ids": numbers(ids),
-            "topics": numbers(topics[job.topic] for job in jobs),
-            "dues": numbers(job.due for job in jobs),
-            "delays": numbers(job.delay for job in jobs),
-            "ttrs": numbers(job.ttr for job in jobs),
-            "limits": numbers(job.max_attempts for job in jobs),
-            "headers": [headers_text(job) for job in jobs],
-            "keys": [job.key for job in jobs] if keyed else None,
-            "bodies": [job.body for job in jobs],
-        }
+    def there(self, connection: Timed, insert: Insert) -> list[int]:
+        """Return which of some new jobs are stored."""
+        ids = {"ids": numbers(row[0] for row in insert.rows)}
+        return [id for [id] in connection.execute(self._sql["present"], ids).fetchall()]
+
+    def _ask(self, query: Callable[_P, Steps[_R]], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        """Return what a query comes to: all of its statements see one moment."""
+        self._open()
+
+        def read(connection: Timed) -> _R:
+            steps = query(*args, **kwargs)
+            try:
+                batch = next(steps)
+                with connection.pipeline():
+                    connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                    cursors = started(connection.execute, self.dialect, batch, self.now)
+                while True:
+                    batch = steps.send(rows_of(cursors))
+                    with connection.pipeline():
+                        cursors = started(connection.execute, self.dialect, batch, self.now)
+            except StopIteration as end:
+                if not connection.ready:
+                    with suppress(psycopg.Error):  # all is read
+                        connection.execute("COMMIT")
+                return end.value  # type: ignore[no-any-return]
+
+        return self._reading(read)
 
     def _draw_ids(self, count: int) -> Sequence[int]:
         return [id for [id] in self._read("ids", {"count": count})]
 
+    def commit_alone(self, one: NewNames | NewPriorities) -> None:
+        """Store names or priorities, and commit. StoreBusy: others hold what this waits for beyond the time limit."""
+        until = time.monotonic() + self._seconds
+        with self._use(until) as connection:
+            started(connection.execute, self.dialect, (one,), self.now)
+
+    def _read_lease(self) -> int | None:
+        [(lease,)] = self._read("next_lease", {})
+        return None if lease is None else int(lease)
+
     def _fold(self) -> None:
         with self._use() as connection:
             connection.execute(self._sql["fold"])
-
-    def _add_topics(self, names: Sequence[str], until: float) -> Mapping[str, int]:
-        with self.translated():
-            rows = self.writing(until).execute(self._sql["topic_add"], {"names": list(names)}).fetchall()
-        return {name: number for number, name in rows}
 
     def _met_lock(self, error: StoreError) -> bool:
         return isinstance(error.__cause__, psycopg.errors.LockNotAvailable)
@@ -302,16 +265,14 @@ class PostgresStore(PostgresQueries):
 
     # ---- workers ----------------------------------------------------------------------------------------------------
 
-    def _workers(self) -> WorkerQueries:
+    def _workers_queries(self) -> WorkerQueries:
         return PostgresWorkers(self)
 
     def _new_notifier(self, name: str) -> RelationalNotifier:
         return (PostgresNotifier if self._notify else LookingNotifier)(self, name)
 
     def _due_now(self, ids: Sequence[int]) -> list[tuple[int, int, str, int]]:
-        rows = [(due, topic, id, lane) for due, id, topic, lane in self._read("due_now", {"ids": numbers(ids)})]
-        names = self._names(rows)
-        return [(due, id, names[topic], priority) for due, topic, id, priority in rows]
+        return [tuple(row) for row in self._read("due_now", {"ids": numbers(ids)})]
 
     def _stirred(self) -> int:
         [(stirred,)] = self._read("stirred", {})
@@ -326,7 +287,11 @@ class PostgresStore(PostgresQueries):
         with self.translated():
             connection = self._connect(until)
             try:
-                return verify.mended(connection, self._sql, self.now) if repair else verify.find(connection, self._sql)
+                return (
+                    verify.mended(connection, self.dialect, self.now)
+                    if repair
+                    else verify.find(connection, self.dialect)
+                )
             finally:
                 connection.close()
 

@@ -1,13 +1,16 @@
-"""Checking the tables against each other: one statement a fault, each O(jobs), all of one moment."""
+"""Checking the tables against each other, all of one moment."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
-from ..relational.verify import FAULTS
-from ..verify import Finding, verified
+from ..sql import verify as tables
+from ..sql.statement import Steps
+from ..sql.transaction import Names, Tally
+from ..verify import IDS, Finding, verified
 from .connection import Timed
+from .dialect import PostgresDialect
+from .session import rows_of, started
 
 __all__ = ["find", "mended"]
 
@@ -23,36 +26,49 @@ _PLANS: Final = "SELECT " + ", ".join(
 )
 
 
-def find(connection: Timed, sql: Mapping[str, str]) -> list[Finding]:
+def find(connection: Timed, dialect: PostgresDialect) -> list[Finding]:
     """Return what is wrong with the tables."""
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         connection.execute(_PLANS)
-        return _find(connection, sql)
+        return _found(connection, dialect, None)
 
 
-def mended(connection: Timed, sql: Mapping[str, str], now: int | None) -> list[Finding]:
+def mended(connection: Timed, dialect: PostgresDialect, now: int | None) -> list[Finding]:
     """Return what is wrong with the tables, and what of it was mended. Nobody else writes meanwhile."""
 
     def mend() -> None:
-        for _, _, names in FAULTS:
-            for name in names:
-                connection.execute(sql[name], {"now": now})
+        tally = Tally()
+        tally.rows = _driven(connection, dialect, now, tables.mend(dialect.tallies(), _more(dialect)))
+        started(connection.execute, dialect, dialect.counted(tally), now)
 
     with connection.transaction():
-        connection.execute(sql["lock_all"])
+        locked = ", ".join(f"{dialect.tables}{name}" for name in ("topic", "job", "finished", "attempt", "tally"))
+        connection.execute(f"LOCK TABLE {locked} IN SHARE ROW EXCLUSIVE MODE".encode())
         connection.execute(_PLANS)
-        return verified(lambda: _find(connection, sql), mend)
+        return verified(lambda: _found(connection, dialect, now), mend)
 
 
-def _find(connection: Timed, sql: Mapping[str, str]) -> list[Finding]:
-    found: list[Finding] = []
-    for fault, name, _ in FAULTS:
-        rows: list[Any] = connection.execute(
-            f"WITH f AS MATERIALIZED ({sql[name]})"
-            " SELECT (SELECT count(*) FROM f), ARRAY(SELECT id FROM f ORDER BY id LIMIT 5)",
-            prepare=False,
-        ).fetchall()
-        [(count, some)] = rows
-        found += fault.found(some, count)
+def _found(connection: Timed, dialect: PostgresDialect, now: int | None) -> list[Finding]:
+    found: list[Finding] = _driven(
+        connection, dialect, now, tables.find(Names("topic"), dialect.tallies(), _more(dialect))
+    )
     return found
+
+
+def _driven(connection: Timed, dialect: PostgresDialect, now: int | None, steps: Steps[Any]) -> Any:
+    try:
+        batch = next(steps)
+        while True:
+            batch = steps.send(rows_of(started(connection.execute, dialect, batch, now)))
+    except StopIteration as end:
+        return end.value
+
+
+def _more(dialect: PostgresDialect) -> list[tables.Check]:
+    """Return a look for ids that would be given out once more."""
+    last = f"(SELECT last_value FROM {dialect.tables}id)"
+    raised = "SELECT setval('{0}id', greatest({1}, (SELECT max(id) FROM {2}))) WHERE EXISTS (SELECT FROM {2})"
+    find = " UNION ALL ".join(f"SELECT id FROM {table} WHERE id > {last}" for table in ("job", "finished"))
+    mends = tuple(raised.format(dialect.tables, last, table) for table in ("job", "finished"))
+    return [tables.Check(IDS, find, mends)]

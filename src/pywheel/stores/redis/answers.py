@@ -1,4 +1,4 @@
-"""The outcomes of commands, from what scripts answer."""
+"""The outcomes of commands, from what the server answers."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def claim_of(topic: str) -> Learn:
     """Return what takes in the outcome of a claim."""
 
     def learn(answers: Iterator[Any], found: list[Any]) -> None:
-        paused, begun, left, again, *rest = next(answers)
+        paused, begun, left, again, coming, *rest = next(answers)
         parts = iter(rest[: 4 * left])
         some = [
             (from_id(id), due, lane, group) for id, due, lane, group in zip(parts, parts, parts, parts, strict=True)
@@ -119,7 +119,8 @@ def claim_of(topic: str) -> Learn:
         others = [Due(due, id, topic, lane) for id, due, lane, _ in some]
         full = tuple((id, group.decode()) for id, _, _, group in some if group is not None)
         jobs, when = claimed(rest[4 * left :]), int(again) if again else None
-        found.append(c.Claimed(jobs, begun, others, paused=bool(paused), again=when, full=full))
+        first = None if coming is None else score(coming)
+        found.append(c.Claimed(jobs, begun, others, paused=bool(paused), again=when, full=full, next=first))
 
     return learn
 

@@ -1,18 +1,17 @@
-"""Commands as arguments of a script."""
+"""Commands as arguments of a function."""
 
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
 from ...jobs import commands as c
-from ...jobs.job import NewJob, State
+from ...jobs.job import NewJob
 from ...jobs.limits import Limits, note_of
-from ..checks import note_name, storable
+from ..checks import clamped, note_name, storable
 from .answers import (
     Learn,
     as_it_is,
@@ -26,9 +25,9 @@ from .answers import (
     reserved,
     shared_out,
 )
-from .connection import encoded
-from .pieces import PIECE
+from .connection import encoded, one
 from .records import (
+    LAST,
     STATES,
     known,
     number,
@@ -40,41 +39,33 @@ from .records import (
     reference,
     to_id,
 )
-from .scripts import APPLY, PUT, SETTLE, Script
 
 __all__ = ["Request"]
 
 _MOST: Final = 2**31 - 1
-_TOPIC: Final = itemgetter(0)
-_FEW_OVER: Final = encoded((b"few_over", b"%d" % PIECE))
+_LANE: Final = itemgetter(0, 11)
+"""Topic and priority of a new job."""
 
 
 class Request:
-    """Some commands as one call of a script."""
+    """Some commands as one call."""
 
-    __slots__ = ("_learn", "_sizes", "announces", "arguments", "count", "ends_leases", "script")
+    __slots__ = ("_learn", "announces", "arguments", "count", "function")
 
     def __init__(self, commands: Sequence[c.Command[Any]]) -> None:
         self.arguments: list[bytes] = []
-        """As they are sent, for `script`."""
+        """As they are sent, for `function`."""
         self.count = 0
         """How many they are."""
         self._learn: list[Learn] = []
-        self._sizes: list[int] | None = None  # of puts, if there is nothing else
-        self.script: Script = SETTLE
+        self.function = "settle"
         self.announces = False
         """Whether the list of workers changes."""
-        self.ends_leases = False
-        """Whether more leases may have to be ended than one script ends."""
-        if all(type(command) is c.Put for command in commands) and _plain(commands):
-            self.script = PUT
-            self._sizes = self._jobs(commands)
-        else:
-            for kind, same in groupby(commands, type):
-                _ADD[kind](self, list(same))
-            if self.ends_leases:
-                self.arguments.insert(0, _FEW_OVER)
-                self.count += 2
+        if len(commands) == 1:
+            _ADD[type(commands[0])](self, commands)
+            return
+        for kind, same in groupby(commands, type):
+            _ADD[kind](self, list(same))
 
     def _add(self, *values: bytes) -> None:
         self.arguments.append(encoded(values))
@@ -82,8 +73,6 @@ class Request:
 
     def outcomes(self, answer: Any) -> list[Any]:
         """Return the outcomes of the commands, in order."""
-        if self._sizes is not None:
-            return shared_out(answer, self._sizes)
         found: list[Any] = []
         answers = iter(answer)
         for learn in self._learn:
@@ -94,8 +83,11 @@ class Request:
 
     def _puts(self, commands: list[c.Command[Any]]) -> None:
         """Plain ones that follow each other together, others one by one: each of them may be refused."""
-        self.script = APPLY
-        for plain, same in groupby(commands, lambda command: _plain((command,))):
+        self.function = "apply"
+        if len(commands) == 1 and _is_plain(commands[0]):
+            self._put(commands)
+            return
+        for plain, same in groupby(commands, _is_plain):
             if plain:
                 self._put(list(same))
             else:
@@ -103,60 +95,50 @@ class Request:
                     self._put_keyed(command)
 
     def _put(self, commands: Sequence[Any]) -> None:
-        if not any(command.jobs for command in commands):
-            for _ in commands:
-                self._known([])
-            return
-        self._add(b"put")
-        sizes = self._jobs(commands)
-        self._learn.append(lambda answers, found: found.extend(shared_out(next(answers), sizes)))
-
-    def _jobs(self, commands: Sequence[Any]) -> list[int]:
-        """Add plain jobs; return how many each command has. On the way of every put, so it is written to be quick."""
+        """Add plain jobs. On the way of every put, so it is written to be quick."""
         jobs = commands[0].jobs if len(commands) == 1 else [job for command in commands for job in command.jobs]
+        sizes = [len(command.jobs) for command in commands]
         if not jobs:
-            return [0] * len(commands)
-        self._add(b"%d" % len(jobs))
+            self._known(*([] for _ in sizes))
+            return
         pieces = self.arguments
-        for topic, some in ((jobs[0].topic, jobs),) if len(jobs) == 1 else groupby(jobs, _TOPIC):
+        pieces.append(b"$3\r\nput\r\n" + one(b"%d" % len(jobs)))
+        self.count += 2
+        for (topic, priority), some in [(_LANE(jobs[0]), jobs)] if len(jobs) == 1 else groupby(jobs, _LANE):
             same = list(some)
-            self._add(topic.encode(), b"%d" % len(same))
+            self._add(topic.encode(), b"%d" % priority, b"%d" % len(same))
             start = plain_start(topic)
             for job in same:
                 _, body, due, _, ttr, most, headers, _, delay, _, _, _ = job
                 when = b"%d" % due if delay is None else b"d%d" % delay
-                if ttr is not None or most is not None or headers:
+                if ttr is not None or most is not None or headers or priority:
                     pieces.append(encoded((when, packed_job(job))))
                 else:
                     size = len(start) + len(body)
                     pieces.append(b"$%d\r\n%b\r\n$%d\r\n%b%b\r\n" % (len(when), when, size, start, body))
             self.count += 2 * len(same)
-        return [len(command.jobs) for command in commands]
+        self._learn.append(lambda answers, found: found.extend(shared_out(next(answers), sizes)))
 
     def _put_keyed(self, command: Any) -> None:
         jobs: Sequence[NewJob] = command.jobs
         mark = None if command.mark is None else f"m{command.mark}"  # never a number
         self._add(b"put_keyed", _nonce(command), (mark or "").encode(), b"%d" % len(jobs))
         for job in jobs:
-            key = b"" if job.key is None else b"k" + job.key.encode()
-            parent = receipt(*job.parent) if job.parent else None
-            how = (b"r" if job.replace else b"n") + (parent or b"")
-            if job.dedupe_for is not None:
-                how = how[:1].upper() + struct.pack(">d", job.dedupe_for) + how[1:]
-            self._add(job.topic.encode(), _when(job.due, job.delay), packed_job(job), key, how)
+            how = (b"r" if job.replace else b"n") + ((receipt(*job.parent) if job.parent else None) or b"")
+            self._add(job.topic.encode(), _when(job.due, job.delay), packed_job(job), _key(job), how)
+            self._add(b"" if job.dedupe_for is None else number(job.dedupe_for), number(job.priority))
         self._learn.append(ids_of(jobs, mark))
 
     def _import(self, commands: list[c.Import]) -> None:
         """Jobs with their past, one command by one: each of them may be refused."""
-        self.script = APPLY
+        self.function = "apply"
         for command in commands:
-            jobs = [one.new for one in command.jobs]
+            jobs = [job.new for job in command.jobs]
             self._add(b"import", _nonce(command), b"%d" % len(jobs))
-            for one, new in zip(command.jobs, jobs, strict=True):
-                key = b"" if new.key is None else b"k" + new.key.encode()
-                how = b"l" if one.holds_key else b""
-                stored = packed_created(one.job.created) + packed_job(new)
-                self._add(new.topic.encode(), b"%d" % new.due, stored, key, how, packed_past(one), _result(one.result))
+            for job, new in zip(command.jobs, jobs, strict=True):
+                stored, how = packed_created(job.job.created) + packed_job(new), b"l" if job.holds_key else b""
+                self._add(new.topic.encode(), b"%d" % new.due, stored, _key(new), how)
+                self._add(packed_past(job), _result(job.result))
             self._learn.append(ids_of(jobs))
 
     # ---- by hand ----------------------------------------------------------------------------------------------------
@@ -179,11 +161,8 @@ class Request:
             if not known(command.id):
                 self._known(False)
                 continue
-            if command.claim is None:
-                self._add(b"rewrite", to_id(command.id), command.old, command.new)
-            else:
-                claim = number(command.claim)
-                self._add(b"rewrite_result", to_id(command.id), claim, command.old, command.new)
+            claim = b"" if command.claim is None else number(command.claim)
+            self._add(b"rewrite", to_id(command.id), claim, command.old, command.new)
             self._learn.append(changed)
 
     def _pause(self, commands: list[c.Pause]) -> None:
@@ -194,7 +173,6 @@ class Request:
     def _purge(self, commands: list[c.Purge]) -> None:
         for command in commands:
             state = STATES.index(command.state)
-            self.ends_leases |= command.state is State.DEAD
             topic = b"" if command.topic is None else b"t" + command.topic.encode()
             limit = min(max(command.limit, 0), _MOST)
             self._add(b"purge", number(state), number(command.age), number(limit), topic)
@@ -207,7 +185,7 @@ class Request:
             value = b"" if command.value is None else b"v" + command.value
             ttl = b"" if command.ttl is None else number(command.ttl)
             if value:
-                self.script = APPLY
+                self.function = "apply"
             self._add(b"keep", note_name(command.name), b"1" if command.absent else b"0", ttl, value)
             self._learn.append(kept)
 
@@ -229,7 +207,6 @@ class Request:
         )
 
     def _reserve(self, commands: list[c.Reserve]) -> None:
-        self.ends_leases = True
         for command in commands:
             self._add(b"reserve")
             self._terms(command)
@@ -243,6 +220,8 @@ class Request:
             self._terms(command)
             ids = b"".join(map(to_id, dict.fromkeys(filter(known, command.ids))))
             self._add(number(command.begin), number(command.suspects), number(command.bytes), ids)
+            without = b"".join(map(to_id, filter(known, command.without)))
+            self._add(number(min(max(command.limit, 0), _MOST)), _place(command.after), without)
             self._learn.append(claim_of(command.topic))
 
     def _settle(self, commands: list[Any]) -> None:
@@ -256,7 +235,7 @@ class Request:
             kept = results.count(None) < len(results)
             self._add(b"ack_kept" if kept else kind.__name__.lower().encode(), number(len(some)), packed)
             if kept:
-                self.script = APPLY
+                self.function = "apply"
                 self._add(*map(_result, results))
             if kind is c.Nack:
                 for _, command in some:
@@ -276,7 +255,6 @@ class Request:
 
     def _expire(self, commands: list[c.Expire]) -> None:
         for command in commands:
-            self.ends_leases |= command.limit > PIECE
             self._add(b"expire", number(min(max(command.limit, 0), _MOST)))
             self._learn.append(expired)
 
@@ -288,9 +266,9 @@ class Request:
             self._add(b"announce", command.worker.encode(), json.dumps(command.topics).encode())
             self._learn.append(nothing)
 
-    def _known(self, outcome: Any) -> None:
-        """Note an outcome that nobody need be asked for."""
-        self._learn.append(lambda _, found: found.append(outcome))
+    def _known(self, *outcomes: Any) -> None:
+        """Note outcomes that nobody need be asked for."""
+        self._learn.append(lambda _, found: found.extend(outcomes))
 
 
 def _limits(topic: str, limits: Limits) -> bytes:
@@ -298,12 +276,9 @@ def _limits(topic: str, limits: Limits) -> bytes:
     return json.dumps([most or False, per or False, every, burst, note_of(topic)]).encode()
 
 
-def _plain(commands: Sequence[Any]) -> bool:
-    """Whether these puts have no nonce, and their jobs neither keys nor priorities."""
-    for command in commands:
-        if command.nonce is not None or [job for job in command.jobs if job[3] is not None or job[11]]:
-            return False
-    return True
+def _is_plain(command: Any) -> bool:
+    """Whether a put has no nonce, and its jobs no keys."""
+    return command.nonce is None and not [job for job in command.jobs if job[3] is not None]
 
 
 def _when(due: int, delay: int | None) -> bytes:
@@ -311,7 +286,20 @@ def _when(due: int, delay: int | None) -> bytes:
 
 
 def _nonce(command: c.Put | c.Import) -> bytes:
-    return b"" if command.nonce is None else b"n" + command.nonce.encode()
+    return (command.nonce or "").encode()
+
+
+def _key(job: NewJob) -> bytes:
+    return b"" if job.key is None else b"k" + job.key.encode()
+
+
+def _place(after: tuple[int | None, int, int] | None) -> bytes:
+    """Return the place behind which a claim looks."""
+    if after is None:
+        return b""
+    priority, due, id = after
+    behind = to_id(min(max(id, 0), LAST)) + number(clamped(due))
+    return behind if priority is None else behind + b" %d" % priority
 
 
 def _result(result: bytes | None) -> bytes:

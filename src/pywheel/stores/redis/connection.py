@@ -17,8 +17,8 @@ from redis.connection import SSLConnection as _Tls
 from redis.retry import Retry
 
 from .errors import CROWDED, translated, wrong
+from .library import LIBRARY, name_of
 from .place import Place
-from .scripts import Script
 
 __all__ = ["Connection", "encoded", "one"]
 
@@ -34,6 +34,19 @@ def one(value: bytes) -> bytes:
 def encoded(values: Sequence[bytes]) -> bytes:
     """Return some arguments as they are sent."""
     return b"".join([b"$%d\r\n%b\r\n" % (len(value), value) for value in values])
+
+
+class _Names(dict[str, bytes]):
+    """The functions of the library, as they are sent."""
+
+    def __missing__(self, function: str) -> bytes:
+        self[function] = encoded_name = one(name_of(function))
+        return encoded_name
+
+
+_names: Final = _Names()
+_LOAD: Final = b"*4\r\n%b" % encoded((b"FUNCTION", b"LOAD", b"REPLACE", LIBRARY))
+_LOADS: Final = 20
 
 
 class _Hearing:
@@ -92,39 +105,48 @@ class Connection:
         with translated(self._place):
             return self._call(b"*%d\r\n%b" % (len(parts), encoded(parts)))
 
-    def _call(self, command: bytes) -> Any:
+    def _call(self, *commands: bytes) -> Any:
+        """Send commands at once; return what the last one gives."""
         if self.over:  # redis-py would connect anew
             raise wrong.ConnectionError("the connection was closed")
+        unread = len(commands)
         try:
             self.midway = True
-            self._redis.send_packed_command((command,), check_health=False)
-            answer = self._redis.read_response()
+            self._redis.send_packed_command((b"".join(commands),), check_health=False)
+            while unread:
+                unread -= 1
+                answer = self._redis.read_response()
             self.midway = False
             return answer  # noqa: TRY300
         except wrong.ResponseError as error:
             self.midway = False
-            if isinstance(error, wrong.AskError):  # nothing happened, and nothing will here
+            if unread or isinstance(error, wrong.AskError):  # nothing happened, and nothing will here
                 self.close()
             raise
         except BaseException:  # an interrupt too: the answer would be taken for that to the next command
             self.close()
             raise
 
-    def run(self, script: Script, prefix: bytes, count: int, arguments: bytes) -> Any:
-        """Return what a script answers to so many encoded arguments; it is sent if the server does not know it."""
-        command = b"*%d\r\n$7\r\nEVALSHA\r\n$40\r\n%b\r\n$1\r\n1\r\n$%d\r\n%b\r\n%b" % (
+    def run(self, function: str, prefix: bytes, count: int, arguments: bytes) -> Any:
+        """Return what a function answers to so many encoded arguments. The library is sent if the server has not it."""
+        name = _names[function]
+        command = b"*%d\r\n$5\r\nFCALL\r\n%b$1\r\n1\r\n$%d\r\n%b\r\n%b" % (
             4 + count,
-            script.sha,
+            name,
             len(prefix),
             prefix,
             arguments,
         )
         with translated(self._place):
-            try:
-                return self._call(command)
-            except wrong.NoScriptError:  # not loaded first, which somebody's SCRIPT FLUSH may undo in between
-                head = b"*%d\r\n%b" % (4 + count, encoded((b"EVAL", script.text, b"1", prefix)))
-                return self._call(head + arguments)
+            sent: tuple[bytes, ...] = (command,)
+            for _ in range(_LOADS):
+                try:
+                    return self._call(*sent)
+                except wrong.ResponseError as error:  # not loaded yet, or somebody's FUNCTION FLUSH came in between
+                    if not str(error).startswith("Function not found"):
+                        raise
+                sent = _LOAD, command
+            return self._call(*sent)
 
     # ---- listening --------------------------------------------------------------------------------------------------
 

@@ -55,7 +55,10 @@ _WORDS: Final[dict[str, _Kind]] = {  # that an answer begins with
     "NOPERM": _RIGHTS,
     "MISCONF": (StoreFull, "cannot write to its disk, and takes no more ({text})"),
     "NOREPLICAS": (StoreReadOnly, "has too few replicas to take writes: see min-replicas-to-write"),
-    "BUSY": (StoreBusy, "is busy with somebody's script: try again, or end that by SCRIPT KILL"),
+    "BUSY": (
+        StoreBusy,
+        "is busy with somebody's script: try again, or end that by SCRIPT KILL or FUNCTION KILL",
+    ),
     "WRONGTYPE": (NotAStore, "has other data under this prefix: give another one, ?prefix=name"),
 }
 

@@ -1,6 +1,6 @@
 """The ear of one worker: a connection that listens to its bell, and what it tells the others, once a second.
 
-Whom a change concerns the scripts find in the store: there each worker keeps which shards it owns, as far as it knows
+The functions find in the store whom a change concerns: there each worker keeps which slices it owns, as far as it knows
 who is there, and up to which due time it wants hints. It says so before it reads, so what it does not read it is told.
 It may be told more than it wants, as it is slow to say that it wants less: what is too much is left out here.
 
@@ -19,14 +19,11 @@ from typing import TYPE_CHECKING, Final
 
 from ..._errors import StoreAway, StoreClosed, StoreError
 from ...jobs.commands import Announce
-from ...jobs.job import Due, shard_of
-from ..contract import Span
+from ...jobs.job import Due, slice_of
 from ..notifier import OVERLOOKED, Hints, Member, Notifier, Spare
-from ..ownership import ALL
 from ..several.ids import Ids
 from .presence import SILENT, Roster, topics_of
 from .records import from_id, number, score
-from .scripts import BEAT, HEAR, LEAVE, LISTEN, ROSTER
 from .waker import Waker
 
 if TYPE_CHECKING:
@@ -95,7 +92,7 @@ class RedisNotifier(Notifier):
             self._tell(self._roster())
 
     def _tell(self, roster: Roster) -> None:
-        """Let the scripts know what is to be heard here."""
+        """Let the store know what is to be heard here."""
         for _ in range(_TRIES):
             if self.worker not in roster.topics:
                 self._told = None
@@ -113,8 +110,8 @@ class RedisNotifier(Notifier):
             for topic, mask in masks.items():
                 arguments += (topic.encode(), number(mask))
             for store in self._stores[1:]:
-                store.run(HEAR, arguments)
-            version = self._store.run(HEAR, arguments)[1]
+                store.run("hear", arguments)
+            version = self._store.run("hear", arguments)[1]
             self._told = (far, masks, roster.version)
             if version == roster.version:
                 return
@@ -127,11 +124,11 @@ class RedisNotifier(Notifier):
         """
         if len(self._stores) == 1 or self._swept == roster.version:
             return
-        there = [topics_of(store.run(ROSTER)[-1]).keys() for store in self._stores[1:]]
+        there = [topics_of(store.run("roster")[-1]).keys() for store in self._stores[1:]]
         roster = self._store.roster()
         for store, workers in zip(self._stores[1:], there, strict=True):
             for worker in workers - roster.topics.keys():
-                store.run(LEAVE, [worker.encode()])
+                store.run("leave", [worker.encode()])
             if self.worker in roster.topics.keys() - workers:
                 store.apply([Announce(self.worker, tuple(sorted(roster.topics[self.worker])))])
         self._swept = roster.version
@@ -158,7 +155,7 @@ class RedisNotifier(Notifier):
         roster = self._presence.roster
         version = roster.version if roster is not None else b"-"
         topics = [topic.encode() for topic in spare]
-        answer = self._store.run(BEAT, [self._name, number(behind), number(self._stopped), version, *topics])
+        answer = self._store.run("beat", [self._name, number(behind), number(self._stopped), version, *topics])
         _, _, version, at, beats, members, before, hints, first = answer
         self._beat_at, self._behind = now, behind
         roster = self._presence.learn(version, at, beats, members)
@@ -176,8 +173,8 @@ class RedisNotifier(Notifier):
     def _first_of_others(self, topics: Collection[str]) -> list[int]:
         """Return when the first jobs of topics are due in the other stores: a query each, while somebody is silent."""
         paused = {topic.name for topic in self._store.topics() if topic.paused}
-        spans = [Span(topic, ALL, (-1, 0), -1) for topic in topics if topic not in paused]
-        return [due for store in self._stores[1:] for due in store.first_dues(spans) if due is not None]
+        asked = [topic for topic in topics if topic not in paused]
+        return [due for store in self._stores[1:] for due in store.next_dues(asked).values()]
 
     def ring(self, worker: str) -> None:
         """Wake another worker."""
@@ -224,10 +221,10 @@ class RedisNotifier(Notifier):
         return stirred, any(missed for _, _, missed, _ in answers), [told for *_, told in answers]
 
     def _taken(self, store: RedisStore) -> tuple[bytes, int, bool, list[bytes]]:
-        """Take what a store has for this worker, some thousands by each script; what it says of itself comes first."""
-        version, stirred, missed, more, told = store.run(LISTEN, [self._name])[2:]
+        """Take what a store has for this worker, some hundreds by each call; what it says of itself comes first."""
+        version, stirred, missed, more, told = store.run("listen", [self._name])[2:]
         while more:
-            _, _, others, more, some = store.run(LISTEN, [self._name])[2:]
+            _, _, others, more, some = store.run("listen", [self._name])[2:]
             missed |= others
             told += some
         return version, stirred, bool(missed), told
@@ -244,8 +241,9 @@ class RedisNotifier(Notifier):
                     names[topic] = name, roster.owners(name)
                 id = self._ids.outer(store, from_id(packed))
                 name, table = names[topic]
-                if score(was) <= self._horizon and table and table[shard_of(id)] == self.worker:
-                    mine[id] = Due(score(due), id, name, score(priority))
+                when = score(due)
+                if score(was) <= self._horizon and table and table[slice_of(when)] == self.worker:
+                    mine[id] = Due(when, id, name, score(priority))
                 else:
                     self._wasted += 1
         return list(mine.values())
@@ -332,7 +330,7 @@ class RedisNotifier(Notifier):
         if not self._presence.closed:
             with suppress(StoreError):  # the first that is away ends it: nobody waits for each
                 for store in self._stores:
-                    store.run(LEAVE, [self._name])
+                    store.run("leave", [self._name])
             self._presence.stale = True
         self._waker.close()
 

@@ -1,64 +1,51 @@
-"""Leases that are over, ended by pieces: after an outage they may be many, and everybody waits for a script."""
+"""Leases that are over, and finished jobs to be forgotten, by pieces: after an outage they may be many."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from ..._errors import StoreBusy
-from ...jobs.commands import Command, Expire, Expired
+from ...jobs.commands import Command, Expire, Expired, Purge
 
-__all__ = ["PIECE", "LeasesOver", "by_pieces"]
+__all__ = ["PIECE", "by_pieces"]
 
 PIECE: Final = 250
-"""Leases that one script ends: some ms."""
-_BUSY: Final = "thousands of leases are over, as after an outage, and are being ended: try again"
+"""Leases that one call ends, or finished jobs that it forgets: some ms. In `lua/base.lua` too."""
 
+_MANY: Final = frozenset((Expire, Purge))
 Apply = Callable[[Sequence[Command[Any]]], list[Any]]
 
 
-class LeasesOver(Exception):
-    """More leases are over than one script ends, and a command wants all of them ended. Nothing has happened."""
-
-
-def by_pieces(apply: Apply, commands: Sequence[Command[Any]], seconds: float) -> list[Any]:
-    """Apply commands after the leases that they end: these by scripts of their own. StoreBusy after so many seconds."""
-    until = time.monotonic() + seconds
-    limits = [max(command.limit, 0) for command in commands if isinstance(command, Expire)]
-    most = sum(limits) if len(limits) == len(commands) else 2**62
-    ended, dead = 0, []
-    while True:
-        if ended + PIECE < most:
-            [piece] = apply([Expire(PIECE)])
-            ended += piece.ended
-            dead += piece.dead
-            if piece.ended == PIECE and time.monotonic() < until:
-                continue
-        try:
-            return _with(ended, dead, commands, apply)
-        except LeasesOver:
-            if time.monotonic() >= until:
-                raise StoreBusy(_BUSY) from None
-
-
-def _with(ended: int, dead: Sequence[int], commands: Sequence[Command[Any]], apply: Apply) -> list[Any]:
-    """Apply commands; what was ended before counts for the first of them that end leases."""
-    counted: list[int] = []
-    rest: list[Command[Any]] = []
-    for command in commands:
-        count = 0
-        if isinstance(command, Expire):
-            count = min(ended, max(command.limit, 0))
-            ended -= count
-            command = replace(command, limit=command.limit - count)
-        counted.append(count)
-        rest.append(command)
-    outcomes = apply(rest)
-    for place, count in enumerate(counted):
-        outcome = outcomes[place]
-        if count and isinstance(outcome, Expired):
-            outcomes[place] = Expired(outcome.ended + count, outcome.next_lease, tuple(sorted((*dead, *outcome.dead))))
-            dead = ()
+def by_pieces(apply: Apply, commands: Sequence[Command[Any]]) -> list[Any]:
+    """Apply commands; what those that have much to do leave is done after them, each piece by a call of its own."""
+    many = [place for place, command in enumerate(commands) if type(command) in _MANY]
+    if not many:
+        return apply(commands)
+    first = list(commands)
+    for place in many:
+        first[place] = _clipped(commands[place])
+    outcomes = apply(first)
+    for place in many:
+        command: Any = commands[place]
+        last = outcomes[place]
+        while command.limit > PIECE and _count(last) == PIECE:
+            command = replace(command, limit=command.limit - PIECE)
+            [last] = apply([_clipped(command)])
+            outcomes[place] = _sum(outcomes[place], last)
     return outcomes
+
+
+def _clipped(command: Any) -> Command[Any]:
+    clipped: Command[Any] = replace(command, limit=min(command.limit, PIECE))
+    return clipped
+
+
+def _count(outcome: Any) -> Any:
+    return outcome.ended if isinstance(outcome, Expired) else outcome
+
+
+def _sum(one: Any, other: Any) -> Any:
+    if isinstance(one, Expired) and isinstance(other, Expired):
+        return Expired(one.ended + other.ended, other.next_lease, tuple(sorted((*one.dead, *other.dead))))
+    return one + other if isinstance(other, int) else other

@@ -1,4 +1,4 @@
-"""How jobs lie in the store, and how they are read: what the scripts know as well stands in ``lua/states.lua``.
+"""How jobs lie in the store, and how they are read: what the functions know as well stands in ``lua/states.lua``.
 
 A job: created (6 bytes), flags, size of the topic (3) and topic, then as the flags say ttr (8), max_attempts (8),
 priority (1, more by 128), size of the key (3) and key, size of the headers (4) and these as JSON; the rest is the body.
@@ -27,7 +27,6 @@ __all__ = [
     "from_id",
     "job_of",
     "known",
-    "listed",
     "number",
     "packed_created",
     "packed_job",
@@ -42,7 +41,7 @@ __all__ = [
 LAST: Final = 2**48 - 1
 """The largest id that the store can give out."""
 STATES: Final = (State.DELAYED, State.RUNNING, State.DONE, State.DEAD, State.CANCELLED)
-"""The states that the scripts number."""
+"""The states, as the functions number them."""
 _OUTCOMES: Final = (None, Outcome.DONE, Outcome.FAILED, Outcome.LOST, Outcome.RELEASED, Outcome.CANCELLED)
 _BIAS: Final = 2**46
 _KEY, _TTR, _MOST, _HEADERS, _PRIORITY = 1, 2, 4, 8, 16
@@ -208,8 +207,9 @@ def claimed(values: Sequence[Any]) -> list[Job]:
     return jobs
 
 
-def job_of(id: bytes, job: bytes, due: Any, state: Sequence[Any] | None, now: int) -> Job:
-    """Return a job as readers see it, with a lease that is over taken as expired."""
+def job_of(values: Sequence[Any], now: int) -> Job:
+    """Return a job as readers see it, with a lease that is over taken as expired: of its id, itself, due, state."""
+    id, job, due, state = values
     topic, body, created, key, ttr, most, headers, priority = _read(job)
     number, when = from_id(id), score(due)
     if state is None:
@@ -229,12 +229,6 @@ def job_of(id: bytes, job: bytes, due: Any, state: Sequence[Any] | None, now: in
     last = None if error is None else error.decode()
     ends = (claims, tried, until, last, lost)
     return Job(number, topic, body, when, created, seen, key, ttr, most, headers, *ends, priority)
-
-
-def listed(values: Sequence[Any], now: int) -> list[Job]:
-    """Return the jobs of a list."""
-    rows = (values[at : at + 4] for at in range(0, len(values), 4))
-    return [job_of(id, job, due, state, now) for id, job, due, state in rows]
 
 
 def score(value: Any) -> int:

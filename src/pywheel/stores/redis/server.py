@@ -11,7 +11,6 @@ from ..contract import Durability
 from .cluster import Cluster
 from .connection import Connection, encoded
 from .place import Place
-from .scripts import Script
 
 __all__ = ["CLOSED", "Server"]
 
@@ -36,12 +35,12 @@ class Server:
         self._idle: deque[Connection] = deque()
         self._cluster = Cluster(place) if place.nodes else None
 
-    def run(self, script: Script, arguments: Sequence[bytes]) -> Any:
-        """Return what a script answers. It is asked again, once, where a connection that was kept open had broken."""
+    def run(self, function: str, arguments: Sequence[bytes]) -> Any:
+        """Return what a function answers. It is asked again, once, where a connection that was kept open had broken."""
         asked = len(arguments), encoded(arguments)
         connection, kept = self.take()
         try:
-            return connection.run(script, self.prefix, *asked)
+            return connection.run(function, self.prefix, *asked)
         except StoreAway:
             if not kept:
                 raise
@@ -49,7 +48,7 @@ class Server:
             self.give(connection)
         connection = self.fresh()
         try:
-            return connection.run(script, self.prefix, *asked)
+            return connection.run(function, self.prefix, *asked)
         finally:
             self.give(connection)
 

@@ -16,26 +16,20 @@ from typing import Any, Final
 from ..._errors import NotAStore, StoreAway, StoreBusy, StoreClosed, StoreError
 from ...clock import Clock
 from ...jobs import commands as c
-from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
-from ..checks import clamped, sound
-from ..contract import Durability, Ended, Filter, Page, Span
+from ..checks import sound
+from ..contract import Durability, intact
 from ..group_commit import Commit, GroupCommit
 from ..notifier import Member, Notifier, workers
-from ..pages import asked
-from ..readings import edges_of, most_of
 from ..schema import Schema
 from ..server_clock import ServerClock
-from ..several.inner import Inner
 from ..verify import Finding
-from . import queries, readings
 from .commands import Request
 from .connection import Connection, encoded
 from .notifier import RedisNotifier
-from .pieces import LeasesOver, by_pieces
+from .pieces import PIECE, by_pieces
 from .place import Place
 from .presence import SILENT, Presence, Roster
-from .records import number
-from .scripts import LEASE, NONCE, OPEN, PUT, QUIET, ROSTER, Script
+from .readers import Readers
 from .server import CLOSED, Server
 from .verify import verify
 
@@ -43,15 +37,18 @@ __all__ = ["FORMAT", "SEVERAL", "RedisStore"]
 
 FORMAT: Final = re.compile(rb"pywheel ([0-9]+) ?([0-9]*)")
 SEVERAL: Final = b"pywheel 1 in "
-_SCHEMA: Final = Schema(2, 1)
+_SCHEMA: Final = Schema(1, 1)
+_LEASES: Final = frozenset(("beat", "listen", "roster", "lease"))
+"""The functions whose answers say when the first lease is over, second."""
+_PIECES: Final = 40  # of leases, ended before a reserve
 _KNOWN: Final = 1.5  # seconds for which the first lease is known, after an answer that said so
 _AGAIN: Final = 0.05  # seconds between tries to learn what became of a request
 _LOOK: Final = (0.005, 0.05)  # seconds between looks at who is quiet: the first, the longest
 _REMEMBERED: Final = 300.0  # seconds for which the server surely knows what this client asked last
 
 
-class RedisStore(Inner):
-    """Jobs on a server. Each step is one script: all of it happens, or nothing, and others see it so.
+class RedisStore(Readers):
+    """Jobs on a server. Each step is one function: all of it happens, or nothing, and others see it so.
 
     What is durable when `apply` returns says the server's configuration: `durability`.
     """
@@ -95,8 +92,8 @@ class RedisStore(Inner):
         """Open the store on a server that was not met before, or that was started anew."""
         self.durability = self.server.durability(connection)
         may = b"1" if self._create else b"0"
-        given = (b"", number(_SCHEMA.version), number(_SCHEMA.least), may, run_id.encode())
-        found = connection.run(OPEN, self.server.prefix, 5, encoded(given))[1]
+        given = (b"", b"%d" % _SCHEMA.version, b"%d" % _SCHEMA.least, may, run_id.encode())
+        found = connection.run("open", self.server.prefix, 5, encoded(given))[1]
         server = self.server.place.server
         if not found:
             raise NotAStore(f"there is no store at {server}: put a job first, or give the right address")
@@ -115,16 +112,16 @@ class RedisStore(Inner):
     # ---- asking -----------------------------------------------------------------------------------------------------
 
     def _now(self) -> bytes:
-        """Return the time that scripts go by; empty for the server's."""
+        """Return the time that functions go by; empty for the server's."""
         return b"" if self._given is None else b"%d" % self._given.wall()
 
-    def run(self, script: Script, arguments: Sequence[bytes] = ()) -> Any:
-        """Return what a script answers: one that may be run twice."""
+    def run(self, function: str, arguments: Sequence[bytes] = ()) -> Any:
+        """Return what a function answers: one that may be called twice."""
         self._open()
         sent = time.monotonic()
-        answer = self.server.run(script, (self._now(), *arguments))
+        answer = self.server.run(function, (self._now(), *arguments))
         self._heard.heard(answer[0] / 1e6, sent, time.monotonic())
-        if script.leases:
+        if function in _LEASES:
             self._learn_lease(sent, answer[1])
         return answer
 
@@ -144,27 +141,34 @@ class RedisStore(Inner):
     # ---- writing ----------------------------------------------------------------------------------------------------
 
     def apply(self, commands: Sequence[c.Command[Any]]) -> list[Any]:
-        """Apply commands in order; see the contract. Threads that come meanwhile share one script."""
+        """Apply commands in order; see the contract. Threads that come meanwhile share one call."""
         self._open()
-        if not commands:
-            return []
-        try:
-            return sound(commands, self._group_commit.apply)
-        except LeasesOver:
-            return sound(commands, self._by_pieces)
+        return sound(commands, self._by_pieces) if commands else []
 
     def _by_pieces(self, commands: Sequence[c.Command[Any]]) -> list[Any]:
-        return by_pieces(self._group_commit.apply, commands, self._limit)
+        if any(type(command) is c.Reserve for command in commands):
+            self._end_lost()
+        return by_pieces(self._group_commit.apply, commands)
+
+    def _end_lost(self) -> None:
+        """End leases that are over, piece by piece: what was lost is reserved in its order, among all that is due."""
+        for _ in range(_PIECES):
+            lease = self.next_lease()
+            if lease is None or lease > self.clock.wall():
+                return
+            [expired] = intact(self._group_commit.apply([c.Expire(PIECE)]))
+            if expired.ended < PIECE:
+                return
 
     def _transact(self, commands: Sequence[c.Command[Any]], until: float, commit: Commit | None) -> list[Any]:
         """Apply the commands of one or more callers."""
         self._open()
         request = Request(commands)
         if not request.count:  # every outcome is known
-            return request.outcomes(0 if request.script is PUT else ())
+            return request.outcomes(())
         number = next(self._numbers)
         head = encoded((self._now(), self._client, b"%d" % number))
-        asked = request.script, self.server.prefix, 3 + request.count, head + b"".join(request.arguments)
+        asked = request.function, self.server.prefix, 3 + request.count, head + b"".join(request.arguments)
         try:
             if commit is None:
                 return request.outcomes(self._ask(number, asked, until))
@@ -180,7 +184,7 @@ class RedisStore(Inner):
         commit.stored = None
         try:
             outcomes = ask()
-        except (StoreError, LeasesOver):
+        except StoreError:
             commit.stored = False
             raise
         except BaseException:  # an interrupt: the others are to learn what happened
@@ -191,7 +195,7 @@ class RedisStore(Inner):
         commit.outcomes, commit.stored = outcomes, True
         return outcomes
 
-    def _ask(self, number: int, asked: tuple[Script, bytes, int, bytes], until: float) -> Any:
+    def _ask(self, number: int, asked: tuple[str, bytes, int, bytes], until: float) -> Any:
         """Return the answer to a request, which happens once, however often it must be sent.
 
         StoreAway if nothing was sent, or if it is not known by the time limit what became of it.
@@ -216,8 +220,6 @@ class RedisStore(Inner):
                 continue
             finally:
                 self.server.give(connection)
-            if answer[-1] is None:
-                raise LeasesOver
             self._take_in(answer, sent, number)
             return answer[-1]
 
@@ -232,8 +234,8 @@ class RedisStore(Inner):
         """Take in what an answer says beside the outcomes: the time, the first lease, and what the server remembers."""
         now = time.monotonic()
         self._heard.heard(answer[0] / 1e6, sent, now)
-        if len(answer) > 3:
-            self._learn_lease(sent, answer[2])
+        if answer[2] != b"":
+            self._learn_lease(sent, answer[2] if answer[2] >= 0 else None)
         when, last = self._asked
         if answer[1] < last and now - when < _REMEMBERED:
             self.presence.renewed()  # it has forgotten what it answered: it lost the end of what was written
@@ -242,78 +244,19 @@ class RedisStore(Inner):
     def nonce(self, nonce: str, kept: Sequence[int | str] | None = None) -> list[Any] | None:
         """Return what is kept of the put that had a nonce, or None; then note this, if it is given."""
         texts = () if kept is None else (b"+", *(str(one).encode() for one in kept))
-        found: list[Any] | None = self.run(NONCE, (nonce.encode(), *texts))[1]
+        found: list[Any] | None = self.run("nonce", (nonce.encode(), *texts))[1]
         return found
 
     # ---- reading ----------------------------------------------------------------------------------------------------
 
-    def get(self, ref: c.Ref) -> Job | None:
-        """Return a job, or None."""
-        return queries.get(self, ref)
-
-    def jobs(self, filter: Filter, after: int, limit: int) -> list[Job]:
-        """Return jobs by id."""
-        return queries.jobs(self, filter, after, limit)
-
-    def page(
-        self, filter: Filter, after: str = "", limit: int = 100, *, preview: int | None = None, newest: bool = False
-    ) -> Page:
-        """Return a page of a list.
-
-        Where a topic, or a state, has thousands of jobs, some thousands of all are walked through for a page by id.
-        By due time it costs by what comes back, and by how many topics there are without one.
-        """
-        return readings.page(self, asked(filter, after, limit, preview, newest=newest))
-
-    def counts(self) -> dict[str, Counts]:
-        """Return the counts of each topic. O(topics + running jobs)."""
-        return queries.counts(self)
-
-    def topics(self) -> list[Topic]:
-        """Return all topics, by name."""
-        return queries.topics(self)
-
-    def history(self, id: int) -> list[Attempt]:
-        """Return what was tried with a job."""
-        return self.histories([id])[0]
-
-    def histories(self, ids: Sequence[int]) -> list[list[Attempt]]:
-        """Return the histories of jobs."""
-        return queries.histories(self, ids)
-
-    def states(self, ids: Sequence[int]) -> list[State | None]:
-        """Return the states of jobs."""
-        return queries.states(self, ids)
-
-    def forecast(self, edges: Sequence[int], topic: str | None = None, most: int = 10_000) -> list[int]:
-        """Return how many delayed jobs are due between edges."""
-        return readings.forecast(self, edges_of(edges, most), topic, most)
-
-    def recent(self, topic: str | None, since: int, limit: int) -> list[Ended]:
-        """Return the jobs that ended last."""
-        return readings.recent(self, topic, clamped(since), most_of(limit))
-
-    def note(self, name: str) -> bytes | None:
-        """Return what is kept under a name, or None."""
-        return queries.note(self, name)
-
-    def notes(self, prefix: str, after: str = "", limit: int = 1_000) -> list[tuple[str, bytes]]:
-        """Return notes, by name."""
-        return queries.notes(self, prefix, after, limit)
-
-    def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
-        """Return delayed jobs, span by span, by (due, id)."""
-        return queries.windows(self, spans, limit)
-
-    def first_dues(self, spans: Sequence[Span]) -> list[int | None]:
-        """Return the earliest due time beyond each span."""
-        return queries.first_dues(self, spans)
+    def _answered(self, answer: Sequence[int]) -> int:
+        return answer[0] // 1000 if self._given is None else self._given.wall()
 
     def next_lease(self) -> int | None:
         """Return when some lease may be over. No query within a second and a half of an answer that said so."""
         self._open()
         if time.monotonic() - self._lease[0] >= _KNOWN:
-            self.run(LEASE)
+            self.run("lease")
         return self._lease[1]
 
     # ---- workers ----------------------------------------------------------------------------------------------------
@@ -325,12 +268,8 @@ class RedisStore(Inner):
 
     def roster(self) -> Roster:
         """Return who is there, as of now."""
-        _, _, version, at, beats, members = self.run(ROSTER)
+        _, _, version, at, beats, members = self.run("roster")
         return self.presence.learn(version, at, beats, members)
-
-    def about(self) -> dict[str, Any]:
-        """Return which server it is, what it promises, and how much memory all its data takes."""
-        return queries.about(self)
 
     def workers(self) -> list[Member]:
         """Return all workers that have announced topics, by name."""
@@ -341,7 +280,7 @@ class RedisStore(Inner):
         limit = time.monotonic() + seconds
         pause, longest = _LOOK
         while True:
-            quiet = self.run(QUIET, (topic.encode(), b"%d" % (SILENT * 1000)))[1]
+            quiet = self.run("quiet", (topic.encode(), b"%d" % (SILENT * 1000)))[1]
             left = limit - time.monotonic()
             if quiet or left <= 0:
                 return bool(quiet > 0)
@@ -351,7 +290,7 @@ class RedisStore(Inner):
     # ---- life -------------------------------------------------------------------------------------------------------
 
     def verify(self, *, repair: bool = False) -> list[Finding]:
-        """Return what is wrong with what is stored. Hundreds of jobs a script: others get their turn in between.
+        """Return what is wrong with what is stored. Hundreds of jobs a call: others get their turn in between.
 
         NotAStore: the server is no longer told to keep all it has.
         """
@@ -393,8 +332,8 @@ _STORES: Final[weakref.WeakSet[RedisStore]] = weakref.WeakSet()
 
 
 def _separate(error: BaseException) -> bool:
-    """Whether one caller's commands may be the reason: a value that cannot be sent, or leases that are to be ended."""
-    return isinstance(error, ValueError | TypeError | OverflowError | LeasesOver) and not isinstance(error, StoreError)
+    """Whether one caller's commands may be the reason: a value that cannot be sent."""
+    return isinstance(error, ValueError | TypeError | OverflowError) and not isinstance(error, StoreError)
 
 
 def _after_fork() -> None:

@@ -1,4 +1,4 @@
-"""Checking jobs and their places: a few hundred a script, so that nobody waits. Each job is looked at at one moment."""
+"""Checking jobs and their places: a few hundred a call, so that nobody waits. Each job is looked at at one moment."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .. import verify as faults
 from ..verify import Fault, Finding, verified
-from .scripts import MEND, VERIFY
 
 if TYPE_CHECKING:
     from .store import RedisStore
 
 __all__ = ["verify"]
 
-_SOME: Final = 500  # places looked at by one script
+_SOME: Final = 250  # places looked at by one call
 _FAULTS: Final = (
     Fault(faults.NOWHERE.what, "delayed again, due as their last claim left it, or at once if they have none"),
     faults.TWICE,
@@ -28,7 +27,7 @@ _FAULTS: Final = (
     Fault(faults.TOPICS.what, "listed again"),
     faults.NOTES,
 )
-"""As the script numbers them."""
+"""As the function numbers them."""
 
 
 def verify(store: RedisStore, *, repair: bool) -> list[Finding]:
@@ -40,26 +39,24 @@ def _walk(store: RedisStore, *, mend: bool) -> list[Finding]:
     found: dict[int, set[Any]] = {}  # ids, or names of notes
     for kind, name, members in _parts(store):
         arguments = (b"1" if mend else b"", kind, name, *members)
-        answer = iter(store.run(MEND if mend else VERIFY, arguments)[1])
+        answer = iter(store.run("mend" if mend else "verify", arguments)[1])
         for number, id in zip(answer, answer, strict=True):
             found.setdefault(number, set()).add(id.decode() if isinstance(id, bytes) else id)
     return [finding for number in sorted(found) for finding in _FAULTS[number - 1].found(sorted(found[number]))]
 
 
 def _parts(store: RedisStore) -> Iterator[tuple[bytes, bytes, list[bytes]]]:
-    """Yield what one script looks at: the kind of key, its name, and members.
+    """Yield what one call looks at: the kind of key, its name, and members.
 
     What is somewhere wrongly goes before what is missing comes: jobs are looked at last.
     """
     prefix = store.server.prefix + b":"
-    for kind in (b"k", b"o", b"d", b"f", b"w", b"u", b"p"):
-        scan = b"HSCAN" if kind in (b"k", b"p") else b"ZSCAN"
+    for kind in (b"k", b"o", b"d", b"f", b"l", b"g"):
+        scan = b"HSCAN" if kind == b"k" else b"ZSCAN"
         for key in _keys(store, prefix + kind + b":"):
             name = key[len(prefix) + 2 :]
             for some in _some(_members(store, scan, key)):
                 yield kind, name, some
-    for some in _some(_members(store, b"ZSCAN", prefix + b"l")):
-        yield b"l", b"", some
     for scan, key in ((b"HSCAN", b"e"), (b"ZSCAN", b"c"), (b"ZSCAN", b"g")):
         for some in _some(_members(store, scan, prefix + key)):
             yield b"e", b"", some

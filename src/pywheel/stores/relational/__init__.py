@@ -1,5 +1,4 @@
-"""What stores in relational databases share: a transaction reads what commands name, decides here, and writes.
+"""What stores in databases on servers share: connections, who waits for whom, and how workers are woken.
 
-`wanted` says what commands name, `part` is what was read of it and what becomes of it, `changes` the rows to be
-written. A database brings the statements, and the connections that run them.
+What commands and queries mean is in `stores.sql`. A database brings its dialect, and what carries statements to it.
 """

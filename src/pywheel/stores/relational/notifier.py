@@ -11,7 +11,7 @@ from secrets import token_hex
 from typing import Final
 
 from ..._errors import StoreAway, StoreClosed, StoreError
-from ...jobs.job import Due, shard_of
+from ...jobs.job import Due, slice_of
 from ..notifier import OVERLOOKED, Hints, Member, Notifier, Spare
 from ..ownership import owners
 from .connections import CLOSED
@@ -43,7 +43,7 @@ class RelationalNotifier(Notifier):
         self._clock = presence.clock
         self._horizon = -1
         self._written = -1  # the horizon that others see
-        self._noted: dict[int, int] = {}  # job: when it is, or was, due
+        self._noted: dict[int, int] = {}  # job: when it is due
         self._reload = False
         self._rung = False
         self._read = 0  # the last pause that `hints` has told of
@@ -202,7 +202,7 @@ class RelationalNotifier(Notifier):
         for due, id, topic, priority in jobs:
             if topic not in tables:
                 tables[topic] = owners(topic, self._presence.handling(topic))
-            if tables[topic] and tables[topic][shard_of(id)] == self.worker:
+            if tables[topic] and tables[topic][slice_of(due)] == self.worker:
                 mine.append(Due(due, id, topic, priority))
         return Hints(mine, reload)
 

@@ -18,16 +18,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..._errors import StoreClosed, StoreError
 from ...clock import Clock
-from ...jobs.job import shard_of
+from ...jobs.job import slice_of
 from ..notifier import Member
 from ..ownership import owners
-from .part import Told
 from .ringer import Hints, Jobs, Ringer
 
 if TYPE_CHECKING:
     from .notifier import RelationalNotifier
 
-__all__ = ["BUSY", "SILENT", "Presence", "Seen", "WorkerQueries"]
+__all__ = ["BUSY", "SILENT", "Presence", "Seen", "Told", "WorkerQueries"]
 
 SILENT: Final = 3.4
 """Seconds: a beat is a query, once a second."""
@@ -37,6 +36,21 @@ BUSY: Final = 2.0
 """Seconds: whoever claimed a job so long ago is busy."""
 _GATHER: Final = 0.1  # seconds for which jobs of several puts are gathered at most
 _PAUSES: Final = (0.002, 0.05)  # seconds between looks at who is quiet: the first, the longest
+
+
+class Told:
+    """What is to be told after a commit."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[int, tuple[str, int]] = {}  # id: topic and due time
+        self.stirred: set[str] = set()
+        """Topics that were paused or resumed."""
+        self.announced: set[str] = set()
+        """Workers that handle other topics, or none any more."""
+
+    def changed(self, id: int, topic: str, due: int) -> None:
+        """Note that a job is due then, from now on."""
+        self.jobs[id] = (topic, due)
 
 
 class Seen(NamedTuple):
@@ -201,7 +215,7 @@ class Presence:
             table = by_topic.get(topic)
             if table is None:
                 table = by_topic[topic] = owners(topic, self.handling(topic, self._roster))
-            if table and due <= horizons[owner := table[shard_of(id)]]:
+            if table and due <= horizons[owner := table[slice_of(due)]]:
                 hint = hints.setdefault(owner, set())
                 if hint is not None:
                     hint.add(id)

@@ -8,7 +8,7 @@ import os
 import time
 import weakref
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Self
@@ -16,40 +16,46 @@ from typing import Any, Final, Self
 from ..._errors import StoreAway, StoreBusy, StoreClosed, StoreError
 from ...clock import Clock
 from ...jobs.commands import Command, Expire, Put
-from ...jobs.job import NewJob
 from ..checks import sound
-from ..contract import Durability, Locked, Store, pauses
+from ..contract import Durability, Locked, pauses
 from ..group_commit import Commit, GroupCommit
 from ..notifier import Member, Notifier, workers
 from ..server_clock import ServerClock
+from ..sql import read
+from ..sql.dialect import Dialect
+from ..sql.engine import apply
+from ..sql.put import NOT_FREE
+from ..sql.statement import Batch, Insert, Last, NewNames, NewPriorities, Steps
+from ..sql.store import SqlStore
+from ..sql.transaction import Changes, Names, Taken, Transaction
 from ..within import CommitWatch, taken
 from .connections import CLOSED, leave_alone
 from .ids import Ids
 from .lanes import Held, may_wait
 from .leases import Leases
 from .notifier import RelationalNotifier
-from .part import Told
-from .presence import BUSY, Presence, WorkerQueries
-from .session import Conflict, Session, Unknown
-from .topics import Topics
-from .transaction import Done, transact
+from .presence import BUSY, Presence, Told, WorkerQueries
+from .session import LATER, Conflict, Session, Unknown, drive
 
 __all__ = ["RelationalStore"]
 
 _TRIES: Final = 12
+_NEVER: Final = 2**63 - 1
 _SPARED: Final = (2.0, 0.1)  # on the second connection, where it is handed on, and on the third, where it waits
 _FOLD: Final = 500  # rows of counts after which they are summed up
 _FIXED: Final = (
     "connection=: others changed the same since this transaction took its snapshot, and it cannot see that: begin it "
     "anew, or let it be READ COMMITTED"
 )
-_FAR: Final = 2_000  # ms by which the server's clock may be off what is known of it here
 
 
-class RelationalStore(Store):
-    """Jobs in narrow tables that they move through. Threads share a transaction; its second trip commits."""
+class RelationalStore(SqlStore):
+    """The tables of the engine. Threads share a transaction, whose last trip commits."""
 
     durability: Durability = "fsync"
+    dialect: Dialect
+    _eager = True
+    """Whether keys are taken without a look, where the database has one statement for that."""
     _spared = 0.0
     """For so many seconds what met a lock is not tried again on this connection: others come behind it."""
 
@@ -58,7 +64,7 @@ class RelationalStore(Store):
         self.clock = clock or ServerClock()
         self._told_now = clock  # what a test passes; else the server's own clock counts
         self._seconds = seconds
-        self._presence = Presence(self._workers(), self.clock)
+        self._presence = Presence(self._workers_queries(), self.clock)
         self._watch = CommitWatch(self._present)
         self.lenders: weakref.WeakSet[Any] = weakref.WeakSet()
         """Connections of callers that were found to lead to this database."""
@@ -67,6 +73,8 @@ class RelationalStore(Store):
         self.leases = Leases()
         self._held = Held()
         self._ids = Ids(self._draw_ids)
+        self._known, self._known_workers = Names("topic"), Names("worker")
+        """Names that are committed: all connections share them."""
         self._own_connection()
         self._patient, self._waiting = self._lane(_SPARED[0]), self._lane(_SPARED[1])
         self._lanes: list[RelationalStore] = [self, self._patient, self._waiting]
@@ -82,13 +90,12 @@ class RelationalStore(Store):
     def _own_connection(self) -> None:
         """Begin with a connection that writes, and all that belongs to whoever commits on it."""
         self._writer: Any = None
-        self._topics = Topics()
         self._group_commit = GroupCommit(self._transact, self._separate, self._seconds)
 
     # ---- what a database does ---------------------------------------------------------------------------------------
 
     @abstractmethod
-    def _workers(self) -> WorkerQueries:
+    def _workers_queries(self) -> WorkerQueries:
         """Return what it does for workers."""
 
     @abstractmethod
@@ -100,22 +107,8 @@ class RelationalStore(Store):
         """Return a session that works in a caller's transaction, and leaves it open."""
 
     @abstractmethod
-    def _present(self, ids: Sequence[int]) -> set[int]:
-        """Return those of some ids of which there are jobs."""
-
-    @abstractmethod
-    def _put_direct(
-        self, jobs: Sequence[NewJob], ids: Sequence[int], near: int, until: float
-    ) -> tuple[Collection[int] | None, Sequence[Sequence[Any]] | None]:
-        """Store new jobs of known topics by one statement, but for those whose key is taken.
-
-        Return the ids of those that were stored, or None for all, and the workers if one looks as far as `near`; None
-        if that is still to be read.
-        """
-
-    @abstractmethod
-    def known_topics(self, names: Sequence[str] | None) -> Mapping[str, int]:
-        """Return the numbers of topics that are committed, of all for None."""
+    def commit_alone(self, one: NewNames | NewPriorities) -> None:
+        """Store names or priorities on a connection that reads, and commit."""
 
     @abstractmethod
     def _draw_ids(self, count: int) -> Sequence[int]:
@@ -140,10 +133,6 @@ class RelationalStore(Store):
     @abstractmethod
     def _met_lock(self, error: StoreError) -> bool:
         """Return whether an error says that another transaction holds a lock."""
-
-    @abstractmethod
-    def _add_topics(self, names: Sequence[str], until: float) -> Mapping[str, int]:
-        """Return the numbers of new topics, once they are committed."""
 
     def _take_new_name(self) -> None:
         """Be somebody else to the database, in a forked child."""
@@ -180,15 +169,12 @@ class RelationalStore(Store):
         return sound(commands, self._apply)
 
     def _apply(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        lane = self._patient if may_wait(commands, self._topics.numbers) else self
+        lane = self._patient if may_wait(commands, self._known.numbers) else self
         try:
             outcomes = lane._group_commit.apply(commands)
         except Locked:
-            outcomes, lane = self._wait(commands), self._waiting
-        if lane is not self:
-            outcomes = self._waited(commands, outcomes)
-            self._learn(commands, outcomes, lane._topics.numbers)
-        return outcomes
+            outcomes = self._wait(commands)
+        return self._waited(commands, outcomes)
 
     def apply_each(self, commands: Sequence[Command[Any]], *, again: bool = False) -> list[Any]:
         """Apply commands of callers who know nothing of each other. See the contract."""
@@ -198,15 +184,13 @@ class RelationalStore(Store):
     def _apply_each(self, commands: Sequence[Command[Any]], *, again: bool) -> list[Any]:
         lanes: dict[RelationalStore, list[int]] = {}
         for place, command in enumerate(commands):
-            waits = may_wait((command,), self._topics.numbers)
+            waits = may_wait((command,), self._known.numbers)
             lanes.setdefault(self._waiting if again else self._patient if waits else self, []).append(place)
         outcomes: list[Any] = [None] * len(commands)
         for lane, places in lanes.items():
             found = lane._tried([commands[place] for place in places])
             for place, outcome in zip(places, found, strict=True):
                 outcomes[place] = outcome
-            if lane is not self:
-                self._learn(commands, outcomes, lane._topics.numbers)
         return outcomes
 
     def _tried(self, commands: Sequence[Command[Any]]) -> list[Any]:
@@ -247,59 +231,173 @@ class RelationalStore(Store):
             raise outcomes[0]
         return outcomes
 
-    def _learn(self, commands: Sequence[Command[Any]], outcomes: Sequence[Any], numbers: Mapping[str, int]) -> None:
-        """Take in the topics of puts that were stored. That of a put that was not may yet be rolled back."""
-        for command, outcome in zip(commands, outcomes, strict=True):
-            if type(command) is Put and type(outcome) is list:
-                self._topics.learn({job.topic: numbers[job.topic] for job in command.jobs if job.topic in numbers})
-
     def _transact(self, commands: Sequence[Command[Any]], until: float, commit: Commit | None) -> list[Any]:
         self._open()
         if self._spared and self._held.lately(commands, self._spared):
             raise Locked(self._seconds)
-        jobs = self._direct(commands)
         try:
-            done = self._decide(commands, until, commit) if jobs is None else self._put(commands, jobs, until, commit)
+            outcomes = self._begun_anew(commands, until, commit)
         except StoreError as error:
             if not self._met_lock(error):
                 raise
             if commit is None:  # else it is not known whose commands
                 self._held.met(commands)
             raise Locked(self._seconds) from error
-        self._held.free(commands, done)
-        return done
+        self._held.free(commands, outcomes)
+        return outcomes
 
-    def _decide(self, commands: Sequence[Command[Any]], until: float, commit: Commit | None) -> list[Any]:
-        """Apply commands in a transaction of two trips. Once more if its connection broke, and it did not happen."""
+    def _begun_anew(self, commands: Sequence[Command[Any]], until: float, commit: Commit | None) -> list[Any]:
+        """Apply commands in a transaction; in another one if others came first, or its connection broke before."""
         broke = False
         for attempt in range(_TRIES):
             session = self._session(until)
             try:
-                done = transact(session, commands, self._topics, self._ids.take, _noting(commit))
-            except Conflict as error:
-                self._topics.forget()  # some may have been rolled back
+                return self._run(session, commands, commit)
+            except (Conflict, Taken) as error:
                 if attempt:
                     self._ids.forget()
-                if self._met_lock(error) or attempt + 1 == _TRIES or time.monotonic() >= until:
+                last = attempt + 1 == _TRIES or time.monotonic() >= until
+                if isinstance(error, Taken):
+                    if last:
+                        raise StoreBusy("others took the same keys all the time: try again") from error
+                elif last or self._met_lock(error):
                     raise
                 time.sleep(0.002 * attempt)
-                continue
             except StoreAway as error:
-                self._topics.forget()
                 if broke or isinstance(error, Unknown) or time.monotonic() >= until:
                     raise
                 broke = True
-                continue
-            except BaseException:
-                self._topics.forget()
-                raise
             finally:
                 session.abandon()
-            break
-        self._leased(commands, done)
-        self._presence.tell(done.told, done.near)
-        self._count(done.counted)
-        return done.outcomes
+        raise AssertionError
+
+    def _run(self, session: Session, commands: Sequence[Command[Any]], commit: Commit | None) -> list[Any]:
+        tx = self._transaction(
+            lambda _, count: self._new_ids(count),
+            eager=self._eager and all(type(command) is Put and command.nonce is None for command in commands),
+        )
+        steps = apply(tx, commands)
+        try:
+            batch = next(steps)
+        except StopIteration as end:  # there is nothing to do
+            return end.value  # type: ignore[no-any-return]
+        outcomes = self._put(session, commands, commit, tx, steps, batch)
+        if outcomes is not None:
+            return outcomes
+        outcomes = drive(session, steps, batch)
+        count = [one for part in self.dialect.count(tx) for one in part]
+        if commit is not None:
+            commit.outcomes, commit.stored = outcomes, None
+        put = tx.tally.first if tx.tally.first < _NEVER else None
+        _, near = session.commit(count, self._near_of(tx.changes), put)
+        if commit is not None:
+            commit.stored = True
+        tx.committed()
+        self._tell(commands, outcomes, tx, near)
+        if count:
+            self._count(1)
+        return self._looked_at(commands, outcomes)
+
+    def _looked_at(self, commands: Sequence[Any], outcomes: list[Any]) -> list[Any]:
+        """Return the outcomes once those puts whose keys are taken were put by a look."""
+        for place, outcome in enumerate(outcomes):
+            if outcome is NOT_FREE:
+                outcomes[place] = self._put_by_look(commands[place])
+        return outcomes
+
+    def _put(
+        self,
+        session: Session,
+        commands: Sequence[Any],
+        commit: Commit | None,
+        tx: Transaction,
+        steps: Steps[list[Any]],
+        batch: Batch,
+    ) -> list[Any] | None:
+        """Store new jobs by one statement, if that is all there is to do; those whose key is taken by a look."""
+        alone = isinstance(batch, Last) and len(batch) == 1 and isinstance(batch[0], Insert)
+        if not alone or any(type(command) is not Put for command in commands):
+            return None
+        if commit is not None:
+            commit.stored = None
+        insert: Insert = batch[0]  # type: ignore[assignment]
+        answer = session.put(insert, tx.tally.first)
+        if answer is None:
+            return None
+        horizon, ids = answer
+        if ids is None:
+            ids = [row[0] for row in insert.rows]
+        try:
+            steps.send([[(id,) for id in ids]])
+        except StopIteration as end:
+            outcomes: list[Any] = end.value
+        if commit is not None:
+            commit.outcomes, commit.stored = outcomes, True
+        tx.committed()
+        near = self._near_of(tx.changes)
+        if horizon == LATER:
+            with suppress(StoreError):
+                self._presence.tell_later(self._told(tx.changes).jobs)
+        elif horizon is not None and near is not None and horizon >= near:
+            with suppress(StoreError):  # what is to be told of is stored
+                self._tell(commands, outcomes, tx, self._presence.queries.near(near))
+        self._count(1)
+        return self._looked_at(commands, outcomes)
+
+    def _put_by_look(self, command: Put) -> Any:
+        lane = copy.copy(self)
+        lane._eager = False
+        try:
+            [outcome] = lane._begun_anew([command], time.monotonic() + self._seconds, None)
+        except StoreError as error:  # the others have been stored
+            if not self._met_lock(error):
+                return error
+            self._held.met((command,))
+            return Locked(self._seconds)
+        return outcome
+
+    def _transaction(
+        self, ids: Callable[[Transaction, int], Steps[Sequence[int]]], *, eager: bool = False
+    ) -> Transaction:
+        now = self.clock.wall() if self.now is None else self.now
+        return Transaction(self.dialect, now, self._known, self._known_workers, ids, eager=eager)
+
+    def _new_ids(self, count: int) -> Steps[Sequence[int]]:
+        yield from ()
+        return self._ids.many(count)
+
+    @staticmethod
+    def _near_of(changes: Changes) -> int | None:
+        return min((due for dues in changes.dues.values() for _, due in dues), default=None)
+
+    def _tell(
+        self, commands: Sequence[Command[Any]], outcomes: Sequence[Any], tx: Transaction, near: Sequence[Any]
+    ) -> None:
+        """After the commit: note leases, and tell whom the changes concern."""
+        for command, outcome in zip(commands, outcomes, strict=True):
+            if type(command) is Expire:
+                self.leases.found(outcome.next_lease, time.monotonic())
+        if tx.changes.leases < _NEVER:
+            self._presence.busy_until = self.clock.time() + BUSY
+            self.leases.gave(tx.changes.leases)
+        told = self._told(tx.changes)
+        if near or told.announced or told.stirred:
+            self._presence.tell(told, near)
+
+    def _told(self, changes: Changes) -> Told:
+        told = Told()
+        names: Mapping[int, str] = self._known.names
+        missing = {*changes.dues, *changes.paused} - names.keys()
+        if missing:
+            names = self._ask(read.names, self._known, missing)
+        for topic, dues in changes.dues.items():
+            for id, due in dues:
+                told.changed(id, names[topic], due)
+        told.stirred = {names[topic] for topic in changes.paused}
+        told.announced = {*changes.announced}
+        return told
+
+    # ---- in the caller's transaction --------------------------------------------------------------------------------
 
     def put_within(self, connection: object, put: Put) -> list[int]:
         """Apply a put in the caller's own transaction."""
@@ -310,136 +408,48 @@ class RelationalStore(Store):
         return outcome  # type: ignore[no-any-return]
 
     def _put_within(self, connection: object, put: Put) -> Any:
-        ids = self._group_commit.alone(self._ids.many, len(put.jobs))
-        self._know_topics({job.topic for job in put.jobs})
+        ids = self._ids.many(len(put.jobs))
         session = self._session_within(connection)
-        topics = Topics()  # what is new is not committed yet
-        topics.learn(self._topics.numbers)
+
+        def given(_: Transaction, count: int) -> Steps[Sequence[int]]:
+            yield from ()
+            some, ids[:count] = ids[:count], []
+            return some
+
+        before = list(ids)
         for attempt in range(_TRIES):
+            ids[:] = before
+            tx = self._transaction(given)
             try:
-                done = transact(session, [put], topics, lambda _: iter(ids), _noting(None))
-            except Conflict as conflict:
+                [outcome] = drive(session, apply(tx, [put]))
+                session.commit([one for part in self.dialect.count(tx) for one in part], None, None)
+            except (Conflict, Taken) as conflict:
                 session.abandon()
-                if session.fixed():
+                if session.fixed:
                     refused = taken(put, self.get)
                     if refused is not None:
                         return refused
                     if attempt:
                         raise StoreBusy(_FIXED) from conflict
                 if attempt + 1 == _TRIES:
-                    raise
+                    raise StoreBusy(str(conflict)) from conflict
                 continue
             finally:
                 session.abandon()
             break
-        for id in done.told.jobs:
+        tx.committed()  # names are, by another connection
+        for id, (topic, due) in self._told(tx.changes).jobs.items():
             told = Told()
-            told.jobs = {id: done.told.jobs[id]}
+            told.changed(id, topic, due)
             self._watch.add(id, partial(self._tell_late, told))
-        self._counted += done.counted
-        [outcome] = done.outcomes
+        self._counted += 1
         return outcome
-
-    def _know_topics(self, names: Collection[str]) -> None:
-        """Add topics that are new, and commit: in a caller's transaction they would hold up others for as long."""
-        for learn in (self.known_topics, self._patient._topics_added):
-            if missing := sorted(name for name in names if self._topics.number(name) is None):
-                self._topics.learn(learn(missing))
-
-    def _topics_added(self, names: Sequence[str]) -> Mapping[str, int]:
-        until = time.monotonic() + self._seconds
-        return self._group_commit.alone(self._add_topics, names, until)
 
     def _tell_late(self, told: Told) -> None:
         """Tell of jobs that were committed by others."""
         due = min(due for _, due in told.jobs.values())
-        self._presence.tell(told, self._near(due))
-
-    def _near(self, due: int) -> Sequence[Sequence[Any]]:
-        """Return the rows of the workers, if one of them looks as far as this. Raises nothing."""
         with suppress(StoreError):  # what is to be told of is stored
-            return self._presence.queries.near(due)
-        return ()
-
-    def _leased(self, commands: Sequence[Command[Any]], done: Done) -> None:
-        """Note the leases that a transaction gave, and what it found of all others."""
-        for command, outcome in zip(commands, done.outcomes, strict=True):
-            if type(command) is Expire:
-                self.leases.found(outcome.next_lease, time.monotonic())
-        if done.leases:
-            self._presence.busy_until = self.clock.time() + BUSY
-            self.leases.gave(min(done.leases))
-
-    def _direct(self, commands: Sequence[Command[Any]]) -> list[NewJob] | None:
-        """Return the jobs if all that is asked for are puts that one statement can do: new ones, of known topics.
-
-        A command with a key has one job: of several, one statement could not store all or none.
-        """
-        jobs: list[NewJob] = []
-        numbers = self._topics.numbers
-        for command in commands:
-            if type(command) is not Put or command.nonce is not None:
-                return None
-            for job in command.jobs:
-                if job.topic not in numbers or job.priority:
-                    return None
-                if job.key is not None and (len(command.jobs) > 1 or _looks(job)):
-                    return None
-            jobs += command.jobs
-        return jobs or None
-
-    def _put(self, commands: Sequence[Any], jobs: list[NewJob], until: float, commit: Commit | None) -> list[Any]:
-        """Store new jobs by one statement; those whose key is taken are decided in a transaction, one by one."""
-        now = self.now
-        guess = self.clock.wall() - _FAR if now is None else now
-        dues = [job.due if job.delay is None else guess + job.delay for job in jobs]
-        ids, outcomes, stored, near = self._stored(commands, jobs, min(dues), until, commit)
-        if near or near is None:
-            told = Told()
-            told.jobs = {id: (job.topic, due) for id, job, due in zip(ids, jobs, dues, strict=True)}
-            if near is None:
-                self._presence.tell_later(told.jobs)
-            else:
-                self._presence.tell(told, near)
-        self._count(1)
-        if stored is not None and len(stored) < len(ids):
-            for place, command in enumerate(commands):
-                if outcomes[place] and outcomes[place][0] not in stored:
-                    outcomes[place] = self._put_alone(command, until)
-        if commit is not None:
-            commit.stored = True
-        return outcomes
-
-    def _stored(
-        self, commands: Sequence[Any], jobs: list[NewJob], due: int, until: float, commit: Commit | None
-    ) -> tuple[list[int], list[Any], Collection[int] | None, Sequence[Sequence[Any]] | None]:
-        """Store new jobs, under other ids if somebody has these; return their ids, the outcomes, and what was said."""
-        for attempt in range(_TRIES):
-            ids = self._ids.many(len(jobs))
-            taken = iter(ids)
-            outcomes: list[Any] = [[next(taken) for _ in command.jobs] for command in commands]
-            if commit is not None:
-                commit.outcomes, commit.stored = outcomes, None
-            try:
-                return ids, outcomes, *self._put_direct(jobs, ids, due, until)
-            except StoreError as error:
-                if commit is not None and not isinstance(error, Unknown):
-                    commit.stored = False
-                again = isinstance(error, Conflict) and not self._met_lock(error)
-                if not again or attempt + 1 == _TRIES or time.monotonic() >= until:
-                    raise
-                self._ids.forget()
-        raise AssertionError
-
-    def _put_alone(self, command: Put, until: float) -> Any:
-        try:
-            [outcome] = self._decide([command], until, None)
-        except StoreError as error:  # the others have been stored
-            if not self._met_lock(error):
-                return error
-            self._held.met((command,))
-            return Locked(self._seconds)
-        return outcome
+            self._presence.tell(told, self._presence.queries.near(due))
 
     def _count(self, rows: int) -> None:
         self._counted += rows
@@ -485,9 +495,9 @@ class RelationalStore(Store):
             return
         self._watch.close()
         self._presence.close()
-        self._closed = True
         for lane in self._lanes:
             lane._closed = True
+        for lane in self._lanes:
             with suppress(StoreBusy):
                 lane._group_commit.alone(lane._end_writing)
         self._shut()
@@ -502,16 +512,6 @@ class RelationalStore(Store):
             lane._take_new_name()
         self._leave()
         self._presence.after_fork(leave=RelationalNotifier.abandoned)
-
-
-def _noting(commit: Commit | None) -> Callable[[list[Any]], None]:
-    """Return what notes the outcomes for several callers, before it is known whether the commit succeeds."""
-
-    def note(outcomes: list[Any]) -> None:
-        if commit is not None:
-            commit.outcomes, commit.stored = outcomes, None
-
-    return note
 
 
 _STORES: Final[weakref.WeakSet[RelationalStore]] = weakref.WeakSet()
@@ -532,8 +532,3 @@ def _after_fork_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
-
-
-def _looks(job: NewJob) -> bool:
-    """Whether what becomes of a job depends on those that have its key, or had it."""
-    return job.replace or job.parent is not None or job.dedupe_for is not None

@@ -1,7 +1,6 @@
 """Which of several stores a job lives in: its id says it, or its key does.
 
-The stores take turns in blocks of as many ids as a topic has shards, so a job is in the same shard in its own store and
-for everybody.
+The stores take turns in blocks of ids.
 """
 
 from __future__ import annotations
@@ -11,11 +10,10 @@ from typing import Final
 from zlib import crc32
 
 from ...jobs.commands import Ref
-from ...jobs.job import SHARDS
 
 __all__ = ["Ids"]
 
-_BLOCK: Final = SHARDS
+_BLOCK: Final = 32
 
 
 class Ids:

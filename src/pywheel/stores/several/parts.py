@@ -16,6 +16,7 @@ __all__ = [
     "Answers",
     "Part",
     "Round",
+    "claimed",
     "inner_put",
     "new_jobs",
     "noted",
@@ -26,6 +27,7 @@ __all__ = [
     "outer_job",
     "part_of",
     "parts",
+    "suspects_turn",
     "turn",
 ]
 
@@ -35,7 +37,8 @@ Part = tuple[int, c.Command[Any]]
 _NOTED: Final = -2
 _new: Final = tuple.__new__  # of a named tuple: without the function that its own is
 _AGAIN: Final = 100  # ms until what could not be asked for is tried again
-_suspects: Final = count()  # whose turn it is to try a suspect
+suspects_turn: Final = count()
+"""Whose turn it is to try a suspect."""
 
 
 def turn(job: Job) -> tuple[int, int, int]:
@@ -93,7 +96,7 @@ def _outcome(answer: list[Any] | StoreError, place: int) -> Any:
 
 def parts(ids: Ids, command: c.Command[Any]) -> list[Part] | None:
     """Return what each store is to do of a command that is no put; None if that takes several steps."""
-    if isinstance(command, c.Claim) and command.terms.limits is not None:
+    if isinstance(command, c.Claim) and (command.limit > 0 or command.terms.limits is not None):
         return None
     split = _SPLIT.get(type(command))
     return None if split is None else split(ids, command)
@@ -138,7 +141,14 @@ def _leased(ids: Ids, command: Any) -> list[Part]:
 
 def _claim(ids: Ids, command: c.Claim) -> list[Part]:
     """The first ids may begin, whatever their stores. Suspects are one store's turn, bytes are divided."""
-    topic, _, terms, worker, begin, suspects, most = (getattr(command, name) for name in command.__slots__)
+    topic, terms, worker, begin, suspects, most = (
+        command.topic,
+        command.terms,
+        command.worker,
+        command.begin,
+        command.suspects,
+        command.bytes,
+    )
     by_store: dict[int, tuple[list[int], list[int]]] = {}
     of = by_store.get
     for place, (store, inner) in enumerate(ids.split(command.ids)):
@@ -151,7 +161,7 @@ def _claim(ids: Ids, command: c.Claim) -> list[Part]:
     if len(by_store) < 2:
         [(store, (some, _))] = by_store.items() or [(0, ([], []))]
         return [(store, c.Claim(topic, tuple(some), terms, worker, begin, suspects, most))]
-    turn, most = next(_suspects) % len(by_store), most // len(by_store)
+    turn, most = next(suspects_turn) % len(by_store), most // len(by_store)
     return [
         (store, c.Claim(topic, tuple(some), terms, worker, len(begins), suspects if place == turn else 0, most))
         for place, (store, (some, begins)) in enumerate(by_store.items())
@@ -205,7 +215,7 @@ def _merged(ids: Ids, command: c.Command[Any], found: Sequence[tuple[int, Any]],
     """Return the outcome of a command from those of its parts."""
     kind = type(command)
     if kind is c.Claim:
-        return _claimed(ids, command, found, now)
+        return claimed(ids, command, found, now)
     [(store, outcome)] = found
     if isinstance(outcome, PywheelError):
         return outer_error(ids, store, outcome)
@@ -230,7 +240,7 @@ def outer_job(ids: Ids, store: int, job: Job) -> Job:
 
 
 def outer_dues(ids: Ids, store: int, found: Sequence[Due]) -> list[Due]:
-    """Return what a window of a store holds, for everybody."""
+    """Return what a store says of jobs that wait, for everybody."""
     outer = ids.all_outer(store, [due.id for due in found])
     return [_new(Due, (due, id, *where)) for (due, _, *where), id in zip(found, outer, strict=True)]
 
@@ -243,15 +253,17 @@ def outer_error(ids: Ids, store: int, error: PywheelError) -> PywheelError:
     return error
 
 
-def _claimed(ids: Ids, command: Any, found: Sequence[tuple[int, Any]], now: int) -> Any:
+def claimed(ids: Ids, command: Any, found: Sequence[tuple[int, Any]], now: int) -> Any:
     """Return what was claimed. What a store could not be asked for is left, if others answered."""
     begun: list[Job] = []
     held: list[Job] = []
     left: list[Due] = []
     paused, failed = False, None
+    nexts: list[int] = []
     for store, outcome in found:
         if isinstance(outcome, PywheelError):
             failed = outcome
+            nexts.append(now + _AGAIN)
             left += [Due(now + _AGAIN, id, command.topic) for id in command.ids if ids.store(id) == store]
             continue
         jobs = [outer_job(ids, store, job) for job in outcome.jobs]
@@ -259,10 +271,13 @@ def _claimed(ids: Ids, command: Any, found: Sequence[tuple[int, Any]], now: int)
         held += jobs[outcome.begun :]
         left += outer_dues(ids, store, outcome.left)
         paused |= outcome.paused
+        nexts += [] if outcome.next is None else [outcome.next]
     if failed is not None and not (begun or held):
         return failed
     if len(found) > 1:
         begun.sort(key=turn)
         held.sort(key=turn)
         left.sort(key=lambda due: order(due, now))
-    return c.Claimed(begun + held, len(begun), left, paused and not (begun or held))
+    paused &= not (begun or held)
+    first = min(nexts, default=None) if command.limit > 0 and not paused else None
+    return c.Claimed(begun + held, len(begun), left, paused, next=first)

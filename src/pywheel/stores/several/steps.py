@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ..._errors import BadJob, JobExists, PywheelError, StoreError
 from ...jobs import commands as c
 from ...jobs.job import Imported, Job, NewJob, State
-from ..contract import Span
+from ...jobs.lifecycle import LOST_BEGUN
 from ..marks import marked, unmarked
-from ..ownership import ALL
-from .parts import inner_put, new_jobs, noted, order, outer_error, outer_ids, outer_job, part_of, turn
+from .ids import Ids
+from .parts import (
+    claimed,
+    inner_put,
+    new_jobs,
+    noted,
+    outer_error,
+    outer_ids,
+    outer_job,
+    part_of,
+    suspects_turn,
+    turn,
+)
 
 if TYPE_CHECKING:
     from .store import SeveralStore
@@ -34,11 +46,7 @@ def _reserve(store: SeveralStore, command: c.Reserve) -> list[Job]:
         over = [place for place, done in ended.items() if not isinstance(done, StoreError) and done[0].ended == _SOME]
     if command.terms.limits is not None:
         _limited(store, command)
-    known = next((topic.priorities for topic in store.topics() if topic.name == command.topic), ())
-    spans = [Span(command.topic, ALL, (-1, 0), now + _AHEAD, priority) for priority in (*known, 0)]
-    found = [due for span in spans for due in store.windows([span], command.limit)]
-    first = sorted(found, key=lambda due: order(due, now))[: max(command.limit, 0)]
-    shares = Counter(store.ids.store(due.id) for due in first)
+    shares = Counter(store.ids.store(due.id) for due in store.first_due(command.topic, command.limit))
     if command.bytes is not None:
         return _in_turn(store, command, shares)
     answers = store.ask(
@@ -70,6 +78,81 @@ def _in_turn(store: SeveralStore, command: c.Reserve, shares: Mapping[int, int])
     if failed is not None and not jobs:
         raise failed
     return sorted(jobs, key=turn)
+
+
+def _claim(store: SeveralStore, command: c.Claim) -> c.Claimed:
+    """Claim the first due jobs: each store that has some gives its share, and then those that have more the rest."""
+    if command.terms.limits is not None:
+        _limited(store, command)
+    now = store.clock.wall()
+    dues, failed = _next_dues(store, command.topic)
+    found: dict[int, list[c.Claimed | PywheelError]] = {place: [error] for place, error in failed.items()}
+    later = [due for due in dues.values() if due > now + _AHEAD]
+    ready = _ready(dues, now) or [0]  # of a topic without any the first store says whether it is paused
+    limit, begin, most, suspects = command.limit, max(command.begin, 0), command.bytes, max(command.suspects, 0)
+    while ready and limit > 0:
+        some, ready = ready[:limit], ready[limit:]
+        tried = some[next(suspects_turn) % len(some)]
+        parts = {
+            place: _share(store.ids, command, place, share, begins, most // len(some), suspects * (place == tried))
+            for place, share, begins in zip(some, _parts(limit, some), _parts(begin, some), strict=True)
+        }
+        for place, outcome in store.ask({place: [part] for place, part in parts.items()}).items():
+            one = outcome if isinstance(outcome, StoreError) else outcome[0]
+            found.setdefault(place, []).append(one)
+            if isinstance(one, c.Claimed):
+                limit -= len(one.jobs)
+                begin -= one.begun
+                most -= sum(len(job.body) for job in one.jobs)
+                suspects -= sum(job.lost == LOST_BEGUN for job in one.jobs)
+                if len(one.jobs) == parts[place].limit and one.next is not None and one.next <= now + _AHEAD:
+                    ready.append(place)
+        if most <= 0:
+            break
+    later += [now] * bool(ready)
+    lasts = [(place, one) for place, some in found.items() for one in _with_last_next(some)]
+    outcome = claimed(store.ids, command, lasts, now)
+    if isinstance(outcome, PywheelError):
+        raise outcome
+    dued = [outcome.next, *later] if not outcome.paused else []
+    first = min((due for due in dued if due is not None), default=None)
+    merged: c.Claimed = outcome._replace(next=first)
+    return merged
+
+
+def _next_dues(store: SeveralStore, topic: str) -> tuple[dict[int, int], dict[int, StoreError]]:
+    """Return when the first job of a topic is due, by store, and the errors of those that do not answer."""
+    answers = dict(enumerate(store.try_each(lambda inner: inner.next_dues([topic]))))
+    failed = {place: answer for place, answer in answers.items() if isinstance(answer, StoreError)}
+    some = {place: answer for place, answer in answers.items() if not isinstance(answer, StoreError)}
+    return {place: dues[topic] for place, dues in some.items() if topic in dues}, failed
+
+
+def _ready(dues: Mapping[int, int], now: int) -> list[int]:
+    """Return the stores whose first jobs are due, those of the earliest first."""
+    return sorted((place for place, due in dues.items() if due <= now + _AHEAD), key=dues.__getitem__)
+
+
+def _with_last_next(some: Sequence[c.Claimed | PywheelError]) -> list[c.Claimed | PywheelError]:
+    """Return the outcomes of one store: the last of them says when the next job is due."""
+    return [one._replace(next=None) if isinstance(one, c.Claimed) else one for one in some[:-1]] + [*some[-1:]]
+
+
+def _parts(number: int, among: Sequence[int]) -> list[int]:
+    """Return a number in as many parts; the first of them are the larger ones."""
+    share, more = divmod(number, len(among))
+    return [share + (place < more) for place in range(len(among))]
+
+
+def _share(ids: Ids, command: c.Claim, place: int, limit: int, begin: int, most: int, suspects: int) -> c.Claim:
+    """Return what one store is asked for of a claim without ids."""
+    after = command.after
+    if after is not None:
+        after = (after[0], after[1], max(ids.after(place, max(after[2], 0)), 0))
+    without = tuple(ids.inner(id) for id in command.without if ids.store(id) == place)
+    return replace(
+        command, limit=limit, begin=begin, bytes=most, suspects=suspects, after=after, without=without, ids=()
+    )
 
 
 def _limited(store: SeveralStore, command: c.Reserve | c.Claim) -> NoReturn:  # noqa: ARG001
@@ -188,7 +271,7 @@ STEPS: Final[dict[type, Callable[[SeveralStore, Any], Any]]] = {
     c.Put: _put,
     c.Import: _put,
     c.Reserve: _reserve,
-    c.Claim: _limited,
+    c.Claim: _claim,
     c.Purge: _purge,
     c.Expire: _expire,
     c.Pause: _pause,

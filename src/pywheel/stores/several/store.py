@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import socket
-from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, count
@@ -21,7 +20,7 @@ from ...jobs import commands as c
 from ...jobs.checks import an_id
 from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
 from ..checks import clamped, note_name, sound
-from ..contract import Durability, Ended, Filter, Page, Span, Store
+from ..contract import Durability, Ended, Filter, Page, Store, intact
 from ..notifier import Member
 from ..pages import asked
 from ..readings import latest, most_of
@@ -72,6 +71,13 @@ class SeveralStore(Store):
     def each(self, call: Callable[[Inner], R]) -> list[R]:
         """Return what each store answers, in order. Raises the first one's error, once all have ended."""
         return self._all([partial(call, store) for store in self.stores])
+
+    def try_each(self, call: Callable[[Inner], R]) -> list[R | StoreError]:
+        """Return what each store answers, in order, or its error. Raises the first one where none answers."""
+        found = self._together([partial(call, store) for store in self.stores])
+        if all(isinstance(one, StoreError) for one in found):
+            intact(found)
+        return found
 
     def _all(self, calls: Sequence[Callable[[], R]]) -> list[R]:
         found: list[R] = []
@@ -272,56 +278,23 @@ class SeveralStore(Store):
             (one._replace(id=outer(store, one.id)) for store, some in enumerate(found) for one in some), limit
         )
 
-    def oldest(self) -> dict[str, int]:
+    def next_dues(self, topics: Sequence[str] | None = None) -> dict[str, int]:
         """Return when the first job of each topic is due."""
         found: dict[str, int] = {}
-        for topic, due in (pair for dues in self.each(lambda store: store.oldest()) for pair in dues.items()):
+        for topic, due in (pair for dues in self.each(lambda store: store.next_dues(topics)) for pair in dues.items()):
             found[topic] = min(due, found.get(topic, due))
-        return dict(sorted(found.items()))
+        return found
 
-    def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
-        """Return delayed jobs, span by span, by (due, id). Each store is asked for `limit`."""
-        rank = {(span.topic, span.priority): place for place, span in enumerate(spans)}
-        if len(rank) < len(spans):  # one is there twice: its jobs could not be told apart
-            found: list[Due] = []
-            for span in spans:
-                found += self.windows([span], limit - len(found))
-            return found
-        if limit <= 0:
-            return []
+    def first_due(self, topic: str, limit: int) -> list[Due]:
+        """Return the jobs that a Reserve would claim: the first of what each store has."""
+        found = self.each(lambda store: store.first_due(topic, limit))
+        jobs = (due for store, some in enumerate(found) for due in outer_dues(self.ids, store, some))
+        return sorted(jobs, key=lambda due: (-due.priority, due.due, due.id))[: max(limit, 0)]
 
-        def order(due: Due) -> tuple[int, Due]:
-            return rank[due.topic, due.priority], due
-
-        key = order if len(rank) > 1 else None
-        share = limit // len(self.stores) + _TURN  # they have about as many each; if not, they are asked again
-        found, more = self._windows(spans, key, min(share, limit))
-        if share < limit and len(found) < limit and more:
-            found, _ = self._windows(spans, key, limit)
-        return found[:limit]
-
-    def _windows(self, spans: Sequence[Span], key: Callable[[Due], Any] | None, limit: int) -> tuple[list[Due], bool]:
-        """Return the first jobs, in order, of up to `limit` of each store, and whether there may be more.
-
-        Behind the last that a store said there may be others of it: none is returned.
-        """
-        numbers = range(len(self.stores))
-        calls = [partial(self.stores[store].windows, self._inner(store, spans), limit) for store in numbers]
-        parts = [outer_dues(self.ids, store, found) for store, found in enumerate(self._all(calls))]
-        merged = sorted(chain.from_iterable(parts), key=key)
-        lasts = [part[-1] for part in parts if len(part) >= limit]
-        if not lasts:
-            return merged, False
-        last = min(lasts, key=key)
-        return merged[: bisect_right(merged, key(last) if key else last, key=key)], True
-
-    def _inner(self, store: int, spans: Sequence[Span]) -> list[Span]:
-        return [span._replace(after=(span.after[0], self.ids.after(store, span.after[1]))) for span in spans]
-
-    def first_dues(self, spans: Sequence[Span]) -> list[int | None]:
-        """Return the earliest due time beyond each span."""
-        found = self.each(lambda store: store.first_dues(spans))  # the ids do not count here
-        return [min((due for due in dues if due is not None), default=None) for dues in zip(*found, strict=True)]
+    def claimed_by(self, worker: str) -> list[tuple[int, int]]:
+        """Return the receipts of what runs for a worker."""
+        found = self.each(lambda store: store.claimed_by(worker))
+        return [(self.ids.outer(store, id), claims) for store, some in enumerate(found) for id, claims in some]
 
     def next_lease(self) -> int | None:
         """Return when some lease may be over."""

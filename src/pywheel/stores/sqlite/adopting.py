@@ -41,6 +41,6 @@ def adopt(path: str | Path) -> None:
 
 
 def _ours() -> set[str]:
-    """Return the names of all that the migrations make."""
+    """Return the names of all that the schema makes."""
     words = [line.split() for script in MIGRATIONS for line in script.splitlines() if line.startswith("CREATE ")]
     return {line[line.index(kind) + 1] for line in words for kind in ("TABLE", "INDEX", "TRIGGER") if kind in line}

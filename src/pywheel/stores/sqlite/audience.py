@@ -7,7 +7,7 @@ the putter's second look comes before what R saw was written: then the commit ca
 Or it comes after: then the putter sees the same, and tells w. What R may have seen is one of these, and `holds` looks
 at each: another VERSION; the heartbeat of a former owner, too old by then and older now; the heartbeat of one that had
 been silent. A worker that finds itself to have been silent reads all again (`SqliteNotifier.beat`).
-The same argument, with the horizon for R, is why `Transaction.tell` looks at horizons after the commit.
+The same argument, with the horizon for R, is why `Telling.tell` looks at horizons after the commit.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ _SETTINGS: Final = (
     "PRAGMA synchronous = FULL",  # a commit is on the disk when it returns
     "PRAGMA cache_size = -65536",  # KiB, taken only as pages are read
     "PRAGMA temp_store = MEMORY",
+    "PRAGMA secure_delete = FAST",
     "PRAGMA mmap_size = 0",
     "PRAGMA wal_autocheckpoint = 2000",  # pages: with ours, the 4 MB that SQLite's default makes with its own
 )

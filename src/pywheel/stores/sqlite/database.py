@@ -54,6 +54,8 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         self._clean = True  # no transaction of the connection was left in the middle
         self._hurried = False  # its time limit was shortened
+        self.highest: int | None = None
+        """The highest id that was given, as far as is known; None once somebody else has had the turn."""
         self._lock: WriteLock | None = None
         self._release: weakref.finalize[..., Any] | None = None
         self._visits = -1
@@ -99,10 +101,11 @@ class Database:
                 raise _MovedError
             self._look(connection)
             self._look_at_logs()
+            self.highest = self.highest if self._visits == lock.visits else None
             self._visits, self._lock_look_at = lock.visits, now + _LOOK
         elif self._visits != lock.visits:  # somebody else had the turn, and may have upgraded the file
             self._look(connection)
-            self._visits = lock.visits
+            self._visits, self.highest = lock.visits, None
         if self._hurried or until - now < BUSY_SECONDS / 2:
             self._limit(connection, until - now)
         self._clean = False

@@ -34,7 +34,7 @@ def _size(path: str) -> int:
 
 
 def vacuum(connection: sqlite3.Connection, pages: int) -> int:
-    """Give about `pages` free pages back; return how many were. 0 for a file made before pywheel did this."""
+    """Give about `pages` free pages back; return how many were. 0 in a database that another program began."""
     [[before]] = connection.execute("PRAGMA page_count").fetchall()
     connection.executescript(f"PRAGMA incremental_vacuum({pages})")  # `execute` would give back a single one
     [[after]] = connection.execute("PRAGMA page_count").fetchall()

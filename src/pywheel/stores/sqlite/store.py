@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 import threading
@@ -10,7 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote
@@ -18,25 +16,26 @@ from urllib.parse import quote
 from ..._errors import BadJob, StoreClosed, StoreError
 from ...clock import Clock, MonotonicClock
 from ...jobs import commands as o
-from ...jobs.checks import an_id, whole
-from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
-from ..checks import a_prefix, clamped, note_name, sound
-from ..contract import Durability, Ended, Filter, Page, Span, Store
+from ...jobs.checks import whole
+from ..checks import sound
+from ..contract import Durability
 from ..group_commit import Commit, GroupCommit
 from ..notifier import Member, Notifier, workers
-from ..pages import asked
-from ..readings import edges_of, most_of
+from ..sql.engine import apply
+from ..sql.statement import Steps
+from ..sql.store import SqlStore
+from ..sql.transaction import Names, Transaction
 from ..verify import Finding
 from ..within import CommitWatch
-from . import maintenance, pages, process, readings, verify
+from . import maintenance, process, verify
 from .borrowed import borrowed, in_savepoint
-from .commands import APPLY, puts
 from .connection import BUSY_SECONDS, FOREIGN, ours, translated
 from .database import CLOSED, ORDINARY, Database
+from .dialect import SQLITE, Carrier, Ids, WrongGuess
 from .presence import Presence
 from .queries import Reader
 from .side_files import side_errors
-from .transaction import Names, Transaction
+from .telling import Telling
 
 __all__ = ["SqliteStore"]
 
@@ -44,7 +43,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-class SqliteStore(Store):
+class SqliteStore(SqlStore):
     """Jobs in a file: WAL, synchronous=FULL, so what was applied survives the loss of power.
 
     Beside the file lie ``-wal`` and ``-shm`` of SQLite, ``-lock`` (who writes next), ``-workers`` and ``-bell-*`` (who
@@ -53,6 +52,7 @@ class SqliteStore(Store):
     """
 
     durability: Durability = "fsync"
+    dialect = SQLITE
 
     def __init__(self, path: str | Path, *, clock: Clock | None = None, create: bool = True) -> None:
         self.path = os.path.realpath(path)
@@ -63,8 +63,9 @@ class SqliteStore(Store):
         self._closed = False
         self._paused = False  # while a fork is under way
         self._renewing = threading.RLock()
-        self._topics = Names("topic_id", "topic_add")
-        self._workers = Names("worker_id", "worker_add")
+        self._topics, self._workers = Names("topic"), Names("worker")
+        self._known, self._known_workers = Names("topic"), Names("worker")
+        """The names that readers know: what they read is committed."""
         self._group_commit = GroupCommit(self._transact, _separate, BUSY_SECONDS)
         self._watch = CommitWatch(self._present)
         self._database = Database(self.path, create=create, forget=self._forget)
@@ -94,43 +95,49 @@ class SqliteStore(Store):
         """Apply the commands of one or more callers; wake whom it concerns."""
         if self._forked:
             self._renew()
-        outcomes, told = self._database.write(until, self._work, commands, commit)
+        outcomes, telling = self._database.write(until, self._work, commands, commit)
         # The bells after the commit: then a horizon that moved meanwhile is seen here, or the one who moved it sees it.
-        if isinstance(told, Transaction):
-            told.tell()
-        else:
-            self._presence.missed(told)
+        telling.tell()
         return outcomes
 
     def _work(
         self, connection: sqlite3.Connection, commands: Sequence[o.Command[Any]], commit: Commit | None
-    ) -> tuple[list[Any], dict[int, int] | Transaction]:
+    ) -> tuple[list[Any], Telling]:
         """Apply the commands in a transaction; return the outcomes, and what is to be told of them."""
-        now = self.clock.wall()
-        # Where a signal handler may raise right after the statement, the ids for the other callers would be lost.
-        if commit is None or threading.get_ident() != threading.main_thread().ident:
-            done = puts.put_far(connection, commands, now, self._topics, self._presence.furthest)
-            if done is not None:
-                return done
-        transaction = Transaction(connection, now, self._topics, self._workers, self._presence)
-        return self._commit(transaction, commands, commit), transaction
+        try:
+            return self._commit(connection, commands, commit, Ids(self._database.highest))
+        except WrongGuess:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            self._forget()
+            return self._commit(connection, commands, commit, Ids())
 
-    def _commit(self, transaction: Transaction, commands: Sequence[o.Command[Any]], commit: Commit | None) -> list[Any]:
-        connection = transaction.connection
-        connection.execute("BEGIN IMMEDIATE")
-        if len(commands) == 1:
-            outcomes = APPLY[type(commands[0])](transaction, commands)
+    def _commit(
+        self, connection: sqlite3.Connection, commands: Sequence[o.Command[Any]], commit: Commit | None, ids: Ids
+    ) -> tuple[list[Any], Telling]:
+        tx = self._transaction(self._topics, self._workers, ids)
+        carrier = Carrier(connection, tx.now, begin=True, guess=ids.guess)
+        outcomes = carrier.drive(apply(tx, commands))
+        carrier.drive(SQLITE.count(tx))
+        telling = Telling(connection, tx, self._presence)
+        # Where a signal handler may raise right after the statement, the outcomes of the other callers would be lost.
+        alone = commit is None or threading.get_ident() != threading.main_thread().ident
+        if alone and carrier.waiting is not None and telling.nothing:
+            carrier.flush()
         else:
-            outcomes = []
-            for kind, same in groupby(commands, type):
-                outcomes += APPLY[kind](transaction, list(same))
-        transaction.finish()
-        if commit is None:
-            connection.execute("COMMIT")
-        else:
-            _note(connection, commit, outcomes)
-        transaction.committed()
-        return outcomes
+            carrier.begin()
+            telling.finish()
+            if commit is None:
+                connection.execute("COMMIT")
+            else:
+                _note(connection, commit, outcomes)
+            telling.committed()
+        self._database.highest = ids.highest
+        tx.committed()
+        return outcomes, telling
+
+    def _transaction(self, topics: Names, workers: Names, ids: Ids) -> Transaction:
+        return Transaction(SQLITE, self.clock.wall(), topics, workers, ids, gone=self._presence.gone)
 
     def put_within(self, connection: object, put: o.Put) -> list[int]:
         """Apply a put in the caller's own transaction. The application's tables are in the store's file then.
@@ -146,85 +153,28 @@ class SqliteStore(Store):
         return outcome  # type: ignore[no-any-return]
 
     def _put_within(self, connection: sqlite3.Connection, commands: Sequence[o.Command[Any]]) -> list[Any]:
-        names = Names("topic_id", "topic_add"), Names("worker_id", "worker_add")
-        transaction = Transaction(connection, self.clock.wall(), *names, self._presence)
+        tx = self._transaction(Names("topic"), Names("worker"), Ids())
         with in_savepoint(connection):
-            outcomes: list[Any] = APPLY[o.Put](transaction, commands)
-            transaction.finish()
+            carrier = Carrier(connection, tx.now)
+            outcomes: list[Any] = carrier.drive(apply(tx, commands))
+            carrier.drive(SQLITE.count(tx))
+            telling = Telling(connection, tx, self._presence)
+            telling.finish()
         for ids in outcomes:
             if isinstance(ids, list) and ids:
-                self._watch.add(ids[0], transaction.tell)
+                self._watch.add(ids[0], telling.tell)
         return outcomes
 
-    def _present(self, ids: Sequence[int]) -> set[int]:
-        """Return those of some ids of which there are jobs."""
-        return {id for [id] in self._rows("present", (json.dumps(ids),))}
-
     def _forget(self) -> None:
-        """Know no numbers of names any more: some may have been rolled back."""
+        """Know no numbers of names any more: some may have been rolled back. Nor the highest id."""
+        self._database.highest = None
         self._topics.forget()
         self._workers.forget()
 
     # ---- reading --------------------------------------------------------------------------------------------------
 
-    def get(self, ref: o.Ref) -> Job | None:
-        """Return a job, or None."""
-        return self._read(Reader.get, ref, self.clock.wall())
-
-    def jobs(self, filter: Filter, after: int, limit: int) -> list[Job]:
-        """Return jobs by id."""
-        return self._read(Reader.jobs, filter, after, limit, self.clock.wall())
-
-    def page(
-        self, filter: Filter, after: str = "", limit: int = 100, *, preview: int | None = None, newest: bool = False
-    ) -> Page:
-        """Return a page of a list.
-
-        The jobs of a topic, live ones and done ones are walked through by id where they are many: some thousands for a
-        page, whatever comes of it. All else costs by what comes back, and by how many topics there are without one.
-        """
-        wanted = asked(filter, after, limit, preview, newest=newest)
-        return self._read(pages.page, wanted, self.clock.wall())
-
-    def counts(self) -> dict[str, Counts]:
-        """Return the counts of each topic."""
-        return self._read(Reader.counts, self.clock.wall())
-
-    def topics(self) -> list[Topic]:
-        """Return all topics, by name."""
-        return self._read(Reader.topics)
-
-    def history(self, id: int) -> list[Attempt]:
-        """Return what was tried with a job."""
-        return self._read(Reader.history, an_id(id), self.clock.wall())
-
-    def states(self, ids: Sequence[int]) -> list[State | None]:
-        """Return the states of jobs, by one statement."""
-        return self._read(Reader.states, [an_id(id) for id in ids], self.clock.wall())
-
-    def forecast(self, edges: Sequence[int], topic: str | None = None, most: int = 10_000) -> list[int]:
-        """Return how many delayed jobs are due between edges."""
-        return self._read(readings.forecast, edges_of(edges, most), topic, most)
-
-    def recent(self, topic: str | None, since: int, limit: int) -> list[Ended]:
-        """Return the jobs that ended last. Dead ones of before there was `recent` are left out."""
-        return self._read(readings.recent, topic, clamped(since), most_of(limit))
-
-    def note(self, name: str) -> bytes | None:
-        """Return what is kept under a name, or None."""
-        return self._read(Reader.note, note_name(name), self.clock.wall())
-
-    def notes(self, prefix: str, after: str = "", limit: int = 1_000) -> list[tuple[str, bytes]]:
-        """Return notes, by name."""
-        return self._read(Reader.notes, a_prefix(prefix), a_prefix(after), limit, self.clock.wall())
-
-    def windows(self, spans: Sequence[Span], limit: int) -> list[Due]:
-        """Return delayed jobs, span by span, by (due, id)."""
-        return self._read(Reader.windows, spans, limit)
-
-    def first_dues(self, spans: Sequence[Span]) -> list[int | None]:
-        """Return the earliest due time beyond each span."""
-        return self._read(Reader.first_dues, spans, self.clock.wall())
+    def _ask(self, query: Callable[_P, Steps[_R]], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        return self._read(Reader.ask, query(*args, **kwargs), self.clock.wall())
 
     def next_lease(self) -> int | None:
         """Return when some lease may be over at the earliest. No query.
@@ -240,8 +190,8 @@ class SqliteStore(Store):
     def vacuum(self, pages: int) -> int:
         """Give about so many pages of 2 KiB that purged jobs left back to the system; return how many were.
 
-        In one turn to write, some microseconds a page. 0 for a file made by pywheel 0.1: it uses the room again, but
-        keeps it until `rewrite`.
+        In one turn to write, some microseconds a page. 0 in a database that another program began (`adopt`): that uses
+        the room again, but keeps it until `rewrite`.
         """
         return self._alone(maintenance.vacuum, whole(pages, "the number of pages", 2**31 - 1))
 
@@ -266,8 +216,10 @@ class SqliteStore(Store):
     def verify(self, *, repair: bool = False) -> list[Finding]:
         """Return what is wrong with the file and with what is in it. O(file); a repair keeps others from writing."""
         if repair:
-            return self._alone(verify.mended, self.clock.wall())
-        return self._read(lambda reader: verify.find(reader._connection))
+            return self._alone(
+                verify.mended, self.clock.wall(), self._transaction(Names("topic"), Names("worker"), Ids())
+            )
+        return self._read(lambda reader: verify.find(reader._connection, self.clock.wall()))
 
     def about(self) -> dict[str, Any]:
         """Return where the file is, its schema, its size, and which SQLite reads it."""

@@ -14,12 +14,12 @@ from typing import Any
 from .arguments import ArgumentTests
 from .claims import ClaimTests
 from .held import HeldTests
+from .histories import ModelTests
 from .imports import ImportTests
 from .jobs import JobTests
 from .keys import KeyTests
 from .leases import LeaseTests
 from .limits import LimitTests, PriorityTests
-from .model import ModelTests
 from .notes import ExpectTests, NoteTests
 from .once import OnceTests
 from .pages import PageTests

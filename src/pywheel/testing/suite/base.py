@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from ...clock import Clock, ManualClock
 from ...jobs.commands import Announce, Claim, Claimed, Command, Put, Reserve, Terms
 from ...jobs.job import Attempt, Counts, Due, Job, NewJob, State
-from ...stores.contract import Filter, Span, Store
+from ...stores.contract import Filter, Store
 from ...stores.notifier import Notifier
 from ...stores.ownership import ALL
 
@@ -118,14 +118,10 @@ class StoreTests(ABC):
         """Return the ids of the jobs that a filter means."""
         return [job.id for job in self.store.jobs(Filter(**filter), after, limit)]
 
-    def window(self, topic: str = "t", shards: int = ALL, until: int = FAR, limit: int = 1_000) -> list[Due]:
-        """Return the delayed jobs of a topic."""
-        return self.store.windows([Span(topic, shards, START, until)], limit)
-
-    def first_due(self, after: int, topic: str = "t", shards: int = ALL) -> int | None:
-        """Return when the first of a topic's jobs beyond a time is due."""
-        [due] = self.store.first_dues([Span(topic, shards, START, after)])
-        return due
+    def waiting(self, topic: str = "t") -> list[Due]:
+        """Return the delayed jobs of a topic, by due time."""
+        jobs = self.store.jobs(Filter(topic, State.DELAYED), 0, 10_000)
+        return sorted(Due(job.due, job.id, job.topic, job.priority) for job in jobs)
 
     def state(self, id: int) -> State:
         """Return the state of a job."""

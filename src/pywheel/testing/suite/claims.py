@@ -3,8 +3,25 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
-from ...jobs.commands import Ack, Cancel, Claim, Claimed, Nack, Put, Release, Reschedule, Reserve, Retry, Terms, Touch
+from ...jobs.commands import (
+    Ack,
+    Cancel,
+    Claim,
+    Claimed,
+    Command,
+    Expire,
+    Nack,
+    Pause,
+    Put,
+    Release,
+    Reschedule,
+    Reserve,
+    Retry,
+    Terms,
+    Touch,
+)
 from ...jobs.job import Counts, Due, NewJob, State
 from ...stores.contract import Filter
 from .base import NOW, TERMS, StoreTests
@@ -130,6 +147,112 @@ class ClaimTests(StoreTests):
         assert self.apply(Claim("nowhere", ids, TERMS, "w", 9)) == Claimed([], 0, [], paused=False)
         assert self.claim() == Claimed([], 0, [], paused=False)
 
+    # ---- the first that are due -------------------------------------------------------------------------------------
+
+    def first(self, limit: int, begin: int = 99, terms: Terms = TERMS, **more: Any) -> Claimed:
+        """Claim the first due jobs of the topic t."""
+        return self.apply(Claim("t", (), terms, "w", begin, limit=limit, **more))
+
+    def test_a_claim_takes_the_first_that_are_due_and_says_when_the_next_is(self) -> None:
+        ids = [self.put(due=NOW - 9 + n) for n in range(4)]
+        later = [self.put(due=NOW + n) for n in (50, 20)]
+        self.put("other")
+        claimed = self.first(3)
+        assert ([job.id for job in claimed.jobs], claimed.begun, claimed.left) == (ids[:3], 3, [])
+        assert claimed.next is not None
+        assert claimed.next <= NOW  # there may be more
+        claimed = self.first(3)
+        assert ([job.id for job in claimed.jobs], claimed.next) == (ids[3:], NOW + 20)
+        assert self.first(3) == Claimed([], 0, [], paused=False, next=NOW + 20)
+        self.apply(Cancel(later[1]))
+        assert self.first(1).next == NOW + 50
+        self.apply(Cancel(later[0]))
+        assert self.first(1) == Claimed([], 0, [], paused=False)
+
+    def test_a_claim_of_the_first_goes_by_priority(self) -> None:
+        ids = [self.put(due=NOW - 9 + n, priority=priority) for n, priority in enumerate((0, -2, 5, 0, 5))]
+        self.put(due=NOW + 7, priority=-2)
+        self.put(due=NOW + 9, priority=5)
+        order = [ids[2], ids[4], ids[0], ids[3], ids[1]]
+        got = [self.first(3), self.first(3)]
+        assert [[job.id for job in claimed.jobs] for claimed in got] == [order[:3], order[3:]]
+        assert got[1].next == NOW + 7
+
+    def test_a_claim_of_the_first_of_a_paused_topic_takes_nothing(self) -> None:
+        self.put()
+        self.apply(Pause("t", paused=True))
+        assert self.first(1) == Claimed([], 0, [], paused=True)
+        assert self.store.next_dues(["t"]) == {}
+
+    def test_a_claim_of_the_first_holds_what_does_not_begin(self) -> None:
+        ids = [self.put(due=NOW - 9 + n) for n in range(4)]
+        claimed = self.first(4, begin=1)
+        assert ([job.id for job in claimed.jobs], claimed.begun) == (ids, 1)
+        assert [job.attempt for job in claimed.jobs] == [1, 1, 1, 1]
+        self.pass_time(TERMS.hold)
+        assert self.apply(Expire(9)).ended == 3
+
+    def test_a_claim_of_the_first_looks_behind_a_position_and_past_some_jobs(self) -> None:
+        ids = [self.put(due=NOW - 5, priority=priority) for priority in (1, 1, 0, 0, 0)]
+        claimed = self.first(2, after=(1, NOW - 5, ids[0]), without=(ids[2],))
+        assert [job.id for job in claimed.jobs] == [ids[1], ids[3]]
+        assert [job.id for job in self.first(9, after=(0, NOW - 6, ids[4])).jobs] == [ids[2], ids[4]]
+        assert [job.id for job in self.first(9).jobs] == [ids[0]]
+
+    def test_a_position_without_a_priority_holds_in_each_of_them(self) -> None:
+        ids = [self.put(due=NOW - due, priority=priority) for due, priority in ((9, 2), (5, 2), (9, 0), (4, 0))]
+        assert [job.id for job in self.first(9, after=(None, NOW - 5, 0)).jobs] == [ids[1], ids[3]]
+
+    def test_suspects_hold_up_nobody_who_is_due_behind_them(self) -> None:
+        lost = [self.put(due=NOW - 50 + n) for n in range(6)]
+        self.reserve(terms=TERMS._replace(ttr=10))
+        self.pass_time(10)
+        self.apply(Expire(9))
+        plain = [self.put(due=NOW + 11 + n) for n in range(4)]
+        self.pass_time(9)
+        claimed = self.first(3, suspects=1)
+        taken = [job.id for job in claimed.jobs]
+        assert len([id for id in taken if id in lost]) == 1
+        assert [id for id in taken if id in plain] == plain[:2]
+        assert {due.id for due in claimed.left} <= {*lost}
+        assert claimed.left
+        assert [job.id for job in self.first(9, suspects=0).jobs] == plain[2:]
+
+    def test_the_first_due_times_of_topics(self) -> None:
+        assert self.store.next_dues(["t", "u"]) == {}
+        self.put(due=NOW + 5)
+        self.put(due=NOW + 3, priority=-1)
+        self.put("u", due=NOW - 4)
+        self.put("v")
+        assert self.store.next_dues(["u", "t", "w"]) == {"t": NOW + 3, "u": NOW - 4}
+        self.reserve(topic="u")
+        assert self.store.next_dues(["u", "t"]) == {"t": NOW + 3}
+        assert self.store.next_dues([]) == {}
+
+    def test_the_first_that_are_due_are_told_in_the_order_in_which_they_are_claimed(self) -> None:
+        ids = [self.put(due=NOW - 9 + n, priority=n % 3 - 1) for n in range(9)]
+        self.put(due=NOW + 1, priority=1)
+        self.put("other")
+        expected = [job.id for job in self.reserve()]
+        for id in expected:
+            self.apply(Release(id, 1))
+        assert sorted(expected) == ids
+        assert [due.id for due in self.store.first_due("t", 99)] == expected
+        assert [due.id for due in self.store.first_due("t", 4)] == expected[:4]
+        assert self.store.first_due("t", 1)[0] == Due(NOW - 7, ids[2], "t", 1)
+        assert self.store.first_due("t", 0) == self.store.first_due("nowhere", 9) == []
+        self.apply(Pause("t", paused=True))
+        assert self.store.first_due("t", 9) == []
+
+    def test_the_receipts_of_what_runs_for_a_worker(self) -> None:
+        ids = [self.put() for _ in range(3)]
+        mine = self.apply(Reserve("t", 2, TERMS, "me"))
+        self.apply(Reserve("t", 2, TERMS, "other"))
+        assert sorted(self.store.claimed_by("me")) == sorted((job.id, job.claims) for job in mine)
+        self.apply(Ack(ids[0], 1))
+        assert len(self.store.claimed_by("me")) + len(self.store.claimed_by("other")) == 2
+        assert self.store.claimed_by("nobody") == []
+
     def test_large_bodies_come_whole(self) -> None:
         bodies = [b"a" * 200_000, b"b", b"c" * 100_000]
         ids = [self.put(body=body) for body in bodies]
@@ -155,7 +278,7 @@ class ClaimTests(StoreTests):
     def test_jobs_claimed_together_keep_what_is_their_own(self) -> None:
         new = [
             NewJob("t", b"", NOW),
-            NewJob("t", bytes(range(256)), NOW, key="k\0\U0001f600", headers={"a": "\0'\\", "b": "[1]"}),
+            NewJob("t", bytes(range(256)), NOW, key="k\1\U0001f600", headers={"a": "\1'\\", "b": "[1]"}),
             NewJob("t", b"\0", NOW - 1, ttr=50),
             NewJob("t", b"\xff" * 5_000, NOW, max_attempts=3),
             NewJob("t", b"\0\xff\0", NOW, key="[]"),
@@ -278,7 +401,7 @@ class ClaimTests(StoreTests):
         ids = [self.put(due=NOW - n) for n in range(30)]
         jobs = self.reserve()
         assert self.store.apply([Release(job.id, job.claims) for job in jobs]) == [True] * 30
-        assert [(due.id, due.due) for due in self.window()] == [(ids[n], NOW - n) for n in reversed(range(30))]
+        assert [(due.id, due.due) for due in self.waiting()] == [(ids[n], NOW - n) for n in reversed(range(30))]
 
     def test_what_is_given_back_may_be_due_later_by_the_next_command_of_the_same_call(self) -> None:
         self.put(due=NOW - 3)
@@ -314,3 +437,80 @@ class ClaimTests(StoreTests):
         job = self.one(terms=Terms(1_000, 3))
         self.pass_time(1_000)
         assert self.job(job.id).due == NOW + 1_000
+
+    # ---- mixed ------------------------------------------------------------------------------------------------------
+
+    def test_a_settlement_of_all_kinds_in_one_call_ends_each_claim_as_by_itself(self) -> None:
+        for _ in range(30):
+            self.put()
+        jobs = self.reserve()
+        commands: list[Command[Any]] = []
+        for place, job in enumerate(jobs):
+            kinds: list[Command[Any]] = [
+                Ack(job.id, job.claims),
+                Nack(job.id, job.claims, 100 + job.id, f"e{job.id}'\u2028"),
+                Nack(job.id, job.claims, None, "dead"),
+                Release(job.id, job.claims),
+                Touch(job.id, job.claims, 5_000 + job.id),
+                Ack(job.id, job.claims + 1),
+            ]
+            commands.append(kinds[place % 6])
+        expected = [True, State.DELAYED, State.DEAD, True, True, False]
+        assert self.store.apply(commands) == expected * 5
+        for place, job in enumerate(jobs):
+            found = self.job(job.id)
+            assert (found.state, found.due, found.last_error, found.attempt, found.lease_until) == [
+                (State.DONE, NOW, None, 1, None),
+                (State.DELAYED, NOW + 100 + job.id, f"e{job.id}'\u2028", 1, None),
+                (State.DEAD, NOW, "dead", 1, None),
+                (State.DELAYED, NOW, None, 0, None),
+                (State.RUNNING, NOW, None, 1, NOW + 5_000 + job.id),
+                (State.RUNNING, NOW, None, 1, NOW + 1_000),
+            ][place % 6]
+        assert self.store.counts()["t"] == Counts(delayed=10, running=10, done=5, dead=5)
+
+    def test_of_two_commands_of_one_call_for_a_claim_the_second_finds_what_the_first_left(self) -> None:
+        for _ in range(7):
+            self.put()
+        a, b, c, d, e, f, g = self.reserve()
+        again: list[Command[Any]] = [
+            *(Ack(a.id, 1), Ack(a.id, 1)),
+            *(Touch(b.id, 1, 5_000), Ack(b.id, 1)),
+            *(Release(c.id, 1), Ack(c.id, 1)),
+            *(Nack(d.id, 1, 50), Nack(d.id, 1, None)),
+            *(Ack(e.id, 2), Ack(e.id, 1)),
+            *(Nack(f.id, 1, None), Touch(f.id, 1, 9)),
+            *(Touch(g.id, 1, 60), Touch(g.id, 1, 70)),
+        ]
+        expected = [
+            True,
+            False,
+            True,
+            True,
+            True,
+            False,
+            State.DELAYED,
+            None,
+            False,
+            True,
+            State.DEAD,
+            False,
+            True,
+            True,
+        ]
+        assert self.store.apply(again) == expected
+        states = [self.job(job.id).state for job in (a, b, c, d, e, f, g)]
+        done, delayed = State.DONE, State.DELAYED
+        assert states == [done, done, delayed, delayed, done, State.DEAD, State.RUNNING]
+        assert self.job(g.id).lease_until == NOW + 70
+        assert [len(self.store.history(job.id)) for job in (a, b, c, d, e, f, g)] == [1] * 7
+
+    def test_a_claim_finds_what_the_settlement_before_it_in_the_same_call_left(self) -> None:
+        for _ in range(2):
+            self.put()
+        a, b = self.reserve()
+        claim = Claim("t", (a.id, b.id), TERMS, "w", 2)
+        settlement: list[Command[Any]] = [Ack(a.id, 1, b"1"), Touch(b.id, 1, 5_000), Release(b.id, 1), claim]
+        *outcomes, claimed = self.store.apply(settlement)
+        assert outcomes == [True, True, True]
+        assert [(job.id, job.claims) for job in claimed.jobs] == [(b.id, 2)]

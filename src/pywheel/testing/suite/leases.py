@@ -21,8 +21,8 @@ from ...jobs.commands import (
     Retry,
     Touch,
 )
-from ...jobs.job import Attempt, Counts, Due, Outcome, State, shard_of
-from .base import ALL, FAR, NOW, TERMS, StoreTests
+from ...jobs.job import Attempt, Counts, Due, Outcome, State
+from .base import FAR, NOW, TERMS, StoreTests
 
 __all__ = ["LeaseTests"]
 
@@ -65,15 +65,13 @@ class LeaseTests(StoreTests):
         assert self.listed(state=State.DELAYED) == [id]
         assert self.listed(topic="t", state=State.DELAYED) == [id]
         assert self.listed(state=State.RUNNING) == []
-        assert self.first_due(NOW + 999) == NOW + 1_000
-        assert self.first_due(NOW + 999, shards=ALL & ~(1 << shard_of(id))) is None
         assert self.store.history(id) == [Attempt(1, 1, NOW, NOW + 1_000, Outcome.LOST, "w", None)]
 
-    def test_a_window_lists_a_lost_lease_once_it_was_expired(self) -> None:
+    def test_a_lost_lease_is_the_next_that_is_due_once_it_was_expired(self) -> None:
         id = self.lose()
-        assert self.window() == []
+        assert self.waiting() == [Due(NOW + 1_000, id, "t")]
         assert self.apply(Expire(10)) == Expired(1, None)
-        assert self.window() == [Due(NOW + 1_000, id, "t")]
+        assert self.store.next_dues(["t"]) == {"t": NOW + 1_000}
 
     def test_a_lost_lease_can_be_cancelled(self) -> None:
         id = self.put()
@@ -99,7 +97,7 @@ class LeaseTests(StoreTests):
         assert self.counts() == Counts(dead=1)
         assert self.listed(topic="t", state=State.DEAD) == self.listed(state=State.DEAD) == [id]
         assert self.listed(topic="t", state=State.DELAYED) == []
-        assert self.first_due(0) is None
+        assert self.store.next_dues(["t"]) == {}
         assert self.reserve() == []
 
     def test_a_purge_forgets_one_that_is_dead_by_its_lease(self) -> None:
@@ -168,7 +166,7 @@ class LeaseTests(StoreTests):
         self.reserve()
         self.pass_time(1_000)
         assert [self.apply(Expire(2)).ended for _ in range(4)] == [2, 2, 1, 0]
-        assert len(self.window()) == 5
+        assert len(self.waiting()) == 5
 
     def test_expire_says_when_the_next_lease_ends(self) -> None:
         assert self.apply(Expire(10)) == Expired(0, None)

@@ -7,8 +7,8 @@ from unittest import SkipTest
 from ...jobs.commands import Ack, Cancel, Claim, Delete, Import, Nack, Pause, Put, Release, Reschedule, Retry, Terms
 from ...jobs.job import Due, Imported, Job, NewJob
 from ...jobs.limits import Limit, Limits, Rate, limits_of
-from ...stores.contract import Filter, Span
-from .base import ALL, FAR, NOW, START, TERMS, StoreTests
+from ...stores.contract import Filter
+from .base import FAR, NOW, TERMS, StoreTests
 
 __all__ = ["LimitTests", "PriorityTests"]
 
@@ -16,9 +16,9 @@ __all__ = ["LimitTests", "PriorityTests"]
 class PriorityTests(StoreTests):
     """What is due of a topic comes by priority."""
 
-    def lane(self, priority: int, until: int = FAR, limit: int = 1_000) -> list[Due]:
+    def lane(self, priority: int) -> list[Due]:
         """Return the delayed jobs with a priority."""
-        return self.store.windows([Span("t", ALL, START, until, priority)], limit)
+        return [due for due in self.waiting() if due.priority == priority]
 
     def test_what_is_due_comes_by_priority_then_by_due_time_then_by_id(self) -> None:
         plain, low, high, early, late = (
@@ -74,23 +74,6 @@ class PriorityTests(StoreTests):
         assert self.apply(Delete(id))
         assert self.lane(-2) == self.lane(0) == []
 
-    def test_a_window_has_the_jobs_of_one_priority(self) -> None:
-        plain, high, low = self.put(due=NOW + 1), self.put(due=NOW + 2, priority=5), self.put(due=NOW + 3, priority=-1)
-        assert self.window() == self.lane(0) == [Due(NOW + 1, plain, "t")]
-        assert self.lane(5) == [Due(NOW + 2, high, "t", 5)]
-        spans = [Span("t", ALL, START, FAR, priority) for priority in (0, -1, 5, 7)]
-        expected = [Due(NOW + 1, plain, "t"), Due(NOW + 3, low, "t", -1), Due(NOW + 2, high, "t", 5)]
-        assert self.store.windows(spans, 10) == expected
-        assert self.store.windows(spans, 2) == expected[:2]
-
-    def test_a_window_is_read_on_behind_a_job(self) -> None:
-        ids = self.apply(Put(tuple(NewJob("t", b"", NOW + n // 3, priority=3) for n in range(9))))
-        expected = [Due(NOW + n // 3, id, "t", 3) for n, id in enumerate(ids)]
-        assert self.lane(3, limit=4) == expected[:4]
-        after = (expected[3].due, expected[3].id)
-        assert self.store.windows([Span("t", ALL, after, FAR, 3)], 100) == expected[4:]
-        assert self.store.windows([Span("t", 1 << ids[0] % 32, START, FAR, 3)], 100) == [expected[0]]
-
     def test_a_topic_says_which_priorities_its_jobs_had(self) -> None:
         self.put("plain")
         self.put()
@@ -110,7 +93,7 @@ class PriorityTests(StoreTests):
         assert (self.job(id).priority, self.lane(1), len(self.lane(8))) == (8, [], 1)
         assert self.put(key="k", replace=True) == id
         assert (self.job(id).priority, self.lane(8)) == (0, [])
-        assert [due.id for due in self.window()] == [id]
+        assert [due.id for due in self.waiting()] == [id]
 
     def test_an_imported_job_keeps_its_priority(self) -> None:
         job = Job(1, "t", b"i", NOW, NOW, self.job(self.put(due=FAR)).state, priority=7)
@@ -121,7 +104,7 @@ class PriorityTests(StoreTests):
     def test_a_pause_holds_all_priorities(self) -> None:
         id = self.put(priority=1)
         self.apply(Pause("t", paused=True))
-        assert self.lane(1) == []
+        assert self.store.first_due("t", 9) == []
         assert self.reserve() == []
         assert self.claim(id, begin=1).paused
 

@@ -1,290 +1,423 @@
-"""Random operations: every outcome as the store in memory has it, and all that is kept as a recount finds it."""
+"""The contract once more, as simply as can be: a dict of jobs that every question walks through, end to end.
+
+It decides by `jobs/lifecycle` and `jobs/limits`. It gives its jobs the ids that another store gave them, and draws no
+jitter. It leaves out what random operations do not ask for.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
-from random import Random
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from ..._errors import PywheelError
-from ...clock import Clock, ManualClock
+from ..._errors import JobExists, PywheelError
+from ...clock import Clock
 from ...jobs import commands as c
-from ...jobs.job import Attempt, Counts, Imported, Job, NewJob, Outcome, State
-from ...jobs.limits import Limits
-from ...stores.contract import Filter, Span
-from ...stores.memory import MemoryStore
-from .base import ALL, NOW, START, StoreTests
+from ...jobs import lifecycle
+from ...jobs.commands import Ref
+from ...jobs.job import Attempt, Counts, Due, Imported, Job, NewJob, Outcome, State, Topic
+from ...jobs.lifecycle import Ending, Run
+from ...jobs.limits import LOOKED_PAST, PRIORITIES, Gate, Limits, note_of
+from ...stores.checks import sound
+from ...stores.contract import Filter
 
-__all__ = ["ModelTests"]
+__all__ = ["MISSING", "Model"]
 
-TOPICS = ("a", "b")
-NOTES = ("n", "n:1", "n:2", "m:1", "m:n1")
-LIMITS = (Limits(2), Limits(1, "k"), Limits(None, None, 3_500, 2), Limits(3, None, 900, 1))
-STEPS = 150
 MISSING = 10**12
-PAST = {Outcome.FAILED: (("e3", None), (None, None)), Outcome.DONE: ((None, b"r2"),)}  # errors and results of imports
-LAST = {State.DONE: Outcome.DONE, State.CANCELLED: Outcome.CANCELLED, State.DEAD: Outcome.FAILED}
+"""The id of no job."""
 
 
-class Model(MemoryStore):
-    """The store in memory, which gives its jobs the ids that another store gave them."""
+@dataclass(slots=True)
+class Kept:
+    """A job with all that was."""
+
+    job: Job
+    history: list[Attempt]
+    passed: bool = False  # whether it gave its key to a successor
+    run: Run | None = None  # the claim under way, whose attempt is the last of the history
+
+    @property
+    def name(self) -> tuple[str, str | None]:
+        """Topic and key."""
+        return self.job.topic, self.job.key
+
+    @property
+    def ended(self) -> int:
+        """When the last attempt ended."""
+        return self.history[-1].ended or 0
+
+
+class Model:
+    """What a store should hold."""
 
     def __init__(self, clock: Clock) -> None:
-        super().__init__(clock=clock)
+        self.clock = clock
         self.given: deque[int] = deque()
+        """The ids of the next jobs."""
+        self.kept: dict[int, Kept] = {}
+        self.paused: dict[str, bool] = {}  # all topics
+        self.priorities: set[tuple[str, int]] = set()  # that jobs of a topic ever had
+        self.nonces: dict[str, list[int]] = {}
+        self.values: dict[str, tuple[bytes, int | None]] = {}  # of notes, and when they are over
+        self.dead: list[tuple[int, str]] = []  # jobs that died with a lost lease, and their topics
 
-    def _new_id(self) -> int:
+    def _now(self) -> int:
+        """End the claims whose lease is over; return the time. Whatever is asked begins with it."""
+        now = self.clock.wall()
+        for one in self.kept.values():
+            if one.run is not None and one.run.lease <= now:
+                ending, lease = lifecycle.lost(one.run), one.run.lease
+                self._end(one, ending, Outcome.LOST, None, lease)
+                if ending.state is State.DEAD:
+                    self.dead.append((one.job.id, one.job.topic))
+        return now
+
+    def apply(self, commands: Sequence[c.Command[Any]]) -> list[Any]:
+        """Apply commands in order; return the outcome of each."""
+        return sound(commands, lambda some: [self._apply(command) for command in some])
+
+    def _apply(self, command: c.Command[Any]) -> Any:
+        method = getattr(self, f"_{type(command).__name__.lower()}")
+        try:
+            return method(command, self._now())
+        except PywheelError as refusal:
+            return refusal
+
+    # ---- for clients ------------------------------------------------------------------------------------------------
+
+    def _put(self, command: c.Put, now: int) -> list[int]:
+        return self._once(command, lambda: [self._store(job, now) for job in command.jobs], command.jobs, now)
+
+    def _import(self, command: c.Import, now: int) -> list[int]:
+        holding = [one.new for one in command.jobs if one.holds_key]
+        return self._once(command, lambda: [self._take_in(one) for one in command.jobs], holding, now)
+
+    def _once(
+        self, command: c.Put | c.Import, store: Callable[[], list[int]], jobs: Sequence[NewJob], now: int
+    ) -> list[int]:
+        """Return the ids of what is stored, or was with this nonce. JobExists if a key is taken."""
+        if command.nonce in self.nonces:
+            return self.nonces[command.nonce]
+        for place, job in enumerate(jobs):
+            if job.key is None:
+                continue
+            before = [other for other in jobs[:place] if (other.topic, other.key) == (job.topic, job.key)]
+            if before and not job.replace:
+                raise JobExists("two of the jobs put have this key", 0)
+            holder = None if before else self._holder(job.topic, job.key)
+            if holder is not None and not self._yields(holder, job):
+                raise JobExists("a live job has this key", holder.job.id)
+            if not before and holder is None and job.dedupe_for is not None:
+                for one in self._finished(job.topic, job.key):
+                    if one.ended > now - job.dedupe_for:
+                        raise JobExists("a job with this key has ended lately", one.job.id)
+        ids = store()
+        if command.nonce is not None:
+            self.nonces[command.nonce] = ids
+        return ids
+
+    def _holder(self, topic: str, key: str | None) -> Kept | None:
+        """Return the live job that has a key."""
+        named = (one for one in self.kept.values() if key is not None and one.name == (topic, key))
+        return next((one for one in named if one.job.state.live and not one.passed), None)
+
+    def _finished(self, topic: str, key: str) -> list[Kept]:
+        """Return the finished jobs with a key, by id."""
+        return [one for _, one in sorted(self.kept.items()) if one.name == (topic, key) and not one.job.state.live]
+
+    def _yields(self, holder: Kept, job: NewJob) -> bool:
+        """Whether the job that has the key takes the new values, or hands the key on."""
+        return job.replace if holder.run is None else job.parent == (holder.job.id, holder.job.claims)
+
+    def _store(self, new: NewJob, now: int) -> int:
+        self._know(new.topic, new.priority)
+        due, headers = lifecycle.due(now, new.due, new.delay), dict(new.headers or ())
+        holder = self._holder(new.topic, new.key)
+        if holder is not None and holder.run is None:
+            job = holder.job._replace(body=new.body, due=due, headers=headers, priority=new.priority)
+            holder.job = job._replace(ttr=new.ttr, max_attempts=new.max_attempts)
+            return job.id
+        if holder is not None:
+            holder.passed = True
+        job = Job(0, new.topic, new.body, due, now, State.DELAYED, new.key, new.ttr, new.max_attempts, headers)
+        return self._keep_job(Kept(job._replace(priority=new.priority), []))
+
+    def _take_in(self, one: Imported) -> int:
+        self._know(one.job.topic, one.job.priority)
+        return self._keep_job(Kept(one.job._replace(last_error=one.last_error), list(one.history), one.passed))
+
+    def _keep_job(self, one: Kept) -> int:
         id = self.given.popleft() if self.given else MISSING
-        self._last = max(self._last, id)
+        one.job = one.job._replace(id=id)
+        self.kept[id] = one
         return id
 
+    def _know(self, topic: str, priority: int) -> None:
+        self.paused.setdefault(topic, False)
+        if priority:
+            self.priorities.add((topic, priority))
 
-class Pair:
-    """A store and the model, side by side."""
+    def _find(self, ref: Ref) -> Kept | None:
+        if isinstance(ref, int):
+            return self.kept.get(ref)
+        return self._holder(*ref) or next(reversed(self._finished(*ref)), None)
 
-    def __init__(self, test: StoreTests, random: Random) -> None:
-        self.test, self.random = test, random
-        self.model = Model(test.clock)
-        self.ids: dict[int, None] = {}  # in the order in which they were given
-        self.receipts: list[tuple[int, int]] = [(1, 1)]
+    def _waiting(self, command: c.Cancel | c.Reschedule) -> Kept | None:
+        """Return the job that a command means, if it is delayed and as the command expects it."""
+        one = self._find(command.ref)
+        if one is None or one.job.state is not State.DELAYED:
+            return None
+        return one if command.expect in (None, (one.job.due, one.job.claims)) else None
 
-    # ---- commands ---------------------------------------------------------------------------------------------------
+    def _cancel(self, command: c.Cancel, now: int) -> bool:
+        one = self._waiting(command)
+        if one is not None:
+            one.job = one.job._replace(state=State.CANCELLED, claims=one.job.claims + 1)
+            one.history.append(Attempt(one.job.claims, 0, None, now, Outcome.CANCELLED, None, None))
+        return one is not None
 
-    def step(self) -> None:
-        """Apply some random commands to both, and compare the outcomes."""
-        commands = [self.command() for _ in range(self.random.choice((1, 1, 1, 2, 5)))]
-        # One by one as often as together: many of a kind take another way than one.
-        if self.random.random() < 0.5:
-            found = [outcome for command in commands for outcome in self.test.store.apply([command])]
+    def _reschedule(self, command: c.Reschedule, now: int) -> bool:
+        one = self._waiting(command)
+        if one is not None:
+            one.job = one.job._replace(due=lifecycle.due(now, command.due, command.delay))
+        return one is not None
+
+    def _retry(self, command: c.Retry, now: int) -> bool:
+        one = self._find(command.ref)
+        if one is None or one.job.state.live:
+            return False
+        if self._holder(*one.name) is not None:
+            raise JobExists("a live job has this key now", 0)
+        due = lifecycle.due(now, command.due, command.delay)
+        one.job = one.job._replace(state=State.DELAYED, attempt=0, lost=lifecycle.NEVER_LOST, due=due)
+        one.history[-1] = one.history[-1]._replace(result=None)
+        one.passed = False
+        return True
+
+    def _delete(self, command: c.Delete, _: int) -> bool:
+        one = self._find(command.ref)
+        if one is None or one.run is not None:
+            return False
+        del self.kept[one.job.id]
+        return True
+
+    def _pause(self, command: c.Pause, _: int) -> bool:
+        before = self.paused.get(command.topic, False)
+        self.paused[command.topic] = command.paused
+        return before is not command.paused
+
+    def _purge(self, command: c.Purge, now: int) -> int:
+        ended = [one for one in self.kept.values() if one.job.state is command.state and one.ended <= now - command.age]
+        gone = [one.job.id for one in ended if command.topic in (None, one.job.topic)]
+        for id in gone:
+            del self.kept[id]
+        return len(gone)
+
+    def _keep(self, command: c.Keep, now: int) -> bytes | None:
+        before = self.note(command.name)
+        if before is None or not command.absent:
+            self.values.pop(command.name, None)
+            if command.value is not None:
+                self.values[command.name] = command.value, None if command.ttl is None else now + command.ttl
+        return before
+
+    # ---- claims -----------------------------------------------------------------------------------------------------
+
+    def _delayed(self, topic: str) -> list[Job]:
+        """Return the delayed jobs of a topic, in the order of claims."""
+        self._now()
+        jobs = [one.job for one in self.kept.values()]
+        return sorted((job for job in jobs if job.topic == topic and job.state is State.DELAYED), key=_turn)
+
+    def _gate(self, topic: str, limits: Limits | None, now: int) -> Gate | None:
+        """Return what limits let through now; `_shut` is to follow."""
+        if limits is None or topic not in self.paused:
+            return None
+        running = [one.job.key for one in self.kept.values() if one.run is not None and one.job.topic == topic]
+        return Gate(limits, running, self.note(note_of(topic)), now)
+
+    def _shut(self, topic: str, gate: Gate | None) -> None:
+        if gate is not None and gate.changed:
+            self.values[note_of(topic)] = gate.value, None
+
+    def _reserve(self, command: c.Reserve, now: int) -> list[Job]:
+        if self.paused.get(command.topic) or command.limit <= 0:
+            return []
+        gate = self._gate(command.topic, command.terms.limits, now)
+        due = [job for job in self._delayed(command.topic) if job.due <= now]
+        admits = None if gate is None else lambda job: gate.admits(job.key)
+        looked = due if gate is None else due[: max(command.limit, LOOKED_PAST)]
+        chosen = lifecycle.reserve(command, looked, lambda job: len(job.body), admits)
+        self._shut(command.topic, gate)
+        return [self._start(job, command, now, begun=True) for job in chosen]
+
+    def _claim(self, command: c.Claim, now: int) -> c.Claimed:
+        if self.paused.get(command.topic):
+            return c.Claimed([], 0, [], paused=True)
+        delayed = self._delayed(command.topic)
+        first = None
+        if command.limit > 0:
+            delayed, first = _first_due(delayed, command, now)
         else:
-            found = self.test.store.apply(commands)
-        for command, theirs in zip(commands, found, strict=True):
-            if isinstance(command, c.Put | c.Import) and not isinstance(theirs, PywheelError):
-                self.model.given.extend(id for id in dict.fromkeys(theirs) if id not in self.ids)
-                self.ids.update(dict.fromkeys(theirs))
-        expected = self.model.apply(commands)
-        for command, mine, theirs in zip(commands, expected, found, strict=True):
-            self.compare(command, mine, theirs)
-        assert not self.model.given
-        self.test.reopen()
-
-    def compare(self, command: c.Command[Any], mine: Any, theirs: Any) -> None:
-        """Compare two outcomes."""
-        if isinstance(mine, PywheelError):
-            assert type(theirs) is type(mine), (command, mine, theirs)
-        elif isinstance(command, c.Expire):
-            assert theirs.next_lease == mine.next_lease  # others may have ended some before, in either store
-        else:
-            assert theirs == mine, (command, theirs, mine)
-        if isinstance(command, c.Reserve | c.Claim):
-            jobs = mine if isinstance(command, c.Reserve) else mine.jobs
-            self.receipts += [(job.id, job.claims) for job in jobs]
-
-    def command(self) -> c.Command[Any]:
-        """Return a random command."""
-        kinds: list[Callable[[], c.Command[Any]]] = (
-            [self.put] * 4
-            + [self.imports]
-            + [self.by_ref] * 3
-            + [self.claim, self.reserve] * 2
-            + [self.settle] * 4
-            + [self.keep] * 2
-            + [self.expire, self.pause, self.purge]
+            delayed = [job for job in delayed if job.id in command.ids]
+        ready = [job for job in delayed if job.due <= now]
+        early = sorted((job for job in delayed if job.due > now), key=lambda job: (job.due, job.id))
+        gate = self._gate(command.topic, command.terms.limits, now)
+        choice = lifecycle.choose(
+            [job.lost for job in ready],
+            [len(job.body) for job in ready],
+            command.begin,
+            command.suspects,
+            command.bytes,
+            None if gate is None else lambda place: gate.admits(ready[place].key, ready[place].id),
         )
-        return self.random.choice(kinds)()
-
-    def any_id(self) -> int:
-        """Return the id of a job that was put, or of none."""
-        return self.random.choice((*self.ids, MISSING))
-
-    def put(self) -> c.Command[Any]:
-        random = self.random
-        keys = [random.choice((None, None, "k", "l")) for _ in range(random.choice((0, 1, 1, 1, 2, 30)))]
+        self._shut(command.topic, gate)
+        left = [Due(job.due, job.id, job.topic, job.priority) for job in [ready[at] for at in choice.left] + early]
         jobs = [
-            NewJob(
-                random.choice(TOPICS),
-                b"%d" % random.randrange(100),
-                self.when(),
-                key,
-                random.choice((None, None, 40)),
-                random.choice((None, 1, 2)),
-                random.choice((None, {"h": "1"})),
-                random.random() < 0.5,
-                random.choice((None, None, 20)),
-                random.choice((None, random.choice(self.receipts))),
-                random.choice((None, None, 15)) if key else None,
-                random.choice((0, 0, 0, 3, -1)),
-            )
-            for key in keys
+            self._start(ready[at], command, now, begun=number < choice.begun) for number, at in enumerate(choice.taken)
         ]
-        return c.Put(tuple(jobs), random.choice((None, None, f"n{random.randrange(20)}")))
+        again, full = (None, ()) if gate is None else (gate.again, gate.full)
+        return c.Claimed(jobs, choice.begun, left, paused=False, again=again, full=full, next=first)
 
-    def imports(self) -> c.Command[Any]:
-        random = self.random
-        jobs = []
-        for _ in range(random.choice((0, 1, 3))):
-            state = random.choice([State.DELAYED, *LAST])
-            outcomes = random.choices([Outcome.FAILED, Outcome.LOST, Outcome.RELEASED], k=random.randrange(3))
-            outcomes += [LAST[state]] if state in LAST else []
-            times = sorted(self.when() for _ in outcomes)
-            rows = [
-                Attempt(claim, claim, None, when, outcome, "w", *random.choice(PAST.get(outcome, ((None, None),))))
-                for claim, (when, outcome) in enumerate(zip(times, outcomes, strict=True), 1)
-            ]
-            job = Job(
-                1,
-                random.choice(TOPICS),
-                b"i",
-                self.when(),
-                self.when(),
-                state,
-                random.choice((None, "k", "l")),
-                claims=len(rows),
-                attempt=random.randint(0, len(rows)),
-                lost=random.randrange(3 if rows and state is State.DELAYED else 1),
-                priority=random.choice((0, 0, 3)),
-            )
-            jobs.append(Imported(job, tuple(rows), random.random() < 0.3))
-        return c.Import(tuple(jobs), random.choice((None, f"n{random.randrange(20)}")))
+    def _start(self, job: Job, command: c.Reserve | c.Claim, now: int, *, begun: bool) -> Job:
+        terms, one, attempt = command.terms, self.kept[job.id], job.attempt + 1
+        lease = now + ((job.ttr or terms.ttr) + terms.slack if begun else terms.hold)
+        most, backoff = job.max_attempts or terms.max_attempts, lifecycle.backoff(terms.backoff, attempt, 0, 0)
+        one.run = Run(job.claims + 1, attempt, begun, lease, most, backoff)
+        one.job = job._replace(state=State.RUNNING, claims=job.claims + 1, attempt=attempt, lease_until=lease)
+        one.history.append(Attempt(one.job.claims, attempt, now, None, None, command.worker, None))
+        return one.job
 
-    def by_ref(self) -> c.Command[Any]:
-        random = self.random
-        kind: Any = random.choice((c.Cancel, c.Reschedule, c.Retry, c.Delete))
-        more: tuple[Any, ...] = () if kind in (c.Cancel, c.Delete) else (self.when(), random.choice((None, 30)))
-        name = (random.choice(TOPICS), random.choice("kl"))
-        ref = name if random.random() < 0.3 else self.any_id()
-        if kind in (c.Cancel, c.Reschedule) and random.random() < 0.5:
-            job = self.model.get(ref)
-            seen = (0, 0) if job is None else (job.due, job.claims)
-            more = (*more, random.choice((seen, seen, (seen[0], seen[1] + 1), (seen[0] + 1, seen[1]))))
-        command: c.Command[Any] = kind(ref, *more)
-        return command
+    def _held(self, command: c.Begin | c.Touch | c.Ack | c.Nack | c.Release) -> tuple[Kept, Run] | None:
+        """Return the job that a receipt holds, and its claim."""
+        one = self.kept.get(command.id)
+        return None if one is None or one.run is None or one.run.claim != command.claims else (one, one.run)
 
-    def keep(self) -> c.Command[Any]:
-        random = self.random
-        value = random.choice((None, b"1", b"2", b""))
-        return c.Keep(random.choice(NOTES), value, random.choice((None, 5, 40)), random.random() < 0.5)
+    def _end(
+        self, one: Kept, ending: Ending, outcome: Outcome, error: str | None, ended: int, result: bytes | None = None
+    ) -> None:
+        """Make a job what its claim leaves behind."""
+        one.run = None
+        one.history[-1] = one.history[-1]._replace(ended=ended, outcome=outcome, error=error, result=result)
+        job = one.job._replace(state=ending.state, lost=ending.lost, lease_until=None)
+        due = job.due if ending.due is None else ending.due
+        error = job.last_error if error is None else error
+        one.job = job._replace(due=due, attempt=job.attempt - (not ending.spent), last_error=error)
 
-    def claim(self) -> c.Command[Any]:
-        random = self.random
-        ids = random.choice(self.test.together([self.any_id() for _ in range(random.choice((1, 5, 20)))]))
-        most = random.choice((0, 1, 3, 10**6))
-        topic = random.choice(TOPICS)
-        return c.Claim(topic, tuple(ids), self.terms(), "w", random.randrange(4), random.randrange(3), most)
+    def _ack(self, command: c.Ack, now: int) -> bool:
+        held = self._held(command)
+        if held is not None:
+            self._end(held[0], lifecycle.DONE, Outcome.DONE, None, now, command.result)
+        return held is not None
 
-    def reserve(self) -> c.Command[Any]:
-        random = self.random
-        command = c.Reserve(random.choice(TOPICS), random.randrange(5), self.terms(), "v")
-        if self.test.store.keeps_limits:  # of several stores each would claim another share
-            command.bytes, command.least = random.choice((None, 0, 1, 3, 10**6)), random.randrange(3)
-        return command
+    def _nack(self, command: c.Nack, now: int) -> State | None:
+        held = self._held(command)
+        if held is None:
+            return None
+        ending = lifecycle.failed(held[1], now, command.delay)
+        self._end(held[0], ending, Outcome.FAILED, command.error, now)
+        return ending.state
 
-    def settle(self) -> c.Command[Any]:
-        random = self.random
-        receipt = random.choice(self.receipts[-12:])
-        kind, more = random.choice(
-            [
-                (c.Ack, (random.choice((None, None, b"r1", b"")),)),
-                (c.Nack, (random.choice((None, 0, 15)), random.choice((None, "e1", "e2")))),
-                (c.Release, ()),
-                (c.Touch, (25,)),
-                (c.Begin, (35,)),
-            ]
-        )
-        make: Any = kind
-        command: c.Command[Any] = make(*receipt, *more)
-        return command
+    def _release(self, command: c.Release, now: int) -> bool:
+        held = self._held(command)
+        if held is not None:
+            self._end(held[0], lifecycle.RELEASED, Outcome.RELEASED, None, now)
+        return held is not None
 
-    def expire(self) -> c.Command[Any]:
-        return c.Expire(1_000)
+    def _touch(self, command: c.Touch | c.Begin, now: int) -> bool:
+        held = self._held(command)
+        if held is not None:
+            one, run = held
+            one.run = run._replace(begun=run.begun or isinstance(command, c.Begin), lease=now + command.ttr)
+            one.job = one.job._replace(lease_until=one.run.lease)
+        return held is not None
 
-    def pause(self) -> c.Command[Any]:
-        return c.Pause(self.random.choice(TOPICS), self.random.random() < 0.3)
+    _begin = _touch
 
-    def purge(self) -> c.Command[Any]:
-        states, topics = (State.DONE, State.DEAD, State.CANCELLED), (None, *TOPICS)
-        return c.Purge(self.random.choice(states), self.random.choice((0, 10, 50)), self.random.choice(topics), 1_000)
-
-    def when(self) -> int:
-        return self.test.clock.wall() + self.random.randrange(-20, 40)
-
-    def terms(self) -> c.Terms:
-        random = self.random
-        backoff = random.choice(((), (5, 9)))
-        limits = random.choice(LIMITS) if self.test.store.keeps_limits and random.random() < 0.3 else None
-        return c.Terms(random.choice((20, 60)), 3, backoff, 0.0, 2, 15, limits)
+    def _expire(self, _: c.Expire, __: int) -> c.Expired:
+        return c.Expired(0, min((one.run.lease for one in self.kept.values() if one.run), default=None))
 
     # ---- looking ----------------------------------------------------------------------------------------------------
 
-    def look(self) -> None:
-        """Compare what both have, and what the store keeps with what it holds."""
-        model, store = self.model, self.test.store
-        jobs = sorted(model.jobs(Filter(), 0, 10**9))
-        assert store.jobs(Filter(), 0, 10**9) == jobs
-        assert [store.get(job.id) for job in jobs] == jobs
-        assert store.counts() == model.counts() == self.recount(jobs)
-        for state in State:
-            assert store.jobs(Filter(state=state), 0, 10**9) == [job for job in jobs if job.state is state]
-            fit = [job for job in jobs if (job.topic, job.state) == ("a", state)]
-            assert store.jobs(Filter("a", state), 0, 10**9) == fit
-        for key in "kl":
-            assert store.jobs(Filter(key=key), 0, 10**9) == [job for job in jobs if job.key == key]
-            mine = model.get(("a", key))
-            assert store.get(("a", key)) == mine
-        for prefix in ("", "n", "n:", "m:"):
-            assert _without_words(store.notes(prefix)) == _without_words(model.notes(prefix))
-        assert [store.note(name) for name in NOTES] == [model.note(name) for name in NOTES]
-        for id in self.ids:
-            assert store.history(id) == model.history(id)
-        beyond = [Span(topic, ALL, START, NOW) for topic in TOPICS]
-        assert store.first_dues(beyond) == model.first_dues(beyond)
-        leases = [job.lease_until for job in jobs if job.lease_until is not None]
-        assert not leases or (store.next_lease() or 0) <= min(leases)
-        for either in (model, store):
-            either.apply([c.Expire(10**6)])  # a window alone depends on who has looked
-        assert sorted(store.died(TOPICS)) == sorted(model.died(TOPICS))
-        assert store.topics() == model.topics()
-        spans = [Span(topic, ALL, START, NOW + 10**6, priority) for topic in TOPICS for priority in (0, 3, -1)]
-        assert store.windows(spans, 10**6) == model.windows(spans, 10**6)
+    def get(self, ref: Ref) -> Job | None:
+        """Return a job, or None."""
+        self._now()
+        one = self._find(ref)
+        return None if one is None else one.job
 
-    def recount(self, jobs: list[Job]) -> dict[str, Counts]:
-        """Count job by job."""
-        tally = Counter((job.topic, job.state) for job in jobs)
-        names = [topic.name for topic in self.model.topics()]
-        return {name: Counts(*(tally[name, state] for state in State)) for name in names}
+    def jobs(self, filter: Filter) -> list[Job]:
+        """Return all jobs that a filter means, by id."""
+        self._now()
+        return [one.job for _, one in sorted(self.kept.items()) if filter.fits(one.job)]
 
+    def counts(self) -> dict[str, Counts]:
+        """Return the counts of each topic."""
+        tally = Counter((job.topic, job.state) for job in self.jobs(Filter()))
+        return {name: Counts(*(tally[name, state] for state in State)) for name in sorted(self.paused)}
 
-class ModelTests(StoreTests):
-    """Random operations: every outcome as the store in memory has it, and all that is kept as a recount finds it."""
+    def topics(self) -> list[Topic]:
+        """Return all topics."""
+        priorities = sorted(self.priorities, reverse=True)
+        return [
+            Topic(name, paused, tuple(priority for topic, priority in priorities if topic == name))
+            for name, paused in sorted(self.paused.items())
+        ]
 
-    def recount(self) -> None:
-        """Called during random operations: what the store keeps twice is the same both times."""
-        assert self.store.verify() == []
+    def history(self, id: int) -> list[Attempt]:
+        """Return what was tried with a job."""
+        self._now()
+        return self.kept[id].history if id in self.kept else []
 
-    def test_random_operations_end_as_in_the_model(self) -> None:
-        for seed in range(6):
-            self.clock = ManualClock(wall=NOW)
-            self.store.close()
-            self.store = self.make_store(self.clock)
-            self.run_random(seed)
+    def note(self, name: str) -> bytes | None:
+        """Return what is kept under a name, or None."""
+        value, until = self.values.get(name, (None, None))
+        return None if until is not None and self.clock.wall() >= until else value
 
-    def run_random(self, seed: int) -> None:
-        """Apply random operations, and look now and then."""
-        random = Random(seed)
-        pair = Pair(self, random)
-        for number in range(STEPS):
-            try:
-                pair.step()
-                if number % 10 == 9:
-                    pair.look()
-                    self.recount()
-            except AssertionError as error:
-                raise AssertionError(f"seed {seed}, step {number}: {error}") from error
-            self.pass_time(random.choice((0, 0, 1, 5, 20)))
-        pair.model.close()
+    def notes(self, prefix: str) -> list[tuple[str, bytes]]:
+        """Return notes, by name."""
+        names = sorted(name for name in self.values if name.startswith(prefix))
+        return [(name, value) for name in names if (value := self.note(name)) is not None]
+
+    def first_due(self, topic: str, limit: int) -> list[Due]:
+        """Return the jobs that a Reserve would claim."""
+        now = self._now()
+        jobs = [] if self.paused.get(topic) else [job for job in self._delayed(topic) if job.due <= now]
+        return [Due(job.due, job.id, topic, job.priority) for job in jobs[:limit]]
+
+    def next_dues(self, topics: Sequence[str]) -> dict[str, int]:
+        """Return when the first job of each topic is due."""
+        jobs = {topic: self._delayed(topic) for topic in topics if not self.paused.get(topic)}
+        return {topic: min(job.due for job in some) for topic, some in jobs.items() if some}
+
+    def died(self, topics: Collection[str]) -> list[int]:
+        """Return the ids of jobs that died with a lost lease, once."""
+        self._now()
+        found = [id for id, topic in self.dead if topic in topics]
+        self.dead = [(id, topic) for id, topic in self.dead if topic not in topics]
+        return found
 
 
-def _without_words(notes: list[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
-    """Return notes but for those of dead jobs: which of them there are depends on who has looked."""
-    return [note for note in notes if not note[0].startswith("dead:")]
+def _turn(job: Job) -> tuple[int, int, int]:
+    """Return what due jobs are ordered by."""
+    return -job.priority, job.due, job.id
+
+
+def _first_due(waiting: list[Job], command: c.Claim, now: int) -> tuple[list[Job], int | None]:
+    """Return the due jobs that a claim without ids looks at, in order, and when the next one is due."""
+    due = [job for job in waiting if job.due <= now and job.id not in command.without]
+    priority, *behind = command.after or (PRIORITIES + 1, 0, 0)
+    if priority is None:
+        due = [job for job in due if [job.due, job.id] > behind]
+    else:
+        due = [job for job in due if _turn(job) > (-priority, *behind)]
+    found, most = due[: command.limit], command.limit
+    tried = [job for job in found if job.lost == lifecycle.LOST_BEGUN]
+    if len(found) == most and len(tried) > command.suspects:
+        most = max(most - command.suspects, 1)
+        found = [job for job in due if job.lost != lifecycle.LOST_BEGUN][:most]
+        full = len(found) == most
+        found = sorted(tried + found, key=_turn)
+    else:
+        full = len(found) == most
+    return found, now if full else min((job.due for job in waiting if job.due > now), default=None)

@@ -14,7 +14,7 @@ __all__ = ["ExpectTests", "NoteTests"]
 JOB = NewJob("t", b"b", NOW)
 NAMES = [
     "a",
-    "a\0b",
+    "a\1b",
     "a ",
     "aa",
     "a%",
@@ -93,7 +93,7 @@ class NoteTests(StoreTests):
         assert [self.store.note(name) for name in NAMES] == [b"%d" % place for place in range(len(NAMES))]
         there = sorted((name, b"%d" % place) for place, name in enumerate(NAMES))
         assert self.store.notes("") == there
-        for prefix in ("a", "a\0", "A", "idem:", "\N{GRINNING FACE}", "e", "%", "_", "x" * 200, "x" * 201, "none"):
+        for prefix in ("a", "a\1", "A", "idem:", "\N{GRINNING FACE}", "e", "%", "_", "x" * 200, "x" * 201, "none"):
             assert self.store.notes(prefix) == [note for note in there if note[0].startswith(prefix)]
 
     def test_notes_come_page_by_page(self) -> None:

@@ -238,13 +238,13 @@ class PageTests(StoreTests):
             self.no_page(Filter(), preview=wrong)
 
     def test_a_filter_of_any_text_means_what_has_it(self) -> None:
-        for text in ("a\0b", "%", "_", "\\", "'", "\u00e9", "\U0001f4a5", "e"):
+        for text in ("a\1b", "%", "_", "\\", "'", "\u00e9", "\U0001f4a5", "e"):
             id = self.put(text, key=text)
             [job] = self.reserve(topic=text)
             self.apply(Nack(id, job.claims, None, text))
-            assert self.paged(topic=text, error=text if "\0" not in text else "x00", state=State.DEAD) == [id]
+            assert self.paged(topic=text, error=text, state=State.DEAD) == [id]
             assert self.paged(topic=text, key=text) == [id]
-            assert text == "a\0b" or id in self.paged(error=text)
+            assert id in self.paged(error=text)
         assert self.paged(error="\0") == []
         for filter in (Filter("\ud800"), Filter(key="\ud800"), Filter(error="\ud800")):
             self.no_page(filter)

@@ -80,8 +80,8 @@ class ReadingTests(StoreTests):
                 continue
             raise AssertionError(f"a forecast of {wrong}")
 
-    def test_the_oldest_is_the_first_that_waits_of_each_topic(self) -> None:
-        assert self.store.oldest() == {}
+    def test_of_all_topics_the_first_due_times_are_those_of_paused_ones_too(self) -> None:
+        assert self.store.next_dues() == {}
         self.put(due=NOW - 9)
         self.one()
         for due in (NOW + 5, NOW - 3, NOW + 7):
@@ -89,7 +89,7 @@ class ReadingTests(StoreTests):
         self.put("u", due=FAR)
         self.apply(Cancel(self.put("v")))
         self.apply(Pause("u", paused=True))
-        assert self.store.oldest() == {"t": NOW - 3, "u": FAR}
+        assert self.store.next_dues() == {"t": NOW - 3, "u": FAR}
 
     # ---- what has ended ---------------------------------------------------------------------------------------------
 
@@ -167,7 +167,7 @@ class ReadingTests(StoreTests):
             lambda: self.store.page(Filter("nowhere")),
             lambda: self.store.forecast([0, FAR]),
             lambda: self.store.recent(None, 0, 1),
-            lambda: self.store.oldest(),
+            lambda: self.store.next_dues(),
         ):
             try:
                 call()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ..._errors import StoreClosed
-from ...jobs.commands import Ack, Cancel, Nack, Pause, Put, Release, Reserve, Retry
-from ...jobs.job import SHARDS, Attempt, Counts, Due, NewJob, Outcome, State, Topic, shard_of
-from ...stores.contract import Filter, Span
-from .base import ALL, FAR, NOW, START, TERMS, StoreTests
+from ...jobs.commands import Ack, Cancel, Nack, Pause, Release, Reserve, Retry
+from ...jobs.job import Attempt, Counts, Outcome, State, Topic
+from ...stores.contract import Filter
+from .base import FAR, NOW, TERMS, StoreTests
 
 __all__ = ["ViewTests"]
 
@@ -125,73 +125,6 @@ class ViewTests(StoreTests):
         assert self.store.counts() == {"other": Counts(1), "paused": Counts(), "t": Counts(1, 1, 1, 1, 1)}
         assert self.store.topics() == [Topic("other", False), Topic("paused", True), Topic("t", False)]
 
-    # ---- windows ----------------------------------------------------------------------------------------------------
-
-    def test_a_window_goes_by_due_time_in_pages_of_ones_shards(self) -> None:
-        ids = self.apply(Put(tuple(NewJob("t", b"", NOW + n // 2) for n in range(80))))
-        expected = [Due(NOW + n // 2, id, "t") for n, id in enumerate(ids)]
-        assert self.window() == expected
-        assert self.window(limit=7) == expected[:7]
-        assert self.store.windows([Span("t", ALL, expected[6][:2], FAR)], 7) == expected[7:14]
-        assert self.window(until=NOW + 3) == expected[:8]
-        assert self.window("u") == self.window(limit=0) == self.window(shards=0) == []
-        for shard in range(SHARDS):
-            assert self.window(shards=1 << shard) == [due for due in expected if shard_of(due.id) == shard]
-
-    def test_windows_of_many_topics_come_span_by_span_up_to_the_limit(self) -> None:
-        ids = {topic: [self.put(topic, due=NOW + n) for n in range(4)] for topic in ("b", "a", "c")}
-        spans = [Span("c", ALL, START, FAR), Span("x", ALL, START, FAR), Span("a", ALL, (NOW, ids["a"][0]), NOW + 2)]
-        expected = [Due(NOW + n, ids["c"][n], "c") for n in range(4)] + [Due(NOW + n, ids["a"][n], "a") for n in (1, 2)]
-        assert self.store.windows(spans, 100) == expected
-        for limit in range(8):
-            assert self.store.windows(spans, limit) == expected[:limit]
-        assert self.store.windows([spans[0], spans[0]], 6) == expected[:4] + expected[:2]
-        assert self.store.windows([], 5) == []
-
-    def test_a_window_leaves_out_what_is_running_finished_or_paused(self) -> None:
-        self.put()
-        self.reserve()
-        self.apply(Cancel(self.put()))
-        self.put("paused")
-        self.apply(Pause("paused", paused=True))
-        spans = [Span(topic, ALL, START, FAR) for topic in ("t", "paused")]
-        assert self.store.windows(spans, 10) == []
-
-    def test_first_dues_are_the_earliest_of_each_topic_after_a_time(self) -> None:
-        for due in (NOW, NOW + 5, NOW + 9):
-            self.put(due=due)
-        self.put("u", due=NOW + 6)
-        found = [
-            self.store.first_dues([Span(topic, ALL, START, after) for topic in ("t", "x", "u", "t")])
-            for after in (NOW - 1, NOW, NOW + 5, NOW + 9)
-        ]
-        assert found == [
-            [NOW, None, NOW + 6, NOW],
-            [NOW + 5, None, NOW + 6, NOW + 5],
-            [NOW + 9, None, NOW + 6, NOW + 9],
-            [None, None, None, None],
-        ]
-        self.reserve()
-        assert self.first_due(0) == NOW + 5
-        assert self.store.first_dues([]) == []
-
-    def test_first_dues_are_those_of_the_shards(self) -> None:
-        ids = [self.put(due=NOW + n) for n in range(200)]
-        for shard in range(SHARDS):
-            mine = [NOW + n for n, id in enumerate(ids) if shard_of(id) == shard]
-            assert [self.first_due(after, shards=1 << shard) for after in (NOW - 1, mine[0])] == mine[:2]
-        assert self.first_due(NOW - 1, shards=0) is None
-
-    def test_first_dues_behind_many_of_other_shards_are_never_too_late(self) -> None:
-        first = self.put(due=FAR)
-        self.apply(Put(tuple(NewJob("t", b"", NOW + 2 * n) for n in range(4_000))))
-        mine = 1 << shard_of(first)
-        theirs = [id for id in range(1, 4_001) if shard_of(id) != shard_of(first)]
-        due = self.first_due(NOW + 100, shards=mine)
-        assert due is not None
-        assert theirs
-        assert NOW + 100 < due <= min(job.due for job in self.window(shards=mine, limit=9_999) if job.due > NOW + 100)
-
     # ---- life -------------------------------------------------------------------------------------------------------
 
     def test_a_call_of_many_commands_applies_them_in_order(self) -> None:
@@ -213,8 +146,8 @@ class ViewTests(StoreTests):
             lambda: self.store.counts(),
             lambda: self.store.topics(),
             lambda: self.store.history(1),
-            lambda: self.store.windows([], 1),
-            lambda: self.store.first_dues([]),
+            lambda: self.store.next_dues(["t"]),
+            lambda: self.store.claimed_by("w"),
             lambda: self.store.next_lease(),
             lambda: self.store.notifier("w"),
             lambda: self.store.workers(),

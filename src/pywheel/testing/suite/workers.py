@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from ...jobs.commands import Announce, Expire, Nack, Pause, Release, Reschedule, Retry
-from ...jobs.job import Due, shard_of
+from ...jobs.commands import Announce, Cancel, Expire, Nack, Pause, Release, Reschedule, Retry
+from ...jobs.job import SHARDS, SLICE, Due, slice_of
 from ...stores.ownership import owners
 from .base import FAR, NOW, StoreTests
 
@@ -86,9 +86,28 @@ class WorkerTests(StoreTests):
         assert notifier.wait(5)
         assert notifier.hints() == ([Due(NOW + 100, near, "t")], False)
         self.apply(Reschedule(far, NOW + 50))
-        self.apply(Reschedule(near, FAR))
-        assert notifier.hints() == ([Due(NOW + 50, far, "t"), Due(FAR, near, "t")], False)
+        assert notifier.hints() == ([Due(NOW + 50, far, "t")], False)
         assert notifier.hints() == ([], False)
+        assert near != far
+
+    def test_a_job_that_is_moved_is_told_to_the_owner_of_its_new_time(self) -> None:
+        workers = [self.notifier("t", horizon=FAR) for _ in range(2)]
+        for notifier in workers:
+            notifier.beat(0)
+            notifier.hints()
+        table = owners("t", [notifier.worker for notifier in workers])
+        dues = [NOW + n * SLICE for n in range(2 * SHARDS)]
+        first, then = ([due for due in dues if table[slice_of(due)] == one.worker] for one in workers)
+        for old, new in ((first[0], then[-1]), (first[-1], then[0])):
+            id = self.put(due=old)
+            workers[0].hints()
+            self.apply(Reschedule(id, new))
+            assert Due(new, id, "t") in workers[1].hints().due
+            self.put(key="k", due=old)
+            self.put(key="k", due=new, replace=True)
+            assert self.job(id).due == new
+            assert [due.due for due in workers[1].hints().due] == [new]
+            self.apply(Cancel(("t", "k")))
 
     def test_nothing_is_hinted_before_a_horizon_is_published(self) -> None:
         notifier = self.notifier("t")
@@ -120,16 +139,16 @@ class WorkerTests(StoreTests):
         assert set(notifier.hints().due) == {Due(FAR - 1, moved, "t")}
         assert gone != moved
 
-    def test_each_worker_hears_of_the_shards_that_it_owns(self) -> None:
+    def test_each_worker_hears_of_what_is_due_in_the_slices_that_it_owns(self) -> None:
         workers = [self.notifier("t", horizon=FAR) for _ in range(2)]
         other = self.notifier("u", horizon=FAR)
         for notifier in self.notifiers:
             notifier.beat(0)
             notifier.hints()
-        ids = [self.put() for _ in range(64)]
+        dues = {self.put(due=NOW + n * SLICE): NOW + n * SLICE for n in range(2 * SHARDS)}
         table = owners("t", [notifier.worker for notifier in workers])
         for notifier in workers:
-            mine = [id for id in ids if table[shard_of(id)] == notifier.worker]
+            mine = [id for id, due in dues.items() if table[slice_of(due)] == notifier.worker]
             assert [due.id for due in notifier.hints().due] == mine
         assert other.hints().due == []
 

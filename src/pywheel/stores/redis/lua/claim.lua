@@ -1,13 +1,12 @@
 -- Claims. ARGV[at]: topic, worker, ttr, max_attempts, jitter, slack, hold, limits or '', how many backoffs, and these.
 local function terms_at(at)
-    local terms = {
+    local terms, some = {
         topic = ARGV[at], worker = ARGV[at + 1], ttr = tonumber(ARGV[at + 2]), most = tonumber(ARGV[at + 3]),
         jitter = tonumber(ARGV[at + 4]), slack = tonumber(ARGV[at + 5]), hold = tonumber(ARGV[at + 6]), limits = ARGV[at + 7],
-        backoff = {},
-    }
-    local some = tonumber(ARGV[at + 8])
-    for number = 1, some do
-        terms.backoff[number] = tonumber(ARGV[at + 8 + number])
+        backoff = {}, base = tonumber(call('HGET', P .. ':run', 'base') or 0),
+    }, tonumber(ARGV[at + 8])
+    for place = 1, some do
+        terms.backoff[place] = tonumber(ARGV[at + 8 + place])
     end
     if terms.jitter > 0 then
         math.randomseed(micros % 4294967296)
@@ -16,48 +15,36 @@ local function terms_at(at)
 end
 
 local function backoff_of(terms, attempt)
-    local delay = terms.backoff[math.min(math.max(attempt, 1), #terms.backoff)]
-    if not delay then
-        return 0
+    local delay = terms.backoff[min(max(attempt, 1), #terms.backoff)] or 0
+    if delay > 0 and terms.jitter > 0 then
+        delay = floor(delay * (1 + terms.jitter * (2 * math.random() - 1)) + 0.5)
     end
-    if terms.jitter > 0 then
-        delay = math.floor(delay * (1 + terms.jitter * (2 * math.random() - 1)) + 0.5)
-    end
-    return math.max(delay, 0)
+    return max(delay, 0)
 end
 
 -- Receipts given out before a restart that lost some are never given out again: claims go on from the next thousand.
-local base
-local function new_claim(state)
-    base = base or tonumber(call('HGET', P .. ':run', 'base') or 0)
+local function new_claim(state, base)
     if state[CLAIMS] < base then
-        state[FORGIVEN] = state[FORGIVEN] + base - state[CLAIMS]
-        state[CLAIMS] = base
+        state[FORGIVEN], state[CLAIMS] = state[FORGIVEN] + base - state[CLAIMS], base
     end
     state[CLAIMS] = state[CLAIMS] + 1
 end
 
--- Claims a job; appends to `reply` what the worker gets of it.
-local function start(b, job, key, ttr, most, due, terms, begun, reply)
-    local state = states[b] or {DELAYED, terms.topic, key, due, 0, 0, NEVER_LOST, false}
+-- Claims a job that waits in a lane; appends to `reply` what the worker gets of it.
+local function start(b, job, due, from, terms, begun, reply)
+    local key, ttr, most, _, priority = read_job(job)
+    local state = states[b] or state_of_new(terms.topic, key, due, priority)
     make_history(b, state)
-    new_claim(state)
+    new_claim(state, terms.base)
     local attempt = state[CLAIMS] - state[FORGIVEN]
-    if not ttr or ttr == 0 then
-        ttr = terms.ttr
-    end
-    if not most or most == 0 then
-        most = terms.most
-    end
+    ttr, most = ttr and ttr ~= 0 and ttr or terms.ttr, most and most ~= 0 and most or terms.most
     state[STATE], state[DUE], state[ATTEMPT], state[BEGUN] = RUNNING, due, attempt, begun and 1 or 0
     state[LEASE] = now + (begun and ttr + terms.slack or terms.hold)
     state[MOST], state[BACKOFF], state[STARTED], state[WORKER] = most, backoff_of(terms, attempt), now, terms.worker
-    if mark_of(terms.topic) == 0 then
-        remove(delayed_of(terms.topic), b)
-        add(LEASES, state[LEASE], b)
-    else
-        wait_no_more(terms.topic, b)
-        lease_until(b, state)
+    remove(from, b)
+    lease_until(b, state)
+    if key and lanes_of(terms.topic).by_keys then
+        add(groups_of(terms.topic), 0, key .. '\0' .. b)
     end
     keep(b, state)
     local size = #reply
@@ -66,11 +53,10 @@ local function start(b, job, key, ttr, most, due, terms, begun, reply)
 end
 
 -- What is kept of a claim in case it is asked for again: no bodies, but where they are.
-local function receipts_of(reply, from)
+local function receipts_of(reply)
     local kept = {}
-    for place = from, #reply, 8 do
-        kept[#kept + 1] = reply[place]
-        kept[#kept + 1] = reply[place + 2]
+    for place = 1, #reply, 8 do
+        kept[#kept + 1], kept[#kept + 2] = reply[place], reply[place + 2]
     end
     return kept
 end
@@ -81,7 +67,7 @@ local function claimed_again(kept, reply)
         local b, state = kept[place], state_of(kept[place])
         if state and state[STATE] == RUNNING and state[CLAIMS] == kept[place + 1] then
             for _, value in ipairs({b, state[DUE], state[CLAIMS], state[ATTEMPT], state[LEASE], state[LOST], state[ERROR],
-                call('HGET', of_job(b), b)}) do
+                call('HGET', chunk(':j:', b), b)}) do
                 reply[#reply + 1] = value
             end
         end
@@ -89,149 +75,237 @@ local function claimed_again(kept, reply)
     return reply
 end
 
-local LOOKED_PAST = 1000 -- jobs/limits.py
+-- What waits is handled as {id, due time, priority, lane, whether it is a suspect, the job itself once it was read}.
+local ID, AT, RANK, LANE, SUSPECTED, JOB = 1, 2, 3, 4, 5, 6
 
--- Then: limit, bytes or '', least. With bytes the bodies are read a few at a time.
-function commands.reserve(at)
-    local terms, place = terms_at(at)
-    local limit, most, least = tonumber(ARGV[place]), tonumber(ARGV[place + 1]), tonumber(ARGV[place + 2])
-    settle_all_over()
-    local reply = {}
-    if limit > 0 and call('HGET', P .. ':t', terms.topic) == '' then
-        local gate = gate_of(terms.topic, terms.limits)
-        local ids, dues = due_in_order(terms.topic, gate and math.max(limit, LOOKED_PAST) or limit)
-        states_of(ids)
-        local jobs, first, last = {}, 1, 0
-        for number, b in ipairs(ids) do
-            if number > last then
-                first, last = number, most and math.min(number + 63, #ids) or #ids
-                jobs = values(':j:', most and {unpack(ids, first, last)} or ids)
-            end
-            local job = jobs[number - first + 1]
-            local key, ttr, attempts, size = read_job(job)
-            if limit <= 0 or (most and size > most and least <= 0) then
-                break
-            end
-            if not gate or admits(gate, key) then
-                start(b, job, key, ttr, attempts, dues[number], terms, true, reply)
-                limit, least = limit - 1, least - 1
-                most = most and most - size
-            end
-        end
-        shut(gate)
-        flush()
+-- Orders them as they are claimed; those that are not due come last.
+local function comes_first(one, other)
+    local early = one[AT] > now
+    if early ~= (other[AT] > now) then
+        return not early
+    elseif one[RANK] ~= other[RANK] and not early then
+        return one[RANK] > other[RANK]
     end
-    return reply, place + 3, {'reserve', receipts_of(reply, 1)}
+    return one[AT] < other[AT] or (one[AT] == other[AT] and one[ID] < other[ID])
 end
 
--- Returns the ids of a claim that are delayed, with when they are due, in order.
-local function delayed_among(topic, ids)
-    local due, found = {}, {}
-    local missing = {}
-    for place, score in ipairs(scores(delayed_of(topic), ids)) do
-        if score then
-            due[ids[place]] = tonumber(score)
-            found[#found + 1] = ids[place]
-        else
-            missing[#missing + 1] = ids[place]
+-- Appends up to `most` due jobs of a lane, behind a position if there is one.
+local function look_in_lane(found, one, most, after, without)
+    local key = one[3]
+    local rank, enough = after and rank_of(key, after[1], after[2], true) or 0, #found + most
+    while #found < enough do
+        local some = enough - #found
+        local part = call('ZRANGE', key, rank, rank + some - 1, 'WITHSCORES')
+        for place = 1, #part, 2 do
+            local due = tonumber(part[place + 1])
+            if due > now then
+                return
+            elseif not without[part[place]] then
+                found[#found + 1] = {part[place], due, one[2], key, one[4]}
+            end
+        end
+        if #part < 2 * some then
+            return
+        end
+        rank = rank + some
+    end
+end
+
+-- Returns the first `most` due jobs of a topic, in order; without suspects if told. `after` is {due, id, priority or nil}.
+local function look(topic, most, after, without, no_suspects)
+    local found, before = {}, nil -- `before` holds what comes first: with suspects the same priority is in two lanes
+    local there = lanes_of(topic)
+    for place, one in ipairs(there) do
+        local behind = after and (not after[3] or after[3] == one[2]) and after or nil
+        if place == 1 or there[place - 1][2] ~= one[2] then
+            before = #found
+        end
+        if before < most and not (after and after[3] and one[2] > after[3]) and not (no_suspects and one[4]) then
+            local first = #found
+            look_in_lane(found, one, most - before, behind, without)
+            if first > before and #found > first then
+                table.sort(found, comes_first)
+                for last = #found, most + 1, -1 do
+                    found[last] = nil
+                end
+            end
         end
     end
-    local over = {}
-    for place, score in ipairs(scores(LEASES, missing)) do
-        local b = missing[place]
-        if score and tonumber(score) <= now and state_of(b)[TOPIC] == topic and settle_lost(b, state_of(b)) then
-            over[#over + 1] = b
+    return found
+end
+
+-- Returns the due jobs that a claim without ids looks at, in order, and when the next one is due, or false.
+local function first_due_of(topic, most, suspects, after, without)
+    local found, tried = look(topic, most, after, without), {}
+    local full = #found >= most
+    for _, one in ipairs(full and found or {}) do
+        tried[#tried + 1] = one[SUSPECTED] and one or nil
+    end
+    if #tried > suspects then
+        most = max(most - suspects, 1)
+        found = look(topic, most, after, without, true)
+        full = #found >= most
+        for _, one in ipairs(tried) do
+            found[#found + 1] = one
         end
+        table.sort(found, comes_first)
+    end
+    return found, full and now or first_due(topic, beyond(now)) or false
+end
+
+-- Appends those of some jobs that wait in a topic; returns the others.
+local function look_for(found, topic, ids)
+    for _, one in ipairs(lanes_of(topic)) do
+        local others = {}
+        for place, due in ipairs(scores(one[3], ids)) do
+            if due then
+                found[#found + 1] = {ids[place], tonumber(due), one[2], one[3], one[4]}
+            else
+                others[#others + 1] = ids[place]
+            end
+        end
+        ids = others
+    end
+    return ids
+end
+
+-- Returns those of some jobs that wait in a topic, in order.
+local function waiting_of(topic, ids)
+    local found, over = {}, {}
+    local others = look_for(found, topic, ids)
+    for place, lease in ipairs(scores(leases_of(topic), others)) do
+        local b = others[place]
+        over[#over + 1] = lease and settle_lost(b, state_of(b)) and b or nil
     end
     if #over > 0 then
         flush()
-        for place, score in ipairs(scores(delayed_of(topic), over)) do
-            if score then
-                due[over[place]] = tonumber(score)
-                found[#found + 1] = over[place]
-            end
-        end
+        look_for(found, topic, over)
     end
-    local rank = lanes_of(topic) > 0 and {}
-    for place, priority in ipairs(rank and priorities(topic, found) or {}) do
-        rank[found[place]] = due[found[place]] > now and -100 or priority
-    end
-    local function before(one, other)
-        if rank and rank[one] ~= rank[other] then
-            return rank[one] > rank[other]
-        end
-        return due[one] < due[other] or (due[one] == due[other] and one < other)
-    end
-    for place = 2, #found do
-        if not before(found[place - 1], found[place]) then
-            table.sort(found, before)
-            break
-        end
-    end
-    return found, due
+    table.sort(found, comes_first)
+    return found
 end
 
--- Then: begin, suspects, bytes, and the ids, 6 bytes each. Bodies are read a few at a time: some may be large.
-function commands.claim(at)
-    local terms, place = terms_at(at)
-    local begin, suspects, most = tonumber(ARGV[place]), tonumber(ARGV[place + 1]), tonumber(ARGV[place + 2])
-    local packed = ARGV[place + 3]
-    place = place + 4
-    local paused = call('HGET', P .. ':t', terms.topic)
-    if paused ~= '' then
-        local reply = {paused and 1 or 0, 0, 0, ''}
-        return reply, place, {'claim', reply, {}}
-    end
-    local ids = {}
-    for first = 1, #packed, 6 do
-        ids[#ids + 1] = sub(packed, first, first + 5)
-    end
-    local found, due = delayed_among(terms.topic, ids)
-    local gate = gate_of(terms.topic, terms.limits)
-    states_of(found)
-    local taken, begun, left, full = {}, 0, {}, false
-    local jobs, first, last = {}, 0, 0
-    for place, b in ipairs(found) do
-        local state = states[b]
-        local lost = state and state[LOST] or NEVER_LOST
-        if full or due[b] > now or ((gate or lost ~= NEVER_LOST) and (begun >= begin or (lost == LOST_BEGUN and suspects <= 0))) then
-            left[#left + 1] = b
-        else
-            if place > last then
-                first, last = place, math.min(place + 63, #found)
-                jobs = values(':j:', {unpack(found, first, last)})
-            end
-            local job = jobs[place - first + 1]
-            local key, ttr, attempts, size = read_job(job)
-            if size > most and #taken > 0 then
-                full = true
-                left[#left + 1] = b
-            elseif gate and not admits(gate, key, b) then
-                left[#left + 1] = b
-            else
-                local begins = begun < begin
-                start(b, job, key, ttr, attempts, due[b], terms, begins, taken)
-                most = most - size
-                if begins then
-                    begun = begun + 1
-                end
-                if lost == LOST_BEGUN then
-                    suspects = suspects - 1
-                end
-            end
+-- Reads the bodies of jobs before they are claimed, a few at a time: some may be large.
+local function with_job(found, place)
+    if not found[place][JOB] then
+        local ids = {}
+        for next_one = place, min(place + 63, #found) do
+            ids[#ids + 1] = found[next_one][ID]
+        end
+        for offset, job in ipairs(values(':j:', ids)) do
+            found[place + offset - 1][JOB] = job
         end
     end
-    local again = shut(gate)
+    return found[place][JOB]
+end
+
+-- Then: limit, bytes or '', least.
+function commands.reserve(at)
+    local terms, place = terms_at(at)
+    local topic, limit, most, least = terms.topic, tonumber(ARGV[place]), tonumber(ARGV[place + 1]), tonumber(ARGV[place + 2])
+    local reply, found, gate = {}, {}, nil
+    settle_over(topic, max(limit, PIECE), {})
+    if limit > 0 and call('HGET', P .. ':t', topic) == '' then
+        gate = gates.open(topic, terms.limits)
+        found = look(topic, gate and max(limit, 1000) or limit, nil, {}) -- LOOKED_PAST in jobs/limits.py
+    end
+    local ids = {}
+    for number, one in ipairs(found) do
+        ids[number] = one[ID]
+    end
+    states_of(ids)
+    for number, one in ipairs(found) do
+        local key, _, _, size = read_job(with_job(found, number))
+        if limit <= 0 or (most and size > most and least <= 0) then
+            break
+        end
+        if not gate or gates.admits(gate, key) then
+            start(one[ID], one[JOB], one[AT], one[LANE], terms, true, reply)
+            limit, least, most = limit - 1, least - 1, most and most - size
+        end
+    end
+    gates.shut(gate)
     flush()
-    local reply, others = {0, begun, #left, again}, lanes_of(terms.topic) > 0 and priorities(terms.topic, left)
-    for place, b in ipairs(left) do
-        local size = #reply
-        reply[size + 1], reply[size + 2], reply[size + 3] = b, due[b], others and others[place] or 0
-        reply[size + 4] = gate and gate.full[b] or false
+    return reply, place + 3, {'reserve', receipts_of(reply)}
+end
+
+-- Then: begin, suspects, bytes, the ids, the number of those that are looked at without ids, the place behind which: '', or id, due
+-- time, and priority if there is one; and the ids of those that are left out.
+function commands.claim(at)
+    local terms, place = terms_at(at)
+    local topic, begin_some, suspects, most = terms.topic, tonumber(ARGV[place]), tonumber(ARGV[place + 1]), tonumber(ARGV[place + 2])
+    local limit, behind, without = tonumber(ARGV[place + 4]), ARGV[place + 5], {}
+    local asked = ids_of(ARGV[place + 3])
+    for _, b in ipairs(ids_of(ARGV[place + 6])) do
+        without[b] = true
     end
-    local kept = {0, begun, 0, ''}
+    place = place + 7
+    local paused = call('HGET', P .. ':t', topic)
+    if paused ~= '' then
+        local reply = {paused and 1 or 0, 0, 0, '', false}
+        return reply, place, {'claim', reply, {}}
+    end
+    local found, coming, ids = nil, false, {}
+    if limit > 0 then
+        local due, priority = string.match(sub(behind, 7), '^(%S+) ?(%S*)$')
+        found, coming = first_due_of(topic, limit, max(suspects, 0), due and {due, sub(behind, 1, 6), tonumber(priority)}, without)
+    else
+        found = waiting_of(topic, asked)
+    end
+    local gate = gates.open(topic, terms.limits)
+    for number, one in ipairs(found) do
+        ids[number] = one[ID]
+    end
+    states_of(ids)
+    local taken, begun, left, full = {}, 0, {}, false
+    for number, one in ipairs(found) do
+        local b, state, key, size, _ = one[ID], states[one[ID]], nil, nil, nil
+        local lost = state and state[LOST] or NEVER_LOST
+        local leave = full or one[AT] > now
+            or ((gate or lost ~= NEVER_LOST) and (begun >= begin_some or (lost == LOST_BEGUN and suspects <= 0)))
+        if not leave then
+            key, _, _, size = read_job(with_job(found, number))
+            full = size > most and #taken > 0
+            leave = full or (gate and not gates.admits(gate, key, b))
+        end
+        if leave then
+            left[#left + 1] = one
+        else
+            local begins = begun < begin_some
+            start(b, one[JOB], one[AT], one[LANE], terms, begins, taken)
+            most, begun = most - size, begun + (begins and 1 or 0)
+            suspects = suspects - (lost == LOST_BEGUN and 1 or 0)
+        end
+    end
+    local reply = {0, begun, #left, gates.shut(gate), coming and string.format('%.0f', coming)}
+    flush()
+    for number, one in ipairs(left) do
+        reply[2 + 4 * number], reply[3 + 4 * number], reply[4 + 4 * number] = one[ID], one[AT], one[RANK]
+        reply[5 + 4 * number] = gate and gate.full[one[ID]] or false
+    end
     for number = 1, #taken do
-        reply[#reply + 1] = taken[number]
+        reply[5 + 4 * #left + number] = taken[number]
     end
-    return reply, place, {'claim', kept, receipts_of(taken, 1)}
+    return reply, place, {'claim', {0, begun, 0, '', #left > 0 and string.format('%.0f', now) or reply[5]}, receipts_of(taken)}
+end
+
+-- The first due jobs of a topic. ARGV: now, topic, how many. Returns of each: due time, id, and priority.
+function api.first_due()
+    local reply = {}
+    for _, one in ipairs(call('HGET', P .. ':t', ARGV[2]) == '' and look(ARGV[2], tonumber(ARGV[3]), nil, {}) or {}) do
+        local size = #reply
+        reply[size + 1], reply[size + 2], reply[size + 3] = string.format('%.0f', one[AT]), one[ID], one[RANK]
+    end
+    return {micros, reply}
+end
+
+-- ARGV: now, '' or 1 if those of paused topics count, topics. Returns for each when its first delayed job is due, false if there is none.
+function api.next_dues()
+    local found = {}
+    for place = 3, #ARGV do
+        local counts = ARGV[2] ~= '' or call('HGET', P .. ':t', ARGV[place]) == ''
+        local first = counts and first_due(ARGV[place], '-inf')
+        found[place - 2] = first and string.format('%.0f', first) or false
+    end
+    return {micros, found}
 end

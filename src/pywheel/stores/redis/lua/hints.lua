@@ -1,6 +1,9 @@
--- Hints: whom a change concerns. Each worker keeps in the store which shards of a topic it owns, and its horizon.
-local furthest
-local audiences, hints = {}, {}
+-- Hints: whom a change concerns. Each worker keeps in the store which slices of a topic's time it owns, and its horizon.
+local SLICE, SLICES = 50, 32 -- jobs/job.py
+local furthest, audiences, hints
+forgets[#forgets + 1] = function()
+    furthest, audiences, hints = nil, {}, {}
+end
 local HINTS_KEPT = 10000
 
 local function audience(topic)
@@ -31,20 +34,21 @@ local function furthest_horizon()
     return furthest
 end
 
--- Notes that a job is, or was until now, due then.
-local function tell(topic, b, due)
-    if due > furthest_horizon() then
+-- Notes that a job is due then, for the owner of that time; `was` is when it was due until now, if that is earlier.
+local function tell(topic, b, due, was)
+    was = was or due
+    if was > furthest_horizon() then
         return
     end
-    local shard = bit.lshift(1, byte(b, 6) % 32)
+    local slice = bit_of(1, floor(due / SLICE) % SLICES)
     for _, one in ipairs(audience(topic)) do
-        if due <= one[3] and bit.band(one[2], shard) ~= 0 then
+        if was <= one[3] and band(one[2], slice) ~= 0 then
             local list = hints[one[1]]
             if not list then
                 list = {}
                 hints[one[1]] = list
             end
-            list[#list + 1] = b .. struct.pack('>d', due) .. topic
+            list[#list + 1] = b .. struct.pack('>d', was) .. topic
         end
     end
 end
@@ -64,5 +68,4 @@ local function tell_all()
             call('PUBLISH', P .. ':bell:' .. worker, 'hint')
         end
     end
-    hints = {}
 end

@@ -1,9 +1,3 @@
--- name: member_set
-INSERT INTO member (worker, topics) VALUES (?, ?) ON CONFLICT (worker) DO UPDATE SET topics = excluded.topics
-
--- name: member_remove
-DELETE FROM member WHERE worker = ?
-
 -- name: roster
 SELECT json_group_array(json_array(worker, json(topics))) FROM member
 
@@ -32,13 +26,13 @@ SELECT coalesce(max(seq), 0), coalesce(max(slot IN (:slot, -1)), 0) FROM hint WH
 -- name: hints_for
 SELECT (SELECT min(seq) FROM hint), (SELECT max(seq) FROM hint),
     (SELECT count(*) FROM hint WHERE seq > :after AND slot = -1),
-    (SELECT json_group_array(json_array(j.due, j.id, t.name, coalesce(j.priority, 0)))
+    (SELECT json_group_array(json_array(j.next, j.id, t.name, -j.rank))
         FROM (SELECT job FROM hint WHERE seq > :after AND slot = :slot GROUP BY job ORDER BY min(seq)) h
             CROSS JOIN job j ON j.id = h.job CROSS JOIN topic t ON t.id = j.topic
-        WHERE j.state IS NULL AND NOT EXISTS (SELECT 1 FROM run r WHERE r.job = j.id))
+        WHERE j.state = 0)
 
 -- name: lease_first
-SELECT min(lease) FROM run
+SELECT min(next) FROM job WHERE state = 1
 
 -- name: pause_of
 SELECT t.paused, (SELECT max(seq) FROM hint WHERE slot = -1 AND job IN (0, t.id)), (SELECT min(seq) FROM hint)

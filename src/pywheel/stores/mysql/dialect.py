@@ -1,0 +1,402 @@
+"""MySQL's forms of statements. Values are part of the text: many statements go in one packet, which none prepared can.
+
+So each value has the one form that can be nothing but a value, whatever a server's `sql_mode` and character set: whole
+numbers, and hexadecimal. Lists of values are JSON tables. Names may be longer than a key of an index: they are found by
+16 bytes of a hash, and then compared.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import IntEnum
+from hashlib import sha256
+from typing import Any, ClassVar, Final
+
+from ..sql.dialect import Dialect
+from ..sql.schema import TABLES, TYPES
+from ..sql.statement import Batch, Change, Drop, Each, Insert, NewNames, NewPriorities, Rows, Select, Statement
+from ..sql.transaction import Tally, Transaction
+
+__all__ = ["MOMENT", "NOW", "SET_MOMENT", "Later", "MysqlDialect", "hashed", "in_parts", "literal"]
+
+NOW: Final = "(timestampdiff(MICROSECOND, '1970-01-01', utc_timestamp(3)) DIV 1000)"
+"""The server's time, ms since 1970, at the beginning of a statement."""
+MOMENT: Final = "@pywheel_now"
+"""The same for all statements of a packet that begins with `SET_MOMENT`."""
+SET_MOMENT: Final = f"SET {MOMENT} = {NOW}"
+_LONG: Final = 1 << 19  # characters of an INSERT: a server takes a million bytes at least, unless somebody changed it
+
+_NAMES: Final = ("topic", "worker", "job", "finished", "attempt", "nonce", "note", "tally", "member")
+_TABLE: Final = re.compile(rf"\b(FROM|JOIN|STRAIGHT_JOIN|INTO|UPDATE|TABLE) ({'|'.join(_NAMES)})\b")
+_COLUMN: Final = re.compile(rf"(?<![:.\w])({'|'.join(_NAMES)})\.(?=[a-z])")
+_VALUE: Final = re.compile(r"(?<![:\w]):([a-z_]+)")
+_RESERVED: Final = re.compile(r"(?<![:\w`])(key|rank)\b")
+_NAMED: Final = re.compile(r"\b(\w\.)?(name|key|nonce) = (:\w+|w\.\w+)")
+_FORGET: Final = re.compile(r"DELETE FROM (\w+) WHERE (\w+) IN \(SELECT \w+ FROM \((.+)\) o\)")
+_DROP: Final = re.compile(r"DELETE FROM (\w+) WHERE (id|job) IN \(:ids\)")
+_LOCKED: Final = re.compile(r"\bFROM (\w+) j WHERE j\.id IN \(:ids\)")
+_IDS: Final = "JSON_TABLE('[:ids]', '$[*]' COLUMNS (id bigint PATH '$')) i"
+"""A server may think that it is quicker to read a whole table than rows by their ids. Then it waits for each row that
+somebody has locked: so whoever locks joins the ids."""
+_PLANS: Final = (
+    (re.compile(r"\b(FROM \w+) j WHERE j\.id (?=IN\b|= )"), r"\1 j FORCE INDEX (PRIMARY) WHERE j.id "),
+    (re.compile(r"\b(STRAIGHT_JOIN \w+) (\w) ON (\w\.id = w\.id)"), r"\1 \2 FORCE INDEX (PRIMARY) ON \3"),
+    (re.compile(r"\b(STRAIGHT_JOIN \w+) (\w) ON ([^()]*\bhash = )"), r"\1 \2 FORCE INDEX (hash) ON \3"),
+    (re.compile(r"\b(FROM \w+) j (WHERE j\.state = \d AND j\.(?:topic|next)\b)"), r"\1 j FORCE INDEX (job_next) \2"),
+)
+_LIST: Final = re.compile(r"\{([a-z]+): ")
+_FILLED: Final = re.compile(r"\b(started bigint|worker int)")
+"""Columns that a claim writes: with values from the beginning, a row does not grow, and pages are not split."""
+_SET: Final = re.compile(r"(^|, )([a-z_]+)(?= = )")
+
+
+class Later(int):
+    """So many ms after the transaction's time, as a value of a row."""
+
+    __slots__ = ()
+
+
+class MysqlDialect(Dialect):
+    """The tables of one store."""
+
+    kinds: ClassVar[Mapping[str, str]] = {
+        "big": "bigint",
+        "int": "int",
+        "small": "smallint",
+        "text": "longtext",
+        "name": "mediumtext",
+        "bytes": "longblob",
+        "binary": "varbinary(800)",
+        "serial": "int NOT NULL AUTO_INCREMENT PRIMARY KEY",
+        "primary": "NOT NULL PRIMARY KEY",
+        "clustered": "",
+    }
+    lock = "FOR UPDATE"
+    skip = "FOR UPDATE SKIP LOCKED"
+    then = "STRAIGHT_JOIN"
+
+    def __init__(self, tables: str) -> None:
+        super().__init__()
+        self.tables = tables
+        """What their names begin with."""
+        self.returning = False
+        """Whether an INSERT can return what it wrote, as MariaDB's does."""
+
+    def named(self, text: str) -> str:
+        """Return SQL with names of tables, as a format for literals."""
+        text = _FORGET.sub(r"DELETE t FROM (\3 FOR UPDATE SKIP LOCKED) o STRAIGHT_JOIN \1 t ON t.\2 = o.\2", text)
+        text = _DROP.sub(rf"DELETE t FROM {_IDS} STRAIGHT_JOIN \1 t FORCE INDEX (PRIMARY) ON t.\2 = i.id", text)
+        if self.lock in text:
+            text = _LOCKED.sub(rf"FROM {_IDS} STRAIGHT_JOIN \1 j FORCE INDEX (PRIMARY) ON j.id = i.id WHERE true", text)
+        text = text.replace("j.passed = 0", "j.spare = 0")  # of the index
+        text = _NAMED.sub(_by_hash, text)
+        for found, forced in _PLANS:
+            text = found.sub(forced, text)
+        text = _COLUMN.sub(lambda match: f"{self.tables}{match[1]}.", text)
+        text = _TABLE.sub(lambda match: f"{match[1]} {self.tables}{match[2]}", text)
+        return _VALUE.sub(r"%(\1)s", _RESERVED.sub(r"`\1`", text).replace("%", "%%"))
+
+    def now(self) -> str:
+        """Return the time of the packet; a test's clock comes with each statement."""
+        return ":now"
+
+    def source(self, name: str, columns: Sequence[str]) -> str:
+        """Return rows of a JSON text."""
+        paths = ", ".join(
+            f"{column} {'bigint' if _is_number(column) else 'longtext CHARACTER SET utf8mb4'} PATH '$[{place}]'"
+            for place, column in enumerate(columns)
+        )
+        return f"JSON_TABLE(:{name}, '$[*]' COLUMNS ({paths})) {name}"
+
+    def among(self, name: str) -> str:
+        """Return a list of numbers."""
+        return f"IN (:{name})"
+
+    def instead(self, key: str, columns: Sequence[str]) -> str:  # noqa: ARG002
+        """Return what ends an INSERT that shall overwrite. MariaDB has nothing but values(), which MySQL deprecates."""
+        return f"ON DUPLICATE KEY UPDATE {', '.join(f'{one} = values({one})' for one in columns)}"
+
+    def moment(self, now: int) -> Later:  # noqa: ARG002
+        """Return the transaction's time."""
+        return Later(0)
+
+    def later(self, delay: int) -> Later:
+        """Return a time after it."""
+        return Later(delay)
+
+    @property
+    def pausing(self) -> str:
+        """Return what pauses or resumes a topic, and numbers that."""
+        stir = f"UPDATE {self.tables}number SET value = last_insert_id(value + 1) WHERE name = 'stir'"
+        return f"{stir};UPDATE topic SET paused = :paused, stirred = last_insert_id() WHERE id = :topic"
+
+    def draw(self) -> str:
+        """Return a number from -1 to 1."""
+        return "(2 * rand() - 1)"
+
+    # ---- counts -----------------------------------------------------------------------------------------------------
+
+    def counted(self, tally: Tally) -> list[Statement]:
+        """Return what writes the counts: a row for each change of a topic, summed up now and then."""
+        for topic, jobs in tally.put.items():
+            tally.add(topic, 0, jobs)
+        rows = [(topic, *row) for topic, row in sorted(tally.rows.items()) if any(row)]
+        return [Insert("tally", ("topic", "live", "done", "cancelled", "dead"), rows)] if rows else []
+
+    def count(self, tx: Transaction) -> Any:
+        """Write the counts."""
+        yield self.counted(tx.tally)
+
+    def tallies(self) -> Sequence[Select]:
+        """Return what sums up the counts."""
+        return (Select("SELECT topic, sum(live), sum(done), sum(cancelled), sum(dead) FROM tally GROUP BY topic"),)
+
+    # ---- forms ------------------------------------------------------------------------------------------------------
+
+    def texts(self, batch: Batch, now: int | None) -> tuple[list[str], list[int | None]]:
+        """Return what is to be sent, and for each statement the place of its rows in the answer, if it has some."""
+        moment = MOMENT if now is None else str(now)
+        texts: list[str] = []
+        places: list[int | None] = []
+        for one in batch:
+            some, place = self._said(one, moment)
+            places.append(None if place is None else len(texts) + place)
+            texts += some
+        if now is None and len(texts) == 1:
+            texts[0] = texts[0].replace(MOMENT, NOW)
+        elif now is None and any(MOMENT in text for text in texts):
+            texts.insert(0, SET_MOMENT)
+            places = [None if place is None else place + 1 for place in places]
+        return texts, places
+
+    def _said(self, one: Statement, moment: str) -> tuple[list[str], int | None]:
+        """Return the texts of a statement, and which of them gives its rows."""
+        if isinstance(one, Insert):
+            return self._insert(one, moment)
+        if isinstance(one, Change):
+            return self._change(one, moment)
+        if isinstance(one, Drop):
+            finished = f"{_IDS} {{then}} finished f FORCE INDEX (PRIMARY) ON f.id = i.id"
+            text = f"DELETE j FROM {finished} {{then}} job j FORCE INDEX (PRIMARY) ON j.id = f.id"
+            return ([self.text(text) % {"ids": literal(one.ids)}] if one.ids else []), None
+        if isinstance(one, NewNames):
+            return [self._new_names(one)], None
+        if isinstance(one, NewPriorities):
+            text = "UPDATE topic SET lanes = lanes | :lanes WHERE id = :topic AND lanes & :lanes <> :lanes"
+            return [self.text(text) % {"topic": one.topic, "lanes": one.lanes}], None
+        if isinstance(one, Each):
+            text = self.text(one.text)
+            return [text % self._bound(one.text, values, moment) for values in one.values], None
+        text = self.text(one.text) % self._bound(one.text, one.values, moment)
+        return ([text], 0) if isinstance(one, Select | Rows) else (text.split(";"), None)
+
+    def _bound(self, text: str, values: Mapping[str, Any], moment: str) -> dict[str, str]:
+        """Return the values of a statement as they stand in it."""
+        lists = self.kept(("lists", text), lambda: frozenset(_LIST.findall(text)))
+        bound = {name: _in_json(value) if name in lists else literal(value) for name, value in values.items()}
+        bound["now"] = moment
+        return bound
+
+    def _change(self, one: Change, moment: str) -> tuple[list[str], int | None]:
+        look, write = self.kept((one.write, one.source, one.where, self.returning), lambda: self._changed(one))
+        bound = self._bound(one.source, one.values, moment)
+        texts = [text % bound for text in (look, write) if text]
+        return texts, 0 if one.returns else None
+
+    def _changed(self, one: Change) -> tuple[str, str]:
+        """Return what locks and reads, if it is another statement, and what writes."""
+        joined = f"FROM {one.source} {{then}} job j ON j.id = w.id WHERE {one.where} FOR UPDATE"
+        look = ""
+        if one.write.startswith("UPDATE job SET "):
+            values = _SET.sub(r"\1j.\2", one.write.removeprefix("UPDATE job SET "))
+            write = f"UPDATE {one.source} {{then}} job j ON j.id = w.id SET {values} WHERE {one.where}"
+        else:
+            write = f"{one.write} {joined}"
+            if one.returns and self.returning:
+                return "", self.text(f"{write} RETURNING {', '.join(one.returns)}")
+        if one.returns:
+            look = f"SELECT {', '.join(one.returns.values())} {joined}"
+        return look and self.text(look), self.text(write)
+
+    def _new_names(self, one: NewNames) -> str:
+        rows = ",".join(f"({literal(name)})" for name in sorted(one.names))
+        return self.text(f"INSERT IGNORE INTO {one.table} (name) VALUES ") + rows
+
+    def _insert(self, one: Insert, moment: str) -> tuple[list[str], int | None]:
+        """Return INSERTs. Of jobs those with a key that is taken are left out; of all else such a row is a conflict."""
+        if not one.rows:
+            return [], None
+        texts = list(self.inserts(one, moment))
+        if not one.unless_taken:
+            return texts, None
+        [chosen] = one.columns[:1]
+        if one.table == "job":
+            texts.append(
+                self.text(f"SELECT {chosen} FROM {one.table} j WHERE j.id IN (:ids)")
+                % {"ids": literal([row[0] for row in one.rows])}
+            )
+        else:
+            texts.append(" UNION ALL ".join(f"SELECT {literal(row[0])}" for row in one.rows))
+        return texts, len(texts) - 1
+
+    def inserts(self, one: Insert, moment: str, *, plain: bool = False) -> Iterator[str]:
+        """Yield INSERTs of rows, in parts that are not too long for one; `plain`: a row that is there is an error."""
+        into = self.text(f"INSERT INTO {one.table} ({', '.join(one.columns)}) VALUES ")
+        end = " ON DUPLICATE KEY UPDATE id = id" if one.unless_taken and one.table == "job" and not plain else ""
+        for some in in_parts(one.rows, moment):
+            yield f"{into}{some}{end}"
+
+    def counting(self, one: Insert) -> list[str]:
+        """Return what counts jobs that were put."""
+        counts = sorted(Counter(row[1] for row in one.rows).items())
+        into = self.text("INSERT INTO tally (topic, live, done, cancelled, dead) VALUES ")
+        return [into + ",".join(f"({topic},{jobs},0,0,0)" for topic, jobs in counts)]
+
+    def counting_those_there(self, one: Insert) -> list[str]:
+        """Return what counts those of some jobs that were put, and what says which."""
+        some = "FROM job j WHERE j.id IN (:ids)"
+        into = "INSERT INTO tally (topic, live, done, cancelled, dead)"
+        texts = f"{into} SELECT j.topic, count(*), 0, 0, 0 {some} GROUP BY j.topic", f"SELECT j.id {some}"
+        ids = {"ids": literal([row[0] for row in one.rows])}
+        return [self.text(text) % ids for text in texts]
+
+    # ---- tables -----------------------------------------------------------------------------------------------------
+
+    def schema(self) -> str:
+        """Return what makes the tables. Each statement may be run again; each table has ``{options}``."""
+        text = re.sub(r" *--.*", "", TABLES + _MORE)
+        indexes: dict[str, list[str]] = {}
+        for name, table, columns in re.findall(r"CREATE INDEX (\w+) ON (\w+) \((.*?)\)", text):
+            if not columns.startswith("topic, key"):
+                indexes.setdefault(table, []).append(f"KEY {name} ({columns})")
+        statements = []
+        for table, columns in re.findall(r"CREATE TABLE (\w+) \(\n(.*?)\n\)", text, re.DOTALL):
+            body = re.sub(r"\{([a-z]+)\}", lambda match: self.kinds[match[1]], columns.replace(" UNIQUE", ""))
+            if table == "job":
+                body = _FILLED.sub(r"\1 DEFAULT 0", body)
+            more = [*_HASHES.get(table, ()), *indexes.get(table, ())]
+            body = _RESERVED.sub(r"`\1`", ",\n    ".join([body, *more]))
+            statements.append(f"CREATE TABLE IF NOT EXISTS {self.tables}{table} (\n{body}\n) {{options}}")
+        statements.append(f"INSERT IGNORE INTO {self.tables}number (name, value) VALUES ('id', 0), ('stir', 0)")
+        return "".join(f"{statement};\n\n" for statement in statements)
+
+
+def _by_hash(match: re.Match[str]) -> str:
+    of, column, value = match[1] or "", match[2], match[3]
+    equal = f"{value} COLLATE utf8mb4_bin" if value.startswith("w.") else value
+    return f"{of}hash = {_hash_of(value)} AND {of}{column} = {equal}"
+
+
+def _hash_of(value: str) -> str:
+    return f"unhex(left(sha2({value}, 256), 32))"
+
+
+def hashed(name: str) -> bytes:
+    """Return what a name is found by."""
+    return sha256(name.encode()).digest()[:16]
+
+
+def _is_number(column: str) -> bool:
+    return TYPES[column] in ("big", "int", "small")
+
+
+def _in_json(rows: Sequence[Sequence[Any]]) -> str:
+    """Return rows as JSON: hexadecimal, of which MariaDB makes a table in less time than of a text."""
+    return f"_utf8mb4 x'{json.dumps(rows, ensure_ascii=False, separators=(',', ':')).encode().hex()}'"
+
+
+# ---- literals -------------------------------------------------------------------------------------------------------
+
+
+def literal(value: Any, moment: str = "") -> str:
+    """Return a value as it stands in a statement; a sequence of numbers as a list."""
+    kind = type(value)
+    if kind is int:
+        return str(value)
+    if value is None:
+        return "NULL"
+    if kind is bytes:
+        return f"x'{value.hex()}'" if value else "''"
+    if kind is Later:
+        return f"{moment}+{int(value)}" if value else moment
+    if kind is str:
+        return f"_utf8mb4 x'{value.encode().hex()}'" if value else "_utf8mb4''"
+    if kind is bool or isinstance(value, IntEnum):
+        return str(int(value))
+    if kind is float:
+        return repr(value)
+    return str(list(value))[1:-1] or "null"  # as JSON has it too
+
+
+def in_parts(rows: Iterable[Sequence[Any]], moment: str = "") -> Iterator[str]:
+    """Yield rows as they stand after VALUES, in parts that are not too long for one statement."""
+    some: list[str] = []
+    size = 0
+    for row in rows:
+        text = f"({','.join([str(value) if type(value) is int else literal(value, moment) for value in row])})"
+        if some and size + len(text) > _LONG:
+            yield ",".join(some)
+            some, size = [], 0
+        some.append(text)
+        size += len(text)
+    if some:
+        yield ",".join(some)
+
+
+_HASH: Final = f"hash binary(16) GENERATED ALWAYS AS ({_hash_of('{}')}) STORED"
+_NAME: Final = [_HASH.format("name"), "UNIQUE KEY hash (hash)"]
+_HASHES: Final[Mapping[str, Sequence[str]]] = {
+    "topic": [*_NAME, "stirred bigint NOT NULL DEFAULT 0"],
+    "worker": _NAME,
+    "member": _NAME,
+    "nonce": [_HASH.format("nonce"), "UNIQUE KEY hash (hash)"],
+    # A live job that keeps its key is the only one with it: of all others `spare` differs.
+    "job": [
+        _HASH.format("key"),
+        "spare bigint GENERATED ALWAYS AS (CASE WHEN passed = 0 THEN 0 ELSE id END) STORED",
+        "UNIQUE KEY hash (topic, hash, spare)",
+    ],
+    "finished": [_HASH.format("key"), "KEY hash (topic, hash, id)"],
+}
+"""By table: what its names are found by."""
+_MORE: Final = """
+CREATE TABLE tally (                    -- by how many the jobs of a topic have become more: a row for each change
+    seq bigint NOT NULL AUTO_INCREMENT PRIMARY KEY,
+    topic int NOT NULL,
+    live bigint NOT NULL,
+    done bigint NOT NULL,
+    cancelled bigint NOT NULL,
+    dead bigint NOT NULL
+);
+CREATE TABLE member (                   -- workers that are there
+    id int NOT NULL AUTO_INCREMENT PRIMARY KEY,
+    name mediumtext NOT NULL,
+    topics longtext,
+    beat bigint NOT NULL,
+    horizon bigint NOT NULL DEFAULT -1,
+    behind bigint NOT NULL DEFAULT 0,
+    stopped bigint NOT NULL DEFAULT 0,  -- nothing starts there of what was paused up to this number
+    server varbinary(400)               -- where its session holds the lock named after it
+);
+-- What workers are told: a job; 0 to read all again; -1 to look who is there. Rings are told apart by their numbers.
+CREATE TABLE hint (
+    worker binary(16) NOT NULL,
+    ring bigint NOT NULL,
+    job bigint NOT NULL,
+    PRIMARY KEY (worker, ring, job)
+);
+-- The transactions of each client of late: one whose connection broke in its commit is looked for here.
+CREATE TABLE request (
+    client binary(16) NOT NULL,
+    number bigint NOT NULL,
+    at bigint NOT NULL,
+    PRIMARY KEY (client, number)
+);
+CREATE TABLE number (
+    name varchar(8) CHARACTER SET ascii NOT NULL PRIMARY KEY,
+    value bigint NOT NULL
+);
+"""

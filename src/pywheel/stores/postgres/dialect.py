@@ -1,0 +1,285 @@
+"""PostgreSQL's forms of statements, and what carries them on a connection: lists of values are arrays."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from ..sql.dialect import Dialect
+from ..sql.schema import TABLES, TYPES
+from ..sql.statement import Change, Drop, Each, Insert, NewNames, NewPriorities, Select, Statement
+from ..sql.transaction import Tally, Transaction
+
+__all__ = ["Later", "PostgresDialect", "numbers"]
+
+NOW = "coalesce(:now::bigint, floor(extract(epoch FROM now()) * 1000)::bigint)"
+_NAMES: Final = ("topic", "worker", "job", "finished", "attempt", "nonce", "note", "tally", "member", "hint", "schema")
+_TABLE: Final = re.compile(rf"\b(FROM|JOIN|INTO|UPDATE|TABLE|ON|USING) ({'|'.join(_NAMES)})\b")
+_COLUMN: Final = re.compile(rf"\b({'|'.join(_NAMES)})\.(?=[a-z])")
+_INDEX: Final = re.compile(r"\bINDEX ([a-z_]+) ON\b")
+_SEQUENCE: Final = re.compile(r"\bSEQUENCE ([a-z_]+)")
+_BYTES: Final = re.compile(r":([a-z_]+)::bytea\b")  # they go as they are
+_VALUE: Final = re.compile(r"(?<![:\w]):([a-z_]+)")
+
+
+class Later(int):
+    """So many ms after the transaction's time, as a value of a row."""
+
+
+class PostgresDialect(Dialect):
+    """The tables of one store."""
+
+    kinds: ClassVar[Mapping[str, str]] = {
+        "big": "bigint",
+        "int": "int",
+        "small": "smallint",
+        "text": "text",
+        "name": 'text COLLATE "C"',
+        "bytes": "bytea",
+        "binary": "bytea",
+        "serial": "int GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+        "primary": "PRIMARY KEY",
+        "clustered": "",
+    }
+
+    def __init__(self, tables: str) -> None:
+        super().__init__()
+        self.tables = tables
+        """What their names begin with: the schema, if it is told, and the prefix."""
+        self.lists: dict[str, list[tuple[str, Sequence[str]]]] = {}
+
+    def named(self, text: str) -> str:
+        """Return SQL with names of tables and values as psycopg takes them."""
+        text = _COLUMN.sub(lambda match: f"{self.tables}{match[1]}.", text)
+        text = _TABLE.sub(lambda match: f"{match[1]} {self.tables}{match[2]}", text)
+        prefix = self.tables.rpartition(".")[2]
+        text = _INDEX.sub(lambda match: f"INDEX {prefix}{match[1]} ON", text)
+        text = _SEQUENCE.sub(lambda match: f"SEQUENCE {self.tables}{match[1]}", text)
+        return _VALUE.sub(r"%(\1)s", _BYTES.sub(r"%(\1)b::bytea", text.replace("%", "%%")))
+
+    def now(self) -> str:
+        """Return the time at which the transaction began: its statements must not judge a lease differently.
+
+        In a transaction of a caller's own, and under a test's clock, the time comes with each statement.
+        """
+        return NOW
+
+    def source(self, name: str, columns: Sequence[str]) -> str:
+        """Return columns of arrays, beside each other."""
+        kinds = [self.kinds[TYPES[column]].partition(" ")[0] for column in columns]
+        some = ", ".join(f":{name}_{column}::{kind}[]" for column, kind in zip(columns, kinds, strict=True))
+        return f"unnest({some}) AS {name} ({', '.join(columns)})"
+
+    def among(self, name: str) -> str:
+        """Return a comparison with an array."""
+        return f"= ANY(:{name}::bigint[])"
+
+    def moment(self, now: int) -> Later:  # noqa: ARG002
+        """Return the transaction's time."""
+        return Later(0)
+
+    def later(self, delay: int) -> Later:
+        """Return a time after it."""
+        return Later(delay)
+
+    @property
+    def pausing(self) -> str:
+        """Return what pauses or resumes a topic, and numbers that."""
+        return f"UPDATE topic SET paused = :paused, stirred = nextval('{self.tables}stir') WHERE id = :topic"
+
+    # ---- counts -----------------------------------------------------------------------------------------------------
+
+    def counted(self, tally: Tally) -> list[Statement]:
+        """Return what writes the counts: a row for each change of a topic, summed up now and then."""
+        for topic, jobs in tally.put.items():
+            tally.add(topic, 0, jobs)
+        rows = [(topic, *row) for topic, row in sorted(tally.rows.items()) if any(row)]
+        return [Insert("tally", ("topic", "live", "done", "cancelled", "dead"), rows)] if rows else []
+
+    def count(self, tx: Transaction) -> Any:
+        """Write the counts."""
+        yield self.counted(tx.tally)
+
+    def tallies(self) -> Sequence[Select]:
+        """Return what sums up the counts."""
+        return (Select("SELECT topic, sum(live), sum(done), sum(cancelled), sum(dead) FROM tally GROUP BY topic"),)
+
+    # ---- forms ------------------------------------------------------------------------------------------------------
+
+    def statement(self, one: Statement) -> tuple[str, Any] | None:
+        """Return a statement and its values, None if there is nothing to do."""
+        if isinstance(one, Insert):
+            return self._insert(one)
+        if isinstance(one, Drop):
+            return None  # a Change has deleted them
+        if isinstance(one, NewNames):
+            text = f"INSERT INTO {one.table} (name) SELECT name FROM {{w: name}} ORDER BY name ON CONFLICT DO NOTHING"
+            return self.text(text), self.bound(text, {"w": [(name,) for name in one.names]})
+        if isinstance(one, NewPriorities):
+            text = "UPDATE topic SET lanes = lanes | :lanes WHERE id = :topic AND lanes & :lanes <> :lanes"
+            return self.text(text), {"topic": one.topic, "lanes": one.lanes}
+        if isinstance(one, Change):
+            text = self.kept((one.write, one.source, one.where), lambda: self._changed(one))
+            return self.text(text), self.bound(text, one.values)
+        assert not isinstance(one, Each)  # that is several
+        return self.text(one.text), self.bound(one.text, one.values)
+
+    def bound(self, text: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of a statement, lists as arrays."""
+        lists = self.kept(("lists", text), lambda: _lists(text))
+        bound: dict[str, Any] = {}
+        for name, value in values.items():
+            if type(value) is not list:
+                bound[name] = value
+            elif (columns := lists.get(name)) is None:
+                bound[name] = numbers(value)
+            else:
+                some = list(zip(*value, strict=True)) if value else [()] * len(columns)
+                for column, part in zip(columns, some, strict=True):
+                    bound[f"{name}_{column}"] = numbers(part) if _is_number(column) else list(part)
+        return bound
+
+    def _changed(self, one: Change) -> str:
+        if one.write.startswith("UPDATE job SET "):
+            values = one.write.removeprefix("UPDATE job SET ")
+            text = f"UPDATE job AS j SET {values} FROM {one.source} WHERE j.id = w.id AND {one.where}"
+            returns = ", ".join(f"j.{column}" for column in one.returns)
+        elif one.write.startswith("INSERT INTO finished"):
+            # One step instead of two: the rows are locked and deleted, and what they were is inserted.
+            gone = f"DELETE FROM job AS j USING {one.source} WHERE j.id = w.id AND {one.where} RETURNING j.*"
+            joined = f"JOIN {one.source} ON j.id = w.id" if "w." in one.write else ""
+            text = f"WITH gone AS ({gone}) {one.write} FROM gone j {joined}"
+            returns = ", ".join(one.returns)
+        else:
+            text = f"{one.write} FROM {one.source} JOIN job j ON j.id = w.id WHERE {one.where} {{lock j}}"
+            returns = ", ".join(one.returns)
+        return f"{text} RETURNING {returns}" if returns else text
+
+    def _insert(self, one: Insert, returning: str | None = None, use: str = "") -> tuple[str, Any] | None:
+        if not one.rows:
+            return None
+        columns = list(zip(*one.rows, strict=True))
+        kinds = tuple(_kind(column) for column in columns)
+        if returning is None:
+            returning = f" RETURNING {one.columns[0]}" if one.unless_taken else ""
+        key = (one.table, one.columns, kinds, one.unless_taken, len(one.rows) == 1, use)
+        text = self.kept(key, lambda: self.named(self._mark_now(self._inserting(one, kinds, returning))))
+        values: dict[str, Any] = {}
+        for name, column, kind in zip(one.columns, columns, kinds, strict=True):
+            if len(one.rows) == 1:
+                values[name] = int(column[0]) if kind == "later" else column[0]
+                continue
+            values[name] = numbers(column) if _is_number(name) else list(column)
+            if kind == "mixed":
+                values[f"{name}_later"] = numbers(type(value) is Later for value in column)
+        return text, values
+
+    def put(self, one: Insert) -> tuple[str, Any]:
+        """Return one statement that inserts jobs and counts them, and tells how far some worker looks, and which."""
+        said = self._insert(one, " RETURNING id, topic", "put")
+        assert said is not None
+        text, values = said
+        ids = "ARRAY(SELECT id FROM n)" if one.unless_taken else "NULL"
+
+        def whole() -> str:
+            count = self.named("INSERT INTO tally (topic, live, done, cancelled, dead)")
+            horizon = self.named("SELECT max(horizon) FROM member WHERE topics IS NOT NULL")
+            return (
+                f"WITH n AS ({text}), c AS ({count} SELECT topic, count(*), 0, 0, 0 FROM n GROUP BY topic) "
+                f"SELECT ({horizon}), {ids}"
+            )
+
+        return self.kept(("whole", text), whole), values
+
+    def _mark_now(self, text: str) -> str:
+        return text.replace("{now}", self.now())
+
+    def _inserting(self, one: Insert, kinds: Sequence[str], returning: str) -> str:
+        single = len(one.rows) == 1
+        chosen, lists, names = [], [], []
+        for name, kind in zip(one.columns, kinds, strict=True):
+            type_ = self.kinds[TYPES[name]].partition(" ")[0]
+            value = f":{name}::{type_}" if single else f"w.{name}"
+            lists.append(f":{name}::{type_}[]")
+            names.append(name)
+            if kind == "later":
+                value = f"{value} + {{now}}"
+            elif kind == "mixed":
+                lists.append(f":{name}_later::boolean[]")
+                names.append(f"{name}_later")
+                value = f"{value} + CASE WHEN w.{name}_later THEN {{now}} ELSE 0 END"
+            chosen.append(value)
+        into = f"INSERT INTO {one.table} ({', '.join(one.columns)})"
+        if single:
+            text = f"{into} VALUES ({', '.join(chosen)})"
+        else:
+            text = f"{into} SELECT {', '.join(chosen)} FROM unnest({', '.join(lists)}) AS w ({', '.join(names)})"
+        return f"{text} ON CONFLICT DO NOTHING{returning}" if one.unless_taken else text + returning
+
+    def schema(self) -> str:
+        """Return what makes the tables."""
+        return self.named(re.sub(r"\{([a-z]+)\}", lambda match: self.kinds[match[1]], TABLES + _MORE))
+
+
+def _kind(column: Sequence[Any]) -> str:
+    kinds = set(map(type, column))
+    return "plain" if Later not in kinds else "later" if len(kinds) == 1 else "mixed"
+
+
+_LIST: Final = re.compile(r"\{([a-z]+): ([a-z_, ]+)\}")
+
+
+def _lists(text: str) -> dict[str, list[str]]:
+    return {name: [one.strip() for one in columns.split(",")] for name, columns in _LIST.findall(text)}
+
+
+def _is_number(column: str) -> bool:
+    return TYPES[column] in ("big", "int", "small")
+
+
+def numbers(values: Iterable[int | None]) -> str:
+    """Return integers as an array, as text: psycopg would adapt them one by one."""
+    return "{" + str(list(values))[1:-1].replace("None", "NULL") + "}"
+
+
+_MORE: Final = """
+CREATE TABLE tally (                    -- by how many the jobs of a topic have become more: a row for each change
+    topic int NOT NULL,
+    live bigint NOT NULL,
+    done bigint NOT NULL,
+    cancelled bigint NOT NULL,
+    dead bigint NOT NULL
+);
+ALTER TABLE topic ADD stirred bigint NOT NULL DEFAULT 0;  -- the number of the last pause or resumption, of all topics'
+CREATE TABLE member (                   -- workers that are there
+    name text COLLATE "C" PRIMARY KEY,
+    topics text,                        -- JSON: names; NULL: none announced
+    beat bigint NOT NULL,
+    horizon bigint NOT NULL DEFAULT -1,
+    behind bigint NOT NULL DEFAULT 0,
+    stopped bigint NOT NULL DEFAULT 0,  -- nothing starts there of what was paused up to this number
+    pid int,                            -- the session that listens, to see at once that its process has ended
+    began bigint
+) WITH (fillfactor = 50);
+-- For workers behind a pooler, who cannot listen. A crash of the server may take them: then they read all anew.
+CREATE UNLOGGED TABLE hint (
+    worker text COLLATE "C" NOT NULL,
+    payload text NOT NULL
+);
+CREATE INDEX hint_worker ON hint (worker);
+CREATE SEQUENCE id;
+CREATE SEQUENCE stir;
+CREATE TABLE schema (version int NOT NULL, least int);
+INSERT INTO schema VALUES (1, 1);
+-- Rows come and go: what they leave behind is to be cleared away early.
+ALTER TABLE job SET (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_insert_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0);
+ALTER TABLE finished SET (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_insert_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0);
+ALTER TABLE attempt SET (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
+ALTER TABLE tally SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500,
+    autovacuum_vacuum_cost_delay = 0);
+ALTER TABLE member SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);
+ALTER TABLE hint SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+"""

@@ -1,2 +1,0 @@
--- When the first lease may be over.
-return {micros, first_lease()}

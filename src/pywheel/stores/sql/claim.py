@@ -1,0 +1,441 @@
+"""Claiming: look which jobs are due and lock them, choose by `lifecycle` and `limits`, and start those.
+
+What a claim delivers is what it read with the lock: a job that another put replaces meanwhile is either read with its
+new body, or claimed before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Any, Final, NamedTuple
+
+from ...jobs import lifecycle
+from ...jobs.commands import Claim, Claimed, Reserve
+from ...jobs.job import Due, Job, State
+from ...jobs.lifecycle import LOST_BEGUN
+from ...jobs.limits import LOOKED_PAST, Gate, note_of, priorities
+from ..checks import IDS, clamped
+from .notes import set_note
+from .settle import expire_all, expire_among
+from .statement import Change, Insert, Last, Rows, Select, Statement, Steps
+from .transaction import Transaction
+
+__all__ = ["claim", "reserve"]
+
+_RUNNING: Final = State.RUNNING
+_ALL: Final = 65_536  # bytes a job for which bodies are read at once
+_SMALL: Final = 256  # bytes of a body that are read before it is known whether its job is claimed
+_LOOKED: Final = "rank due id created key ttr max_attempts headers claims unspent lost error size body"
+_LOOKS: Final = 4  # times that a claim under a limit looks for jobs that others do not lock
+_LATER: Final = 100  # ms after which a job is asked for again that another transaction was at
+
+
+class _Found(NamedTuple):
+    """A job that may be claimed: the columns of _LOOKED. Due jobs are claimed in the order of these tuples."""
+
+    rank: int
+    due: int
+    id: int
+    created: int
+    key: str | None
+    ttr: int | None
+    max_attempts: int | None
+    headers: str | None
+    claims: int
+    unspent: int
+    lost: int
+    error: str | None
+    size: int
+    body: bytes | None
+
+
+_FOUND: Final = tuple.__new__
+"""Makes such a tuple of a row, with the fewest steps."""
+
+
+def _look(source: str, body: str = "j.body") -> str:
+    columns = (
+        "j.rank, j.due, j.id, j.created, j.key, j.ttr, j.max_attempts, j.headers, j.claims, j.unspent, j.lost, j.error"
+    )
+    return f"SELECT {columns}, length(j.body) AS size, {body} AS body FROM {source}"
+
+
+_SMALL_ONES: Final = "CASE WHEN length(j.body) <= :small THEN j.body END"
+
+
+class _Topic(NamedTuple):
+    number: int
+    paused: int
+    lanes: int
+    now: int
+
+
+_BY_ID: Final = "{w: id} {then} job j ON j.id = w.id WHERE +j.state = 0"
+
+
+def _topic(name: str) -> Select:
+    return Select("SELECT id, paused, lanes, {now} FROM topic WHERE name = :topic", {"topic": name})
+
+
+# ---- by the index ---------------------------------------------------------------------------------------------------
+
+
+def reserve(tx: Transaction, commands: Sequence[Reserve]) -> Steps[list[list[Job]]]:
+    """Claim what is due in a topic, and begin it."""
+    outcomes: list[list[Job]] = []
+    for command in commands:
+        limit = clamped(command.limit)
+        numbers = yield from tx.numbers((command.topic,))
+        if command.topic not in numbers or limit <= 0:
+            outcomes.append([])
+            continue
+        yield from expire_all(tx, topic=numbers[command.topic])
+        limits = command.terms.limits
+        whole = limits is None and command.bytes is None
+        most = limit if limits is None else max(limit, LOOKED_PAST)
+        small = None if whole else _SMALL
+        topic, found, _ = yield from _due(tx, numbers[command.topic], most, small, lock=limits is None)
+        if topic.paused:
+            outcomes.append([])
+            continue
+        if limits is None:
+            chosen, gate = found if whole else lifecycle.reserve(command, found, _size), None
+        else:
+            gates = yield from _gates(tx, topic, command)
+            choose = partial(_reserved, command)
+            chosen, gate = yield from _let_through(tx, found, gates, choose)
+        outcomes.append((yield from _start(tx, command, topic, chosen, len(chosen), gate)))
+    return outcomes
+
+
+def _reserved(command: Reserve, found: Sequence[_Found], gate: Gate) -> list[_Found]:
+    return lifecycle.reserve(command, found, _size, lambda one: gate.admits(one.key, one.id))
+
+
+def _size(found: _Found) -> int:
+    return found.size
+
+
+class _Behind(NamedTuple):
+    """Which due jobs are not looked at: those up to a position, those with some ids, and maybe suspects."""
+
+    rank: int | None = None  # None: the position holds in each rank
+    due: int | None = None  # None: there is no position
+    id: int = 0
+    without: tuple[int, ...] = ()
+    suspects: bool = True  # whether suspects are looked at
+
+    @classmethod
+    def of(cls, command: Claim) -> _Behind:
+        """Return what a claim says."""
+        if command.after is None:
+            return cls(without=command.without)
+        priority, due, id = command.after
+        return cls(None if priority is None else -priority, clamped(due), clamped(id), command.without)
+
+
+_ALL_DUE: Final = _Behind()
+
+
+@lru_cache
+def _due_text(behind: bool, without: bool, suspects: bool, whole: bool, lock: bool) -> str:
+    return _look(
+        "job j WHERE j.state = 0 AND j.topic = :topic AND j.rank = :rank AND j.next <= {now} "
+        f"{'AND j.next >= :due AND (j.next > :due OR j.id > :id)' if behind else ''} "
+        f"{'AND NOT (j.id {in without})' if without else ''} {'' if suspects else f'AND j.lost < {LOST_BEGUN}'} "
+        f"ORDER BY j.next, j.id LIMIT :most {'{skip j}' if lock else ''}",
+        "j.body" if whole else _SMALL_ONES,
+    )
+
+
+_NEXT: Final = (
+    "SELECT min(j.next) AS next FROM job j WHERE j.state = 0 AND j.topic = :topic AND j.rank = :rank AND j.next > {now}"
+)
+
+
+def _due(
+    tx: Transaction,
+    number: int,
+    most: int,
+    small: int | None,
+    behind: _Behind = _ALL_DUE,
+    *,
+    lock: bool,
+    probe: bool = False,
+) -> Steps[tuple[_Topic, list[_Found], int | None]]:
+    """Return a topic, up to so many of its jobs that are due, in order, and, if asked, when the next one is due.
+
+    They are locked if told. Bodies longer than `small` are left out. The next is due now if there may be more.
+    """
+
+    def look(rank: int, most: int) -> list[Rows]:
+        values: dict[str, Any] = {"topic": number, "rank": rank, "most": most, "small": small}
+        first = behind.due is not None and behind.rank in (None, rank)
+        if first:
+            values |= {"due": behind.due, "id": behind.id}
+        if behind.without:
+            values["without"] = sorted(behind.without)
+        text = _due_text(first, bool(behind.without), behind.suspects, small is None, lock)
+        rows = Rows(_LOOKED, text, values)
+        return [rows, Rows("next", _NEXT, {"topic": number, "rank": rank})] if probe else [rows]
+
+    known = tx.topics.lanes.get(number, 0)
+    state = Select("SELECT id, paused, lanes, {now} FROM topic WHERE id = :topic", {"topic": number})
+    answer = yield (state,) if known else (state, *look(0, most))
+    topic = _Topic(*answer[0][0])
+    tx.topics.lanes[number] = topic.lanes  # they only grow, and this is read while nobody can take one back
+    ranks = [-priority for priority in _ranks(topic.lanes)]
+    nexts, found = list[int](), list[_Found]()
+    for rank in ranks if behind.rank is None else [rank for rank in ranks if rank >= behind.rank]:
+        seen = answer[1:] if not known and ranks == [0] else (yield look(rank, most - len(found)))
+        found += [_FOUND(_Found, row) for row in seen[0]]
+        if len(found) >= most:
+            return topic, found, topic.now
+        nexts += [due for [due] in seen[1] if due is not None] if probe else []
+    return topic, found, min(nexts, default=None)
+
+
+def _first_due(tx: Transaction, number: int, command: Claim) -> Steps[tuple[_Topic, list[_Found], int | None]]:
+    """Return a topic, the due jobs that a claim without ids looks at, in order, and when the next one is due."""
+    limited = command.terms.limits is not None
+    most, suspects = clamped(command.limit), max(command.suspects, 0)
+    small = None if command.bytes >= _ALL * most else command.bytes // most
+    if limited:
+        small = min(_SMALL if small is None else small, _SMALL)  # most of them may be left
+    look = partial(_due, tx, number, small=small, lock=not limited, probe=True)
+    topic, found, first = yield from look(most=most, behind=_Behind.of(command))
+    if len(found) == most and sum(one.lost == LOST_BEGUN for one in found) > suspects:
+        tried = [one for one in found if one.lost == LOST_BEGUN]
+        behind = _Behind.of(command)._replace(suspects=False)
+        topic, others, first = yield from look(most=max(most - suspects, 1), behind=behind)
+        found = sorted(tried + others)
+    return topic, found, first
+
+
+def _ranks(lanes: int) -> list[int]:
+    """Return the priorities that there may be, the highest first."""
+    return sorted({*priorities(lanes), 0}, reverse=True)
+
+
+# ---- by ids ---------------------------------------------------------------------------------------------------------
+
+
+def claim(tx: Transaction, commands: Sequence[Claim]) -> Steps[list[Claimed]]:
+    """Claim known jobs, as far as they may be."""
+    outcomes = []
+    for number, command in enumerate(commands, 1):
+        outcomes.append((yield from _claim(tx, command, last=number == len(commands))))
+    return outcomes
+
+
+def _claim(tx: Transaction, command: Claim, *, last: bool) -> Steps[Claimed]:
+    numbers = yield from tx.numbers((command.topic,))
+    number = numbers.get(command.topic)
+    if number is None:
+        return Claimed([], 0, [], paused=False)
+    others: Sequence[Any] = ()
+    first = None
+    if command.limit > 0:
+        topic, found, first = yield from _first_due(tx, number, command)
+    else:
+        topic, found, others = yield from _known(tx, number, command)
+    if topic.paused:
+        return Claimed([], 0, [], paused=True)
+    ready = [one for one in found if one.due <= topic.now]
+    early = [one for one in found if one.due > topic.now] if len(ready) < len(found) else []
+    gate = None
+    if command.terms.limits is not None:
+        gates = yield from _gates(tx, topic, command)
+        taken, gate = yield from _let_through(tx, ready, gates, partial(_admitted, command))
+        chosen = {one.id for one in taken}
+        begun, left = len(taken), [one for one in ready if one.id not in chosen]
+    else:
+        lost, sizes = [one.lost for one in ready], [one.size for one in ready]
+        choice = lifecycle.choose(lost, sizes, command.begin, command.suspects, command.bytes)
+        taken, begun, left = (
+            [ready[place] for place in choice.taken],
+            choice.begun,
+            [ready[place] for place in choice.left],
+        )
+    left += sorted(early, key=lambda one: (one.due, one.id))
+    jobs = yield from _start(tx, command, topic, taken, begun, gate, last=last)
+    dues = [Due(one.due, one.id, command.topic, -one.rank) for one in left]
+    dues += [Due(max(due, topic.now + _LATER), id, command.topic, -rank) for id, rank, due in others]
+    again, full = (None, ()) if gate is None else (gate.again, gate.full)
+    return Claimed(jobs, begun, dues, paused=False, again=again, full=full, next=first)
+
+
+def _admitted(command: Claim, ready: Sequence[_Found], gate: Gate) -> list[_Found]:
+    """Return those of some due jobs that are claimed under a limit: each of them begins."""
+    lost, sizes = [one.lost for one in ready], [one.size for one in ready]
+    admits = lambda place: gate.admits(ready[place].key, ready[place].id)  # noqa: E731
+    choice = lifecycle.choose(lost, sizes, command.begin, command.suspects, command.bytes, admits)
+    return [ready[place] for place in choice.taken]
+
+
+def _known(tx: Transaction, number: int, command: Claim) -> Steps[tuple[_Topic, list[_Found], Sequence[Any]]]:
+    """Return a topic, those of some jobs that wait, in order and locked, and those that others have locked."""
+    ids = sorted({id for id in command.ids if id in IDS})
+    small = command.bytes // max(len(ids), 1)
+    if command.terms.limits is not None:
+        small = min(small, _SMALL)  # most of them may be left
+    lock = "{skip j}" if command.terms.limits is None else ""
+    text = _look(f"{_BY_ID} AND j.topic = :topic {lock}", _SMALL_ONES)
+    looked = Rows(_LOOKED, text, {"w": [(id,) for id in ids], "topic": number, "small": small})
+    [[row], rows] = yield (_topic(command.topic), looked)
+    topic = _Topic(*row)
+    if len(rows) < len(ids) and not topic.paused:
+        missing = sorted({*ids}.difference([row[2] for row in rows]))
+        if (yield from expire_among(tx, missing, skip=True)):
+            [rows] = yield (looked,)
+    found = sorted([_FOUND(_Found, row) for row in rows])
+    short = len(found) < len(ids) and not topic.paused
+    return topic, found, (yield from _others(tx, number, ids, found)) if short else ()
+
+
+def _others(tx: Transaction, topic: int, ids: Sequence[int], found: Sequence[_Found]) -> Steps[list[Any]]:
+    """Return id, rank and due time of those jobs that wait, and that another transaction is at."""
+    if not tx.dialect.skip:
+        return []
+    missing = sorted({*ids}.difference([one.id for one in found]))
+    text = "SELECT j.id, j.rank, j.due FROM job j WHERE j.id {in ids} AND j.topic = :topic AND j.state = 0"
+    [rows] = yield (Rows("id rank due", text, {"ids": missing, "topic": topic}),)
+    return list(rows)
+
+
+# ---- limits ---------------------------------------------------------------------------------------------------------
+
+
+def _gates(tx: Transaction, topic: _Topic, command: Reserve | Claim) -> Steps[Callable[[], Gate]]:
+    """Return what makes a gate of what the limits of a topic let through now.
+
+    Who claims under a limit locks its row until the end.
+    """
+    limits = command.terms.limits
+    assert limits is not None
+    label = note_of(command.topic).encode()
+    look = Select("SELECT n.value FROM note n WHERE n.label = :label {lock n}", {"label": label})
+    if tx.dialect.skip:  # others may claim at once: there is a row to lock before anybody has begun
+        [rows] = yield (look,)
+        if not rows:
+            yield (Insert("note", ("label", "until", "value"), [(label, None, b"")], unless_taken=True),)
+    keys = "SELECT j.key FROM job j WHERE j.state = 1 AND j.topic = :topic AND j.next > {now}"
+    [rows, running] = yield (look, Rows("key", keys, {"topic": topic.number}))
+    held = [key for [key] in running] if limits.most is not None else []
+    return partial(Gate, limits, held, bytes(rows[0][0]) if rows else None, topic.now)
+
+
+def _let_through(
+    tx: Transaction,
+    found: Sequence[_Found],
+    gates: Callable[[], Gate],
+    choose: Callable[[Sequence[_Found], Gate], list[_Found]],
+) -> Steps[tuple[list[_Found], Gate]]:
+    """Return those of some jobs that limits let through, locked, and the gate that they went through.
+
+    No job is locked that a limit holds back. Those that others have locked are passed over, a few times.
+    """
+    for look in range(_LOOKS):
+        gate = gates()
+        chosen = choose(found, gate)
+        if not chosen or not tx.dialect.skip:
+            break
+        text = _look(f"{_BY_ID} AND j.next <= {{now}} {{skip j}}", _SMALL_ONES)
+        values = {"w": sorted((one.id,) for one in chosen), "small": _SMALL}
+        [rows] = yield (Rows(_LOOKED, text, values),)
+        locked = {row[2]: _FOUND(_Found, row) for row in rows}
+        if len(locked) == len(chosen) or look + 1 == _LOOKS:
+            chosen = [locked[one.id] for one in chosen if one.id in locked]
+            break
+        gone = {one.id for one in chosen} - locked.keys()
+        found = [one for one in found if one.id not in gone]
+    return chosen, gate
+
+
+# ---- starting -------------------------------------------------------------------------------------------------------
+
+
+_START: Final = (
+    "UPDATE job SET state = 1, claims = j.claims + 1, started = :started, worker = :worker, next = w.next, "
+    "begun = w.begun, tries = w.tries, backoff = round(w.backoff * (1 + :jitter * {draw}))"
+)
+"""The jitter is that of `lifecycle.backoff`; a test compares them."""
+
+
+def _start(
+    tx: Transaction,
+    command: Reserve | Claim,
+    topic: _Topic,
+    found: Sequence[_Found],
+    begun: int,
+    gate: Gate | None,
+    *,
+    last: bool = False,
+) -> Steps[list[Job]]:
+    """Claim these jobs; so many of them, the first, begin."""
+    batch: list[Statement] = []
+    if gate is not None and gate.changed:
+        batch.append(set_note(note_of(command.topic).encode(), gate.value, None))
+    if not found:
+        if batch:
+            yield Last(batch) if last else batch
+        return []
+    workers = yield from tx.numbers((command.worker,), add=True, of=tx.workers)
+    absent = [one.id for one in found if one.body is None]
+    jobs: list[Job] = []
+    rows: list[tuple[int, int, int, int, int]] = []
+    terms, now, attempts = command.terms, topic.now, lifecycle.attempts
+    new, topic_name, backoffs = tuple.__new__, command.topic, _Backoffs(terms.backoff)
+    ttr_in_all, most_in_all, held_until = terms.ttr, terms.max_attempts, now + terms.hold
+    longest = now + terms.slack
+    for number, one in enumerate(found):
+        rank, due, id, created, key, ttr, most, headers, claims, unspent, lost, error, _, body = one
+        claims += 1
+        attempt = attempts(claims, unspent)
+        lease = longest + (ttr or ttr_in_all) if number < begun else held_until
+        rows.append((id, lease, int(number < begun), most or most_in_all, backoffs[attempt]))
+        more = json.loads(headers) if headers else {}
+        record = (
+            id,
+            topic_name,
+            body,
+            due,
+            created,
+            _RUNNING,
+            key,
+            ttr,
+            most,
+            more,
+            claims,
+            attempt,
+            lease,
+            error,
+            lost,
+            -rank,
+        )
+        jobs.append(new(Job, record))
+    rows.sort()
+    values = {"w": rows, "started": now, "worker": workers[command.worker], "jitter": terms.jitter}
+    batch.append(Change(_START, "{w: id, next, begun, tries, backoff}", "+j.state = 0", values))
+    if absent:
+        batch.append(Rows("id body", "SELECT j.id, j.body FROM job j WHERE j.id {in ids}", {"ids": absent}))
+    tx.changes.leases = min(tx.changes.leases, min([row[1] for row in rows]))
+    answer = yield Last(batch) if last else batch
+    if absent:
+        bodies = dict(answer[-1])
+        jobs = [job._replace(body=bodies[job.id]) if job.id in bodies else job for job in jobs]
+    return jobs
+
+
+class _Backoffs(dict[int, int]):
+    """The backoffs of attempts, before any jitter."""
+
+    def __init__(self, delays: Sequence[int]) -> None:
+        super().__init__()
+        self._delays = delays
+
+    def __missing__(self, attempt: int) -> int:
+        self[attempt] = found = lifecycle.backoff(self._delays, attempt, 0, 0)
+        return found

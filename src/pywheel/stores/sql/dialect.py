@@ -1,0 +1,128 @@
+"""What differs between databases: types, lists of values, locks, and the forms of writing statements."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from .schema import TYPES
+from .statement import Do, Select, Steps
+
+if TYPE_CHECKING:
+    from .transaction import Transaction
+
+__all__ = ["Dialect"]
+
+_MARK: Final = re.compile(r"\{([a-z]+)(?: ([a-z]+))?(?:: ([a-z_, ]+))?\}")
+
+
+class Dialect(ABC):
+    """One for each kind of database. It renders each template once."""
+
+    kinds: ClassVar[Mapping[str, str]]
+    """What the kinds of columns are called, and other words of a table."""
+    lock: ClassVar[str] = "FOR UPDATE OF {}"
+    skip: ClassVar[str] = "FOR UPDATE OF {} SKIP LOCKED"
+    then: ClassVar[str] = "JOIN"
+    knows_now: ClassVar[bool] = False
+    """Whether the time of a transaction is known before its first statement."""
+
+    def __init__(self) -> None:
+        self._rendered: dict[Any, Any] = {}
+
+    def text(self, template: str) -> str:
+        """Return a template as this database takes it."""
+        found = self._rendered.get(template)
+        if found is None:
+            found = self._rendered[template] = self.named(_MARK.sub(self._mark, template))
+        return found
+
+    def _mark(self, match: re.Match[str]) -> str:
+        word, name, columns = match.groups()
+        some = [] if columns is None else [column.strip() for column in columns.split(",")]
+        if columns is not None and name is None:
+            return self.source(word, some)
+        match word:
+            case "else":
+                return self.instead(name, some)
+            case "in":
+                return self.among(name)
+            case "now":
+                return self.now()
+            case "draw":
+                return self.draw()
+            case "then":
+                return self.then
+            case "lock":
+                return self.lock.format(name)
+            case "skip":
+                return self.skip.format(name)
+            case _:
+                return self.kinds[word]
+
+    def kept(self, key: Any, make: Callable[[], Any]) -> Any:
+        """Return what was made for a key, once."""
+        found = self._rendered.get(key)
+        if found is None:
+            found = self._rendered[key] = make()
+        return found
+
+    @property
+    def pausing(self) -> str:
+        """What pauses or resumes a topic."""
+        return "UPDATE topic SET paused = :paused WHERE id = :topic"
+
+    def moment(self, now: int) -> Any:
+        """Return the time of a transaction as a value of a row."""
+        return now
+
+    def later(self, delay: int) -> Any:
+        """Return a time so much later than the transaction's, as a value of a row."""
+        raise NotImplementedError
+
+    def announce(self, tx: Transaction, worker: str, topics: str | None) -> Steps[None]:  # noqa: ARG002
+        """Say which topics a worker handles, as JSON; None: none any more."""
+        text = "INSERT INTO member (name, topics, beat) VALUES (:worker, :topics, {now}) {else name: topics}"
+        yield (Do(text, {"worker": worker, "topics": topics}),)
+
+    @abstractmethod
+    def count(self, tx: Transaction) -> Steps[None]:
+        """Write what a transaction changes of the counts. At its end."""
+
+    @abstractmethod
+    def tallies(self) -> Sequence[Select]:
+        """Return what reads (topic, live, done, cancelled, dead), to be added up."""
+
+    def before_forgetting(self, tx: Transaction, highest: int) -> Steps[None]:  # noqa: ARG002
+        """Prepare for jobs to be deleted, up to an id."""
+        yield from ()
+
+    @abstractmethod
+    def named(self, text: str) -> str:
+        """Return SQL with ``:name`` for values as its driver takes them."""
+
+    @abstractmethod
+    def now(self) -> str:
+        """Return an expression for the store's time in ms."""
+
+    def draw(self) -> str:
+        """Return an expression for a number from -1 to 1 that is drawn for each row."""
+        return "(2 * random() - 1)"
+
+    @abstractmethod
+    def source(self, name: str, columns: Sequence[str]) -> str:
+        """Return a table of the rows in a value, with an alias of the same name."""
+
+    @abstractmethod
+    def among(self, name: str) -> str:
+        """Return what follows a column that shall be one of the numbers in a value."""
+
+    def instead(self, key: str, columns: Sequence[str]) -> str:
+        """Return what ends an INSERT that shall overwrite these columns of a row with the same key."""
+        return f"ON CONFLICT ({key}) DO UPDATE SET {', '.join(f'{one} = excluded.{one}' for one in columns)}"
+
+    def kind(self, column: str) -> str:
+        """Return the type of a column."""
+        return self.kinds[TYPES[column]]

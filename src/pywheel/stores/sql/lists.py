@@ -1,0 +1,331 @@
+"""Lists of jobs by a filter, in pages that look at a bounded number of rows.
+
+Jobs are listed by id, or those of a due range by due time. No index has the ids of a topic's jobs in order, as each
+put and each end would pay for it. So where a topic or state has few jobs, all their ids are read; else the tables are
+walked through by id, a bounded number of rows at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from heapq import merge
+from typing import Final, NamedTuple
+
+from ...jobs.job import Job, State
+from ..checks import clamped
+from ..filters import Filter
+from ..pages import BYTES, ROWS, Asked, Page, Position, bodies_within
+from ..readings import Ended, latest
+from .read import heads, jobs_of, number_of, ranks_of
+from .schema import FINISHED
+from .statement import Rows, Select, Statement, Steps
+from .transaction import Names
+
+__all__ = ["jobs", "page", "recent"]
+
+_FEW: Final = 16_000  # ids of an index that are read for one page
+_WALK: Final = 10_000  # rows that are walked through for one page
+_END: Final = 2**63 - 1
+_LARGEST: Final = 2_000  # jobs read at once
+_LEAST: Final = 200
+_GROUPS: Final = 32  # groups that are read at once
+_COUNTED: Final = (State.DELAYED, State.DONE, State.CANCELLED, State.DEAD)
+
+
+class _Part(NamedTuple):
+    """Ids of a list, in order, and up to where it was looked; None: to its end."""
+
+    ids: list[int]
+    upto: int | None
+
+
+class _List:
+    """A list by id, in one direction."""
+
+    def __init__(self, filter: Filter, topic: int | None, sizes: Mapping[State, int], *, newest: bool) -> None:
+        self._filter = filter
+        self._topic = topic
+        self._sizes = sizes
+        self._newest = newest
+
+    def ids(self, after: int, limit: int, rows: int) -> Steps[_Part]:
+        """Return up to `limit` ids of jobs that may be meant, behind an id."""
+        values = {"topic": self._topic, "after": clamped(after), "limit": limit, "rows": rows, "key": self._filter.key}
+        statements = list(self._statements())
+        answers = yield [Rows(one.columns, one.text, values) for one, _ in statements]
+        parts = []
+        for (_, walked), found in zip(statements, answers, strict=True):
+            if walked:  # each row, with whether it is meant
+                upto = found[-1][0] if len(found) == rows else None
+                parts.append(_Part([id for id, meant in found if meant], upto))
+            else:
+                ids = [row[0] for row in found]
+                parts.append(_Part(ids, ids[-1] if len(ids) == limit else None))
+        return self._merged(parts, limit)
+
+    def _merged(self, parts: Sequence[_Part], limit: int) -> _Part:
+        sign = -1 if self._newest else 1
+        ends = [sign * part.upto for part in parts if part.upto is not None]
+        end = min(ends, default=None)
+        ids = [
+            id for id in merge(*(part.ids for part in parts), reverse=self._newest) if end is None or sign * id <= end
+        ]
+        if len(ids) > limit:
+            return _Part(ids[:limit], ids[limit - 1])
+        return _Part(ids, None if end is None else sign * end)
+
+    def _statements(self) -> Iterator[tuple[Rows, bool]]:
+        state, key = self._filter.state, self._filter.key
+        order = f"ORDER BY j.id {'DESC' if self._newest else 'ASC'} LIMIT :limit"
+        behind = f"j.id {'<' if self._newest else '>'} :after"
+        of_topic = "" if self._topic is None else " AND j.topic = :topic"
+        for table, codes in _tables(state):
+            if key is not None:
+                by = "t.id = j.topic" if self._topic is None else f"t.id = {self._topic}"
+                conditions = ("j.passed = 0", "j.passed = 1") if table == "job" else ("1 = 1",)
+                for condition in conditions:
+                    text = (
+                        f"SELECT j.id FROM topic t {{then}} {table} j ON j.topic = t.id WHERE {by} AND j.key = :key "
+                        f"AND j.key IS NOT NULL AND {condition} AND {behind} {order}"
+                    )
+                    yield Rows("id", text), False
+            elif self._few(table, state):
+                where = "j.topic = t.id" if self._topic is None else f"j.topic = t.id AND t.id = {self._topic}"
+                source = f"topic t {{then}} {table} j ON {where}"
+                yield Rows("id", f"SELECT j.id FROM {source} WHERE j.state IN {codes} AND {behind} {order}"), False
+            else:
+                meant = f"CASE WHEN j.state IN {codes}{of_topic} THEN 1 ELSE 0 END"
+                walk = f"ORDER BY j.id {'DESC' if self._newest else 'ASC'} LIMIT :rows"
+                yield Rows("id meant", f"SELECT j.id, {meant} AS meant FROM {table} j WHERE {behind} {walk}"), True
+
+    def _few(self, table: str, state: State | None) -> bool:
+        """Whether all ids may be read. Without a topic and a state all rows are meant: they are walked."""
+        if state is None and self._topic is None:
+            return False
+        if table == "job":
+            return self._sizes[State.DELAYED] <= _FEW  # live ones, as they are counted
+        return sum(self._sizes[one] for one in FINISHED if state in (None, one)) <= _FEW
+
+
+def _tables(state: State | None) -> Iterator[tuple[str, str]]:
+    """Yield the tables that may have jobs in a state, and its numbers there."""
+    if state in (None, State.DELAYED, State.RUNNING, State.DEAD):
+        # A lease that is over may have left a job delayed, or dead.
+        yield "job", "(0, 1)" if state in (None, State.DELAYED) else "(1)"
+    if state is None:
+        yield "finished", "(0, 1, 2)"
+    elif state in FINISHED:
+        yield "finished", f"({FINISHED.index(state)})"
+
+
+def _sizes(filter: Filter, topic: int | None, tallies: Sequence[Select]) -> Steps[dict[State, int]]:
+    """Return how many jobs of the topic, or of all, are in each state as it is counted."""
+    if filter.key is not None or (filter.state is None and topic is None):
+        return dict.fromkeys(_COUNTED, 0)
+    answers = yield tallies
+    rows = [row for rows in answers for row in rows if topic in (None, row[0])]
+    live, done, cancelled, dead = (sum(int(row[column]) for row in rows) for column in range(1, 5))
+    return {State.DELAYED: live, State.DONE: done, State.CANCELLED: cancelled, State.DEAD: dead}
+
+
+def _begin(known: Names, filter: Filter, tallies: Sequence[Select], *, newest: bool) -> Steps[_List | None]:
+    """Return the list by id that a filter means, None if its topic is none."""
+    topic = None
+    if filter.topic is not None:
+        topic = yield from number_of(known, filter.topic)
+        if topic is None:
+            return None
+    return _List(filter, topic, (yield from _sizes(filter, topic, tallies)), newest=newest)
+
+
+def jobs(known: Names, filter: Filter, after: int, limit: int, tallies: Sequence[Select]) -> Steps[list[Job]]:
+    """Return up to `limit` jobs behind an id, by id."""
+    wanted = yield from _begin(known, filter, tallies, newest=False)
+    limit = min(clamped(limit), 2**31)
+    found: list[Job] = []
+    rows = _WALK
+    while wanted is not None and len(found) < limit:
+        part = yield from wanted.ids(after, min(max(limit - len(found), _LEAST), _LARGEST), rows)
+        some = yield from jobs_of(known, part.ids)
+        found += [job for job in some if filter.fits(job)]
+        if part.upto is None:
+            break
+        after, rows = part.upto, min(2 * rows, 64 * _WALK)
+    return found[: max(limit, 0)]
+
+
+# ---- pages ----------------------------------------------------------------------------------------------------------
+
+
+def page(known: Names, wanted: Asked, tallies: Sequence[Select]) -> Steps[Page]:
+    """Return a page of a list: which jobs, and then the bodies of those that are meant."""
+    filter = wanted.filter
+    by_id = None
+    if not wanted.by_due:
+        by_id = yield from _begin(known, filter, tallies, newest=wanted.newest)
+        if by_id is None:
+            return Page([], None)
+    found: list[tuple[Job, int]] = []
+    rows, last, more = 0, wanted.after, True
+    while more and len(found) <= wanted.limit and rows < ROWS:
+        missing = wanted.limit + 1 - len(found)  # the one more says whether there are more
+        size = max(missing, ROWS - rows if rows else _LEAST) if wanted.loose else missing
+        if by_id is None:
+            places = yield from _by_due(wanted, last, size)
+            ids, upto = [place.id for place in places], places[-1] if len(places) == size else None
+        else:
+            part = yield from by_id.ids(last.id, size, _WALK)
+            ids, upto = part.ids, None if part.upto is None else Position(0, part.upto)
+            rows += 0 if len(ids) == size or upto is None else ROWS
+        some = (yield from heads(known, ids)) if ids else []
+        found += [one for one in some if filter.fits(one[0])]
+        rows, more = rows + max(len(ids), 1), upto is not None
+        last = upto or last
+    if len(found) > wanted.limit:
+        del found[wanted.limit :]
+        last, more = wanted.place(found[-1][0]), True
+    return (yield from _with_bodies(wanted, found, last, more=more))
+
+
+def _with_bodies(wanted: Asked, found: Sequence[tuple[Job, int]], last: Position, *, more: bool) -> Steps[Page]:
+    jobs, sizes, taken, held = list[Job](), list[int](), 0, 0
+    for part in bodies_within(found, wanted.preview):
+        got = {job.id: (size or 0, b"") for job, size in part}
+        if wanted.preview != 0:
+            got = yield from _bodies([job.id for job, _ in part], wanted.preview)
+        for job, _ in part:
+            if held < BYTES:
+                taken += 1
+                if job.id in got:
+                    size, body = got[job.id]
+                    jobs.append(job._replace(body=body))
+                    sizes.append(size)
+                    held += len(body)
+        if held >= BYTES:
+            break
+    if taken < len(found):
+        last, more = wanted.place(found[taken - 1][0]), True
+    return Page(jobs, wanted.cursor(last) if more else None, sizes)
+
+
+def _bodies(ids: Sequence[int], preview: int | None) -> Steps[dict[int, tuple[int, bytes]]]:
+    """Return the sizes of bodies, and what is wanted of them."""
+    body = "j.body" if preview is None else "substr(j.body, 1, :preview)"
+    values = {"ids": sorted(ids), "preview": preview}
+    live, ended = yield tuple(
+        Rows(
+            "id size body",
+            f"SELECT j.id, length(j.body) AS size, {body} AS body FROM {t} j WHERE j.id {{in ids}}",
+            values,
+        )
+        for t in ("job", "finished")
+    )
+    return {id: (size, bytes(body or b"")) for id, size, body in (*ended, *live)}
+
+
+# ---- by time --------------------------------------------------------------------------------------------------------
+
+_Group = tuple[int, int]  # a topic, and a rank or a state
+_Place = tuple[int, int]  # a time, and an id
+
+
+def _first_of_groups(
+    groups: Sequence[_Group],
+    firsts: Statement,
+    read: Callable[[_Group], Statement],
+    limit: int,
+    sign: int,
+) -> Steps[list[_Place]]:
+    """Return the first places of all groups: of those alone whose first comes early enough."""
+    if not groups:
+        return []
+    [rows] = yield (firsts,)
+    ordered = sorted(((sign * first, (topic, kind)) for topic, kind, first in rows if first is not None))
+    found: list[_Place] = []
+    for at in range(0, len(ordered), _GROUPS):
+        some = [
+            group for first, group in ordered[at : at + _GROUPS] if len(found) < limit or first <= sign * found[-1][0]
+        ]
+        if not some:
+            break
+        answers = yield [read(group) for group in some]
+        found = sorted([*found, *((time, id) for rows in answers for time, id in rows)], reverse=sign < 0)[:limit]
+    return found
+
+
+def _by_due(wanted: Asked, after: Position, limit: int) -> Steps[list[Position]]:
+    """Return the places of delayed jobs in a due range, by (due, id)."""
+    groups = yield from _ranks(wanted.filter.topic)
+    sign, behind, order, best = (-1, "<", "DESC", "max") if wanted.newest else (1, ">", "ASC", "min")
+    span = {"due": after.due, "id": after.id, "until": wanted.until, "limit": limit}
+    within = f"j.next {behind}= :due AND j.next {'>' if wanted.newest else '<'}= :until"
+    firsts = Rows(
+        "topic rank first",
+        f"SELECT w.topic, w.rank, (SELECT {best}(j.next) FROM job j WHERE j.state = 0 AND j.topic = w.topic "
+        f"AND j.rank = w.rank AND {within}) AS first FROM {{w: topic, rank}}",
+        {"w": groups, **span},
+    )
+    text = (
+        f"SELECT j.next, j.id FROM job j WHERE j.state = 0 AND j.topic = :topic AND j.rank = :rank AND {within} "
+        f"AND (j.next, j.id) {behind} (:due, :id) ORDER BY j.next {order}, j.id {order} LIMIT :limit"
+    )
+
+    def read(group: _Group) -> Statement:
+        return Rows("next id", text, {"topic": group[0], "rank": group[1], **span})
+
+    return [Position(*place) for place in (yield from _first_of_groups(groups, firsts, read, limit, sign))]
+
+
+def _ranks(topic: str | None) -> Steps[list[_Group]]:
+    where = "" if topic is None else "WHERE name = :name"
+    [rows] = yield (Rows("id lanes", f"SELECT id, lanes FROM topic {where}", {"name": topic}),)
+    return [(number, rank) for number, lanes in rows for rank in ranks_of(lanes)]
+
+
+def recent(known: Names, topic: str | None, since: int, limit: int, workers: Names) -> Steps[list[Ended]]:
+    """Return the jobs that ended last, the last one first."""
+    if limit == 0:
+        return []
+    groups = [(number, code) for number, _ in (yield from _topics(known, topic)) for code in range(len(FINISHED))]
+    span = {"since": since, "limit": limit}
+    of = "j.ended >= :since AND j.topic ="
+    firsts = Rows(
+        "topic state first",
+        f"SELECT w.topic, w.state, (SELECT max(j.ended) FROM finished j WHERE {of} w.topic AND j.state = w.state) "
+        "AS first FROM {w: topic, state}",
+        {"w": groups, **span},
+    )
+    order = "ORDER BY j.ended DESC, j.id DESC LIMIT :limit"
+    text = f"SELECT j.ended, j.id FROM finished j WHERE {of} :topic AND j.state = :state {order}"
+
+    def read(group: _Group) -> Statement:
+        return Rows("ended id", text, {"topic": group[0], "state": group[1], **span})
+
+    places = yield from _first_of_groups(groups, firsts, read, limit, -1)
+    columns = "id topic key state due started ended attempt worker error outcome"
+    [rows] = yield (
+        Rows(
+            columns,
+            f"SELECT {', '.join(f'j.{column}' for column in columns.split())} FROM finished j WHERE j.id {{in ids}}",
+            {"ids": sorted(id for _, id in places)},
+        ),
+    )
+    missing = sorted({row[8] for row in rows if row[8] is not None and row[8] not in workers.names})
+    if missing:
+        [named] = yield (Rows("id name", "SELECT id, name FROM worker WHERE id {in ids}", {"ids": missing}),)
+        workers.learn({name: number for number, name in named})
+    found = [
+        Ended(
+            id, known.names[number], key, FINISHED[state], due, started, ended, attempt, workers.names.get(worker),
+            error if outcome == 2 else None,
+        )
+        for id, number, key, state, due, started, ended, attempt, worker, error, outcome in rows
+    ]  # fmt: skip
+    return latest(found, limit)
+
+
+def _topics(known: Names, topic: str | None) -> Steps[list[tuple[int, str]]]:
+    where = "" if topic is None else "WHERE name = :name"
+    [rows] = yield (Rows("id name", f"SELECT id, name FROM topic {where}", {"name": topic}),)
+    known.learn({name: number for number, name in rows})
+    return [(number, name) for number, name in rows]

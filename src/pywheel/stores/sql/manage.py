@@ -1,0 +1,313 @@
+"""Changing jobs by hand: cancel, reschedule, retry, delete, rewrite, pause, purge.
+
+A job is found and locked first, with a lease that is over ended; then it is changed. Many commands that name their jobs
+by ids are as few statements as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+
+from ..._errors import JobExists
+from ...jobs import lifecycle
+from ...jobs.commands import Cancel, Delete, Pause, Purge, Reschedule, Retry, Rewrite
+from ...jobs.job import Outcome, State
+from ..checks import clamped, in_range
+from .schema import FINISHED, OUTCOMES, code_of
+from .settle import expire_all, expire_among, move
+from .statement import Change, Do, Drop, Each, Rows, Select, Steps
+from .transaction import LIVE, Transaction
+
+__all__ = ["cancel", "delete", "pause", "purge", "reschedule", "retry", "rewrite"]
+
+C = TypeVar("C", Cancel, Reschedule, Retry, Delete)
+_OLD: Final = 20  # finished jobs with a key of which the latest is meant
+_CANCEL: Final = move(
+    str(code_of(State.CANCELLED)),
+    "{now}",
+    OUTCOMES.index(Outcome.CANCELLED),
+    attempt="0",
+    claims="j.claims + 1",
+    unspent="j.unspent + 1",
+    started="NULL",
+    worker="NULL",
+)
+
+
+class _Found(NamedTuple):
+    """A job to be changed."""
+
+    id: int
+    topic: int
+    state: int  # 0 delayed, 1 running, else that of a finished one, and 2
+    due: int
+    claims: int
+    key: str | None
+
+    def as_expected(self, expect: tuple[int, int] | None) -> bool:
+        """Whether it is delayed, and as somebody saw it."""
+        return self.state == 0 and expect in (None, (self.due, self.claims))
+
+
+def _each(
+    tx: Transaction,
+    commands: Sequence[C],
+    change: Callable[[Transaction, Sequence[tuple[C, _Found]]], Steps[list[Any]]],
+) -> Steps[list[Any]]:
+    """Return what `change` does to the jobs that commands name, False where there is none."""
+    outcomes: list[Any] = []
+    for part in _parts(commands):
+        found = yield from _find_all(tx, part)
+        pairs = [(command, one) for command, one in zip(part, found, strict=True) if one is not None]
+        changed = iter((yield from change(tx, pairs)) if pairs else ())
+        outcomes += [False if one is None else next(changed) for one in found]
+    return outcomes
+
+
+def _parts(commands: Sequence[C]) -> list[Sequence[C]]:
+    """Divide commands so that none names a job that another one of its part may name."""
+    if len(commands) == 1 or len({c.ref for c in commands if isinstance(c.ref, int)}) == len(commands):
+        return [commands]
+    return [[command] for command in commands]
+
+
+def _find_all(tx: Transaction, commands: Sequence[C]) -> Steps[list[_Found | None]]:
+    if len(commands) == 1 and not isinstance(commands[0].ref, int):
+        return [(yield from _find_named(tx, *commands[0].ref))]
+    found = yield from _find(tx, [command.ref for command in commands if isinstance(command.ref, int)])
+    return [found.get(command.ref) for command in commands if isinstance(command.ref, int)]
+
+
+_LIVE: Final = "j.id, j.topic, j.state, j.due, j.claims, j.key, CASE WHEN j.next <= {now} THEN 1 ELSE 0 END AS lapsed"
+_ENDED: Final = "j.id, j.topic, j.state + 2 AS state, j.due, j.claims, j.key, 0 AS lapsed"
+_COLUMNS: Final = "id topic state due claims key lapsed"
+
+
+def _find(tx: Transaction, ids: Sequence[int]) -> Steps[dict[int, _Found]]:
+    """Return the jobs with these ids, locked, with leases that are over ended."""
+    values = {"ids": sorted(filter(in_range, ids))}
+    live = Rows(_COLUMNS, f"SELECT {_LIVE} FROM job j WHERE j.id {{in ids}} {{lock j}}", values)
+    ended = Rows(_COLUMNS, f"SELECT {_ENDED} FROM finished j WHERE j.id {{in ids}} {{lock j}}", values)
+    first, second = yield (live, ended)
+    lapsed = sorted(row[0] for row in first if row[2] and row[6])
+    if lapsed:
+        yield from expire_among(tx, lapsed)
+        first, second = yield (live, ended)
+    return {row[0]: _Found(*row[:6]) for row in (*second, *first)}
+
+
+def _find_named(tx: Transaction, name: str, key: str) -> Steps[_Found | None]:
+    """Return the live job with a key or, without one, the latest finished one."""
+    numbers = yield from tx.numbers((name,))
+    if name not in numbers:
+        return None
+    values = {"topic": numbers[name], "key": key, "most": _OLD}
+    text = f"SELECT {_LIVE} FROM job j WHERE j.topic = :topic AND j.key = :key AND j.key IS NOT NULL"
+    [rows] = yield (Rows(_COLUMNS, f"{text} {{lock j}}", values),)
+    lapsed = sorted(row[0] for row in rows if row[2] and row[6])
+    if lapsed:
+        yield from expire_among(tx, lapsed)
+    holder = Rows(_COLUMNS, f"{text} AND j.passed = 0 {{lock j}}", values)
+    latest = Rows(
+        _COLUMNS,
+        f"SELECT {_ENDED} FROM finished j WHERE j.topic = :topic AND j.key = :key AND j.key IS NOT NULL "
+        "ORDER BY j.id DESC LIMIT 1 {lock j}",
+        values,
+    )
+    holders, finished = yield (holder, latest)
+    for row in (*holders, *finished):
+        return _Found(*row[:6])
+    return None
+
+
+# ---- one job --------------------------------------------------------------------------------------------------------
+
+
+def cancel(tx: Transaction, commands: Sequence[Cancel]) -> Steps[list[bool]]:
+    """Make delayed jobs cancelled."""
+    return (yield from _each(tx, commands, _cancel))
+
+
+def _cancel(tx: Transaction, pairs: Sequence[tuple[Cancel, _Found]]) -> Steps[list[bool]]:
+    chosen = sorted(found.id for command, found in pairs if found.as_expected(command.expect))
+    if chosen:
+        values = {"w": [(id,) for id in chosen]}
+        yield (Change(_CANCEL, "{w: id}", "+j.state = 0", values), Drop(chosen))
+        there = {found.id: found.topic for _, found in pairs}
+        tx.tally.ended([there[id] for id in chosen], code_of(State.CANCELLED))
+    gone = {*chosen}
+    return [found.id in gone for _, found in pairs]
+
+
+def reschedule(tx: Transaction, commands: Sequence[Reschedule]) -> Steps[list[bool]]:
+    """Give delayed jobs another due time."""
+    return (yield from _each(tx, commands, _reschedule))
+
+
+def _reschedule(tx: Transaction, pairs: Sequence[tuple[Reschedule, _Found]]) -> Steps[list[bool]]:
+    text = "UPDATE job SET next = coalesce(:due, {now} + :delay), due = coalesce(:due, {now} + :delay) WHERE id = :id"
+    rows, outcomes = [], []
+    for command, found in pairs:
+        outcomes.append(found.as_expected(command.expect))
+        if outcomes[-1]:
+            rows.append({"id": found.id, **_when(command)})
+            due = lifecycle.due(tx.now, command.due, command.delay)
+            tx.changes.due(found.topic, found.id, due)
+    if rows:
+        yield (Each(text, rows),)
+    return outcomes
+
+
+def _when(command: Reschedule | Retry) -> dict[str, int | None]:
+    return {"due": command.due if command.delay is None else None, "delay": command.delay}
+
+
+def retry(tx: Transaction, commands: Sequence[Retry]) -> Steps[list[bool | JobExists]]:
+    """Make finished jobs delayed again."""
+    return (yield from _each(tx, commands, _retry_each))
+
+
+def _retry_each(tx: Transaction, pairs: Sequence[tuple[Retry, _Found]]) -> Steps[list[Any]]:
+    outcomes = []
+    for command, found in pairs:
+        outcomes.append((yield from _retry(tx, command, found)))
+    return outcomes
+
+
+_LAST_ERROR: Final = (
+    "coalesce(f.error, (SELECT a.error FROM attempt a WHERE a.job = f.id AND a.error IS NOT NULL "
+    "ORDER BY a.claim DESC LIMIT 1))"
+)
+
+
+def _retry(tx: Transaction, command: Retry, found: _Found) -> Steps[bool | JobExists]:
+    if found.state < 2:
+        return False
+    if found.key is not None:
+        values = {"topic": found.topic, "key": found.key}
+        named = "j.topic = :topic AND j.key = :key AND j.key IS NOT NULL"
+        text = f"SELECT j.id FROM job j WHERE {named} AND j.passed = 0 {{lock j}}"
+        [rows] = yield (Select(text, values),)
+        if rows:
+            yield from expire_among(tx, [rows[0][0]])
+            [rows] = yield (Select(text, values),)
+        if rows:
+            return JobExists(f"job {rows[0][0]} has this key now and is live", rows[0][0])
+    values = {"id": found.id, **_when(command)}
+    kept = "id, topic, created, rank, claims, ttr, max_attempts, key, headers, body"
+    record = (
+        "INSERT INTO attempt (job, claim, attempt, started, ended, outcome, worker, error) "
+        "SELECT id, claims, attempt, started, ended, outcome, worker, error FROM finished WHERE id = :id"
+    )
+    again = (
+        f"INSERT INTO job ({kept}, unspent, next, due, error) SELECT {kept}, claims, "
+        f"coalesce(:due, {{now}} + :delay), coalesce(:due, {{now}} + :delay), {_LAST_ERROR} "
+        "FROM finished f WHERE f.id = :id"
+    )
+    yield (Do(again, values), Do(record, values), Do("DELETE FROM finished WHERE id = :id", values))
+    tx.tally.add(found.topic, found.state - 1, -1)
+    tx.tally.add(found.topic, LIVE, 1)
+    tx.changes.due(found.topic, found.id, lifecycle.due(tx.now, command.due, command.delay))
+    return True
+
+
+def delete(tx: Transaction, commands: Sequence[Delete]) -> Steps[list[bool]]:
+    """Forget jobs that are not running."""
+    return (yield from _each(tx, commands, _delete))
+
+
+def _delete(tx: Transaction, pairs: Sequence[tuple[Delete, _Found]]) -> Steps[list[bool]]:
+    gone = [found for _, found in pairs if found.state != 1]
+    if gone:
+        yield from _forget(tx, "job", [found.id for found in gone if found.state == 0])
+        yield from _forget(tx, "finished", [found.id for found in gone if found.state > 1])
+        for found in gone:
+            tx.tally.add(found.topic, max(found.state - 1, LIVE), -1)
+    return [found.state != 1 for _, found in pairs]
+
+
+def _forget(tx: Transaction, table: str, ids: Sequence[int]) -> Steps[None]:
+    if ids:
+        values = {"ids": sorted(ids)}
+        yield from tx.dialect.before_forgetting(tx, max(ids))
+        yield (
+            Do("DELETE FROM attempt WHERE job {in ids}", values),
+            Do(f"DELETE FROM {table} WHERE id {{in ids}}", values),
+        )
+
+
+def rewrite(_: Transaction, commands: Sequence[Rewrite]) -> Steps[list[bool]]:
+    """Give jobs other bodies for those that they have."""
+    outcomes = []
+    for command in commands:
+        outcomes.append((yield from _rewrite(command)) if in_range(command.id) else False)  # noqa: PERF401
+    return outcomes
+
+
+def _rewrite(command: Rewrite) -> Steps[bool]:
+    values = {"id": command.id, "old": command.old, "new": command.new}
+    if command.claim is None:
+        tables = {"job": "body = :old", "finished": "body = :old"}
+        column = "body"
+    else:
+        tables = {"finished": "claims = :claim AND result = :old"}
+        column = "result"
+        values["claim"] = clamped(command.claim)
+    for table, condition in tables.items():
+        [rows] = yield (Select(f"SELECT j.id FROM {table} j WHERE j.id = :id AND {condition} {{lock j}}", values),)
+        if rows:
+            yield (Do(f"UPDATE {table} SET {column} = :new WHERE id = :id", values),)
+            return True
+    return False
+
+
+# ---- many -----------------------------------------------------------------------------------------------------------
+
+
+def pause(tx: Transaction, commands: Sequence[Pause]) -> Steps[list[bool]]:
+    """Pause and resume topics."""
+    numbers = yield from tx.numbers({command.topic for command in commands}, add=True)
+    outcomes = []
+    for command in commands:
+        topic = numbers[command.topic]
+        values = {"topic": topic, "paused": int(command.paused)}
+        [rows] = yield (Select("SELECT t.paused FROM topic t WHERE t.id = :topic {lock t}", values),)
+        outcomes.append(bool(rows[0][0]) is not command.paused)
+        if outcomes[-1]:
+            yield (Do(tx.dialect.pausing, values),)
+            tx.changes.paused[topic] = command.paused
+    return outcomes
+
+
+def purge(tx: Transaction, commands: Sequence[Purge]) -> Steps[list[int]]:
+    """Forget finished jobs, nonces of long ago, and notes that are over."""
+    outcomes = []
+    for command in commands:
+        limit = max(clamped(command.limit), 0)
+        yield (tx.forget_nonces(limit), tx.forget_notes(limit))
+        outcomes.append((yield from _purge(tx, command, limit)) if command.state in FINISHED else 0)
+    return outcomes
+
+
+def _purge(tx: Transaction, command: Purge, limit: int) -> Steps[int]:
+    if command.state is State.DEAD:
+        yield from expire_all(tx)
+    topic = None
+    if command.topic is not None:
+        numbers = yield from tx.numbers((command.topic,))
+        if command.topic not in numbers:
+            return 0
+        topic = numbers[command.topic]
+    state = code_of(command.state)
+    text = (
+        "SELECT j.id, j.topic FROM topic t {then} finished j ON j.topic = t.id "
+        f"WHERE {'' if topic is None else 't.id = :topic AND '}j.state = :state AND j.ended <= {{now}} - :age "
+        "LIMIT :limit {skip j}"
+    )
+    values = {"topic": topic, "state": state, "age": command.age, "limit": limit}
+    [rows] = yield (Rows("id topic", text, values),)
+    yield from _forget(tx, "finished", [id for id, _ in rows])
+    for _, number in rows:
+        tx.tally.add(number, state + 1, -1)
+    return len(rows)

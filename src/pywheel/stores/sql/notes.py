@@ -1,0 +1,72 @@
+"""Small values by name, some until a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...jobs.commands import NOTES_FORGOTTEN, Keep
+from ..checks import clamped, note_name
+from .statement import Do, Insert, Select, Statement, Steps
+from .transaction import Transaction
+
+__all__ = ["keep", "note", "notes", "set_note"]
+
+
+def keep(tx: Transaction, commands: Sequence[Keep]) -> Steps[list[bytes | None]]:
+    """Keep notes, or delete them; forget some that are over."""
+    outcomes = []
+    for command in commands:
+        outcomes.append((yield from _keep(tx, command)))  # noqa: PERF401
+    ends = sum(command.ttl is not None for command in commands)
+    if ends:
+        yield (tx.forget_notes(NOTES_FORGOTTEN * ends),)
+    return outcomes
+
+
+def _keep(tx: Transaction, command: Keep) -> Steps[bytes | None]:
+    name = note_name(command.name)
+    look = Select("SELECT n.value, n.until, {now} FROM note n WHERE n.label = :label {lock n}", {"label": name})
+    [rows] = yield (look,)
+    if (
+        not rows and command.value is not None and tx.dialect.skip
+    ):  # others may keep one at once: there is a row to lock
+        row = (name, tx.dialect.moment(tx.now), b"")  # that is over already
+        yield (Insert("note", ("label", "until", "value"), [row], unless_taken=True),)
+        [rows] = yield (look,)
+    before = None
+    for value, until, now in rows:
+        before = None if until is not None and now >= until else bytes(value)
+    if command.absent and before is not None:
+        return before
+    if command.value is not None:
+        yield (set_note(name, command.value, command.ttl),)
+    elif rows:
+        yield (Do("DELETE FROM note WHERE label = :label", {"label": name}),)
+    return before
+
+
+def set_note(name: bytes, value: bytes, ttl: int | None) -> Statement:
+    """Return what keeps a value under a name, instead of the one there is."""
+    text = "INSERT INTO note (label, until, value) VALUES (:label, {now} + :ttl, :value) {else label: until, value}"
+    return Do(text, {"label": name, "value": value, "ttl": ttl})
+
+
+# ---- reading --------------------------------------------------------------------------------------------------------
+
+
+def note(name: str) -> Steps[bytes | None]:
+    """Return what is kept under a name, or None."""
+    text = "SELECT value FROM note WHERE label = :label AND (until IS NULL OR until > {now})"
+    [rows] = yield (Select(text, {"label": note_name(name)}),)
+    return bytes(rows[0][0]) if rows else None
+
+
+def notes(prefix: bytes, after: bytes, limit: int) -> Steps[list[tuple[str, bytes]]]:
+    """Return notes, by name."""
+    text = (
+        "SELECT label, value FROM note WHERE label > :after AND label >= :prefix AND label < :stop "
+        "AND (until IS NULL OR until > {now}) ORDER BY label LIMIT :limit"
+    )
+    values = {"prefix": prefix, "after": after, "stop": prefix + b"\xff", "limit": max(clamped(limit), 0)}
+    [rows] = yield (Select(text, values),)
+    return [(bytes(label).decode(), bytes(value)) for label, value in rows]

@@ -1,0 +1,282 @@
+"""How claims end: acks, failures, jobs that are given back, leases that are longer, and leases that are over.
+
+Each kind of end is a few statements, for any number of jobs. They change what the receipts still hold, and tell which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ...jobs.commands import NOTES_FORGOTTEN, Ack, Begin, Expire, Expired, Nack, Release, Touch
+from ...jobs.job import State
+from ..checks import IDS, clamped, storable
+from ..deaths import KEPT, word
+from .schema import MOVED, OUTCOMES, code_of
+from .statement import Change, Drop, Each, Last, Rows, Select, Statement, Steps
+from .transaction import Transaction
+
+__all__ = ["SETTLING", "expire", "expire_all", "expire_among", "move", "settle"]
+
+SETTLING: Final = frozenset({Ack, Nack, Release, Touch, Begin})
+"""The commands that may stand in one settlement."""
+
+_DONE, _CANCELLED, _FAILED, _LOST, _RELEASED = range(len(OUTCOMES))
+_DEAD: Final = code_of(State.DEAD)
+_DONE_STATE: Final = code_of(State.DONE)
+_HELD: Final = "+j.state = 1 AND j.claims = w.claims AND j.next > {now}"
+"""Whether a receipt still holds its job. The plus keeps a database from looking for the state first."""
+_LAPSED: Final = "j.state = 1 AND j.next <= {now}"
+_THEIR_LAPSED: Final = f"+{_LAPSED}"
+_SPENT: Final = "j.claims - j.unspent >= j.tries"
+_COLUMNS: Final = ", ".join(MOVED)
+_VALUES: Final = ", ".join(f"j.{column}" for column in MOVED)
+_RECEIPTS: Final = "{w: id, claims}"
+_TOPIC: Final = {"id": "j.id", "topic": "j.topic"}
+_PROLONG: Final = "UPDATE job SET next = {now} + w.ttr, begun = CASE WHEN w.begun = 1 THEN 1 ELSE j.begun END"
+_ENDS: Final = {"id": "j.id", "next": "{now} + w.ttr"}
+
+
+def move(state: str, ended: str, outcome: int, error: str = "NULL", **changed: str) -> str:
+    """Return what writes live jobs as finished ones; a `Drop` is to follow."""
+    values = ", ".join(changed.get(column, f"j.{column}") for column in MOVED)
+    attempt = changed.get("attempt", "j.claims - j.unspent")
+    return (
+        f"INSERT INTO finished ({_COLUMNS}, state, ended, attempt, outcome, error) "
+        f"SELECT {values}, {state}, {ended}, {attempt}, {outcome}, {error}"
+    )
+
+
+def _record(outcome: int, ended: str, error: str = "NULL") -> str:
+    """Return what writes the attempt of a claim that leaves its job live."""
+    return (
+        "INSERT INTO attempt (job, claim, attempt, started, ended, outcome, worker, error) "
+        f"SELECT j.id, j.claims, j.claims - j.unspent, j.started, {ended}, {outcome}, j.worker, {error}"
+    )
+
+
+_FINISH: Final = move(str(_DONE_STATE), "{now}", _DONE, lost="0")
+_BURY: Final = move(str(_DEAD), "{now}", _FAILED, "w.error", lost="0")
+_BURY_LOST: Final = move(str(_DEAD), "j.next", _LOST, lost="2")
+
+
+def settle(tx: Transaction, commands: Sequence[Any]) -> Steps[list[Any]]:
+    """End, or prolong, the claims of receipts. A second command for a claim finds it as the first one left it."""
+    outcomes: list[Any] = []
+    parts = _parts(commands)
+    for number, part in enumerate(parts, 1):
+        outcomes += yield from _settle(tx, part, last=number == len(parts))
+    return outcomes
+
+
+def _parts(commands: Sequence[Any]) -> list[Sequence[Any]]:
+    """Divide commands so that no part names a job twice."""
+    if len({command.id for command in commands}) == len(commands):
+        return [commands]
+    parts: list[list[Any]] = [[]]
+    seen: set[int] = set()
+    for command in commands:
+        if command.id in seen:
+            parts.append([])
+            seen = set()
+        seen.add(command.id)
+        parts[-1].append(command)
+    return list(parts)
+
+
+class _Kinds:
+    """The receipts of commands, by what is to become of them."""
+
+    def __init__(self, commands: Sequence[Any]) -> None:
+        self.acks: list[tuple[int, int]] = []
+        self.results: dict[int, bytes] = {}
+        self.nacks: list[tuple[int, int, int | None, str | None]] = []
+        self.releases: list[tuple[int, int]] = []
+        self.leases: list[tuple[int, int, int, int]] = []
+        for command in commands:
+            kind, id, claims = type(command), command.id, command.claims
+            if id not in IDS or claims not in IDS:
+                continue  # no job has such a receipt
+            if kind is Ack:
+                self.acks.append((id, claims))
+                if command.result is not None:
+                    self.results[id] = command.result
+            elif kind is Nack:
+                self.nacks.append((id, claims, command.delay, storable(command.error)))
+            elif kind is Release:
+                self.releases.append((id, claims))
+            else:
+                self.leases.append((id, claims, command.ttr, int(kind is Begin)))
+
+    def statements(self) -> list[Statement]:
+        """Return what ends or prolongs them, those of a kind in the order of their ids."""
+        batch: list[Statement] = []
+        if self.acks:
+            self.acks.sort()
+            finish = Change(_FINISH, _RECEIPTS, _HELD, {"w": self.acks}, _TOPIC)
+            batch += [finish, Drop([id for id, _ in self.acks])]
+        if self.nacks:
+            batch += _fail(sorted(self.nacks))
+        if self.releases:
+            batch += _give_back(sorted(self.releases))
+        if self.leases:
+            batch.append(Change(_PROLONG, "{w: id, claims, ttr, begun}", _HELD, {"w": sorted(self.leases)}, _ENDS))
+        return batch
+
+
+def _settle(tx: Transaction, commands: Sequence[Any], *, last: bool) -> Steps[list[Any]]:
+    kinds = _Kinds(commands)
+    batch = kinds.statements()
+    rows = iter((yield Last(batch) if last and not kinds.results else batch) if batch else ())
+    held, dead, again = _found(tx, rows, kinds)
+    if kinds.results:  # those of jobs that this has ended
+        kept = [{"id": id, "result": result} for id, result in kinds.results.items() if id in held]
+        keep = (Each("UPDATE finished SET result = :result WHERE id = :id", kept),)
+        yield Last(keep) if last else keep
+    if len(held) == len(commands):
+        return [True] * len(held)
+    return list(_outcomes(commands, held, dead, again))
+
+
+def _fail(nacks: Sequence[tuple[Any, ...]]) -> list[Statement]:
+    failures, values = "{w: id, claims, delay, error}", {"w": nacks}
+    buried = f"{_HELD} AND (w.delay IS NULL OR {_SPENT})"
+    due = "{now} + w.delay"
+    again = f"UPDATE job SET state = 0, next = {due}, due = {due}, lost = 0, error = coalesce(w.error, j.error)"
+    return [
+        Change(_BURY, failures, buried, values, _TOPIC),
+        Drop([id for id, *_ in nacks]),
+        Change(_record(_FAILED, "{now}", "w.error"), failures, _HELD, values),
+        Change(again, failures, _HELD, values, {**_TOPIC, "next": due}),
+    ]
+
+
+def _give_back(releases: Sequence[tuple[int, int]]) -> list[Statement]:
+    values = {"w": releases}
+    again = "UPDATE job SET state = 0, next = j.due, unspent = j.unspent + 1, lost = 0"
+    return [
+        Change(_record(_RELEASED, "{now}"), _RECEIPTS, _HELD, values),
+        Change(again, _RECEIPTS, _HELD, values, {**_TOPIC, "next": "j.due"}),
+    ]
+
+
+def _found(tx: Transaction, rows: Any, kinds: _Kinds) -> tuple[set[int], set[int], set[int]]:
+    """Return the ids of what has ended, or was prolonged; of what is dead; of what is due again."""
+    held: set[int] = set()
+    dead: set[int] = set()
+    again: set[int] = set()
+    if kinds.acks:
+        done = next(rows)
+        _ended(tx, done, _DONE_STATE)
+        held = {id for id, _ in done}
+        next(rows)
+    if kinds.nacks:
+        buried = next(rows)
+        _ended(tx, buried, _DEAD)
+        dead = {id for id, _ in buried}
+        next(rows), next(rows)
+        again |= _again(tx, next(rows))
+    if kinds.releases:
+        next(rows)
+        again |= _again(tx, next(rows))
+    if kinds.leases:
+        ends = next(rows)
+        held |= {id for id, _ in ends}
+        tx.changes.leases = min([tx.changes.leases, *(end for _, end in ends)])
+    return held, dead, again
+
+
+def _ended(tx: Transaction, rows: Sequence[Any], state: int) -> None:
+    if len(rows) > 1 and len({topic for _, topic in rows}) == 1:
+        tx.tally.add(rows[0][1], 0, -len(rows))
+        tx.tally.add(rows[0][1], state + 1, len(rows))
+    else:
+        tx.tally.ended([topic for _, topic in rows], state)
+
+
+def _again(tx: Transaction, rows: Sequence[Any]) -> set[int]:
+    for id, topic, due in rows:
+        tx.changes.due(topic, id, due)
+    return {id for id, _, _ in rows}
+
+
+def _outcomes(commands: Sequence[Any], held: set[int], dead: set[int], again: set[int]) -> Any:
+    for command in commands:
+        if type(command) is Nack:
+            id = command.id
+            yield State.DEAD if id in dead else State.DELAYED if id in again else None
+        else:
+            yield command.id in (again if type(command) is Release else held)
+
+
+# ---- leases that are over -------------------------------------------------------------------------------------------
+
+
+def expire(tx: Transaction, commands: Sequence[Expire]) -> Steps[list[Expired]]:
+    """End claims whose lease is over."""
+    outcomes = []
+    for command in commands:
+        limit = max(clamped(command.limit), 0)
+        ended, dead = yield from expire_all(tx, limit)
+        text = "SELECT min(next) FROM job WHERE state = 1 AND next > {now}"
+        [[[first]]] = yield (Select(text),)
+        tx.changes.expired = (tx.now if ended == limit else first,)
+        outcomes.append(Expired(ended, first, dead))
+    return outcomes
+
+
+def expire_all(
+    tx: Transaction, limit: int | None = None, topic: int | None = None
+) -> Steps[tuple[int, tuple[int, ...]]]:
+    """End claims whose lease is over, of one topic or of all; return how many, and the jobs that are dead by it."""
+    of_topic = "" if topic is None else " AND j.topic = :topic"
+    most = "" if limit is None else " ORDER BY j.next LIMIT :limit"
+    text = f"SELECT j.id FROM job j WHERE {_LAPSED}{of_topic}{most} {{skip j}}"
+    [found] = yield (Rows("id", text, {"topic": topic, "limit": limit}),)
+    return (yield from _lose(tx, [id for [id] in found]))
+
+
+def expire_among(tx: Transaction, ids: Sequence[int], *, skip: bool = False) -> Steps[bool]:
+    """End the claims of those of some jobs whose lease is over; return whether there were any.
+
+    With `skip` those are passed over that others have locked: some databases lock what they only look at.
+    """
+    text = f"SELECT j.id FROM job j WHERE j.id {{in ids}} AND {_THEIR_LAPSED} {'{skip j}' if skip else '{lock j}'}"
+    [found] = yield (Rows("id", text, {"ids": ids}),)
+    ended, _ = yield from _lose(tx, [id for [id] in found])
+    return ended > 0
+
+
+def _lose(tx: Transaction, ids: Sequence[int]) -> Steps[tuple[int, tuple[int, ...]]]:
+    """End the claims of jobs that are locked, and whose lease is over, as `lifecycle.lost` says."""
+    if not ids:
+        return 0, ()
+    ids = sorted(ids)
+    values = {"w": [(id,) for id in ids]}
+    due = "CASE WHEN j.begun = 1 THEN j.next + j.backoff ELSE j.due END"
+    again = (
+        f"UPDATE job SET state = 0, due = {due}, next = {due}, lost = 1 + j.begun, unspent = j.unspent + 1 - j.begun"
+    )
+    spent = f"{_THEIR_LAPSED} AND j.begun = 1 AND {_SPENT}"
+    buried, _, _, live = yield (
+        Change(_BURY_LOST, "{w: id}", spent, values, {**_TOPIC, "claims": "j.claims", "ended": "j.next"}),
+        Drop(ids),
+        Change(_record(_LOST, "j.next"), "{w: id}", _THEIR_LAPSED, values),
+        Change(again, "{w: id}", _THEIR_LAPSED, values, {**_TOPIC, "next": due}),
+    )
+    tx.tally.ended([topic for _, topic, _, _ in buried], _DEAD)
+    _again(tx, live)
+    if buried:
+        yield from _leave_word(tx, buried)
+    return len(ids), tuple(sorted(id for id, *_ in buried))
+
+
+def _leave_word(tx: Transaction, buried: Sequence[Any]) -> Steps[None]:
+    """Leave word of jobs that are dead as their leases were lost, and wake who is to take it."""
+    names = yield from tx.names({topic for _, topic, _, _ in buried})
+    text = "INSERT INTO note (label, until, value) VALUES (:label, {now} + :kept, :value) {else label: until, value}"
+    notes = []
+    for id, topic, claims, ended in buried:
+        notes.append({"label": word(id, claims).encode(), "kept": KEPT, "value": names[topic].encode()})
+        tx.changes.due(topic, id, ended)
+    yield (Each(text, notes), tx.forget_notes(NOTES_FORGOTTEN * len(notes)))

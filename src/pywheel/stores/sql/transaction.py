@@ -1,0 +1,196 @@
+"""One transaction of the engine: what its commands share, and what is to be told of it afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from ...jobs.commands import NONCES_KEPT
+from ...jobs.job import State
+from ...jobs.limits import lane
+from .dialect import Dialect
+from .statement import Do, NewNames, NewPriorities, Rows, Statement, Steps
+
+__all__ = ["LIVE", "Changes", "Names", "Taken", "Tally", "Transaction"]
+
+LIVE: Final = 0
+"""The first column of a tally; those of finished states follow, in the order of their numbers."""
+_NEVER: Final = 2**63 - 1
+
+
+class Taken(Exception):
+    """Somebody else has taken a key, or a name, since it was looked at: the transaction is to begin anew."""
+
+
+class Names:
+    """Names of topics or workers and their numbers, which never change once they are committed."""
+
+    def __init__(self, table: str) -> None:
+        self.table = table
+        self.numbers: dict[str, int] = {}
+        self.names: dict[int, str] = {}
+        self.lanes: dict[int, int] = {}  # priorities that a topic is known to have
+
+    def learn(self, numbers: Mapping[str, int]) -> None:
+        """Take in what is committed, or will be with the transaction under way."""
+        self.numbers.update(numbers)
+        self.names.update((number, name) for name, number in numbers.items())
+
+    def forget(self) -> None:
+        """Know nothing any more: some may have been rolled back."""
+        self.numbers.clear()
+        self.names.clear()
+        self.lanes.clear()
+
+
+class Tally:
+    """By how much a transaction changes the counts of topics."""
+
+    __slots__ = ("first", "last", "put", "rows")
+
+    def __init__(self) -> None:
+        self.rows: dict[int, list[int]] = {}  # by topic: live, done, cancelled, dead
+        self.put: dict[int, int] = {}  # by topic: how many were put
+        self.first = _NEVER  # the ids of what was put
+        self.last = 0
+
+    def add(self, topic: int, column: int, jobs: int) -> None:
+        """Count jobs of a topic."""
+        row = self.rows.get(topic)
+        if row is None:
+            row = self.rows[topic] = [0, 0, 0, 0]
+        row[column] += jobs
+
+    def ended(self, topics: Iterable[int], state: State | int) -> None:
+        """Count live jobs of these topics, one each, as finished."""
+        column = state + 1 if isinstance(state, int) else 0
+        for topic in topics:
+            self.add(topic, LIVE, -1)
+            self.add(topic, column, 1)
+
+
+class Changes:
+    """What others may wait for."""
+
+    __slots__ = ("announced", "dues", "expired", "leases", "paused")
+
+    def __init__(self) -> None:
+        self.dues: dict[int, list[tuple[int, int]]] = {}  # by topic: ids, and when each is due now
+        self.leases = _NEVER  # the earliest end of a lease that was given
+        self.expired: tuple[int | None] | None = None  # the earliest end of all leases, if it was looked up
+        self.paused: dict[int, bool] = {}  # topics that were paused or resumed, and whether they are paused now
+        self.announced: dict[str, tuple[str, ...]] = {}  # the topics of each worker that has announced some
+
+    def due(self, topic: int, id: int, due: int) -> None:
+        """Note that a job is due then, from now on."""
+        some = self.dues.get(topic)
+        if some is None:
+            some = self.dues[topic] = []
+        some.append((id, due))
+
+
+class Transaction:
+    """What the commands of a transaction share."""
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        now: int,
+        topics: Names,
+        workers: Names,
+        ids: Callable[[Transaction, int], Steps[Sequence[int]]],
+        *,
+        gone: Callable[[str], bool] = lambda _: False,
+        eager: bool = False,
+    ) -> None:
+        self.dialect = dialect
+        self.now = now
+        """The store's time; of a server's store about that, for what is only told to others."""
+        self.topics = topics
+        self.workers = workers
+        self.eager = eager
+        """Whether keys of puts may be taken without a look, so that the outcome of some may be `put.NOT_FREE`."""
+        self.gone = gone
+        """Whether a worker that has announced topics has gone without a word."""
+        self.tally = Tally()
+        self.changes = Changes()
+        self._ids = ids
+        self._new: dict[str, dict[str, int]] = {}  # by table: names that this transaction has stored
+        self._lanes: dict[int, int] = {}  # by topic: priorities that it has noted
+
+    def new_ids(self, count: int) -> Steps[Sequence[int]]:
+        """Return so many ids that no job had, ascending."""
+        return self._ids(self, count)
+
+    # ---- names ------------------------------------------------------------------------------------------------------
+
+    def numbers(self, names: Iterable[str], *, add: bool = False, of: Names | None = None) -> Steps[dict[str, int]]:
+        """Return the numbers of names, of topics unless told; those that are new are stored if `add` says so."""
+        known = self.topics if of is None else of
+        new = self._new.get(known.table, {})
+        found: dict[str, int] = {}
+        missing: list[str] = []
+        for name in names:
+            number = known.numbers.get(name) or new.get(name)
+            if number is None:
+                missing.append(name)
+            else:
+                found[name] = number
+        if missing:
+            missing = sorted(set(missing))
+            wanted = {"w": [(name,) for name in missing]}
+            text = f"SELECT t.id, t.name FROM {{w: name}} {{then}} {known.table} t ON t.name = w.name"
+            find = Rows("id name", text, wanted)
+            [rows] = yield (find,)
+            known.learn({name: number for number, name in rows if not new or name not in new})
+            found |= {name: number for number, name in rows}
+            if add and len(rows) < len(missing):
+                _, rows = yield (NewNames(known.table, [name for name in missing if name not in found]), find)
+                added = {name: number for number, name in rows if name not in found}
+                self._new.setdefault(known.table, {}).update(added)
+                found |= added
+        return found
+
+    def names(self, numbers: Iterable[int]) -> Steps[Mapping[int, str]]:
+        """Return the names of topics."""
+        known = self.topics
+        missing = sorted({number for number in numbers if number not in known.names})
+        if missing:
+            text = "SELECT id, name FROM topic WHERE id {in ids}"
+            [rows] = yield (Rows("id name", text, {"ids": missing}),)
+            return {**known.names, **dict(rows)}
+        return known.names
+
+    def name(self, number: int) -> str | None:
+        """Return the name of a topic if it is known here."""
+        new = self._new.get(self.topics.table, {})
+        return self.topics.names.get(number) or next((name for name, one in new.items() if one == number), None)
+
+    def know_priorities(self, priorities: Iterable[tuple[int, int]]) -> Steps[None]:
+        """Note the priorities that jobs of topics have, where they are new."""
+        lanes: dict[int, int] = {}
+        for topic, priority in priorities:
+            lanes[topic] = lanes.get(topic, 0) | lane(priority)
+        for topic, bits in sorted(lanes.items()):
+            if bits & ~(self.topics.lanes.get(topic, 0) | self._lanes.get(topic, 0)):
+                yield (NewPriorities(topic, bits),)
+                self._lanes[topic] = self._lanes.get(topic, 0) | bits
+
+    def committed(self) -> None:
+        """Let others know the names that are new. Until then the transaction might be rolled back."""
+        for table, new in self._new.items():
+            (self.topics if table == self.topics.table else self.workers).learn(new)
+        for topic, bits in self._lanes.items():
+            self.topics.lanes[topic] = self.topics.lanes.get(topic, 0) | bits
+
+    # ---- what is kept for a time ------------------------------------------------------------------------------------
+
+    def forget_nonces(self, limit: int) -> Statement:
+        """Return what drops up to so many nonces, if they are old enough."""
+        some = "SELECT id FROM nonce WHERE at <= {now} - :kept ORDER BY at LIMIT :limit"
+        return Do(f"DELETE FROM nonce WHERE id IN (SELECT id FROM ({some}) o)", {"kept": NONCES_KEPT, "limit": limit})
+
+    def forget_notes(self, limit: int) -> Statement:
+        """Return what drops up to so many notes that are over."""
+        some = "SELECT label FROM note WHERE until <= {now} ORDER BY until LIMIT :limit"
+        return Do(f"DELETE FROM note WHERE label IN (SELECT label FROM ({some}) o)", {"limit": limit})

@@ -1,0 +1,133 @@
+"""What may be wrong with the tables, and what makes it right: each fault is a statement that finds the ids of all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from .. import verify as faults
+from ..verify import EXAMPLES, Fault, Finding
+from .statement import Do, Rows, Select, Statement, Steps
+from .transaction import Names
+
+__all__ = ["Check", "find", "mend"]
+
+
+class Check(NamedTuple):
+    """A fault, what finds the ids of all that have it, and what mends those in ``{in ids}``."""
+
+    fault: Fault
+    find: str
+    mends: tuple[str, ...] = ()
+
+
+_KEPT: Final = "id, topic, created, rank, claims, ttr, max_attempts, key, headers, body"
+_ATTEMPT: Final = "attempt, started, ended, outcome, worker, error"
+_HANDED_ON: Final = (
+    "CASE WHEN EXISTS (SELECT 1 FROM job h WHERE h.topic = f.topic AND h.key = f.key AND h.passed = 0) "
+    "OR EXISTS (SELECT 1 FROM finished g WHERE g.topic = f.topic AND g.key = f.key AND g.id > f.id AND g.id {in ids}) "
+    "THEN 1 ELSE 0 END"
+)
+"""Whether a job that is live again does not get its key, as another one has it."""
+_ATTEMPTED: Final = (
+    f"INSERT INTO attempt (job, claim, {_ATTEMPT}) SELECT id, claims, {_ATTEMPT} FROM finished WHERE id {{in ids}}"
+)
+_LIVE_AGAIN: Final = (
+    f"INSERT INTO job ({_KEPT}, unspent, next, due, passed) SELECT {_KEPT}, claims, {{now}}, {{now}}, {_HANDED_ON} "
+    "FROM finished f WHERE id {in ids}"
+)
+_VOID: Final = (
+    "UPDATE job SET unspent = CASE WHEN unspent < 0 THEN 0 WHEN unspent > claims THEN claims ELSE unspent END, "
+    "claims = claims + 1, started = coalesce(started, {now}) WHERE id {in ids}"
+)
+_LAST: Final = "(SELECT max(a.claim) FROM attempt a WHERE a.job = {table}.id)"
+_MOST: Final = "(SELECT a.job, max(a.claim) AS claim FROM attempt a GROUP BY a.job)"
+CHECKS: Final = (
+    Check(
+        faults.NOWHERE,
+        "SELECT id FROM job WHERE state NOT IN (0, 1) UNION ALL SELECT id FROM finished WHERE state NOT IN (0, 1, 2)",
+        (
+            "UPDATE job SET state = 0, next = {now}, due = {now}, lost = 0, unspent = claims WHERE id {in ids}",
+            _ATTEMPTED,
+            _LIVE_AGAIN,
+            "DELETE FROM finished WHERE id {in ids}",
+        ),
+    ),
+    Check(
+        faults.TWICE,
+        "SELECT j.id FROM job j JOIN finished f ON f.id = j.id",
+        ("DELETE FROM job WHERE id {in ids}",),
+    ),
+    Check(
+        faults.HISTORY,
+        "SELECT DISTINCT a.job AS id FROM attempt a WHERE NOT EXISTS (SELECT 1 FROM job j WHERE j.id = a.job) "
+        "AND NOT EXISTS (SELECT 1 FROM finished f WHERE f.id = a.job)",
+        ("DELETE FROM attempt WHERE job {in ids}",),
+    ),
+    Check(
+        faults.CLAIMS,
+        f"SELECT j.id FROM {_MOST} h JOIN job j ON j.id = h.job WHERE h.claim > j.claims - j.state "
+        f"UNION ALL SELECT f.id FROM {_MOST} h JOIN finished f ON f.id = h.job WHERE h.claim >= f.claims",
+        tuple(
+            f"UPDATE {table} SET unspent = unspent + {last} {more} - claims, claims = {last} {more} WHERE id {{in ids}}"
+            for table, more in (("job", "+ state"), ("finished", "+ 1"))
+            for last in (_LAST.format(table=table),)
+        ),
+    ),
+    Check(
+        faults.LEASES,
+        "SELECT id FROM job WHERE state = 1 AND (claims < 1 OR unspent < 0 OR unspent >= claims OR started IS NULL)",
+        (_VOID,),
+    ),
+    Check(
+        faults.TOPICS,
+        "SELECT id FROM job WHERE NOT EXISTS (SELECT 1 FROM topic t WHERE t.id = job.topic) "
+        "UNION ALL SELECT id FROM finished WHERE NOT EXISTS (SELECT 1 FROM topic t WHERE t.id = finished.topic)",
+    ),
+)
+"""In the order in which they are mended."""
+_COUNTED: Final = (
+    "SELECT topic, 0, count(*) FROM job GROUP BY topic UNION ALL "
+    "SELECT topic, state + 1, count(*) FROM finished WHERE state IN (0, 1, 2) GROUP BY topic, state"
+)
+
+
+def find(topics: Names, tallies: Sequence[Select], more: Sequence[Check] = ()) -> Steps[list[Finding]]:
+    """Return what is wrong, all of one moment."""
+    found: list[Finding] = []
+    for check in (*CHECKS, *more):
+        ids = yield from _ids(check)
+        found += check.fault.found(ids[:EXAMPLES], len(ids))
+    wrong = yield from _miscounted(tallies)
+    if wrong:
+        [rows] = yield (Rows("id name", "SELECT id, name FROM topic WHERE id {in ids}", {"ids": sorted(wrong)}),)
+        topics.learn({name: number for number, name in rows})
+        found += faults.COUNTS.found(sorted(name for _, name in rows))
+    return found
+
+
+def mend(tallies: Sequence[Select], more: Sequence[Check] = ()) -> Steps[dict[int, list[int]]]:
+    """Mend what can be; return by how much the counts of topics are off, for `Dialect.count`."""
+    for check in (*CHECKS, *more):
+        ids = yield from _ids(check)
+        if ids and check.mends:
+            yield tuple[Statement, ...](Do(text, {"ids": ids}) for text in check.mends)
+    return (yield from _miscounted(tallies))
+
+
+def _ids(check: Check) -> Steps[list[int]]:
+    [rows] = yield (Rows("id", check.find),)
+    return sorted({id for [id] in rows})
+
+
+def _miscounted(tallies: Sequence[Select]) -> Steps[dict[int, list[int]]]:
+    """Return by how much the counts of topics are to be changed."""
+    counted, *sums = yield (Select(_COUNTED), *tallies)
+    off: dict[int, list[int]] = {}
+    for topic, column, jobs in counted:
+        off.setdefault(topic, [0, 0, 0, 0])[column] += jobs
+    for rows in sums:
+        for topic, *jobs in rows:
+            row: list[Any] = off.setdefault(topic, [0, 0, 0, 0])
+            off[topic] = [have - int(said) for have, said in zip(row, jobs, strict=True)]
+    return {topic: row for topic, row in off.items() if any(row)}

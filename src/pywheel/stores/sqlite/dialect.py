@@ -1,0 +1,404 @@
+"""SQLite's forms of statements, and what carries them on a connection.
+
+Lists of values go as JSON, and so do rows: between two rows of a result, busy handlers would take the interpreter for
+milliseconds each, in the turn to write.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, ClassVar, Final, TypeVar
+
+from ..sql.dialect import Dialect
+from ..sql.schema import TABLES, TYPES
+from ..sql.statement import Batch, Change, Do, Drop, Each, Insert, NewNames, NewPriorities, Rows, Select, Steps
+from ..sql.transaction import Transaction
+
+__all__ = ["SCHEMA", "SQLITE", "Carrier", "Ids", "WrongGuess"]
+
+T = TypeVar("T")
+_UPDATE: Final = "UPDATE job SET "
+_COLUMN: Final = re.compile(r"\bw\.(\w+)")
+_ALIKE: Final = 8  # statements that one change may become: handlers may take the interpreter at each
+_SOME: Final = 25  # rows by one INSERT: fewer steps than `executemany` takes
+TAIL: Final = 1_024
+_NEVER: Final = 2**63 - 1
+
+
+class SqliteDialect(Dialect):
+    """Nobody else writes meanwhile: nothing is locked, and the time is known."""
+
+    kinds: ClassVar[Mapping[str, str]] = {
+        "big": "INTEGER",
+        "int": "INTEGER",
+        "small": "INTEGER",
+        "text": "TEXT",
+        "name": "TEXT",
+        "bytes": "BLOB",
+        "binary": "BLOB",
+        "serial": "INTEGER PRIMARY KEY",
+        "primary": "PRIMARY KEY",
+        "clustered": " WITHOUT ROWID",
+    }
+    lock = ""
+    skip = ""
+    then = "CROSS JOIN"
+    knows_now = True
+
+    def named(self, text: str) -> str:
+        """Return the text: SQLite takes names as they are."""
+        return text
+
+    def now(self) -> str:
+        """Return the value that each statement gets."""
+        return ":now"
+
+    def draw(self) -> str:
+        """Return a number that is drawn from 64 bits."""
+        return "(random() / 9223372036854775808.0)"
+
+    def source(self, name: str, columns: Sequence[str]) -> str:
+        """Return rows of a JSON text: arrays, or plain values if there is one column."""
+        if len(columns) == 1:
+            return f"(SELECT value AS {columns[0]} FROM json_each(:{name})) {name}"
+        chosen = ", ".join(f"value ->> {place} AS {column}" for place, column in enumerate(columns))
+        return f"(SELECT {chosen} FROM json_each(:{name})) {name}"
+
+    def among(self, name: str) -> str:
+        """Return the numbers of a JSON text."""
+        return f"IN (SELECT value FROM json_each(:{name}))"
+
+    def announce(self, tx: Transaction, worker: str, topics: str | None) -> Steps[None]:
+        """Say which topics a worker handles, and forget those that have gone without a word."""
+        text = "INSERT INTO member (worker, topics) VALUES (:worker, :topics) {else worker: topics}"
+        forget = "DELETE FROM member WHERE worker = :worker"
+        yield (Do(text if topics else forget, {"worker": worker, "topics": topics}),)
+        [found] = yield (Rows("worker", "SELECT worker FROM member"),)
+        gone = [{"worker": one} for [one] in found if one not in tx.changes.announced and tx.gone(one)]
+        yield (Each(forget, gone),)
+
+    # ---- counts -----------------------------------------------------------------------------------------------------
+    # A single plain put is one statement, and touches no other row: so `counts` has the jobs up to an id, and those
+    # behind it, the tail, are counted when somebody asks. Whoever changes a job's state counts the tail too.
+
+    def count(self, tx: Transaction) -> Steps[None]:
+        """Write the counts, but those of a few jobs that were put alone."""
+        tally = tx.tally
+        if tally.rows or tally.last // TAIL > (tally.first - 1) // TAIL:
+            yield from self._fold(tx)
+
+    def _fold(self, tx: Transaction) -> Steps[None]:
+        tally = tx.tally
+        [tail] = yield (Select(_COUNT_TAIL, {"first": tally.first}),)
+        for topic, jobs in (*tail, *tally.put.items()):
+            tally.add(topic, 0, jobs)
+        rows = [(topic, *row) for topic, row in tally.rows.items() if any(row)]
+        text = (
+            "INSERT INTO counts (topic, live, done, cancelled, dead) VALUES (:topic, :live, :done, :cancelled, :dead) "
+            "ON CONFLICT (topic) DO UPDATE SET live = live + excluded.live, done = done + excluded.done, "
+            "cancelled = cancelled + excluded.cancelled, dead = dead + excluded.dead"
+        )
+        names = ("topic", "live", "done", "cancelled", "dead")
+        writes: list[Any] = [Each(text, [dict(zip(names, row, strict=True)) for row in rows])] if rows else []
+        if tail or tally.put:
+            writes.append(Do(f"UPDATE counted SET job = {_HIGHEST}"))
+        if writes:
+            yield writes
+        tally.rows, tally.put, tally.first, tally.last = {}, {}, _NEVER, 0
+
+    def tallies(self) -> Sequence[Select]:
+        """Return the counts, and the tail."""
+        tail = f"SELECT topic, jobs, 0, 0, 0 FROM ({_COUNT_TAIL})"
+        return (
+            Select("SELECT topic, live, done, cancelled, dead FROM counts"),
+            Select(tail, {"first": _NEVER}),
+        )
+
+    def before_forgetting(self, tx: Transaction, highest: int) -> Steps[None]:
+        """Count the tail, to which they may belong; remember that ids up to here were given."""
+        yield from self._fold(tx)
+        text = "UPDATE counted SET forgotten = :highest WHERE forgotten < :highest"
+        yield (Do(text, {"highest": highest}),)
+
+    # ---- forms ------------------------------------------------------------------------------------------------------
+
+    def as_one_row(self, columns: str, text: str) -> str:
+        """Return a SELECT whose rows come as one JSON text, and with it their bodies behind each other."""
+        names = columns.split()
+        blobs = [name for name in names if TYPES.get(name) == "bytes"]
+        chosen = ", ".join(f"length({name})" if name in blobs else name for name in names)
+        parts = [f"json_group_array(json_array({chosen}))"]
+        parts += [f"CAST(group_concat({name}, '') AS BLOB)" for name in blobs]
+        return f"SELECT {', '.join(parts)} FROM ({text})"
+
+    def changed(self, change: Change, *, alike: bool) -> tuple[str, str]:
+        """Return what looks which rows are changed, and what changes them.
+
+        `alike`: the list has ids alone, and the values of its other columns are bound as ``:w_column``.
+        """
+        job = f"FROM {change.source} CROSS JOIN job j ON j.id = w.id WHERE {change.where}"
+        update = f"FROM {change.source} WHERE j.id = w.id AND {change.where}"
+        if alike:
+            update = f"WHERE j.id {{in w}} AND {change.where}"
+            job = f"FROM job j {update}"
+        chosen = ", ".join(f"{value} AS {name}" for name, value in change.returns.items())
+        look = self.as_one_row(" ".join(change.returns), f"SELECT {chosen} {job}") if chosen else ""
+        write = f"{change.write} {job}"
+        if change.write.startswith(_UPDATE):
+            write = f"UPDATE job AS j SET {change.write.removeprefix(_UPDATE)} {update}"
+        if alike:
+            look, write = _COLUMN.sub(r":w_\1", look), _COLUMN.sub(r":w_\1", write)
+        return self.text(look), self.text(write)
+
+
+_HIGHEST: Final = (
+    "max(coalesce((SELECT max(id) FROM job), 0), coalesce((SELECT max(id) FROM finished), 0), "
+    "(SELECT forgotten FROM counted))"
+)
+_COUNT_TAIL: Final = (
+    "SELECT topic, count(*) AS jobs FROM (SELECT topic FROM job WHERE id > (SELECT job FROM counted) AND id < :first "
+    "UNION ALL SELECT topic FROM finished WHERE id > (SELECT job FROM counted) AND id < :first) GROUP BY topic"
+)
+
+SQLITE: Final = SqliteDialect()
+SCHEMA: Final = SQLITE.text(
+    TABLES.replace(", id)", ")")  # each index ends with the id anyway, and would have it twice
+    + """
+CREATE TABLE counts (
+    topic INTEGER PRIMARY KEY,
+    live INTEGER NOT NULL,
+    done INTEGER NOT NULL,
+    cancelled INTEGER NOT NULL,
+    dead INTEGER NOT NULL
+);
+-- Up to which id jobs are counted, and the highest id of a job that was forgotten: no id is given twice.
+CREATE TABLE counted (job INTEGER NOT NULL, forgotten INTEGER NOT NULL);
+INSERT INTO counted VALUES (0, 0);
+CREATE TABLE member (
+    worker TEXT PRIMARY KEY,
+    topics TEXT NOT NULL              -- JSON: names
+) WITHOUT ROWID;
+-- The latest is never deleted, so that a number is never given again.
+-- Slot -1 is every worker: the topic `job` was paused or resumed, or some topic if that is 0.
+CREATE TABLE hint (
+    seq INTEGER PRIMARY KEY,
+    slot INTEGER NOT NULL,            -- whose: its place in the workers' page
+    job INTEGER NOT NULL
+);
+"""
+)
+
+
+class Ids:
+    """Gives ids behind the highest that was ever given.
+
+    `highest` is a guess: the highest that this process has given. Whether it still is, says the insert that uses it.
+    """
+
+    def __init__(self, highest: int | None = None) -> None:
+        self.guess = highest
+        self.highest = highest
+
+    def __call__(self, _: Transaction, count: int) -> Steps[Sequence[int]]:
+        """Return so many ids."""
+        if self.highest is None:
+            [[[self.highest]]] = yield (Select(f"SELECT {_HIGHEST}"),)
+        first = self.highest + 1
+        self.highest += count
+        return range(first, first + count)
+
+
+class WrongGuess(Exception):
+    """Somebody else has given ids meanwhile: nothing was stored."""
+
+
+class Carrier:
+    """Carries statements to a connection.
+
+    With `begin` it begins the transaction, but for a single insert: that waits, and may be a transaction by itself.
+    """
+
+    __slots__ = ("_begun", "_changed", "_execute", "_guess", "_many", "now", "waiting")
+
+    def __init__(
+        self, connection: sqlite3.Connection, now: int, *, begin: bool = False, guess: int | None = None
+    ) -> None:
+        self._execute: Callable[..., Any] = connection.execute
+        self._many: Callable[..., Any] = connection.executemany
+        self._changed: Sequence[int] | None = None  # ids of what the last change wrote, if it looked
+        self._begun = not begin
+        self._guess = guess
+        self.now = now
+        self.waiting: Insert | None = None
+
+    def drive(self, steps: Steps[T]) -> T:
+        """Return what a generator returns, having sent what it yields."""
+        try:
+            batch = next(steps)
+            while True:
+                batch = steps.send(self.send(batch))
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+    def send(self, batch: Batch) -> list[Any]:
+        """Run statements in order; return the rows of each."""
+        if not self._begun:
+            [first, *more] = batch
+            if type(first) is Insert and not more and self.waiting is None and len(first.rows) <= _SOME:
+                self.waiting = first
+                return [()]
+            self.begin()
+        return [_SEND[type(statement)](self, statement) for statement in batch]
+
+    def begin(self) -> None:
+        """Begin the transaction, if it has not begun, with what waits."""
+        if not self._begun:
+            self._execute("BEGIN IMMEDIATE")
+            self._begun = True
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what waits."""
+        if self.waiting is not None:
+            self._insert(self.waiting)
+            self.waiting = None
+
+    def _bound(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        bound = {name: _listed(value) if type(value) is list else value for name, value in values.items()}
+        bound["now"] = self.now
+        return bound
+
+    def _select(self, statement: Select) -> list[Any]:
+        return self._execute(SQLITE.text(statement.text), self._bound(statement.values)).fetchall()  # type: ignore[no-any-return]
+
+    def _rows(self, statement: Rows) -> list[Any]:
+        columns, text = statement.columns, statement.text
+        sql = SQLITE.kept((columns, text), lambda: SQLITE.text(SQLITE.as_one_row(columns, text)))
+        return self._read(sql, columns, self._bound(statement.values))
+
+    def _read(self, sql: str, columns: str, bound: dict[str, Any]) -> list[Any]:
+        listed, *blobs = self._execute(sql, bound).fetchone()
+        rows: list[Any] = json.loads(listed)
+        if blobs:
+            places = [place for place, name in enumerate(columns.split()) if TYPES.get(name) == "bytes"]
+            for place, joined in zip(places, blobs, strict=True):
+                at = 0
+                for row in rows:
+                    size = row[place]
+                    if size is not None:
+                        row[place] = joined[at : at + size]
+                        at += size
+        return rows
+
+    def _do(self, statement: Do) -> list[Any]:
+        self._execute(SQLITE.text(statement.text), self._bound(statement.values))
+        return []
+
+    def _drop(self, statement: Drop) -> list[Any]:
+        text, ids = "DELETE FROM job WHERE id {in ids}", self._changed
+        if ids is None:
+            text, ids = "DELETE FROM job WHERE id IN (SELECT f.id FROM finished f WHERE f.id {in ids})", statement.ids
+        if ids:
+            self._execute(SQLITE.text(text), {"ids": json.dumps(ids)})
+        return []
+
+    def _new_names(self, statement: NewNames) -> list[Any]:
+        self._many(f"INSERT INTO {statement.table} (name) VALUES (?)", [(name,) for name in statement.names])
+        return []
+
+    def _new_priorities(self, statement: NewPriorities) -> list[Any]:
+        self._execute("UPDATE topic SET lanes = lanes | ? WHERE id = ?", (statement.lanes, statement.topic))
+        return []
+
+    def _each(self, statement: Each) -> list[Any]:
+        if len(statement.values) == 1:
+            self._execute(SQLITE.text(statement.text), self._bound(statement.values[0]))
+        elif statement.values:
+            self._many(SQLITE.text(statement.text), [{**values, "now": self.now} for values in statement.values])
+        return []
+
+    def _insert(self, statement: Insert) -> list[Any]:
+        table, columns, rows, _ = statement.table, statement.columns, statement.rows, None
+        for at in range(0, len(rows), _SOME):
+            part = rows[at : at + _SOME]
+            values = part[0] if len(part) == 1 else [value for row in part for value in row]
+            guess = self._guess if table == "job" else None
+            sql = _inserting(table, columns, len(part), guess is None)
+            if guess is None:
+                self._execute(sql, values)
+            elif self._execute(sql, (*values, guess)).rowcount != len(part):
+                raise WrongGuess
+            else:
+                self._guess = None
+        return []
+
+    def _change(self, statement: Change) -> list[Any]:
+        """Change rows whose values are alike by one statement, unless that would be many."""
+        alike = _alike(statement.values["w"])
+        key = (statement.write, statement.where, statement.source, len(alike) <= _ALIKE)
+        look, write = SQLITE.kept(key, lambda: SQLITE.changed(statement, alike=key[-1]))
+        parts = [statement.values]
+        if key[-1]:
+            names = SQLITE.kept(statement.source, lambda: _names(statement.source))
+            parts = [
+                {**statement.values, "w": ids, **dict(zip(names, values, strict=True))} for values, ids in alike.items()
+            ]
+        rows: list[Any] = []
+        for part in parts:
+            bound = self._bound(part)
+            some = self._read(look, " ".join(statement.returns), bound) if look else None
+            if some != []:
+                self._execute(write, bound)
+                rows += some or ()
+        self._changed = [row[0] for row in rows] if look else None
+        return rows
+
+
+@cache
+def _inserting(table: str, columns: tuple[str, ...], rows: int, sure: bool) -> str:
+    """Return what inserts so many rows; unless `sure`, only if the highest id is still the one that comes last."""
+    row = f"({', '.join('?' * len(columns))})"
+    values = f"VALUES {', '.join([row] * rows)}"
+    if not sure:
+        values = f"SELECT * FROM ({values}) WHERE ? = {_HIGHEST}"
+    return f"INSERT INTO {table} ({', '.join(columns)}) {values}"
+
+
+def _alike(rows: Sequence[tuple[Any, ...]]) -> dict[tuple[Any, ...], list[int]]:
+    """Return the ids of rows by their other values."""
+    ids, *columns = zip(*rows, strict=True)
+    if all(len({*column}) == 1 for column in columns):
+        return {rows[0][1:]: list(ids)}
+    found: dict[tuple[Any, ...], list[int]] = {}
+    for row in rows:
+        found.setdefault(row[1:], []).append(row[0])
+    return found
+
+
+def _listed(rows: list[Any]) -> str:
+    """Return a list of values as JSON: rows, or plain values where those have one column."""
+    if rows and type(rows[0]) is tuple and len(rows[0]) == 1:
+        rows = [value for [value] in rows]
+    return json.dumps(rows)
+
+
+def _names(source: str) -> list[str]:
+    """Return as what the values of a list are bound that all its rows share."""
+    return [f"w_{column.strip()}" for column in source.strip("{}").partition(":")[2].split(",")[1:]]
+
+
+_SEND: Final[dict[type, Callable[[Carrier, Any], list[Any]]]] = {
+    Select: Carrier._select,
+    Rows: Carrier._rows,
+    Do: Carrier._do,
+    Drop: Carrier._drop,
+    Each: Carrier._each,
+    NewNames: Carrier._new_names,
+    NewPriorities: Carrier._new_priorities,
+    Insert: Carrier._insert,
+    Change: Carrier._change,
+}

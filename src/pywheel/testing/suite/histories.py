@@ -1,0 +1,277 @@
+"""Random operations: every outcome, and all that is kept, as the model has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from ..._errors import PywheelError
+from ...clock import ManualClock
+from ...jobs import commands as c
+from ...jobs.job import Attempt, Imported, Job, NewJob, Outcome, State
+from ...jobs.limits import Limits
+from ...stores.contract import Filter
+from .base import NOW, StoreTests
+from .model import MISSING, Model
+
+__all__ = ["ModelTests"]
+
+TOPICS = ("a", "b")
+NOTES = ("n", "n:1", "n:2", "m:1", "m:n1")
+LIMITS = (Limits(2), Limits(1, "k"), Limits(None, None, 3_500, 2), Limits(3, None, 900, 1))
+STEPS = 150
+PAST = {Outcome.FAILED: (("e3", None), (None, None)), Outcome.DONE: ((None, b"r2"),)}  # errors and results of imports
+LAST = {State.DONE: Outcome.DONE, State.CANCELLED: Outcome.CANCELLED, State.DEAD: Outcome.FAILED}
+
+
+class Pair:
+    """A store and the model, side by side."""
+
+    def __init__(self, test: StoreTests, random: Random) -> None:
+        self.test, self.random = test, random
+        self.model = Model(test.clock)
+        self.ids: dict[int, None] = {}  # in the order in which they were given
+        self.receipts: list[tuple[int, int]] = [(1, 1)]
+
+    # ---- commands ---------------------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """Apply some random commands to both, and compare the outcomes."""
+        some = [self.command() for _ in range(self.random.choice((1, 1, 1, 2, 5)))]
+        commands: list[c.Command[Any]] = []
+        for command in some:
+            if isinstance(command, c.Claim) and command.limit:
+                commands.append(c.Expire(1_000))  # whether leases that are over have been ended is not its affair
+            commands.append(command)
+        # One by one as often as together: many of a kind take another way than one.
+        if self.random.random() < 0.5:
+            found = [outcome for command in commands for outcome in self.test.store.apply([command])]
+        else:
+            found = self.test.store.apply(commands)
+        for command, theirs in zip(commands, found, strict=True):
+            if isinstance(command, c.Put | c.Import) and not isinstance(theirs, PywheelError):
+                self.model.given.extend(id for id in dict.fromkeys(theirs) if id not in self.ids)
+                self.ids.update(dict.fromkeys(theirs))
+        expected = self.model.apply(commands)
+        for command, mine, theirs in zip(commands, expected, found, strict=True):
+            self.compare(command, mine, theirs)
+        assert not self.model.given
+        self.test.reopen()
+
+    def compare(self, command: c.Command[Any], mine: Any, theirs: Any) -> None:
+        """Compare two outcomes."""
+        if isinstance(mine, PywheelError):
+            assert type(theirs) is type(mine), (command, mine, theirs)
+        elif isinstance(command, c.Expire):
+            assert theirs.next_lease == mine.next_lease  # others may have ended some before, in either store
+        else:
+            assert theirs == mine, (command, theirs, mine)
+        if isinstance(command, c.Reserve | c.Claim):
+            jobs = mine if isinstance(command, c.Reserve) else mine.jobs
+            self.receipts += [(job.id, job.claims) for job in jobs]
+
+    def command(self) -> c.Command[Any]:
+        """Return a random command."""
+        kinds: list[Callable[[], c.Command[Any]]] = (
+            [self.put] * 4
+            + [self.imports]
+            + [self.by_ref] * 3
+            + [self.claim, self.reserve] * 2
+            + [self.settle] * 4
+            + [self.keep] * 2
+            + [self.expire, self.pause, self.purge]
+        )
+        return self.random.choice(kinds)()
+
+    def any_id(self) -> int:
+        """Return the id of a job that was put, or of none."""
+        return self.random.choice((*self.ids, MISSING))
+
+    def put(self) -> c.Command[Any]:
+        random = self.random
+        keys = [random.choice((None, None, "k", "l")) for _ in range(random.choice((0, 1, 1, 1, 2, 30)))]
+        jobs = [
+            NewJob(
+                random.choice(TOPICS),
+                b"%d" % random.randrange(100),
+                self.when(),
+                key,
+                random.choice((None, None, 40)),
+                random.choice((None, 1, 2)),
+                random.choice((None, {"h": "1"})),
+                random.random() < 0.5,
+                random.choice((None, None, 20)),
+                random.choice((None, random.choice(self.receipts))),
+                random.choice((None, None, 15)) if key else None,
+                random.choice((0, 0, 0, 3, -1)),
+            )
+            for key in keys
+        ]
+        return c.Put(tuple(jobs), random.choice((None, None, f"n{random.randrange(20)}")))
+
+    def imports(self) -> c.Command[Any]:
+        random = self.random
+        jobs = []
+        for _ in range(random.choice((0, 1, 3))):
+            state = random.choice([State.DELAYED, *LAST])
+            outcomes = random.choices([Outcome.FAILED, Outcome.LOST, Outcome.RELEASED], k=random.randrange(3))
+            outcomes += [LAST[state]] if state in LAST else []
+            times = sorted(self.when() for _ in outcomes)
+            rows = [
+                Attempt(claim, claim, None, when, outcome, "w", *random.choice(PAST.get(outcome, ((None, None),))))
+                for claim, (when, outcome) in enumerate(zip(times, outcomes, strict=True), 1)
+            ]
+            job = Job(
+                1,
+                random.choice(TOPICS),
+                b"i",
+                self.when(),
+                self.when(),
+                state,
+                random.choice((None, "k", "l")),
+                claims=len(rows),
+                attempt=random.randint(0, len(rows)),
+                lost=random.randrange(3 if rows and state is State.DELAYED else 1),
+                priority=random.choice((0, 0, 3)),
+            )
+            jobs.append(Imported(job, tuple(rows), random.random() < 0.3))
+        return c.Import(tuple(jobs), random.choice((None, f"n{random.randrange(20)}")))
+
+    def by_ref(self) -> c.Command[Any]:
+        random = self.random
+        kind: Any = random.choice((c.Cancel, c.Reschedule, c.Retry, c.Delete))
+        more: tuple[Any, ...] = () if kind in (c.Cancel, c.Delete) else (self.when(), random.choice((None, 30)))
+        name = (random.choice(TOPICS), random.choice("kl"))
+        ref = name if random.random() < 0.3 else self.any_id()
+        if kind in (c.Cancel, c.Reschedule) and random.random() < 0.5:
+            job = self.model.get(ref)
+            seen = (0, 0) if job is None else (job.due, job.claims)
+            more = (*more, random.choice((seen, seen, (seen[0], seen[1] + 1), (seen[0] + 1, seen[1]))))
+        command: c.Command[Any] = kind(ref, *more)
+        return command
+
+    def keep(self) -> c.Command[Any]:
+        random = self.random
+        value = random.choice((None, b"1", b"2", b""))
+        return c.Keep(random.choice(NOTES), value, random.choice((None, 5, 40)), random.random() < 0.5)
+
+    def claim(self) -> c.Command[Any]:
+        random = self.random
+        ids = random.choice(self.test.together([self.any_id() for _ in range(random.choice((1, 5, 20)))]))
+        most = random.choice((0, 1, 3, 10**6))
+        topic, suspects = random.choice(TOPICS), random.randrange(3)
+        if self.test.store.keeps_limits and random.random() < 0.5:  # of several stores each would claim its share
+            after = random.choice((None, None, (random.choice((None, 0, 3)), self.when(), self.any_id())))
+            limit, without = random.choice((1, 2, 5, 100)), tuple(ids[:2] if random.random() < 0.3 else ())
+            begin = random.randrange(4)
+            return c.Claim(topic, (), self.terms(), "w", begin, suspects, most, limit, after, without)
+        return c.Claim(topic, tuple(ids), self.terms(), "w", random.randrange(4), suspects, most)
+
+    def reserve(self) -> c.Command[Any]:
+        random = self.random
+        command = c.Reserve(random.choice(TOPICS), random.randrange(5), self.terms(), "v")
+        if self.test.store.keeps_limits:  # of several stores each would claim another share
+            command.bytes, command.least = random.choice((None, 0, 1, 3, 10**6)), random.randrange(3)
+        return command
+
+    def settle(self) -> c.Command[Any]:
+        random = self.random
+        receipt = random.choice(self.receipts[-12:])
+        kind, more = random.choice(
+            [
+                (c.Ack, (random.choice((None, None, b"r1", b"")),)),
+                (c.Nack, (random.choice((None, 0, 15)), random.choice((None, "e1", "e2")))),
+                (c.Release, ()),
+                (c.Touch, (25,)),
+                (c.Begin, (35,)),
+            ]
+        )
+        make: Any = kind
+        command: c.Command[Any] = make(*receipt, *more)
+        return command
+
+    def expire(self) -> c.Command[Any]:
+        return c.Expire(1_000)
+
+    def pause(self) -> c.Command[Any]:
+        return c.Pause(self.random.choice(TOPICS), self.random.random() < 0.3)
+
+    def purge(self) -> c.Command[Any]:
+        states, topics = (State.DONE, State.DEAD, State.CANCELLED), (None, *TOPICS)
+        return c.Purge(self.random.choice(states), self.random.choice((0, 10, 50)), self.random.choice(topics), 1_000)
+
+    def when(self) -> int:
+        return self.test.clock.wall() + self.random.randrange(-20, 40)
+
+    def terms(self) -> c.Terms:
+        random = self.random
+        backoff = random.choice(((), (5, 9)))
+        limits = random.choice(LIMITS) if self.test.store.keeps_limits and random.random() < 0.3 else None
+        return c.Terms(random.choice((20, 60)), 3, backoff, 0.0, 2, 15, limits)
+
+    # ---- looking ----------------------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Compare what both have, and what the store keeps with what it holds."""
+        model, store = self.model, self.test.store
+        jobs = model.jobs(Filter())
+        assert store.jobs(Filter(), 0, 10**9) == jobs
+        assert [store.get(job.id) for job in jobs] == jobs
+        assert store.counts() == model.counts()
+        for state in State:
+            assert store.jobs(Filter(state=state), 0, 10**9) == [job for job in jobs if job.state is state]
+            fit = [job for job in jobs if (job.topic, job.state) == ("a", state)]
+            assert store.jobs(Filter("a", state), 0, 10**9) == fit
+        for key in "kl":
+            assert store.jobs(Filter(key=key), 0, 10**9) == [job for job in jobs if job.key == key]
+            mine = model.get(("a", key))
+            assert store.get(("a", key)) == mine
+        for prefix in ("", "n", "n:", "m:"):
+            assert _without_words(store.notes(prefix)) == _without_words(model.notes(prefix))
+        assert [store.note(name) for name in NOTES] == [model.note(name) for name in NOTES]
+        for id in self.ids:
+            assert store.history(id) == model.history(id)
+        leases = [job.lease_until for job in jobs if job.lease_until is not None]
+        assert not leases or (store.next_lease() or 0) <= min(leases)
+        store.apply([c.Expire(10**6)])  # the next due times depend on who has looked
+        assert sorted(store.died(TOPICS)) == sorted(model.died(TOPICS))
+        assert store.topics() == model.topics()
+        assert store.next_dues(TOPICS) == model.next_dues(TOPICS)
+        for topic in TOPICS:
+            assert store.first_due(topic, 5) == model.first_due(topic, 5)
+
+
+class ModelTests(StoreTests):
+    """Random operations: every outcome, and all that is kept, as the model has it."""
+
+    def recount(self) -> None:
+        """Called during random operations: what the store keeps twice is the same both times."""
+        assert self.store.verify() == []
+
+    def test_random_operations_end_as_in_the_model(self) -> None:
+        for seed in range(6):
+            self.clock = ManualClock(wall=NOW)
+            self.store.close()
+            self.store = self.make_store(self.clock)
+            self.run_random(seed)
+
+    def run_random(self, seed: int) -> None:
+        """Apply random operations, and look now and then."""
+        random = Random(seed)
+        pair = Pair(self, random)
+        for number in range(STEPS):
+            try:
+                pair.step()
+                if number % 10 == 9:
+                    pair.look()
+                    self.recount()
+            except AssertionError as error:
+                raise AssertionError(f"seed {seed}, step {number}: {error}") from error
+            self.pass_time(random.choice((0, 0, 1, 5, 20)))
+
+
+def _without_words(notes: list[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+    """Return notes but for words of dead jobs and empty notes of limits: they depend on who has looked."""
+    empty = {name for name, value in notes if name.startswith("limit:") and not value}
+    return [note for note in notes if note[0] not in empty and not note[0].startswith("dead:")]

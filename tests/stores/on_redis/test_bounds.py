@@ -1,0 +1,296 @@
+"""No call keeps others waiting for long: what each does is bounded, whatever else is stored. Counted, not timed."""
+
+import contextlib
+import threading
+
+import pytest
+
+from pywheel import JobQueue
+from pywheel.jobs import State
+from pywheel.jobs.commands import Ack, Announce, Claim, Expire, Pause, Purge, Put, Reserve, Terms
+from pywheel.jobs.job import NewJob
+from pywheel.jobs.limits import Limits
+from pywheel.stores import open
+from pywheel.stores.contract import Filter
+from pywheel.testing import ManualClock
+from tests.jobs.waiting import until, working
+from tests.stores.on_redis.monitored import Monitor
+
+COMMANDS, VALUES = 2_000, 25_000  # of a call
+MANY = 20_000  # twice as many values, where each job is looked at and asked for its priority
+TERMS = Terms(60_000, 3)
+BESIDE = [(0, -5), (0, 5), (-3, 0), (3, 0), (-5, 9)]
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+def monitor(redis_server):
+    with Monitor(redis_server) as monitor:
+        yield monitor
+
+
+@pytest.fixture
+def store(redis_server, clock):
+    with open(redis_server.url(), clock=clock) as store:
+        yield store
+
+
+def put(store, jobs, due, priority, **options):
+    ids = []
+    for first in range(0, jobs, 1_000):
+        some = min(jobs - first, 1_000)
+        ids += store.apply([Put(tuple(NewJob("t", b"", due, priority=priority, **options) for _ in range(some)))])[0]
+    return ids
+
+
+def claim(store, jobs):
+    for _ in range(0, jobs, 500):
+        assert len(store.apply([Reserve("t", 500, TERMS, "dead")])[0]) == 500
+
+
+def assert_short(calls, values=VALUES):
+    assert calls
+    assert max(call.commands for call in calls) <= COMMANDS
+    assert max(call.values for call in calls) <= values
+
+
+class TestABacklogOfAnotherPriority:
+    @pytest.mark.parametrize(("priority", "others"), BESIDE)
+    def test_a_reserve_takes_what_comes_first_without_walking_through_it(self, store, clock, monitor, priority, others):
+        now = clock.wall()
+        backlog = put(store, MANY, now - 30_000, others)
+        own = put(store, 20, now, priority)
+        monitor.calls()
+        [jobs] = store.apply([Reserve("t", 30, TERMS, "w")])
+        expected = [*own, *backlog[:10]] if priority > others else backlog[:30]
+        assert [job.id for job in jobs] == expected
+        assert_short(monitor.calls())
+
+    @pytest.mark.parametrize(("priority", "others"), BESIDE)
+    def test_a_claim_takes_what_comes_first_without_walking_through_it(self, store, clock, monitor, priority, others):
+        now = clock.wall()
+        backlog = put(store, MANY, now - 30_000, others)
+        own = put(store, 20, now, priority)
+        later = put(store, 1, now + 7, -9)
+        monitor.calls()
+        [claimed] = store.apply([Claim("t", (), TERMS, "w", 30, limit=30)])
+        expected = [*own, *backlog[:10]] if priority > others else backlog[:30]
+        assert [job.id for job in claimed.jobs] == expected
+        assert claimed.next <= now
+        after = (others, now - 30_000, backlog[-3])
+        [claimed] = store.apply([Claim("t", (), TERMS, "w", 30, limit=30, after=after)])
+        assert [job.id for job in claimed.jobs] == [*backlog[-2:], *([] if priority > others else own)]
+        assert claimed.next == now + 7
+        assert store.next_dues(["t"]) == {"t": now - 30_000}
+        assert_short(monitor.calls())
+        assert len(later) == 1
+
+    @pytest.mark.parametrize("kind", ["paused", "limited"])
+    def test_a_claim_that_may_take_none_walks_through_none(self, store, clock, monitor, kind):
+        now = clock.wall()
+        put(store, MANY, now, 0)
+        terms = TERMS if kind == "paused" else TERMS._replace(limits=Limits(1))
+        store.apply([Claim("t", (), terms, "w", 1, limit=1), Pause("t", paused=kind == "paused")])
+        monitor.calls()
+        [claimed] = store.apply([Claim("t", (), terms, "w", 50, limit=50)])
+        assert (claimed.jobs, claimed.paused, len(claimed.left)) == ([], kind == "paused", 50 * (kind == "limited"))
+        assert_short(monitor.calls(), 1_000)
+
+    def test_a_worker_delivers_beside_it(self, redis_server, monitor):
+        with JobQueue(redis_server.url()) as queue:
+            now = queue.store.clock.wall()
+            put(queue.store, MANY, now - 30_000, -5)
+            own = set(put(queue.store, 20, now, 0))
+            seen = []
+            enough = threading.Event()
+
+            def handle(job):
+                seen.append(job.id)
+                if own <= set(seen):
+                    enough.set()
+
+            queue.handler("t", concurrency=2)(handle)
+            monitor.calls()
+            with working(queue):
+                assert enough.wait(60)
+            calls = monitor.calls()
+            assert_short(calls)
+            assert len(seen) < MANY / 10
+
+    def test_a_mixture_of_priorities_is_read_and_reserved_in_short_calls(self, store, clock, monitor):
+        now = clock.wall()
+        jobs = [NewJob("t", b"", now, priority=0 if place % 400 == 7 else -5) for place in range(MANY)]
+        plain = []
+        for first in range(0, MANY, 1_000):
+            some = jobs[first : first + 1_000]
+            [ids] = store.apply([Put(tuple(some))])
+            plain += [id for id, job in zip(ids, some, strict=True) if job.priority == 0]
+        monitor.calls()
+        assert [due.id for due in store.first_due("t", 30)] == plain[:30]
+        assert [job.id for job in store.apply([Reserve("t", 30, TERMS, "w")])[0]] == plain[:30]
+        assert_short(monitor.calls())
+
+
+@pytest.mark.parametrize("priority", [0, 3])
+class TestLostLeases:
+    """After an outage: all that was claimed is lost at once."""
+
+    JOBS = 5_000
+
+    @pytest.fixture
+    def lost(self, store, clock, priority):
+        """The ids of jobs whose leases are over."""
+        ids = put(store, self.JOBS, clock.wall(), priority, max_attempts=1)
+        claim(store, self.JOBS)
+        clock.advance(61)
+        return ids
+
+    @pytest.fixture
+    def due(self, store, clock, priority):
+        """The same, with attempts left."""
+        ids = put(store, self.JOBS, clock.wall(), priority)
+        claim(store, self.JOBS)
+        clock.advance(61)
+        return ids
+
+    def test_a_reserve_ends_them_by_pieces(self, store, due, monitor):
+        monitor.calls()
+        [jobs] = store.apply([Reserve("t", 10, TERMS, "w")])
+        assert [job.id for job in jobs] == due[:10]
+        assert_short(monitor.calls())
+
+    def test_a_claim_looks_past_those_that_are_suspect(self, store, clock, due, priority, monitor):
+        store.apply([Expire(10**6)])
+        [own] = store.apply([Put(tuple(NewJob("t", b"", clock.wall(), priority=priority) for _ in range(20)))])
+        clock.advance(1)
+        monitor.calls()
+        [claimed] = store.apply([Claim("t", (), TERMS, "w", 10, suspects=1, limit=10)])
+        assert [job.id for job in claimed.jobs] == [due[0], *own[:9]]
+        assert_short(monitor.calls())
+
+    def test_an_expiry_of_all_ends_them_by_pieces_and_names_the_dead(self, store, lost, monitor):
+        monitor.calls()
+        [expired] = store.apply([Expire(10**6)])
+        assert expired == (self.JOBS, None, tuple(lost))
+        assert_short(monitor.calls())
+
+    def test_an_expiry_ends_no_more_than_asked(self, store, due):
+        assert [store.apply([Expire(2_000)])[0].ended for _ in range(4)] == [2_000, 2_000, 1_000, 0]
+        assert len(due) == self.JOBS
+
+    def test_a_purge_of_the_dead_ends_them_by_pieces(self, store, lost, monitor):
+        monitor.calls()
+        assert store.apply([Purge(State.DEAD, 0, None, 100)]) == [100]
+        assert_short(monitor.calls())
+        assert store.counts()["t"].dead == len(lost) - 100
+
+    def test_they_are_counted_and_listed_by_pieces(self, store, lost, monitor):
+        monitor.calls()
+        assert store.counts()["t"].dead == len(lost)
+        assert [id for id, _ in sorted(store.claimed_by("dead"))] == lost
+        assert len(store.page(Filter("t", State.DEAD)).jobs) == 100
+        assert store.next_lease() is not None
+        assert_short(monitor.calls())
+
+    def test_commands_beside_a_reserve_happen_once(self, store, clock, due):
+        [[id], jobs] = store.apply([Put((NewJob("u", b"", clock.wall()),)), Reserve("t", 10, TERMS, "w")])
+        assert [job.id for job in jobs] == due[:10]
+        assert [job.id for job in store.apply([Reserve("u", 10, TERMS, "w")])[0]] == [id]
+        counts = store.counts()
+        assert (counts["t"].delayed, counts["t"].running, counts["u"].running) == (self.JOBS - 10, 10, 1)
+
+    def test_callers_at_the_same_time_each_get_their_own(self, redis_server, priority):
+        with JobQueue(redis_server.url()) as queue:
+            ids = put(queue.store, self.JOBS, queue.store.clock.wall(), priority)
+            claimed = [job.id for _ in range(10) for job in queue.reserve("t", 500, ttr=1)]
+            assert claimed == ids
+            until(lambda: queue.store.counts()["t"].running == 0)
+            found, others, failed = [], [], []
+            start = threading.Barrier(8)
+
+            def reserve():
+                with contextlib.suppress(threading.BrokenBarrierError):
+                    start.wait(60)
+                try:
+                    found.extend(job.id for job in queue.reserve("t", 500))
+                    others.append(queue.put("u"))
+                except Exception as error:
+                    failed.append(error)
+
+            threads = [threading.Thread(target=reserve) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(60)
+            assert failed == []
+            assert sorted(found) == ids[:4_000]
+            assert len(set(others)) == 8
+
+    def test_a_worker_delivers_each_of_them_once_in_short_calls(self, redis_server, monitor, priority):
+        with JobQueue(redis_server.url()) as queue:
+            ids = put(queue.store, self.JOBS, queue.store.clock.wall(), priority)
+            for _ in range(10):
+                queue.reserve("t", 500, ttr=1)
+            until(lambda: queue.store.counts()["t"].running == 0)
+            seen = []
+            queue.handler("t", concurrency=50)(lambda job: seen.append(job.id))
+            monitor.calls()
+            with working(queue):
+                until(lambda: queue.store.counts()["t"].done == self.JOBS)
+            assert sorted(seen) == ids
+            assert_short(monitor.calls())
+
+
+def test_an_expiry_looks_past_topics_whose_leases_ended_otherwise(store, clock):
+    for topic, ttr in (("a", 10), ("b", 20), ("c", 30)):
+        store.apply([Put((NewJob(topic, b"", 0),))])
+        [[job]] = store.apply([Reserve(topic, 1, TERMS._replace(ttr=ttr), "w")])
+        if topic == "b":
+            store.apply([Ack(job.id, job.claims)])
+    clock.advance(1)
+    assert store.apply([Expire(2)])[0].ended == 2
+
+
+def test_a_purge_of_many_forgets_them_by_pieces(store, clock, monitor):
+    put(store, 3_000, clock.wall(), 0, headers={"h": "1"})
+    for _ in range(6):
+        [jobs] = store.apply([Reserve("t", 500, TERMS, "w")])
+        store.apply([Ack(job.id, job.claims) for job in jobs])
+    monitor.calls()
+    [forgotten, [id]] = store.apply([Purge(State.DONE, 0, None, 2_600), Put((NewJob("t", b"", clock.wall()),))])
+    assert (forgotten, store.counts()["t"].done) == (2_600, 400)
+    assert_short(monitor.calls())
+    assert store.get(id) is not None
+
+
+def test_a_limit_by_key_counts_its_group_alone(store, clock, monitor):
+    jobs = [NewJob("t", b"", clock.wall(), key=f"{name}:{place}") for place in range(1_000) for name in "ab"]
+    jobs += [NewJob("t", b"", clock.wall(), key=key) for key in ("a", "bc", "b")]
+    store.apply([Put(tuple(jobs))])
+    store.apply([Claim("t", (), TERMS, "w", 2_000, limit=2_000)])
+    limited = TERMS._replace(limits=Limits(1_001, ":"))
+    store.apply([Claim("t", (), limited, "w", 0, limit=1)])
+    monitor.calls()
+    [claimed] = store.apply([Claim("t", (), limited, "w", 9, limit=9)])
+    assert sorted(job.key for job in claimed.jobs) == ["a", "b", "bc"]
+    [[again, other]] = store.apply([Put(tuple(NewJob("t", b"", clock.wall(), key=key) for key in ("a:x", "c:x")))])
+    [claimed] = store.apply([Claim("t", (), limited, "w", 9, limit=9)])
+    assert ([job.id for job in claimed.jobs], claimed.full) == ([other], ((again, "a"),))
+    assert_short(monitor.calls(), 5_000)
+
+
+def test_a_worker_takes_many_hints_by_pieces(store, clock, monitor):
+    notifier = store.notifier("w")
+    store.apply([Announce(notifier.worker, ("t",))])
+    notifier.publish(clock.wall() + 60_000)
+    notifier.hints()
+    ids = put(store, 9_000, clock.wall(), 5)
+    monitor.calls()
+    hints = notifier.hints()
+    assert (sorted(due.id for due in hints.due), hints.reload) == (ids, False)
+    assert_short(monitor.calls(), len(ids))
+    notifier.close()

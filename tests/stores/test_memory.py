@@ -1,0 +1,170 @@
+"""What is the memory store's own: forks, signal handlers, and chance that may be given to it."""
+
+import os
+import random
+import signal
+import threading
+from contextlib import suppress
+
+import pytest
+
+from pywheel import StoreBusy, StoreClosed
+from pywheel.jobs import NewJob, State
+from pywheel.jobs import commands as ops
+from pywheel.stores.memory import MemoryStore
+from pywheel.testing import ManualClock
+from tests.interrupts import at_each_place, interrupt, traced
+from tests.isolated.child import run_well
+
+FILES = ("memory/store.py", "memory/notifier.py", "sqlite/dialect.py", "sql/transaction.py", "sql/put.py")
+TERMS = ops.Terms(1_000, 3, (1_000,), jitter=0.5)
+
+
+@pytest.fixture
+def store():
+    with MemoryStore(clock=ManualClock(wall=10**6)) as store:
+        yield store
+
+
+def put(store, *topics):
+    [outcome] = store.apply([ops.Put(tuple(NewJob(topic, b"x", 0) for topic in topics or ("t",)))])
+    return outcome[0]
+
+
+# ---- forks ----------------------------------------------------------------------------------------------------------
+
+FORKS = """
+import os, threading, time, warnings
+warnings.simplefilter("ignore")  # Python warns of forks beside threads: that is what is tried here
+from pywheel import JobQueue
+
+queue = JobQueue("memory:")
+over = threading.Event()
+
+def work():
+    while not over.is_set():
+        queue.put_many(queue.job("t", n) for n in range(20))
+        queue.counts()
+
+threads = [threading.Thread(target=work, daemon=True) for _ in range(3)]
+for thread in threads:
+    thread.start()
+for _ in range(100):
+    child = os.fork()
+    if child == 0:
+        before = queue.counts()["t"].delayed if "t" in queue.counts() else 0
+        queue.put("t")
+        os._exit(before % 20 or queue.counts()["t"].delayed - before - 1)
+    until = time.monotonic() + 30
+    while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < until:
+        time.sleep(0.001)
+    assert ended == (child, 0), ended
+over.set()
+for thread in threads:
+    thread.join()
+print("well")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_of_a_fork_has_a_whole_copy_of_its_own_whatever_threads_were_doing():
+    assert run_well("-c", FORKS) == "well\n"
+
+
+# ---- signal handlers ------------------------------------------------------------------------------------------------
+
+
+def in_the_middle(store, handler):
+    """Put a job; have a signal handler called in the middle of it. Return the job's id."""
+    before = signal.signal(signal.SIGTERM, handler)
+    wall = store.clock.wall
+
+    def interrupted():
+        store.clock.wall = wall
+        signal.raise_signal(signal.SIGTERM)
+        return wall()
+
+    store.clock.wall = interrupted  # the store asks for the time in the middle of its turn
+    try:
+        return put(store)
+    finally:
+        store.clock.wall = wall
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_a_signal_handler_in_the_middle_of_a_put_is_told_that_the_store_is_busy(store):
+    seen = []
+
+    def handler(*_):
+        for use in (put, MemoryStore.counts):
+            with pytest.raises(StoreBusy, match="a signal handler cannot use it too"):
+                use(store)
+            seen.append(use)
+
+    id = in_the_middle(store, handler)
+    assert len(seen) == 2
+    assert (store.get(id).id, put(store)) == (id, id + 1)
+
+
+def test_a_put_that_a_signal_handler_closes_the_store_in_is_told_and_all_else_is_closed(store):
+    assert in_the_middle(store, lambda *_: store.close()) == 1
+    with pytest.raises(StoreClosed):
+        put(store)
+    with pytest.raises(StoreClosed):
+        store.counts()
+
+
+@pytest.mark.parametrize("topics", [("t",), ("t", "new")])
+def test_an_interrupt_anywhere_in_a_put_leaves_all_of_it_or_nothing(topics):
+    for intrusion in at_each_place(FILES, interrupt):
+        with MemoryStore() as store:
+            notifier = store.notifier("w")
+            store.apply([ops.Announce(notifier.worker, ("t",))])
+            notifier.publish(10**15)
+            put(store)
+            told = None
+            with suppress(KeyboardInterrupt), traced(intrusion):
+                told = put(store, *topics)
+            delayed = {name: counts.delayed for name, counts in store.counts().items()}
+            whole = {**dict.fromkeys(topics, 1), "t": 2}
+            assert delayed in ([whole] if told else [whole, {"t": 1}])
+            assert put(store, "new") == sum(delayed.values()) + 1
+            assert store.verify() == []
+
+
+# ---- chance ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_commands_with_the_same_chance_come_to_the_same():
+    dues = []
+    for _ in range(2):
+        chance = random.Random(7)
+        clock = ManualClock(wall=10**6)
+        with MemoryStore(clock=clock, random=lambda chance=chance: chance.getrandbits(64) - 2**63) as store:
+            put(store, *["t"] * 50)
+            store.apply([ops.Reserve("t", 50, TERMS, "w")])
+            clock.advance(1)
+            store.apply([ops.Expire(50)])
+            dues.append([store.get(id).due for id in range(1, 51)])
+            assert all(10**6 + 1_500 <= due <= 10**6 + 2_500 for due in dues[-1])
+    assert dues[0] == dues[1]
+    assert len(set(dues[0])) > 20
+
+
+# ---- threads --------------------------------------------------------------------------------------------------------
+
+
+def test_threads_that_use_it_at_once_each_have_what_they_put(store):
+    found = []
+
+    def work():
+        mine = [put(store) for _ in range(100)]
+        found.append((mine, [store.get(id).state for id in mine]))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(id for mine, _ in found for id in mine) == list(range(1, 401))
+    assert {state for _, states in found for state in states} == {State.DELAYED}

@@ -1,0 +1,161 @@
+"""What the SQL engine does with statements, on SQLite: how many there are, which ids they give, what they bound."""
+
+import random
+import sqlite3
+from contextlib import contextmanager
+
+import pytest
+
+from pywheel import JobQueue
+from pywheel.jobs import NewJob, State
+from pywheel.jobs import commands as ops
+from pywheel.jobs.commands import Terms
+from pywheel.stores import open
+from pywheel.stores.readings import forecast_of_all
+from pywheel.stores.sqlite.dialect import TAIL
+from tests.stores.files import NOW, TERMS, put
+
+
+def put_many(store, count, topic="t"):
+    [ids] = store.apply([ops.Put(tuple(NewJob(topic, b"b", NOW) for _ in range(count)))])
+    return ids
+
+
+@contextmanager
+def traced(store):
+    """Return the statements that are sent within, as they are sent."""
+    texts = []
+    store._connection.set_trace_callback(texts.append)
+    try:
+        yield texts
+    finally:
+        store._connection.set_trace_callback(None)
+
+
+# ---- puts -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_plain_put_is_one_statement(store):
+    put(store)
+    with traced(store) as texts:
+        put(store)
+    assert len(texts) == 1
+    assert texts[0].startswith("INSERT INTO job")
+
+
+def test_a_put_that_somebody_is_to_hear_of_is_a_transaction_with_its_hint(store):
+    put(store)
+    notifier = store.notifier("w")
+    store.apply([ops.Announce(notifier.worker, ("t",))])
+    notifier.publish(2**60)
+    put(store)
+    with traced(store) as texts:
+        id = put(store)
+    assert (texts[0], texts[-1]) == ("BEGIN IMMEDIATE", "COMMIT")
+    assert any("INTO hint" in text for text in texts)
+    notifier.wait(0)
+    assert id in {due.id for due in notifier.hints().due}
+    notifier.close()
+
+
+def test_puts_alone_and_in_transactions_and_of_two_stores_give_each_id_once(store, path, clock):
+    draw = random.Random(1)
+    with open(f"sqlite:///{path}", clock=clock) as other:
+        given = []
+        for _ in range(200):
+            one = draw.choice([store, other])
+            given += put_many(one, draw.choice([1, 1, 1, 2, 30]))
+            if draw.random() < 0.2:
+                assert one.apply([ops.Delete(given[-1])]) == [True]
+        assert sorted(set(given)) == given
+
+
+def test_ids_that_another_program_gave_in_its_own_transaction_are_not_given_again(path):
+    with JobQueue(f"sqlite:///{path}") as queue:
+        first = [queue.put("t", delay=60) for _ in range(3)]
+        for end in ("COMMIT", "ROLLBACK"):
+            theirs = sqlite3.connect(path, isolation_level=None)
+            theirs.execute("BEGIN")
+            between = queue.put("t", delay=60, connection=theirs)
+            theirs.execute(end)
+            theirs.close()
+            after = queue.put("t", delay=60)
+            assert after == between + (end == "COMMIT")
+            assert after > first[-1]
+        assert queue.counts()["t"].delayed == 6
+
+
+def test_an_id_is_not_given_again_whose_job_another_store_has_deleted(store, path, clock):
+    put(store)
+    with open(f"sqlite:///{path}", clock=clock) as other:
+        gone = put(other)
+        assert other.apply([ops.Delete(gone)]) == [True]
+    assert put(store) == gone + 1
+
+
+def test_puts_alone_are_counted_when_they_are_many(store):
+    for number in range(TAIL + 5):
+        put(store, topic="t" if number % 2 else "u")
+    counts = store.counts()
+    assert counts["t"].delayed + counts["u"].delayed == TAIL + 5
+    [[counted]] = store._connection.execute("SELECT job FROM counted").fetchall()
+    assert counted >= TAIL
+
+
+# ---- changes --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kinds", [1, 3, 40])
+def test_claims_of_any_number_of_kinds_are_ended_by_a_few_statements(store, kinds):
+    put_many(store, 200)
+    [jobs] = store.apply([ops.Reserve("t", 200, TERMS, "w")])
+    nacks = [ops.Nack(job.id, job.claims, 10 + job.id % kinds, f"e{job.id % kinds}") for job in jobs]
+    with traced(store) as texts:
+        assert store.apply(nacks) == [State.DELAYED] * 200
+    assert len(texts) < 50
+    for job in jobs:
+        found = store.get(job.id)
+        assert (found.due, found.last_error) == (NOW + 10 + job.id % kinds, f"e{job.id % kinds}")
+        [attempt] = store.history(job.id)
+        assert (attempt.claim, attempt.error) == (1, found.last_error)
+
+
+def test_a_claim_is_as_many_statements_for_many_jobs_as_for_one(store):
+    ids = put_many(store, 301)
+    counts = []
+    for some in (ids[:1], ids[1:]):
+        with traced(store) as texts:
+            [claimed] = store.apply([ops.Claim("t", tuple(some), Terms(1_000, 3, (5_000, 9_000), 0.5), "w", len(some))])
+        assert len(claimed.jobs) == len(some)
+        counts.append(len(texts))
+    assert counts[1] <= counts[0]
+    backoffs = {backoff for [backoff] in store._connection.execute("SELECT backoff FROM job WHERE state = 1")}
+    assert len(backoffs) > 100, "each job has a jitter of its own"
+    assert min(backoffs) >= 2_500
+    assert max(backoffs) <= 7_500
+
+
+# ---- forecasts ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("topics", [1, 8, 30, 400])
+def test_a_forecast_is_the_same_as_by_looking_at_every_job(store, topics):
+    draw = random.Random(topics)
+    jobs = [
+        NewJob(f"t{int(topics * draw.random() ** 3)}", b"", NOW + draw.randrange(100), priority=draw.choice([0, 0, 5]))
+        for _ in range(1_500)
+    ]
+    store.apply([ops.Put(tuple(jobs))])
+    edges = [NOW - 5, NOW, NOW + 1, NOW + 30, NOW + 31, NOW + 99, NOW + 500]
+    for most in (1, 7, 10_000):
+        assert store.forecast(edges, None, most) == forecast_of_all(store, edges, None, most)
+        assert store.forecast(edges, "t0", most) == forecast_of_all(store, edges, "t0", most)
+
+
+def test_a_forecast_of_many_topics_takes_few_statements(store):
+    store.apply([ops.Put(tuple(NewJob(f"t{number % 500}", b"", NOW + number) for number in range(2_000)))])
+    texts = []
+    store._read(lambda reader: reader._connection.set_trace_callback(texts.append))
+    edges = list(range(NOW, NOW + 2_001, 20))
+    assert store.forecast(edges) == [20] * 100
+    assert len(texts) < 120
