@@ -13,7 +13,7 @@ from typing import Final
 
 from .readings import FORECAST, cap, in_buckets
 
-__all__ = ["Forecast"]
+__all__ = ["Forecast", "open_runs"]
 
 _LARGEST: Final = 8
 _ROWS: Final = FORECAST // 2  # jobs read of all other topics together
@@ -50,28 +50,13 @@ class Forecast(ABC):
         topics = self.topics() if topic is None else [topic]
         self._count(topics[:_LARGEST], range(len(self._counts)))
         topics = topics[_LARGEST:]
-        runs = self._open_runs() if topics else []
+        runs = open_runs(self._counts, self._limit) if topics else []
         share = max(_ROWS // max(len(topics) * len(runs), 1), _LEAST)
         for run in runs:
             others = self._count_few(topics, run, share)
             for first in range(0, len(others), _CHUNK):
                 self._count(others[first : first + _CHUNK], run)
         return self._counts
-
-    def _open_runs(self) -> list[range]:
-        """Return the places between which one still counts, those side by side together.
-
-        What lies between them is not read: most jobs may be due there.
-        """
-        runs: list[range] = []
-        for place, jobs in enumerate(self._counts):
-            if jobs >= self._limit:
-                continue
-            if runs and runs[-1].stop == place:
-                runs[-1] = range(runs[-1].start, place + 1)
-            else:
-                runs.append(range(place, place + 1))
-        return runs if len(runs) <= _RUNS else [range(runs[0].start, runs[-1].stop)]
 
     def _add(self, places: Sequence[int], counts: Sequence[int]) -> None:
         for place, jobs in zip(places, counts, strict=True):
@@ -90,3 +75,19 @@ class Forecast(ABC):
         dues, others = self.few(topics, (edges[0], edges[-1]), share)
         self._add(run, in_buckets(chain.from_iterable(dues), edges))
         return others
+
+
+def open_runs(counts: Sequence[int], limit: int) -> list[range]:
+    """Return the places where one still counts, as fewer than `limit` were found, those side by side together.
+
+    What lies between them is not read: most jobs may be due there.
+    """
+    runs: list[range] = []
+    for place, jobs in enumerate(counts):
+        if jobs >= limit:
+            continue
+        if runs and runs[-1].stop == place:
+            runs[-1] = range(runs[-1].start, place + 1)
+        else:
+            runs.append(range(place, place + 1))
+    return runs if len(runs) <= _RUNS else [range(runs[0].start, runs[-1].stop)]

@@ -15,10 +15,9 @@ from enum import IntEnum
 from hashlib import sha256
 from typing import Any, ClassVar, Final
 
-from ..sql.dialect import Dialect
+from ..relational.dialect import Later, ServerDialect
 from ..sql.schema import TABLES, TYPES
 from ..sql.statement import Batch, Change, Drop, Each, Insert, NewNames, NewPriorities, Rows, Select, Statement
-from ..sql.transaction import Tally, Transaction
 
 __all__ = ["MOMENT", "NOW", "SET_MOMENT", "Later", "MysqlDialect", "hashed", "in_parts", "literal"]
 
@@ -53,13 +52,7 @@ _FILLED: Final = re.compile(r"\b(started bigint|worker int)")
 _SET: Final = re.compile(r"(^|, )([a-z_]+)(?= = )")
 
 
-class Later(int):
-    """So many ms after the transaction's time, as a value of a row."""
-
-    __slots__ = ()
-
-
-class MysqlDialect(Dialect):
+class MysqlDialect(ServerDialect):
     """The tables of one store."""
 
     kinds: ClassVar[Mapping[str, str]] = {
@@ -119,14 +112,6 @@ class MysqlDialect(Dialect):
         """Return what ends an INSERT that shall overwrite. MariaDB has nothing but values(), which MySQL deprecates."""
         return f"ON DUPLICATE KEY UPDATE {', '.join(f'{one} = values({one})' for one in columns)}"
 
-    def moment(self, now: int) -> Later:  # noqa: ARG002
-        """Return the transaction's time."""
-        return Later(0)
-
-    def later(self, delay: int) -> Later:
-        """Return a time after it."""
-        return Later(delay)
-
     @property
     def pausing(self) -> str:
         """Return what pauses or resumes a topic, and numbers that."""
@@ -136,23 +121,6 @@ class MysqlDialect(Dialect):
     def draw(self) -> str:
         """Return a number from -1 to 1."""
         return "(2 * rand() - 1)"
-
-    # ---- counts -----------------------------------------------------------------------------------------------------
-
-    def counted(self, tally: Tally) -> list[Statement]:
-        """Return what writes the counts: a row for each change of a topic, summed up now and then."""
-        for topic, jobs in tally.put.items():
-            tally.add(topic, 0, jobs)
-        rows = [(topic, *row) for topic, row in sorted(tally.rows.items()) if any(row)]
-        return [Insert("tally", ("topic", "live", "done", "cancelled", "dead"), rows)] if rows else []
-
-    def count(self, tx: Transaction) -> Any:
-        """Write the counts."""
-        yield self.counted(tx.tally)
-
-    def tallies(self) -> Sequence[Select]:
-        """Return what sums up the counts."""
-        return (Select("SELECT topic, sum(live), sum(done), sum(cancelled), sum(dead) FROM tally GROUP BY topic"),)
 
     # ---- forms ------------------------------------------------------------------------------------------------------
 

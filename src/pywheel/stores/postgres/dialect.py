@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from ..sql.dialect import Dialect
+from ..relational.dialect import Later, ServerDialect
 from ..sql.schema import TABLES, TYPES
-from ..sql.statement import Change, Drop, Each, Insert, NewNames, NewPriorities, Select, Statement
-from ..sql.transaction import Tally, Transaction
+from ..sql.statement import Change, Drop, Each, Insert, NewNames, NewPriorities, Statement
 
 __all__ = ["Later", "PostgresDialect", "numbers"]
 
@@ -23,11 +22,7 @@ _BYTES: Final = re.compile(r":([a-z_]+)::bytea\b")  # they go as they are
 _VALUE: Final = re.compile(r"(?<![:\w]):([a-z_]+)")
 
 
-class Later(int):
-    """So many ms after the transaction's time, as a value of a row."""
-
-
-class PostgresDialect(Dialect):
+class PostgresDialect(ServerDialect):
     """The tables of one store."""
 
     kinds: ClassVar[Mapping[str, str]] = {
@@ -75,35 +70,10 @@ class PostgresDialect(Dialect):
         """Return a comparison with an array."""
         return f"= ANY(:{name}::bigint[])"
 
-    def moment(self, now: int) -> Later:  # noqa: ARG002
-        """Return the transaction's time."""
-        return Later(0)
-
-    def later(self, delay: int) -> Later:
-        """Return a time after it."""
-        return Later(delay)
-
     @property
     def pausing(self) -> str:
         """Return what pauses or resumes a topic, and numbers that."""
         return f"UPDATE topic SET paused = :paused, stirred = nextval('{self.tables}stir') WHERE id = :topic"
-
-    # ---- counts -----------------------------------------------------------------------------------------------------
-
-    def counted(self, tally: Tally) -> list[Statement]:
-        """Return what writes the counts: a row for each change of a topic, summed up now and then."""
-        for topic, jobs in tally.put.items():
-            tally.add(topic, 0, jobs)
-        rows = [(topic, *row) for topic, row in sorted(tally.rows.items()) if any(row)]
-        return [Insert("tally", ("topic", "live", "done", "cancelled", "dead"), rows)] if rows else []
-
-    def count(self, tx: Transaction) -> Any:
-        """Write the counts."""
-        yield self.counted(tx.tally)
-
-    def tallies(self) -> Sequence[Select]:
-        """Return what sums up the counts."""
-        return (Select("SELECT topic, sum(live), sum(done), sum(cancelled), sum(dead) FROM tally GROUP BY topic"),)
 
     # ---- forms ------------------------------------------------------------------------------------------------------
 

@@ -26,8 +26,6 @@ class Dialect(ABC):
     lock: ClassVar[str] = "FOR UPDATE OF {}"
     skip: ClassVar[str] = "FOR UPDATE OF {} SKIP LOCKED"
     then: ClassVar[str] = "JOIN"
-    knows_now: ClassVar[bool] = False
-    """Whether the time of a transaction is known before its first statement."""
 
     def __init__(self) -> None:
         self._rendered: dict[Any, Any] = {}
@@ -74,13 +72,9 @@ class Dialect(ABC):
         """What pauses or resumes a topic."""
         return "UPDATE topic SET paused = :paused WHERE id = :topic"
 
-    def moment(self, now: int) -> Any:
-        """Return the time of a transaction as a value of a row."""
-        return now
-
-    def later(self, delay: int) -> Any:
-        """Return a time so much later than the transaction's, as a value of a row."""
-        raise NotImplementedError
+    def moment(self, now: int, delay: int = 0) -> Any:
+        """Return the time of a transaction, or so much later, as a value of a row."""
+        return now + delay
 
     def announce(self, tx: Transaction, worker: str, topics: str | None) -> Steps[None]:  # noqa: ARG002
         """Say which topics a worker handles, as JSON; None: none any more."""

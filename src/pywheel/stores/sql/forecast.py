@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final
 
+from ..forecast import open_runs
 from ..readings import FORECAST, cap, in_buckets
 from .read import ranks_of
 from .statement import Rows, Select, Steps
@@ -21,7 +22,6 @@ __all__ = ["forecast"]
 _LARGEST: Final = 8  # topics that are counted edge by edge
 _TOGETHER: Final = 256  # topics with a priority each that are read at once
 _READ: Final = FORECAST // 2  # jobs that are read of all those
-_RUNS: Final = 3  # parts of the time that are read each by itself
 _DUES: Final = (
     "SELECT j.next FROM {w: topic, rank} {then} job j ON j.topic = w.topic AND j.rank = w.rank "
     "WHERE j.state = 0 AND j.next >= :first AND j.next < :end LIMIT :most"
@@ -41,7 +41,7 @@ def forecast(
     largest, others = yield from _groups(known, topic, tallies)
     yield from counts.each(largest, range(len(edges) - 1))
     parts = [others[at : at + _TOGETHER] for at in range(0, len(others), _TOGETHER)]
-    for run in counts.open_runs() if parts else ():
+    for run in open_runs(counts.found, counts.limit) if parts else ():
         for part in parts:
             yield from counts.together(part, run, _READ // len(parts))
     return counts.found
@@ -77,14 +77,14 @@ class _Counts:
     def __init__(self, edges: Sequence[int], limit: int) -> None:
         self.found = [0] * (len(edges) - 1)
         self._edges = edges
-        self._limit = limit
+        self.limit = limit
 
     def each(self, groups: Sequence[_Group], run: range) -> Steps[None]:
         """Count jobs edge by edge, where not enough were found."""
         spans = list(pairwise(self._edges))
-        places = [place for place in run if self.found[place] < self._limit]
+        places = [place for place in run if self.found[place] < self.limit]
         if groups and places:
-            counted = yield [Select(_COUNT, _values(groups, *spans[place], self._limit)) for place in places]
+            counted = yield [Select(_COUNT, _values(groups, *spans[place], self.limit)) for place in places]
             self._add(places, [rows[0][0] for rows in counted])
 
     def together(self, groups: Sequence[_Group], run: range, most: int) -> Steps[None]:
@@ -96,21 +96,6 @@ class _Counts:
         else:
             yield from self.each(groups, run)
 
-    def open_runs(self) -> list[range]:
-        """Return the places where not enough were found, those side by side together.
-
-        What lies between them is not read: most jobs may be due there.
-        """
-        runs: list[range] = []
-        for place, jobs in enumerate(self.found):
-            if jobs >= self._limit:
-                continue
-            if runs and runs[-1].stop == place:
-                runs[-1] = range(runs[-1].start, place + 1)
-            else:
-                runs.append(range(place, place + 1))
-        return runs if len(runs) <= _RUNS else [range(runs[0].start, runs[-1].stop)]
-
     def _add(self, places: Sequence[int], counts: Sequence[int]) -> None:
         for place, jobs in zip(places, counts, strict=True):
-            self.found[place] = min(self.found[place] + jobs, self._limit)
+            self.found[place] = min(self.found[place] + jobs, self.limit)

@@ -103,14 +103,16 @@ def _insert(
         return (), None
     topics = yield from tx.numbers({job[0] for job in jobs}, add=True)
     ids = yield from tx.new_ids(len(jobs))
-    now, exact, moment, changed = tx.now, tx.dialect.knows_now, tx.dialect.moment(tx.now), tx.changes.due
+    now, later, changed = tx.now, tx.dialect.moment, tx.changes.due
+    moment = later(now)
     plain = True
     rows: list[tuple[Any, ...]] = []
     for id, (name, body, due, key, ttr, most, headers, _, delay, _, _, priority) in zip(ids, jobs, strict=True):
         topic = topics[name]
         when = due if delay is None else now + delay
         changed(topic, id, when)
-        when = when if exact or delay is None else tx.dialect.later(delay)
+        if delay is not None:
+            when = later(now, delay)
         row: tuple[Any, ...] = (id, topic, when, when, moment, body)
         if priority or key is not None or ttr is not None or most is not None or headers is not None:
             plain = False

@@ -47,7 +47,6 @@ class SqliteDialect(Dialect):
     lock = ""
     skip = ""
     then = "CROSS JOIN"
-    knows_now = True
 
     def named(self, text: str) -> str:
         """Return the text: SQLite takes names as they are."""
