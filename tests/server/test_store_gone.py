@@ -83,21 +83,19 @@ def test_a_client_that_waits_is_told_at_once_that_no_job_comes(serve, tmp_path):
     server, answers = serve(), []
 
     def wait():
-        answers.append(server("POST", "/v1/reserve", json={"topics": ["t"], "wait": 30}))
+        answers.append(server("POST", "/v1/reserve", json={"topics": ["t"], "wait": 30}).status_code)
 
     client = threading.Thread(target=wait)
     client.start()
     with JobQueue(server.store) as queue:
         until(lambda: any("t" in worker.topics for worker in queue.store.workers()))
+    # It came first, so its own look is over when this one is: from here on it waits, and looks no more.
+    assert server("POST", "/v1/reserve", json={"topics": ["t"]}).status_code == 204
     delete(tmp_path / "jobs.db")
     code, _ = ended(server)
     client.join(60)
     assert code == STORE_FAILED
-    [answer] = answers
-    if answer.status_code == 500:  # it was just looking, and saw it itself
-        assert answer.json()["type"].endswith("store-failed")
-    else:
-        assert answer.status_code in (204, 503)
+    assert answers in ([204], [503])
 
 
 def test_a_service_goes_on_beside_a_store_that_is_as_it_was(serve, tmp_path):
