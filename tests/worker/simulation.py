@@ -85,7 +85,7 @@ class World:
         if self.failing and self.random.random() < self.failing:
             self.troubled()
             for topic in {command.topic for command in commands if isinstance(command, Claim)}:
-                self.unanswered.update(job.id for job in self.store.inner.jobs(Filter(topic), 0, 10_000))
+                self.unanswered.update(job.id for job in self.store.inner.jobs(Filter(topic, State.RUNNING), 0, 10_000))
             raise StoreError(f"failed {when}")
 
     def troubled(self):
