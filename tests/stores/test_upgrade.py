@@ -9,7 +9,7 @@ import pytest
 from pywheel import JobQueue, StoreTooNew
 from pywheel.stores import open
 from pywheel.stores.schema import Schema, of_migrations
-from pywheel.stores.sqlite.statements import MIGRATIONS
+from pywheel.stores.sqlite.connection import MIGRATIONS
 from tests.jobs.waiting import until, working
 
 

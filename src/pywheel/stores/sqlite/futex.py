@@ -1,4 +1,4 @@
-"""Waiting for a word in a page that processes share to change. A hint: whoever waits looks again after a short while.
+"""Waiting for a word in memory that processes share to change. A hint: whoever waits looks again after a short while.
 
 Linux has a system call for it. Elsewhere a wait is a nap, and waking does nothing.
 """
@@ -12,13 +12,12 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["wait", "wake"]
+__all__ = ["EVERYBODY", "wait", "wake"]
 
-_NAP: Final = 0.0005  # seconds
-_CALLS: Final = {"x86_64": 202, "aarch64": 98}
+_CALLS: Final = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 _WAIT: Final = 0
 _WAKE: Final = 1
-_ALL: Final = 0x7FFF_FFFF
+EVERYBODY: Final = 0x7FFF_FFFF
 
 
 class _TimeSpec(ctypes.Structure):
@@ -42,16 +41,18 @@ _SYSCALL: Final = _find()
 _FUTEX: Final = _CALLS.get(platform.machine(), 0)
 
 
-def wait(address: int, seen: int, seconds: float) -> None:
-    """Return when the 32 bits at `address` are not `seen`, when woken, after so many seconds, or earlier."""
+def wait(address: int, seen: int, seconds: float, nap: float = 0.0005) -> None:
+    """Return when the 32 bits at `address` are not `seen`, when woken, after so many seconds, or earlier.
+
+    Without the system call it returns after a nap.
+    """
     if _SYSCALL is None:
-        time.sleep(min(_NAP, seconds))
+        time.sleep(min(nap, seconds))
         return
     span = _TimeSpec(int(seconds), int(seconds % 1 * 1e9))
     _SYSCALL(_FUTEX, address, _WAIT, seen, ctypes.addressof(span))
 
 
-def wake(address: int) -> None:
-    """Wake all that wait at `address`, in any process."""
-    if _SYSCALL is not None:
-        _SYSCALL(_FUTEX, address, _WAKE, _ALL, None)
+def wake(address: int, most: int = EVERYBODY) -> int:
+    """Wake those that wait at `address`, in any process, the first to wait first; return how many were woken."""
+    return 0 if _SYSCALL is None else int(_SYSCALL(_FUTEX, address, _WAKE, most, None))
