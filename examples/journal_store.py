@@ -25,6 +25,7 @@ import pywheel
 from pywheel.clock import Clock, MonotonicClock
 from pywheel.jobs import Attempt, Imported, Job, NewJob, Outcome, State, commands
 from pywheel.jobs.limits import Limits
+from pywheel.jobs.queries import GetNextLease
 from pywheel.stores import Store
 from pywheel.stores.address import Address
 from pywheel.stores.checks import sound
@@ -94,15 +95,14 @@ class JournalStore(Front):
     NotAStore if the file is none of these or is not there though it should be, StoreBusy if another process has it.
     """
 
-    durability = "fsync"
+    durability = "fsync"  # of the journal, not of the memory behind it
 
     def __init__(self, address, *, clock=None, create=True):
         address.split({})  # there are no options: it refuses each
-        self.address, self.url = address, address.shown
-        self.clock = Moment(clock or MonotonicClock())
+        self.moment = Moment(clock or MonotonicClock())
         self.chance = random.Random()
         draw = lambda: self.chance.getrandbits(64) - 2**63  # noqa: E731
-        self.memory = MemoryStore(self.url, clock=self.clock, random=draw)
+        self.memory = MemoryStore(address.shown, clock=self.moment, random=draw)
         self.lock = threading.RLock()  # one change at a time: the journal has them in their order
         self.pid = os.getpid()
         try:
@@ -126,7 +126,7 @@ class JournalStore(Front):
 
     def journaled(self, given):
         with self.lock:
-            self.memory.next_lease()  # StoreClosed if it is
+            self.memory.ask(GetNextLease())  # StoreClosed if it is
             if os.getpid() != self.pid:
                 raise pywheel.StoreError(f"{self.url} was opened by the parent process: open another one")
             now, seed = self.clock.wall(), random.getrandbits(32)
@@ -143,17 +143,17 @@ class JournalStore(Front):
     def lasts(self, command, now):
         """Whether a command is to be made again: not what workers say of themselves, nor that no lease is over."""
         if isinstance(command, commands.Expire):
-            return (self.next_lease() or now + 1) <= now
+            return (self.ask(GetNextLease()) or now + 1) <= now
         return not isinstance(command, commands.Announce)
 
     def made(self, now, seed, given):
         """Make commands as they were, or will be, made at that time: chance included."""
         self.chance.seed(seed)
-        self.clock.wall_now = now
+        self.moment.wall_now = now
         try:
             return self.memory.apply(given)
         finally:
-            self.clock.wall_now = None
+            self.moment.wall_now = None
 
     # ---- the file ---------------------------------------------------------------------------------------------------
 

@@ -89,8 +89,8 @@ class MemoryStore(SqliteEngine):
     def _apply(self, commands: Sequence[c.Command[Any]]) -> list[Any]:
         return self._alone(self._commit, self._connection, commands)
 
-    def _ask(self, query: Callable[_P, Steps[_R]], *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        return self._alone(self._read, query(*args, **kwargs))
+    def _read_steps(self, begin: Callable[_P, Steps[_R]], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        return self._alone(self._read, begin(*args, **kwargs))
 
     def _read(self, steps: Steps[_R]) -> _R:
         return Carrier(self._connection, self.clock.wall()).drive(steps)

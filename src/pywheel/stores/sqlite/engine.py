@@ -95,7 +95,7 @@ class SqliteEngine(SqlStore):
         self._open()
         return self._presence.notifier(name)
 
-    def workers(self) -> list[Member]:
+    def _list_workers(self) -> list[Member]:
         """Return all workers that have announced topics."""
         self._open()
         self._presence.look(at_once=True)
@@ -106,8 +106,8 @@ class SqliteEngine(SqlStore):
         self._open()
         return self._presence.quiet(topic, seconds)
 
-    def next_lease(self) -> int | None:
-        """Return when some lease may be over at the earliest. No query."""
+    def _first_lease_end(self) -> int | None:
+        """Return when some lease may be over at the earliest. Mostly no query."""
         self._open()
         return self._presence.next_lease()
 

@@ -129,10 +129,10 @@ class SqliteStore(SqliteEngine):
 
     # ---- reading --------------------------------------------------------------------------------------------------
 
-    def _ask(self, query: Callable[_P, Steps[_R]], *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        return self._database.read(_in_one_moment, query(*args, **kwargs), self.clock.wall())
+    def _read_steps(self, begin: Callable[_P, Steps[_R]], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        return self._database.read(_in_one_moment, begin(*args, **kwargs), self.clock.wall())
 
-    def next_lease(self) -> int | None:
+    def _first_lease_end(self) -> int | None:
         """Return when some lease may be over at the earliest. No query.
 
         A worker asks this all the time, and reads nothing while it is idle: so here it learns if its files are gone.
