@@ -25,7 +25,7 @@ import sys
 import time
 from collections.abc import Sequence
 from ctypes import addressof, c_char
-from random import SystemRandom
+from random import Random
 from typing import Any, Final
 
 from ..._errors import StoreBusy, StoreTooNew
@@ -120,7 +120,10 @@ _LOOK: Final = 0.02  # seconds between looks at a turn that somebody else has, a
 _YIELD: Final = 0.02  # seconds to let the one come first who was woken to have the turn
 _STALLED: Final = 0.1  # seconds after which nobody waits any more for one who has the turn and does not go on
 
-draw: Final = SystemRandom().getrandbits
+_random: Final = Random()
+draw: Final = _random.getrandbits
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_random.seed)
 
 
 class Page:

@@ -44,7 +44,7 @@ class Telling:
     def begin(self, connection: sqlite3.Connection) -> None:
         """Say what must be known before the commit, which comes next."""
         words, changes = self._page.words, self._changes
-        if changes.dues or changes.paused or changes.announced:
+        if words[USED] and (changes.dues or changes.paused or changes.announced):
             if words[self._at]:
                 self._presence.alarm()  # somebody died, or has not told yet
             words[self._at] = self._mark = draw(62)
