@@ -25,6 +25,7 @@ import pywheel
 from pywheel.clock import Clock, MonotonicClock
 from pywheel.jobs import Attempt, Imported, Job, NewJob, Outcome, State, commands
 from pywheel.jobs.limits import Limits
+from pywheel.jobs.queries import GetNextLease
 from pywheel.stores import Store
 from pywheel.stores.address import Address
 from pywheel.stores.checks import sound
@@ -126,7 +127,7 @@ class JournalStore(Front):
 
     def journaled(self, given):
         with self.lock:
-            self.memory.next_lease()  # StoreClosed if it is
+            self.memory.ask(GetNextLease())  # StoreClosed if it is
             if os.getpid() != self.pid:
                 raise pywheel.StoreError(f"{self.url} was opened by the parent process: open another one")
             now, seed = self.clock.wall(), random.getrandbits(32)
@@ -143,7 +144,7 @@ class JournalStore(Front):
     def lasts(self, command, now):
         """Whether a command is to be made again: not what workers say of themselves, nor that no lease is over."""
         if isinstance(command, commands.Expire):
-            return (self.next_lease() or now + 1) <= now
+            return (self.ask(GetNextLease()) or now + 1) <= now
         return not isinstance(command, commands.Announce)
 
     def made(self, now, seed, given):

@@ -20,6 +20,7 @@ from statistics import median
 from benchmarks.reads.fill import fill, topics_of
 from benchmarks.reads.measures import Read, measures
 from benchmarks.stores.places import chosen
+from pywheel.jobs.queries import CountJobs, ListTopics
 from pywheel.stores import open
 
 ROUNDS = 100
@@ -41,9 +42,9 @@ def main() -> None:
 def report(name: str, url: str, options: argparse.Namespace) -> None:
     """Print the table of one store."""
     with open(url) as store:
-        if not store.topics():
+        if not store.ask(ListTopics()):
             fill(store, options.jobs, options.topics)
-        counts = store.counts()
+        counts = store.ask(CountJobs())
         jobs = sum(map(sum, counts.values()))
         load = os.getloadavg()[0]
         print(f"\n{name or store.url.partition(':')[0]}: {jobs} jobs, {len(counts)} topics; load {load:.1f}\n")

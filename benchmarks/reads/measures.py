@@ -7,6 +7,17 @@ from itertools import product
 
 from benchmarks.reads.fill import BIG, HOT, HOUR, RARE
 from pywheel.jobs import State
+from pywheel.jobs.queries import (
+    CountJobs,
+    GetForecast,
+    GetHistories,
+    GetJob,
+    GetNextDues,
+    GetPage,
+    ListEnded,
+    ListTopics,
+    ListWorkers,
+)
 from pywheel.stores import Filter, Store
 
 Read = Callable[[], object]
@@ -18,27 +29,27 @@ def measures(store: Store, small: str) -> Iterator[tuple[str, Read]]:
     """Yield what is read, and how; `small` is a topic of few jobs."""
     now = store.clock.wall()
     middle = _middle(store)
-    ids = [job.id for job in store.page(Filter(), middle, 100).jobs]
+    ids = [job.id for job in store.ask(GetPage(Filter(), middle, 100)).jobs]
     keyed = next(job for job in _some(store, Filter(BIG)) if job.key is not None)
-    yield "a job by id", lambda: store.get(ids[50])
-    yield "a job by key", lambda: store.get((BIG, str(keyed.key)))
-    yield "a history", lambda: store.history(ids[50])
-    yield "100 histories", lambda: store.histories(ids)
-    yield "counts", store.counts
-    yield "topics", store.topics
-    yield "next_dues", store.next_dues
-    yield "workers", store.workers
+    yield "a job by id", lambda: store.ask(GetJob(ids[50]))
+    yield "a job by key", lambda: store.ask(GetJob((BIG, str(keyed.key))))
+    yield "a history", lambda: store.ask(GetHistories([ids[50]]))[0]
+    yield "100 histories", lambda: store.ask(GetHistories(ids))
+    yield "counts", lambda: store.ask(CountJobs())
+    yield "topics", lambda: store.ask(ListTopics())
+    yield "next_dues", lambda: store.ask(GetNextDues())
+    yield "workers", lambda: store.ask(ListWorkers())
     yield from _pages(store, small, middle)
     yield from _dues(store, small, now)
     minutes = [now + n * 60_000 for n in range(61)]
     for name, topic in (("all topics", None), ("the big topic", BIG), ("a small topic", small)):
-        yield f"forecast, 60 minutes, {name}", lambda topic=topic: store.forecast(minutes, topic)
+        yield f"forecast, 60 minutes, {name}", lambda topic=topic: store.ask(GetForecast(minutes, topic))
         yield (
             f"forecast, overdue and 24 hours, {name}",
-            (lambda topic=topic: store.forecast([0, *(now + n * HOUR for n in range(25))], topic)),
+            (lambda topic=topic: store.ask(GetForecast([0, *(now + n * HOUR for n in range(25))], topic))),
         )
-        yield f"recent, {name}", lambda topic=topic: store.recent(topic, 0, 100)
-        yield f"recent 1 000 of an hour, {name}", lambda topic=topic: store.recent(topic, now - HOUR, 1_000)
+        yield f"recent, {name}", lambda topic=topic: store.ask(ListEnded(topic, 0, 100))
+        yield f"recent 1 000 of an hour, {name}", lambda topic=topic: store.ask(ListEnded(topic, now - HOUR, 1_000))
 
 
 def _pages(store: Store, small: str, middle: str) -> Iterator[tuple[str, Read]]:
@@ -68,15 +79,15 @@ def _dues(store: Store, small: str, now: int) -> Iterator[tuple[str, Read]]:
 
 
 def _page(store: Store, filter: Filter, after: str = "", *, newest: bool = False) -> Read:
-    return lambda: store.page(filter, after, _LIMIT, preview=_PREVIEW, newest=newest)
+    return lambda: store.ask(GetPage(filter, after, _LIMIT, preview=_PREVIEW, newest=newest))
 
 
 def _middle(store: Store) -> str:
     """Return a cursor in the middle of all jobs."""
-    last = store.page(Filter(), limit=1, newest=True).jobs[0].id
-    first = store.page(Filter(), limit=1).jobs[0].id
+    last = store.ask(GetPage(Filter(), limit=1, newest=True)).jobs[0].id
+    first = store.ask(GetPage(Filter(), limit=1)).jobs[0].id
     return f"i{(first + last) // 2}"
 
 
 def _some(store: Store, filter: Filter) -> Iterator:
-    return iter(store.page(filter, limit=1_000).jobs)
+    return iter(store.ask(GetPage(filter, limit=1_000)).jobs)

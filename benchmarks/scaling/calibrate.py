@@ -23,6 +23,7 @@ from benchmarks.host import about, fsync_p50
 from benchmarks.jobs.processes import percentiles, processor_seconds, until, workers
 from pywheel import JobQueue
 from pywheel.jobs.commands import Claim, Terms
+from pywheel.jobs.queries import GetNextDues
 from tests.stores.servers import Missing, Postgres, Redis, Server
 
 BODY = b"x" * 128
@@ -193,7 +194,7 @@ def looks(place: Place, jobs: int) -> Figures:
             queue.put_many([queue.job(topic, BODY, delay=FAR) for _ in range(jobs // TOPICS)])
         claims = [Claim(topic, (), TERMS, "w", 8, limit=8) for topic in topics]
         works: dict[str, Callable[[int], Any]] = {
-            "look": lambda count: queue.store.next_dues(topics[:count]),
+            "look": lambda count: queue.store.ask(GetNextDues(topics[:count])),
             "empty claim": lambda count: queue.store.apply(claims[:count]),
         }
         found: Figures = {}

@@ -27,6 +27,7 @@ from typing import Any
 
 from benchmarks.jobs.processes import of, until
 from pywheel import Fixed, Job, JobQueue, Worker
+from pywheel.jobs.queries import ListWorkers
 from tests.stores.servers import MariaDB, Postgres, Redis
 
 SERVERS = {"postgres": Postgres, "mariadb": MariaDB, "redis": Redis}
@@ -101,7 +102,7 @@ class Day:
         try:
             for number in range(len(CREW)):
                 self.start(number)
-            until(lambda: len(self.queue.store.workers()) == len(CREW), 0.05)
+            until(lambda: len(self.queue.store.ask(ListWorkers())) == len(CREW), 0.05)
             time.sleep(2)
             self._events()
             until(lambda: not any(self._left()), 0.2)

@@ -13,6 +13,7 @@ import pytest
 from pywheel import JobQueue, Keyring
 from pywheel.jobs import State
 from pywheel.jobs.bodies import is_encrypted
+from pywheel.jobs.queries import ListJobs
 from pywheel.stores import open as open_store
 from tests.jobs.waiting import finished, until
 from tests.outlets.amqp import amqp
@@ -74,11 +75,11 @@ def pywheel(*arguments, folder, keys=KEYS, **environment):
 def stored(queue, topic):
     """Return the bodies of a topic as they lie in the store."""
     with open_store(queue.store.url) as store:
-        return [job.body for job in store.jobs(_of(topic), 0, 1_000)]
+        return [job.body for job in store.ask(ListJobs(_of(topic), 0, 1_000))]
 
 
 def _of(topic):
-    from pywheel.stores.contract import Filter
+    from pywheel.jobs.queries import Filter
 
     return Filter(topic=topic)
 

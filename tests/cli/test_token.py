@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from pywheel.jobs.queries import ListNotes
 from pywheel.server.tokens import Tokens, id_of
 
 
@@ -94,7 +95,7 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(call, queue, argumen
     code, out, err = call("token", *arguments)
     assert (code, out) == (2, "")
     assert said in err
-    assert queue.store.notes("") == []
+    assert queue.store.ask(ListNotes("")) == []
 
 
 def test_tokens_of_a_store_that_is_not_there_are_not_made_up(call, tmp_path):

@@ -1,5 +1,6 @@
 """Lets simulated time pass over a queue with schedules, from due time to due time."""
 
+from pywheel.jobs.queries import GetNextDues
 from pywheel.stores.schedule_notes import TOPIC
 from pywheel.testing import run_due
 
@@ -16,7 +17,7 @@ def pass_time(queue, clock, seconds):
     end = clock.wall() + round(seconds * 1000)
     run_due(queue)
     while True:
-        dues = [due for due in queue.store.next_dues((*queue.handlers, TOPIC)).values() if due > clock.wall()]
+        dues = [due for due in queue.store.ask(GetNextDues((*queue.handlers, TOPIC))).values() if due > clock.wall()]
         following = min([*dues, end])
         if following >= end:
             break

@@ -8,6 +8,7 @@ from pywheel import BadJob, JobExists, StoreAway
 from pywheel.events import JobsPut
 from pywheel.jobs import NewJob
 from pywheel.jobs.commands import Cancel, Keep, Put
+from pywheel.jobs.queries import GetNote
 from pywheel.stores import open
 from pywheel.testing import FaultyStore
 from tests.jobs.waiting import until
@@ -32,7 +33,7 @@ def test_a_command_has_the_outcome_that_its_class_says(applied, queue):
     [id] = apply(Put((JOB,)))
     assert apply(Cancel(id)) is True
     assert apply(Keep("n", b"v")) is None
-    assert queue.store.note("n") == b"v"
+    assert queue.store.ask(GetNote("n")) == b"v"
 
 
 def test_a_refusal_is_raised(applied):

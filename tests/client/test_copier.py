@@ -14,6 +14,7 @@ from pywheel.client.copier import Copier
 from pywheel.client.copy_note import HEADER, TOPIC
 from pywheel.jobs import NewJob, Outcome, State
 from pywheel.jobs import commands as ops
+from pywheel.jobs.queries import GetHistories, GetJob, ListJobs, ListNotes, ListTopics
 from pywheel.stores import Filter, open
 from pywheel.testing import FaultyStore
 from tests.jobs.waiting import until, working
@@ -61,7 +62,7 @@ def put(store, *jobs):
 
 
 def live(store):
-    jobs = store.jobs(Filter(state=State.DELAYED), 0, 10**6)
+    jobs = store.ask(ListJobs(Filter(state=State.DELAYED), 0, 10**6))
     return sorted(
         (job.topic, job.body, job.due, job.key, job.ttr, job.max_attempts, *sorted(headers(job).items()))
         for job in jobs
@@ -73,17 +74,25 @@ def finished(store):
     """The finished jobs with their histories."""
     return sorted(
         (job.topic, job.body, job.created, job.due, job.key or "", job.state, job.claims, job.attempt, history)
-        for job in store.jobs(Filter(), 0, 10**6)
+        for job in store.ask(ListJobs(Filter(), 0, 10**6))
         if not job.state.live
-        for history in [store.history(job.id)]
+        for history in [store.ask(GetHistories([job.id]))[0]]
     )
 
 
 def waiting(store):
     """The jobs that wait, with what was tried."""
     return sorted(
-        (job.body, job.created, job.claims, job.attempt, job.lost, job.last_error or "", store.history(job.id))
-        for job in store.jobs(Filter(state=State.DELAYED), 0, 10**6)
+        (
+            job.body,
+            job.created,
+            job.claims,
+            job.attempt,
+            job.lost,
+            job.last_error or "",
+            store.ask(GetHistories([job.id]))[0],
+        )
+        for job in store.ask(ListJobs(Filter(state=State.DELAYED), 0, 10**6))
         if job.topic != TOPIC
     )
 
@@ -139,8 +148,8 @@ def test_all_live_jobs_are_carried_as_they_are(stores):
     assert copy.carry() == (1_200, 0, 0, 1_200, 0)
     assert copy.carry() == (0, 0, 0, 1_200, 0)
     assert live(new) == before == live(old)
-    assert all(topic.paused for topic in new.topics() if topic.name != TOPIC)
-    assert not any(topic.paused for topic in old.topics())
+    assert all(topic.paused for topic in new.ask(ListTopics()) if topic.name != TOPIC)
+    assert not any(topic.paused for topic in old.ask(ListTopics()))
     assert new.verify() == []
 
 
@@ -154,16 +163,16 @@ def test_a_switch_leaves_each_job_in_one_store(stores):
     assert done.seconds < 60
     assert copy.state() == "done"
     assert (live(new), live(old)) == (before, [])
-    assert {old.get(id).state for id in ids} == {State.CANCELLED}
-    assert {topic.paused for topic in old.topics() if topic.name != TOPIC} == {True}
-    assert not any(topic.paused for topic in new.topics() if topic.name != TOPIC)
-    copies = {job.headers[HEADER].split()[1] for job in new.jobs(Filter(), 0, 100) if job.topic != TOPIC}
+    assert {old.ask(GetJob(id)).state for id in ids} == {State.CANCELLED}
+    assert {topic.paused for topic in old.ask(ListTopics()) if topic.name != TOPIC} == {True}
+    assert not any(topic.paused for topic in new.ask(ListTopics()) if topic.name != TOPIC)
+    copies = {job.headers[HEADER].split()[1] for job in new.ask(ListJobs(Filter(), 0, 100)) if job.topic != TOPIC}
     assert copies == set(map(str, ids))
     late = put(old, NewJob("t7", b"late", FAR), NewJob("t1", b"taken", FAR, "k1"))  # by a producer that knows nothing
     assert copy.switch(10)[2:] == (1, 1, 0)
     assert copy.switch(10)[2:] == (0, 1, 0)
     assert [job[1] for job in live(new) if job not in before] == [b"late"]
-    assert [old.get(id).state for id in late] == [State.CANCELLED, State.DELAYED]
+    assert [old.ask(GetJob(id)).state for id in late] == [State.CANCELLED, State.DELAYED]
     assert old.verify() == new.verify() == []
 
 
@@ -197,10 +206,10 @@ def test_what_was_tried_is_carried_with_the_jobs(stores):
     assert copy.carry() == (12, 0, 0, 12, 9)
     assert copy.carry() == (0, 0, 0, 12, 0)
     assert (finished(new), waiting(new)) == (history, attempts)
-    dead = next(job for job in new.jobs(Filter(state=State.DEAD), 0, 9))
+    dead = next(job for job in new.ask(ListJobs(Filter(state=State.DEAD), 0, 9)))
     assert (dead.last_error, dead.attempt) == ("last", 3)
     tried(old, 1)
-    old.apply([ops.Retry(job.id, FAR) for job in old.jobs(Filter(state=State.DEAD, key=None), 0, 1)])
+    old.apply([ops.Retry(job.id, FAR) for job in old.ask(ListJobs(Filter(state=State.DEAD, key=None), 0, 1))])
     history, attempts = finished(old), waiting(old)
     done = copy.switch(10)
     assert (done.jobs, done.finished) == (14, 3)
@@ -214,10 +223,11 @@ def test_what_a_repair_has_left_odd_is_carried_as_it_can_be():
         ids = put(old, *(NewJob("t", b"%d" % n, 1) for n in range(3)))
         [jobs] = old.apply([ops.Reserve("t", 3, ops.Terms(60_000, 3), "w")])
         old.apply([ops.Ack(job.id, job.claims) for job in jobs])
-        past = {id: old.history(id) for id in ids}
+        past = {id: old.ask(GetHistories([id]))[0] for id in ids}
         past[ids[0]] = [past[ids[0]][0]._replace(outcome=Outcome.LOST)]
         past[ids[2]] = []
-        old.histories = lambda some: [past[id] for id in some]
+        ask = old.ask
+        old.ask = lambda query: [past[id] for id in query.ids] if isinstance(query, GetHistories) else ask(query)
         old._connection.execute("UPDATE finished SET claims = claims + 3 WHERE id = ?", (ids[1],))
         assert Copier(old, new).carry().finished == 2
         assert [(job[1], job[6], job[8][0].outcome) for job in finished(new)] == [
@@ -258,7 +268,7 @@ def test_a_key_that_was_handed_on_is_its_successors(stores):
     old.apply([ops.Nack(id, job.claims, 10**9)])
     assert Copier(old, new).switch(10).refused == 0
     assert sorted((job[1], job[3]) for job in live(new)) == [(b"first", "k"), (b"second", "k")]
-    assert new.get(("t", "k")).body == b"second"
+    assert new.ask(GetJob(("t", "k"))).body == b"second"
     assert new.verify() == []
 
 
@@ -272,12 +282,12 @@ def test_what_still_runs_is_waited_for_and_then_the_source_works_on(stores):
     assert copy.carry().waiting == 1
     with pytest.raises(StoreBusy, match="still runs 1 of 't' after"):
         copy.switch(0.1)
-    assert {topic.name for topic in old.topics() if topic.paused} == {"t1"}
+    assert {topic.name for topic in old.ask(ListTopics()) if topic.paused} == {"t1"}
     ended = threading.Timer(0.5, lambda: old.apply([ops.Nack(id, job.claims, 10**9)]))
     ended.start()
     assert copy.switch(60).jobs == 4
     ended.join()
-    assert {topic.name for topic in new.topics() if topic.paused} == {"t1"}
+    assert {topic.name for topic in new.ask(ListTopics()) if topic.paused} == {"t1"}
     assert len(live(new)) == 4
 
 
@@ -298,7 +308,7 @@ def test_copies_that_somebody_deleted_are_made_again(stores):
     before = live(old)
     for _ in range(2):
         Copier(old, new).carry()
-        new.apply([ops.Delete(job.id) for job in new.jobs(Filter(), 0, 100) if job.topic != TOPIC])
+        new.apply([ops.Delete(job.id) for job in new.ask(ListJobs(Filter(), 0, 100)) if job.topic != TOPIC])
     assert Copier(old, new).switch(10).jobs == 9
     assert live(new) == before
 
@@ -315,7 +325,7 @@ def test_a_job_that_is_cancelled_in_the_pause_is_not_delivered(stores):
     def in_source(when, commands):
         if when == "before" and isinstance(commands[0], ops.Cancel):
             cancel(ids[4])  # its page was read, and its copy made
-            assert all(topic.paused for topic in new.topics() if topic.name != TOPIC)
+            assert all(topic.paused for topic in new.ask(ListTopics()) if topic.name != TOPIC)
 
     def in_target(when, commands):
         if when == "after" and noted(commands, "switched"):
@@ -344,7 +354,7 @@ def test_a_copy_that_ends_once_it_has_gone_over_is_finished_by_the_next(stores):
     with pytest.raises(KeyboardInterrupt):
         Copier(old, FaultyStore(new, interrupted)).switch(10)
     assert Copier(old, new).state() == "switched"
-    assert all(topic.paused for topic in (*old.topics(), *new.topics()) if topic.name != TOPIC)
+    assert all(topic.paused for topic in (*old.ask(ListTopics()), *new.ask(ListTopics())) if topic.name != TOPIC)
     with pytest.raises(BadJob, match="give --switch to go on"):
         Copier(old, new).carry()
     assert Copier(old, new).switch(10).jobs == 9
@@ -362,9 +372,9 @@ def test_a_source_that_goes_away_in_the_pause_is_said_to_be_paused(stores):
     faulty.fault = fault
     with pytest.raises(StoreError, match="may stay paused: begin again, or resume them by hand"):
         Copier(faulty, new).switch(1)
-    assert all(topic.paused for topic in old.topics())
+    assert all(topic.paused for topic in old.ask(ListTopics()))
     assert Copier(old, new).switch(10).jobs == 3
-    assert not any(topic.paused for topic in new.topics() if topic.name != TOPIC)
+    assert not any(topic.paused for topic in new.ask(ListTopics()) if topic.name != TOPIC)
 
 
 def test_notes_of_the_service_are_those_of_the_source_until_it_is_gone_over_to(stores):
@@ -376,14 +386,14 @@ def test_notes_of_the_service_are_those_of_the_source_until_it_is_gone_over_to(s
     copy = Copier(old, new)
     copy.carry()
     carried = [(name, name.encode()) for name in ("outlet:o", "schedule:s", "token:a", "token:b")]
-    assert new.notes("") == [("other:z", b"z"), *carried]
+    assert new.ask(ListNotes("")) == [("other:z", b"z"), *carried]
     old.apply([ops.Keep("token:a", None), ops.Keep("token:b", b"new"), ops.Keep("token:c", b"c")])
     copy.switch(10)
     tokens = [("token:b", b"new"), ("token:c", b"c")]
-    assert new.notes("token:") == tokens
+    assert new.ask(ListNotes("token:")) == tokens
     new.apply([ops.Keep("token:d", b"d")])
     copy.switch(10)
-    assert new.notes("token:") == [*tokens, ("token:d", b"d")]
+    assert new.ask(ListNotes("token:")) == [*tokens, ("token:d", b"d")]
 
 
 def test_there_and_back_again(stores):
@@ -398,9 +408,9 @@ def test_there_and_back_again(stores):
 
 def _there_and_back(old, new, before):
     assert Copier(old, new).switch(10).jobs == 32
-    old.apply([ops.Pause(topic.name, False) for topic in old.topics()])
+    old.apply([ops.Pause(topic.name, False) for topic in old.ask(ListTopics())])
     assert Copier(new, old).switch(10).jobs == 32
-    new.apply([ops.Pause(topic.name, False) for topic in new.topics()])
+    new.apply([ops.Pause(topic.name, False) for topic in new.ask(ListTopics())])
     assert (live(old), live(new)) == (before, [])
     assert Copier(old, new).switch(10).jobs == 32
     assert (live(old), live(new)) == ([], before)

@@ -14,8 +14,8 @@ from pywheel.jobs import Job, NewJob, State
 from pywheel.jobs.bodies import is_encrypted, key_of
 from pywheel.jobs.commands import Ack, Import, Put, Rewrite
 from pywheel.jobs.job import Attempt, Imported, Outcome
+from pywheel.jobs.queries import CountJobs, Filter, GetHistories, GetJob, ListJobs
 from pywheel.stores import open as open_store
-from pywheel.stores.contract import Filter
 from pywheel.testing import run_due
 from tests.jobs.waiting import until
 
@@ -36,7 +36,7 @@ def queue(store):
 
 def bodies(store):
     """The bodies as the store has them."""
-    return [job.body for job in store.jobs(Filter(), 0, 1_000)]
+    return [job.body for job in store.ask(ListJobs(Filter(), 0, 1_000))]
 
 
 def plain(store):
@@ -153,10 +153,10 @@ def test_a_cancelled_reserve_gives_back_what_it_looked_past(queue, store):
 
 def test_a_body_moved_to_another_job_is_refused_there(queue, store):
     mine, other = queue.put("t", {"to": "me"}, key="mine"), queue.put("t", {"to": "you"}, key="other")
-    stolen, old = store.get(other).body, store.get(mine).body
+    stolen, old = store.ask(GetJob(other)).body, store.ask(GetJob(mine)).body
     assert store.apply([Rewrite(mine, old, stolen)]) == [True]
     with pytest.raises(BadBody, match="moved here from another topic or key"):
-        queue.store.opened(store.get(mine))
+        queue.store.opened(store.ask(GetJob(mine)))
 
 
 def test_a_put_within_a_transaction_encrypts(tmp_path):
@@ -188,7 +188,7 @@ def test_a_key_service_that_is_away_refuses_the_put(store):
     queue = JobQueue(store, encryption=Keyring(find=lambda id: None, current="a"))
     with pytest.raises(NoKey):
         queue.put("t", SECRET)
-    assert store.counts() == {}
+    assert store.ask(CountJobs()) == {}
 
 
 def test_encryption_is_a_keyring():
@@ -261,7 +261,7 @@ def test_a_copy_of_a_store_has_the_same_ciphertext(shared_url):
         id = queue.put("t", SECRET, key="k", delay="1h")
         source = queue.store.behind
         Copier(source, target).carry()
-        assert target.get(("t", "k")).body == source.get(id).body
+        assert target.ask(GetJob(("t", "k"))).body == source.ask(GetJob(id)).body
         assert JobQueue(target, encryption=keyring).get(("t", "k")).json() == SECRET
 
 
@@ -269,9 +269,9 @@ def test_an_import_encrypts_what_is_plain_and_keeps_what_is_not(queue, store):
     sealed = Keyring({"old": TWO}).seal("t", None, b"sealed")
     jobs = [Imported(Job(1, "t", body, 5, 5, State.DELAYED)) for body in (b"plain", sealed)]
     [[first, second]] = queue.store.apply([Import(tuple(jobs))])
-    assert key_of(store.get(first).body) == "a"
+    assert key_of(store.ask(GetJob(first)).body) == "a"
     assert queue.get(first).body == b"plain"
-    assert store.get(second).body == sealed
+    assert store.ask(GetJob(second)).body == sealed
 
 
 def test_rekey_encrypts_all_with_the_new_key(queue, store):
@@ -333,7 +333,7 @@ def test_rekey_does_not_undo_what_is_put_meanwhile(queue, store, monkeypatch):
     monkeypatch.setattr(both, "seal", sealing)
     found = rekey(store, both)
     assert (found.rewritten, found.changed) == (1, 0)
-    assert key_of(store.get(id).body) == "b"
+    assert key_of(store.ask(GetJob(id)).body) == "b"
     assert JobQueue(store, encryption=both).get(id).json() == {"version": 2}
 
 
@@ -375,7 +375,7 @@ def done(queue, result, key=None):
 
 def stored(store, id):
     """The result of a job as the store has it."""
-    return store.history(id)[-1].result
+    return store.ask(GetHistories([id]))[0][-1].result
 
 
 def test_a_result_lies_encrypted_and_is_read_plain(queue, store):
@@ -400,7 +400,7 @@ def test_a_result_cannot_stand_for_a_body_nor_for_another_jobs_result(queue, sto
     one, two = stored(store, id), stored(store, other)
     assert store.apply([Rewrite(other, two, one, 1)]) == [True]
     assert queue.result(other).result == one  # as it is
-    body = store.get(id).body
+    body = store.ask(GetJob(id)).body
     assert store.apply([Rewrite(id, body, one)]) == [True]
     assert queue.get(id).body == one
 
@@ -421,7 +421,7 @@ def test_a_copy_keeps_results(shared_url):
         id = done(queue, SECRET, key="k")
         source = queue.store.behind
         Copier(source, target).carry()
-        copied = target.get(("t", "k")).id
+        copied = target.ask(GetJob(("t", "k"))).id
         assert stored(target, copied) == stored(source, id)
         assert JobQueue(target, encryption=keyring).result(copied).json() == SECRET
 

@@ -9,6 +9,7 @@ import weakref
 import pytest
 
 from pywheel import BadJob, JobQueue, ManualClock, NotAStore, StoreClosed, Worker
+from pywheel.jobs.queries import GetJob
 from pywheel.stores import open as open_store
 from pywheel.stores.memory import MemoryStore
 
@@ -103,7 +104,7 @@ def test_a_queue_that_is_closed_while_it_opens_is_closed():
         with pytest.raises(StoreClosed):
             queue.put("t")
     with pytest.raises(StoreClosed):
-        store.get(1)
+        store.ask(GetJob(1))
 
 
 def test_threads_that_use_it_at_once_have_one_store():

@@ -10,7 +10,9 @@ import pytest
 from pywheel import BadBody, BadJob, JobQueue, NoSuchJob, Result, RetryLater, State, StoreAway, StoreClosed, WaitTimeout
 from pywheel.jobs import Fixed
 from pywheel.jobs.commands import RESULT_MOST
+from pywheel.jobs.queries import GetStates, ListWorkers
 from pywheel.testing import run_due
+from tests.asked import when_asked
 from tests.jobs.waiting import until, working
 from tests.stores.servers import Redis
 
@@ -222,15 +224,13 @@ def test_whoever_waits_as_the_queue_is_closed_is_told(tmp_path):
 def test_a_wait_outlasts_a_store_that_is_away(queue, monkeypatch):
     id = queue.put("t", delay="1h")
     failures = []
-    states = queue.store.states
 
-    def away(ids):
+    def away(query):
         if len(failures) < 3:
-            failures.append(ids)
+            failures.append(query.ids)
             raise StoreAway("it does not answer")
-        return states(ids)
 
-    monkeypatch.setattr(queue.store, "states", away)
+    when_asked(monkeypatch, queue.store, GetStates, away)
     found = []
     waiting = threading.Thread(target=lambda: found.append(queue.wait(id)))
     waiting.start()
@@ -346,11 +346,11 @@ def test_who_waits_is_no_worker_for_people_and_none_that_owns_jobs(queue):
     waiting = threading.Thread(target=lambda: queue.wait(id))
     waiting.start()
     until(lambda: any(one.worker.startswith("wait:") for one in _members(queue)))
-    assert queue.store.workers() == []
+    assert queue.store.ask(ListWorkers()) == []
     with working(queue):
         ids = queue.put_many([queue.job("t") for _ in range(40)])  # of all shards
         until(lambda: len(handled) == len(ids))
-        assert len(queue.store.workers()) == 1
+        assert len(queue.store.ask(ListWorkers())) == 1
         queue.reschedule(id, 0)
         waiting.join(60)
     assert not waiting.is_alive()

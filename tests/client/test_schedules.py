@@ -12,6 +12,7 @@ from pywheel import BadJob, Fixed, JobExists, JobQueue, Keyring, ManualClock, No
 from pywheel.jobs import cron
 from pywheel.jobs.commands import Ack, Keep, Put
 from pywheel.jobs.job import NewJob
+from pywheel.jobs.queries import GetNote, ListNotes
 from pywheel.jobs.schedule import Schedule, written
 from pywheel.stores.declared import as_said
 from pywheel.stores.front import Front
@@ -699,9 +700,9 @@ class Pages(Front):
     def close(self):
         self.store.close()
 
-    def notes(self, prefix, after="", limit=1_000):
-        self.listed += prefix == "schedule:" and limit > 1
-        return self.store.notes(prefix, after, limit)
+    def ask(self, query):
+        self.listed += isinstance(query, ListNotes) and query.prefix == "schedule:" and query.limit > 1
+        return self.store.ask(query)
 
 
 @pytest.fixture
@@ -759,7 +760,7 @@ def test_who_writes_over_a_change_that_he_did_not_see_has_all_read(queue, planne
         return replace(before, paused=True)
 
     notes = ScheduleNotes(queue.store)
-    old = queue.store.note("schedules:changed")
+    old = queue.store.ask(GetNote("schedules:changed"))
     with monkeypatch.context() as stale:
         stale.setattr(notes, "_last_changes", lambda: old)
         notes.change("a", change)

@@ -3,6 +3,7 @@
 import pytest
 
 from pywheel import BadJob, JobQueue, Worker
+from pywheel.jobs.queries import GetHistories
 from pywheel.testing import run_due
 
 
@@ -74,11 +75,11 @@ def test_run_due_takes_a_whole_number_as_its_limit(queue, limit):
 @pytest.mark.parametrize("id", ["x", None, 1.0, True, ("t", "k")])
 def test_a_history_is_that_of_an_id(queue, id):
     with pytest.raises(BadJob, match="an id is a whole number"):
-        queue.store.history(id)
+        queue.store.ask(GetHistories([id]))[0]
 
 
 def test_a_history_of_an_id_that_cannot_be_is_empty(queue):
-    assert queue.store.history(-1) == queue.store.history(2**80) == []
+    assert queue.store.ask(GetHistories([-1]))[0] == queue.store.ask(GetHistories([2**80]))[0] == []
 
 
 @pytest.mark.parametrize("path", [5, None, 1.5])

@@ -94,9 +94,9 @@ def test_a_look_that_began_before_a_target_was_disabled_does_not_enable_it(queue
             self.looks = 0
             self.old = threading.Event()
 
-        def notes(self, prefix, after="", limit=1_000):
+        def ask(self, query):
             self.looks += 1
-            found = queue.store.notes(prefix, after, limit)
+            found = queue.store.ask(query)
             if self.looks == 2:
                 self.old.wait(10)
             return found
@@ -129,7 +129,7 @@ def test_a_note_of_somebody_else_is_left_out(queue, value):
 
 def test_a_store_that_is_away_holds_up_no_delivery(endpoint, caplog):
     class Away:
-        def notes(self, prefix, after="", limit=1_000):
+        def ask(self, query):
             raise StoreAway("it is away")
 
         def apply(self, commands):

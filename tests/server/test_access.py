@@ -5,9 +5,11 @@ import asyncio
 import pytest
 
 from pywheel import StoreAway
+from pywheel.jobs.queries import GetJob
 from pywheel.server.access import Access, Failures, is_loopback
 from pywheel.server.problems import Problem
 from pywheel.server.tokens import Tokens
+from tests.asked import when_asked
 from tests.server.client import Api, problem
 
 
@@ -228,10 +230,10 @@ def test_health_needs_no_token(guarded):
 
 
 def test_a_stranger_does_not_learn_where_the_store_is_while_it_is_away(guarded, monkeypatch):
-    def get(ref):
+    def away(query):
         raise StoreAway("postgresql://kim@db.inside/shop does not answer")
 
-    monkeypatch.setattr(guarded.queue.store, "get", get)
+    when_asked(monkeypatch, guarded.queue.store, GetJob, away)
     answer = guarded("GET", "/readyz")
     assert (problem(answer), answer.headers["retry-after"]) == ("store-away", "1")
     assert "db.inside" not in answer.text

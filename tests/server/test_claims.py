@@ -6,7 +6,9 @@ from datetime import UTC, datetime
 import pytest
 
 from pywheel import JobQueue, Keyring, StoreAway
+from pywheel.jobs.queries import GetNextDues, ListNotes
 from pywheel.server import Limits
+from tests.asked import when_asked
 from tests.server.client import Api, problem
 
 
@@ -285,15 +287,10 @@ def test_whoever_waits_for_thousands_of_topics_holds_up_no_others(api, monkeypat
     """Their due times are read some at a time: who waits for one topic is woken in between."""
     asked = []
     store = api.queue.store
-    next_dues = store.next_dues
-
-    def noted(topics):
-        asked.append(len(topics))
-        return next_dues(topics)
 
     async def scene():
         await api.ask("POST", "/v1/reserve", json={"topics": ["mail"], "wait": 0.001})  # makes the waiting
-        monkeypatch.setattr(store, "next_dues", noted)
+        when_asked(monkeypatch, store, GetNextDues, lambda query: asked.append(len(query.topics)))
         waiting = api.context.waiting
         names = [f"t{number}" for number in range(1_700)]
         waiters = [waiting.enter((name,)) for name in names]
@@ -315,7 +312,7 @@ def test_of_a_death_that_the_service_finds_word_is_left_to_a_worker(api, clock):
         await asyncio.sleep(0.1)
         api.queue.reserve("x")
         clock.advance(120)
-        while not (words := api.queue.store.notes("dead:")):
+        while not (words := api.queue.store.ask(ListNotes("dead:"))):
             await asyncio.sleep(0.01)
         api.queue.put("mail")
         await waits

@@ -6,6 +6,7 @@ import pytest
 
 from pywheel import JobQueue, Keyring
 from pywheel.jobs.bodies import is_encrypted
+from pywheel.jobs.queries import GetJob
 from pywheel.stores import open as open_store
 from pywheel.testing import run_due
 from tests.server.client import Api
@@ -36,7 +37,7 @@ def service(store):
 def test_with_the_key_clients_see_and_get_plain_bodies(store, service):
     api = service(KEYRING)
     id = api.put("t", body={"card": "hush"})
-    assert is_encrypted(store.get(int(id)).body)
+    assert is_encrypted(store.ask(GetJob(int(id))).body)
     assert api.job(id)["body"] == {"card": "hush"}
     assert api("GET", "/v1/jobs").json()["jobs"][0]["body"] == {"card": "hush"}
     [job] = api.reserve("t", wait=1)
@@ -60,7 +61,7 @@ def test_without_the_key_they_see_that_it_is_encrypted_and_get_no_claim(store, s
     api.put("t", body=5)
     [job] = api.reserve("t")
     assert job["body"] == 5
-    job = store.get(id)
+    job = store.ask(GetJob(id))
     assert (job.state, job.attempt) == ("delayed", 0)
 
 

@@ -9,10 +9,12 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as plain
 
 from pywheel import JobQueue, StoreAway
+from pywheel.jobs.queries import CountJobs
 from pywheel.observe.prometheus import PrometheusMetrics
 from pywheel.server import metrics as module
 from pywheel.server.metrics import exposition
 from pywheel.testing import ManualClock
+from tests.asked import when_asked
 from tests.jobs.waiting import until, working
 
 
@@ -95,8 +97,8 @@ def test_openmetrics_says_the_same(one):
 
 
 def test_scrapers_that_come_together_share_one_reading(one, monkeypatch):
-    counts, calls = one.store.counts, []
-    monkeypatch.setattr(one.store, "counts", lambda: calls.append(1) or counts())
+    calls = []
+    when_asked(monkeypatch, one.store, CountJobs, calls.append)
     monkeypatch.setattr(module, "_FRESH", 60.0)
     for _ in range(5):
         exposition(one)
@@ -107,11 +109,11 @@ def test_scrapers_that_come_together_share_one_reading(one, monkeypatch):
 
 
 def test_a_store_that_is_away_is_told_and_no_error(one, monkeypatch):
-    def away():
+    def away(query):
         raise StoreAway("the server does not answer")
 
     one.put("a")
-    monkeypatch.setattr(one.store, "counts", away)
+    when_asked(monkeypatch, one.store, CountJobs, away)
     assert samples(one) == {("pywheel_store_up",): 0}
 
 

@@ -2,7 +2,9 @@
 
 import pytest
 
+from pywheel.jobs.queries import GetJob
 from pywheel.server import Limits
+from tests.asked import when_asked
 from tests.server.client import Api, problem
 
 JSON = {"content-type": "application/json"}
@@ -248,7 +250,7 @@ def test_an_error_of_our_own_is_told_by_its_request_id_alone(api, monkeypatch, c
     def fail(*_):
         raise RuntimeError("a secret")
 
-    monkeypatch.setattr(api.queue.store, "get", fail)
+    when_asked(monkeypatch, api.queue.store, GetJob, fail)
     answer = api("GET", "/v1/jobs/1", headers={"x-request-id": "mine"})
     assert (answer.status_code, problem(answer)) == (500, "internal-error")
     assert "mine" in answer.json()["detail"]

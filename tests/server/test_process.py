@@ -9,6 +9,7 @@ import pytest
 import uvicorn
 
 from pywheel import JobQueue
+from pywheel.jobs.queries import ListWorkers
 from pywheel.server.process import _Server
 from tests.jobs.waiting import until
 from tests.server.client import Process, problem, read_all
@@ -24,7 +25,7 @@ def counts(server, topic):
 def waited_for(server):
     """Return the topics that somebody waits for."""
     with JobQueue(server.store) as queue:
-        return {topic for member in queue.store.workers() for topic in member.topics}
+        return {topic for member in queue.store.ask(ListWorkers()) for topic in member.topics}
 
 
 def answer_of(content):

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from pywheel import JobQueue
+from pywheel.jobs.queries import ListNotes
 from pywheel.server import Limits
 from tests.server.client import Api, problem
 
@@ -226,7 +227,7 @@ def test_an_idempotency_key_whose_first_put_was_refused_is_that_of_the_one_that_
     first = once(api, "a", body=2)
     assert (first.status_code, problem(once(api, "a", key="k"))) == (201, "key-reused")
     assert once(api, "a", body=2).json() == first.json() != {"id": id}
-    assert api.queue.store.notes("idem:") == []
+    assert api.queue.store.ask(ListNotes("idem:")) == []
 
 
 def test_an_answer_of_an_error_says_that_nothing_was_stored(api):

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from pywheel import JobQueue
+from pywheel.jobs.queries import ListWorkers
 from pywheel.server import Limits
 from pywheel.stores import open
 from pywheel.stores.contract import Store
@@ -91,7 +92,7 @@ def test_a_stream_that_ends_makes_room(streams):
 
 def test_one_token_takes_no_more_than_half_of_the_waits(site):
     def announced():
-        return {topic for member in site.queue.store.workers() for topic in member.topics}
+        return {topic for member in site.queue.store.ask(ListWorkers()) for topic in member.topics}
 
     async def run():
         async with httpx.AsyncClient(base_url=site.url, timeout=60) as client:

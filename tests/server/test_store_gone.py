@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from pywheel import JobQueue
+from pywheel.jobs.queries import ListWorkers
 from tests.jobs.waiting import until
 from tests.outlets.amqp import amqp
 from tests.server.client import Process
@@ -88,7 +89,7 @@ def test_a_client_that_waits_is_told_at_once_that_no_job_comes(serve, tmp_path):
     client = threading.Thread(target=wait)
     client.start()
     with JobQueue(server.store) as queue:
-        until(lambda: any("t" in worker.topics for worker in queue.store.workers()))
+        until(lambda: any("t" in worker.topics for worker in queue.store.ask(ListWorkers())))
     # It came first, so its own look is over when this one is: from here on it waits, and looks no more.
     assert server("POST", "/v1/reserve", json={"topics": ["t"]}).status_code == 204
     delete(tmp_path / "jobs.db")

@@ -3,8 +3,8 @@
 import pytest
 
 from pywheel import BadJob
+from pywheel.jobs.queries import Filter
 from pywheel.server.visible import page
-from pywheel.stores.contract import Filter
 
 
 def shop(topic):

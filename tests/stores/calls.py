@@ -5,9 +5,27 @@ import itertools
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
 from pywheel.jobs.commands import Terms
+from pywheel.jobs.queries import (
+    CountJobs,
+    GetForecast,
+    GetHistories,
+    GetJob,
+    GetNextDues,
+    GetNextLease,
+    GetNote,
+    GetPage,
+    GetStates,
+    ListClaims,
+    ListEnded,
+    ListFirstDue,
+    ListJobs,
+    ListNotes,
+    ListTopics,
+    ListWorkers,
+)
 from pywheel.stores import Filter
 
-__all__ = ["CALLS", "TERMS", "put"]
+__all__ = ["CALLS", "QUERIES", "TERMS", "put"]
 
 TERMS = Terms(60_000, 3)
 SERIAL = itertools.count()
@@ -20,6 +38,29 @@ def put(store, *jobs, nonce=None):
     return outcome
 
 
+QUERIES = {
+    type(query): query
+    for query in (
+        GetJob(1),
+        ListJobs(Filter("t"), 0, 9),
+        GetPage(Filter("t")),
+        GetHistories([1, 2]),
+        GetStates([1, 2]),
+        CountJobs(),
+        ListTopics(),
+        GetForecast([0, 9]),
+        ListEnded("t", 0, 9),
+        GetNote("n"),
+        ListNotes("n"),
+        GetNextLease(),
+        GetNextDues(["t"]),
+        ListFirstDue("t", 9),
+        ListClaims("w"),
+        ListWorkers(),
+    )
+}
+"""One query of each kind."""
+
 CALLS = {
     "put": put,
     "put with a key": lambda store: put(store, NewJob("t", b"x", 0, f"k{next(SERIAL)}")),
@@ -28,20 +69,9 @@ CALLS = {
     "reserve": lambda store: store.apply([ops.Reserve("t", 1, TERMS, "w")]),
     "rewrite": lambda store: store.apply([ops.Rewrite(1, b"x", b"x")]),
     "keep": lambda store: store.apply([ops.Keep("n", b"v", 10**6)]),
-    "note": lambda store: store.note("n"),
-    "notes": lambda store: store.notes("n"),
-    "get": lambda store: store.get(1),
-    "get by key": lambda store: store.get(("t", "k")),
-    "jobs": lambda store: store.jobs(Filter("t"), 0, 9),
-    "counts": lambda store: store.counts(),
-    "topics": lambda store: store.topics(),
-    "history": lambda store: store.history(1),
-    "histories": lambda store: store.histories([1, 2]),
-    "states": lambda store: store.states([1, 2]),
-    "next_dues": lambda store: store.next_dues(["t"]),
-    "next_lease": lambda store: store.next_lease(),
+    "get by key": lambda store: store.ask(GetJob(("t", "k"))),
+    **{kind.__name__: lambda store, query=query: store.ask(query) for kind, query in QUERIES.items()},
     "notifier": lambda store: store.notifier("w"),
-    "workers": lambda store: store.workers(),
     "pause": lambda store: store.apply([ops.Pause("t", True)]),
     "quiet": lambda store: store.quiet("t", 1),
 }

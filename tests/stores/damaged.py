@@ -7,6 +7,7 @@ from pywheel import JobExists, JobQueue
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.commands import Terms
+from pywheel.jobs.queries import CountJobs, GetJob, ListJobs
 from pywheel.stores import Filter
 
 __all__ = ["NOW", "Jobs", "beside", "found", "mended"]
@@ -65,16 +66,16 @@ def mended(store):
 
 
 def recount(store):
-    jobs = store.jobs(Filter(), 0, 10**6)
-    for topic, counts in store.counts().items():
+    jobs = store.ask(ListJobs(Filter(), 0, 10**6))
+    for topic, counts in store.ask(CountJobs()).items():
         for state in State:
             listed = [job.id for job in jobs if (job.topic, job.state) == (topic, state)]
             assert getattr(counts, state.value) == len(listed)
-            assert [job.id for job in store.jobs(Filter(topic, state), 0, 10**6)] == listed
+            assert [job.id for job in store.ask(ListJobs(Filter(topic, state), 0, 10**6))] == listed
     for job in jobs:
-        assert store.get(job.id) == job
+        assert store.ask(GetJob(job.id)) == job
         if job.key is not None:
-            assert store.get((job.topic, job.key)) is not None
+            assert store.ask(GetJob((job.topic, job.key))) is not None
 
 
 def beside(url):

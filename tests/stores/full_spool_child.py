@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pywheel import JobQueue, StoreFull
+from pywheel.jobs.queries import CountJobs
 from pywheel.stores import open as open_store
 from pywheel.testing import FaultyStore
 from tests.client.spool.spooled import back
@@ -44,7 +45,7 @@ with JobQueue(server, spool=f"sqlite:///{disk}/spool.db") as queue:
     server.away = True
     seen["accepted"], seen["refused"] = refused(queue)
     back(queue, server)
-    seen["forwarded"] = server.inner.counts()["t"].delayed
+    seen["forwarded"] = server.inner.ask(CountJobs())["t"].delayed
 with JobQueue(server, spool=f"sqlite:///{disk}/other.db") as queue:
     for file in disk.glob("spool.db*"):
         file.unlink()

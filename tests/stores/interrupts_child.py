@@ -13,6 +13,7 @@ import threading
 from pywheel import StoreBusy, StoreError
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
+from pywheel.jobs.queries import GetJob
 from pywheel.stores import open
 
 URL, PUTS, SEED = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -98,7 +99,7 @@ signal.setitimer(signal.ITIMER_REAL, 0)
 for thread in threads:
     thread.join()
 after = [put(store) for _ in range(3)]
-missing = [id for id in [*told, *after] if store.get(id) is None]
+missing = [id for id in [*told, *after] if store.ask(GetJob(id)) is None]
 twice = len(told) - len(set(told))
 store.close()
 print(json.dumps([missing, twice, errors, len(interrupted), len(busy), len(nested), len(told)]))

@@ -13,6 +13,7 @@ import time
 from pywheel import PywheelError
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
+from pywheel.jobs.queries import GetJob
 from pywheel.stores import open, sqlite
 from pywheel.stores.sqlite.write_lock import WriteLock
 
@@ -40,7 +41,7 @@ class Orders:
         return id
 
     def get(self, id):
-        return self.store.get(int(id)).body.decode()
+        return self.store.ask(GetJob(int(id))).body.decode()
 
     def work(self):
         """Take part as a worker does."""

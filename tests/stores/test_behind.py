@@ -7,6 +7,7 @@ import pytest
 
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as c
+from pywheel.jobs.queries import ListJobs
 from pywheel.stores import Filter, open
 
 DUE = 2 * 10**12
@@ -48,5 +49,5 @@ def test_puts_go_on_where_ids_that_a_process_holds_are_given_out_again(server, k
                 ids += put(after, 2)
                 more = {"key": {"key": f"k{number}"}, "nonce": {"nonce": f"n{number}"}, "many": {"count": 3}}
                 ids += put(before, **more.get(kind, {}))
-            assert sorted(ids) == [job.id for job in after.jobs(Filter(), 0, 10_000)]
+            assert sorted(ids) == [job.id for job in after.ask(ListJobs(Filter(), 0, 10_000))]
             assert after.verify() == []

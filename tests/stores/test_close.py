@@ -7,9 +7,13 @@ import pytest
 from pywheel import StoreClosed
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
-from pywheel.stores import Filter, Store, open
+from pywheel.jobs.queries import (
+    Query,
+)
+from pywheel.stores import Store, open
 from pywheel.stores.sqlite.store import SqliteStore
 from tests.isolated.child import run_well
+from tests.stores.calls import QUERIES
 
 
 def put(store):
@@ -35,7 +39,7 @@ def work(queue, use):
 def put(queue):
     told.append(queue.put("t", b"x"))
 
-uses = [put, put, lambda queue: queue.store.get(1), lambda queue: queue.counts(), lambda queue: queue.list(limit=50)]
+uses = [put, put, lambda queue: queue.get(1), lambda queue: queue.counts(), lambda queue: queue.list(limit=50)]
 for _ in range(30):
     queue = JobQueue(sys.argv[1])
     before = len(told)
@@ -62,25 +66,8 @@ CALLS = {
     "put": put,
     "put_within": lambda store: store.put_within(None, ops.Put(())),
     "apply_each": lambda store: store.apply_each([ops.Pause("t", True)]),
-    "get": lambda store: store.get(1),
-    "jobs": lambda store: store.jobs(Filter("t"), 0, 9),
-    "page": lambda store: store.page(Filter("t")),
-    "forecast": lambda store: store.forecast([0, 9]),
-    "recent": lambda store: store.recent("t", 0, 9),
-    "next_dues": lambda store: store.next_dues(["t"]),
-    "first_due": lambda store: store.first_due("t", 9),
-    "counts": lambda store: store.counts(),
-    "topics": lambda store: store.topics(),
-    "history": lambda store: store.history(1),
-    "histories": lambda store: store.histories([1, 2]),
-    "states": lambda store: store.states([1, 2]),
-    "note": lambda store: store.note("n"),
-    "notes": lambda store: store.notes(""),
     "died": lambda store: store.died(["t"]),
-    "next_lease": lambda store: store.next_lease(),
-    "claimed_by": lambda store: store.claimed_by("w"),
     "notifier": lambda store: store.notifier("w"),
-    "workers": lambda store: store.workers(),
     "quiet": lambda store: store.quiet("t", 0),
     "about": lambda store: store.about(),
     "vacuum": lambda store: store.vacuum(1),
@@ -89,6 +76,14 @@ CALLS = {
     "check": lambda store: store.check(),
     "backup": lambda store: store.backup("nowhere"),
 }
+
+
+@pytest.mark.parametrize("kind", QUERIES)
+def test_every_query_of_a_closed_store_says_so(store, kind):
+    put(store)
+    store.close()
+    with pytest.raises(StoreClosed, match="closed: open another"):
+        store.ask(QUERIES[kind])
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -102,9 +97,10 @@ def test_every_method_of_a_closed_store_says_so(store, name):
 
 def test_every_method_was_tried():
     methods = {name for kind in (Store, SqliteStore) for name in vars(kind) if callable(getattr(kind, name))}
-    untried = {"apply", "close", "opened", "sealed", "sealed_result"}
+    untried = {"apply", "ask", "close", "opened", "sealed", "sealed_result"}
     of_the_process = {"before_exit", "before_fork", "after_fork_in_child", "after_fork_in_parent"}  # also when closed
     assert {name for name in methods if not name.startswith("_")} == {*CALLS, *untried, *of_the_process} - {"put"}
+    assert {kind.__name__ for kind in QUERIES} == {kind.__name__ for kind in Query.__subclasses__()}
 
 
 def while_closing(store, use, expected):

@@ -17,6 +17,8 @@ pytest.importorskip("django")
 
 from django.db import transaction
 
+from pywheel.jobs.queries import GetJob
+
 
 @pytest.fixture(params=["sqlite", "postgres", "mysql"])
 def new_url(request, tmp_path):
@@ -59,8 +61,8 @@ def test_a_job_exists_from_the_outermost_commit_on(queue, connection):
     with atomic():
         with atomic():
             id = queue.put("order", {"n": 1}, key="k", connection=connection)
-        assert queue.store.get(id) is None
-    assert queue.store.get(id).json() == {"n": 1}
+        assert queue.store.ask(GetJob(id)) is None
+    assert queue.store.ask(GetJob(id)).json() == {"n": 1}
 
 
 def test_it_goes_together_with_what_else_the_transaction_does(queue, connection):
@@ -74,7 +76,7 @@ def test_it_goes_together_with_what_else_the_transaction_does(queue, connection)
         with connection.cursor() as cursor:
             cursor.execute("SELECT job FROM shop_orders")
             assert cursor.fetchall() in ([(id,)], ((id,),))
-        assert queue.store.get(id).topic == "order"
+        assert queue.store.ask(GetJob(id)).topic == "order"
     finally:
         with connection.cursor() as cursor:
             cursor.execute("DROP TABLE shop_orders")
@@ -90,8 +92,8 @@ def test_an_exception_leaves_nothing(queue, connection):
 
     with pytest.raises(ZeroDivisionError):
         fails()
-    assert queue.store.get(ids[0]) is None
-    assert queue.store.get(queue.put("order", key="k")).key == "k"
+    assert queue.store.ask(GetJob(ids[0])) is None
+    assert queue.store.ask(GetJob(queue.put("order", key="k"))).key == "k"
 
 
 def test_a_savepoint_that_is_rolled_back_takes_its_jobs_with_it(queue, connection):
@@ -115,14 +117,14 @@ def test_a_key_that_is_taken_is_refused_and_the_transaction_goes_on(queue, conne
             queue.put("order", key="k", connection=connection)
         id = queue.put("order", key="other", connection=connection)
         assert not connection.needs_rollback
-    assert queue.store.get(id).key == "other"
+    assert queue.store.ask(GetJob(id)).key == "other"
 
 
 def test_who_is_told_on_commit_finds_the_job(queue, connection):
     found = []
     with atomic():
         id = queue.put("order", connection=connection)
-        transaction.on_commit(lambda: found.append(queue.store.get(id).topic), using=ALIAS)
+        transaction.on_commit(lambda: found.append(queue.store.ask(GetJob(id)).topic), using=ALIAS)
         assert found == []
     assert found == ["order"]
 
@@ -132,10 +134,10 @@ def test_a_put_in_no_transaction_is_refused(queue, connection):
         queue.put("order", connection=connection)
     connection.set_autocommit(False)
     id = queue.put("order", connection=connection)
-    assert queue.store.get(id) is None
+    assert queue.store.ask(GetJob(id)) is None
     connection.commit()
     connection.set_autocommit(True)
-    assert queue.store.get(id).topic == "order"
+    assert queue.store.ask(GetJob(id)).topic == "order"
 
 
 def test_the_connection_of_djangos_own_name_is_taken_too(queue, connection):
@@ -144,7 +146,7 @@ def test_the_connection_of_djangos_own_name_is_taken_too(queue, connection):
 
     with atomic():
         id = queue.put("order", connection=ConnectionProxy(connections, ALIAS))
-    assert queue.store.get(id).topic == "order"
+    assert queue.store.ask(GetJob(id)).topic == "order"
 
 
 def test_a_store_knows_its_drivers_errors_though_django_has_loaded_parts_of_it_once_more(new_url, connection):

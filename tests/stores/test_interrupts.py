@@ -9,6 +9,7 @@ import pytest
 from pywheel import StoreBusy
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
+from pywheel.jobs.queries import CountJobs, GetJob
 from pywheel.stores.sql import engine
 from tests.isolated.child import ROOT, run
 from tests.often import often
@@ -65,7 +66,7 @@ def test_a_put_in_a_signal_handler_that_interrupted_a_put_is_busy_and_the_put_go
         store.clock.wall = wall
         signal.signal(signal.SIGUSR1, before)
     assert len(seen) == 1
-    assert store.get(id).id == id
+    assert store.ask(GetJob(id)).id == id
     assert put(store) == id + 1
 
 
@@ -81,10 +82,10 @@ def test_an_interrupted_transaction_is_undone_and_the_next_one_works(store, monk
         patch.setitem(engine._PARTS, ops.Put, interrupted)
         with pytest.raises(KeyboardInterrupt):
             store.apply([ops.Put((NewJob("t", b"", 0), NewJob("new", b"", 0)))])
-    assert {name: count.delayed for name, count in store.counts().items()} == {"t": 1}
+    assert {name: count.delayed for name, count in store.ask(CountJobs()).items()} == {"t": 1}
     assert put(store) == 2
     assert store.apply([ops.Put((NewJob("new", b"", 0),))]) == [[3]]
-    assert {name: count.delayed for name, count in store.counts().items()} == {"t": 2, "new": 1}
+    assert {name: count.delayed for name, count in store.ask(CountJobs()).items()} == {"t": 2, "new": 1}
 
 
 def test_what_the_main_thread_can_not_give_back_others_take_over(store):

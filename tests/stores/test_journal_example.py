@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pywheel import NotAStore, StoreBusy, StoreClosed, StoreCorrupt, StoreFull
+from pywheel.jobs.queries import CountJobs, GetJob
 from pywheel.stores import open
 from pywheel.stores.address import Address
 from pywheel.testing import StoreSuite
@@ -84,7 +85,10 @@ def test_a_line_that_a_crash_left_unfinished_was_no_change(file):
     for end in (0, 5, *range(whole, len(content))):
         file.write_bytes(content[:end])
         with open(f"journal://{file}") as store:
-            assert [job is not None for job in (store.get(first), store.get(first + 1))] == [end >= whole, False]
+            assert [job is not None for job in (store.ask(GetJob(first)), store.ask(GetJob(first + 1)))] == [
+                end >= whole,
+                False,
+            ]
             assert put(store) == (first + 1 if end >= whole else first)
 
 
@@ -113,9 +117,9 @@ def test_a_full_disk_changes_nothing(journal, file, monkeypatch):
         with pytest.raises(StoreFull, match="No space left on device"):
             put(journal)
     assert file.read_bytes() == before
-    assert journal.counts()["t"].delayed == 1
+    assert journal.ask(CountJobs())["t"].delayed == 1
     put(journal)
-    assert journal.counts()["t"].delayed == 2
+    assert journal.ask(CountJobs())["t"].delayed == 2
 
 
 def test_it_is_one_process_s_at_a_time(journal, file):

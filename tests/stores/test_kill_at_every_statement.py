@@ -10,6 +10,7 @@ import pytest
 from pywheel.jobs import Counts, NewJob, State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.commands import Terms
+from pywheel.jobs.queries import CountJobs, GetJob, GetNote, ListJobs, ListTopics
 from pywheel.stores import Filter, open
 from pywheel.testing import ManualClock
 from tests.isolated.child import run_well
@@ -38,7 +39,7 @@ def run_children(url, ledger, numbers):
 def check(url, told, begun):
     """Compare what the store holds with what the process was told before it died."""
     with open(url, clock=ManualClock(wall=NOW)) as store:
-        jobs = {job.id: job for job in store.jobs(Filter(), 0, 100)}
+        jobs = {job.id: job for job in store.ask(ListJobs(Filter(), 0, 100))}
         purged = "purge" in begun and 2 not in jobs
         assert 2 not in jobs or "purge" not in told
         for number in range(3):
@@ -70,7 +71,7 @@ def check_ends(jobs, told, begun):
 def check_later(store, jobs, told, begun):
     """Compare what the plan does with them afterwards."""
     if "successor" in told and "delete" not in begun:
-        assert store.get(("t", "k1")) == jobs[7]
+        assert store.ask(GetJob(("t", "k1"))) == jobs[7]
     if "reschedule" in told:
         assert jobs[6].due == NOW - 5
     if "retry" in told:
@@ -83,8 +84,8 @@ def check_later(store, jobs, told, begun):
     if 6 in jobs:
         assert jobs[6].body in ([b"two"] if "rewrite" in told else [b"2+", b"two"] if "rewrite" in begun else [b"2+"])
     kept = [b"1"] if "keep" in told else [None, b"1"] if "keep" in begun else [None]
-    assert store.note("n") in ([None] if "forget" in told else [None, *kept] if "forget" in begun else kept)
-    paused = [topic.paused for topic in store.topics()]
+    assert store.ask(GetNote("n")) in ([None] if "forget" in told else [None, *kept] if "forget" in begun else kept)
+    paused = [topic.paused for topic in store.ask(ListTopics())]
     if "pause" in told and "resume" not in begun:
         assert paused == [True]
     if "resume" in told:
@@ -93,7 +94,7 @@ def check_later(store, jobs, told, begun):
 
 def recount(store):
     """Count job by job."""
-    tally = Counter(job.state for job in store.jobs(Filter(), 0, 100))
+    tally = Counter(job.state for job in store.ask(ListJobs(Filter(), 0, 100)))
     return {"t": Counts(*(tally[state] for state in State))}
 
 
@@ -103,24 +104,24 @@ def deliver_the_rest(store, before):
     store.clock.step(timedelta(milliseconds=NOW + 10**9 - store.clock.wall()))
     if before:
         assert store.apply([ops.Put((NewJob("t", b"", NOW),))])[0][0] > max(before)
-        assert store.counts() == recount(store)
-    live = sorted(store.jobs(Filter(state=State.DELAYED), 0, 100), key=lambda job: job.id)
+        assert store.ask(CountJobs()) == recount(store)
+    live = sorted(store.ask(ListJobs(Filter(state=State.DELAYED), 0, 100)), key=lambda job: job.id)
     [jobs] = store.apply([ops.Reserve("t", 100, Terms(10, 9), "w")]) if before else [[]]
     assert sorted(job.id for job in jobs) == [job.id for job in live]
     assert all(store.apply([ops.Ack(job.id, job.claims) for job in jobs]))
-    assert all(not job.state.live for job in store.jobs(Filter(), 0, 100))
+    assert all(not job.state.live for job in store.ask(ListJobs(Filter(), 0, 100)))
 
 
 def send_again(store, before):
     """A put that happened does not happen again, one that did not does."""
     for number in range(3):
         ids = [2 * number + 1, 2 * number + 2]
-        stored = len(store.jobs(Filter(), 0, 100))
+        stored = len(store.ask(ListJobs(Filter(), 0, 100)))
         [outcome] = store.apply([ops.Put((NewJob("t", b"", NOW), NewJob("t", b"", NOW)), f"n{number}")])
         if ids[0] in before:
-            assert (outcome, len(store.jobs(Filter(), 0, 100))) == (ids, stored)
+            assert (outcome, len(store.ask(ListJobs(Filter(), 0, 100)))) == (ids, stored)
         else:
-            assert len(store.jobs(Filter(), 0, 100)) == stored + 2
+            assert len(store.ask(ListJobs(Filter(), 0, 100))) == stored + 2
 
 
 @pytest.mark.parametrize("part", often(range(5)))
@@ -141,4 +142,4 @@ def test_killed_while_a_file_is_made_it_is_made_by_the_next(tmp_path):
     assert len(runs) == 19
     assert not any(told for _, told, _, _ in runs)
     with open(url) as store:
-        assert store.counts() == {}
+        assert store.ask(CountJobs()) == {}

@@ -10,6 +10,7 @@ import pytest
 from pywheel import JobExists, JobQueue
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
+from pywheel.jobs.queries import CountJobs, GetJob
 from pywheel.stores import open
 from tests.jobs.waiting import until, working
 from tests.stores.network import Proxy
@@ -41,7 +42,7 @@ def test_a_claim_between_whose_trips_a_put_returned_delivers_its_body(server, ho
     with Proxy(server) as proxy, open(url) as store, open(server.again(url, via=proxy)) as slow:
         claim(slow, how, 1)  # it is connected
         put(store, b"old")
-        id = store.get(("t", "k")).id
+        id = store.ask(GetJob(("t", "k"))).id
         with ThreadPoolExecutor(2) as pool:
             proxy.stall(after=trips)
             try:
@@ -101,7 +102,7 @@ def test_of_each_job_the_last_body_whose_put_returned_is_the_last_delivered(shar
             reservers = [pool.submit(reserving) for _ in range(2 if how == "reserve" else 0)]
             for putter in [pool.submit(putting, number) for number in range(3)]:
                 putter.result()
-            until(lambda: not any(queue.store.counts()["t"][:2]))
+            until(lambda: not any(queue.store.ask(CountJobs())["t"][:2]))
             stopped.set()
             for reserver in reservers:
                 reserver.result()

@@ -12,6 +12,7 @@ from pywheel import JobQueue, Limit, StoreError
 from pywheel.jobs.commands import Ack, Cancel, Claim, Keep, Put, Reserve, Terms
 from pywheel.jobs.job import NewJob
 from pywheel.jobs.limits import limits_of
+from pywheel.jobs.queries import CountJobs
 from pywheel.stores import open
 from tests.jobs.waiting import until, working
 from tests.stores.network import Proxy
@@ -125,7 +126,7 @@ def test_a_claim_that_is_not_committed_yet_counts(kind, earlier, request):
                     quick.apply([Claim(topic, (ids[2],), terms, "quick", 1)])
                 proxy.heal()
                 answer.result()
-            assert quick.counts()[topic].running == 1
+            assert quick.ask(CountJobs())[topic].running == 1
             if through:
                 break
         assert sends > 1

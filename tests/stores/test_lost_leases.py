@@ -5,6 +5,7 @@ import pytest
 from pywheel.jobs import State
 from pywheel.jobs.commands import Expire, Put, Reserve, Terms
 from pywheel.jobs.job import Counts, NewJob
+from pywheel.jobs.queries import CountJobs, GetStates
 from pywheel.stores import open
 from pywheel.testing import ManualClock
 
@@ -57,7 +58,7 @@ def test_all_jobs_of_lost_leases_are_claimed_again_once_each_by_priority(store, 
         assert found == in_order
     assert sorted(found) == sorted(in_order)
     assert sorted(found, key=priorities.__getitem__, reverse=True) == found
-    assert store.counts() == {"t": Counts(running=JOBS)}
+    assert store.ask(CountJobs()) == {"t": Counts(running=JOBS)}
 
 
 def test_lost_jobs_of_a_higher_priority_come_before_all_others(store, clock):
@@ -85,8 +86,8 @@ def test_many_jobs_that_run_and_many_that_are_lost_are_counted_each_in_its_state
         "lost": Counts(delayed=700),
         "runs": Counts(running=800),
     }
-    assert store.counts() == expected
+    assert store.ask(CountJobs()) == expected
     [expired] = store.apply([Expire(10**6)])
     assert (expired.ended, expired.dead) == (1_300, tuple(sorted(last)))
-    assert store.counts() == expected
-    assert store.states(list(last)) == [State.DEAD] * len(last)
+    assert store.ask(CountJobs()) == expected
+    assert store.ask(GetStates(list(last))) == [State.DEAD] * len(last)

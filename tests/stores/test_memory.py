@@ -11,6 +11,7 @@ import pytest
 from pywheel import StoreBusy, StoreClosed
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
+from pywheel.jobs.queries import CountJobs, GetJob
 from pywheel.stores.memory import MemoryStore
 from pywheel.testing import ManualClock
 from tests.interrupts import at_each_place, interrupt, traced
@@ -96,14 +97,14 @@ def test_a_signal_handler_in_the_middle_of_a_put_is_told_that_the_store_is_busy(
     seen = []
 
     def handler(*_):
-        for use in (put, MemoryStore.counts):
+        for use in (put, lambda store: store.ask(CountJobs())):
             with pytest.raises(StoreBusy, match="a signal handler cannot use it too"):
                 use(store)
             seen.append(use)
 
     id = in_the_middle(store, handler)
     assert len(seen) == 2
-    assert (store.get(id).id, put(store)) == (id, id + 1)
+    assert (store.ask(GetJob(id)).id, put(store)) == (id, id + 1)
 
 
 def test_a_put_that_a_signal_handler_closes_the_store_in_is_told_and_all_else_is_closed(store):
@@ -111,7 +112,7 @@ def test_a_put_that_a_signal_handler_closes_the_store_in_is_told_and_all_else_is
     with pytest.raises(StoreClosed):
         put(store)
     with pytest.raises(StoreClosed):
-        store.counts()
+        store.ask(CountJobs())
 
 
 @pytest.mark.parametrize("topics", [("t",), ("t", "new")])
@@ -125,7 +126,7 @@ def test_an_interrupt_anywhere_in_a_put_leaves_all_of_it_or_nothing(topics):
             told = None
             with suppress(KeyboardInterrupt), traced(intrusion):
                 told = put(store, *topics)
-            delayed = {name: counts.delayed for name, counts in store.counts().items()}
+            delayed = {name: counts.delayed for name, counts in store.ask(CountJobs()).items()}
             whole = {**dict.fromkeys(topics, 1), "t": 2}
             assert delayed in ([whole] if told else [whole, {"t": 1}])
             assert put(store, "new") == sum(delayed.values()) + 1
@@ -145,7 +146,7 @@ def test_the_same_commands_with_the_same_chance_come_to_the_same():
             store.apply([ops.Reserve("t", 50, TERMS, "w")])
             clock.advance(1)
             store.apply([ops.Expire(50)])
-            dues.append([store.get(id).due for id in range(1, 51)])
+            dues.append([store.ask(GetJob(id)).due for id in range(1, 51)])
             assert all(10**6 + 1_500 <= due <= 10**6 + 2_500 for due in dues[-1])
     assert dues[0] == dues[1]
     assert len(set(dues[0])) > 20
@@ -159,7 +160,7 @@ def test_threads_that_use_it_at_once_each_have_what_they_put(store):
 
     def work():
         mine = [put(store) for _ in range(100)]
-        found.append((mine, [store.get(id).state for id in mine]))
+        found.append((mine, [store.ask(GetJob(id)).state for id in mine]))
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:

@@ -12,6 +12,7 @@ import pytest
 from pywheel import JobQueue, NotAStore, PywheelError, StoreAway, StoreError
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
+from pywheel.jobs.queries import CountJobs, GetJob, GetNote, ListJobs, ListNotes, ListWorkers
 from pywheel.stores import open
 from tests.isolated.child import run_well
 from tests.jobs.waiting import finished, until, working
@@ -65,13 +66,13 @@ WORDS = [
 @pytest.mark.parametrize("word", WORDS, ids=lambda word: repr(word[:12]))
 def test_any_word_is_a_topic_a_key_a_header_a_body_and_an_error(store, word):
     id = put(store, word, word.encode(), key=word, headers={"h": word})
-    job = store.get((word, word))
+    job = store.ask(GetJob((word, word)))
     assert (job.id, job.topic, job.key, job.body, dict(job.headers)) == (id, word, word, word.encode(), {"h": word})
-    assert [found.id for found in store.jobs(ops_filter(word), 0, 9)] == [id]
+    assert [found.id for found in store.ask(ListJobs(ops_filter(word), 0, 9))] == [id]
     [claimed] = store.apply([ops.Reserve(word, 1, ops.Terms(1_000, 3), "w" + word)])[0]
     store.apply([ops.Nack(id, claimed.claims, 0, word)])
-    assert store.get(id).last_error == word
-    assert set(store.counts()) == {word}
+    assert store.ask(GetJob(id)).last_error == word
+    assert set(store.ask(CountJobs())) == {word}
 
 
 def ops_filter(word):
@@ -136,7 +137,12 @@ def test_the_password_is_shown_nowhere(server, caplog):
             with working(queue):
                 finished(queue, queue.put("t"))
                 proxy.cut()
-                for call in (lambda: put(store), lambda: store.get(1), store.workers, lambda: store.notifier("w")):
+                for call in (
+                    lambda: put(store),
+                    lambda: store.ask(GetJob(1)),
+                    lambda: store.ask(ListWorkers()),
+                    lambda: store.notifier("w"),
+                ):
                     with pytest.raises(StoreError) as caught:
                         call()
                     said(caught.value)
@@ -167,7 +173,7 @@ def test_thirty_two_threads_that_put_get_an_id_each(store):
         thread.join(60)
     assert wrong == []
     assert len(set(told)) == 320
-    assert sum(count.delayed for count in store.counts().values()) == 320
+    assert sum(count.delayed for count in store.ask(CountJobs()).values()) == 320
 
 
 LEAVE = """
@@ -215,7 +221,7 @@ def test_a_worker_finds_a_job_of_which_nobody_told_it(server, store, monkeypatch
             silence(other, monkeypatch)
             id = put(other, topic)
             until(
-                lambda: other.get(id).state is State.DONE, limit=20
+                lambda: other.ask(GetJob(id)).state is State.DONE, limit=20
             )  # to ask its own store would tell it of the topic
 
 
@@ -253,7 +259,7 @@ far = queue.put("t", delay=600)
 end = time.monotonic() + 60
 while sum(count.done for count in queue.counts().values()) < 25 and time.monotonic() < end:
     time.sleep(0.01)
-[me] = queue.store.workers()
+[me] = queue.store.ask(ListWorkers())
 assert me.silent < 10, me
 worker.stop()
 assert worker.join(30)
@@ -317,7 +323,7 @@ def test_of_many_who_keep_a_note_that_must_be_absent_one_does(stores):
     together(keep, range(len(stores)))
     for turn in range(20):
         [won] = [number for number in range(len(stores)) if before[turn, number] is None]
-        assert stores[0].note(f"n{turn}") == b"%d" % won
+        assert stores[0].ask(GetNote(f"n{turn}")) == b"%d" % won
         assert {before[turn, number] for number in range(len(stores))} == {None, b"%d" % won}
 
 
@@ -325,15 +331,15 @@ def test_many_who_take_turns_by_notes_and_puts_with_nonces_go_on_after_each_conf
     def count(store):
         done = 0
         while done < 25:
-            turn = int(store.note("turn") or b"0") + 1
+            turn = int(store.ask(GetNote("turn")) or b"0") + 1
             step = [ops.Put((), f"turn {turn}"), ops.Keep(f"turn {turn}", b"", absent=True)]
             if store.apply(step)[1] is None:
                 store.apply([ops.Keep("turn", b"%d" % turn)])
                 done += 1
 
     together(count, stores)
-    assert stores[0].note("turn") == b"75"
-    assert len(stores[0].notes("turn ")) == 75
+    assert stores[0].ask(GetNote("turn")) == b"75"
+    assert len(stores[0].ask(ListNotes("turn "))) == 75
 
 
 def together(call, values):

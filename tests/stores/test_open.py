@@ -10,6 +10,7 @@ from pywheel import (
     StoreReadOnly,
 )
 from pywheel.cli.options import absolute
+from pywheel.jobs.queries import GetJob
 from pywheel.stores import open
 from pywheel.stores.sqlite.store import SqliteStore
 from tests.stores.files import put
@@ -67,7 +68,7 @@ def test_the_url_of_a_store_opens_the_same_file(tmp_path, name):
         id = put(store)
         with open(store.url) as again:
             assert again.path == store.path
-            assert again.get(id).id == id
+            assert again.ask(GetJob(id)).id == id
 
 
 def test_an_address_may_quote_characters(tmp_path):

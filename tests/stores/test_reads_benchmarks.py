@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from benchmarks.reads import __main__ as program
+from pywheel.jobs.queries import CountJobs
 from pywheel.stores import open
 
 
@@ -17,7 +18,7 @@ def test_every_read_of_a_store_that_it_fills_becomes_a_line(monkeypatch, tmp_pat
     assert len([line for line in lines if line.startswith("|")]) > 90
     with open(url) as store:
         assert store.verify() == []
-        assert {name for name, number in store.counts()["big"]._asdict().items() if number} == {
+        assert {name for name, number in store.ask(CountJobs())["big"]._asdict().items() if number} == {
             *("delayed", "running", "done", "dead", "cancelled")
         }
 

@@ -4,6 +4,7 @@ import pytest
 
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
+from pywheel.jobs.queries import CountJobs, GetJob
 from pywheel.stores import open
 from pywheel.stores import verify as faults
 from pywheel.testing import ManualClock
@@ -78,15 +79,19 @@ def test_a_state_that_is_none_is_delayed_again(store, jobs, damage):
     assert found(store) == expected
     assert mended(store) == expected
     for id in (jobs.keyed, jobs.dead):
-        assert (store.get(id).state, store.get(id).due, store.get(id).attempt) == (State.DELAYED, NOW, 0)
-    assert store.get(("t", "key")).id == jobs.keyed
+        assert (store.ask(GetJob(id)).state, store.ask(GetJob(id)).due, store.ask(GetJob(id)).attempt) == (
+            State.DELAYED,
+            NOW,
+            0,
+        )
+    assert store.ask(GetJob(("t", "key"))).id == jobs.keyed
 
 
 def test_a_job_in_two_places_is_where_it_got_furthest(store, jobs, damage):
     damage(f"INSERT INTO {{p}}job (next, {_MOVED}) SELECT due, {_MOVED} FROM {{p}}finished WHERE id = %s", jobs.done)
     assert found(store) == ids((faults.TWICE, [jobs.done]), (faults.COUNTS, ["t"]))
     mended(store)
-    assert store.get(jobs.done).state is State.DONE
+    assert store.ask(GetJob(jobs.done)).state is State.DONE
 
 
 def test_history_of_no_job_is_dropped(store, jobs, damage):
@@ -94,7 +99,7 @@ def test_history_of_no_job_is_dropped(store, jobs, damage):
     damage("INSERT INTO {p}attempt (job, claim, attempt, ended, outcome) VALUES (999999, 1, 1, 0, 2)")
     assert found(store) == ids((faults.HISTORY, [999999]), (faults.COUNTS, ["t"]))
     mended(store)
-    counts = store.counts()["t"]
+    counts = store.ask(CountJobs())["t"]
     assert (counts.delayed, counts.running, counts.dead) == (2, 0, 1)
 
 
@@ -104,7 +109,7 @@ def test_a_claim_that_cannot_be_is_void(store, jobs, damage, wrong):
     assert mended(store) == ids((faults.LEASES, [jobs.running]))
     assert store.apply([ops.Ack(jobs.running, 1)]) == [False]
     store.clock.advance(61)
-    assert store.get(jobs.running).state is State.DELAYED
+    assert store.ask(GetJob(jobs.running)).state is State.DELAYED
 
 
 def test_claims_go_on_behind_the_history(store, jobs, damage):
@@ -112,8 +117,8 @@ def test_claims_go_on_behind_the_history(store, jobs, damage):
         damage("INSERT INTO {p}attempt (job, claim, attempt, ended, outcome) VALUES (%s, 4, 4, 0, 2)", id)
     assert found(store) == ids((faults.CLAIMS, [jobs.running, jobs.dead, jobs.again]))
     mended(store)
-    assert [store.get(id).claims for id in (jobs.again, jobs.running, jobs.dead)] == [4, 5, 5]
-    assert {store.get(id).attempt for id in (jobs.again, jobs.running, jobs.dead)} == {1}
+    assert [store.ask(GetJob(id)).claims for id in (jobs.again, jobs.running, jobs.dead)] == [4, 5, 5]
+    assert {store.ask(GetJob(id)).attempt for id in (jobs.again, jobs.running, jobs.dead)} == {1}
     assert store.apply([ops.Retry(jobs.dead)]) == [True]
     store.clock.advance(10**4)
     claimed = store.apply([ops.Reserve("t", 100, ops.Terms(9, 9), "w")])[0]

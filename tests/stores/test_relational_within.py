@@ -10,6 +10,7 @@ import pytest
 
 from pywheel import BadJob, JobExists, JobQueue, Worker
 from pywheel.jobs import commands as ops
+from pywheel.jobs.queries import CountJobs, GetJob
 from tests.stores.on_mysql.emptied import emptied
 
 
@@ -49,7 +50,7 @@ def run(connection, text):
 
 
 def topics(queue):
-    return {topic: sum(counts) for topic, counts in queue.store.counts().items() if sum(counts)}
+    return {topic: sum(counts) for topic, counts in queue.store.ask(CountJobs()).items() if sum(counts)}
 
 
 def test_a_connection_to_another_database_is_refused(server, queue):
@@ -74,9 +75,9 @@ def test_a_connection_to_another_database_is_refused(server, queue):
 
 def test_a_job_exists_from_the_commit_on(queue, connection):
     id = queue.put("order", {"n": 1}, key="k", connection=connection)
-    assert queue.store.get(id) is None
+    assert queue.store.ask(GetJob(id)) is None
     connection.commit()
-    job = queue.store.get(id)
+    job = queue.store.ask(GetJob(id))
     assert (job.topic, job.key, job.json()) == ("order", "k", {"n": 1})
     assert topics(queue) == {"order": 1}
 
@@ -85,7 +86,7 @@ def test_a_rollback_leaves_nothing(queue, connection):
     run(connection, "CREATE TEMPORARY TABLE mine (n int)")
     id = queue.put("order", key="k", connection=connection)
     connection.rollback()
-    assert queue.store.get(id) is None
+    assert queue.store.ask(GetJob(id)) is None
     assert topics(queue) == {}
     assert queue.put("order", key="k") != id
 
@@ -97,10 +98,10 @@ def test_a_key_that_is_taken_is_refused_and_the_transaction_goes_on(queue, conne
         queue.put("order", key="k", connection=connection)
     second = queue.put("order", key="other", connection=connection)
     assert queue.put("order", b"new", key="k", replace=True, connection=connection) == first
-    assert queue.store.get(first).body != b"new"
+    assert queue.store.ask(GetJob(first)).body != b"new"
     connection.commit()
-    assert queue.store.get(first).body == b"new"
-    assert queue.store.get(second).key == "other"
+    assert queue.store.ask(GetJob(first)).body == b"new"
+    assert queue.store.ask(GetJob(second)).key == "other"
 
 
 def fixed(queue, connection, level="REPEATABLE READ"):
@@ -138,8 +139,8 @@ def test_many_are_put_all_or_none(queue, connection):
     with pytest.raises(JobExists):
         queue.put_many([queue.job("order", key="new"), queue.job("order", key="k7")], connection=connection)
     connection.commit()
-    assert [queue.store.get(id).key for id in ids] == [f"k{n}" for n in range(50)]
-    assert queue.store.get(("order", "new")) is None
+    assert [queue.store.ask(GetJob(id)).key for id in ids] == [f"k{n}" for n in range(50)]
+    assert queue.store.ask(GetJob(("order", "new"))) is None
 
 
 def test_a_connection_without_a_transaction_is_refused(queue, connect):
@@ -149,7 +150,7 @@ def test_a_connection_without_a_transaction_is_refused(queue, connect):
     run(connection, "BEGIN")
     id = queue.put("order", connection=connection)
     connection.commit()
-    assert queue.store.get(id).topic == "order"
+    assert queue.store.ask(GetJob(id)).topic == "order"
 
 
 @pytest.mark.parametrize("what", [object(), 1, "text"])
@@ -194,7 +195,7 @@ def test_a_transaction_that_lasts_holds_up_no_other_job(queue, connection, besid
     assert [job.id for job in claimed.jobs] == [free]
     [left] = claimed.left
     assert (left.id, left.topic) == (held, "order")
-    assert left.due > queue.store.get(held).due
+    assert left.due > queue.store.ask(GetJob(held)).due
     connection.commit()
     claimed, *_ = queue.store.apply([claim, *beside])
     assert [(job.id, job.body) for job in claimed.jobs] == [(held, b"new")]

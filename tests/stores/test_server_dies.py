@@ -9,6 +9,7 @@ import pytest
 from pywheel import Fixed, JobQueue, StoreAway, StoreBusy, Worker
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
+from pywheel.jobs.queries import CountJobs, GetJob, ListJobs
 from pywheel.stores import Filter, open
 from tests.jobs.waiting import finished, until, working
 from tests.stores.calls import CALLS, TERMS, put
@@ -42,7 +43,7 @@ def store(server, proxy, truth):
 def impatient(server, proxy, truth, store):
     """The same with a short time limit."""
     with open(server.again(truth, via=proxy, timeout=f"{LIMIT:g}")) as store:
-        store.counts()
+        store.ask(CountJobs())
         yield store
 
 
@@ -128,7 +129,7 @@ def test_cut_at_any_byte_a_put_that_was_told_is_there_once_and_one_that_was_not_
                 failed[n] = str(error)
             proxy.heal()
         found = {}
-        for job in other.jobs(Filter("t"), 0, 10_000):
+        for job in other.ask(ListJobs(Filter("t"), 0, 10_000)):
             found.setdefault(job.body.decode(), []).append(job.id)
         assert {body: ids for body, ids in found.items() if len(ids) > 1} == {}
         for n, ids in told.items():
@@ -136,7 +137,7 @@ def test_cut_at_any_byte_a_put_that_was_told_is_there_once_and_one_that_was_not_
             assert ids is None or found[str(n)][0] == ids[0]
         for n, said in failed.items():
             assert str(n) not in found or "not known" in said, said
-        assert all(len(store.get(ids[0]).body) for ids in found.values())
+        assert all(len(store.ask(GetJob(ids[0])).body) for ids in found.values())
 
 
 @pytest.mark.parametrize("way", ["requests", "answers"])
@@ -158,7 +159,7 @@ def test_cut_at_any_byte_a_change_that_was_told_has_happened_and_one_that_was_no
             except StoreAway as error:
                 said = str(error)
             proxy.heal()
-            jobs = [job for job in other.jobs(Filter("t"), 0, 10_000) if job.body == b"%d" % n]
+            jobs = [job for job in other.ask(ListJobs(Filter("t"), 0, 10_000)) if job.body == b"%d" % n]
             if not jobs:
                 assert told is None
                 continue
@@ -239,5 +240,5 @@ def test_an_interrupt_in_the_middle_of_a_put_is_raised_at_once_and_its_connectio
         signal.signal(signal.SIGALRM, before)
         proxy.heal()
     [id] = put(store, NewJob("t", b"next", 0))
-    assert store.get(id).body == b"next"
-    assert len([job for job in store.jobs(Filter("t"), 0, 99) if job.body == b"interrupted"]) <= 1
+    assert store.ask(GetJob(id)).body == b"next"
+    assert len([job for job in store.ask(ListJobs(Filter("t"), 0, 99)) if job.body == b"interrupted"]) <= 1

@@ -12,6 +12,7 @@ from pywheel import StoreAway
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
 from pywheel.jobs.job import SHARDS, SLICE, slice_of
+from pywheel.jobs.queries import GetJob, ListWorkers
 from pywheel.stores import open
 from pywheel.stores.ownership import owners
 from tests.jobs.waiting import until
@@ -98,7 +99,7 @@ class Beating:
 
 def mine(store, ids, me, *others):
     table = owners("t", sorted([me, *others]))
-    return {id for id in ids if table[slice_of(store.get(id).due)] == me}
+    return {id for id in ids if table[slice_of(store.ask(GetJob(id)).due)] == me}
 
 
 def name_of(process):
@@ -126,7 +127,7 @@ def test_a_put_of_one_process_wakes_the_worker_of_another(store, url):
 def test_each_is_told_of_its_own_shards(store, url):
     with child("-c", WORKER, url) as one, child("-c", WORKER, url) as other:
         names = name_of(one), name_of(other)
-        until(lambda: {member.worker for member in store.workers()} == {*names})
+        until(lambda: {member.worker for member in store.ask(ListWorkers())} == {*names})
         ids = put(store, 2 * SHARDS)
         for process, who in ((one, names), (other, names[::-1])):
             expected = mine(store, ids, *who)
@@ -183,7 +184,7 @@ def test_a_pause_is_quiet_once_all_have_said_so_and_a_stopped_one_is_waited_for(
 
 def test_hints_that_were_lost_with_the_connection_are_made_up_for(server, store, url):
     with Proxy(server) as proxy, open(server.again(url, via=proxy)) as cut, Beating(cut) as me:
-        until(lambda: me.notifier.worker in {member.worker for member in store.workers()})
+        until(lambda: me.notifier.worker in {member.worker for member in store.ask(ListWorkers())})
         first = put(store, 3)
         until(lambda: me.heard >= set(first))
         before = me.reloads

@@ -3,6 +3,7 @@
 import random
 import sqlite3
 from contextlib import contextmanager
+from itertools import pairwise
 
 import pytest
 
@@ -10,8 +11,8 @@ from pywheel import JobQueue
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.commands import Terms
+from pywheel.jobs.queries import CountJobs, Filter, GetForecast, GetHistories, GetJob, ListJobs
 from pywheel.stores import open
-from pywheel.stores.readings import forecast_of_all
 from pywheel.stores.sqlite.dialect import TAIL
 from tests.stores.files import NOW, TERMS, put
 
@@ -96,7 +97,7 @@ def test_an_id_is_not_given_again_whose_job_another_store_has_deleted(store, pat
 def test_puts_alone_are_counted_when_they_are_many(store):
     for number in range(TAIL + 5):
         put(store, topic="t" if number % 2 else "u")
-    counts = store.counts()
+    counts = store.ask(CountJobs())
     assert counts["t"].delayed + counts["u"].delayed == TAIL + 5
     [[counted]] = store._connection.execute("SELECT job FROM counted").fetchall()
     assert counted >= TAIL
@@ -114,9 +115,9 @@ def test_claims_of_any_number_of_kinds_are_ended_by_a_few_statements(store, kind
         assert store.apply(nacks) == [State.DELAYED] * 200
     assert len(texts) < 50
     for job in jobs:
-        found = store.get(job.id)
+        found = store.ask(GetJob(job.id))
         assert (found.due, found.last_error) == (NOW + 10 + job.id % kinds, f"e{job.id % kinds}")
-        [attempt] = store.history(job.id)
+        [attempt] = store.ask(GetHistories([job.id]))[0]
         assert (attempt.claim, attempt.error) == (1, found.last_error)
 
 
@@ -138,6 +139,12 @@ def test_a_claim_is_as_many_statements_for_many_jobs_as_for_one(store):
 # ---- forecasts ------------------------------------------------------------------------------------------------------
 
 
+def looked_at(store, edges, topic, most):
+    """A forecast by looking at every job."""
+    dues = [job.due for job in store.ask(ListJobs(Filter(topic, State.DELAYED), 0, 10_000))]
+    return [min(sum(start <= due < end for due in dues), most) for start, end in pairwise(edges)]
+
+
 @pytest.mark.parametrize("topics", [1, 8, 30, 400])
 def test_a_forecast_is_the_same_as_by_looking_at_every_job(store, topics):
     draw = random.Random(topics)
@@ -148,8 +155,8 @@ def test_a_forecast_is_the_same_as_by_looking_at_every_job(store, topics):
     store.apply([ops.Put(tuple(jobs))])
     edges = [NOW - 5, NOW, NOW + 1, NOW + 30, NOW + 31, NOW + 99, NOW + 500]
     for most in (1, 7, 10_000):
-        assert store.forecast(edges, None, most) == forecast_of_all(store, edges, None, most)
-        assert store.forecast(edges, "t0", most) == forecast_of_all(store, edges, "t0", most)
+        assert store.ask(GetForecast(edges, None, most)) == looked_at(store, edges, None, most)
+        assert store.ask(GetForecast(edges, "t0", most)) == looked_at(store, edges, "t0", most)
 
 
 def test_a_forecast_of_many_topics_takes_few_statements(store):
@@ -157,5 +164,5 @@ def test_a_forecast_of_many_topics_takes_few_statements(store):
     texts = []
     store._read(lambda reader: reader._connection.set_trace_callback(texts.append))
     edges = list(range(NOW, NOW + 2_001, 20))
-    assert store.forecast(edges) == [20] * 100
+    assert store.ask(GetForecast(edges)) == [20] * 100
     assert len(texts) < 120

@@ -13,6 +13,7 @@ from pywheel import (
 )
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
+from pywheel.jobs.queries import GetJob
 from pywheel.stores.sqlite.telling import Telling
 from tests.stores.files import NOW, put, reopened
 from tests.stores.processes import process
@@ -119,11 +120,11 @@ def test_a_database_that_was_replaced_or_deleted_is_named_so(path, store, monkey
     id = put(store)
     elsewhere = path.with_name("elsewhere.db")
     path.rename(elsewhere)
-    for use in (put, lambda store: store.get(id)):
+    for use in (put, lambda store: store.ask(GetJob(id))):
         with pytest.raises(StoreReplaced, match="deleted"):
             use(store)
     path.write_bytes(b"")
-    for use in (put, lambda store: store.get(id)):
+    for use in (put, lambda store: store.ask(GetJob(id))):
         with pytest.raises(StoreReplaced, match="replaced"):
             use(store)
     path.unlink()
@@ -136,14 +137,14 @@ def test_a_database_that_was_deleted_with_all_files_beside_it_is_named_so_and_no
     id = put(store)
     for file in path.parent.iterdir():
         file.unlink()
-    for use in (put, lambda store: store.get(id)):
+    for use in (put, lambda store: store.ask(GetJob(id))):
         with pytest.raises(StoreReplaced, match="deleted"):
             use(store)
     assert list(path.parent.iterdir()) == []
 
 
 @pytest.mark.parametrize("end", ["wal", "shm"])
-@pytest.mark.parametrize("use", [put, lambda store: store.get(1)], ids=["put", "get"])
+@pytest.mark.parametrize("use", [put, lambda store: store.ask(GetJob(1))], ids=["put", "get"])
 def test_a_log_that_was_deleted_under_a_store_is_named_so_for_good(path, store, monkeypatch, end, use):
     monkeypatch.setattr("pywheel.stores.sqlite.database._LOOK", 0)
     put(store)
@@ -161,7 +162,7 @@ def test_what_a_store_held_whose_log_alone_was_deleted_is_there_when_it_is_close
     path.with_name("jobs.db-wal").unlink()
     store.close()
     with reopened(path) as again:
-        assert again.get(id).body == b"b"
+        assert again.ask(GetJob(id)).body == b"b"
 
 
 def test_closing_a_store_that_was_replaced_leaves_the_log_of_the_new_one(path, store):
@@ -173,7 +174,7 @@ def test_closing_a_store_that_was_replaced_leaves_the_log_of_the_new_one(path, s
         store.close()
         put(new)
         with reopened(path) as third:
-            assert third.get(id).body == b"b"
+            assert third.ask(GetJob(id)).body == b"b"
 
 
 def test_a_log_that_was_removed_rightly_is_no_error(path, store, monkeypatch):
@@ -184,7 +185,7 @@ def test_a_log_that_was_removed_rightly_is_no_error(path, store, monkeypatch):
         store.before_fork()
         assert not path.with_name("jobs.db-wal").exists()
         store.after_fork_in_parent()
-        assert store.get(1).id == 1
+        assert store.ask(GetJob(1)).id == 1
         put(store)
 
 
@@ -205,7 +206,7 @@ def test_a_copy_without_a_log_gets_one(path, store):
     store._connection.execute(f"VACUUM INTO '{copy}'")
     with reopened(copy) as opened:
         assert opened._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        assert opened.get(1).id == 1
+        assert opened.ask(GetJob(1)).id == 1
 
 
 def test_nothing_after_a_commit_raises(store, monkeypatch):
@@ -233,7 +234,7 @@ def test_nothing_after_a_commit_raises(store, monkeypatch):
             pass
         notifier.hints()
         [found] = store.apply(commands)
-        assert all(store.get(id).id == id for id in found)
+        assert all(store.ask(GetJob(id)).id == id for id in found)
         assert notifier.wait(60) is True
         assert notifier.hints().reload
     notifier.close()

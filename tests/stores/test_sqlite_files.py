@@ -18,6 +18,7 @@ from pywheel import (
 )
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
+from pywheel.jobs.queries import CountJobs, GetJob, ListTopics
 from tests.jobs.waiting import until
 from tests.stores.files import NOW, TERMS, put, reopened
 from tests.stores.processes import process
@@ -63,7 +64,7 @@ def test_rows_that_make_no_sense_are_damage(path, store, damage):
     put(store)
     store._connection.execute(damage)
     with pytest.raises(StoreCorrupt, match="damaged"):
-        _ = store.counts(), store.topics(), store.get(1)
+        _ = store.ask(CountJobs()), store.ask(ListTopics()), store.ask(GetJob(1))
 
 
 def test_a_missing_folder_and_a_folder_as_file_are_named_so(tmp_path):
@@ -89,7 +90,7 @@ def test_a_read_only_database_refuses_puts_and_keeps_its_jobs(store):
     store._connection.execute("PRAGMA query_only = 1")
     with pytest.raises(StoreReadOnly):
         put(store)
-    assert store.get(id).state is State.DELAYED
+    assert store.ask(GetJob(id)).state is State.DELAYED
     store._connection.execute("PRAGMA query_only = 0")
     assert put(store) > id
 
@@ -104,8 +105,8 @@ def test_a_full_disk_refuses_a_put_whole_and_goes_on_when_there_is_room(store):
     limit_pages(store, 3)
     with pytest.raises(StoreFull, match="no room"):
         store.apply([ops.Put(tuple(NewJob("t", b"x" * 400, NOW) for _ in range(100)))])
-    assert store.counts()["t"].delayed == 1
-    assert store.get(id).body == b"b"
+    assert store.ask(CountJobs())["t"].delayed == 1
+    assert store.ask(GetJob(id)).body == b"b"
     limit_pages(store, 10**6)
     assert put(store) > id
 
@@ -117,8 +118,8 @@ def test_a_full_disk_refuses_a_new_topic_and_still_knows_the_old_ones(store):
         put(store, b"x" * 10_000, topic="new")
     limit_pages(store, 10**6)
     id = put(store, topic="new")
-    assert store.get(id).topic == "new"
-    assert set(store.counts()) == {"t", "new"}
+    assert store.ask(GetJob(id)).topic == "new"
+    assert set(store.ask(CountJobs())) == {"t", "new"}
 
 
 def test_a_full_disk_at_an_ack_leaves_the_claim_and_the_ack_works_later(store):
@@ -127,7 +128,7 @@ def test_a_full_disk_at_an_ack_leaves_the_claim_and_the_ack_works_later(store):
     limit_pages(store, 0)
     with pytest.raises(StoreFull):
         store.apply([ops.Nack(job.id, job.claims, 0, "e" * 900) for job in jobs])
-    assert {store.get(id).state for id in ids} == {State.RUNNING}
+    assert {store.ask(GetJob(id)).state for id in ids} == {State.RUNNING}
     limit_pages(store, 10**6)
     assert all(store.apply([ops.Ack(job.id, job.claims) for job in jobs]))
 
@@ -176,7 +177,7 @@ def test_many_who_open_a_new_file_at_once_all_succeed(path):
         thread.join()
     assert errors == []
     with reopened(path) as store:
-        assert store.counts()["t"].delayed == 6
+        assert store.ask(CountJobs())["t"].delayed == 6
 
 
 def test_an_open_store_notices_that_a_newer_version_upgraded_the_file(path, store):
@@ -191,7 +192,7 @@ def test_an_open_store_notices_that_a_newer_version_upgraded_the_file(path, stor
         with pytest.raises(StoreTooNew, match="version 99"):
             put(store)
     with pytest.raises(StoreTooNew, match="version 99"):
-        store.counts()
+        store.ask(CountJobs())
 
 
 def test_an_upgrade_that_took_no_turn_is_noticed_within_a_moment(path, store):

@@ -11,6 +11,7 @@ from pywheel import (
 )
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
+from pywheel.jobs.queries import GetJob, ListJobs
 from pywheel.stores import Filter
 from pywheel.stores.sqlite import adopt
 from tests.jobs.waiting import until
@@ -18,7 +19,7 @@ from tests.stores.files import NOW, put, reopened
 
 
 def purge_all(store):
-    ids = [job.id for job in store.jobs(Filter("t"), 0, 100_000)]
+    ids = [job.id for job in store.ask(ListJobs(Filter("t"), 0, 100_000))]
     store.apply([ops.Cancel(id) for id in ids])
     while store.apply([ops.Purge(State.CANCELLED, 0, None, 1_000)])[0]:
         pass
@@ -76,7 +77,7 @@ def test_a_backup_beside_writers_is_a_store_with_every_job_told_before(path, tmp
     assert sorted(file.name for file in tmp_path.iterdir() if "partial" in file.name) == []
     with reopened(target) as copy:
         assert copy._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        assert all(copy.get(id) for id in before)
+        assert all(copy.ask(GetJob(id)) for id in before)
         assert copy.check() == []
         assert put(copy) > max(before)
 

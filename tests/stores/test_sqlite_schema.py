@@ -8,9 +8,10 @@ from pywheel.jobs import NewJob, State, lifecycle
 from pywheel.jobs import commands as c
 from pywheel.jobs.commands import Terms
 from pywheel.jobs.job import Counts
+from pywheel.jobs.queries import CountJobs, GetHistories, GetJob, GetNextDues, GetStates, ListJobs
 from pywheel.stores import Filter
 from pywheel.stores.sql import claim, manage, read
-from pywheel.stores.sql.transaction import Names
+from pywheel.stores.sql.transaction import Lookup, Names
 from pywheel.stores.sqlite.dialect import TAIL, Carrier, Ids
 
 NOW = 1_700_000_000_000
@@ -39,10 +40,10 @@ def test_a_single_put_writes_no_sum_and_is_counted_all_the_same(store):
     for number in range(1, 6):
         [id] = put(store)
         assert counted(store) == before
-        assert store.counts() == {"t": Counts(delayed=TAIL + number)}
+        assert store.ask(CountJobs()) == {"t": Counts(delayed=TAIL + number)}
     apply(store, c.Cancel(id))
     assert counted(store) == id
-    assert store.counts() == {"t": Counts(delayed=TAIL + 4, cancelled=1)}
+    assert store.ask(CountJobs()) == {"t": Counts(delayed=TAIL + 4, cancelled=1)}
 
 
 def test_the_uncounted_tail_stays_short(store):
@@ -52,14 +53,14 @@ def test_the_uncounted_tail_stays_short(store):
     assert counted(store) >= TAIL
     put(store, topic="u", count=3 * TAIL)
     assert counted(store) == 4 * TAIL + 7
-    assert store.counts() == {"t": Counts(delayed=TAIL + 7), "u": Counts(delayed=3 * TAIL)}
+    assert store.ask(CountJobs()) == {"t": Counts(delayed=TAIL + 7), "u": Counts(delayed=3 * TAIL)}
 
 
 def test_a_job_that_is_forgotten_from_the_tail_is_not_counted(store):
     ids = [put(store)[0] for _ in range(3)]
     outcomes = store.apply([c.Put((NewJob("t", b"", NOW),)), c.Delete(ids[1]), c.Delete(ids[2] + 1), c.Cancel(ids[0])])
     assert outcomes[1:] == [True, True, True]
-    assert store.counts() == {"t": Counts(delayed=1, cancelled=1)}
+    assert store.ask(CountJobs()) == {"t": Counts(delayed=1, cancelled=1)}
 
 
 # ---- ids ------------------------------------------------------------------------------------------------------------
@@ -72,9 +73,9 @@ def test_the_id_of_a_job_that_is_forgotten_is_not_given_again(store, end):
         assert store.apply([end(id) for id in ids]) == [True] * 3
     for id in ids:
         assert apply(store, c.Delete(id)) is True
-    assert store.jobs(Filter(), 0, 9) == []
+    assert store.ask(ListJobs(Filter(), 0, 9)) == []
     assert apply(store, c.Delete(ids[-1])) is apply(store, c.Retry(ids[-1], NOW)) is False
-    assert store.counts() == {"t": Counts()}
+    assert store.ask(CountJobs()) == {"t": Counts()}
     assert put(store) == [ids[-1] + 1]
 
 
@@ -141,19 +142,19 @@ def test_running_jobs_are_seen_and_lost_as_lifecycle_says(store, runs):
         states.append(lifecycle.seen(run, NOW))
         if left <= 0:
             endings[id] = lifecycle.lost(run)
-    assert store.counts()["t"] == Counts(*(states.count(state) for state in State))
-    before = store.jobs(Filter(), 0, 99)
+    assert store.ask(CountJobs())["t"] == Counts(*(states.count(state) for state in State))
+    before = store.ask(ListJobs(Filter(), 0, 99))
     assert [job.state for job in before] == states
-    assert store.states([job.id for job in before]) == states
+    assert store.ask(GetStates([job.id for job in before])) == states
     for state in State:
-        assert len(store.jobs(Filter("t", state), 0, 99)) == states.count(state)
-    histories = store.histories([job.id for job in before])
+        assert len(store.ask(ListJobs(Filter("t", state), 0, 99))) == states.count(state)
+    histories = store.ask(GetHistories([job.id for job in before]))
     expired = apply(store, c.Expire(99))
     assert expired.ended == len(endings)
-    assert store.jobs(Filter(), 0, 99) == before
-    assert store.histories([job.id for job in before]) == histories
+    assert store.ask(ListJobs(Filter(), 0, 99)) == before
+    assert store.ask(GetHistories([job.id for job in before])) == histories
     for id, ending in endings.items():
-        job, (begun, left, attempt, unspent, _) = store.get(id), runs[id - 1]
+        job, (begun, left, attempt, unspent, _) = store.ask(GetJob(id)), runs[id - 1]
         due = NOW - 9 if ending.due is None else ending.due
         assert (job.state, job.due, job.lost) == (ending.state, due, ending.lost)
         assert job.attempt == attempt - (not ending.spent)
@@ -175,7 +176,7 @@ def plans(store, steps):
 
 def test_the_next_due_time_of_a_topic_is_the_first_of_the_index(store):
     put(store)
-    found = plans(store, read.next_dues(Names("topic"), ["t"]))[-1]
+    found = plans(store, read.next_dues(Lookup(Names("topic"), Names("worker"), ()), GetNextDues(["t"])))[-1]
     assert any("INDEX job_next (state=? AND topic=? AND priority=?)" in step for step in found), found
     assert not any("ORDER BY" in step for step in found)
 

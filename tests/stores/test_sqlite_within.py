@@ -7,6 +7,7 @@ from contextlib import closing
 import pytest
 
 from pywheel import BadJob, JobExists, JobQueue, StoreBusy, Worker
+from pywheel.jobs.queries import CountJobs, GetJob
 
 
 @pytest.fixture
@@ -29,18 +30,18 @@ def test_a_job_exists_from_the_commit_on(queue, connection):
         connection.execute("INSERT INTO orders VALUES (1, NULL)")
         id = queue.put("order", {"n": 1}, key="k", connection=connection)
         connection.execute("UPDATE orders SET job = ?", (id,))
-        assert queue.store.get(id) is None
-    job = queue.store.get(id)
+        assert queue.store.ask(GetJob(id)) is None
+    job = queue.store.ask(GetJob(id))
     assert (job.topic, job.key, job.json()) == ("order", "k", {"n": 1})
     assert connection.execute("SELECT job FROM orders").fetchall() == [(id,)]
-    assert queue.store.counts()["order"].delayed == 1
+    assert queue.store.ask(CountJobs())["order"].delayed == 1
 
 
 def test_a_rollback_leaves_nothing(queue, connection):
     id = queue.put("order", key="k", connection=connection)
     connection.rollback()
-    assert queue.store.get(id) is None
-    assert queue.store.counts() == {}
+    assert queue.store.ask(GetJob(id)) is None
+    assert queue.store.ask(CountJobs()) == {}
     queue.put("order", key="k")
 
 
@@ -58,7 +59,7 @@ def test_rows_may_be_whatever_the_caller_likes(queue, connection):
     id = queue.put("order", key="k", connection=connection)
     assert isinstance(connection.execute("SELECT 1").fetchone(), sqlite3.Row)
     connection.commit()
-    assert queue.store.get(id).key == "k"
+    assert queue.store.ask(GetJob(id)).key == "k"
 
 
 def test_a_connection_without_a_transaction_or_to_another_file_is_refused(queue, path, tmp_path):
@@ -68,7 +69,7 @@ def test_a_connection_without_a_transaction_or_to_another_file_is_refused(queue,
         queue.put("order", connection=other)
     with closing(sqlite3.connect(":memory:")) as memory, pytest.raises(BadJob, match="one to no file"):
         queue.put("order", connection=memory)
-    assert queue.store.counts() == {}
+    assert queue.store.ask(CountJobs()) == {}
 
 
 def test_a_file_that_another_writes_to_is_busy(queue, connection, path):
@@ -77,7 +78,7 @@ def test_a_file_that_another_writes_to_is_busy(queue, connection, path):
         with pytest.raises(StoreBusy):
             queue.put("order", connection=other)
     connection.rollback()
-    assert queue.store.counts() == {}
+    assert queue.store.ask(CountJobs()) == {}
 
 
 def test_a_transaction_that_has_not_read_yet_waits_for_another_writer(queue, connection, path):
@@ -91,7 +92,7 @@ def test_a_transaction_that_has_not_read_yet_waits_for_another_writer(queue, con
     connection.commit()
     ends.join()
     other.close()
-    assert queue.store.get(id).topic == "order"
+    assert queue.store.ask(GetJob(id)).topic == "order"
 
 
 def test_a_transaction_that_has_read_what_others_changed_since_is_to_begin_anew(queue, connection):
@@ -130,4 +131,4 @@ def test_sqlalchemys_session(queue, path):
         second = queue.put("order", connection=session)
         session.rollback()
     engine.dispose()
-    assert [queue.store.get(id) is not None for id in (first, second)] == [True, False]
+    assert [queue.store.ask(GetJob(id)) is not None for id in (first, second)] == [True, False]

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 import pytest
 
 from pywheel import StoreAway, StoreError
+from pywheel.jobs.queries import GetJob
 from pywheel.stores import open
 from tests.stores import servers
 from tests.stores.files import put
@@ -30,7 +31,7 @@ def secure(request):
 def test_a_store_reaches_its_server_by_tls(secure):
     server, url = secure
     with open(url(server.ca)) as store:
-        assert store.get(put(store)).body == b"b"
+        assert store.ask(GetJob(put(store))).body == b"b"
         assert str(server.ca) in store.url
 
 

@@ -10,6 +10,7 @@ import pytest
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.commands import Terms
+from pywheel.jobs.queries import CountJobs, GetJob, ListJobs
 from pywheel.stores import Filter, open
 from pywheel.testing import ManualClock
 
@@ -42,7 +43,7 @@ class Driver:
         return outcome
 
     def P(self, name, topic, due, ok):  # noqa: N802
-        known = name in self.ids and self.store.get(self.ids[name])
+        known = name in self.ids and self.store.ask(GetJob(self.ids[name]))
         assert (not known) is ok
         if ok:
             [outcome] = self.store.apply([ops.Put((NewJob(topic, b"", due, max_attempts=self.attempts),))])
@@ -71,7 +72,7 @@ class Driver:
 
     def T(self, now, expected):  # noqa: N802
         self.clock.step(timedelta(milliseconds=now - self.clock.wall()))
-        assert [sum(states) for states in zip(*self.store.counts().values(), strict=True)] == (
+        assert [sum(states) for states in zip(*self.store.ask(CountJobs()).values(), strict=True)] == (
             expected if self.ids else []
         )
 
@@ -81,7 +82,7 @@ class Driver:
 
     def next_times(self):
         """Return when each job could be claimed, as far as it can again."""
-        for job in self.store.jobs(Filter(), 0, FOREVER):
+        for job in self.store.ask(ListJobs(Filter(), 0, FOREVER)):
             if job.state is State.DELAYED:
                 yield job.due
             elif job.state is State.RUNNING and job.attempt < self.attempts:

@@ -6,6 +6,7 @@ import pytest
 
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
+from pywheel.jobs.queries import CountJobs, GetHistories, GetJob, ListJobs
 from pywheel.stores import Filter, open
 from pywheel.stores import verify as faults
 from pywheel.testing import ManualClock
@@ -46,9 +47,10 @@ def test_sqlite_a_state_that_is_none_is_delayed_again(sqlite):
     assert found(sqlite) == expected
     assert mended(sqlite) == expected
     for id in (jobs.dead, jobs.keyed):
-        assert (sqlite.get(id).state, sqlite.get(id).due, sqlite.get(id).attempt) == (State.DELAYED, NOW, 0)
-    assert [attempt.error for attempt in sqlite.history(jobs.dead)] == ["e"]
-    assert sqlite.get(("t", "key")).id == jobs.keyed
+        job = sqlite.ask(GetJob(id))
+        assert (job.state, job.due, job.attempt) == (State.DELAYED, NOW, 0)
+    assert [attempt.error for attempt in sqlite.ask(GetHistories([jobs.dead]))[0]] == ["e"]
+    assert sqlite.ask(GetJob(("t", "key"))).id == jobs.keyed
 
 
 def test_sqlite_a_job_that_is_delayed_again_leaves_its_key_to_the_live_job_that_has_it(sqlite):
@@ -56,8 +58,8 @@ def test_sqlite_a_job_that_is_delayed_again_leaves_its_key_to_the_live_job_that_
     sqlite.apply([ops.Put((NewJob("t", b"new", NOW, "old"),))])
     damage(sqlite, ("UPDATE finished SET state = 9 WHERE id = ?", (jobs.done,)))
     assert mended(sqlite) == ids((faults.NOWHERE, [jobs.done]), (faults.COUNTS, ["t"]))
-    assert sqlite.get(jobs.done).state is State.DELAYED
-    assert sqlite.get(("t", "old")).body == b"new"
+    assert sqlite.ask(GetJob(jobs.done)).state is State.DELAYED
+    assert sqlite.ask(GetJob(("t", "old"))).body == b"new"
 
 
 def test_sqlite_a_job_that_is_live_and_finished_is_finished(sqlite):
@@ -68,7 +70,7 @@ def test_sqlite_a_job_that_is_live_and_finished_is_finished(sqlite):
     expected = ids((faults.TWICE, [jobs.done]), (faults.COUNTS, ["t"]))
     assert found(sqlite) == expected
     assert mended(sqlite) == expected
-    assert sqlite.get(jobs.done).state is State.DONE
+    assert sqlite.ask(GetJob(jobs.done)).state is State.DONE
 
 
 @pytest.mark.parametrize("wrong", ["unspent = 5", "unspent = -1", "started = NULL"])
@@ -78,7 +80,7 @@ def test_sqlite_a_claim_that_cannot_be_is_void(sqlite, wrong):
     assert mended(sqlite) == ids((faults.LEASES, [jobs.running]))
     assert sqlite.apply([ops.Ack(jobs.running, 1)]) == [False]
     sqlite.clock.advance(61)
-    assert sqlite.get(jobs.running).state is State.DELAYED
+    assert sqlite.ask(GetJob(jobs.running)).state is State.DELAYED
 
 
 def test_sqlite_history_beyond_the_claims_is_kept_and_claims_go_on_behind_it(sqlite):
@@ -87,9 +89,9 @@ def test_sqlite_history_beyond_the_claims_is_kept_and_claims_go_on_behind_it(sql
     damage(sqlite, *((row, (id,)) for id in (jobs.again, jobs.running, jobs.dead)))
     assert found(sqlite) == ids((faults.CLAIMS, [jobs.running, jobs.dead, jobs.again]))
     mended(sqlite)
-    assert (sqlite.get(jobs.again).claims, sqlite.get(jobs.again).attempt) == (4, 1)
-    assert (sqlite.get(jobs.running).claims, sqlite.get(jobs.running).attempt) == (5, 1)
-    assert [attempt.claim for attempt in sqlite.history(jobs.dead)] == [4, 5]
+    assert (sqlite.ask(GetJob(jobs.again)).claims, sqlite.ask(GetJob(jobs.again)).attempt) == (4, 1)
+    assert (sqlite.ask(GetJob(jobs.running)).claims, sqlite.ask(GetJob(jobs.running)).attempt) == (5, 1)
+    assert [attempt.claim for attempt in sqlite.ask(GetHistories([jobs.dead]))[0]] == [4, 5]
     sqlite.clock.advance(10**4)
     [job] = [job for job in sqlite.apply([ops.Reserve("t", 100, ops.Terms(9, 9), "w")])[0] if job.id == jobs.again]
     assert sqlite.apply([ops.Ack(job.id, job.claims)]) == [True]
@@ -108,8 +110,8 @@ def test_sqlite_counts_are_made_anew_with_what_is_put_behind_them(sqlite):
     assert found(sqlite) == ids((faults.COUNTS, ["t"]))
     mended(sqlite)
     sqlite.apply([ops.Put((NewJob("u", b"", NOW),))])
-    assert sqlite.counts()["u"].delayed == 2
-    assert sqlite.counts()["t"].delayed == 3
+    assert sqlite.ask(CountJobs())["u"].delayed == 2
+    assert sqlite.ask(CountJobs())["t"].delayed == 3
 
 
 def test_sqlite_an_index_that_lacks_a_job_is_made_anew(sqlite):
@@ -138,14 +140,14 @@ def test_sqlite_a_job_of_no_topic_is_told_and_left(sqlite):
     findings = sqlite.verify(repair=True)
     assert [(one.what, one.repaired) for one in findings] == [(faults.TOPICS.what, False), (faults.COUNTS.what, True)]
     assert sqlite.verify() == [finding for finding in findings if not finding.repaired]
-    assert sqlite.counts()["t"].delayed == len(sqlite.jobs(Filter("t", State.DELAYED), 0, 9)) == 2
+    assert sqlite.ask(CountJobs())["t"].delayed == len(sqlite.ask(ListJobs(Filter("t", State.DELAYED), 0, 9))) == 2
 
 
 def test_sqlite_what_is_only_looked_at_stays_as_it_is(sqlite):
     Jobs(sqlite)
     damage(sqlite, "UPDATE counts SET live = 77")
     assert sqlite.verify() == sqlite.verify() != []
-    assert sqlite.counts()["t"].delayed == 76
+    assert sqlite.ask(CountJobs())["t"].delayed == 76
 
 
 def test_in_memory_all_that_is_found_in_a_file_is_found_and_mended(clock):

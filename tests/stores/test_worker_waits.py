@@ -4,6 +4,7 @@ import time
 
 from pywheel import JobQueue, Worker
 from pywheel.events import StoreFailed
+from pywheel.jobs.queries import ListWorkers
 from tests.jobs.waiting import until
 
 
@@ -13,7 +14,7 @@ def test_a_worker_whose_server_refuses_it_tries_a_few_times_a_second(server):
     queue.handler("t")(print)
     worker = Worker(queue)
     worker.start()
-    until(lambda: queue.store.workers())
+    until(lambda: queue.store.ask(ListWorkers()))
     server.stop()
     try:
         until(lambda: failures)
@@ -22,7 +23,7 @@ def test_a_worker_whose_server_refuses_it_tries_a_few_times_a_second(server):
         tries, seconds = len(failures) - before, time.monotonic() - began
     finally:
         server.start()
-    until(lambda: queue.store.workers())
+    until(lambda: queue.store.ask(ListWorkers()))
     worker.stop()
     assert worker.join(30)
     queue.store.close()

@@ -14,9 +14,9 @@ from pywheel import JobExists, JobQueue, ManualClock, StoreError
 from pywheel.jobs import State
 from pywheel.jobs.commands import Claim, Pause
 from pywheel.jobs.lifecycle import LOST_BEGUN, LOST_HELD
+from pywheel.jobs.queries import Filter, GetJob, ListJobs, ListTopics
 from pywheel.jobs.retry import RetryPolicy
 from pywheel.stores import open
-from pywheel.stores.contract import Filter
 from pywheel.stores.notifier import SILENT
 from pywheel.testing import FaultyStore
 from tests.worker.simulated_worker import Killed, SimulatedWorker
@@ -85,7 +85,9 @@ class World:
         if self.failing and self.random.random() < self.failing:
             self.troubled()
             for topic in {command.topic for command in commands if isinstance(command, Claim)}:
-                self.unanswered.update(job.id for job in self.store.inner.jobs(Filter(topic, State.RUNNING), 0, 10_000))
+                self.unanswered.update(
+                    job.id for job in self.store.inner.ask(ListJobs(Filter(topic, State.RUNNING), 0, 10_000))
+                )
             raise StoreError(f"failed {when}")
 
     def troubled(self):
@@ -131,7 +133,7 @@ class World:
     def full(self):
         """Return what a limit holds back, or did until now: a claim that was not answered has a place too."""
         running = Filter(self.limited, State.RUNNING)
-        if self.limited and len(self.store.inner.jobs(running, 0, LIMIT)) == LIMIT:
+        if self.limited and len(self.store.inner.ask(ListJobs(running, 0, LIMIT))) == LIMIT:
             self.full_at = self.clock.time()
         return {self.limited} if self.clock.time() - self.full_at < FREED else set()
 
@@ -178,7 +180,7 @@ class World:
         except JobExists:
             return
         except StoreError:
-            job = self.store.inner.get((topic, key))
+            job = self.store.inner.ask(GetJob((topic, key)))
             if job is not None and job.id in self.due:  # perhaps replaced
                 self.due[job.id] = min(due, self.due[job.id])
             return
@@ -199,7 +201,7 @@ class World:
         try:
             self.store.apply([Pause(topic, paused=pausing)])
         except StoreError:
-            pausing = any(found.name == topic and found.paused for found in self.store.inner.topics())
+            pausing = any(found.name == topic and found.paused for found in self.store.inner.ask(ListTopics()))
         if pausing:
             self.paused.add(topic)
         else:
@@ -233,7 +235,7 @@ class World:
 
     def dies(self, worker):
         self.forgive(worker)
-        self.unanswered.update(job.id for job in self.store.inner.jobs(Filter(state=State.RUNNING), 0, 1_000))
+        self.unanswered.update(job.id for job in self.store.inner.ask(ListJobs(Filter(state=State.RUNNING), 0, 1_000)))
         self.silent()
         self.workers.remove(worker)
         if hasattr(worker.notifier._presence, "notifiers"):
@@ -322,7 +324,7 @@ class World:
             self.waited.clear()
             return
         waiting = Counter()
-        due = self.store.inner.jobs(Filter(state=State.DELAYED, due_until=self.clock.wall()), 0, 1_000)
+        due = self.store.inner.ask(ListJobs(Filter(state=State.DELAYED, due_until=self.clock.wall()), 0, 1_000))
         due += self.claimed_in_vain()
         suspects = sum(job.lost == LOST_BEGUN for job in due)
         for job in due:
@@ -339,7 +341,7 @@ class World:
         leases = [lease for worker in self.workers if not worker.is_stopped for lease in worker.unstarted()]
         if not leases:
             return []
-        running = {job.id: job for job in self.store.inner.jobs(Filter(state=State.RUNNING), 0, 1_000)}
+        running = {job.id: job for job in self.store.inner.ask(ListJobs(Filter(state=State.RUNNING), 0, 1_000))}
         waiting = [(running[lease.job.id], lease) for lease in leases if lease.job.id in running]
         return [job for job, lease in waiting if job.claims == lease.job.claims]
 

@@ -8,7 +8,7 @@ from pywheel import Fixed, JobQueue, Limit, ManualClock, StoreAway
 from pywheel.jobs.commands import Claim, Claimed, Expire, Pause, Reserve, Terms
 from pywheel.jobs.job import Due
 from pywheel.jobs.limits import Limits
-from pywheel.stores.contract import Filter
+from pywheel.jobs.queries import Filter, ListJobs
 from tests.worker.simulated_worker import SimulatedWorker
 
 STEP = timedelta(seconds=0.1)  # longer than the worker waits before it asks again, as on a slow disk
@@ -114,7 +114,7 @@ def test_jobs_that_others_had_locked_for_a_moment_are_claimed_together_again(sta
         return apply(commands)
 
     def locked(commands):
-        found = [Due(job.due, job.id, "t", 0) for job in stage.store.jobs(Filter("t"), 0, 100)]
+        found = [Due(job.due, job.id, "t", 0) for job in stage.store.ask(ListJobs(Filter("t"), 0, 100))]
         return [
             Claimed([], 0, found, paused=False) if isinstance(command, Claim) else apply([command])[0]
             for command in commands

@@ -11,6 +11,7 @@ import pytest
 
 from pywheel import JobQueue
 from pywheel.jobs import Outcome, State
+from pywheel.jobs.queries import ListWorkers
 from tests.isolated.child import environment
 from tests.jobs.waiting import until
 from tests.worker.noted import Noted
@@ -107,7 +108,7 @@ def test_past_the_grace_a_job_goes_back_unspent(queue, start, ledger, number):
 
 def test_an_idle_worker_goes_at_a_term_signal(queue, start):
     worker = start("crash_worker.py")
-    until(queue.store.workers)
+    until(lambda: queue.store.ask(ListWorkers()))
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(60) == 0
 

@@ -13,6 +13,7 @@ import pytest
 
 from pywheel import JobQueue, StoreError
 from pywheel.jobs.commands import Put
+from pywheel.jobs.queries import ListTopics
 from tests.isolated.child import environment
 from tests.jobs.waiting import until
 from tests.seeds import SEED
@@ -85,7 +86,7 @@ class Storm:
     def worker(self, topics=None, grace=None):
         """Start a worker; every topic is somebody's most of the time, and in the end everybody's."""
         if self.calm:
-            topics = sorted({topic.name for topic in self.queue.store.topics()} | {*TOPICS} - {"hand"})
+            topics = sorted({topic.name for topic in self.queue.store.ask(ListTopics())} | {*TOPICS} - {"hand"})
         topics = topics or self.draw.sample(TOPICS[:-1], self.draw.randint(1, 4))
         if self.draw.random() < 0.2:
             topics = [*topics, "hand"]

@@ -13,6 +13,7 @@ import pytest
 
 from pywheel import JobQueue, State
 from pywheel.events import JobSkipped
+from pywheel.jobs.queries import GetJob
 from pywheel.jobs.schedule import TICK
 from pywheel.stores.schedule_notes import PLAN, ScheduleNotes
 from tests.client.periods import start
@@ -122,7 +123,7 @@ def test_a_planner_job_that_somebody_ended_is_there_again_before_a_tick_is_misse
             else:
                 assert queue.cancel(PLAN)
             if ended == "deleted":
-                assert queue.delete(queue.store.get(PLAN).id)
+                assert queue.delete(queue.store.ask(GetJob(PLAN)).id)
             clock.advance(20)
             until(lambda: _sleeps(queue, clock))
             clock.advance(40)
@@ -132,7 +133,7 @@ def test_a_planner_job_that_somebody_ended_is_there_again_before_a_tick_is_misse
 
 def _sleeps(queue, clock):
     """Whether the planner has planned, and is to do so again within an hour."""
-    job = queue.store.get(PLAN)
+    job = queue.store.ask(GetJob(PLAN))
     return job is not None and job.state is State.DELAYED and 0 < job.due - clock.wall() <= 3_600_000
 
 
@@ -141,5 +142,5 @@ def test_an_idle_store_with_no_schedule_has_no_planner_job(live_queue):
     with working(live_queue):
         id = live_queue.put("t")
         until(lambda: live_queue.get(id).state is State.DONE)
-    assert live_queue.store.get(PLAN) is None
+    assert live_queue.store.ask(GetJob(PLAN)) is None
     assert ScheduleNotes(live_queue.store).page("", 10) == []

@@ -11,9 +11,11 @@ from pywheel import JobQueue, Keyring, NoKey
 from pywheel.events import BodiesSealed, JobEnded, JobGivenBack
 from pywheel.jobs import Counts, State
 from pywheel.jobs.commands import Rewrite
+from pywheel.jobs.queries import CountJobs, GetHistories, GetJob, ListWorkers
 from pywheel.stores import open as open_store
 from pywheel.testing import run_due
 from pywheel.worker import sealed as module
+from tests.asked import when_asked
 from tests.jobs.waiting import finished, until, working
 
 ONE, TWO = bytes(range(32)), bytes(range(1, 33))
@@ -48,7 +50,11 @@ def test_a_worker_without_the_key_leaves_jobs_as_they_are(queue, store, keyring)
     other, seen, told = without(store, keyring)
     with working(other):
         until(lambda: any(isinstance(event, BodiesSealed) for event in told))
-        until(lambda: store.counts()["t"] == Counts(delayed=30) and all(store.get(id).claims for id in ids))
+        until(
+            lambda: (
+                store.ask(CountJobs())["t"] == Counts(delayed=30) and all(store.ask(GetJob(id)).claims for id in ids)
+            )
+        )
     after = [queue.get(id) for id in ids]
     assert [job._replace(claims=0) for job in after] == before
     assert seen == []
@@ -78,13 +84,12 @@ def test_it_claims_such_a_job_once_and_looks_at_it_from_then_on(queue, store, mo
     monkeypatch.setattr("pywheel.worker.due_times._LOOK", 100)
     id = queue.put("t")
     looks = []
-    get = store.get
-    monkeypatch.setattr(store, "get", lambda ref: looks.append(ref) or get(ref))
+    when_asked(monkeypatch, store, GetJob, lambda query: looks.append(query.ref))
     other, _, _ = without(store)
     with working(other):
         until(lambda: looks.count(id) >= 3)
-        assert get(id).claims == 1
-        assert len(store.history(id)) == 1
+        assert store.ask(GetJob(id)).claims == 1
+        assert len(store.ask(GetHistories([id]))[0]) == 1
 
 
 def test_it_handles_the_job_once_the_key_is_there(queue, store, monkeypatch):
@@ -122,7 +127,7 @@ def test_workers_with_the_key_take_them(shared_url):
         other.handler("t")(lambda job: told.append(job))
         queue.handler("t")(seen.append)
         with working(other), working(queue):
-            until(lambda: len(queue.store.workers()) == 2)
+            until(lambda: len(queue.store.ask(ListWorkers())) == 2)
             ids = queue.put_many(queue.job("t", n, max_attempts=1) for n in range(64))
             until(lambda: len(seen) == 64)
             assert {finished(queue, id).state for id in ids} == {State.DONE}
@@ -132,7 +137,7 @@ def test_workers_with_the_key_take_them(shared_url):
 
 def test_a_body_that_was_changed_is_left_and_named(queue, store):
     id = queue.put("t", {"n": 1})
-    body = store.get(id).body
+    body = store.ask(GetJob(id)).body
     store.apply([Rewrite(id, body, body[:-1] + bytes([body[-1] ^ 1]))])
     told, seen = [], []
     queue.events.listen(told.append)
@@ -193,4 +198,4 @@ def test_a_topic_of_which_nothing_can_be_read_rests(queue, store, monkeypatch):
     with working(other):
         until(lambda: sum(isinstance(event, JobGivenBack) for event in told) >= 20)
     assert 20 <= sum(isinstance(event, JobGivenBack) for event in told) < 40
-    assert store.counts()["t"] == Counts(delayed=200)
+    assert store.ask(CountJobs())["t"] == Counts(delayed=200)

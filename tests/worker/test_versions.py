@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from pywheel.jobs import State
+from pywheel.jobs.queries import ListWorkers
 from tests.isolated.child import environment
 from tests.jobs.waiting import finished, until
 from tests.worker.versioned_shop import program
@@ -21,7 +22,7 @@ def address(request, tmp_path):
 
 
 def there(queue):
-    return sum(bool(member.topics) for member in queue.store.workers())
+    return sum(bool(member.topics) for member in queue.store.ask(ListWorkers()))
 
 
 @contextmanager

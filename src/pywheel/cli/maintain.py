@@ -11,6 +11,7 @@ import typer
 
 from .. import __version__, implementation
 from .._errors import BadJob, StoreError
+from ..jobs.queries import ListWorkers
 from ..stores.contract import Store as JobStore
 from ..stores.open import migration
 from .options import DEFAULT_STORE, AsJson, No, Store, absolute, existing, opened
@@ -45,7 +46,7 @@ def info(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
             "durability": found.durability,
             **found.about(),
             "topics": len(queue.topics()),
-            "workers": len(found.workers()),
+            "workers": len(found.ask(ListWorkers())),
             "version": __version__,
             "implementation": implementation,
             "python": platform.python_version(),
@@ -61,7 +62,7 @@ def workers(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
     many seconds late the oldest job is that it has no room for.
     """
     with existing(store) as queue:
-        members, now = queue.store.workers(), queue.store.clock.wall()
+        members, now = queue.store.ask(ListWorkers()), queue.store.clock.wall()
     records: list[dict[str, Any]] = []
     for member in members:
         late = max((now - member.behind) / 1000, 0.0) if member.behind > 0 else 0.0

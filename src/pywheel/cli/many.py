@@ -12,6 +12,7 @@ from ..client.queue import JobQueue
 from ..jobs.checks import did_you_mean
 from ..jobs.durations import duration
 from ..jobs.job import Job, State
+from ..jobs.queries import GetHistories
 from .options import (
     DEFAULT_STORE,
     AsJson,
@@ -183,7 +184,7 @@ def _ended(queue: JobQueue, state: State, age: int, topic: str | None) -> int:
     with progress("counting") as shown:
         while page := queue.list(topic, state, after=after, limit=500):
             after = page[-1].id
-            ends = [queue.store.history(job.id)[-1:] for job in page]
+            ends = [queue.store.ask(GetHistories([job.id]))[0][-1:] for job in page]
             count += sum(bool(last) and (last[0].ended or 0) <= latest for last in ends)
             shown(count)
     return count

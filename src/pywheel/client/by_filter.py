@@ -12,7 +12,8 @@ from ..jobs.checks import MOST, name, state_of, whole
 from ..jobs.commands import Cancel, Command, Delete, Pause, Purge, Retry
 from ..jobs.durations import Duration, delay_ms, duration, moment
 from ..jobs.job import Counts, Job, State, Topic
-from ..stores.contract import Filter, Store, intact
+from ..jobs.queries import CountJobs, Filter, ListJobs, ListTopics
+from ..stores.contract import Store, intact
 from .base import Base
 
 __all__ = ["ByFilter"]
@@ -81,7 +82,7 @@ class ByFilter(Base):
             BadJob: an argument makes no sense.
         """
         wanted = _filter(topic, state, key, due_from, due_until, error)
-        return self.store.jobs(wanted, whole(after, "after", MOST, 0), whole(limit, "limit", MOST))
+        return self.store.ask(ListJobs(wanted, whole(after, "after", MOST, 0), whole(limit, "limit", MOST)))
 
     async def alist(
         self, topic: str | None = None, state: State | str | None = None, **words: Unpack[PageWords]
@@ -176,7 +177,7 @@ class ByFilter(Base):
 
     def counts(self) -> dict[str, Counts]:
         """Return how many jobs each topic has in each state. O(topics + running jobs)."""
-        return self.store.counts()
+        return self.store.ask(CountJobs())
 
     async def acounts(self) -> dict[str, Counts]:
         """`counts`, for asyncio."""
@@ -184,7 +185,7 @@ class ByFilter(Base):
 
     def topics(self) -> Topics:
         """Return the topics, by name, and whether they are paused. O(topics)."""
-        return self.store.topics()
+        return self.store.ask(ListTopics())
 
     async def atopics(self) -> Topics:
         """`topics`, for asyncio."""
@@ -277,7 +278,7 @@ def _one_of(state: State | str, *allowed: State) -> State:
 def _each(store: Store, wanted: Filter, command: Callable[[Job], Command[bool]], *, dry_run: bool) -> Iterator[int]:
     """Apply a command to each job of a filter, batch by batch; yield how many it has changed after each."""
     after = changed = 0
-    while page := store.jobs(wanted, after, _PAGE):
+    while page := store.ask(ListJobs(wanted, after, _PAGE)):
         after = page[-1].id
         if dry_run:
             changed += sum(job.state is not State.RUNNING for job in page)

@@ -10,6 +10,7 @@ from ..jobs.checks import reference
 from ..jobs.commands import Cancel, Delete, Ref, Reschedule, Retry
 from ..jobs.durations import Duration, delay_ms, moment
 from ..jobs.job import Attempt, Job
+from ..jobs.queries import GetHistories, GetJob
 from .base import Base
 
 __all__ = ["ByReference"]
@@ -25,7 +26,7 @@ class ByReference(Base):
             NoSuchJob: there is none.
             BadJob: this names no job.
         """
-        found = self.store.get(reference(ref))
+        found = self.store.ask(GetJob(reference(ref)))
         if found is None:
             raise NoSuchJob(f"there is no job {_called(ref)}")
         return found
@@ -40,7 +41,7 @@ class ByReference(Base):
         Raises:
             NoSuchJob: there is none.
         """
-        return self.store.history(self.get(ref).id)
+        return self.store.ask(GetHistories([self.get(ref).id]))[0]
 
     async def ahistory(self, ref: Ref | Job) -> list[Attempt]:
         """`history`, for asyncio."""

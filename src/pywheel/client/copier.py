@@ -23,6 +23,7 @@ from .._errors import BadJob, JobExists, StoreBusy, StoreError
 from ..jobs.checks import MOST
 from ..jobs.commands import Cancel, Delete, Expire, Keep, Pause, Put
 from ..jobs.job import Job, NewJob, State
+from ..jobs.queries import CountJobs, GetJob, ListTopics
 from ..stores.contract import Store
 from .copy_note import NEVER, NOTES, TOPIC, Carried, Copied, Copies, Note, Switched, version
 from .copy_steps import PAGE, Steps, do, identity_of, notes_of, pages
@@ -52,7 +53,7 @@ class Copier:
         return "new" if note is None else note.state
 
     def _noted(self) -> Note | None:
-        job = self._target.get((TOPIC, identity_of(self._source)))
+        job = self._target.ask(GetJob((TOPIC, identity_of(self._source))))
         return Note(**job.json()) if job is not None and job.state.live else None
 
     def _write(self, note: Note) -> None:
@@ -68,7 +69,7 @@ class Copier:
         if note is None or (note.state == "done" and not self._paused_topics(note)):
             live = [
                 name
-                for name, counts in self._target.counts().items()
+                for name, counts in self._target.ask(CountJobs()).items()
                 if name != TOPIC and counts.delayed + counts.running
             ]
             if live:
@@ -100,11 +101,15 @@ class Copier:
 
     def _running_topics(self) -> list[str]:
         """Return the topics of the source that are not paused."""
-        return [topic.name for topic in self._source.topics() if not topic.paused and topic.name != TOPIC]
+        return [topic.name for topic in self._source.ask(ListTopics()) if not topic.paused and topic.name != TOPIC]
 
     def _paused_topics(self, note: Note) -> list[str]:
         """Return the topics of the source that a copy has paused."""
-        return [topic.name for topic in self._source.topics() if topic.paused and topic.name not in (note.paused or ())]
+        return [
+            topic.name
+            for topic in self._source.ask(ListTopics())
+            if topic.paused and topic.name not in (note.paused or ())
+        ]
 
     # ---- carrying ---------------------------------------------------------------------------------------------------
 
@@ -159,11 +164,11 @@ class Copier:
 
     def _gives_way(self, steps: Steps, holder: int, moved: int) -> bool:
         """Delete a copy that has a key, if its job no longer waits; return whether it did."""
-        copy = self._target.get(holder)
+        copy = self._target.ask(GetJob(holder))
         id = None if copy is None else steps.origin(copy)
         if id is None or id <= moved or id not in steps.copies.live:
             return False
-        job = self._source.get(id)
+        job = self._source.ask(GetJob(id))
         if job is not None and job.state is State.DELAYED:
             return False
         self._delete([steps.copies.live.pop(id).id])
@@ -174,7 +179,10 @@ class Copier:
             do(self._target, [Delete(id) for id in ids[first : first + PAGE]])
 
     def _pause_target(self) -> None:
-        do(self._target, [Pause(topic.name, paused=True) for topic in self._source.topics() if topic.name != TOPIC])
+        do(
+            self._target,
+            [Pause(topic.name, paused=True) for topic in self._source.ask(ListTopics()) if topic.name != TOPIC],
+        )
 
     # ---- going over -------------------------------------------------------------------------------------------------
 
@@ -216,13 +224,13 @@ class Copier:
         """Pause all topics, and wait until nothing runs. StoreBusy if something still does after so long."""
         until = time.monotonic() + seconds
         if note.paused is None:  # else it was paused by a copy that was killed
-            note.paused = [topic.name for topic in self._source.topics() if topic.paused]
+            note.paused = [topic.name for topic in self._source.ask(ListTopics()) if topic.paused]
             self._write(note)
         while True:
             for name in self._pause_source():
                 self._source.quiet(name, max(until - time.monotonic(), 0))
             do(self._source, [Expire(_EXPIRED)])
-            running = {name: counts.running for name, counts in self._source.counts().items() if counts.running}
+            running = {name: counts.running for name, counts in self._source.ask(CountJobs()).items() if counts.running}
             if not running and not self._running_topics():
                 return
             left = until - time.monotonic()
@@ -254,7 +262,9 @@ class Copier:
             ) from error
 
     def _resume_target(self, note: Note) -> None:
-        names = [topic.name for topic in self._source.topics() if topic.name not in (*(note.paused or ()), TOPIC)]
+        names = [
+            topic.name for topic in self._source.ask(ListTopics()) if topic.name not in (*(note.paused or ()), TOPIC)
+        ]
         do(self._target, [Pause(name, paused=False) for name in names])
         note.state = "done"
         self._write(note)
@@ -292,7 +302,7 @@ class Copier:
 
     def _moved(self, note: Note) -> int:
         """Return up to which id the jobs of the source have been handed over."""
-        job = self._source.get((TOPIC, note.token))
+        job = self._source.ask(GetJob((TOPIC, note.token)))
         return int(job.body) if job is not None and job.state.live else 0
 
     def _move(self, note: Note | None, ids: Collection[int]) -> None:

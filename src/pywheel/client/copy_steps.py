@@ -11,7 +11,8 @@ from .._errors import JobExists
 from ..jobs.commands import Command, Delete, Import, Reschedule
 from ..jobs.job import Imported, Job, State
 from ..jobs.lifecycle import ENDINGS
-from ..stores.contract import Filter, Store
+from ..jobs.queries import Filter, GetHistories, GetJob, ListJobs, ListNotes
+from ..stores.contract import Store
 from .copy_note import HEADER, TOPIC, Copied, Copies, digest, version
 
 __all__ = ["PAGE", "Steps", "do", "identity_of", "notes_of", "pages"]
@@ -36,7 +37,7 @@ def do(store: Store, commands: Sequence[Command[Any]]) -> list[Any]:
 def pages(store: Store, state: State | None = None) -> Iterator[list[Job]]:
     """Yield the jobs of a store by id."""
     after = 0
-    while page := store.jobs(Filter(state=state), after, PAGE):
+    while page := store.ask(ListJobs(Filter(state=state), after, PAGE)):
         after = page[-1].id
         yield [job for job in page if job.topic != TOPIC]
 
@@ -44,7 +45,7 @@ def pages(store: Store, state: State | None = None) -> Iterator[list[Job]]:
 def notes_of(store: Store, prefix: str) -> Iterator[tuple[str, bytes]]:
     """Yield the notes of a store whose names begin so, by name."""
     after = ""
-    while page := store.notes(prefix, after):
+    while page := store.ask(ListNotes(prefix, after)):
         after = page[-1][0]
         yield from page
 
@@ -87,7 +88,7 @@ class Steps:
                 continue
             last = commands[-1]
             if isinstance(last, Import) and not self._over and (id <= self._floor or id in self._deleted):
-                copy = self._target.get(id)
+                copy = self._target.ask(GetJob(id))
                 if copy is None or copy.state is not State.DELAYED or self.origin(copy) != job.id:
                     again = Import(last.jobs, f"{last.nonce}:{self._run}")
                     [[id]] = do(self._target, [again])
@@ -165,7 +166,7 @@ class Steps:
     def _with_past(self, jobs: Sequence[Job]) -> list[Imported]:
         """Return jobs with their histories, as far as they had come when they were read."""
         tried = [job.id for job in jobs if job.claims]
-        histories = dict(zip(tried, self._source.histories(tried) if tried else (), strict=True))
+        histories = dict(zip(tried, self._source.ask(GetHistories(tried)) if tried else (), strict=True))
         found = []
         for job in jobs:
             past = tuple(row for row in histories.get(job.id, ()) if row.claim <= job.claims and row.ended is not None)
@@ -181,7 +182,7 @@ class Steps:
         """Whether a job has handed its key to a successor: it has run then."""
         if job.key is None or not job.claims or not job.state.live:
             return False
-        owner = self._source.get((job.topic, job.key))
+        owner = self._source.ask(GetJob((job.topic, job.key)))
         return owner is not None and owner.id != job.id and owner.state.live
 
     def _marked(self, id: int, one: Imported) -> Imported:
@@ -191,7 +192,7 @@ class Steps:
     def _original(self, job: Job) -> Job | None:
         """Return the job of the target that this one is a copy of: it goes back, and that is no longer needed."""
         id = _origin(job, self._theirs)
-        found = None if id is None else self._target.get(id)
+        found = None if id is None else self._target.ask(GetJob(id))
         if found is None or found.state.live or (found.topic, found.created) != (job.topic, job.created):
             return None
         return found

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Final
 
 from ..jobs.job import Counts
+from ..jobs.queries import CountJobs, GetNextDues, ListTopics, ListWorkers
 from ..observe.gauges import StoreGauges, TopicGauges
 from ..stores.contract import Store
 
@@ -22,10 +23,10 @@ def read(store: Store) -> StoreGauges:
     Raises:
         StoreError: the store cannot do it.
     """
-    counts, now = store.counts(), store.clock.wall()
-    paused = {topic.name: topic.paused for topic in store.topics()}
-    dues = store.next_dues()
-    there = [member for member in store.workers() if member.silent <= _SILENT]
+    counts, now = store.ask(CountJobs()), store.clock.wall()
+    paused = {topic.name: topic.paused for topic in store.ask(ListTopics())}
+    dues = store.ask(GetNextDues())
+    there = [member for member in store.ask(ListWorkers()) if member.silent <= _SILENT]
     handled = Counter(topic for member in there for topic in member.topics)
     topics = {
         name: TopicGauges(

@@ -10,7 +10,8 @@ from ..jobs.bodies import is_encrypted
 from ..jobs.commands import Rewrite
 from ..jobs.job import Job, State
 from ..jobs.keyring import Keyring
-from ..stores.contract import Filter, Store, intact
+from ..jobs.queries import Filter, GetHistories, GetJob, ListJobs
+from ..stores.contract import Store, intact
 from ..stores.encrypted import EncryptedStore, result_name
 from .copy_note import TOPIC as COPIES
 from .spool import TOPIC as SPOOLED
@@ -48,7 +49,7 @@ def rekey(
     if isinstance(store, EncryptedStore):
         store = store.behind
     found = Rekeyed(after)
-    while jobs := store.jobs(Filter(), found.last, _PAGE):
+    while jobs := store.ask(ListJobs(Filter(), found.last, _PAGE)):
         found = _page(store, keyring, found._replace(last=jobs[-1].id), jobs)
         found = _results(store, keyring, found, [job for job in jobs if job.state is State.DONE])
         progress(found)
@@ -74,7 +75,7 @@ def _page(store: Store, keyring: Keyring, found: Rekeyed, jobs: list[Job]) -> Re
             current=found.current + current,
             unreadable=found.unreadable + unreadable,
         )
-        again = [store.get(rewrite.id) for rewrite, it_was in zip(rewrites, done, strict=True) if not it_was]
+        again = [store.ask(GetJob(rewrite.id)) for rewrite, it_was in zip(rewrites, done, strict=True) if not it_was]
         jobs = [job for job in again if job is not None]
         if not jobs:
             return found
@@ -84,7 +85,7 @@ def _page(store: Store, keyring: Keyring, found: Rekeyed, jobs: list[Job]) -> Re
 def _results(store: Store, keyring: Keyring, found: Rekeyed, jobs: list[Job]) -> Rekeyed:
     """Encrypt results anew. One that is another one by now has the key."""
     rewrites, current, unreadable = [], 0, 0
-    for job, attempts in zip(jobs, store.histories([job.id for job in jobs]), strict=True):
+    for job, attempts in zip(jobs, store.ask(GetHistories([job.id for job in jobs])), strict=True):
         result = attempts[-1].result if attempts else None
         if result is None or job.topic in _OURS:
             continue

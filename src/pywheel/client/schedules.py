@@ -15,6 +15,7 @@ from ..jobs.commands import Put
 from ..jobs.durations import Duration, duration
 from ..jobs.handler import is_async
 from ..jobs.job import Job, NewJob
+from ..jobs.queries import GetJob
 from ..jobs.schedule import CatchUp, Overlap, Schedule, one_of, schedule_name, timing
 from ..stores.declared import Declared, as_said, removed
 from ..stores.schedule_notes import ScheduleNotes
@@ -257,7 +258,7 @@ class Schedules(Base):
             last = schedule.until(now)
         except BadJob:  # no cronsim here
             following = last = None
-        job = None if last is None else self.store.get((schedule.topic, schedule.key(last)))
+        job = None if last is None else self.store.ask(GetJob((schedule.topic, schedule.key(last))))
         return Scheduled(schedule, following, last, job)
 
     def _change(self, name: str, change: Callable[[Schedule], Schedule | None]) -> bool:

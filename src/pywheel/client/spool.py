@@ -25,7 +25,7 @@ from .._errors import BadJob, StoreFull
 from ..clock import Clock
 from ..jobs import commands as c
 from ..jobs.job import Counts, Job, NewJob, State
-from ..stores.contract import Filter
+from ..jobs.queries import CountJobs, Filter, GetJob, ListJobs
 from ..stores.open import open as open_store
 from ..stores.sqlite.store import SqliteStore
 
@@ -101,7 +101,7 @@ class Spool:
 
     def find(self, id: int) -> Job | None:
         """Return what is kept of a job, by its negative id: not the job itself, see `spooled_job`."""
-        row = self.file.get(-id)
+        row = self.file.ask(GetJob(-id))
         return None if row is None or row.topic != TOPIC else row
 
     def place(self, row: Job) -> tuple[str, int, int]:
@@ -221,7 +221,7 @@ class Spool:
         return all(first is None or first >= id for first in firsts)
 
     def _first(self, state: State) -> int | None:
-        found = self.file.jobs(Filter(TOPIC, state), 0, 1)
+        found = self.file.ask(ListJobs(Filter(TOPIC, state), 0, 1))
         return found[0].id if found else None
 
     def _give_back(self, rows: Sequence[Job]) -> None:
@@ -232,13 +232,13 @@ class Spool:
     def rows(self, state: State) -> Iterator[Job]:
         """Yield what is kept of the jobs in a state, in order."""
         after = 0
-        while page := self.file.jobs(Filter(TOPIC, state), after, _PAGE):
+        while page := self.file.ask(ListJobs(Filter(TOPIC, state), after, _PAGE)):
             yield from page
             after = page[-1].id
 
     def counts(self) -> Counts:
         """Return how many wait, are on their way, were forwarded, refused, cancelled: as states."""
-        return self.file.counts().get(TOPIC, Counts())
+        return self.file.ask(CountJobs()).get(TOPIC, Counts())
 
     def close(self) -> None:
         """Close the file. Idempotent."""

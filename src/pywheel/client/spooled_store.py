@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from .._errors import BadJob, StoreAway, StoreBusy, StoreError
 from ..clock import Clock, MonotonicClock
 from ..events import Event, JobsSpooled
 from ..jobs.commands import Cancel, Command, Delete, Put, Ref, Reschedule, Retry
 from ..jobs.job import Attempt, Job, State
+from ..jobs.queries import GetHistories, GetJob, GetStates, Query
 from ..stores.checks import sound
 from ..stores.contract import Durability, Store, intact
 from ..stores.front import Front
@@ -21,6 +22,7 @@ from .spool import Spool, spooled_job
 
 __all__ = ["SpooledStore"]
 
+R = TypeVar("R")
 _NAMED: Final = (Cancel, Reschedule, Retry, Delete)
 _LIVE: Final = (State.DELAYED, State.RUNNING)
 
@@ -218,30 +220,32 @@ class SpooledStore(Front):
 
     # ---- looking ----------------------------------------------------------------------------------------------------
 
-    def get(self, ref: Ref) -> Job | None:
-        """Return a job, or None; one that is spooled as it was put."""
-        if isinstance(ref, tuple) or ref >= 0:
-            return self._there().get(ref)
+    def ask(self, query: Query[R]) -> R:
+        """Return the answer to a query; a job that is spooled is shown as it was put."""
+        answer: Any
+        if isinstance(query, GetJob) and isinstance(query.ref, int) and query.ref < 0:
+            answer = self._job(query.ref)
+        elif isinstance(query, GetHistories) and min(query.ids, default=0) < 0:
+            answer = [self._history(id) for id in query.ids]
+        elif isinstance(query, GetStates) and min(query.ids, default=0) < 0:
+            jobs = [self.ask(GetJob(id)) for id in query.ids]
+            answer = [None if job is None else job.state for job in jobs]
+        else:
+            answer = self._there().ask(query)
+        return answer  # type: ignore[no-any-return]  # what the class of the query says
+
+    def _job(self, ref: int) -> Job | None:
         row = self._spool.find(ref)
         if row is None or row.state is not State.DONE:
             return None if row is None else spooled_job(row)
         id = self._forwarded(row)
-        return None if id is None else self._there().get(id)
+        return None if id is None else self._there().ask(GetJob(id))
 
-    def history(self, id: int) -> list[Attempt]:
-        """Return what was tried with a job."""
+    def _history(self, id: int) -> list[Attempt]:
         if id < 0:
-            job = self.get(id)
+            job = self._job(id)
             id = id if job is None else job.id  # of one that was forwarded that in the store
-        return self._there().history(id) if id >= 0 else []
-
-    def histories(self, ids: Sequence[int]) -> list[list[Attempt]]:
-        """Return the histories of jobs."""
-        return super().histories(ids) if min(ids, default=0) >= 0 else [self.history(id) for id in ids]
-
-    def states(self, ids: Sequence[int]) -> list[State | None]:
-        """Return the states of jobs."""
-        return super().states(ids) if min(ids, default=0) >= 0 else Store.states(self, ids)
+        return self._there().ask(GetHistories([id]))[0] if id >= 0 else []
 
     def _there(self) -> Store:
         """Return the store for reading: a busy one may be read."""

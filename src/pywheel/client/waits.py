@@ -22,6 +22,7 @@ from typing import Final
 from .._errors import NoSuchJob, StoreClosed, StoreError, StoreReplaced
 from ..jobs.commands import Announce
 from ..jobs.job import Job, State
+from ..jobs.queries import GetHistories, GetStates
 from ..jobs.results import Result
 from ..stores.contract import Store, intact
 from ..stores.notifier import ENDS_OF, Notifier
@@ -40,7 +41,7 @@ _BACKOFF: Final = (0.05, 1.0)  # seconds between tries while the store is away: 
 def results(store: Store, jobs: Sequence[tuple[int, State]]) -> list[Result]:
     """Return what has become of jobs that have these states. One query for many, where `histories` is."""
     found = []
-    for (id, state), attempts in zip(jobs, store.histories([id for id, _ in jobs]), strict=True):
+    for (id, state), attempts in zip(jobs, store.ask(GetHistories([id for id, _ in jobs])), strict=True):
         error = next((attempt.error for attempt in reversed(attempts) if attempt.error is not None), None)
         found.append(Result(id, state, attempts[-1].result if attempts else None, error))
     return found
@@ -275,7 +276,7 @@ class _Listener:
         asking = 0.0
         for some in _parts(ids):
             began = time.monotonic()
-            states = self._store.states(some)
+            states = self._store.ask(GetStates(some))
             asking += time.monotonic() - began
             ended = [
                 (id, state) for id, state in zip(some, states, strict=True) if state is not None and not state.live

@@ -18,7 +18,7 @@ from ..jobs import Job as StoredJob
 from ..jobs import State
 from ..jobs.bodies import is_encrypted
 from ..jobs.checks import state_of
-from ..stores.contract import Filter
+from ..jobs.queries import Filter, GetPage, ListTopics
 from .models import Job
 from .program import queue
 
@@ -59,7 +59,7 @@ class JobAdmin(admin.ModelAdmin):
         following = None
         try:
             jobs, following = _found(wanted, request.GET.get("after", ""))
-            topics = [topic.name for topic in queue.store.topics()]
+            topics = [topic.name for topic in queue.store.ask(ListTopics())]
         except PywheelError as error:
             messages.error(request, str(error))
         more = None
@@ -153,7 +153,7 @@ def _found(wanted: Mapping[str, str], after: str) -> tuple[list[StoredJob], str 
     filter = Filter(**terms)
     jobs: list[StoredJob] = []
     for _ in range(_LOOKS):
-        found = queue.store.page(filter, after, _PAGE - len(jobs), preview=0)
+        found = queue.store.ask(GetPage(filter, after, _PAGE - len(jobs), preview=0))
         jobs += found.jobs
         if found.next is None:
             return jobs, None

@@ -5,21 +5,23 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from .commands import Command
 from .job import Job
+from .queries import Query
 
 __all__ = ["Attached", "Notes", "let_go"]
 
+R = TypeVar("R")
 _LOGGER: Final = logging.getLogger("pywheel.jobs")
 
 
 class Notes(Protocol):
     """What an outlet may ask of a store. Blocking calls, for threads."""
 
-    def notes(self, prefix: str, after: str = "", limit: int = 1_000) -> list[tuple[str, bytes]]:
-        """Return notes whose names begin with `prefix` and come after `after`, by name. StoreError."""
+    def ask(self, query: Query[R]) -> R:
+        """Return the answer to a query, as of notes. StoreError."""
 
     def apply(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Apply commands, as a store does. StoreError."""

@@ -15,6 +15,7 @@ from .._errors import StoreError
 from ..jobs.attached import Notes
 from ..jobs.commands import Keep
 from ..jobs.handler import error_text
+from ..jobs.queries import ListNotes
 
 __all__ = ["PREFIX", "Answer", "Answers", "enable", "known", "shown"]
 
@@ -170,7 +171,7 @@ class Answers:
 def known(notes: Notes, prefix: str = PREFIX) -> Iterator[tuple[str, Answer]]:
     """Yield what is known of outlets and of their disabled targets, with the names of the notes. StoreError."""
     after = ""
-    while page := notes.notes(prefix, after, _PAGE):
+    while page := notes.ask(ListNotes(prefix, after, _PAGE)):
         for name, value in page:
             try:
                 yield name, Answer.decoded(value)

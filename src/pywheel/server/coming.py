@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from ..jobs.queries import FORECAST_MOST, GetForecast
 from ..stores.contract import Store
-from ..stores.readings import FORECAST
 
 __all__ = ["HORIZONS", "Coming", "Forecaster", "Horizon", "Part"]
 
@@ -23,7 +23,7 @@ class Horizon(NamedTuple):
     @property
     def most(self) -> int:
         """No part is counted further, which bounds what a look costs."""
-        return FORECAST // self.at_once
+        return FORECAST_MOST // self.at_once
 
 
 HORIZONS: Final = (
@@ -88,10 +88,10 @@ class Forecaster:
             parts.append(part)
         if len(self._known) > 100:
             self._known = {topic: known}
-        [overdue] = store.forecast([0, at], topic, _OVERDUE_MOST)
+        [overdue] = store.ask(GetForecast([0, at], topic, _OVERDUE_MOST))
         return Coming(overdue, overdue >= _OVERDUE_MOST, tuple(parts))
 
 
 def _counted(store: Store, horizon: Horizon, edges: list[int], topic: str | None) -> Iterator[int]:
     for first in range(0, len(edges) - 1, horizon.at_once):
-        yield from store.forecast(edges[first : first + horizon.at_once + 1], topic, horizon.most)
+        yield from store.ask(GetForecast(edges[first : first + horizon.at_once + 1], topic, horizon.most))

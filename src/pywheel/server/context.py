@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from .._errors import PywheelError, StoreClosed, StoreError
+from ..jobs.queries import GetJob
 from .places import Places
 from .problems import Problem, of_error
 
@@ -133,7 +134,7 @@ class Context:
 
     async def _ask_store(self) -> Problem | None:
         try:
-            await self.read(self.queue.store.get, 1)
+            await self.read(self.queue.store.ask, GetJob(1))
         except StoreError as error:
             return self.problem(error)
         return None

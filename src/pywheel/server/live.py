@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 
 from .._errors import StoreError
 from ..jobs.job import Counts
-from ..stores.contract import Ended, Store
+from ..jobs.queries import CountJobs, Ended, GetNextDues, ListEnded, ListTopics, ListWorkers
+from ..stores.contract import Store
 from ..stores.notifier import Member
 from .coming import Coming, Forecaster
 
@@ -164,9 +165,9 @@ class Reader:
     def _read(self, store: Store, number: int, wanted: set[str | None]) -> Snapshot:
         began = time.monotonic()
         at = store.clock.wall()
-        counts = store.counts()
-        topics = store.topics()
-        firsts = store.next_dues()
+        counts = store.ask(CountJobs())
+        topics = store.ask(ListTopics())
+        firsts = store.ask(GetNextDues())
         shown = []
         for topic in topics:
             count = counts.get(topic.name, Counts())
@@ -178,7 +179,7 @@ class Reader:
         for gone in self._pasts.keys() - {topic.name for topic in topics}:
             del self._pasts[gone]
         coming = {topic: self._forecaster.look(store, topic, at) for topic in wanted}
-        members = tuple(store.workers())
+        members = tuple(store.ask(ListWorkers()))
         return Snapshot(number, at, tuple(shown), members, coming, time.monotonic() - began)
 
 
@@ -199,7 +200,7 @@ class _Past:
         if counts == self._counts:
             ended: list[Ended] = []
         else:
-            ended = self._new(store.recent(topic, self._since or at - _MINUTE, _NEWEST))
+            ended = self._new(store.ask(ListEnded(topic, self._since or at - _MINUTE, _NEWEST)))
         if self._counts is None:
             self._began = at
         else:

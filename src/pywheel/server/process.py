@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import uvicorn
 
 from .._errors import StoreError, StoreReplaced
+from ..jobs.queries import GetNextLease
 from .protocol import Protocol
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class _Server(uvicorn.Server):
         while not self.should_exit:
             await asyncio.sleep(_LOOK)
             try:
-                await asyncio.to_thread(self._context.queue.store.next_lease)
+                await asyncio.to_thread(self._context.queue.store.ask, GetNextLease())
             except StoreReplaced as error:
                 self.replaced = error
                 self.should_exit = True

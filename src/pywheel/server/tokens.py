@@ -21,6 +21,7 @@ from .._errors import BadJob
 from ..jobs.checks import did_you_mean, name
 from ..jobs.commands import Command, Keep
 from ..jobs.durations import moment
+from ..jobs.queries import GetNote, ListNotes
 from ..stores.contract import Store
 
 __all__ = ["ROLES", "SCOPES", "Grant", "Token", "Tokens", "id_of"]
@@ -127,7 +128,7 @@ class Tokens:
         if fresh is not None and now < fresh[1]:
             return fresh[0]
         self._fresh.pop(id, None)
-        value = self._store.note(_PREFIX + id)
+        value = self._store.ask(GetNote(_PREFIX + id))
         kept = None if value is None else _read(id, value)
         if kept is not None:
             if len(self._fresh) >= _MOST:
@@ -139,7 +140,7 @@ class Tokens:
         """Return all tokens, by id; those that are over for 30 days more. O(tokens)."""
         found: list[Token] = []
         after = ""
-        while page := self._store.notes(_PREFIX, after):
+        while page := self._store.ask(ListNotes(_PREFIX, after)):
             found += [_listed(name.removeprefix(_PREFIX), value) for name, value in page]
             after = page[-1][0]
         return found

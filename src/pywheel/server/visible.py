@@ -12,7 +12,8 @@ from typing import Final, TypeAlias
 
 from .._errors import BadJob
 from ..jobs.job import Job
-from ..stores.contract import Filter, Page, Store
+from ..jobs.queries import Filter, GetPage, ListTopics, Page
+from ..stores.contract import Store
 
 __all__ = ["Sees", "page"]
 
@@ -30,13 +31,13 @@ def page(
     O(topics), and then by what it looks at: at a hundred topics at most. BadJob: `after` is no cursor of such a list.
     """
     if sees is None:
-        return store.page(filter, after, limit, preview=preview, newest=newest)
+        return store.ask(GetPage(filter, after, limit, preview=preview, newest=newest))
     if filter.topic is not None:
         if not sees(filter.topic):
             return Page([], None)
-        return store.page(filter, after, limit, preview=preview, newest=newest)
+        return store.ask(GetPage(filter, after, limit, preview=preview, newest=newest))
     first, inner = _place(after)
-    names = sorted(topic.name for topic in store.topics() if sees(topic.name))
+    names = sorted(topic.name for topic in store.ask(ListTopics()) if sees(topic.name))
     names = names[bisect_left(names, first) :]
     if inner and names[:1] != [first]:  # it is not there any more
         inner = ""
@@ -44,7 +45,9 @@ def page(
     for number, name in enumerate(names):
         if number == _TOPICS or len(jobs) == limit:
             return Page(jobs, _cursor(name, inner), sizes)
-        found = store.page(filter._replace(topic=name), inner, limit - len(jobs), preview=preview, newest=newest)
+        found = store.ask(
+            GetPage(filter._replace(topic=name), inner, limit - len(jobs), preview=preview, newest=newest)
+        )
         jobs += found.jobs
         sizes += found.sizes
         if found.next is not None:

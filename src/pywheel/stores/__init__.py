@@ -1,7 +1,8 @@
 """Where jobs are kept: the contract that every store keeps, and the stores."""
 
-from .contract import Filter, Store
-from .notifier import Hints, Member, Notifier
+from ..jobs.queries import Filter, Member
+from .contract import Store
+from .notifier import Hints, Notifier
 from .open import open
 from .verify import Finding
 

@@ -6,23 +6,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from random import uniform
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 from .._errors import BadJob, NoKey, StoreError
 from ..clock import Clock
 from ..jobs.bodies import is_encrypted, key_of
-from ..jobs.commands import Command, Put, Ref
-from ..jobs.job import Attempt, Counts, Due, Job, NewJob, State, Topic
-from . import deaths, pages, readings
+from ..jobs.commands import Command, Put
+from ..jobs.job import Job, NewJob
+from ..jobs.queries import Query
+from . import deaths
 from .address import Address
-from .filters import Filter
-from .notifier import Member, Notifier
-from .pages import Page
-from .readings import Ended
+from .notifier import Notifier
 from .verify import Finding
 
-__all__ = ["Durability", "Ended", "Filter", "Locked", "Page", "Store", "intact", "pauses"]
+__all__ = ["Durability", "Locked", "Store", "intact", "pauses"]
 
+R = TypeVar("R")
 Durability = Literal["fsync", "everysec", "memory"]
 
 
@@ -116,53 +115,12 @@ class Store(ABC):
     # ---- looking ----------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def get(self, ref: Ref) -> Job | None:
-        """Return a job, or None. O(log jobs)."""
+    def ask(self, query: Query[R]) -> R:
+        """Return the answer to a query of `jobs.queries`, which its class says. Nothing changes.
 
-    @abstractmethod
-    def jobs(self, filter: Filter, after: int, limit: int) -> list[Job]:
-        """Return up to `limit` jobs with an id above `after`, by id.
-
-        By topic, state and key it costs by what comes back, whatever else is stored. Due times and errors are looked at
-        job by job.
+        What was committed before the call is seen. A query is of one moment, but for lists and counts that take several
+        trips. TypeError: it is no query, or none that this store knows.
         """
-
-    def page(
-        self, filter: Filter, after: str = "", limit: int = 100, *, preview: int | None = None, newest: bool = False
-    ) -> Page:
-        """Return up to `limit` jobs behind the cursor `after`, and the next cursor, None at the end.
-
-        By id; the delayed ones of a due range, without a key, by (due, id). With `newest` backwards. Of each body there
-        are `preview` bytes at most, and `Page.sizes` says how many it has.
-        It costs by what it looks at: about 1 000 jobs and 4 MB at most. So it may return fewer than `limit`, even none,
-        while there are more. Errors, and due ranges of jobs in other states, are looked at job by job. Jobs whose lease
-        is over may be missing by due time, until `Expire`. BadJob: the cursor is not one of such a list, or `limit` is
-        less than 1. O(jobs) unless a store says more.
-        """
-        return pages.from_all(self, pages.asked(filter, after, limit, preview, newest=newest))
-
-    @abstractmethod
-    def counts(self) -> dict[str, Counts]:
-        """Return the counts of each topic that was ever put to or paused, by name. O(topics + running jobs)."""
-
-    @abstractmethod
-    def topics(self) -> list[Topic]:
-        """Return all topics, by name."""
-
-    @abstractmethod
-    def history(self, id: int) -> list[Attempt]:
-        """Return what was tried with a job, oldest first; the present attempt too. [] for an unknown id."""
-
-    def histories(self, ids: Sequence[int]) -> list[list[Attempt]]:
-        """Return the histories of jobs, in the order of their ids here. A store on a server asks once for many."""
-        return [self.history(id) for id in ids]
-
-    def states(self, ids: Sequence[int]) -> list[State | None]:
-        """Return the states of jobs, in the order of their ids here; None where there is no job. O(log jobs) each.
-
-        A store on a server asks once for many, and reads no bodies.
-        """
-        return [None if (job := self.get(id)) is None else job.state for id in ids]
 
     def opened(self, job: Job) -> Job:
         """Return a claimed job as its handler gets it. NoKey, BadBody: its body cannot be read here, nobody handles it.
@@ -185,36 +143,6 @@ class Store(ABC):
         """Return a new job as a put would store it: with an encrypted body, where bodies are encrypted. NoKey."""
         return job
 
-    def forecast(self, edges: Sequence[int], topic: str | None = None, most: int = 10_000) -> list[int]:
-        """Return how many delayed jobs are due in each [edges[i], edges[i+1]), of all topics or of one.
-
-        A number below `most`, and below `readings.FORECAST` (30 000) / how many numbers there are, is exact. One that
-        is not stands for so many at least: so it costs O(topics x edges + FORECAST), however many jobs there are.
-        Jobs whose lease is over may be missing until `Expire`. BadJob: the edges do not ascend, or are more than 1 001.
-        O(jobs) unless a store says more.
-        """
-        return readings.forecast_of_all(self, readings.edges_of(edges, most), topic, most)
-
-    def recent(self, topic: str | None, since: int, limit: int) -> list[Ended]:
-        """Return up to `limit` jobs that ended at `since` (ms) or later, the latest first, of all topics or of one.
-
-        Each with the attempt that ended it, 1 000 at most. A lease that is over ends its job with `Expire`, as of then.
-        Those that were retried, deleted or purged since are not among them. O(topics + limit); O(jobs) unless a store
-        says more.
-        """
-        return readings.recent_of_all(self, topic, since, readings.most_of(limit))
-
-    @abstractmethod
-    def note(self, name: str) -> bytes | None:
-        """Return what is kept under a name, or None. O(log notes). BadJob if it is no name of a note."""
-
-    @abstractmethod
-    def notes(self, prefix: str, after: str = "", limit: int = 1_000) -> list[tuple[str, bytes]]:
-        """Return up to `limit` notes, name and value, whose names begin with `prefix` and come after `after`, by name.
-
-        Names are ordered by their code points. O(log notes + what comes back + what is over and not yet forgotten).
-        """
-
     # ---- for workers ------------------------------------------------------------------------------------------------
 
     def died(self, topics: Collection[str]) -> list[int]:
@@ -225,38 +153,8 @@ class Store(ABC):
         return deaths.taken(self, topics)
 
     @abstractmethod
-    def next_lease(self) -> int | None:
-        """Return when some lease may be over at the earliest, None if there is none. No query where it can be known.
-
-        It may be earlier than the truth. It is never later, for leases that were given before this was called.
-        """
-
-    @abstractmethod
-    def next_dues(self, topics: Sequence[str] | None = None) -> dict[str, int]:
-        """Return for each of some topics that is not paused when the first of its delayed jobs is due, by name.
-
-        None: of all topics, also of paused ones. A topic without any is left out. Jobs whose lease is over may be
-        missing until `Expire`. O(topics x log jobs).
-        """
-
-    @abstractmethod
-    def first_due(self, topic: str, limit: int) -> list[Due]:
-        """Return up to `limit` jobs that a Reserve would claim now, in its order; [] while the topic is paused.
-
-        Jobs whose lease is over may be missing until `Expire`. O(log jobs + limit).
-        """
-
-    @abstractmethod
-    def claimed_by(self, worker: str) -> list[tuple[int, int]]:
-        """Return the receipts of all jobs that run for a worker. O(running jobs)."""
-
-    @abstractmethod
     def notifier(self, name: str) -> Notifier:
         """Return a new notifier for a worker whose id begins with `name`. Its horizon is at the beginning of time."""
-
-    @abstractmethod
-    def workers(self) -> list[Member]:
-        """Return all workers that have announced topics of jobs, by name: for people. O(workers)."""
 
     @abstractmethod
     def quiet(self, topic: str, seconds: float) -> bool:

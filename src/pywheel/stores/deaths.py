@@ -9,6 +9,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from ..jobs.commands import Keep
+from ..jobs.queries import ListNotes
 
 if TYPE_CHECKING:
     from .contract import Store
@@ -29,7 +30,7 @@ def taken(store: Store, topics: Collection[str]) -> list[int]:
     """Take the word that was left in a store of jobs of these topics; return their ids. StoreError."""
     found: list[int] = []
     after = ""
-    while page := store.notes(_NAME, after):
+    while page := store.ask(ListNotes(_NAME, after)):
         after = page[-1][0]
         names = [name for name, topic in page if topic.decode() in topics]
         outcomes = store.apply([Keep(name, None) for name in names]) if names else []

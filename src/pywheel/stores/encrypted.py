@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from .._errors import BadBody, PywheelError
 from ..clock import Clock
 from ..jobs.bodies import is_encrypted
-from ..jobs.commands import Ack, Command, Import, Put, Ref
+from ..jobs.commands import Ack, Command, Import, Put
 from ..jobs.job import Attempt, Imported, Job, NewJob
 from ..jobs.keyring import Keyring
+from ..jobs.queries import GetHistories, GetJob, GetPage, ListJobs, Page, Query
 from .address import Address
-from .contract import Durability, Filter, Page, Store
+from .contract import Durability, Store
 from .front import Front
 
 __all__ = ["EncryptedStore", "result_name"]
 
+R = TypeVar("R")
 _new: Final = tuple.__new__  # of a named tuple: without the function that its own is
 _PUTTING: Final = (Put, Import)
 _BODY: Final = Job._fields.index("body")
@@ -144,7 +146,7 @@ class EncryptedStore(Front):
         result = ack.result
         if type(result) is not bytes or is_encrypted(result):
             return ack
-        job = self._store.get(ack.id)
+        job = self._store.ask(GetJob(ack.id))
         return ack if job is None else replace(ack, result=self.sealed_result(job, result))
 
     def sealed_result(self, job: Job, result: bytes) -> bytes:
@@ -167,42 +169,38 @@ class EncryptedStore(Front):
         except BadBody:
             return job
 
-    def get(self, ref: Ref) -> Job | None:
-        """Return a job, or None."""
-        job = self._store.get(ref)
+    def ask(self, query: Query[R]) -> R:
+        """Return the answer to a query, with plain bodies and results as far as they can be decrypted here."""
+        opened = _OPENED.get(type(query))
+        return self._store.ask(query) if opened is None else opened(self, query)
+
+    def _job(self, query: GetJob) -> Job | None:
+        job = self._store.ask(query)
         return None if job is None else self._readable(job)
 
-    def jobs(self, filter: Filter, after: int, limit: int) -> list[Job]:
-        """Return jobs by id."""
-        return [self._readable(job) for job in self._store.jobs(filter, after, limit)]
+    def _jobs(self, query: ListJobs) -> list[Job]:
+        return [self._readable(job) for job in self._store.ask(query)]
 
-    def page(
-        self, filter: Filter, after: str = "", limit: int = 100, *, preview: int | None = None, newest: bool = False
-    ) -> Page:
-        """Return a page of jobs. A body is decrypted as a whole: of previews no less is read than of whole bodies."""
-        if preview == 0:
-            return self._store.page(filter, after, limit, preview=0, newest=newest)
-        page = self._store.page(filter, after, limit, newest=newest)
+    def _page(self, query: GetPage) -> Page:
+        """Return a page. A body is decrypted as a whole: of previews no less is read than of whole bodies."""
+        if query.preview == 0:
+            return self._store.ask(query)
+        page = self._store.ask(replace(query, preview=None))
         jobs = [self._readable(job) for job in page.jobs]
         sizes = [len(job.body) for job in jobs]
-        if preview is not None:
-            jobs = [job._replace(body=job.body[:preview]) if len(job.body) > preview else job for job in jobs]
+        if query.preview is not None:
+            jobs = [job._replace(body=job.body[: query.preview]) for job in jobs]
         return page._replace(jobs=jobs, sizes=sizes)
 
-    def history(self, id: int) -> list[Attempt]:
-        """Return what was tried with a job."""
-        return self._opened_result(id, self._store.history(id))
-
-    def histories(self, ids: Sequence[int]) -> list[list[Attempt]]:
-        """Return the histories of jobs."""
-        return [self._opened_result(id, rows) for id, rows in zip(ids, self._store.histories(ids), strict=True)]
+    def _histories(self, query: GetHistories) -> list[list[Attempt]]:
+        return [self._opened_result(id, rows) for id, rows in zip(query.ids, self._store.ask(query), strict=True)]
 
     def _opened_result(self, id: int, attempts: list[Attempt]) -> list[Attempt]:
         """Return a history with a plain result, if it can be decrypted here."""
         result = attempts[-1].result if attempts else None
         if result is None or not is_encrypted(result):
             return attempts
-        job = self._store.get(id)
+        job = self._store.ask(GetJob(id))
         if job is None:
             return attempts
         try:
@@ -216,3 +214,12 @@ class EncryptedStore(Front):
     def close(self) -> None:
         """Close the store behind. Idempotent."""
         self._store.close()
+
+
+_OPENED: Final[dict[type, Callable[[EncryptedStore, Any], Any]]] = {
+    GetJob: EncryptedStore._job,
+    ListJobs: EncryptedStore._jobs,
+    GetPage: EncryptedStore._page,
+    GetHistories: EncryptedStore._histories,
+}
+"""The queries whose answers hold bodies or results."""

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Final
 
-from .readings import FORECAST, cap, in_buckets
+from ..jobs.queries import FORECAST_MOST
+from .readings import in_buckets
 
 __all__ = ["Forecast", "open_runs"]
 
 _LARGEST: Final = 8
-_ROWS: Final = FORECAST // 2  # jobs read of all other topics together
+_ROWS: Final = FORECAST_MOST // 2  # jobs read of all other topics together
 _LEAST: Final = 10  # and of each, at least
 _RUNS: Final = 3  # parts of the time that are read each by itself
 _CHUNK: Final = 64  # topics that are counted at once
@@ -25,9 +26,9 @@ _CHUNK: Final = 64  # topics that are counted at once
 class Forecast(ABC):
     """Counts what is due between edges. Topics are numbers."""
 
-    def __init__(self, edges: Sequence[int], most: int) -> None:
+    def __init__(self, edges: Sequence[int], cap: int) -> None:
         self._edges = edges
-        self._limit = cap(edges, most)
+        self._limit = cap
         self._counts = [0] * (len(edges) - 1)
 
     @abstractmethod

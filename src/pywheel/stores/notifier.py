@@ -6,12 +6,12 @@ rescan. It never loses or repeats one.
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
 from ..jobs.job import Due
+from ..jobs.queries import Member
 
 __all__ = ["ENDS_OF", "OVERLOOKED", "SILENT", "Hints", "Member", "Notifier", "Spare", "waiters", "workers"]
 
@@ -23,7 +23,6 @@ Spare = Callable[[], Collection[str]]
 """Gives the topics of which a worker has room for more than it knows of."""
 ENDS_OF: Final = "ends of "
 """What a member that waits for the ends of a topic's jobs has announced: this, and the topic."""
-_NAMED: Final = re.compile(r"(?P<host>.*):(?P<process>[0-9]+)(?![0-9])")
 
 
 class Hints(NamedTuple):
@@ -31,27 +30,6 @@ class Hints(NamedTuple):
 
     due: list[Due]  # delayed jobs that are new, or whose due time changed
     reload: bool  # some hints are missing, or a topic was paused or resumed: read all again
-
-
-class Member(NamedTuple):
-    """A worker that is there."""
-
-    worker: str
-    topics: frozenset[str]
-    silent: float  # seconds since it last showed that it works
-    behind: int  # since when jobs are due there that it has no room for, ms; 0 if it keeps up; -1 if it is just full
-
-    @property
-    def host(self) -> str | None:
-        """The host that it runs on; None if its id does not say."""
-        named = _NAMED.match(self.worker)
-        return named and named["host"]
-
-    @property
-    def process(self) -> int | None:
-        """The number of its process there; None if its id does not say."""
-        named = _NAMED.match(self.worker)
-        return named and int(named["process"])
 
 
 def workers(members: Iterable[Member]) -> list[Member]:

@@ -17,6 +17,7 @@ from .._errors import BadBody, JobExists
 from ..jobs.bodies import is_encrypted
 from ..jobs.commands import Cancel, Command, Delete, Keep, Put, Reschedule
 from ..jobs.job import Job, NewJob, State
+from ..jobs.queries import GetJob, GetNote, ListNotes
 from ..jobs.schedule import Schedule
 from .contract import Store, intact
 from .note_lock import locked
@@ -77,7 +78,7 @@ class ScheduleNotes:
 
     def get(self, name: str) -> Schedule | None:
         """Return a schedule, or None. BadBody if what is kept cannot be read."""
-        found = _read(name, self._store.note(_NOTE + name))
+        found = _read(name, self._store.ask(GetNote(_NOTE + name)))
         return None if found is None or found.removed else found
 
     def page(self, after: str, limit: int, wanted: Callable[[Schedule], bool] | None = None) -> list[Schedule]:
@@ -85,7 +86,7 @@ class ScheduleNotes:
         found: list[Schedule] = []
         most = limit if wanted is None else max(limit, _PAGE)
         while len(found) < limit:
-            notes = self._store.notes(_NOTE, _NOTE + after, most)
+            notes = self._store.ask(ListNotes(_NOTE, _NOTE + after, most))
             sound = [schedule for schedule in map(_sound, notes) if schedule is not None and not schedule.removed]
             found += sound if wanted is None else filter(wanted, sound)
             if len(notes) < most:
@@ -96,7 +97,7 @@ class ScheduleNotes:
     def raw(self) -> Iterator[tuple[str, bytes]]:
         """Give the name and the note of all of them."""
         after = _NOTE
-        while notes := self._store.notes(_NOTE, after, _PAGE):
+        while notes := self._store.ask(ListNotes(_NOTE, after, _PAGE)):
             for name, note in notes:
                 yield name.removeprefix(_NOTE), note
             after = notes[-1][0]
@@ -105,22 +106,22 @@ class ScheduleNotes:
 
     def none(self) -> bool:
         """Return whether there is no schedule at all, nor one that was removed."""
-        return not self._store.notes(_NOTE, "", 1)
+        return not self._store.ask(ListNotes(_NOTE, "", 1))
 
     def changes(self) -> Changes:
         """Return what has changed last."""
         return Changes.read(self._last_changes())
 
     def _last_changes(self) -> bytes | None:
-        return self._store.note(_CHANGED)
+        return self._store.ask(GetNote(_CHANGED))
 
     def raw_one(self, name: str) -> bytes | None:
         """Return the note of one of them, or None."""
-        return self._store.note(_NOTE + name)
+        return self._store.ask(GetNote(_NOTE + name))
 
     def planned(self) -> Planned:
         """Return how far is planned."""
-        note = self._store.note(_PLANNED)
+        note = self._store.ask(GetNote(_PLANNED))
         try:
             return Planned(*json.loads(note)) if note else Planned()
         except (ValueError, TypeError):  # planned anew: each tick happens once all the same
@@ -133,11 +134,11 @@ class ScheduleNotes:
 
         It is asked twice at least if there is anything to do: the lock is for those alone who have.
         """
-        note = self._store.note(_NOTE + name)
+        note = self._store.ask(GetNote(_NOTE + name))
         wanted = self._written(name, note, change)
         if wanted is not None:
             with locked(self._store, _LOCK):
-                note = self._store.note(_NOTE + name)
+                note = self._store.ask(GetNote(_NOTE + name))
                 wanted = self._written(name, note, change)
                 if wanted is not None:
                     return self._settled(name, change, wanted, note, self._apply({name: wanted})[0])
@@ -171,7 +172,7 @@ class ScheduleNotes:
     def _wanted(self, changes: Mapping[str, Change]) -> list[tuple[str, _Written, bytes | None]]:
         """Return what is to be written, where something is, by name, and what is there."""
         if len(changes) <= _FEW:
-            notes = {name: self._store.note(_NOTE + name) for name in changes}
+            notes = {name: self._store.ask(GetNote(_NOTE + name)) for name in changes}
         else:
             notes = {name: note for name, note in self.raw() if name in changes}
         found: list[tuple[str, _Written, bytes | None]] = []
@@ -234,7 +235,7 @@ class ScheduleNotes:
 
     def begin(self) -> None:
         """See to it that the planner's job is there, if there is anything to plan, and comes within its time."""
-        job = self._store.get(PLAN)
+        job = self._store.ask(GetJob(PLAN))
         if job is None or not job.state.live:
             if not self.none():
                 self._begin()

@@ -17,6 +17,7 @@ from ..jobs.checks import MOST, whole
 from ..jobs.commands import Ack, Cancel, Expire, Nack, Release, Reserve, Terms
 from ..jobs.handler import Handler, Skipped, current_job, ending, moved, rest_of, to_the_end
 from ..jobs.job import Job, Outcome, State
+from ..jobs.queries import GetNextDues, GetNextLease
 from ..jobs.results import result_of
 from ..stores.schedule_notes import TOPIC
 from ..worker.schedules import declare, with_planner
@@ -153,10 +154,10 @@ class DueRunner:
     def _first(self, topics: tuple[str, ...]) -> str | None:
         """Return the topic whose turn it is."""
         store = self._queue.store
-        now, lease = store.clock.wall(), store.next_lease()
+        now, lease = store.clock.wall(), store.ask(GetNextLease())
         if lease is not None and lease <= now:
             store.apply([Expire(_EXPIRED)])
-        dues = store.next_dues(topics)
+        dues = store.ask(GetNextDues(topics))
         due = [(dues[topic], topic) for topic in topics if dues.get(topic, now + 1) <= now]
         return min(due)[1] if due else None
 

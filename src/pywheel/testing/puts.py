@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from ..jobs.commands import Command, Put
 from ..jobs.job import Job
+from ..jobs.queries import GetJob
 from ..stores.memory import MemoryStore
 from ..stores.schedule_notes import TOPIC
 from ..worker.ticks import is_tick
@@ -39,7 +40,7 @@ class RecordingStore(MemoryStore):
             if isinstance(command, Put) and not isinstance(outcome, BaseException):
                 for id in outcome:
                     self.puts.pop(id, None)  # it may have replaced what had its key, and is the latest put then
-                    job = self.get(id)
+                    job = self.ask(GetJob(id))
                     if job is not None and job.topic != TOPIC and not is_tick(job):  # what a program puts
                         self.puts[id] = PutJob(job, max(job.due - now, 0))
         return outcomes

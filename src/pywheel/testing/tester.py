@@ -14,6 +14,7 @@ from ..clock import ManualClock
 from ..jobs.durations import Duration, duration
 from ..jobs.handler import GiveUp, Handler, NotNow, RetryLater
 from ..jobs.job import Job, State
+from ..jobs.queries import GetNextDues
 from ..stores.schedule_notes import TOPIC
 from ..worker.ticks import is_tick
 from .due import DueRunner, Failure, at_once
@@ -134,7 +135,7 @@ class QueueTester:
         clock, handlers = self.clock, self.queue.handlers
         now, now_ns = clock.wall(), clock.time_ns()
         stops = [end]
-        for topic, due in self.queue.store.next_dues((*handlers, TOPIC)).items():
+        for topic, due in self.queue.store.ask(GetNextDues((*handlers, TOPIC))).items():
             if due > now:
                 stops.append(now_ns + max(round(clock.until(due) * 1e9), 1))
             elif topic in handlers and (every := _between_starts(handlers[topic])):

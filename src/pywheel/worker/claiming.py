@@ -15,6 +15,7 @@ from ..clock import Clock
 from ..events import BacklogSeen, Events, JobsClaimed
 from ..jobs.commands import Claim, Claimed, Release
 from ..jobs.lifecycle import LOST_BEGUN
+from ..jobs.queries import ListClaims
 from ..stores.contract import Store
 from .due_times import DueTimes
 from .leases import Leases
@@ -192,7 +193,7 @@ class Claiming:
         if not self._unheard or now < self._ask_at:
             return []
         try:
-            mine = self._store.claimed_by(self._worker)
+            mine = self._store.ask(ListClaims(self._worker))
         except StoreError:
             self._ask_at = now + _AWAY
             return []

@@ -16,6 +16,7 @@ from .._errors import StoreError
 from ..events import Events, JobDied
 from ..jobs.job import Job
 from ..jobs.middleware import Middleware
+from ..jobs.queries import GetJob
 from ..stores.contract import Store
 from ..stores.notifier import Notifier
 
@@ -113,7 +114,7 @@ class Deaths:
         try:
             handled = {topic for member in self._notifier.members() for topic in member.topics}
             for id in ids:
-                job = self._store.get(id)
+                job = self._store.ask(GetJob(id))
                 if job is not None and job.topic not in handled | set(self._topics):  # nobody else may ever tell of it
                     self._events.tell(JobDied(job))
         except StoreError as error:
@@ -126,7 +127,7 @@ class Deaths:
         began = time.monotonic()
         try:
             for id in self._store.died(self._topics):
-                job = self._store.get(id)
+                job = self._store.ask(GetJob(id))
                 if job is not None:  # else it was deleted meanwhile
                     self._events.tell(JobDied(job))
                     self._call(job, LOST)

@@ -22,6 +22,7 @@ from ..events import (
 )
 from ..jobs.commands import Announce, Command, Reschedule
 from ..jobs.handler import Handler
+from ..jobs.queries import ListTopics
 from ..stores.contract import Store, intact
 from ..stores.notifier import Notifier
 from ..stores.schedule_notes import PLAN, TOPIC, ScheduleNotes
@@ -194,7 +195,7 @@ class Dispatcher:
 
     def _take_back_paused(self) -> None:
         """Give back what waits in the pools of paused topics."""
-        paused = {topic.name for topic in self._store.topics() if topic.paused}
+        paused = {topic.name for topic in self._store.ask(ListTopics()) if topic.paused}
         for name in paused & self.topics.keys():
             self._settling.give_back(self.topics[name].stuck())
             self._claiming.drop(self.topics[name])

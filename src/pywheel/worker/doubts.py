@@ -12,6 +12,7 @@ from typing import Any, Final
 from .._errors import StoreError
 from ..jobs.commands import Ack, Nack, Release
 from ..jobs.job import Attempt, Outcome, State
+from ..jobs.queries import GetHistories, GetStates
 from ..stores.contract import Store
 from .leases import Lease
 
@@ -41,7 +42,7 @@ class Doubts:
             return outcomes
         ids = [settled[place][1].job.id for place in places]
         try:
-            histories, states = self._store.histories(ids), self._store.states(ids)
+            histories, states = self._store.ask(GetHistories(ids)), self._store.ask(GetStates(ids))
         except StoreError as error:  # not now: it is tried once more, and asked again
             for place in places:
                 outcomes[place] = error

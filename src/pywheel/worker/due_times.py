@@ -17,6 +17,7 @@ from typing import Final
 
 from ..core import KeyWheel
 from ..jobs.job import Due, slice_of
+from ..jobs.queries import GetNextDues
 from ..stores.contract import Store
 from ..stores.notifier import Notifier
 from ..stores.ownership import turn
@@ -136,7 +137,7 @@ class DueTimes:
         some = [self._to_look.popleft() for _ in range(min(len(self._to_look), _TOPICS))]
         self._queued.difference_update(some)
         try:
-            dues = self._store.next_dues([topic.name for topic in some])
+            dues = self._store.ask(GetNextDues([topic.name for topic in some]))
         except BaseException:
             self.look_at_all(some)
             raise

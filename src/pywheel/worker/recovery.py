@@ -6,6 +6,7 @@ from typing import Final
 
 from .._errors import StoreError
 from ..jobs.commands import Expire, Expired
+from ..jobs.queries import GetNextLease
 from ..stores.contract import Store
 
 __all__ = ["Recovery"]
@@ -23,7 +24,7 @@ class Recovery:
 
     def look(self) -> None:
         """See when the next lease may be over."""
-        self._next = self._store.next_lease()
+        self._next = self._store.ask(GetNextLease())
 
     def due_at(self, *, in_charge: bool) -> int | None:
         """Return when there is something to do; None if nobody holds a lease."""

@@ -17,6 +17,7 @@ from ..jobs.commands import Cancel, Put
 from ..jobs.cron import CronMissing, ZoneMissing
 from ..jobs.handler import Handler
 from ..jobs.job import Job
+from ..jobs.queries import GetJob
 from ..jobs.retry import Fixed
 from ..jobs.schedule import VERSION, Schedule
 from ..stores.contract import Store
@@ -176,7 +177,7 @@ class Planner:
         """Put ticks, one of whose keys is taken: by what was put for another version, or by the very same tick."""
         store, jobs = self._program.store, list(put.jobs)
         for _ in range(2 * len(jobs)):
-            job = store.get(holder)
+            job = store.ask(GetJob(holder))
             if job is not None:
                 ours = (job.headers.get(VERSION), job.key) in [((new.headers or {})[VERSION], new.key) for new in jobs]
                 if ours or store.apply([Cancel(holder)]) != [True]:

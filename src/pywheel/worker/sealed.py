@@ -16,6 +16,7 @@ from .._errors import BadBody, StoreError
 from ..events import BodiesSealed, Events
 from ..jobs.commands import Claimed
 from ..jobs.job import State
+from ..jobs.queries import GetJob
 from ..stores.contract import Store
 from .leases import Lease
 from .settling import Settling
@@ -74,7 +75,7 @@ class Sealed:
     def _can_be_read(self, id: int) -> bool:
         """Whether a job can be read here by now, or is gone, or others have it."""
         try:
-            job = self._store.get(id)
+            job = self._store.ask(GetJob(id))
             if job is not None and job.state is State.DELAYED:
                 self._store.opened(job)
         except (BadBody, StoreError):

@@ -11,8 +11,9 @@ from typing import Final
 from .._errors import BadBody, StoreError
 from ..jobs.handler import NotNow, Skipped
 from ..jobs.job import Job, State
+from ..jobs.queries import Filter, GetHistories, GetJob, GetPage
 from ..jobs.schedule import BY_HAND, LATE, NAME, VERSION, Schedule, tick_of
-from ..stores.contract import Filter, Store
+from ..stores.contract import Store
 from ..stores.schedule_notes import ScheduleNotes
 
 __all__ = ["admit", "is_tick"]
@@ -87,16 +88,16 @@ def _give_way(store: Store, schedule: Schedule, job: Job, tick: int | None) -> N
 def _running(store: Store, name: str, job: Job) -> list[Job]:
     """Return the other jobs of a schedule that run. It costs by what runs of the topic."""
     found: list[Job] = []
-    page = store.page(Filter(job.topic, State.RUNNING), "", _PAGE, preview=0)
+    page = store.ask(GetPage(Filter(job.topic, State.RUNNING), "", _PAGE, preview=0))
     while True:
         found += [other for other in page.jobs if other.headers.get(NAME) == name and other.id != job.id]
         if page.next is None:
             return found
-        page = store.page(Filter(job.topic, State.RUNNING), page.next, _PAGE, preview=0)
+        page = store.ask(GetPage(Filter(job.topic, State.RUNNING), page.next, _PAGE, preview=0))
 
 
 def _claimed_at(store: Store, job: Job) -> int:
-    history = store.history(job.id)
+    history = store.ask(GetHistories([job.id]))[0]
     return (history[-1].started or 0) if history else 0
 
 
@@ -105,5 +106,5 @@ def _is_next_in_line(store: Store, schedule: Schedule, tick: int | None) -> bool
     before = None if tick is None else schedule.until(tick - 1)
     if before is None:
         return False
-    job = store.get((schedule.topic, schedule.key(before)))
+    job = store.ask(GetJob((schedule.topic, schedule.key(before))))
     return job is not None and job.state is State.DELAYED and job.attempt == 0

@@ -12,6 +12,7 @@ from pywheel._errors import StoreFull
 from pywheel.events import JobsForwarded, JobsPut, JobsSpooled, StoreBack, StoreFailed
 from pywheel.jobs import NewJob, State
 from pywheel.jobs.commands import Put
+from pywheel.jobs.queries import GetJob
 from pywheel.observe import Tally
 from tests.client.spool.spooled import back, bodies, forwarded
 from tests.jobs.waiting import until, working
@@ -47,7 +48,7 @@ def test_a_job_is_forwarded_with_all_that_it_was_put_with(queue, server):
     back(queue, server)
     there = queue.get(id)
     assert there == waiting._replace(id=there.id, created=there.created)
-    assert there == server.inner.get(("t", "k"))
+    assert there == server.inner.ask(GetJob(("t", "k")))
     assert (there.due, there.ttr, there.max_attempts) == (int(due.timestamp() * 1000), 5_000, 7)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from pywheel import JobQueue
 from pywheel.jobs.commands import Put
+from pywheel.jobs.queries import ListJobs
 from pywheel.stores import Filter
 from pywheel.stores import open as open_store
 from tests.isolated.child import environment, run_well
@@ -32,7 +33,7 @@ def drain(store, spool):
     with JobQueue(store, spool=spool) as queue:
         queue.store._forwarder.wake()
         until(lambda: not queue.store._spool.waiting())
-        return list(queue.store.jobs(Filter(), 0, 100_000))
+        return list(queue.store.ask(ListJobs(Filter(), 0, 100_000)))
 
 
 @pytest.mark.parametrize("where", ["spooled", "before", "after", "noted"])
@@ -86,7 +87,7 @@ drain({urls[0]!r}, {urls[1]!r})
     processes = [subprocess.Popen([sys.executable, "-c", code], env=environment()) for _ in range(3)]
     assert [process.wait(120) for process in processes] == [0, 0, 0]
     with open_store(urls[0]) as store:
-        assert [job.json() for job in store.jobs(Filter(), 0, 10_000)] == list(range(2_000))
+        assert [job.json() for job in store.ask(ListJobs(Filter(), 0, 10_000))] == list(range(2_000))
 
 
 def test_a_queue_opened_before_a_fork_spools_and_forwards_on_both_sides(urls):

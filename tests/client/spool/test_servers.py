@@ -8,6 +8,7 @@ import time
 import pytest
 
 from pywheel import JobQueue, PywheelError, StoreAway
+from pywheel.jobs.queries import ListJobs
 from pywheel.stores import Filter
 from tests.jobs.waiting import until, working
 from tests.stores.network import Proxy
@@ -32,7 +33,7 @@ def forwarded(queue):
 
 
 def bodies(queue, topic="t"):
-    return [job.json() for job in queue.store.jobs(Filter(topic), 0, 100_000)]
+    return [job.json() for job in queue.store.ask(ListJobs(Filter(topic), 0, 100_000))]
 
 
 def test_a_server_that_is_killed_all_the_time_gets_each_put_once(server, spool):

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from pywheel import JobQueue
+from pywheel.jobs.queries import ListWorkers
 from pywheel.server.tokens import Grant
 from tests.jobs.waiting import finished, until, working
 
@@ -106,7 +107,7 @@ def told(tmp_path, sites):
         polling.start()
         stack.callback(polling.join)
         stack.callback(queue.put, "b.z")
-        until(lambda: {*PROCESSES, WAITING} <= {member.host for member in queue.store.workers()})
+        until(lambda: {*PROCESSES, WAITING} <= {member.host for member in queue.store.ask(ListWorkers())})
         yield Told(site, jobs)
 
 

@@ -15,6 +15,7 @@ from pywheel import JobQueue
 from pywheel.clock import ManualClock
 from pywheel.jobs.commands import Nack
 from pywheel.jobs.job import Attempt, Job, Outcome, State
+from pywheel.jobs.queries import CountJobs
 from pywheel.server import app
 from pywheel.server.coming import HORIZONS, Forecaster, Part
 from pywheel.server.live import Live, Reader
@@ -171,7 +172,7 @@ class Counted:
 
     def counts(self):
         self.reads += 1
-        return self._store.counts()
+        return self._store.ask(CountJobs())
 
 
 def events(site, view="view=overview", token=None, **headers):

@@ -7,6 +7,7 @@ import pymysql
 import pytest
 
 from pywheel import NotAStore
+from pywheel.jobs.queries import GetJob
 from pywheel.stores import open
 from tests.stores import servers
 from tests.stores.files import put
@@ -43,7 +44,7 @@ def network(request):
 
 def test_by_the_socket_a_password_needs_no_other_package(mariadb_server):
     with open(url_of(with_user(mariadb_server))) as store:
-        assert store.get(put(store)).body == b"b"
+        assert store.ask(GetJob(put(store))).body == b"b"
 
 
 def test_by_tls_neither_and_else_it_is_said_which(network):
@@ -51,7 +52,7 @@ def test_by_tls_neither_and_else_it_is_said_which(network):
     url = url_of(with_user(server), tls=True)
     if tls:
         with open(url) as store:
-            assert store.get(put(store)).body == b"b"
+            assert store.ask(GetJob(put(store))).body == b"b"
         return
     with pytest.raises(NotAStore, match="pip install cryptography, or connect by TLS") as refused:
         open(url)

@@ -10,6 +10,7 @@ import pytest
 from pywheel import BadJob, NotAStore, StoreAway, StoreBusy, StoreReadOnly, StoreTooNew
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
+from pywheel.jobs.queries import CountJobs, GetJob, ListWorkers
 from pywheel.stores import open
 from pywheel.stores.mysql.connection import _check_version
 from pywheel.stores.mysql.migrate import script
@@ -105,7 +106,7 @@ def test_the_least_rights_that_are_documented_are_enough(server, user):
         store.apply([ops.Announce(notifier.worker, ("t",)), ops.Announce(ears.worker, ("t",))])
         notifier.beat(0)
         ears.beat(0)
-        for workers in (ears.members(), store.workers()):
+        for workers in (ears.members(), store.ask(ListWorkers())):
             assert {member.worker for member in workers if member.silent < 10} == {notifier.worker, ears.worker}
         [[job]] = store.apply([ops.Reserve("t", 1, ops.Terms(1_000, 3), "w")])
         assert store.apply([ops.Ack(job.id, job.claims), ops.Pause("t", True), ops.Delete(id)]) == [True, True, True]
@@ -119,7 +120,7 @@ def test_who_may_read_only_is_told_so(server, user):
         id = put(store)
     run(server, f"GRANT SELECT ON {database_of(url)}.* TO {user}@localhost")
     with open(of(url, user)) as store:
-        assert store.get(id).id == id
+        assert store.ask(GetJob(id)).id == id
         refused(StoreReadOnly, "denied.*grant", put, store)
 
 
@@ -141,7 +142,7 @@ def test_what_a_dba_has_sessions_begin_with_changes_nothing(server):
         run(server, "SET GLOBAL autocommit = 0", "SET GLOBAL completion_type = 1")
         with open(server.url()) as store:
             id = put(store)
-            assert store.get(id).body == b"x"
+            assert store.ask(GetJob(id)).body == b"x"
             assert run(server, f"SELECT id FROM {database_of(store.url)}.pywheel_job") == ((id,),)
             with store._use() as connection:
                 assert connection.ready  # in no transaction
@@ -169,8 +170,8 @@ def test_a_body_that_the_server_does_not_take_is_refused_alone_and_all_others_ar
             put(store)
             refused(BadJob, "let max_allowed_packet be larger", put, store, b"x" * 2**20)
             ids = store.apply([ops.Put(tuple(NewJob("t", b"x" * 200_000, 0) for _ in range(20)))])[0]
-            assert [len(store.get(id).body) for id in ids] == [200_000] * 20
-            assert store.counts()["t"].delayed == 21
+            assert [len(store.ask(GetJob(id)).body) for id in ids] == [200_000] * 20
+            assert store.ask(CountJobs())["t"].delayed == 21
     finally:
         run(server, f"SET GLOBAL max_allowed_packet = {before}")
 

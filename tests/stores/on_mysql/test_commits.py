@@ -11,6 +11,7 @@ from pywheel import JobExists, StoreAway, StoreError
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
 from pywheel.jobs.commands import Terms
+from pywheel.jobs.queries import CountJobs, GetJob, ListJobs
 from pywheel.stores import Filter, open
 from pywheel.stores.mysql.connection import AlreadyThere, Timed
 from tests.jobs.waiting import until
@@ -79,12 +80,12 @@ def test_what_was_told_before_the_server_was_killed_is_there_once(durable):
             over.set()
 
         in_threads(kill, *(lambda s=s, n=n: write(s, n) for s, n in ((one, b"a"), (one, b"b"), (other, b"c"))))
-        found = {job.id: job for job in one.jobs(Filter("t"), 0, 10**6)}
+        found = {job.id: job for job in one.ask(ListJobs(Filter("t"), 0, 10**6))}
         bodies = Counter(job.body for job in found.values())
         assert set(told) <= set(bodies)
         assert max(bodies.values()) == 1
         assert {found[id].due for id in moved} == {10**12}
-        assert one.counts()["t"].delayed == len(found)
+        assert one.ask(CountJobs())["t"].delayed == len(found)
 
 
 def test_transactions_in_opposite_orders_all_happen(mariadb_server):
@@ -98,7 +99,7 @@ def test_transactions_in_opposite_orders_all_happen(mariadb_server):
                 assert store.apply([ops.Reschedule(id, 10**12 + by + n) for id in ids]) == [True] * len(ids)
 
         in_threads(lambda: move(one, ids, 0), lambda: move(other, ids[::-1], 1_000))
-        last = {job.due for job in one.jobs(Filter("t"), 0, 99)}
+        last = {job.due for job in one.ask(ListJobs(Filter("t"), 0, 99))}
         assert len(last) == 1
 
 
@@ -133,7 +134,7 @@ def test_who_reserve_and_cancel_at_once_share_no_job(mariadb_server):
 
         in_threads(cancel, reserve)
         assert sorted(cancelled + taken) == ids
-        counts = one.counts()["t"]
+        counts = one.ask(CountJobs())["t"]
         assert (counts.cancelled, counts.running, counts.delayed) == (len(cancelled), len(taken), 0)
 
 
@@ -141,9 +142,9 @@ def test_counts_stay_right_when_they_are_summed_up(mariadb_server):
     with open(mariadb_server.url()) as store:
         for n in range(30):
             put(store, NewJob(f"t{n % 3}", b"", 0))
-        before = store.counts()
+        before = store.ask(CountJobs())
         store._fold()
-        assert store.counts() == before
+        assert store.ask(CountJobs()) == before
         assert len(store.ask(["SELECT seq FROM pywheel_tally"])[0].rows) == 3
 
 
@@ -163,7 +164,7 @@ def test_a_put_that_may_have_happened_is_not_said_not_to_have(mariadb_server):
         proxy.stall(requests=False)
         thread = threading.Thread(target=lose)
         thread.start()
-        until(lambda: other.counts()["t"].delayed == 3)
+        until(lambda: other.ask(CountJobs())["t"].delayed == 3)
         proxy.cut()
         thread.join()
         assert "not known" in raised[0]
@@ -260,6 +261,6 @@ def test_an_interrupt_between_a_put_and_its_answer_leaves_no_answer_to_the_next(
         assert not left
         for number in range(10):
             [id] = put(store, NewJob("t", b"", 10**15))
-            assert store.get(id).topic == "t", number
+            assert store.ask(GetJob(id)).topic == "t", number
             [jobs] = store.apply([ops.Reserve("t", 1, TERMS, "w")])
             assert all(store.apply([ops.Ack(job.id, job.claims) for job in jobs]))

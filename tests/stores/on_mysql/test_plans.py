@@ -6,6 +6,7 @@ import pytest
 
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
+from pywheel.jobs.queries import GetForecast, GetHistories, GetJob, GetNextDues, GetPage, GetStates, ListEnded, ListJobs
 from pywheel.stores import Filter, open
 from pywheel.stores.mysql.connection import Timed
 
@@ -48,18 +49,18 @@ def _is_whole(line):
 
 
 CALLS = {
-    "get": lambda store, ids: store.get(ids[0]),
-    "get by key": lambda store, ids: store.get(("t", "k")),
-    "states": lambda store, ids: store.states(ids[:50]),
-    "histories": lambda store, ids: store.histories(ids[:50]),
-    "jobs of a topic": lambda store, ids: store.jobs(Filter("t"), 0, 9),
-    "jobs of a key": lambda store, ids: store.jobs(Filter(key="k"), 0, 9),
-    "running": lambda store, ids: store.jobs(Filter(state=State.RUNNING), 0, 9),
-    "page by due": lambda store, ids: store.page(Filter("t", due_from=0)),
-    "next_dues": lambda store, ids: store.next_dues(["t"]),
+    "get": lambda store, ids: store.ask(GetJob(ids[0])),
+    "get by key": lambda store, ids: store.ask(GetJob(("t", "k"))),
+    "states": lambda store, ids: store.ask(GetStates(ids[:50])),
+    "histories": lambda store, ids: store.ask(GetHistories(ids[:50])),
+    "jobs of a topic": lambda store, ids: store.ask(ListJobs(Filter("t"), 0, 9)),
+    "jobs of a key": lambda store, ids: store.ask(ListJobs(Filter(key="k"), 0, 9)),
+    "running": lambda store, ids: store.ask(ListJobs(Filter(state=State.RUNNING), 0, 9)),
+    "page by due": lambda store, ids: store.ask(GetPage(Filter("t", due_from=0))),
+    "next_dues": lambda store, ids: store.ask(GetNextDues(["t"])),
     "claim by the index": lambda store, ids: store.apply([ops.Claim("t", (), TERMS, "w", 50, limit=50)]),
-    "forecast": lambda store, ids: store.forecast([0, 100, 10**13], "t"),
-    "recent": lambda store, ids: store.recent("t", 0, 9),
+    "forecast": lambda store, ids: store.ask(GetForecast([0, 100, 10**13], "t")),
+    "recent": lambda store, ids: store.ask(ListEnded("t", 0, 9)),
     "next_lease": lambda store, ids: store._read_lease(),
     "cancel": lambda store, ids: store.apply([ops.Cancel(ids[1]), ops.Cancel(ids[2])]),
     "put with a key": lambda store, ids: store.apply([ops.Put((NewJob("t", b"", 10**13, "k", replace=True),))]),

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from pywheel import JobQueue, StoreBusy
+from pywheel.jobs.queries import GetJob
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def test_rows_may_be_whatever_the_caller_likes(queue, connect):
     connection = connect(cursorclass=DictCursor, sql_mode="ANSI_QUOTES,NO_BACKSLASH_ESCAPES")
     id = queue.put("a%b\\", key="c%sd'", connection=connection)
     connection.commit()
-    job = queue.store.get(id)
+    job = queue.store.ask(GetJob(id))
     assert (job.topic, job.key) == ("a%b\\", "c%sd'")
 
 
@@ -84,7 +85,7 @@ def test_a_transaction_that_the_server_ended_for_its_snapshot_says_so(queue, str
     with pytest.raises(StoreBusy, match=r"has ended this transaction.*begin anew"):
         queue.put("order", b"mine", key=key, replace=replace, connection=strict)
     strict.commit()
-    assert queue.store.get(first) is None
+    assert queue.store.ask(GetJob(first)) is None
     assert queue.put("order", b"mine", key=key, replace=True, connection=strict) == id
     strict.commit()
     assert queue.get(id).body == b"mine"

@@ -18,6 +18,7 @@ from pywheel import (
 )
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
+from pywheel.jobs.queries import CountJobs, GetJob, ListWorkers
 from pywheel.stores import open
 from tests.stores import servers
 from tests.stores.server import TEMPLATES
@@ -118,7 +119,10 @@ def test_the_least_rights_that_are_documented_are_enough(server, admin, role):
         ears.beat(0)
         # Neither may see the other's session.
         assert {member.worker for member in ears.members() if member.silent < 10} == {notifier.worker, ears.worker}
-        assert {member.worker for member in store.workers() if member.silent < 10} == {notifier.worker, ears.worker}
+        assert {member.worker for member in store.ask(ListWorkers()) if member.silent < 10} == {
+            notifier.worker,
+            ears.worker,
+        }
         [[job]] = store.apply([ops.Reserve("t", 1, ops.Terms(1_000, 3), "w")])
         assert store.apply([ops.Ack(job.id, job.claims), ops.Pause("t", True), ops.Delete(id)]) == [True, True, True]
         notifier.close()
@@ -132,7 +136,7 @@ def test_who_may_read_only_is_told_so(server, admin, role):
     admin.execute(f"GRANT USAGE ON SCHEMA {schema_of(url)} TO {role}")
     admin.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema_of(url)} TO {role}")
     with open(url.replace("pywheel@", f"{role}@")) as store:
-        assert store.get(id).id == id
+        assert store.ask(GetJob(id)).id == id
         refused(StoreReadOnly, "permission denied.*grant", put, store)
 
 
@@ -170,7 +174,7 @@ def test_two_that_open_an_empty_database_at_once_make_one_store(server):
     ids = [put(store) for store in stores]
     assert len(set(ids)) == 3
     for store in stores:
-        assert all(store.get(id) for id in ids)
+        assert all(store.ask(GetJob(id)) for id in ids)
         store.close()
 
 
@@ -180,7 +184,7 @@ def test_tables_that_were_dropped_are_missed_by_name(server, admin):
         put(store)
         admin.execute(f"DROP SCHEMA {schema_of(url)} CASCADE")
         refused(NotAStore, "pywheel migrate", put, store)
-        refused(NotAStore, "pywheel migrate", store.counts)
+        refused(NotAStore, "pywheel migrate", store.ask, CountJobs())
 
 
 def test_a_server_that_only_reads_is_a_replica_perhaps(server, admin, role):
@@ -190,7 +194,7 @@ def test_a_server_that_only_reads_is_a_replica_perhaps(server, admin, role):
     admin.execute(RIGHTS.format(schema=schema_of(url), role=role))
     admin.execute(f"ALTER ROLE {role} SET default_transaction_read_only = on")
     with open(url.replace("pywheel@", f"{role}@")) as store:
-        assert store.get(id).body == b"x"
+        assert store.ask(GetJob(id)).body == b"x"
         refused(StoreReadOnly, "replica", put, store)
         refused(StoreReadOnly, "replica", store.apply, [ops.Cancel(id)])
     refused(StoreReadOnly, "replica", open, server.url(user=role))
@@ -216,7 +220,7 @@ def test_a_statement_timeout_of_the_role_is_named(server, admin, role):
     with open(url.replace("pywheel@", f"{role}@")) as store, server.connect(autocommit=False) as holder:
         put(store)
         holder.execute(f"LOCK TABLE {schema}.pywheel_job IN ACCESS EXCLUSIVE MODE")
-        refused(StoreBusy, "statement timeout.*statement_timeout", store.get, 1)
+        refused(StoreBusy, "statement timeout.*statement_timeout", store.ask, GetJob(1))
 
 
 def test_sessions_that_a_role_may_not_leave_idle_last_all_the_same(server, admin, role):
@@ -237,7 +241,7 @@ def test_a_name_that_no_index_takes_and_a_body_that_no_message_takes_are_bad(ser
         word = os.urandom(8_000).hex()
         refused(BadJob, "the server does not take it", put, store, topic=word)
         assert put(store) > 0
-        assert store.counts()["t"].delayed == 1
+        assert store.ask(CountJobs())["t"].delayed == 1
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
@@ -267,10 +271,10 @@ def fill_and_empty(server, store):
             ids.append(put(store, os.urandom(900_000)))
 
     refused(StoreFull, "make room on the server", fill)
-    assert all(store.get(id) for id in ids)
-    assert sum(store.counts()["t"]) == len(ids)
+    assert all(store.ask(GetJob(id)) for id in ids)
+    assert sum(store.ask(CountJobs())["t"]) == len(ids)
     subprocess.run(["mount", "-o", "remount,size=48m", server.folder / "small"], check=True)
-    assert store.get(put(store)).body == b"x"
+    assert store.ask(GetJob(put(store))).body == b"x"
 
 
 def test_what_is_no_server_is_away(server, tmp_path):

@@ -7,6 +7,7 @@ import pytest
 
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
+from pywheel.jobs.queries import GetNote
 from pywheel.stores import open
 from tests.jobs.waiting import until
 
@@ -33,6 +34,6 @@ def test_after_a_conflict_no_statement_is_missing_that_would_have_been_prepared(
             waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
             until(lambda: other.execute(waiting).fetchone() == (1,))
         thread.join()
-        assert store.note("b") == b"w"
+        assert store.ask(GetNote("b")) == b"w"
         assert step("b")[0] == [7]
         assert step("c")[0] != [7]

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from pywheel.jobs import NewJob
+from pywheel.jobs.queries import ListJobs
 from pywheel.stores import Filter, open
 from tests.jobs.waiting import until
 from tests.stores.calls import CALLS, put
@@ -54,7 +55,7 @@ def test_a_put_whose_first_try_is_still_under_way_happens_once(postgres_server, 
             until(lambda: waiting() == (1 if key else 2))  # with a key it does not wait for long, but tries again
             holder.rollback()
         asked.join(30)
-        jobs = [job.id for job in store.jobs(Filter("t"), 0, 99) if job.body == b"once"]
+        jobs = [job.id for job in store.ask(ListJobs(Filter("t"), 0, 99)) if job.body == b"once"]
         assert len(jobs) == 1
         assert asked.outcome == jobs
 

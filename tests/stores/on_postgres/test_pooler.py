@@ -8,6 +8,7 @@ from pywheel import JobQueue, NotAStore
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.commands import Terms
+from pywheel.jobs.queries import CountJobs, GetJob
 from pywheel.stores import open
 from tests.jobs.waiting import finished, working
 
@@ -36,8 +37,8 @@ def test_all_but_workers_works_and_leaves_no_setting_behind(pgbouncer_server, ur
                     [job] = store.apply([ops.Reserve("t", 1, Terms(60_000, 3), "w")])[0] or [None]
                     if job is not None:
                         assert store.apply([ops.Ack(job.id, job.claims)]) == [True]
-                    store.get(id)
-                    store.counts()
+                    store.ask(GetJob(id))
+                    store.ask(CountJobs())
             except BaseException as error:
                 wrong.append(error)
 
@@ -47,7 +48,7 @@ def test_all_but_workers_works_and_leaves_no_setting_behind(pgbouncer_server, ur
         for thread in threads:
             thread.join(60)
         assert wrong == []
-        assert sum(store.counts()["t"]) == 80
+        assert sum(store.ask(CountJobs())["t"]) == 80
         for _ in range(10):
             assert settings(pgbouncer_server, url) == fresh
 

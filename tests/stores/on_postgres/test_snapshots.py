@@ -9,6 +9,7 @@ import pytest
 from pywheel import JobExists
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
+from pywheel.jobs.queries import GetHistories, GetJob
 from pywheel.stores import open
 from tests.jobs.waiting import until
 from tests.often import often
@@ -137,7 +138,7 @@ def meanwhile(gate, slow, fast):
 def end(store, job):
     """End a job, and see that nothing is left of it that contradicts it."""
     assert store.apply([ops.Ack(job.id, job.claims)]) == [True]
-    assert store.get(job.id).priority == job.priority
+    assert store.ask(GetJob(job.id)).priority == job.priority
     assert store.verify() == []
 
 
@@ -152,7 +153,7 @@ def test_a_claim_delivers_the_last_put_that_came_before_its_lock(store, gate, sl
         [job] = jobs or claim(store, how, id)
         if replaced:
             assert (job.body, {name: getattr(job, name) for name in new}) == (b"new", new), table
-            assert job.lease_until == store.history(id)[-1].started + 1_000
+            assert job.lease_until == store.ask(GetHistories([id]))[0][-1].started + 1_000
         else:
             assert job.body == b"old"
         end(store, job)
@@ -176,7 +177,7 @@ def test_a_claim_of_a_lost_lease_delivers_the_body_as_it_was_rewritten_last(stor
     for table in gate.tables:
         id = put(store, b"old")
         [[lost]] = store.apply([ops.Reserve("t", 1, ops.Terms(1, 3, slack=0), "w")])
-        until(lambda: store.get(id).lease_until is None)  # noqa: B023
+        until(lambda: store.ask(GetJob(id)).lease_until is None)  # noqa: B023
         with gate.at(table):
             jobs, _, between = meanwhile(
                 gate,

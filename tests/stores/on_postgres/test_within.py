@@ -6,6 +6,7 @@ import pytest
 from pywheel import BadJob, JobExists, JobQueue, StoreBusy
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
+from pywheel.jobs.queries import GetJob
 from pywheel.testing import ManualClock
 
 
@@ -33,7 +34,7 @@ def test_a_connection_that_breaks_leaves_nothing(queue, connection, postgres_ser
         admin.execute("SELECT pg_terminate_backend(%s)", (connection.info.backend_pid,))
     with pytest.raises(psycopg.OperationalError):
         connection.commit()
-    assert queue.store.get(id) is None
+    assert queue.store.ask(GetJob(id)) is None
 
 
 LEVELS = ["REPEATABLE READ", "SERIALIZABLE"]
@@ -98,14 +99,14 @@ def test_it_goes_together_with_what_else_the_transaction_does(queue, connection,
         connection.execute("UPDATE orders SET job = %s", (id,))
     connection.commit()
     assert connection.execute("SELECT job FROM orders").fetchall() == [(id,)]
-    assert queue.store.get(id).topic == "order"
+    assert queue.store.ask(GetJob(id)).topic == "order"
 
 
 def test_rows_may_be_whatever_the_caller_likes(queue, postgres_server):
     with postgres_server.connect(autocommit=False, row_factory=psycopg.rows.dict_row) as connection:
         id = queue.put("a\1b", key="c\1d", connection=connection)
         connection.commit()
-    job = queue.store.get(id)
+    job = queue.store.ask(GetJob(id))
     assert (job.topic, job.key) == ("a\1b", "c\1d")
 
 
@@ -119,7 +120,7 @@ def test_the_tests_clock_counts_there_too(url, connection):
     queue = JobQueue(url, clock=clock)
     id = queue.put("order", delay=5, connection=connection)
     connection.commit()
-    job = queue.store.get(id)
+    job = queue.store.ask(GetJob(id))
     assert (job.created, job.due) == (clock.wall(), clock.wall() + 5_000)
     queue.store.close()
 
@@ -133,7 +134,7 @@ def test_sqlalchemys_connection_and_session(queue, postgres_server):
     )
     with engine.begin() as connection:
         first = queue.put("order", connection=connection)
-        assert queue.store.get(first) is None
+        assert queue.store.ask(GetJob(first)) is None
     with Session(engine) as session:
         second = queue.put("order", connection=session)
         third = queue.put("order", connection=session)
@@ -141,7 +142,12 @@ def test_sqlalchemys_connection_and_session(queue, postgres_server):
         fourth = queue.put("order", connection=session)
         session.commit()
     engine.dispose()
-    assert [queue.store.get(id) is not None for id in (first, second, third, fourth)] == [True, False, False, True]
+    assert [queue.store.ask(GetJob(id)) is not None for id in (first, second, third, fourth)] == [
+        True,
+        False,
+        False,
+        True,
+    ]
 
 
 def test_psycopg2s_connection(queue, postgres_server):
@@ -154,5 +160,5 @@ def test_psycopg2s_connection(queue, postgres_server):
     second = queue.put("order", connection=connection)
     connection.rollback()
     connection.close()
-    assert queue.store.get(first).body == b"\0\xff"
-    assert queue.store.get(second) is None
+    assert queue.store.ask(GetJob(first)).body == b"\0\xff"
+    assert queue.store.ask(GetJob(second)) is None

@@ -10,8 +10,8 @@ from pywheel.jobs import State
 from pywheel.jobs.commands import Ack, Announce, Claim, Expire, Pause, Purge, Put, Reserve, Terms
 from pywheel.jobs.job import NewJob
 from pywheel.jobs.limits import Limits
+from pywheel.jobs.queries import CountJobs, Filter, GetJob, GetNextDues, GetNextLease, GetPage, ListClaims, ListFirstDue
 from pywheel.stores import open
-from pywheel.stores.contract import Filter
 from pywheel.testing import ManualClock
 from tests.jobs.waiting import until, working
 from tests.stores.on_redis.monitored import Monitor
@@ -85,7 +85,7 @@ class TestABacklogOfAnotherPriority:
         [claimed] = store.apply([Claim("t", (), TERMS, "w", 30, limit=30, after=after)])
         assert [job.id for job in claimed.jobs] == [*backlog[-2:], *([] if priority > others else own)]
         assert claimed.next == now + 7
-        assert store.next_dues(["t"]) == {"t": now - 30_000}
+        assert store.ask(GetNextDues(["t"])) == {"t": now - 30_000}
         assert_short(monitor.calls())
         assert len(later) == 1
 
@@ -130,7 +130,7 @@ class TestABacklogOfAnotherPriority:
             [ids] = store.apply([Put(tuple(some))])
             plain += [id for id, job in zip(ids, some, strict=True) if job.priority == 0]
         monitor.calls()
-        assert [due.id for due in store.first_due("t", 30)] == plain[:30]
+        assert [due.id for due in store.ask(ListFirstDue("t", 30))] == plain[:30]
         assert [job.id for job in store.apply([Reserve("t", 30, TERMS, "w")])[0]] == plain[:30]
         assert_short(monitor.calls())
 
@@ -186,21 +186,21 @@ class TestLostLeases:
         monitor.calls()
         assert store.apply([Purge(State.DEAD, 0, None, 100)]) == [100]
         assert_short(monitor.calls())
-        assert store.counts()["t"].dead == len(lost) - 100
+        assert store.ask(CountJobs())["t"].dead == len(lost) - 100
 
     def test_they_are_counted_and_listed_by_pieces(self, store, lost, monitor):
         monitor.calls()
-        assert store.counts()["t"].dead == len(lost)
-        assert [id for id, _ in sorted(store.claimed_by("dead"))] == lost
-        assert len(store.page(Filter("t", State.DEAD)).jobs) == 100
-        assert store.next_lease() is not None
+        assert store.ask(CountJobs())["t"].dead == len(lost)
+        assert [id for id, _ in sorted(store.ask(ListClaims("dead")))] == lost
+        assert len(store.ask(GetPage(Filter("t", State.DEAD))).jobs) == 100
+        assert store.ask(GetNextLease()) is not None
         assert_short(monitor.calls())
 
     def test_commands_beside_a_reserve_happen_once(self, store, clock, due):
         [[id], jobs] = store.apply([Put((NewJob("u", b"", clock.wall()),)), Reserve("t", 10, TERMS, "w")])
         assert [job.id for job in jobs] == due[:10]
         assert [job.id for job in store.apply([Reserve("u", 10, TERMS, "w")])[0]] == [id]
-        counts = store.counts()
+        counts = store.ask(CountJobs())
         assert (counts["t"].delayed, counts["t"].running, counts["u"].running) == (self.JOBS - 10, 10, 1)
 
     def test_callers_at_the_same_time_each_get_their_own(self, redis_server, priority):
@@ -208,7 +208,7 @@ class TestLostLeases:
             ids = put(queue.store, self.JOBS, queue.store.clock.wall(), priority)
             claimed = [job.id for _ in range(10) for job in queue.reserve("t", 500, ttr=1)]
             assert claimed == ids
-            until(lambda: queue.store.counts()["t"].running == 0)
+            until(lambda: queue.store.ask(CountJobs())["t"].running == 0)
             found, others, failed = [], [], []
             start = threading.Barrier(8)
 
@@ -235,12 +235,12 @@ class TestLostLeases:
             ids = put(queue.store, self.JOBS, queue.store.clock.wall(), priority)
             for _ in range(10):
                 queue.reserve("t", 500, ttr=1)
-            until(lambda: queue.store.counts()["t"].running == 0)
+            until(lambda: queue.store.ask(CountJobs())["t"].running == 0)
             seen = []
             queue.handler("t", concurrency=50)(lambda job: seen.append(job.id))
             monitor.calls()
             with working(queue):
-                until(lambda: queue.store.counts()["t"].done == self.JOBS)
+                until(lambda: queue.store.ask(CountJobs())["t"].done == self.JOBS)
             assert sorted(seen) == ids
             assert_short(monitor.calls())
 
@@ -262,9 +262,9 @@ def test_a_purge_of_many_forgets_them_by_pieces(store, clock, monitor):
         store.apply([Ack(job.id, job.claims) for job in jobs])
     monitor.calls()
     [forgotten, [id]] = store.apply([Purge(State.DONE, 0, None, 2_600), Put((NewJob("t", b"", clock.wall()),))])
-    assert (forgotten, store.counts()["t"].done) == (2_600, 400)
+    assert (forgotten, store.ask(CountJobs())["t"].done) == (2_600, 400)
     assert_short(monitor.calls())
-    assert store.get(id) is not None
+    assert store.ask(GetJob(id)) is not None
 
 
 def test_a_limit_by_key_counts_its_group_alone(store, clock, monitor):

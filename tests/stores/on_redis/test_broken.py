@@ -14,6 +14,7 @@ from pywheel import JobQueue, StoreAway, Worker
 from pywheel.jobs import Counts, State
 from pywheel.jobs.commands import Ack, Announce, Claim, Keep, Nack, Put, Reserve, Terms
 from pywheel.jobs.job import NewJob
+from pywheel.jobs.queries import CountJobs, GetHistories, GetJob, ListWorkers
 from pywheel.stores import open
 from tests.isolated.child import environment
 from tests.jobs.waiting import until, working
@@ -82,10 +83,10 @@ class TestOnce:
         [claimed] = store.apply([Claim("t", tuple(ids), TERMS, "w", 9)])
         assert [(job.id, job.claims, job.body) for job in claimed.jobs] == [(id, 1, b"body") for id in ids]
         assert claimed.begun == 5
-        assert [store.get(job.id) for job in claimed.jobs] == claimed.jobs
+        assert [store.ask(GetJob(job.id)) for job in claimed.jobs] == claimed.jobs
         proxy.cut_after(answers=answers)
         assert store.apply([Ack(id, 1) for id in ids[:3]] + [Nack(ids[3], 1, None)]) == [True] * 3 + [State.DEAD]
-        assert [len(store.history(id)) for id in ids[:4]] == [1] * 4
+        assert [len(store.ask(GetHistories([id]))[0]) for id in ids[:4]] == [1] * 4
         proxy.cut_after(answers=answers)
         [jobs] = store.apply([Reserve("x", 9, TERMS, "w")])
         assert [(job.topic, job.claims) for job in jobs] == [("x", 1)]
@@ -104,7 +105,7 @@ class TestOnce:
     def test_a_reading_call_is_asked_again(self, store, proxy):
         store.apply([Put((JOB,))])
         proxy.cut_after(answers=5)
-        assert store.counts()["t"] == Counts(delayed=1)
+        assert store.ask(CountJobs())["t"] == Counts(delayed=1)
 
     def test_many_threads_whose_connection_is_cut_all_the_time_put_each_job_once(self, store, proxy):
         told, stopped = [], threading.Event()
@@ -151,7 +152,7 @@ class TestAway:
             with pytest.raises(StoreAway):
                 store.apply([Put((JOB,))])
             with pytest.raises(StoreAway):
-                store.counts()
+                store.ask(CountJobs())
             proxy.heal()
             assert store.apply([Put((JOB,))])
 
@@ -276,8 +277,8 @@ class TestLostEnd:
             [[claimed]] = store.apply([Reserve("t", 1, TERMS, "w")])
             redis.kill()
             redis.start()
-            assert store.get(lost) is None
-            assert store.get(kept).state is State.DELAYED
+            assert store.ask(GetJob(lost)) is None
+            assert store.ask(GetJob(kept)).state is State.DELAYED
             [[new]] = store.apply([Put((JOB,))])
             assert new > lost
             [jobs] = store.apply([Reserve("t", 9, TERMS, "v")])
@@ -312,7 +313,7 @@ class TestLostEnd:
                 redis.start()
                 new = queue.put("t", b"")
                 until(lambda: done[1:] == [new])
-                until(lambda: [member.worker for member in queue.store.workers()] == [worker.name])
+                until(lambda: [member.worker for member in queue.store.ask(ListWorkers())] == [worker.name])
 
 
 def free_port():
@@ -344,7 +345,7 @@ def test_a_replica_that_took_over_and_was_behind_is_read_anew(redis_server):
                 new = queue.put("t", b"")
                 until(lambda: done == [first, new])
                 assert new > lost
-                assert queue.store.get(lost) is None
+                assert queue.store.ask(GetJob(lost)) is None
 
 
 def test_a_worker_that_is_told_to_stop_while_the_server_is_away_stops(redis_server, proxy):
@@ -352,7 +353,7 @@ def test_a_worker_that_is_told_to_stop_while_the_server_is_away_stops(redis_serv
         queue.handler("t")(print)
         worker = Worker(queue, grace=1)
         worker.start()
-        until(lambda: worker.name in [member.worker for member in queue.store.workers()])
+        until(lambda: worker.name in [member.worker for member in queue.store.ask(ListWorkers())])
         proxy.cut()
         worker.stop()
         assert worker.join(30)

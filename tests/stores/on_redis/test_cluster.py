@@ -8,6 +8,7 @@ from pywheel import JobQueue
 from pywheel._errors import NotAStore, StoreAway, StoreError
 from pywheel.jobs import NewJob, State
 from pywheel.jobs.commands import Announce, Put
+from pywheel.jobs.queries import CountJobs, GetJob
 from pywheel.stores import open
 from pywheel.testing import StoreSuite
 from tests.jobs.waiting import until, working
@@ -124,7 +125,7 @@ def test_what_was_replicated_survives_a_master_and_work_goes_on(replicated_clust
             master.kill()
             until(lambda: cluster.master(prefixes(store)[0]) is taking_over)
             until(lambda: answers(store))
-            assert all(store.get(id).state is State.DELAYED for id in ids)
+            assert all(store.ask(GetJob(id)).state is State.DELAYED for id in ids)
             for id in ids:
                 assert queue.reschedule(id, delay=0)
             until(lambda: set(done) >= set(ids))
@@ -137,7 +138,7 @@ def test_what_was_replicated_survives_a_master_and_work_goes_on(replicated_clust
 
 def answers(store):
     try:
-        store.counts()
+        store.ask(CountJobs())
     except StoreError:
         return False
     return True

@@ -11,6 +11,7 @@ from redis import ConnectionError as Refused
 from pywheel import JobQueue, NotAStore, StoreAway, StoreBusy, StoreError, StoreFull, StoreReadOnly, StoreTooNew
 from pywheel.jobs.commands import Ack, Announce, Put, Reserve, Terms
 from pywheel.jobs.job import NewJob, State
+from pywheel.jobs.queries import CountJobs, GetJob
 from pywheel.stores import open
 from tests.stores.servers import Redis
 
@@ -118,7 +119,7 @@ def test_where_no_memory_is_left_nothing_is_put_and_all_else_goes_on(redis_serve
         [jobs] = store.apply([Reserve("t", 50, TERMS, "w")])
         assert [job.id for job in jobs] == ids[:50]
         assert all(store.apply([Ack(job.id, job.claims) for job in jobs]))
-        assert sum(store.counts()["t"]) == 100
+        assert sum(store.ask(CountJobs())["t"]) == 100
         client.config_set("maxmemory", 0)
         assert store.apply([Put((JOB,))]) == [[ids[-1] + 1]]
 
@@ -217,7 +218,7 @@ class TestWrongAddresses:
 def test_stores_of_one_server_do_not_mix(redis_server):
     with open(redis_server.url()) as one, open(redis_server.url()) as other:
         one.apply([Put((JOB._replace(key="k"),))])
-        assert other.counts() == {}
+        assert other.ask(CountJobs()) == {}
         assert other.apply([Put((JOB._replace(key="k"),))]) == [[1]]
 
 
@@ -227,7 +228,7 @@ def test_functions_that_the_server_forgot_are_loaded_again(redis_server):
         client.function_flush()
         [jobs] = store.apply([Reserve("t", 1, TERMS, "w")])
         client.function_flush()
-        assert store.get(jobs[0].id).state is State.RUNNING
+        assert store.ask(GetJob(jobs[0].id)).state is State.RUNNING
 
 
 def test_a_server_may_forget_its_functions_all_the_time(redis_server):
@@ -252,15 +253,15 @@ def test_a_store_whose_data_was_deleted_begins_anew(redis_server):
     with server() as redis, open(redis.url()) as store, redis.connect() as client:
         store.apply([Put((JOB,) * 3)])
         client.flushall()
-        assert store.counts() == {}
+        assert store.ask(CountJobs()) == {}
         assert len(store.apply([Put((JOB,))])[0]) == 1
-        assert store.counts()["t"].delayed == 1
+        assert store.ask(CountJobs())["t"].delayed == 1
 
 
 def test_times_beyond_what_a_double_can_hold_are_rounded_and_nothing_breaks(redis_server):
     with open(redis_server.url()) as store:
         [[id]] = store.apply([Put((JOB._replace(due=2**61 + 1, delay=None, ttr=2**60 + 1, max_attempts=2**60 + 1),))])
-        job = store.get(id)
+        job = store.ask(GetJob(id))
         assert abs(job.due - 2**61) < 2**10
         assert (job.ttr, job.max_attempts) == (2**60 + 1, 2**60 + 1)
 
@@ -287,11 +288,11 @@ def test_an_error_of_a_store_is_one(redis_server):
         redis.pause()
         try:
             with pytest.raises(StoreAway, match=r"no answer within 0\.5 s"):
-                store.counts()
+                store.ask(CountJobs())
         finally:
             redis.resume()
-        assert store.counts() == {}
+        assert store.ask(CountJobs()) == {}
         redis.kill()
         with pytest.raises(StoreError):
-            store.counts()
+            store.ask(CountJobs())
         store.close()

@@ -9,6 +9,7 @@ from pywheel._errors import NotAStore, StoreTooNew
 from pywheel.client.copier import Copier
 from pywheel.jobs import NewJob
 from pywheel.jobs.commands import Announce, Delete, Put
+from pywheel.jobs.queries import ListJobs
 from pywheel.stores import Filter, open
 from tests.stores.test_vectors import VECTORS, replay
 
@@ -81,9 +82,9 @@ class TestAsOne:
             old.apply([Put(tuple(JOB._replace(key=f"k{n}", delay=10**9) for n in range(40)))])
             for _ in range(3):
                 Copier(old, new).carry()
-                new.apply([Delete(job.id) for job in new.jobs(Filter("t"), 0, 100)])
+                new.apply([Delete(job.id) for job in new.ask(ListJobs(Filter("t"), 0, 100))])
             assert Copier(old, new).switch(10).jobs == 40
-            assert {job.key for job in new.jobs(Filter("t"), 0, 100)} == {f"k{n}" for n in range(40)}
+            assert {job.key for job in new.ask(ListJobs(Filter("t"), 0, 100))} == {f"k{n}" for n in range(40)}
 
     def test_what_the_server_may_have_lost_is_left_out_in_every_store(self, redis_server):
         url = redis_server.url(stores=4)

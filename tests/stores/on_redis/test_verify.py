@@ -9,6 +9,7 @@ from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.commands import Put, Terms
 from pywheel.jobs.limits import Limits
+from pywheel.jobs.queries import CountJobs, GetJob, GetNextLease, ListNotes
 from pywheel.stores import open
 from pywheel.stores import verify as faults
 from pywheel.testing import ManualClock
@@ -58,18 +59,18 @@ def ids(*pairs):
 
 
 def test_all_sets_and_keys_are_made_anew_from_the_jobs(store, jobs, client):
-    before = [store.get(id) for id in jobs]
+    before = [store.ask(GetJob(id)) for id in jobs]
     client.delete(":d:*", ":f:*", ":k:*", ":o:*", ":x", ":t", ":l", ":l:*", ":g:*", ":p")
     wrong = found(store)
     assert wrong[faults.NOWHERE.what] == [jobs.plain, jobs.keyed, jobs.again]
     assert wrong[faults.KEYLESS.what] == [jobs.keyed, jobs.running]
     assert mended(store) == wrong
-    after = [store.get(id) for id in jobs]
+    after = [store.ask(GetJob(id)) for id in jobs]
     assert [job.state for job in after] == [job.state for job in before]
     assert after[-1] == before[-1]  # a job that was claimed says when it is due
     assert [job.due for job in after[:2]] == [NOW, NOW]
-    assert store.counts()["t"] == (3, 1, 1, 1, 1)
-    assert store.get(("t", "key")).id == jobs.keyed
+    assert store.ask(CountJobs())["t"] == (3, 1, 1, 1, 1)
+    assert store.ask(GetJob(("t", "key"))).id == jobs.keyed
 
 
 def test_what_stands_where_it_should_not_is_dropped(store, jobs, client):
@@ -127,7 +128,7 @@ def test_lanes_are_made_anew_from_the_jobs(store, ranked, client):
 def test_leases_that_nobody_would_end_are_listed(store, ranked, client):
     client.delete(":l")
     assert mended(store) == ids((faults.INDEXES, [ranked[2]]))
-    assert store.next_lease() == NOW + 60_000
+    assert store.ask(GetNextLease()) == NOW + 60_000
 
 
 def test_what_stands_wrongly_in_lanes_is_dropped(store, ranked, client):
@@ -174,9 +175,9 @@ def test_notes_are_listed_as_they_are(store, jobs, client):
     client("ZADD", ":g", NOW, "stays", NOW, "ends", NOW, "none either")
     client("ZREM", ":g", "lost")
     assert mended(store) == {faults.NOTES.what: ["ends", "lost", "none", "none either", "stays"]}
-    assert store.notes("") == [("ends", b"e"), ("lost", b"l"), ("stays", b"s")]
+    assert store.ask(ListNotes("")) == [("ends", b"e"), ("lost", b"l"), ("stays", b"s")]
     assert store.apply([ops.Purge(State.DONE, 0, "none", 100)]) == [0]
-    assert store.notes("") == [("ends", b"e"), ("lost", b"l"), ("stays", b"s")]
+    assert store.ask(ListNotes("")) == [("ends", b"e"), ("lost", b"l"), ("stays", b"s")]
 
 
 def test_thousands_of_jobs_are_made_anew_in_steps(store, client):
@@ -187,9 +188,9 @@ def test_thousands_of_jobs_are_made_anew_in_steps(store, client):
     client.delete(":d:*", ":f:*", ":k:*", ":o:*", ":x", ":t", ":l", ":l:*", ":g:*", ":p")
     assert {finding.number for finding in store.verify() if finding.what == faults.NOWHERE.what} == {1_800}
     mended(store)
-    assert store.counts()["t"][:3] == (1_800, 500, 700)
-    assert store.get(("t", f"k{number - 1}")).id == put[-1]
-    assert store.get(("t", f"k{number - 1}")).state is State.DELAYED
+    assert store.ask(CountJobs())["t"][:3] == (1_800, 500, 700)
+    assert store.ask(GetJob(("t", f"k{number - 1}"))).id == put[-1]
+    assert store.ask(GetJob(("t", f"k{number - 1}"))).state is State.DELAYED
 
 
 def test_beside_others_at_work_nothing_is_wrong_and_a_repair_harms_nobody(redis_server):

@@ -13,6 +13,7 @@ from pywheel import JobQueue
 from pywheel.jobs import State
 from pywheel.jobs.commands import Announce, Claim, Put, Reschedule, Terms
 from pywheel.jobs.job import SHARDS, SLICE, Due, NewJob, slice_of
+from pywheel.jobs.queries import ListWorkers
 from pywheel.stores import open
 from pywheel.stores.ownership import owners
 from pywheel.testing import ManualClock
@@ -38,7 +39,7 @@ def worker_process(url):
 
 
 def names(queue):
-    return sorted(member.worker.partition("@")[0] for member in queue.store.workers())
+    return sorted(member.worker.partition("@")[0] for member in queue.store.ask(ListWorkers()))
 
 
 @pytest.fixture(params=[1, 4])
@@ -196,7 +197,7 @@ class TestHints:
             queue.handler("t")(lambda job: None)
             queue.put("t", b"", delay=3600)
             with working(queue):
-                until(lambda: len(queue.store.workers()) == 1)
+                until(lambda: len(queue.store.ask(ListWorkers())) == 1)
                 time.sleep(1.5)
                 before = client.info("stats")["total_commands_processed"]
                 time.sleep(2)

@@ -26,6 +26,7 @@ from pywheel.jobs.commands import (
     Terms,
 )
 from pywheel.jobs.job import Due
+from pywheel.jobs.queries import CountJobs, GetJob, GetNextDues, ListClaims, ListFirstDue, ListJobs, ListNotes
 from pywheel.stores import Filter
 from pywheel.stores.contract import intact
 from pywheel.testing import ManualClock
@@ -75,7 +76,7 @@ def keyed(key, **more):
 
 
 def total(store):
-    return sum(sum(counts) for counts in store.counts().values())
+    return sum(sum(counts) for counts in store.ask(CountJobs()).values())
 
 
 class TestPuts:
@@ -96,14 +97,14 @@ class TestPuts:
             assert isinstance(refused, JobExists)
             assert refused.id == id
             assert f"job {id} has" in str(refused)
-            assert store.get(("t", key)).id == id
-            assert [job.id for job in store.jobs(Filter("t", key=key), 0, 9)] == [id]
+            assert store.ask(GetJob(("t", key))).id == id
+            assert [job.id for job in store.ask(ListJobs(Filter("t", key=key), 0, 9))] == [id]
 
     def test_jobs_with_keys_of_several_stores_are_put_all_or_none(self, store):
         jobs = [keyed(f"k{number}", body=b"%d" % number) for number in range(20)]
         ids = put(store, *jobs, JOB)
-        assert [store.get(id).key for id in ids] == [*(job.key for job in jobs), None]
-        assert [store.get(id).body for id in ids[:-1]] == [job.body for job in jobs]
+        assert [store.ask(GetJob(id)).key for id in ids] == [*(job.key for job in jobs), None]
+        assert [store.ask(GetJob(id)).body for id in ids[:-1]] == [job.body for job in jobs]
         [refused] = store.apply([Put((*(keyed(f"n{number}") for number in range(20)), keyed("k7")))])
         assert (type(refused), refused.id) == (JobExists, ids[7])
         [twice] = store.apply([Put((*(keyed(f"n{number}") for number in range(20)), keyed("n3")))])
@@ -123,7 +124,7 @@ class TestPuts:
         store.stores[1].fault = lambda when, commands: when == "after" and look(when, commands)
         [refused] = store.apply([Put((keyed(one), keyed(other)))])
         assert isinstance(refused, JobExists)
-        assert store.get(("t", one)) is None
+        assert store.ask(GetJob(("t", one))) is None
         assert total(store) == 1
         assert len(put(store, keyed(one))) == 1
 
@@ -154,7 +155,7 @@ class TestPuts:
         [jobs] = store.apply([Reserve("t", 4, TERMS, "w")])
         for job in jobs:
             [child] = put(store, keyed(job.key, parent=(job.id, job.claims)))
-            assert store.get(("t", job.key)).id == child
+            assert store.ask(GetJob(("t", job.key))).id == child
 
 
 def fail(when, commands):
@@ -182,7 +183,7 @@ class TestClaims:
         assert claimed.begun == 6
         assert {job.id for job in claimed.jobs[:6]} == set(ids[:6])
         assert [job.id for job in claimed.jobs[6:]] == sorted(ids[6:])
-        assert all(store.get(job.id) == job for job in claimed.jobs)
+        assert all(store.ask(GetJob(job.id)) == job for job in claimed.jobs)
 
     def test_a_claim_keeps_to_its_limits_whatever_the_stores(self, store, clock):
         ids = in_each(store)
@@ -201,7 +202,7 @@ class TestClaims:
         [claimed] = store.apply([Claim("t", (), TERMS, "w", 4, limit=8)])
         assert (len(claimed.jobs), claimed.begun, claimed.next <= NOW) == (8, 4, True)
         assert Counter(store.ids.store(job.id) for job in claimed.jobs) == dict.fromkeys(range(4), 2)
-        assert sorted(store.claimed_by("w")) == sorted((job.id, 1) for job in claimed.jobs)
+        assert sorted(store.ask(ListClaims("w"))) == sorted((job.id, 1) for job in claimed.jobs)
         [claimed] = store.apply([Claim("t", (), TERMS, "w", 3, limit=3)])
         assert (len(claimed.jobs), claimed.begun, claimed.next <= NOW) == (3, 3, True)
         [claimed] = store.apply([Claim("t", (), TERMS, "w", 99, limit=99)])
@@ -214,7 +215,7 @@ class TestClaims:
         assert [job.id for job in claimed.jobs] == [store.ids.outer(2, id) for id in many[:7]]
         [claimed] = store.apply([Claim("t", (), TERMS, "w", 99, limit=7)])
         assert (len(claimed.jobs), claimed.next) == (2, NOW + 50)
-        assert store.next_dues(["t", "u"]) == {"t": NOW + 50}
+        assert store.ask(GetNextDues(["t", "u"])) == {"t": NOW + 50}
         assert len(few) == 3
 
     def test_a_claim_of_the_first_goes_on_without_a_store_that_is_away(self, store):
@@ -255,17 +256,17 @@ class TestClaims:
 class TestLooking:
     def test_the_first_that_are_due_are_those_of_all_stores_in_order(self, store):
         first = [in_each(store, NOW - 9 + number)[number] for number in range(4)]
-        found = store.first_due("t", 100)
+        found = store.ask(ListFirstDue("t", 100))
         assert len(found) == 16
         assert found == sorted(found)
-        assert store.first_due("t", 5) == found[:5]
+        assert store.ask(ListFirstDue("t", 5)) == found[:5]
         assert first[0] == found[0].id
-        assert store.next_dues() == {"t": NOW - 9}
+        assert store.ask(GetNextDues()) == {"t": NOW - 9}
 
     def test_pages_of_a_list_meet(self, store):
         ids = [id for _ in range(70) for id in in_each(store)]
         found = []
-        while page := store.jobs(Filter("t"), found[-1] if found else 0, 9):
+        while page := store.ask(ListJobs(Filter("t"), found[-1] if found else 0, 9)):
             found += [job.id for job in page]
         assert found == sorted(ids)
 
@@ -303,8 +304,8 @@ class TestOneIsAway:
         with pytest.raises(StoreAway):
             store.apply([Cancel(ids[1])])
         with pytest.raises(StoreAway):
-            store.counts()
-        assert store.get(ids[0]).state is State.DONE
+            store.ask(CountJobs())
+        assert store.ask(GetJob(ids[0])).state is State.DONE
 
     def test_puts_go_to_the_next_one(self, store):
         here = store.ids.store(put(store, JOB)[0])
@@ -332,9 +333,9 @@ class TestOneIsAway:
 
             ids = [id for _ in range(8) for id in in_each(store)]
             with working(queue):
-                until(lambda: store.stores[0].counts()["t"].done == 8)  # whatever the one that is away
+                until(lambda: store.stores[0].ask(CountJobs())["t"].done == 8)  # whatever the one that is away
                 store.stores[2].away = False
-                until(lambda: store.counts()["t"].done == len(ids))
+                until(lambda: store.ask(CountJobs())["t"].done == len(ids))
             assert sorted(done) == sorted(ids)
 
     def test_who_announces_is_known_in_all_or_told(self, store):
@@ -370,8 +371,8 @@ def test_notes_come_from_all_stores_by_name(store):
     names = sorted(f"n:{number}" for number in range(30))
     store.apply([Keep(name, name.encode()) for name in names])
     assert len({store.ids.of_note(name) for name in names}) == 4
-    assert store.notes("n:", limit=7) == [(name, name.encode()) for name in names[:7]]
-    assert [name for name, _ in store.notes("n:", names[6], 7)] == names[7:14]
+    assert store.ask(ListNotes("n:", limit=7)) == [(name, name.encode()) for name in names[:7]]
+    assert [name for name, _ in store.ask(ListNotes("n:", names[6], 7))] == names[7:14]
     store.stores[1].away = True
     with pytest.raises(StoreAway):
-        store.notes("")
+        store.ask(ListNotes(""))

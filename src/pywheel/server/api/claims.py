@@ -12,6 +12,7 @@ from ...jobs import commands
 from ...jobs.durations import delay_ms, duration
 from ...jobs.handler import kept
 from ...jobs.job import Job
+from ...jobs.queries import GetJob, GetNextDues, GetNextLease
 from ...jobs.retry import DEFAULT
 from ...stores.contract import Store
 from ..context import Context
@@ -241,7 +242,7 @@ async def _claim_of(call: Call) -> tuple[int, int]:
     """Return the claim that the request names, if the token's topics allow it; no query where they are all topics."""
     id, claims = receipt_of(call.scope["path_params"]["receipt"])
     if not call.everywhere:
-        job = await call.context.read(call.context.queue.store.get, id)
+        job = await call.context.read(call.context.queue.store.ask, GetJob(id))
         if job is None or not call.grant.may("work", job.topic):
             raise _lost()
     return id, claims
@@ -282,7 +283,7 @@ def _wrong(name: str, error: BadJob) -> Problem:
 
 def _dues(store: Store, topics: Sequence[str]) -> dict[str, int]:
     """Return when the first jobs of topics are due. Lost leases are ended first: no worker may be there to do it."""
-    lease = store.next_lease()
+    lease = store.ask(GetNextLease())
     if lease is not None and lease <= store.clock.wall():
         store.apply([commands.Expire(_EXPIRED)])
-    return store.next_dues(topics)
+    return store.ask(GetNextDues(topics))

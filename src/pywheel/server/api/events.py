@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from ..._errors import StoreError
+from ...jobs.queries import CountJobs, ListEnded
 from ..edge import REQUEST_ID
 from ..problems import Problem
 from .call import Answer, Call, Stream
@@ -26,7 +27,7 @@ from .records import moment_out
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from ...stores.readings import Ended
+    from ...jobs.queries import Ended
     from ..context import Context
 
 __all__ = ["EndedOut", "Feed", "events"]
@@ -112,8 +113,8 @@ class Feed:
         first, since = True, store.clock.wall()
         while self._listeners and not self._context.stopping.is_set():
             try:
-                counts = await self._context.read(store.counts)
-                ended = await self._context.read(store.recent, None, since, _MOST)
+                counts = await self._context.read(store.ask, CountJobs())
+                ended = await self._context.read(store.ask, ListEnded(None, since, _MOST))
             except StoreError as error:
                 _LOGGER.warning("streams of events must wait for the store: %s", error)
             else:
@@ -213,7 +214,7 @@ class _Stream:
             return
         at = int(found[1]), int(found[2])
         context = self._call.context
-        ended = await context.read(context.queue.store.recent, self._topic, at[0], _MOST)
+        ended = await context.read(context.queue.store.ask, ListEnded(self._topic, at[0], _MOST))
         self._listener.missed = len(ended) >= _MOST
         self._earlier = [ended_event(one) for one in reversed(ended) if (one.ended, one.id) > at]
 

@@ -11,7 +11,7 @@ from typing import Any
 from ..._errors import BadJob
 from ...jobs.durations import delay_ms, moment
 from ...jobs.job import State
-from ...stores.contract import Filter
+from ...jobs.queries import Filter
 from ..access import demand_all
 from ..problems import Problem
 from ..visible import Sees, page

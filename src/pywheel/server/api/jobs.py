@@ -9,6 +9,7 @@ from ..._errors import BadJob
 from ...jobs.commands import Cancel, Delete, Ref, Reschedule, Retry
 from ...jobs.durations import delay_ms, moment
 from ...jobs.job import Job, State
+from ...jobs.queries import GetHistories, GetJob
 from ..problems import Problem
 from .call import Answer, Call, json_answer
 from .records import attempt_out, etag, job_out
@@ -34,7 +35,7 @@ async def get(call: Call) -> Answer:
 async def history(call: Call) -> Answer:
     """Return what was tried with a job."""
     job = await _job(call, reference(call))
-    attempts = await call.context.read(call.context.queue.store.history, job.id)
+    [attempts] = await call.context.read(call.context.queue.store.ask, GetHistories([job.id]))
     return json_answer(History([attempt_out(attempt) for attempt in attempts]))
 
 
@@ -97,7 +98,7 @@ def reference(call: Call) -> Ref:
 
 async def _job(call: Call, ref: Ref) -> Job:
     """Return a job. Raises the Problem of one that is not there, or that the token's topics leave out."""
-    job = await call.context.read(call.context.queue.store.get, ref)
+    job = await call.context.read(call.context.queue.store.ask, GetJob(ref))
     if job is None or not call.grant.may(call.operation.scope or "", job.topic):
         raise Problem("no-such-job", f"there is no job {_named(ref)} that this token may see")
     return job
@@ -111,7 +112,7 @@ async def _allowed(call: Call, ref: Ref) -> None:
 
 async def _refusal(call: Call, ref: Ref, wanted: str, expect: tuple[int, int] | None = None) -> Problem:
     """Return why a job was not changed."""
-    found = await call.context.read(call.context.queue.store.get, ref)
+    found = await call.context.read(call.context.queue.store.ask, GetJob(ref))
     if found is None:
         return Problem("no-such-job", f"there is no job {_named(ref)}")
     if expect is not None and (found.due, found.claims) != expect:

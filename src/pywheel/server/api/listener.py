@@ -8,6 +8,7 @@ from typing import Final
 
 from ...jobs.commands import Announce, Expire
 from ...jobs.job import Due
+from ...jobs.queries import GetNextDues, GetNextLease
 from ...stores.contract import Store, intact
 from ...stores.notifier import Notifier, workers
 from ...stores.ownership import shards_of, turn
@@ -68,7 +69,7 @@ class Listener:
 
     def _end_lost(self, later: int) -> None:
         """End the leases that have been over for so many ms."""
-        lease = self._store.next_lease()
+        lease = self._store.ask(GetNextLease())
         if lease is not None and self._store.clock.wall() >= lease + later:
             [expired] = intact(self._store.apply([Expire(_EXPIRED)]))
             lease = expired.next_lease
@@ -95,7 +96,7 @@ class Listener:
             return {}
         me = self._notifier.worker
         found: dict[str, int | None] = dict.fromkeys(names)
-        for name, due in self._store.next_dues(names).items():
+        for name, due in self._store.ask(GetNextDues(names)).items():
             handling = self._handling.get(name)
             found[name] = turn(shards_of(me, name, handling), due, _OVERDUE) if handling else due
         return found

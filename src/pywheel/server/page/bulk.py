@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from ..._errors import BadJob, PywheelError
 from ...jobs.commands import Cancel, Command, Delete, Retry
 from ...jobs.job import Job, State
-from ...stores.contract import Filter, Store, intact
+from ...jobs.queries import CountJobs, Filter
+from ...stores.contract import Store, intact
 from ..visible import Sees, page
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def count(store: Store, action: Action, filter: Filter, sees: Sees) -> tuple[int
     """Return how many jobs an action is for, and whether that is all of them: counting ends after a while."""
     states = states_of(action, filter)
     if filter == Filter(filter.topic, filter.state):
-        counts = store.counts()
+        counts = store.ask(CountJobs())
         names = [filter.topic] if filter.topic is not None else [name for name in counts if sees is None or sees(name)]
         return sum(getattr(counts[name], state) for name in names if name in counts for state in states), True
     end, number = time.monotonic() + _PATIENCE, 0

@@ -10,7 +10,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from ...jobs.job import Job, State
-from ...stores.contract import Filter, Store
+from ...jobs.queries import Filter
+from ...stores.contract import Store
 from .answers import Ask, back
 from .bulk import ACTIONS, Bulks, matching
 from .forms import fields

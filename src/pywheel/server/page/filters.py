@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from ..._errors import BadJob
 from ...jobs.checks import name, state_of
 from ...jobs.durations import moment, refuse_long
-from ...stores.contract import Filter
+from ...jobs.queries import Filter
 
 __all__ = ["Asked", "utc"]
 

@@ -10,6 +10,7 @@ from ...jobs.bodies import is_encrypted
 from ...jobs.commands import Command, Reschedule
 from ...jobs.durations import delay_ms
 from ...jobs.job import Attempt, Job, State
+from ...jobs.queries import GetHistories, GetJob
 from ...stores.contract import Store
 from .answers import HEADERS, Ask, back
 from .bodies import Body, shown
@@ -101,12 +102,12 @@ def _result(history: list[Attempt]) -> Body | None:
 
 def _read(store: Store, id: int, visitor: Visitor) -> tuple[Job, list[Attempt]]:
     """Return a job and its attempts. NoSuchJob, too, for one whose topic is not for the visitor to know."""
-    job = store.get(id)
+    job = store.ask(GetJob(id))
     if job is None or not visitor.may("read", job.topic):
         raise NoSuchJob(f"there is no job {id} that you may see")
-    return job, store.history(id)
+    return job, store.ask(GetHistories([id]))[0]
 
 
 def _state(store: Store, id: int) -> str:
-    job = store.get(id)
+    job = store.ask(GetJob(id))
     return job.state if job else "gone"

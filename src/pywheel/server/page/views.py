@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from ...jobs.checks import name
+from ...jobs.queries import ListNotes
 from .answers import Ask, back
 from .feed import Feed
 from .forms import fields
@@ -65,7 +66,7 @@ class Views:
         if not ask.visitor.everywhere:
             raise HTTPException(403, "your token is for some topics, and outlets are for all of them")
         store = ask.context.queue.store
-        notes = await ask.context.read(store.notes, _OUTLETS)
+        notes = await ask.context.read(store.ask, ListNotes(_OUTLETS))
         return ask.page("outlets.html", outlets=[_outlet(key, value) for key, value in notes], now=store.clock.wall())
 
     async def pause(self, ask: Ask) -> Response:

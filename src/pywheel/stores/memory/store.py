@@ -133,13 +133,13 @@ class MemoryStore(SqlStore):
 
     # ---- reading --------------------------------------------------------------------------------------------------
 
-    def _ask(self, query: Callable[_P, Steps[_R]], *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        return self._alone(self._read, query(*args, **kwargs))
+    def _read_steps(self, begin: Callable[_P, Steps[_R]], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        return self._alone(self._read, begin(*args, **kwargs))
 
     def _read(self, steps: Steps[_R]) -> _R:
         return Carrier(self._connection, self.clock.wall()).drive(steps)
 
-    def next_lease(self) -> int | None:
+    def _first_lease_end(self) -> int | None:
         """Return when some lease may be over at the earliest. No query."""
         self._open()
         return None if self._next_lease == _NEVER else self._next_lease
@@ -160,7 +160,7 @@ class MemoryStore(SqlStore):
             self._open()
             return MemoryNotifier(self._presence, name)
 
-    def workers(self) -> list[Member]:
+    def _list_workers(self) -> list[Member]:
         """Return all workers that have announced topics."""
         with self._lock:
             self._open()
@@ -173,7 +173,7 @@ class MemoryStore(SqlStore):
 
     def _delayed(self, ids: Sequence[int]) -> list[Due]:
         """Return those of some jobs that wait, in the order of their ids here."""
-        found = {due.id: due for due in self._ask(_delayed, ids)}
+        found = {due.id: due for due in self._read_steps(_delayed, ids)}
         return [found[id] for id in ids if id in found]
 
     # ---- life -----------------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ class MysqlNotifier(RelationalNotifier):
     def _enter(self) -> int:
         if self._ear is None:
             self._ear = self._connect()
-        _, found = self._store.ask([self._sql("worker_add", name=self.worker), self._sql("stopped")])
+        _, found = self._store.run([self._sql("worker_add", name=self.worker), self._sql("stopped")])
         [[stirred]] = found.rows
         return int(stirred)
 
@@ -88,7 +88,7 @@ class MysqlNotifier(RelationalNotifier):
         if beat is not None:
             return self._beat(beat) and entered
         text = self._sql("publish", horizon=horizon) if stopped is None else self._sql("quiet", stirred=stopped)
-        [result] = self._store.ask([text])
+        [result] = self._store.run([text])
         return result.matched == 1 and entered
 
     def _beat(self, behind: int) -> bool:
@@ -100,7 +100,7 @@ class MysqlNotifier(RelationalNotifier):
             texts = ["START TRANSACTION", self._sql("forget_hint", seen=seen), *texts, "COMMIT"]
         texts.append(self._sql("watch", lock=store.lock, topics=sorted(map(hashed, self._spare)), seen=self._seen))
         sent = time.monotonic()
-        rows = store.ask_one(texts)
+        rows = store.run_one(texts)
         received = time.monotonic()
         if not rows:
             return False
@@ -118,7 +118,7 @@ class MysqlNotifier(RelationalNotifier):
 
     def _leave(self) -> None:
         with suppress(StoreError):
-            self._store.ask([self._sql("worker_remove")])
+            self._store.run([self._sql("worker_remove")])
         self._deaf()
 
     def _deaf(self) -> None:
@@ -178,7 +178,7 @@ class MysqlNotifier(RelationalNotifier):
         elif self._waits > longest:
             self._waits = longest  # if this fails it ends by itself
             with suppress(StoreError):
-                self._store.ask([f"KILL QUERY {ear.thread_id():d}"])  # type: ignore[no-untyped-call]
+                self._store.run([f"KILL QUERY {ear.thread_id():d}"])  # type: ignore[no-untyped-call]
         if self._select(seconds, ear.fileno()):
             self._waits = 0.0
             over: Sequence[Sequence[int]] = ()  # no row: there were hints already

@@ -149,20 +149,20 @@ class MysqlStore(RelationalStore):
                 raise StoreClosed(CLOSED) from None
             raise
 
-    def ask(self, texts: Sequence[str]) -> list[Result]:
+    def run(self, texts: Sequence[str]) -> list[Result]:
         """Return what statements give; once more if a connection was found closed: they may be run twice."""
         return self._twice(lambda connection: connection.ask(texts))
 
-    def ask_one(self, texts: Sequence[str]) -> Sequence[Sequence[Any]]:
+    def run_one(self, texts: Sequence[str]) -> Sequence[Sequence[Any]]:
         """Return the rows of several statements, of which one may give some; they may be run twice."""
         return self._twice(lambda connection: connection.one(texts))
 
-    def _ask(self, query: Callable[_P, Steps[_R]], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    def _read_steps(self, begin: Callable[_P, Steps[_R]], *args: _P.args, **kwargs: _P.kwargs) -> _R:
         """Return what a query comes to: all of its statements see one moment."""
         self._open()
 
         def read_all(connection: Timed) -> _R:
-            steps = query(*args, **kwargs)
+            steps = begin(*args, **kwargs)
             opening: Sequence[str] = _SNAPSHOT
             try:
                 batch = next(steps)
@@ -198,7 +198,7 @@ class MysqlStore(RelationalStore):
 
     def _read(self, name: str, /, **values: Any) -> list[Any]:
         """Return the rows of a statement."""
-        [result] = self.ask([self._sql(name, now=self.now, **values)])
+        [result] = self.run([self._sql(name, now=self.now, **values)])
         return list(result.rows)
 
     def _hear(self) -> None:
@@ -262,7 +262,7 @@ class MysqlStore(RelationalStore):
         return {id for [id] in self._read("present", ids=sorted(ids))}
 
     def _draw_ids(self, count: int) -> Sequence[int]:
-        [taken] = self.ask([self._sql("take_ids", count=count)])
+        [taken] = self.run([self._sql("take_ids", count=count)])
         return range(taken.last_id - count + 1, taken.last_id + 1)
 
     def commit_alone(self, one: NewNames | NewPriorities) -> None:
@@ -274,7 +274,7 @@ class MysqlStore(RelationalStore):
         """Return the rows of a statement, as they are committed."""
         texts, [place] = self.dialect.texts((one,), self.now)
         assert place is not None
-        return self.ask(texts)[place].rows
+        return self.run(texts)[place].rows
 
     def _read_lease(self) -> int | None:
         [[lease]] = self._read("next_lease")
@@ -324,7 +324,7 @@ class MysqlStore(RelationalStore):
         """Return the names of topics."""
         if numbers <= self._known.names.keys():
             return self._known.names
-        return self._ask(read.names, self._known, numbers)
+        return self._read_steps(read.names, self._known, numbers)
 
     def _stirred(self) -> int:
         [[stirred]] = self._read("stirred")

@@ -59,14 +59,14 @@ class Workers(WorkerQueries):
         if len(texts) > 1:  # who reads some of a ring does not look for the rest
             texts = ["BEGIN", *texts, "COMMIT"]
         if not store.notifies:
-            store.ask(texts)
+            store.run(texts)
             return
-        *_, sleepers = store.ask([*texts, sql("sleepers")])
+        *_, sleepers = store.run([*texts, sql("sleepers")])
         rung = set(map(hashed, hints))
         for id, info in sleepers.rows:  # one that ended meanwhile waits again only after it has read the hints
             if _sleeper(info) in rung:
                 with suppress(StoreError):
-                    store.ask([f"KILL QUERY {id:d}"])
+                    store.run([f"KILL QUERY {id:d}"])
 
 
 def _jobs(ids: set[int] | None) -> Iterator[int]:

@@ -217,12 +217,12 @@ class PostgresStore(RelationalStore):
         ids = {"ids": numbers(row[0] for row in insert.rows)}
         return [id for [id] in connection.execute(self._sql["present"], ids).fetchall()]
 
-    def _ask(self, query: Callable[_P, Steps[_R]], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    def _read_steps(self, begin: Callable[_P, Steps[_R]], *args: _P.args, **kwargs: _P.kwargs) -> _R:
         """Return what a query comes to: all of its statements see one moment."""
         self._open()
 
         def read(connection: Timed) -> _R:
-            steps = query(*args, **kwargs)
+            steps = begin(*args, **kwargs)
             try:
                 batch = next(steps)
                 with connection.pipeline():

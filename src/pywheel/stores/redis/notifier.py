@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 from ..._errors import StoreAway, StoreClosed, StoreError
 from ...jobs.commands import Announce
 from ...jobs.job import Due, slice_of
+from ...jobs.queries import GetNextDues, ListTopics
 from ..notifier import OVERLOOKED, Hints, Member, Notifier, Spare
 from ..several.ids import Ids
 from .presence import SILENT, Roster, topics_of
@@ -172,9 +173,9 @@ class RedisNotifier(Notifier):
 
     def _first_of_others(self, topics: Collection[str]) -> list[int]:
         """Return when the first jobs of topics are due in the other stores: a query each, while somebody is silent."""
-        paused = {topic.name for topic in self._store.topics() if topic.paused}
+        paused = {topic.name for topic in self._store.ask(ListTopics()) if topic.paused}
         asked = [topic for topic in topics if topic not in paused]
-        return [due for store in self._stores[1:] for due in store.next_dues(asked).values()]
+        return [due for store in self._stores[1:] for due in store.ask(GetNextDues(asked)).values()]
 
     def ring(self, worker: str) -> None:
         """Wake another worker."""

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from ...jobs import queries as q
 from ...jobs.checks import an_id
-from ...jobs.commands import Ref
 from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
 from ..checks import a_prefix, clamped, note_name
-from ..contract import Ended, Filter, Page
 from ..forecast import Forecast
 from ..pages import Asked, Position, asked
-from ..readings import edges_of, most_of
 from ..several.inner import Inner
 from . import records
 from .records import LAST, STATES, from_id, known, number, reference, score, to_id
 from .server import Server
 
 __all__ = ["Readers"]
+
+R = TypeVar("R")
 
 _PAGE: Final = 500  # jobs asked for at once
 _FIRST: Final = 10_000  # due jobs of one look
@@ -62,14 +62,27 @@ class Readers(Inner):
     def _answered(self, answer: Sequence[int]) -> int:
         """Return the time by which an answer was given."""
 
+    def ask(self, query: q.Query[R]) -> R:
+        """Return the answer to a query; see the contract."""
+        if type(query) not in _ANSWERS:
+            raise TypeError(f"a store answers queries, not {type(query).__name__}")
+        return _ANSWERS[type(query)](self, query)  # type: ignore[no-any-return]  # what the class of the query says
+
+    @abstractmethod
+    def _next_lease(self, query: q.GetNextLease) -> int | None:
+        """Return when some lease may be over."""
+
+    @abstractmethod
+    def _workers(self, query: q.ListWorkers) -> list[q.Member]:
+        """Return all workers that have announced topics, by name."""
+
     # ---- jobs -------------------------------------------------------------------------------------------------------
 
-    def get(self, ref: Ref) -> Job | None:
-        """Return a job, or None."""
-        answer = self.run("get", (reference(ref) or b"i" + to_id(0),))
+    def _job(self, query: q.GetJob) -> Job | None:
+        answer = self.run("get", (reference(query.ref) or b"i" + to_id(0),))
         return records.job_of(answer[1], self._answered(answer)) if answer[1] else None
 
-    def _page(self, wanted: Asked) -> tuple[list[Job], list[int], Position | None]:
+    def _looked_at(self, wanted: Asked) -> tuple[list[Job], list[int], Position | None]:
         """Return jobs, the sizes of their bodies, and the place behind which there may be more."""
         filter, after = wanted.filter, wanted.after
         answer = self.run(
@@ -95,48 +108,42 @@ class Readers(Inner):
         last = Position(score(due) if wanted.by_due else 0, from_id(id))
         return jobs, values[4::5], last if more else None
 
-    def jobs(self, filter: Filter, after: int, limit: int) -> list[Job]:
-        """Return up to `limit` jobs behind an id that a filter means."""
+    def _jobs(self, query: q.ListJobs) -> list[Job]:
         found: list[Job] = []
-        place: Position | None = Position(0, min(max(clamped(after), 0), LAST))
+        limit = query.limit
+        place: Position | None = Position(0, min(max(clamped(query.after), 0), LAST))
         self._open()
         while place is not None and len(found) < limit:
             some = min(limit - len(found), _PAGE)
-            jobs, _, place = self._page(asked(filter, "", some, None, newest=False)._replace(after=place, by_due=False))
+            wanted = asked(q.GetPage(query.filter, limit=some))._replace(after=place, by_due=False)
+            jobs, _, place = self._looked_at(wanted)
             found += jobs
         return found
 
-    def page(
-        self, filter: Filter, after: str = "", limit: int = 100, *, preview: int | None = None, newest: bool = False
-    ) -> Page:
+    def _page(self, query: q.GetPage) -> q.Page:
         """Return a page of a list.
 
         Where a topic, or a state, has thousands of jobs, some thousands of all are walked through for a page by id.
         By due time it costs by what comes back, and by how many topics there are without one.
         """
-        wanted = asked(filter, after, limit, preview, newest=newest)
-        jobs, sizes, last = self._page(wanted)
-        return Page(jobs, None if last is None else wanted.cursor(last), sizes)
+        wanted = asked(query)
+        jobs, sizes, last = self._looked_at(wanted)
+        return q.Page(jobs, None if last is None else wanted.cursor(last), sizes)
 
-    def histories(self, ids: Sequence[int]) -> list[list[Attempt]]:
+    def _histories(self, query: q.GetHistories) -> list[list[Attempt]]:
         """Return what was tried with jobs, with some hundreds by one call."""
-        parts = (ids[first : first + _PAGE] for first in range(0, len(ids), _PAGE))
+        parts = (query.ids[first : first + _PAGE] for first in range(0, len(query.ids), _PAGE))
         return [records.attempts(rows) for some in parts for rows in self.run("history", (_ids(some),))[1]]
 
-    def history(self, id: int) -> list[Attempt]:
-        """Return what was tried with a job."""
-        return self.histories([id])[0]
-
-    def states(self, ids: Sequence[int]) -> list[State | None]:
+    def _states(self, query: q.GetStates) -> list[State | None]:
         """Return the states of jobs, of some hundreds by one call."""
-        parts = (ids[first : first + _PAGE] for first in range(0, len(ids), _PAGE))
+        parts = (query.ids[first : first + _PAGE] for first in range(0, len(query.ids), _PAGE))
         found = (state for some in parts for state in self.run("seen", (_ids(some),))[1])
         return [None if state < 0 else STATES[state] for state in found]
 
     # ---- topics -----------------------------------------------------------------------------------------------------
 
-    def topics(self) -> list[Topic]:
-        """Return all topics, by name."""
+    def _topics(self, _: q.ListTopics) -> list[Topic]:
         _, found, lanes = self.run("topics")
         ranks = {
             topic: sorted({int(lane) for lane in names.split() if lane[-1:].isdigit()} - {0}, reverse=True)
@@ -147,7 +154,7 @@ class Readers(Inner):
             for topic, paused in zip(found[::2], found[1::2], strict=True)
         )
 
-    def counts(self) -> dict[str, Counts]:
+    def _counts(self, _: q.CountJobs) -> dict[str, Counts]:
         """Return the counts of each topic. O(topics + jobs whose lease is over)."""
         found = {}
         for topic, delayed, running, done, dead, cancelled, over in sorted(self.run("counts")[1]):
@@ -157,20 +164,17 @@ class Readers(Inner):
             found[topic.decode()] = Counts(delayed + over - lost, running, done, dead + lost, cancelled)
         return found
 
-    def forecast(self, edges: Sequence[int], topic: str | None = None, most: int = 10_000) -> list[int]:
-        """Return how many delayed jobs are due between edges."""
-        edges = edges_of(edges, most)
+    def _forecast(self, query: q.GetForecast) -> list[int]:
         self._open()
-        if len(edges) < 2:
+        if len(query.edges) < 2:
             return []
-        names = self.run("topics")[1][::2] if topic is None else [topic.encode()]
-        return _Forecast(self, names, edges, most)(None if topic is None else 0)
+        names = self.run("topics")[1][::2] if query.topic is None else [query.topic.encode()]
+        return _Forecast(self, names, query)(None if query.topic is None else 0)
 
-    def recent(self, topic: str | None, since: int, limit: int) -> list[Ended]:
-        """Return the jobs that ended last."""
-        _, rows = self.run("recent", (_text(b"t", topic), number(clamped(since)), number(most_of(limit))))
+    def _ended(self, query: q.ListEnded) -> list[q.Ended]:
+        _, rows = self.run("recent", (_text(b"t", query.topic), number(clamped(query.since)), number(query.most)))
         return [
-            Ended(
+            q.Ended(
                 from_id(id),
                 name.decode(),
                 None if key is None else key.decode(),
@@ -187,14 +191,12 @@ class Readers(Inner):
 
     # ---- notes ------------------------------------------------------------------------------------------------------
 
-    def note(self, name: str) -> bytes | None:
-        """Return what is kept under a name, or None."""
-        found: list[bytes] = self.run("note", (note_name(name),))[1]
+    def _note(self, query: q.GetNote) -> bytes | None:
+        found: list[bytes] = self.run("note", (note_name(query.name),))[1]
         return found[0] if found else None
 
-    def notes(self, prefix: str, after: str = "", limit: int = 1_000) -> list[tuple[str, bytes]]:
-        """Return notes, by name."""
-        first, behind = a_prefix(prefix), a_prefix(after)
+    def _notes(self, query: q.ListNotes) -> list[tuple[str, bytes]]:
+        first, behind, limit = a_prefix(query.prefix), a_prefix(query.after), query.limit
         least, end = b"(" + behind if behind >= first else b"[" + first, b"(" + first + b"\xff"
         found: list[tuple[str, bytes]] = []
         self._open()
@@ -209,9 +211,9 @@ class Readers(Inner):
 
     # ---- for workers ------------------------------------------------------------------------------------------------
 
-    def next_dues(self, topics: Sequence[str] | None = None) -> dict[str, int]:
-        """Return when the first job of each topic is due."""
+    def _next_dues(self, query: q.GetNextDues) -> dict[str, int]:
         found: dict[str, int] = {}
+        topics = query.topics
         self._open()
         paused = b"" if topics is not None else b"1"
         topics = [topic.decode() for topic in self.run("topics")[1][::2]] if topics is None else topics
@@ -221,19 +223,19 @@ class Readers(Inner):
             found |= {topic: score(due) for topic, due in zip(some, dues, strict=True) if due is not None}
         return found
 
-    def first_due(self, topic: str, limit: int) -> list[Due]:
-        """Return the jobs that a Reserve would claim."""
-        found = iter(self.run("first_due", (topic.encode(), number(min(max(limit, 0), _FIRST))))[1])
-        return [Due(score(due), from_id(id), topic, rank) for due, id, rank in zip(found, found, found, strict=True)]
+    def _first_due(self, query: q.ListFirstDue) -> list[Due]:
+        found = iter(self.run("first_due", (query.topic.encode(), number(min(max(query.limit, 0), _FIRST))))[1])
+        return [
+            Due(score(due), from_id(id), query.topic, rank) for due, id, rank in zip(found, found, found, strict=True)
+        ]
 
-    def claimed_by(self, worker: str) -> list[tuple[int, int]]:
-        """Return the receipts of what runs for a worker."""
+    def _claims(self, query: q.ListClaims) -> list[tuple[int, int]]:
         found: dict[int, int] = {}
         topics = self.call(b"ZRANGE", self.server.prefix + b":l", b"0", b"-1")
         cursor = b"0"
         while topics:
             some = topics[:_TOPICS]
-            _, done, cursor, receipts = self.run("claimed_by", (worker.encode(), cursor, *some))
+            _, done, cursor, receipts = self.run("claimed_by", (query.worker.encode(), cursor, *some))
             found |= {from_id(id): claims for id, claims in zip(receipts[::2], receipts[1::2], strict=True)}
             topics = topics[done:]
         return list(found.items())
@@ -254,8 +256,8 @@ class Readers(Inner):
 class _Forecast(Forecast):
     """Counts what is due. A topic's number is its place; some hundreds are asked for at once, and others in between."""
 
-    def __init__(self, store: Readers, names: Sequence[bytes], edges: Sequence[int], most: int) -> None:
-        super().__init__(edges, most)
+    def __init__(self, store: Readers, names: Sequence[bytes], query: q.GetForecast) -> None:
+        super().__init__(query.edges, query.cap)
         self._store = store
         self._names = names
 
@@ -281,3 +283,23 @@ class _Forecast(Forecast):
         found = list(chain.from_iterable(self._ask(b"few", (*span, share), topics)))
         dues = [list(map(score, some)) for some in found if isinstance(some, list)]
         return dues, [topic for topic, some in zip(topics, found, strict=True) if not isinstance(some, list)]
+
+
+_ANSWERS: Final[dict[type, Callable[[Any, Any], Any]]] = {
+    q.GetJob: Readers._job,
+    q.ListJobs: Readers._jobs,
+    q.GetPage: Readers._page,
+    q.GetHistories: Readers._histories,
+    q.GetStates: Readers._states,
+    q.CountJobs: Readers._counts,
+    q.ListTopics: Readers._topics,
+    q.GetForecast: Readers._forecast,
+    q.ListEnded: Readers._ended,
+    q.GetNote: Readers._note,
+    q.ListNotes: Readers._notes,
+    q.GetNextLease: lambda store, query: store._next_lease(query),
+    q.GetNextDues: Readers._next_dues,
+    q.ListFirstDue: Readers._first_due,
+    q.ListClaims: Readers._claims,
+    q.ListWorkers: lambda store, query: store._workers(query),
+}

@@ -16,6 +16,7 @@ from typing import Any, Final
 from ..._errors import NotAStore, StoreAway, StoreBusy, StoreClosed, StoreError
 from ...clock import Clock
 from ...jobs import commands as c
+from ...jobs.queries import GetNextLease, ListWorkers
 from ..checks import sound
 from ..contract import Durability, intact
 from ..group_commit import Commit, GroupCommit
@@ -153,7 +154,7 @@ class RedisStore(Readers):
     def _end_lost(self) -> None:
         """End leases that are over, piece by piece: what was lost is reserved in its order, among all that is due."""
         for _ in range(_PIECES):
-            lease = self.next_lease()
+            lease = self.ask(GetNextLease())
             if lease is None or lease > self.clock.wall():
                 return
             [expired] = intact(self._group_commit.apply([c.Expire(PIECE)]))
@@ -252,7 +253,7 @@ class RedisStore(Readers):
     def _answered(self, answer: Sequence[int]) -> int:
         return answer[0] // 1000 if self._given is None else self._given.wall()
 
-    def next_lease(self) -> int | None:
+    def _next_lease(self, _: GetNextLease) -> int | None:
         """Return when some lease may be over. No query within a second and a half of an answer that said so."""
         self._open()
         if time.monotonic() - self._lease[0] >= _KNOWN:
@@ -271,7 +272,7 @@ class RedisStore(Readers):
         _, _, version, at, beats, members = self.run("roster")
         return self.presence.learn(version, at, beats, members)
 
-    def workers(self) -> list[Member]:
+    def _workers(self, _: ListWorkers) -> list[Member]:
         """Return all workers that have announced topics, by name."""
         return workers(self.roster().members())
 

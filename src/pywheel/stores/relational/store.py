@@ -16,6 +16,7 @@ from typing import Any, Final, Self
 from ..._errors import StoreAway, StoreBusy, StoreClosed, StoreError
 from ...clock import Clock
 from ...jobs.commands import Command, Expire, Put
+from ...jobs.queries import GetJob
 from ..checks import sound
 from ..contract import Durability, Locked, pauses
 from ..group_commit import Commit, GroupCommit
@@ -389,7 +390,7 @@ class RelationalStore(SqlStore):
         names: Mapping[int, str] = self._known.names
         missing = {*changes.dues, *changes.paused} - names.keys()
         if missing:
-            names = self._ask(read.names, self._known, missing)
+            names = self._read_steps(read.names, self._known, missing)
         for topic, dues in changes.dues.items():
             for id, due in dues:
                 told.changed(id, names[topic], due)
@@ -426,7 +427,7 @@ class RelationalStore(SqlStore):
             except (Conflict, Taken) as conflict:
                 session.abandon()
                 if session.fixed:
-                    refused = taken(put, self.get)
+                    refused = taken(put, lambda ref: self.ask(GetJob(ref)))
                     if refused is not None:
                         return refused
                     if attempt:
@@ -460,7 +461,7 @@ class RelationalStore(SqlStore):
 
     # ---- workers ----------------------------------------------------------------------------------------------------
 
-    def next_lease(self) -> int | None:
+    def _first_lease_end(self) -> int | None:
         """Return when some lease may be over at the earliest, as it was read lately."""
         self._open()
         return self.leases.first(self._read_lease)
@@ -472,7 +473,7 @@ class RelationalStore(SqlStore):
         notifier.begin()
         return notifier
 
-    def workers(self) -> list[Member]:
+    def _list_workers(self) -> list[Member]:
         """Return all workers that have announced topics, by name. One query."""
         self._open()
         self._presence.stale = True

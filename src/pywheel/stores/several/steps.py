@@ -12,6 +12,7 @@ from ..._errors import BadJob, JobExists, PywheelError, StoreError
 from ...jobs import commands as c
 from ...jobs.job import Imported, Job, NewJob, State
 from ...jobs.lifecycle import LOST_BEGUN
+from ...jobs.queries import GetNextDues, GetNextLease, ListFirstDue
 from ..marks import marked, unmarked
 from .ids import Ids
 from .parts import (
@@ -38,18 +39,18 @@ _SOME: Final = 250  # leases that are ended by one step before a reserve
 
 def _reserve(store: SeveralStore, command: c.Reserve) -> list[Job]:
     """See where the first jobs are, and reserve as many in each store."""
-    leases = [inner.next_lease() for inner in store.stores]
+    leases = [inner.ask(GetNextLease()) for inner in store.stores]
     now = store.clock.wall()  # after an answer: before the first it may be another clock
     over = [place for place, lease in enumerate(leases) if lease is not None and lease <= now]
     while over:
-        ended = store.ask({place: [c.Expire(_SOME)] for place in over})
+        ended = store.send({place: [c.Expire(_SOME)] for place in over})
         over = [place for place, done in ended.items() if not isinstance(done, StoreError) and done[0].ended == _SOME]
     if command.terms.limits is not None:
         _limited(store, command)
-    shares = Counter(store.ids.store(due.id) for due in store.first_due(command.topic, command.limit))
+    shares = Counter(store.ids.store(due.id) for due in store.ask(ListFirstDue(command.topic, command.limit)))
     if command.bytes is not None:
         return _in_turn(store, command, shares)
-    answers = store.ask(
+    answers = store.send(
         {place: [c.Reserve(command.topic, share, command.terms, command.worker)] for place, share in shares.items()}
     )
     jobs: list[Job] = []
@@ -69,7 +70,7 @@ def _in_turn(store: SeveralStore, command: c.Reserve, shares: Mapping[int, int])
     jobs, left, failed = list[Job](), command.bytes or 0, None
     for place, share in shares.items():
         part = c.Reserve(command.topic, share, command.terms, command.worker, left, command.least - len(jobs))
-        answer = store.ask({place: [part]})[place]
+        answer = store.send({place: [part]})[place]
         if isinstance(answer, StoreError):
             failed = answer
         else:
@@ -97,7 +98,7 @@ def _claim(store: SeveralStore, command: c.Claim) -> c.Claimed:
             place: _share(store.ids, command, place, share, begins, most // len(some), suspects * (place == tried))
             for place, share, begins in zip(some, _parts(limit, some), _parts(begin, some), strict=True)
         }
-        for place, outcome in store.ask({place: [part] for place, part in parts.items()}).items():
+        for place, outcome in store.send({place: [part] for place, part in parts.items()}).items():
             one = outcome if isinstance(outcome, StoreError) else outcome[0]
             found.setdefault(place, []).append(one)
             if isinstance(one, c.Claimed):
@@ -122,7 +123,7 @@ def _claim(store: SeveralStore, command: c.Claim) -> c.Claimed:
 
 def _next_dues(store: SeveralStore, topic: str) -> tuple[dict[int, int], dict[int, StoreError]]:
     """Return when the first job of a topic is due, by store, and the errors of those that do not answer."""
-    answers = dict(enumerate(store.try_each(lambda inner: inner.next_dues([topic]))))
+    answers = dict(enumerate(store.try_each(lambda inner: inner.ask(GetNextDues([topic])))))
     failed = {place: answer for place, answer in answers.items() if isinstance(answer, StoreError)}
     some = {place: answer for place, answer in answers.items() if not isinstance(answer, StoreError)}
     return {place: dues[topic] for place, dues in some.items() if topic in dues}, failed
@@ -182,14 +183,14 @@ def _expire(store: SeveralStore, command: c.Expire) -> c.Expired:
 
 def _pause(store: SeveralStore, command: c.Pause) -> bool:
     """The first store last: workers look there, and say that they are quiet once nothing can be claimed anywhere."""
-    found = store.all_ask({place: [command] for place in range(1, store.ids.stores)})
+    found = store.send_all({place: [command] for place in range(1, store.ids.stores)})
     return any([store.one(0, command), *(changed for [changed] in found.values())])
 
 
 def _announce(store: SeveralStore, command: c.Announce) -> None:
     """The first store first: who is in another one, and not there, is gone."""
     store.one(0, command)
-    store.all_ask({place: [command] for place in range(1, store.ids.stores)})
+    store.send_all({place: [command] for place in range(1, store.ids.stores)})
 
 
 # ---- puts -----------------------------------------------------------------------------------------------------------
@@ -230,10 +231,10 @@ def _put_parts(store: SeveralStore, put: c.Put | c.Import, by_store: dict[int, l
     if len(puts) > 1:
         never = _NEVER if isinstance(put, c.Put) else _NEVER_IMPORTED
         looks = {place: [part_of(put, [*part.jobs, *never], part.nonce)] for place, part in puts.items()}
-        for place, [refused] in store.all_ask(looks).items():
+        for place, [refused] in store.send_all(looks).items():
             if isinstance(refused, JobExists) and _NAME not in str(refused):
                 raise outer_error(store.ids, place, refused)
-    answers = store.ask({place: [part] for place, part in puts.items()})
+    answers = store.send({place: [part] for place, part in puts.items()})
     found: dict[int, Any] = {
         place: answer if isinstance(answer, StoreError) else answer[0] for place, answer in answers.items()
     }
@@ -258,7 +259,7 @@ _NEVER_IMPORTED: Final = (Imported(Job(0, _NAME, b"", 0, 0, State.DELAYED, _NAME
 
 def _take_back(store: SeveralStore, puts: Mapping[int, c.Put | c.Import], found: dict[int, Any]) -> None:
     """Delete the new jobs of a put that was refused in part: in between somebody else took a key."""
-    store.ask(
+    store.send(
         {
             place: [c.Delete(id) for id, job in zip(outcome, new_jobs(puts[place]), strict=True) if not job.replace]
             for place, outcome in found.items()

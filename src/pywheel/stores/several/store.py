@@ -10,25 +10,21 @@ import os
 import socket
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, count
+from itertools import count
 from typing import Any, Final, TypeVar
 from zlib import crc32
 
 from ..._errors import PywheelError, StoreError
 from ...clock import Clock
 from ...jobs import commands as c
-from ...jobs.checks import an_id
-from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
-from ..checks import clamped, note_name, sound
-from ..contract import Durability, Ended, Filter, Page, Store, intact
-from ..notifier import Member
-from ..pages import asked
-from ..readings import latest, most_of
+from ...jobs.queries import Query
+from ..checks import sound
+from ..contract import Durability, Store, intact
 from ..verify import EXAMPLES, Finding
-from . import pages
+from .answers import ANSWERS
 from .ids import Ids
 from .inner import Inner
-from .parts import Answers, Part, Round, inner_put, new_jobs, outer_dues, outer_job, parts
+from .parts import Answers, Part, Round, inner_put, new_jobs, parts
 from .steps import STEPS
 from .together import Together
 
@@ -87,12 +83,12 @@ class SeveralStore(Store):
             found.append(one)
         return found
 
-    def ask(self, batches: Mapping[int, Sequence[c.Command[Any]]]) -> Answers:
+    def send(self, batches: Mapping[int, Sequence[c.Command[Any]]]) -> Answers:
         """Return by store the outcomes of the commands it is to apply, or its error."""
         answers = self._together([partial(self.stores[store].apply, batch) for store, batch in batches.items()])
         return dict(zip(batches, answers, strict=True))
 
-    def all_ask(self, batches: Mapping[int, Sequence[c.Command[Any]]]) -> dict[int, list[Any]]:
+    def send_all(self, batches: Mapping[int, Sequence[c.Command[Any]]]) -> dict[int, list[Any]]:
         """Return the same. Raises the first error, once all have ended."""
         calls = [partial(self.stores[store].apply, batch) for store, batch in batches.items()]
         return dict(zip(batches, self._all(calls), strict=True))
@@ -132,13 +128,13 @@ class SeveralStore(Store):
             if some is not None:
                 together.add(command, some)
                 continue
-            outcomes += together.outcomes(self.ask(together.batches))
+            outcomes += together.outcomes(self.send(together.batches))
             together = Round(self.ids, now)
             try:
                 outcomes.append(STEPS[type(command)](self, command))
             except PywheelError as error:
                 outcomes.append(error)
-        outcomes += together.outcomes(self.ask(together.batches))
+        outcomes += together.outcomes(self.send(together.batches))
         self._next(here)
         return outcomes
 
@@ -175,134 +171,24 @@ class SeveralStore(Store):
 
     # ---- looking ----------------------------------------------------------------------------------------------------
 
-    def get(self, ref: c.Ref) -> Job | None:
-        """Return a job, or None: one store is asked."""
-        store, inner = self.ids.of(ref)
-        job = self.stores[store].get(inner)
-        return None if job is None else outer_job(self.ids, store, job)
+    def ask(self, query: Query[R]) -> R:
+        """Return the answer to a query; see the contract."""
+        if type(query) not in ANSWERS:
+            raise TypeError(f"a store answers queries, not {type(query).__name__}")
+        return ANSWERS[type(query)](self, query)  # type: ignore[no-any-return]  # what the class of the query says
 
-    def jobs(self, filter: Filter, after: int, limit: int) -> list[Job]:
-        """Return jobs by id. Each store is asked for `limit`, but for a topic's key one."""
-        ids = self.ids
-        if filter.topic is not None and filter.key is not None:
-            asked = [ids.of_key(filter.topic, filter.key)]
-        else:
-            asked = list(range(ids.stores))
-        after = clamped(after)
-        calls = [partial(self.stores[store].jobs, filter, ids.after(store, after), limit) for store in asked]
-        found = [
-            outer_job(ids, store, job) for store, some in zip(asked, self._all(calls), strict=True) for job in some
-        ]
-        return sorted(found)[: max(limit, 0)] if len(asked) > 1 else found
+    def ask_each(self, query: Query[R]) -> list[R]:
+        """Return what each store answers, in order. Raises the first one's error, once all have ended."""
+        return self.ask_some(dict.fromkeys(range(len(self.stores)), query))
 
-    def page(
-        self, filter: Filter, after: str = "", limit: int = 100, *, preview: int | None = None, newest: bool = False
-    ) -> Page:
-        """Return a page of a list. Each store is asked for one, but for a topic's key one store."""
-        wanted = asked(filter, after, limit, preview, newest=newest)
-        some = list(enumerate(self.stores))
-        if filter.topic is not None and filter.key is not None:
-            one = self.ids.of_key(filter.topic, filter.key)
-            some = [(one, self.stores[one])]
-        return pages.page(self.ids, some, self._all, wanted)
-
-    def counts(self) -> dict[str, Counts]:
-        """Return the counts of each topic: sums."""
-        found: dict[str, Counts] = {}
-        for counts in self.each(lambda store: store.counts()):
-            for topic, numbers in counts.items():
-                found[topic] = Counts(*map(sum, zip(found.get(topic, Counts()), numbers, strict=True)))
-        return dict(sorted(found.items()))
-
-    def topics(self) -> list[Topic]:
-        """Return all topics, by name. One that is paused in some store is paused."""
-        found: dict[str, Topic] = {}
-        for name, paused, some in (topic for topics in self.each(lambda store: store.topics()) for topic in topics):
-            before = found.get(name, Topic(name, paused=False))
-            both = sorted({*before.priorities, *some}, reverse=True)
-            found[name] = Topic(name, before.paused or paused, tuple(both))
-        return sorted(found.values())
-
-    def history(self, id: int) -> list[Attempt]:
-        """Return what was tried with a job."""
-        id = an_id(id)
-        return self.stores[self.ids.store(id)].history(self.ids.inner(id))
-
-    def histories(self, ids: Sequence[int]) -> list[list[Attempt]]:
-        """Return the histories of jobs. Each store is asked once."""
-        return self._of_each(ids, lambda store, some: store.histories(some))
-
-    def states(self, ids: Sequence[int]) -> list[State | None]:
-        """Return the states of jobs. Each store is asked once."""
-        return self._of_each(ids, lambda store, some: store.states(some))
-
-    def _of_each(self, ids: Sequence[int], ask: Callable[[Store, list[int]], list[R]]) -> list[R]:
-        """Return what each store says of its jobs, in the order of the ids."""
-        of = [self.ids.store(an_id(id)) for id in ids]
-        inner = {
-            place: [self.ids.inner(id) for id, store in zip(ids, of, strict=True) if store == place]
-            for place in dict.fromkeys(of)
-        }
-        calls = [partial(ask, self.stores[place], some) for place, some in inner.items()]
-        found = {place: iter(answers) for place, answers in zip(inner, self._all(calls), strict=True)}
-        return [next(found[place]) for place in of]
-
-    def note(self, name: str) -> bytes | None:
-        """Return what is kept under a name, or None: one store is asked."""
-        note_name(name)
-        return self.stores[self.ids.of_note(name)].note(name)
-
-    def notes(self, prefix: str, after: str = "", limit: int = 1_000) -> list[tuple[str, bytes]]:
-        """Return notes, by name. Each store is asked for `limit`."""
-        found = self.each(lambda store: store.notes(prefix, after, limit))
-        return sorted(chain.from_iterable(found))[: max(clamped(limit), 0)]
-
-    # ---- for workers ------------------------------------------------------------------------------------------------
+    def ask_some(self, queries: Mapping[int, Query[R]]) -> list[R]:
+        """Return what some stores answer, each to a query of its own. Raises the first one's error."""
+        return self._all([partial(self.stores[place].ask, query) for place, query in queries.items()])
 
     def died(self, topics: Collection[str]) -> list[int]:
         """Return the ids of jobs that died with a lost lease: each store tells of its own."""
         found = self.each(lambda store: store.died(topics))
         return [id for place, ids in enumerate(found) for id in self.ids.all_outer(place, ids)]
-
-    def forecast(self, edges: Sequence[int], topic: str | None = None, most: int = 10_000) -> list[int]:
-        """Return how many delayed jobs are due between edges: sums."""
-        found = self.each(lambda store: store.forecast(edges, topic, most))
-        return [min(sum(jobs), most) for jobs in zip(*found, strict=True)]
-
-    def recent(self, topic: str | None, since: int, limit: int) -> list[Ended]:
-        """Return the jobs that ended last."""
-        limit = most_of(limit)
-        found = self.each(lambda store: store.recent(topic, since, limit))
-        outer = self.ids.outer
-        return latest(
-            (one._replace(id=outer(store, one.id)) for store, some in enumerate(found) for one in some), limit
-        )
-
-    def next_dues(self, topics: Sequence[str] | None = None) -> dict[str, int]:
-        """Return when the first job of each topic is due."""
-        found: dict[str, int] = {}
-        for topic, due in (pair for dues in self.each(lambda store: store.next_dues(topics)) for pair in dues.items()):
-            found[topic] = min(due, found.get(topic, due))
-        return found
-
-    def first_due(self, topic: str, limit: int) -> list[Due]:
-        """Return the jobs that a Reserve would claim: the first of what each store has."""
-        found = self.each(lambda store: store.first_due(topic, limit))
-        jobs = (due for store, some in enumerate(found) for due in outer_dues(self.ids, store, some))
-        return sorted(jobs, key=lambda due: (-due.priority, due.due, due.id))[: max(limit, 0)]
-
-    def claimed_by(self, worker: str) -> list[tuple[int, int]]:
-        """Return the receipts of what runs for a worker."""
-        found = self.each(lambda store: store.claimed_by(worker))
-        return [(self.ids.outer(store, id), claims) for store, some in enumerate(found) for id, claims in some]
-
-    def next_lease(self) -> int | None:
-        """Return when some lease may be over."""
-        return min((lease for store in self.stores if (lease := store.next_lease()) is not None), default=None)
-
-    def workers(self) -> list[Member]:
-        """Return all workers that have announced topics, by name."""
-        return self.stores[0].workers()
 
     def quiet(self, topic: str, seconds: float) -> bool:
         """Return once nothing starts any more that was claimed before the pause; False after so long, or if resumed."""

@@ -11,17 +11,18 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final
 
+from ...jobs.queries import FORECAST_MOST, GetForecast
 from ..forecast import open_runs
-from ..readings import FORECAST, cap, in_buckets
+from ..readings import in_buckets
 from .read import priorities_of
 from .statement import Rows, Select, Steps
-from .transaction import LIVE, Names
+from .transaction import LIVE, Lookup
 
 __all__ = ["forecast"]
 
 _LARGEST: Final = 8  # topics that are counted edge by edge
 _TOGETHER: Final = 256  # topics with a priority each that are read at once
-_READ: Final = FORECAST // 2  # jobs that are read of all those
+_READ: Final = FORECAST_MOST // 2  # jobs that are read of all those
 _DUES: Final = (
     "SELECT j.next FROM {w: topic, priority} {then} job j ON j.topic = w.topic AND j.priority = w.priority "
     "WHERE j.state = 0 AND j.next >= :first AND j.next < :end LIMIT :most"
@@ -31,14 +32,13 @@ _COUNT: Final = f"SELECT count(*) FROM ({_DUES}) c"
 _Group = tuple[int, int]  # a topic and a priority
 
 
-def forecast(
-    known: Names, edges: Sequence[int], topic: str | None, most: int, tallies: Sequence[Select]
-) -> Steps[list[int]]:
-    """Return how many delayed jobs are due between each two edges, as `Store.forecast` says."""
+def forecast(known: Lookup, query: GetForecast) -> Steps[list[int]]:
+    """Return how many delayed jobs are due between each two edges."""
+    edges = query.edges
     if len(edges) < 2:
         return []
-    counts = _Counts(edges, cap(edges, most))
-    largest, others = yield from _groups(known, topic, tallies)
+    counts = _Counts(edges, query.cap)
+    largest, others = yield from _groups(known, query.topic)
     yield from counts.each(largest, range(len(edges) - 1))
     parts = [others[at : at + _TOGETHER] for at in range(0, len(others), _TOGETHER)]
     for run in open_runs(counts.found, counts.limit) if parts else ():
@@ -47,14 +47,14 @@ def forecast(
     return counts.found
 
 
-def _groups(known: Names, topic: str | None, tallies: Sequence[Select]) -> Steps[tuple[list[_Group], list[_Group]]]:
+def _groups(known: Lookup, topic: str | None) -> Steps[tuple[list[_Group], list[_Group]]]:
     """Return what has jobs: of the topics with the most live ones, and of all others."""
     where = "" if topic is None else "WHERE name = :name"
     names, *sums = yield (
         Rows("id name lanes", f"SELECT id, name, lanes FROM topic {where}", {"name": topic}),
-        *tallies,
+        *known.tallies,
     )
-    known.learn({name: id for id, name, _ in names})
+    known.topics.learn({name: id for id, name, _ in names})
     live: Counter[int] = Counter()
     for rows in sums:
         for row in rows:

@@ -11,17 +11,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import merge
 from typing import Final, NamedTuple
 
+from ...jobs import queries as q
 from ...jobs.job import Job, State
+from ...jobs.queries import PAGE_MOST, Ended, Filter, Page
 from ..checks import clamped
-from ..filters import Filter
-from ..pages import BYTES, ROWS, Asked, Page, Position, bodies_within
-from ..readings import Ended, latest
+from ..pages import BYTES, Asked, Position, asked, bodies_within
+from ..readings import latest
 from .read import heads, jobs_of, number_of, priorities_of
 from .schema import FINISHED
 from .statement import Rows, Select, Statement, Steps
-from .transaction import Names
+from .transaction import Lookup, Names
 
-__all__ = ["jobs", "page", "recent"]
+__all__ = ["ended", "jobs", "page"]
 
 _FEW: Final = 16_000  # ids of an index that are read for one page
 _WALK: Final = 10_000  # rows that are walked through for one page
@@ -128,25 +129,25 @@ def _sizes(filter: Filter, topic: int | None, tallies: Sequence[Select]) -> Step
     return {State.DELAYED: live, State.DONE: done, State.CANCELLED: cancelled, State.DEAD: dead}
 
 
-def _begin(known: Names, filter: Filter, tallies: Sequence[Select], *, newest: bool) -> Steps[_List | None]:
+def _begin(known: Lookup, filter: Filter, *, newest: bool) -> Steps[_List | None]:
     """Return the list by id that a filter means, None if its topic is none."""
     topic = None
     if filter.topic is not None:
-        topic = yield from number_of(known, filter.topic)
+        topic = yield from number_of(known.topics, filter.topic)
         if topic is None:
             return None
-    return _List(filter, topic, (yield from _sizes(filter, topic, tallies)), newest=newest)
+    return _List(filter, topic, (yield from _sizes(filter, topic, known.tallies)), newest=newest)
 
 
-def jobs(known: Names, filter: Filter, after: int, limit: int, tallies: Sequence[Select]) -> Steps[list[Job]]:
+def jobs(known: Lookup, query: q.ListJobs) -> Steps[list[Job]]:
     """Return up to `limit` jobs behind an id, by id."""
-    wanted = yield from _begin(known, filter, tallies, newest=False)
-    limit = min(clamped(limit), 2**31)
+    filter, after, limit = query.filter, query.after, min(clamped(query.limit), 2**31)
+    wanted = yield from _begin(known, filter, newest=False)
     found: list[Job] = []
     rows = _WALK
     while wanted is not None and len(found) < limit:
         part = yield from wanted.ids(after, min(max(limit - len(found), _LEAST), _LARGEST), rows)
-        some = yield from jobs_of(known, part.ids)
+        some = yield from jobs_of(known.topics, part.ids)
         found += [job for job in some if filter.fits(job)]
         if part.upto is None:
             break
@@ -157,27 +158,28 @@ def jobs(known: Names, filter: Filter, after: int, limit: int, tallies: Sequence
 # ---- pages ----------------------------------------------------------------------------------------------------------
 
 
-def page(known: Names, wanted: Asked, tallies: Sequence[Select]) -> Steps[Page]:
+def page(known: Lookup, query: q.GetPage) -> Steps[Page]:
     """Return a page of a list: which jobs, and then the bodies of those that are meant."""
+    wanted = asked(query)
     filter = wanted.filter
     by_id = None
     if not wanted.by_due:
-        by_id = yield from _begin(known, filter, tallies, newest=wanted.newest)
+        by_id = yield from _begin(known, filter, newest=wanted.newest)
         if by_id is None:
             return Page([], None)
     found: list[tuple[Job, int]] = []
     rows, last, more = 0, wanted.after, True
-    while more and len(found) <= wanted.limit and rows < ROWS:
+    while more and len(found) <= wanted.limit and rows < PAGE_MOST:
         missing = wanted.limit + 1 - len(found)  # the one more says whether there are more
-        size = max(missing, ROWS - rows if rows else _LEAST) if wanted.loose else missing
+        size = max(missing, PAGE_MOST - rows if rows else _LEAST) if wanted.loose else missing
         if by_id is None:
             places = yield from _by_due(wanted, last, size)
             ids, upto = [place.id for place in places], places[-1] if len(places) == size else None
         else:
             part = yield from by_id.ids(last.id, size, _WALK)
             ids, upto = part.ids, None if part.upto is None else Position(0, part.upto)
-            rows += 0 if len(ids) == size or upto is None else ROWS
-        some = (yield from heads(known, ids)) if ids else []
+            rows += 0 if len(ids) == size or upto is None else PAGE_MOST
+        some = (yield from heads(known.topics, ids)) if ids else []
         found += [one for one in some if filter.fits(one[0])]
         rows, more = rows + max(len(ids), 1), upto is not None
         last = upto or last
@@ -282,12 +284,13 @@ def _priorities(topic: str | None) -> Steps[list[_Group]]:
     return [(number, priority) for number, lanes in rows for priority in priorities_of(lanes)]
 
 
-def recent(known: Names, topic: str | None, since: int, limit: int, workers: Names) -> Steps[list[Ended]]:
+def ended(lookup: Lookup, query: q.ListEnded) -> Steps[list[Ended]]:
     """Return the jobs that ended last, the last one first."""
+    known, workers, limit = lookup.topics, lookup.workers, query.most
     if limit == 0:
         return []
-    groups = [(number, code) for number, _ in (yield from _topics(known, topic)) for code in range(len(FINISHED))]
-    span = {"since": since, "limit": limit}
+    groups = [(number, code) for number, _ in (yield from _topics(known, query.topic)) for code in range(len(FINISHED))]
+    span = {"since": clamped(query.since), "limit": limit}
     of = "j.ended >= :since AND j.topic ="
     firsts = Rows(
         "topic state first",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...jobs.commands import NOTES_FORGOTTEN, Keep
-from ..checks import clamped, note_name
+from ...jobs.queries import GetNote, ListNotes
+from ..checks import a_prefix, clamped, note_name
 from .statement import Do, Insert, Select, Statement, Steps
-from .transaction import Transaction
+from .transaction import Lookup, Transaction
 
 __all__ = ["keep", "note", "notes", "set_note"]
 
@@ -54,19 +55,25 @@ def set_note(name: bytes, value: bytes, ttl: int | None) -> Statement:
 # ---- reading --------------------------------------------------------------------------------------------------------
 
 
-def note(name: str) -> Steps[bytes | None]:
+def note(known: Lookup, query: GetNote) -> Steps[bytes | None]:  # noqa: ARG001  (as all that reads)
     """Return what is kept under a name, or None."""
     text = "SELECT value FROM note WHERE label = :label AND (until IS NULL OR until > {now})"
-    [rows] = yield (Select(text, {"label": note_name(name)}),)
+    [rows] = yield (Select(text, {"label": note_name(query.name)}),)
     return bytes(rows[0][0]) if rows else None
 
 
-def notes(prefix: bytes, after: bytes, limit: int) -> Steps[list[tuple[str, bytes]]]:
+def notes(known: Lookup, query: ListNotes) -> Steps[list[tuple[str, bytes]]]:  # noqa: ARG001  (as all that reads)
     """Return notes, by name."""
+    prefix = a_prefix(query.prefix)
     text = (
         "SELECT label, value FROM note WHERE label > :after AND label >= :prefix AND label < :stop "
         "AND (until IS NULL OR until > {now}) ORDER BY label LIMIT :limit"
     )
-    values = {"prefix": prefix, "after": after, "stop": prefix + b"\xff", "limit": max(clamped(limit), 0)}
+    values = {
+        "prefix": prefix,
+        "after": a_prefix(query.after),
+        "stop": prefix + b"\xff",
+        "limit": max(clamped(query.limit), 0),
+    }
     [rows] = yield (Select(text, values),)
     return [(bytes(label).decode(), bytes(value)) for label, value in rows]

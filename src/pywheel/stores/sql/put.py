@@ -52,7 +52,7 @@ def put(tx: Transaction, commands: Sequence[Put]) -> Steps[list[Any]]:
 
 def _put(tx: Transaction, commands: Sequence[Put], *, last: bool = False) -> Steps[list[Any]]:
     keyed = [1 for command in commands for job in command.jobs if job.key is not None]
-    if keyed and not (last and tx.eager and _may_be_free(commands)):
+    if keyed and not (last and tx.eager and _may_be_free(tx, commands)):
         return (yield from _put_keyed(tx, commands))
     jobs = commands[0].jobs if len(commands) == 1 else [job for command in commands for job in command.jobs]
     ids, stored = yield from _insert(tx, jobs, last=last)
@@ -68,14 +68,19 @@ def _put(tx: Transaction, commands: Sequence[Put], *, last: bool = False) -> Ste
     return outcomes
 
 
-def _may_be_free(commands: Sequence[Put]) -> bool:
-    """Whether no job takes over from one with its key, or asks for one that had it, and each caller has one job."""
+def _may_be_free(tx: Transaction, commands: Sequence[Put]) -> bool:
+    """Whether no job takes over from one with its key, or asks for one that had it, and each caller has one job.
+
+    A priority that its topic has not had yet is noted for jobs that are stored alone.
+    """
     names = set()
     for command in commands:
         if len(command.jobs) != 1:
             return False
         job = command.jobs[0]
         if job.replace or job.parent is not None or job.dedupe_for is not None or (job.topic, job.key) in names:
+            return False
+        if job.priority and not tx.had_priority(job.topic, job.priority):
             return False
         if job.key is not None:
             names.add((job.topic, job.key))

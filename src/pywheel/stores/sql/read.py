@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from ...jobs import lifecycle
-from ...jobs.commands import Ref
+from ...jobs import queries as q
 from ...jobs.job import Attempt, Counts, Due, Job, Outcome, State, Topic
 from ...jobs.lifecycle import Run
 from ...jobs.limits import priorities
@@ -14,15 +14,15 @@ from ..checks import clamped, in_range
 from .rows import ATTEMPT, HEAD, job_of, listed
 from .schema import ENDED, FINISHED, OUTCOMES
 from .statement import Rows, Select, Steps
-from .transaction import Names
+from .transaction import Lookup, Names
 
 __all__ = [
-    "claimed_by",
+    "claims",
     "counts",
     "first_due",
-    "get",
     "heads",
     "histories",
+    "job",
     "jobs_of",
     "names",
     "next_dues",
@@ -70,8 +70,9 @@ def number_of(topics: Names, name: str) -> Steps[int | None]:
 # ---- jobs -----------------------------------------------------------------------------------------------------------
 
 
-def get(topics: Names, ref: Ref) -> Steps[Job | None]:
+def job(known: Lookup, query: q.GetJob) -> Steps[Job | None]:
     """Return a job, or None."""
+    topics, ref = known.topics, query.ref
     if isinstance(ref, int):
         found = (yield from jobs_of(topics, [ref])) if in_range(ref) else []
         return found[0] if found else None
@@ -134,8 +135,9 @@ def there(ids: Sequence[int]) -> Steps[set[int]]:
     return {id for [id] in (*live, *ended)}
 
 
-def states(ids: Sequence[int]) -> Steps[list[State | None]]:
-    """Return the states of jobs, in the order of their ids here."""
+def states(known: Lookup, query: q.GetStates) -> Steps[list[State | None]]:  # noqa: ARG001  (as all that reads)
+    """Return the states of jobs."""
+    ids = query.ids
     values = {"ids": sorted({id for id in ids if in_range(id)})}
     columns = "id state claims unspent next begun tries now"
     live, ended = yield (
@@ -157,8 +159,9 @@ def states(ids: Sequence[int]) -> Steps[list[State | None]]:
 _TRIED: Final = ("job", *ATTEMPT)
 
 
-def histories(workers: Names, ids: Sequence[int]) -> Steps[list[list[Attempt]]]:
-    """Return what was tried with jobs, in the order of their ids here."""
+def histories(known: Lookup, query: q.GetHistories) -> Steps[list[list[Attempt]]]:
+    """Return what was tried with jobs."""
+    ids, workers = query.ids, known.workers
     values = {"ids": sorted({id for id in ids if in_range(id)})}
     before, last, now = yield (
         Rows(
@@ -203,9 +206,9 @@ def _workers(workers: Names, numbers: Iterable[int]) -> Steps[Mapping[int, str]]
 # ---- topics ---------------------------------------------------------------------------------------------------------
 
 
-def topics(known: Names) -> Steps[list[Topic]]:
+def topics(known: Lookup, query: q.ListTopics) -> Steps[list[Topic]]:  # noqa: ARG001  (as all that reads)
     """Return all topics, by name."""
-    found = yield from _all_topics(known)
+    found = yield from _all_topics(known.topics)
     return [Topic(name, bool(paused), tuple(p for p in priorities(lanes) if p)) for _, name, paused, lanes in found]
 
 
@@ -222,16 +225,16 @@ def priorities_of(lanes: int) -> list[int]:
     return sorted({*priorities(lanes), 0}, reverse=True)
 
 
-def counts(known: Names, tallies: Sequence[Any]) -> Steps[dict[str, Counts]]:
-    """Return the counts of each topic. `tallies` read (topic, live, done, cancelled, dead), to be added up."""
+def counts(known: Lookup, query: q.CountJobs) -> Steps[dict[str, Counts]]:  # noqa: ARG001  (as all that reads)
+    """Return the counts of each topic."""
     running = Rows(
         "topic begun lapsed spent jobs",
         "SELECT topic, begun, lapsed, spent, count(*) AS jobs FROM (SELECT j.topic, j.begun, CASE WHEN j.next <= {now} "
         "THEN 1 ELSE 0 END AS lapsed, CASE WHEN j.claims - j.unspent >= j.tries THEN 1 ELSE 0 END AS spent "
         "FROM job j WHERE j.state = 1) r GROUP BY topic, begun, lapsed, spent",
     )
-    [rows, runs, *sums] = yield (Rows("id name", "SELECT id, name FROM topic ORDER BY name"), running, *tallies)
-    known.learn({name: number for number, name in rows})
+    [rows, runs, *sums] = yield (Rows("id name", "SELECT id, name FROM topic ORDER BY name"), running, *known.tallies)
+    known.topics.learn({name: number for number, name in rows})
     columns: dict[int, list[int]] = {number: [0, 0, 0, 0] for number, _ in rows}
     for tally in sums:
         for topic, *jobs in tally:
@@ -251,10 +254,10 @@ def _plus(counts: Counts, state: State, jobs: int) -> Counts:
     return counts._replace(**{state.value: getattr(counts, state.value) + jobs})
 
 
-def claimed_by(worker: str) -> Steps[list[tuple[int, int]]]:
+def claims(known: Lookup, query: q.ListClaims) -> Steps[list[tuple[int, int]]]:  # noqa: ARG001  (as all that reads)
     """Return the receipts of all jobs that run for a worker."""
     text = "SELECT j.id, j.claims FROM worker n {then} job j ON j.state = 1 AND j.worker = n.id WHERE n.name = :name"
-    [rows] = yield (Rows("id claims", text, {"name": worker}),)
+    [rows] = yield (Rows("id claims", text, {"name": query.worker}),)
     return [(id, claims) for id, claims in rows]
 
 
@@ -267,8 +270,9 @@ _FIRST: Final = (
 )
 
 
-def next_dues(known: Names, topics: Sequence[str] | None) -> Steps[dict[str, int]]:
+def next_dues(lookup: Lookup, query: q.GetNextDues) -> Steps[dict[str, int]]:
     """Return when the first delayed job of each topic is due, of some that are not paused, or of all."""
+    known, topics = lookup.topics, query.topics
     paused = topics is None
     if topics is None or not all(topic in known.numbers for topic in topics):
         yield from _all_topics(known)
@@ -291,9 +295,10 @@ def next_dues(known: Names, topics: Sequence[str] | None) -> Steps[dict[str, int
     return dues
 
 
-def first_due(known: Names, topic: str, limit: int) -> Steps[list[Due]]:  # noqa: ARG001  (as all that reads)
+def first_due(known: Lookup, query: q.ListFirstDue) -> Steps[list[Due]]:  # noqa: ARG001  (as all that reads)
     """Return the first jobs of a topic that are due, by priority, unless it is paused."""
     found: list[Due] = []
+    topic, limit = query.topic, query.limit
     named = "SELECT t.id, t.lanes FROM topic t WHERE t.name = :topic AND t.paused = 0"
     [topics] = yield (Rows("id lanes", named, {"topic": topic}),)
     text = (

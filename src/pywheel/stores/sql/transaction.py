@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from ...jobs.commands import NONCES_KEPT
 from ...jobs.job import State
 from ...jobs.limits import lane
 from .dialect import Dialect
-from .statement import Do, NewNames, NewPriorities, Rows, Statement, Steps
+from .statement import Do, NewNames, NewPriorities, Rows, Select, Statement, Steps
 
-__all__ = ["LIVE", "Changes", "Names", "Taken", "Tally", "Transaction"]
+__all__ = ["LIVE", "Changes", "Lookup", "Names", "Taken", "Tally", "Transaction"]
 
 LIVE: Final = 0
 """The first column of a tally; those of finished states follow, in the order of their numbers."""
@@ -41,6 +41,15 @@ class Names:
         self.numbers.clear()
         self.names.clear()
         self.lanes.clear()
+
+
+class Lookup(NamedTuple):
+    """What readers know, and how jobs are counted."""
+
+    topics: Names
+    workers: Names
+    tallies: Sequence[Select]
+    """Read (topic, live, done, cancelled, dead), to be added up."""
 
 
 class Tally:
@@ -165,6 +174,10 @@ class Transaction:
         """Return the name of a topic if it is known here."""
         new = self._new.get(self.topics.table, {})
         return self.topics.names.get(number) or next((name for name, one in new.items() if one == number), None)
+
+    def had_priority(self, topic: str, priority: int) -> bool:
+        """Whether a topic is known to have had jobs of a priority."""
+        return bool(self.topics.lanes.get(self.topics.numbers.get(topic, 0), 0) & lane(priority))
 
     def know_priorities(self, priorities: Iterable[tuple[int, int]]) -> Steps[None]:
         """Note the priorities that jobs of topics have, where they are new."""

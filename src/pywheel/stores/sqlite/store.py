@@ -173,10 +173,10 @@ class SqliteStore(SqlStore):
 
     # ---- reading --------------------------------------------------------------------------------------------------
 
-    def _ask(self, query: Callable[_P, Steps[_R]], *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        return self._read(Reader.ask, query(*args, **kwargs), self.clock.wall())
+    def _read_steps(self, begin: Callable[_P, Steps[_R]], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        return self._read(Reader.ask, begin(*args, **kwargs), self.clock.wall())
 
-    def next_lease(self) -> int | None:
+    def _first_lease_end(self) -> int | None:
         """Return when some lease may be over at the earliest. No query.
 
         A worker asks this all the time, and reads nothing while it is idle: so here it learns if its files are gone.
@@ -239,7 +239,7 @@ class SqliteStore(SqlStore):
         self._open()
         return self._presence.notifier(name)
 
-    def workers(self) -> list[Member]:
+    def _list_workers(self) -> list[Member]:
         """Return all workers that have announced topics."""
         self._open()
         self._presence.look(at_once=True)

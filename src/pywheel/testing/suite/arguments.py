@@ -7,6 +7,7 @@ from typing import Any
 from ..._errors import BadJob
 from ...jobs.commands import Ack, Begin, Cancel, Claim, Command, Nack, Put, Release, Reschedule, Reserve, Retry, Touch
 from ...jobs.job import NewJob
+from ...jobs.queries import CountJobs, GetJob
 from .base import FAR, NOW, TERMS, StoreTests
 
 __all__ = ["ArgumentTests"]
@@ -19,12 +20,12 @@ class ArgumentTests(StoreTests):
 
     def bad(self, command: Command[Any]) -> None:
         """Check that a command is refused, by itself and beside others, and that the others happen."""
-        before = self.store.counts(), [self.store.get(id) for id in self.listed()]
+        before = self.store.ask(CountJobs()), [self.store.ask(GetJob(id)) for id in self.listed()]
         assert isinstance(self.refused(command), BadJob), command
         [good, refusal, last] = self.store.apply([Cancel(10**12), command, Cancel(10**12)])
         assert (good, last) == (False, False)
         assert isinstance(refusal, BadJob)
-        assert (self.store.counts(), [self.store.get(id) for id in self.listed()]) == before
+        assert (self.store.ask(CountJobs()), [self.store.ask(GetJob(id)) for id in self.listed()]) == before
 
     def test_no_number_is_no_time_for_a_job(self) -> None:
         id = self.put(due=FAR)

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 from ...clock import Clock, ManualClock
 from ...jobs.commands import Announce, Claim, Claimed, Command, Put, Reserve, Terms
 from ...jobs.job import Attempt, Counts, Due, Job, NewJob, State
-from ...stores.contract import Filter, Store
+from ...jobs.queries import CountJobs, Filter, GetHistories, GetJob, ListJobs
+from ...stores.contract import Store
 from ...stores.notifier import Notifier
 from ...stores.ownership import ALL
 
@@ -106,21 +107,21 @@ class StoreTests(ABC):
 
     def job(self, id: int) -> Job:
         """Return a job that exists."""
-        job = self.store.get(id)
+        job = self.store.ask(GetJob(id))
         assert job is not None
         return job
 
     def counts(self, topic: str = "t") -> Counts:
         """Return the counts of a topic."""
-        return self.store.counts()[topic]
+        return self.store.ask(CountJobs())[topic]
 
     def listed(self, after: int = 0, limit: int = 1_000, **filter: Any) -> list[int]:
         """Return the ids of the jobs that a filter means."""
-        return [job.id for job in self.store.jobs(Filter(**filter), after, limit)]
+        return [job.id for job in self.store.ask(ListJobs(Filter(**filter), after, limit))]
 
     def waiting(self, topic: str = "t") -> list[Due]:
         """Return the delayed jobs of a topic, by due time."""
-        jobs = self.store.jobs(Filter(topic, State.DELAYED), 0, 10_000)
+        jobs = self.store.ask(ListJobs(Filter(topic, State.DELAYED), 0, 10_000))
         return sorted(Due(job.due, job.id, job.topic, job.priority) for job in jobs)
 
     def state(self, id: int) -> State:
@@ -129,7 +130,7 @@ class StoreTests(ABC):
 
     def last(self, id: int) -> Attempt:
         """Return the last row of a job's history."""
-        return self.store.history(id)[-1]
+        return self.store.ask(GetHistories([id]))[0][-1]
 
     # ---- shorthand: workers -----------------------------------------------------------------------------------------
 

@@ -23,7 +23,17 @@ from ...jobs.commands import (
     Touch,
 )
 from ...jobs.job import Counts, Due, NewJob, State
-from ...stores.contract import Filter
+from ...jobs.queries import (
+    CountJobs,
+    Filter,
+    GetHistories,
+    GetJob,
+    GetNextDues,
+    GetPage,
+    ListClaims,
+    ListEnded,
+    ListFirstDue,
+)
 from .base import NOW, TERMS, StoreTests
 
 __all__ = ["ClaimTests"]
@@ -54,7 +64,7 @@ class ClaimTests(StoreTests):
         id = self.put()
         job = self.one(terms=TERMS._replace(slack=30))
         assert (job.id, job.state, job.attempt, job.claims, job.lease_until) == (id, State.RUNNING, 1, 1, NOW + 1_030)
-        assert self.store.get(id) == job
+        assert self.store.ask(GetJob(id)) == job
 
     def test_the_jobs_own_ttr_and_max_attempts_come_first(self) -> None:
         self.put(ttr=50, max_attempts=1)
@@ -81,7 +91,7 @@ class ClaimTests(StoreTests):
         got: list[list[int]] = []
         while jobs := self.apply(Reserve("t", 9, TERMS, "w", bytes=30)):
             got.append([len(job.body) for job in jobs])
-            rest = self.store.page(Filter("t", State.DELAYED)).jobs
+            rest = self.store.ask(GetPage(Filter("t", State.DELAYED))).jobs
             assert [(job.attempt, job.claims) for job in rest] == [(0, 0)] * len(rest)
         assert sorted(size for some in got for size in some) == sorted(sizes)
         assert all(sum(some) <= 30 or len(some) == 1 for some in got)
@@ -91,7 +101,7 @@ class ClaimTests(StoreTests):
     def test_a_reserve_takes_a_long_body_alone_unless_told(self) -> None:
         self.put(body=b"x" * 40)
         assert self.apply(Reserve("t", 9, TERMS, "w", bytes=30, least=0)) == []
-        [job] = self.store.page(Filter("t")).jobs
+        [job] = self.store.ask(GetPage(Filter("t"))).jobs
         assert (job.state, job.attempt, job.claims) == (State.DELAYED, 0, 0)
         assert len(self.apply(Reserve("t", 9, TERMS, "w", bytes=0))) == 1
 
@@ -182,7 +192,7 @@ class ClaimTests(StoreTests):
         self.put()
         self.apply(Pause("t", paused=True))
         assert self.first(1) == Claimed([], 0, [], paused=True)
-        assert self.store.next_dues(["t"]) == {}
+        assert self.store.ask(GetNextDues(["t"])) == {}
 
     def test_a_claim_of_the_first_holds_what_does_not_begin(self) -> None:
         ids = [self.put(due=NOW - 9 + n) for n in range(4)]
@@ -219,15 +229,15 @@ class ClaimTests(StoreTests):
         assert [job.id for job in self.first(9, suspects=0).jobs] == plain[2:]
 
     def test_the_first_due_times_of_topics(self) -> None:
-        assert self.store.next_dues(["t", "u"]) == {}
+        assert self.store.ask(GetNextDues(["t", "u"])) == {}
         self.put(due=NOW + 5)
         self.put(due=NOW + 3, priority=-1)
         self.put("u", due=NOW - 4)
         self.put("v")
-        assert self.store.next_dues(["u", "t", "w"]) == {"t": NOW + 3, "u": NOW - 4}
+        assert self.store.ask(GetNextDues(["u", "t", "w"])) == {"t": NOW + 3, "u": NOW - 4}
         self.reserve(topic="u")
-        assert self.store.next_dues(["u", "t"]) == {"t": NOW + 3}
-        assert self.store.next_dues([]) == {}
+        assert self.store.ask(GetNextDues(["u", "t"])) == {"t": NOW + 3}
+        assert self.store.ask(GetNextDues([])) == {}
 
     def test_the_first_that_are_due_are_told_in_the_order_in_which_they_are_claimed(self) -> None:
         ids = [self.put(due=NOW - 9 + n, priority=n % 3 - 1) for n in range(9)]
@@ -237,21 +247,21 @@ class ClaimTests(StoreTests):
         for id in expected:
             self.apply(Release(id, 1))
         assert sorted(expected) == ids
-        assert [due.id for due in self.store.first_due("t", 99)] == expected
-        assert [due.id for due in self.store.first_due("t", 4)] == expected[:4]
-        assert self.store.first_due("t", 1)[0] == Due(NOW - 7, ids[2], "t", 1)
-        assert self.store.first_due("t", 0) == self.store.first_due("nowhere", 9) == []
+        assert [due.id for due in self.store.ask(ListFirstDue("t", 99))] == expected
+        assert [due.id for due in self.store.ask(ListFirstDue("t", 4))] == expected[:4]
+        assert self.store.ask(ListFirstDue("t", 1))[0] == Due(NOW - 7, ids[2], "t", 1)
+        assert self.store.ask(ListFirstDue("t", 0)) == self.store.ask(ListFirstDue("nowhere", 9)) == []
         self.apply(Pause("t", paused=True))
-        assert self.store.first_due("t", 9) == []
+        assert self.store.ask(ListFirstDue("t", 9)) == []
 
     def test_the_receipts_of_what_runs_for_a_worker(self) -> None:
         ids = [self.put() for _ in range(3)]
         mine = self.apply(Reserve("t", 2, TERMS, "me"))
         self.apply(Reserve("t", 2, TERMS, "other"))
-        assert sorted(self.store.claimed_by("me")) == sorted((job.id, job.claims) for job in mine)
+        assert sorted(self.store.ask(ListClaims("me"))) == sorted((job.id, job.claims) for job in mine)
         self.apply(Ack(ids[0], 1))
-        assert len(self.store.claimed_by("me")) + len(self.store.claimed_by("other")) == 2
-        assert self.store.claimed_by("nobody") == []
+        assert len(self.store.ask(ListClaims("me"))) + len(self.store.ask(ListClaims("other"))) == 2
+        assert self.store.ask(ListClaims("nobody")) == []
 
     def test_large_bodies_come_whole(self) -> None:
         bodies = [b"a" * 200_000, b"b", b"c" * 100_000]
@@ -330,7 +340,7 @@ class ClaimTests(StoreTests):
             assert self.apply(Release(*receipt)) is False
             assert self.apply(Touch(*receipt, 9)) is False
             assert self.apply(Nack(*receipt, 0)) is None
-        assert self.store.get(job.id) == job
+        assert self.store.ask(GetJob(job.id)) == job
 
     def test_a_nack_delays_and_the_next_attempt_counts(self) -> None:
         self.put()
@@ -371,10 +381,10 @@ class ClaimTests(StoreTests):
             job = self.one()
             self.apply(Nack(job.id, job.claims, delay, error))
         assert (self.state(id), self.job(id).last_error) == (State.DEAD, "boom")
-        assert [row.error for row in self.store.history(id)] == ["boom", None]
-        assert [ended.error for ended in self.store.recent("t", 0, 9)] == [None]
+        assert [row.error for row in self.store.ask(GetHistories([id]))[0]] == ["boom", None]
+        assert [ended.error for ended in self.store.ask(ListEnded("t", 0, 9))] == [None]
         assert self.apply(Retry(id, NOW)) is True
-        assert [row.error for row in self.store.history(id)] == ["boom", None]
+        assert [row.error for row in self.store.ask(GetHistories([id]))[0]] == ["boom", None]
 
     def test_many_nacks_in_one_call_end_as_one_by_one(self) -> None:
         ids = [self.put(max_attempts=1 + n % 2) for n in range(30)]
@@ -467,7 +477,7 @@ class ClaimTests(StoreTests):
                 (State.RUNNING, NOW, None, 1, NOW + 5_000 + job.id),
                 (State.RUNNING, NOW, None, 1, NOW + 1_000),
             ][place % 6]
-        assert self.store.counts()["t"] == Counts(delayed=10, running=10, done=5, dead=5)
+        assert self.store.ask(CountJobs())["t"] == Counts(delayed=10, running=10, done=5, dead=5)
 
     def test_of_two_commands_of_one_call_for_a_claim_the_second_finds_what_the_first_left(self) -> None:
         for _ in range(7):
@@ -503,7 +513,7 @@ class ClaimTests(StoreTests):
         done, delayed = State.DONE, State.DELAYED
         assert states == [done, done, delayed, delayed, done, State.DEAD, State.RUNNING]
         assert self.job(g.id).lease_until == NOW + 70
-        assert [len(self.store.history(job.id)) for job in (a, b, c, d, e, f, g)] == [1] * 7
+        assert [len(self.store.ask(GetHistories([job.id]))[0]) for job in (a, b, c, d, e, f, g)] == [1] * 7
 
     def test_a_claim_finds_what_the_settlement_before_it_in_the_same_call_left(self) -> None:
         for _ in range(2):

@@ -7,6 +7,7 @@ from typing import Any
 from ...jobs.commands import Ack, Begin, Expire, Nack, Release, Retry, Terms, Touch
 from ...jobs.job import Attempt, Counts, Due, Outcome, State
 from ...jobs.lifecycle import LOST_BEGUN, LOST_HELD, NEVER_LOST
+from ...jobs.queries import GetHistories, GetJob
 from .base import NOW, TERMS, StoreTests
 
 __all__ = ["HeldTests"]
@@ -40,7 +41,7 @@ class HeldTests(StoreTests):
         assert [job.attempt for job in claimed.jobs] == [1, 1, 1, 1]
         assert [job.state for job in claimed.jobs] == [State.RUNNING] * 4
         assert claimed.begun == 2
-        assert [self.store.get(job.id) for job in claimed.jobs] == claimed.jobs
+        assert [self.store.ask(GetJob(job.id)) for job in claimed.jobs] == claimed.jobs
         assert self.counts() == Counts(running=4)
 
     def test_a_held_claim_that_is_lost_has_spent_nothing(self) -> None:
@@ -124,10 +125,10 @@ class HeldTests(StoreTests):
     def test_the_history_shows_a_hold_that_was_lost(self) -> None:
         id = self.lose_held()
         expected = [Attempt(1, 1, NOW, NOW + 200, Outcome.LOST, "w", None)]
-        assert self.store.history(id) == expected
+        assert self.store.ask(GetHistories([id]))[0] == expected
         self.pass_time(5)
         self.apply(Expire(10))
-        assert self.store.history(id) == expected
+        assert self.store.ask(GetHistories([id]))[0] == expected
 
     # ---- bytes ------------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,19 @@ from ...clock import ManualClock
 from ...jobs import commands as c
 from ...jobs.job import Attempt, Imported, Job, NewJob, Outcome, State
 from ...jobs.limits import Limits
-from ...stores.contract import Filter
+from ...jobs.queries import (
+    CountJobs,
+    Filter,
+    GetHistories,
+    GetJob,
+    GetNextDues,
+    GetNextLease,
+    GetNote,
+    ListFirstDue,
+    ListJobs,
+    ListNotes,
+    ListTopics,
+)
 from .base import NOW, StoreTests
 from .model import MISSING, Model
 
@@ -216,30 +228,30 @@ class Pair:
         """Compare what both have, and what the store keeps with what it holds."""
         model, store = self.model, self.test.store
         jobs = model.jobs(Filter())
-        assert store.jobs(Filter(), 0, 10**9) == jobs
-        assert [store.get(job.id) for job in jobs] == jobs
-        assert store.counts() == model.counts()
+        assert store.ask(ListJobs(Filter(), 0, 10**9)) == jobs
+        assert [store.ask(GetJob(job.id)) for job in jobs] == jobs
+        assert store.ask(CountJobs()) == model.counts()
         for state in State:
-            assert store.jobs(Filter(state=state), 0, 10**9) == [job for job in jobs if job.state is state]
+            assert store.ask(ListJobs(Filter(state=state), 0, 10**9)) == [job for job in jobs if job.state is state]
             fit = [job for job in jobs if (job.topic, job.state) == ("a", state)]
-            assert store.jobs(Filter("a", state), 0, 10**9) == fit
+            assert store.ask(ListJobs(Filter("a", state), 0, 10**9)) == fit
         for key in "kl":
-            assert store.jobs(Filter(key=key), 0, 10**9) == [job for job in jobs if job.key == key]
+            assert store.ask(ListJobs(Filter(key=key), 0, 10**9)) == [job for job in jobs if job.key == key]
             mine = model.get(("a", key))
-            assert store.get(("a", key)) == mine
+            assert store.ask(GetJob(("a", key))) == mine
         for prefix in ("", "n", "n:", "m:"):
-            assert _without_words(store.notes(prefix)) == _without_words(model.notes(prefix))
-        assert [store.note(name) for name in NOTES] == [model.note(name) for name in NOTES]
+            assert _without_words(store.ask(ListNotes(prefix))) == _without_words(model.notes(prefix))
+        assert [store.ask(GetNote(name)) for name in NOTES] == [model.note(name) for name in NOTES]
         for id in self.ids:
-            assert store.history(id) == model.history(id)
+            assert store.ask(GetHistories([id]))[0] == model.history(id)
         leases = [job.lease_until for job in jobs if job.lease_until is not None]
-        assert not leases or (store.next_lease() or 0) <= min(leases)
+        assert not leases or (store.ask(GetNextLease()) or 0) <= min(leases)
         store.apply([c.Expire(10**6)])  # the next due times depend on who has looked
         assert sorted(store.died(TOPICS)) == sorted(model.died(TOPICS))
-        assert store.topics() == model.topics()
-        assert store.next_dues(TOPICS) == model.next_dues(TOPICS)
+        assert store.ask(ListTopics()) == model.topics()
+        assert store.ask(GetNextDues(TOPICS)) == model.next_dues(TOPICS)
         for topic in TOPICS:
-            assert store.first_due(topic, 5) == model.first_due(topic, 5)
+            assert store.ask(ListFirstDue(topic, 5)) == model.first_due(topic, 5)
 
 
 class ModelTests(StoreTests):

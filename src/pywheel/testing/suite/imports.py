@@ -9,7 +9,8 @@ from ..._errors import BadJob, JobExists
 from ...clock import Clock, ManualClock
 from ...jobs.commands import Ack, Begin, Cancel, Import, Nack, Purge, Put, Release, Retry
 from ...jobs.job import Attempt, Counts, Imported, Job, NewJob, Outcome, State
-from ...stores.contract import Filter, Store
+from ...jobs.queries import CountJobs, Filter, GetHistories, GetJob, ListJobs
+from ...stores.contract import Store
 from ...stores.memory import MemoryStore
 from .base import FAR, NOW, TERMS, StoreTests
 
@@ -30,8 +31,8 @@ def past(state: State = State.DELAYED, *outcomes: Outcome, key: str | None = Non
 
 def exported(store: Store) -> list[Imported]:
     """Return all jobs of a store, as another one takes them in."""
-    jobs = [job for job in store.jobs(Filter(), 0, 1_000) if job.state is not State.RUNNING]
-    return [Imported(job, tuple(store.history(job.id))) for job in jobs]
+    jobs = [job for job in store.ask(ListJobs(Filter(), 0, 1_000)) if job.state is not State.RUNNING]
+    return [Imported(job, tuple(store.ask(GetHistories([job.id]))[0])) for job in jobs]
 
 
 class _Other(StoreTests):
@@ -86,9 +87,11 @@ class ImportTests(StoreTests):
         assert len(set(ids)) == len(ids)
         for id, one in zip(ids, jobs, strict=True):
             assert self.job(id) == one.job._replace(id=id)
-            assert self.store.history(id) == list(one.history)
-        assert self.store.histories(ids) == [list(one.history) for one in jobs]
-        assert self.store.counts() == {name: kept._replace(running=0) for name, kept in other.counts().items()}
+            assert self.store.ask(GetHistories([id]))[0] == list(one.history)
+        assert self.store.ask(GetHistories(ids)) == [list(one.history) for one in jobs]
+        assert self.store.ask(CountJobs()) == {
+            name: kept._replace(running=0) for name, kept in other.ask(CountJobs()).items()
+        }
         assert self.store.verify() == []
         other.close()
 
@@ -100,7 +103,7 @@ class ImportTests(StoreTests):
         self.pass_time(5)
         job = self.one()
         assert self.apply(Nack(id, job.claims, 0, "fourth")) is State.DEAD
-        assert [row.claim for row in self.store.history(id)] == [1, 2, 3, 4]
+        assert [row.claim for row in self.store.ask(GetHistories([id]))[0]] == [1, 2, 3, 4]
         assert self.apply(Retry(id)) is True
         assert self.job(id).attempt == 0
         assert self.store.verify() == []
@@ -131,7 +134,7 @@ class ImportTests(StoreTests):
         handed_on = past(key="k", body=b"first")._replace(passed=True)
         ids = self.apply(Import((finished, handed_on, past(key="k", body=b"second"), past(key="l"))))
         assert self.job(ids[1]).key == "k"
-        assert self.store.get(("t", "k")) == self.job(ids[2])
+        assert self.store.ask(GetJob(("t", "k"))) == self.job(ids[2])
         assert isinstance(self.refused(Put((NewJob("t", b"", FAR, "k"),))), JobExists)
         refusal = self.refused(Import((past(), past(key="l"))))
         assert isinstance(refusal, JobExists)
@@ -175,4 +178,4 @@ class ImportTests(StoreTests):
         ]
         for one in wrong:
             assert isinstance(self.refused(Import((past(), one))), BadJob), one
-        assert self.store.counts() == {}
+        assert self.store.ask(CountJobs()) == {}

@@ -7,6 +7,7 @@ from typing import Any
 from ..._errors import JobExists
 from ...jobs.commands import Ack, Cancel, Nack, Put, Retry
 from ...jobs.job import Counts, Job, NewJob, State
+from ...jobs.queries import GetJob
 from .base import FAR, NOW, StoreTests
 
 __all__ = ["KeyTests"]
@@ -17,7 +18,7 @@ class KeyTests(StoreTests):
 
     def found(self, key: str = "k") -> int | None:
         """Return the id of the job that a key finds."""
-        job = self.store.get(("t", key))
+        job = self.store.ask(GetJob(("t", key)))
         return job.id if job else None
 
     def successor(self, parent: Job, **more: Any) -> int:
@@ -44,7 +45,7 @@ class KeyTests(StoreTests):
 
     def test_two_jobs_of_one_put_cannot_share_a_key(self) -> None:
         assert isinstance(self.refused(Put((NewJob("t", b"", NOW, "k"), NewJob("t", b"", NOW, "k")))), JobExists)
-        assert self.store.get(("t", "k")) is None
+        assert self.store.ask(GetJob(("t", "k"))) is None
 
     def test_of_two_jobs_of_one_put_the_second_replaces_the_first(self) -> None:
         ids = self.apply(Put(tuple(NewJob("t", body, NOW, "k", replace=True) for body in (b"1", b"2"))))

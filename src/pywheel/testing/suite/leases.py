@@ -22,6 +22,7 @@ from ...jobs.commands import (
     Touch,
 )
 from ...jobs.job import Attempt, Counts, Due, Outcome, State
+from ...jobs.queries import CountJobs, GetHistories, GetJob, GetNextDues, GetNextLease
 from .base import FAR, NOW, TERMS, StoreTests
 
 __all__ = ["LeaseTests"]
@@ -65,13 +66,13 @@ class LeaseTests(StoreTests):
         assert self.listed(state=State.DELAYED) == [id]
         assert self.listed(topic="t", state=State.DELAYED) == [id]
         assert self.listed(state=State.RUNNING) == []
-        assert self.store.history(id) == [Attempt(1, 1, NOW, NOW + 1_000, Outcome.LOST, "w", None)]
+        assert self.store.ask(GetHistories([id]))[0] == [Attempt(1, 1, NOW, NOW + 1_000, Outcome.LOST, "w", None)]
 
     def test_a_lost_lease_is_the_next_that_is_due_once_it_was_expired(self) -> None:
         id = self.lose()
         assert self.waiting() == [Due(NOW + 1_000, id, "t")]
         assert self.apply(Expire(10)) == Expired(1, None)
-        assert self.store.next_dues(["t"]) == {"t": NOW + 1_000}
+        assert self.store.ask(GetNextDues(["t"])) == {"t": NOW + 1_000}
 
     def test_a_lost_lease_can_be_cancelled(self) -> None:
         id = self.put()
@@ -79,7 +80,7 @@ class LeaseTests(StoreTests):
         assert self.apply(Cancel(id)) is False
         self.pass_time(1_000)
         assert self.apply(Cancel(id)) is True
-        assert [row.outcome for row in self.store.history(id)] == [Outcome.LOST, Outcome.CANCELLED]
+        assert [row.outcome for row in self.store.ask(GetHistories([id]))[0]] == [Outcome.LOST, Outcome.CANCELLED]
 
     def test_a_lost_lease_can_be_rescheduled_deleted_and_retried(self) -> None:
         assert self.apply(Reschedule(self.lose(), FAR)) is True
@@ -97,7 +98,7 @@ class LeaseTests(StoreTests):
         assert self.counts() == Counts(dead=1)
         assert self.listed(topic="t", state=State.DEAD) == self.listed(state=State.DEAD) == [id]
         assert self.listed(topic="t", state=State.DELAYED) == []
-        assert self.store.next_dues(["t"]) == {}
+        assert self.store.ask(GetNextDues(["t"])) == {}
         assert self.reserve() == []
 
     def test_a_purge_forgets_one_that_is_dead_by_its_lease(self) -> None:
@@ -105,15 +106,21 @@ class LeaseTests(StoreTests):
         self.pass_time(10)
         assert self.apply(Purge(State.DEAD, 11, None, 10)) == 0
         assert self.apply(Purge(State.DEAD, 10, None, 10)) == 1
-        assert self.store.get(id) is None
+        assert self.store.ask(GetJob(id)) is None
 
     def test_an_expiry_leaves_what_readers_saw(self) -> None:
         ids = [self.put(max_attempts=1 + n % 3) for n in range(6)]
         self.claim(*ids, begin=4, terms=TERMS._replace(backoff=(70,)))
         self.pass_time(1_500)
-        before = [(self.store.get(id), self.store.history(id)) for id in ids], self.store.counts()
+        before = (
+            [(self.store.ask(GetJob(id)), self.store.ask(GetHistories([id]))[0]) for id in ids],
+            self.store.ask(CountJobs()),
+        )
         assert self.apply(Expire(100)).ended == 6
-        assert ([(self.store.get(id), self.store.history(id)) for id in ids], self.store.counts()) == before
+        assert (
+            [(self.store.ask(GetJob(id)), self.store.ask(GetHistories([id]))[0]) for id in ids],
+            self.store.ask(CountJobs()),
+        ) == before
 
     def test_an_expiry_names_the_jobs_that_are_dead_by_it(self) -> None:
         ids = [self.put(max_attempts=1 + n % 2) for n in range(4)]
@@ -183,22 +190,22 @@ class LeaseTests(StoreTests):
         for begin, id in ((1, first), (1, second), (0, third)):
             self.apply(Claim("t", (id,), TERMS, "w", begin))
             lease = min(job.lease_until or FAR for job in map(self.job, (first, second, third)))
-            assert (self.store.next_lease() or FAR) <= lease
+            assert (self.store.ask(GetNextLease()) or FAR) <= lease
         self.apply(Touch(third, 1, 5))
-        assert (self.store.next_lease() or FAR) <= NOW + 5
+        assert (self.store.ask(GetNextLease()) or FAR) <= NOW + 5
         self.pass_time(5)
         self.apply(Expire(10))
-        assert (self.store.next_lease() or FAR) <= NOW + 300
+        assert (self.store.ask(GetNextLease()) or FAR) <= NOW + 300
 
     def test_the_next_lease_comes_closer_to_the_truth_by_an_expiry(self) -> None:
-        assert self.store.next_lease() is None
+        assert self.store.ask(GetNextLease()) is None
         id = self.put()
         self.reserve()
         self.apply(Touch(id, 1, 5_000))
         self.pass_time(1_500)
         assert self.apply(Expire(10)) == Expired(0, NOW + 5_000)
-        assert self.store.next_lease() == NOW + 5_000
+        assert self.store.ask(GetNextLease()) == NOW + 5_000
         self.apply(Ack(id, 1))
         self.pass_time(4_000)
         assert self.apply(Expire(10)) == Expired(0, None)
-        assert self.store.next_lease() is None
+        assert self.store.ask(GetNextLease()) is None

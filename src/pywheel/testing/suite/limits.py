@@ -7,7 +7,7 @@ from unittest import SkipTest
 from ...jobs.commands import Ack, Cancel, Claim, Delete, Import, Nack, Pause, Put, Release, Reschedule, Retry, Terms
 from ...jobs.job import Due, Imported, Job, NewJob
 from ...jobs.limits import Limit, Limits, Rate, limits_of
-from ...stores.contract import Filter
+from ...jobs.queries import Filter, GetPage, ListFirstDue, ListTopics
 from .base import FAR, NOW, TERMS, StoreTests
 
 __all__ = ["LimitTests", "PriorityTests"]
@@ -52,7 +52,7 @@ class PriorityTests(StoreTests):
         assert (job.id, job.priority, self.job(id).priority) == (id, 4, 4)
         self.apply(Ack(id, job.claims))
         assert self.job(id).priority == 4
-        [listed] = self.store.page(Filter()).jobs
+        [listed] = self.store.ask(GetPage(Filter())).jobs
         assert listed.priority == 4
 
     def test_it_keeps_it_through_nack_retry_and_reschedule(self) -> None:
@@ -77,10 +77,10 @@ class PriorityTests(StoreTests):
     def test_a_topic_says_which_priorities_its_jobs_had(self) -> None:
         self.put("plain")
         self.put()
-        assert [topic.priorities for topic in self.store.topics()] == [(), ()]
+        assert [topic.priorities for topic in self.store.ask(ListTopics())] == [(), ()]
         self.apply(Delete(self.put(priority=2)))
         self.put(priority=-7)
-        assert {topic.name: topic.priorities for topic in self.store.topics()} == {"plain": (), "t": (2, -7)}
+        assert {topic.name: topic.priorities for topic in self.store.ask(ListTopics())} == {"plain": (), "t": (2, -7)}
 
     def test_a_hint_says_the_priority(self) -> None:
         notifier = self.notifier("t", horizon=NOW + 100)
@@ -104,7 +104,7 @@ class PriorityTests(StoreTests):
     def test_a_pause_holds_all_priorities(self) -> None:
         id = self.put(priority=1)
         self.apply(Pause("t", paused=True))
-        assert self.store.first_due("t", 9) == []
+        assert self.store.ask(ListFirstDue("t", 9)) == []
         assert self.reserve() == []
         assert self.claim(id, begin=1).paused
 

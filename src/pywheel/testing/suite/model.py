@@ -19,8 +19,8 @@ from ...jobs.commands import Ref
 from ...jobs.job import FIELDS, OF_NEW_JOB, Attempt, Counts, Due, Imported, Job, NewJob, Outcome, State, Topic
 from ...jobs.lifecycle import Ending, Run
 from ...jobs.limits import LOOKED_PAST, PRIORITIES, Gate, Limits, note_of
+from ...jobs.queries import Filter
 from ...stores.checks import sound
-from ...stores.contract import Filter
 
 __all__ = ["MISSING", "Model"]
 

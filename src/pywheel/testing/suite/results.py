@@ -8,6 +8,7 @@ from typing import Any
 from ..._errors import BadJob, JobExists
 from ...jobs.commands import RESULT_MOST, Ack, Cancel, Delete, Import, Nack, Purge, Put, Retry, Rewrite
 from ...jobs.job import Attempt, Counts, Imported, Job, NewJob, Outcome, State
+from ...jobs.queries import GetHistories, GetStates
 from .base import FAR, NOW, StoreTests
 
 __all__ = ["DedupeTests", "ResultTests"]
@@ -30,7 +31,7 @@ class ResultTests(StoreTests):
         self.pass_time(5)
         again = self.one()
         assert self.apply(Ack(id, again.claims, b'{"a":1}')) is True
-        assert self.store.history(id) == [
+        assert self.store.ask(GetHistories([id]))[0] == [
             Attempt(1, 1, NOW, NOW, Outcome.FAILED, "w", "no"),
             Attempt(2, 2, NOW + 5, NOW + 5, Outcome.DONE, "w", None, b'{"a":1}'),
         ]
@@ -46,7 +47,7 @@ class ResultTests(StoreTests):
         acks = [Ack(id, jobs[id].claims, result) for id, result in zip(ids, results, strict=True)]
         assert self.store.apply(acks) == [True] * 6
         assert [self.last(id).result for id in ids] == results
-        assert [rows[-1].result for rows in self.store.histories(ids)] == results
+        assert [rows[-1].result for rows in self.store.ask(GetHistories(ids))] == results
         assert self.counts() == Counts(done=6)
 
     def test_an_ack_that_comes_too_late_leaves_no_result(self) -> None:
@@ -76,23 +77,23 @@ class ResultTests(StoreTests):
     def test_a_retry_by_hand_forgets_the_result(self) -> None:
         id = self.done(b"first")
         assert self.apply(Retry(id, NOW)) is True
-        assert [attempt.result for attempt in self.store.history(id)] == [None]
+        assert [attempt.result for attempt in self.store.ask(GetHistories([id]))[0]] == [None]
         job = self.one()
         self.apply(Ack(id, job.claims))
-        assert [attempt.result for attempt in self.store.history(id)] == [None, None]
+        assert [attempt.result for attempt in self.store.ask(GetHistories([id]))[0]] == [None, None]
 
     def test_a_result_is_forgotten_with_its_job(self) -> None:
         first, second = self.done(b"1"), self.done(b"2")
         assert self.apply(Delete(first)) is True
         assert self.apply(Purge(State.DONE, 0, None, 10)) == 1
-        assert [self.store.history(id) for id in (first, second)] == [[], []]
+        assert [self.store.ask(GetHistories([id]))[0] for id in (first, second)] == [[], []]
         assert self.store.verify() == []
 
     def test_an_import_brings_the_result(self) -> None:
         past = (Attempt(1, 1, NOW - 9, NOW - 5, Outcome.DONE, "w", None, b"\x00r"),)
         job = Job(0, "t", b"b", NOW, NOW - 10, State.DONE, claims=1, attempt=1)
         [id] = self.apply(Import((Imported(job, past),)))
-        assert self.store.history(id) == list(past)
+        assert self.store.ask(GetHistories([id]))[0] == list(past)
 
     def test_a_result_is_rewritten_if_it_is_still_the_same(self) -> None:
         id, other = self.done(b"old"), self.done(None)
@@ -127,7 +128,7 @@ class ResultTests(StoreTests):
         self.apply(Nack(dead, jobs[dead].claims, None))
         self.apply(Nack(delayed, jobs[delayed].claims, 5))
         asked = [delayed, running, 10**12, dead, cancelled, done, delayed]
-        assert self.store.states(asked) == [
+        assert self.store.ask(GetStates(asked)) == [
             State.DELAYED,
             State.RUNNING,
             None,
@@ -136,14 +137,14 @@ class ResultTests(StoreTests):
             State.DONE,
             State.DELAYED,
         ]
-        assert self.store.states([]) == []
+        assert self.store.ask(GetStates([])) == []
 
     def test_a_state_is_that_of_a_lease_that_is_over(self) -> None:
         again, spent = self.put(), self.put(max_attempts=1)
         self.reserve()
-        assert self.store.states([again, spent]) == [State.RUNNING, State.RUNNING]
+        assert self.store.ask(GetStates([again, spent])) == [State.RUNNING, State.RUNNING]
         self.pass_time(1_000)
-        assert self.store.states([again, spent]) == [State.DELAYED, State.DEAD]
+        assert self.store.ask(GetStates([again, spent])) == [State.DELAYED, State.DEAD]
 
 
 class DedupeTests(StoreTests):

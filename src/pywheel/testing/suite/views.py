@@ -5,7 +5,18 @@ from __future__ import annotations
 from ..._errors import StoreClosed
 from ...jobs.commands import Ack, Cancel, Nack, Pause, Release, Reserve, Retry
 from ...jobs.job import Attempt, Counts, Outcome, State, Topic
-from ...stores.contract import Filter
+from ...jobs.queries import (
+    CountJobs,
+    Filter,
+    GetHistories,
+    GetJob,
+    GetNextDues,
+    GetNextLease,
+    ListClaims,
+    ListJobs,
+    ListTopics,
+    ListWorkers,
+)
 from .base import FAR, NOW, TERMS, StoreTests
 
 __all__ = ["ViewTests"]
@@ -42,7 +53,7 @@ class ViewTests(StoreTests):
             self.apply(Nack(id, job.claims, 0, f"error {number}"))
         self.reserve()
         self.pass_time(1_000)
-        assert self.store.history(id) == [
+        assert self.store.ask(GetHistories([id]))[0] == [
             Attempt(1, 1, NOW, NOW + 5, Outcome.FAILED, "w", "error 0"),
             Attempt(2, 2, NOW + 5, NOW + 10, Outcome.FAILED, "w", "error 1"),
             Attempt(3, 3, NOW + 10, NOW + 1_010, Outcome.LOST, "w", None),
@@ -51,16 +62,16 @@ class ViewTests(StoreTests):
     def test_history_shows_the_attempt_under_way_and_a_cancellation(self) -> None:
         id = self.put()
         job = self.one()
-        assert self.store.history(id) == [Attempt(1, 1, NOW, None, None, "w", None)]
+        assert self.store.ask(GetHistories([id]))[0] == [Attempt(1, 1, NOW, None, None, "w", None)]
         self.apply(Release(id, job.claims))
         self.apply(Cancel(id))
-        outcomes = [attempt.outcome for attempt in self.store.history(id)]
+        outcomes = [attempt.outcome for attempt in self.store.ask(GetHistories([id]))[0]]
         assert outcomes == [Outcome.RELEASED, Outcome.CANCELLED]
 
     def test_an_unknown_job_has_no_history(self) -> None:
         for id in (1, 0, -1, *BEYOND):
-            assert self.store.get(id) is None
-            assert self.store.history(id) == []
+            assert self.store.ask(GetJob(id)) is None
+            assert self.store.ask(GetHistories([id]))[0] == []
 
     # ---- lists ------------------------------------------------------------------------------------------------------
 
@@ -118,12 +129,12 @@ class ViewTests(StoreTests):
     # ---- numbers ----------------------------------------------------------------------------------------------------
 
     def test_counts_know_every_state_of_every_topic(self) -> None:
-        assert self.store.counts() == {}
+        assert self.store.ask(CountJobs()) == {}
         self.one_of_each()
         self.put("other")
         self.apply(Pause("paused", paused=True))
-        assert self.store.counts() == {"other": Counts(1), "paused": Counts(), "t": Counts(1, 1, 1, 1, 1)}
-        assert self.store.topics() == [Topic("other", False), Topic("paused", True), Topic("t", False)]
+        assert self.store.ask(CountJobs()) == {"other": Counts(1), "paused": Counts(), "t": Counts(1, 1, 1, 1, 1)}
+        assert self.store.ask(ListTopics()) == [Topic("other", False), Topic("paused", True), Topic("t", False)]
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
@@ -141,16 +152,16 @@ class ViewTests(StoreTests):
         self.store.close()
         for call in (
             lambda: self.store.apply([Cancel(1)]),
-            lambda: self.store.get(1),
-            lambda: self.store.jobs(Filter(), 0, 1),
-            lambda: self.store.counts(),
-            lambda: self.store.topics(),
-            lambda: self.store.history(1),
-            lambda: self.store.next_dues(["t"]),
-            lambda: self.store.claimed_by("w"),
-            lambda: self.store.next_lease(),
+            lambda: self.store.ask(GetJob(1)),
+            lambda: self.store.ask(ListJobs(Filter(), 0, 1)),
+            lambda: self.store.ask(CountJobs()),
+            lambda: self.store.ask(ListTopics()),
+            lambda: self.store.ask(GetHistories([1]))[0],
+            lambda: self.store.ask(GetNextDues(["t"])),
+            lambda: self.store.ask(ListClaims("w")),
+            lambda: self.store.ask(GetNextLease()),
             lambda: self.store.notifier("w"),
-            lambda: self.store.workers(),
+            lambda: self.store.ask(ListWorkers()),
             lambda: self.store.quiet("t", 0),
             notifier.members,
             notifier.hints,

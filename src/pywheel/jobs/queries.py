@@ -1,0 +1,345 @@
+"""The queries that a store answers, and the records of its answers. `Store.ask` takes one and changes nothing.
+
+Each class says what the answer is and what it costs. A lease that is over counts as ended in every answer, whether or
+not `Expire` was applied, unless the class says otherwise. A query checks its arguments when it is made: BadJob.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from .._errors import BadJob
+from .checks import MOST, an_id, whole
+from .commands import Ref
+from .job import Attempt, Counts, Due, Job, State, Topic
+
+__all__ = [
+    "FORECAST_MOST",
+    "PAGE_MOST",
+    "RECENT_MOST",
+    "CountJobs",
+    "Ended",
+    "Filter",
+    "GetForecast",
+    "GetHistories",
+    "GetJob",
+    "GetNextDues",
+    "GetNextLease",
+    "GetNote",
+    "GetPage",
+    "GetStates",
+    "ListClaims",
+    "ListEnded",
+    "ListFirstDue",
+    "ListJobs",
+    "ListNotes",
+    "ListTopics",
+    "ListWorkers",
+    "Member",
+    "Page",
+    "Query",
+]
+
+R_co = TypeVar("R_co", covariant=True)
+
+PAGE_MOST: Final = 1_000
+"""About so many jobs are looked at for a page, and so many are the most it has."""
+FORECAST_MOST: Final = 30_000
+"""So many jobs are counted for a forecast at most."""
+RECENT_MOST: Final = 1_000
+"""The most jobs that `ListEnded` returns."""
+_INTERVALS: Final = 1_000
+_NAMED: Final = re.compile(r"(?P<host>.*):(?P<process>[0-9]+)(?![0-9])")
+
+
+class Query(Generic[R_co]):
+    """What a store may be asked. `R_co` is the type of its answer."""
+
+    __slots__ = ()
+
+
+# ---- jobs -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class GetJob(Query[Job | None]):
+    """A job, or None. O(log jobs)."""
+
+    ref: Ref
+
+
+class Filter(NamedTuple):
+    """Which jobs are meant; None is any."""
+
+    topic: str | None = None
+    state: State | None = None
+    key: str | None = None  # exactly this key
+    due_from: int | None = None  # due at or after, ms
+    due_until: int | None = None  # due at or before, ms
+    error: str | None = None  # its last error contains this text
+
+    def fits(self, job: Job) -> bool:
+        """Whether it means this job."""
+        return (
+            self.topic in (None, job.topic)
+            and self.state in (None, job.state)
+            and self.key in (None, job.key)
+            and (self.due_from is None or job.due >= self.due_from)
+            and (self.due_until is None or job.due <= self.due_until)
+            and (self.error is None or self.error in (job.last_error or ""))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ListJobs(Query[list[Job]]):
+    """Up to `limit` jobs with an id above `after`, by id.
+
+    By topic, state and key it costs by what comes back, whatever else is stored. Due times and errors are looked at
+    job by job.
+    """
+
+    filter: Filter
+    after: int = 0
+    limit: int = PAGE_MOST
+
+
+class Page(NamedTuple):
+    """Some jobs of a list."""
+
+    jobs: list[Job]
+    next: str | None
+    """The cursor behind what was looked at; None if there is nothing more."""
+    sizes: Sequence[int] = ()
+    """How many bytes each job's body has, whatever part of it is in the page."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetPage(Query[Page]):
+    """Up to `limit` jobs behind the cursor `after`, and the next cursor, None at the end.
+
+    By id; the delayed ones of a due range, without a key, by (due, id). With `newest` backwards. Of each body there
+    are `preview` bytes at most, and `Page.sizes` says how many it has.
+    It costs by what it looks at: about 1 000 jobs and 4 MB at most. So it may return fewer than `limit`, even none,
+    while there are more. Errors, and due ranges of jobs in other states, are looked at job by job. Jobs whose lease
+    is over may be missing by due time, until `Expire`. BadJob: the cursor is not one of such a list.
+    """
+
+    filter: Filter
+    after: str = ""
+    limit: int = 100
+    preview: int | None = None
+    newest: bool = False
+
+    def __post_init__(self) -> None:
+        whole(self.limit, "limit", MOST)
+        if self.preview is not None:
+            whole(self.preview, "preview", MOST, 0)
+        for text in (self.filter.topic, self.filter.key, self.filter.error):
+            if text is not None and not text.isascii():
+                _encodable(text)
+
+
+def _encodable(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise BadJob(f"a filter must be text that UTF-8 can hold, not {text!r:.40}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class GetHistories(Query[list[list[Attempt]]]):
+    """What was tried with jobs, in the order of their ids here, each oldest first; the present attempt too.
+
+    [] for an unknown id. A store on a server asks once for many.
+    """
+
+    ids: Sequence[int]
+
+    def __post_init__(self) -> None:
+        for id in self.ids:
+            an_id(id)
+
+
+@dataclass(frozen=True, slots=True)
+class GetStates(Query[list[State | None]]):
+    """The states of jobs, in the order of their ids here; None where there is no job. O(log jobs) each, no bodies."""
+
+    ids: Sequence[int]
+
+    def __post_init__(self) -> None:
+        for id in self.ids:
+            an_id(id)
+
+
+# ---- numbers --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CountJobs(Query[dict[str, Counts]]):
+    """The counts of each topic that was ever put to or paused, by name. O(topics + running jobs)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListTopics(Query[list[Topic]]):
+    """All topics, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetForecast(Query[list[int]]):
+    """How many delayed jobs are due in each [edges[i], edges[i+1]), of all topics or of one.
+
+    A number below `most`, and below FORECAST_MOST / how many numbers there are, is exact. One that is not stands for
+    so many at least: so it costs O(topics x edges + FORECAST_MOST), however many jobs there are. Jobs whose lease is
+    over may be missing until `Expire`. BadJob: the edges do not ascend, or are more than 1 001.
+    """
+
+    edges: Sequence[int]
+    topic: str | None = None
+    most: int = 10_000
+
+    def __post_init__(self) -> None:
+        whole(self.most, "most", MOST)
+        if len(self.edges) > _INTERVALS + 1:
+            raise BadJob(f"a forecast has {_INTERVALS} numbers at most, not {len(self.edges) - 1}")
+        for edge in self.edges:
+            whole(edge, "an edge", MOST, -MOST)
+        if any(later <= earlier for earlier, later in pairwise(self.edges)):
+            raise BadJob("the edges of a forecast ascend")
+
+    @property
+    def cap(self) -> int:
+        """How many jobs are counted between two edges."""
+        return min(self.most, max(FORECAST_MOST // max(len(self.edges) - 1, 1), 1))
+
+
+class Ended(NamedTuple):
+    """A job that has ended, and its last attempt."""
+
+    id: int
+    topic: str
+    key: str | None
+    state: State  # done, dead or cancelled
+    due: int
+    started: int | None  # when its last attempt did; None if it was cancelled
+    ended: int
+    attempt: int
+    worker: str | None
+    error: str | None  # why that attempt failed
+
+    @property
+    def lateness(self) -> int | None:
+        """How long after it was due its last attempt started, in ms."""
+        return None if self.started is None else self.started - self.due
+
+
+@dataclass(frozen=True, slots=True)
+class ListEnded(Query[list[Ended]]):
+    """Up to `limit` jobs that ended at `since` (ms) or later, the latest first, of all topics or of one.
+
+    Each with the attempt that ended it; RECENT_MOST at most. A lease that is over ends its job with `Expire`, as of
+    then. Those that were retried, deleted or purged since are not among them. O(topics + limit).
+    """
+
+    topic: str | None
+    since: int
+    limit: int
+
+    def __post_init__(self) -> None:
+        whole(self.limit, "limit", MOST, 0)
+
+    @property
+    def most(self) -> int:
+        """How many jobs come back at most."""
+        return min(self.limit, RECENT_MOST)
+
+
+# ---- notes ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class GetNote(Query[bytes | None]):
+    """What is kept under a name, or None. O(log notes). BadJob if it is no name of a note."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListNotes(Query[list[tuple[str, bytes]]]):
+    """Up to `limit` notes, name and value, whose names begin with `prefix` and come after `after`, by name.
+
+    Names are ordered by their code points. O(log notes + what comes back + what is over and not yet forgotten).
+    """
+
+    prefix: str
+    after: str = ""
+    limit: int = 1_000
+
+
+# ---- for workers ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class GetNextLease(Query[int | None]):
+    """When some lease may be over at the earliest, None if there is none. No trip where it can be known.
+
+    It may be earlier than the truth. It is never later, for leases that were given before this was asked.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class GetNextDues(Query[dict[str, int]]):
+    """When the first delayed job of each of some topics is due, by name, unless the topic is paused.
+
+    `topics` None: of all topics, also of paused ones. A topic without any is left out. Jobs whose lease is over may be
+    missing until `Expire`. O(topics x log jobs).
+    """
+
+    topics: Sequence[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListFirstDue(Query[list[Due]]):
+    """Up to `limit` jobs that a Reserve would claim now, in its order; [] while the topic is paused.
+
+    Jobs whose lease is over may be missing until `Expire`. O(log jobs + limit).
+    """
+
+    topic: str
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListClaims(Query[list[tuple[int, int]]]):
+    """The receipts of all jobs that run for a worker. O(running jobs)."""
+
+    worker: str
+
+
+class Member(NamedTuple):
+    """A worker that is there, or a client that waits for ends of jobs: see `stores.notifier.waiters`."""
+
+    worker: str
+    topics: frozenset[str]
+    silent: float  # seconds since it last showed that it works
+    behind: int  # since when jobs are due there that it has no room for, ms; 0 if it keeps up; -1 if it is just full
+
+    @property
+    def host(self) -> str | None:
+        """The host that it runs on; None if its id does not say."""
+        named = _NAMED.match(self.worker)
+        return named and named["host"]
+
+    @property
+    def process(self) -> int | None:
+        """The number of its process there; None if its id does not say."""
+        named = _NAMED.match(self.worker)
+        return named and int(named["process"])
+
+
+@dataclass(frozen=True, slots=True)
+class ListWorkers(Query[list[Member]]):
+    """All workers that have announced topics of jobs, by name: for people. O(workers)."""
